@@ -1,0 +1,1 @@
+//! Cassandra boxed: the binary, and the public library.

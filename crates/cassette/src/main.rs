@@ -1,0 +1,2 @@
+//! The `cassette` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What a statement does: catalog, planning, execution, conditions, system tables.

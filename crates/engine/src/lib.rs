@@ -1,0 +1,1 @@
+//! The LSM tree: commit log, memtables, flush, reads, compaction, caches.

@@ -1,0 +1,1 @@
+//! The laboratory: workloads, engines under test, statistics, report.

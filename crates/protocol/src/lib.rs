@@ -1,0 +1,1 @@
+//! The CQL native protocol, frame by frame; no I/O.

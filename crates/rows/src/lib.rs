@@ -1,0 +1,5 @@
+//! What is stored: types, keys, tokens, clusterings, rows, cells, tombstones; how two versions merge.
+//!
+//! The ground floor beside `vfs`. Nothing here does I/O and nothing knows CQL text.
+
+pub mod types;

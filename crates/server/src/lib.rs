@@ -1,0 +1,1 @@
+//! Listener, connections, sessions: the native protocol over TCP.

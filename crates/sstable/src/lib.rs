@@ -1,0 +1,1 @@
+//! Cassandra's SSTable files, one module per component: read, write, verify.

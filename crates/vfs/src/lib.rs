@@ -1,0 +1,1 @@
+//! Files and time behind traits: the real ones, and fakes that fail on command.
