@@ -1,0 +1,117 @@
+//! Time behind a trait.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Tells the time. Used as `Arc<dyn Clock>`.
+pub trait Clock: Send + Sync + 'static {
+    /// Microseconds since the Unix epoch: the unit of write timestamps. May step back when the machine's clock is set.
+    fn now_micros(&self) -> i64;
+
+    /// Seconds since the Unix epoch: the unit of expiration and deletion times.
+    fn now_seconds(&self) -> i64 {
+        self.now_micros().div_euclid(1_000_000)
+    }
+
+    /// Time since some fixed instant; never steps back.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone)]
+pub struct SystemClock {
+    started: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic time starts now.
+    pub fn new() -> Self {
+        Self { started: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_micros(&self) -> i64 {
+        let micros = match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_micros()),
+            Err(before) => i64::try_from(before.duration().as_micros()).map(|micros| -micros),
+        };
+        micros.unwrap_or(i64::MAX)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// A clock that moves only when told to.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    wall_micros: AtomicI64,
+    monotonic_micros: AtomicI64,
+}
+
+impl ManualClock {
+    /// A clock standing at `micros` since the Unix epoch, its monotonic time at zero.
+    pub fn at_micros(micros: i64) -> Self {
+        Self { wall_micros: AtomicI64::new(micros), monotonic_micros: AtomicI64::new(0) }
+    }
+
+    /// Sets the wall clock, forwards or back. Monotonic time does not move.
+    pub fn set_micros(&self, micros: i64) {
+        self.wall_micros.store(micros, Ordering::SeqCst);
+    }
+
+    /// Lets `time` pass on both clocks.
+    pub fn advance(&self, time: Duration) {
+        let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        self.wall_micros.fetch_add(micros, Ordering::SeqCst);
+        self.monotonic_micros.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_micros(&self) -> i64 {
+        self.wall_micros.load(Ordering::SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.monotonic_micros.load(Ordering::SeqCst).unsigned_abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setting_a_manual_clock_back_does_not_move_its_monotonic_time() {
+        let clock = ManualClock::at_micros(5_000_000);
+        clock.advance(Duration::from_secs(2));
+        clock.set_micros(1_999_999);
+        assert_eq!(clock.now_micros(), 1_999_999);
+        assert_eq!(clock.now_seconds(), 1);
+        assert_eq!(clock.monotonic(), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn seconds_before_the_epoch_round_down() {
+        let clock = ManualClock::at_micros(-1);
+        assert_eq!(clock.now_seconds(), -1);
+    }
+
+    #[test]
+    fn the_system_clock_agrees_with_itself() {
+        let clock = SystemClock::new();
+        let before = clock.now_seconds();
+        let micros = clock.now_micros();
+        assert!(before <= micros / 1_000_000);
+        assert!(clock.monotonic() <= clock.monotonic());
+    }
+}

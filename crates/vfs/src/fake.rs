@@ -1,0 +1,470 @@
+//! A file system in memory that keeps no promise it did not make, and fails on command.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::{DirEntry, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile};
+
+mod crash;
+mod file;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use file::Content;
+use tree::{Node, Tree};
+
+/// A file system in memory. Clones share it.
+///
+/// **Volatile until synced.** Bytes written are volatile until the file is synced; names created, renamed or removed are
+/// volatile until their directory is synced. [`crash`](Self::crash) decides from a seed what becomes of the volatile part;
+/// [`kill`](Self::kill) keeps all of it, as the death of the process alone does. Either way the file system left behind,
+/// and every handle opened on it, fails from then on and cannot touch the survivor.
+///
+/// **Failing on command.** Operations are counted from 1; see [`fail_at`](Self::fail_at), [`fail_from`](Self::fail_from),
+/// [`fail_when`](Self::fail_when). A failing write leaves the first half of its bytes behind. A failing sync leaves the bytes
+/// it was to cover readable, but no later sync will make them durable. Other failing operations do nothing.
+///
+/// **Full disk.** With [`set_capacity`](Self::set_capacity), a write beyond it leaves what fits and fails with
+/// `ErrorKind::StorageFull`, until files are removed or the capacity is raised.
+#[derive(Clone)]
+pub struct FakeFileSystem {
+    state: Arc<Mutex<State>>,
+}
+
+/// What is about to be done, as [`FakeFileSystem::fail_when`] sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// Its number, counting from 1 over the life of the file system.
+    pub number: u64,
+    /// Its kind.
+    pub kind: OperationKind,
+    /// The file or directory it is done to, under the name it was opened by; the old name in a rename.
+    pub path: PathBuf,
+}
+
+/// The kinds of operations that count and can fail. Asking for a length or for metadata does neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is named after the method it stands for")]
+pub enum OperationKind {
+    Create,
+    Open,
+    OpenWritable,
+    CreateDir,
+    ReadDir,
+    Rename,
+    RemoveFile,
+    RemoveDir,
+    HardLink,
+    SyncDir,
+    Lock,
+    Read,
+    Write,
+    Sync,
+    Allocate,
+    Truncate,
+}
+
+/// Decides whether an operation fails, and with which kind of error.
+type Failing = Box<dyn FnMut(&Operation) -> Option<io::ErrorKind> + Send>;
+
+struct State {
+    tree: Tree,
+    operations: u64,
+    failing: Option<Failing>,
+    capacity: u64,
+    boot_id: u128,
+    locked: HashSet<PathBuf>,
+    /// Set by a crash: this file system is gone.
+    crashed: bool,
+}
+
+impl FakeFileSystem {
+    /// An empty file system: one root directory, no limit, no failures.
+    pub fn new() -> Self {
+        Self::from_tree(Tree::new(), u64::MAX, 1)
+    }
+
+    fn from_tree(tree: Tree, capacity: u64, boot_id: u128) -> Self {
+        let state = State {
+            tree,
+            operations: 0,
+            failing: None,
+            capacity,
+            boot_id,
+            locked: HashSet::new(),
+            crashed: false,
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The machine dies: what it finds on its disks when it starts again. The same seed on the same history gives the same
+    /// answer. Directory operations not yet synced survive as some prefix of the order in which they were done (possibly
+    /// none, possibly all). A file's unsynced writes are dropped; or kept up to one that is torn; or each 512-byte sector of
+    /// them is kept, lost (old bytes, or zeros where there were none) or garbage, on its own.
+    pub fn crash(&self, seed: u64) -> FakeFileSystem {
+        let mut state = self.state.lock();
+        state.crashed = true;
+        let survivor = crash::survivor(&state.tree, seed);
+        Self::from_tree(survivor, state.capacity, state.boot_id + 1)
+    }
+
+    /// The process dies, the machine does not: everything written is still there, and still as volatile as it was.
+    pub fn kill(&self) -> FakeFileSystem {
+        let mut state = self.state.lock();
+        state.crashed = true;
+        Self::from_tree(state.tree.deep_clone(), state.capacity, state.boot_id)
+    }
+
+    /// How many operations have been begun.
+    pub fn operations(&self) -> u64 {
+        self.state.lock().operations
+    }
+
+    /// Fails the operation with this number (see [`operations`](Self::operations)), and no other.
+    pub fn fail_at(&self, number: u64) {
+        self.fail_when(move |operation| (operation.number == number).then_some(io::ErrorKind::Other));
+    }
+
+    /// Fails the operation with this number and all after it.
+    pub fn fail_from(&self, number: u64) {
+        self.fail_when(move |operation| (operation.number >= number).then_some(io::ErrorKind::Other));
+    }
+
+    /// Fails those operations for which `decide` names an error. Called with the file system locked: it must not use it.
+    pub fn fail_when(&self, decide: impl FnMut(&Operation) -> Option<io::ErrorKind> + Send + 'static) {
+        self.state.lock().failing = Some(Box::new(decide));
+    }
+
+    /// Stops failing.
+    pub fn heal(&self) {
+        self.state.lock().failing = None;
+    }
+
+    /// Limits the bytes that all files together may hold, reserved ones included.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state.lock().capacity = bytes;
+    }
+
+    /// The bytes that all files together hold, reserved ones included.
+    pub fn used(&self) -> u64 {
+        self.state.lock().tree.used()
+    }
+
+    /// Changes one byte of a file behind everyone's back, durably: decay of the disk. The byte is xored with `mask`.
+    ///
+    /// # Panics
+    /// When there is no such file or it has no byte at `offset`.
+    pub fn corrupt(&self, path: &Path, offset: u64, mask: u8) {
+        let state = self.state.lock();
+        let content = state.tree.file(&normal(path)).expect("a file to corrupt");
+        content.lock().corrupt(offset, mask);
+    }
+
+    fn begin(&self, kind: OperationKind, path: &Path) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.state.lock();
+        state.begin(kind, path)?;
+        Ok(state)
+    }
+}
+
+impl Default for FakeFileSystem {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for FakeFileSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FakeFileSystem").field("operations", &self.operations()).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn alive(&self, what: impl fmt::Debug, path: &Path) -> io::Result<()> {
+        if self.crashed {
+            return Err(error(io::ErrorKind::Other, what, path, "the file system has crashed"));
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, kind: OperationKind, path: &Path) -> io::Result<()> {
+        self.alive(kind, path)?;
+        self.operations += 1;
+        let operation = Operation { number: self.operations, kind, path: path.to_owned() };
+        match self.failing.as_mut().and_then(|decide| decide(&operation)) {
+            Some(failure) => Err(error(failure, kind, path, "failed on command")),
+            None => Ok(()),
+        }
+    }
+
+    fn room(&self) -> u64 {
+        // Counting what is used walks all files: only for those who asked for a limit.
+        if self.capacity == u64::MAX { u64::MAX } else { self.capacity.saturating_sub(self.tree.used()) }
+    }
+}
+
+fn error(kind: io::ErrorKind, what: impl fmt::Debug, path: &Path, why: &str) -> io::Error {
+    io::Error::new(kind, format!("{what:?} {}: {why}", path.display()))
+}
+
+/// The path without `.` components and without a root: `/a/./b` and `a/b` are one file.
+fn normal(path: &Path) -> PathBuf {
+    path.components()
+        .filter(|component| matches!(component, Component::Normal(_) | Component::ParentDir))
+        .collect()
+}
+
+impl FileSystem for FakeFileSystem {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let path = normal(path);
+        let mut state = self.begin(OperationKind::Create, &path)?;
+        let content = match state.tree.get(&path) {
+            Some(Node::Directory) => {
+                return Err(error(io::ErrorKind::IsADirectory, "Create", &path, "a directory"));
+            }
+            Some(Node::File(content)) => {
+                content.lock().set_length(0);
+                content
+            }
+            None => {
+                let content = Arc::new(Mutex::new(Content::default()));
+                state.tree.link(&path, Node::File(content.clone()))?;
+                content
+            }
+        };
+        drop(state);
+        Ok(Box::new(FakeWritableFile { handle: FakeHandle { fs: self.clone(), path, content }, length: 0 }))
+    }
+
+    fn open_writable(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let path = normal(path);
+        let content = self.begin(OperationKind::OpenWritable, &path)?.tree.file(&path)?;
+        let length = content.lock().live().len() as u64;
+        Ok(Box::new(FakeWritableFile { handle: FakeHandle { fs: self.clone(), path, content }, length }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
+        let path = normal(path);
+        let content = self.begin(OperationKind::Open, &path)?.tree.file(&path)?;
+        Ok(Arc::new(FakeHandle { fs: self.clone(), path, content }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let path = normal(path);
+        self.begin(OperationKind::CreateDir, &path)?.tree.create_dir_all(&path)
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let path = normal(path);
+        self.begin(OperationKind::ReadDir, &path)?.tree.read_dir(&path)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        let path = normal(path);
+        let state = self.state.lock();
+        state.alive("Metadata", &path)?;
+        match state.tree.get(&path) {
+            Some(Node::Directory) => Ok(Metadata { is_dir: true, len: 0 }),
+            Some(Node::File(content)) => {
+                Ok(Metadata { is_dir: false, len: content.lock().live().len() as u64 })
+            }
+            None => Err(error(io::ErrorKind::NotFound, "Metadata", &path, "no such file or directory")),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (normal(from), normal(to));
+        self.begin(OperationKind::Rename, &from)?.tree.rename(&from, &to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let path = normal(path);
+        let mut state = self.begin(OperationKind::RemoveFile, &path)?;
+        state.tree.file(&path)?;
+        state.tree.unlink(&path);
+        Ok(())
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        let path = normal(path);
+        self.begin(OperationKind::RemoveDir, &path)?.tree.remove_dir_all(&path)
+    }
+
+    fn hard_link(&self, original: &Path, link: &Path) -> io::Result<()> {
+        let (original, link) = (normal(original), normal(link));
+        let mut state = self.begin(OperationKind::HardLink, &original)?;
+        let content = state.tree.file(&original)?;
+        if state.tree.get(&link).is_some() {
+            return Err(error(io::ErrorKind::AlreadyExists, "HardLink", &link, "already there"));
+        }
+        state.tree.link(&link, Node::File(content))
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let path = normal(path);
+        self.begin(OperationKind::SyncDir, &path)?.tree.sync_dir(&path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let path = normal(path);
+        let mut state = self.begin(OperationKind::Lock, &path)?;
+        if state.locked.contains(&path) {
+            return Err(error(io::ErrorKind::WouldBlock, "Lock", &path, "held by another process"));
+        }
+        if state.tree.get(&path).is_none() {
+            state.tree.link(&path, Node::File(Arc::default()))?;
+        }
+        state.locked.insert(path.clone());
+        drop(state);
+        Ok(Box::new(FakeFileLock { fs: self.clone(), path }))
+    }
+
+    fn available_space(&self, path: &Path) -> io::Result<u64> {
+        let state = self.state.lock();
+        state.alive("AvailableSpace", path)?;
+        Ok(state.room())
+    }
+
+    fn boot_id(&self) -> Option<u128> {
+        Some(self.state.lock().boot_id)
+    }
+}
+
+struct FakeFileLock {
+    fs: FakeFileSystem,
+    path: PathBuf,
+}
+
+impl FileLock for FakeFileLock {}
+
+impl Drop for FakeFileLock {
+    fn drop(&mut self) {
+        self.fs.state.lock().locked.remove(&self.path);
+    }
+}
+
+/// An open file: what reads and syncs. Lock order: the file system, then the content.
+#[derive(Clone)]
+struct FakeHandle {
+    fs: FakeFileSystem,
+    path: PathBuf,
+    content: Arc<Mutex<Content>>,
+}
+
+impl RandomAccessFile for FakeHandle {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let _state = self.fs.begin(OperationKind::Read, &self.path)?;
+        let content = self.content.lock();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.live().len());
+        let rest = &content.live()[start..];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let read = self.read_at(buffer, offset)?;
+        if read < buffer.len() {
+            let why = format!("{} bytes wanted at {offset}, {read} there", buffer.len());
+            return Err(error(io::ErrorKind::UnexpectedEof, OperationKind::Read, &self.path, &why));
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.fs.state.lock().alive("Length", &self.path)?;
+        Ok(self.content.lock().live().len() as u64)
+    }
+}
+
+impl SyncHandle for FakeHandle {
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.fs.state.lock();
+        let failed = state.begin(OperationKind::Sync, &self.path);
+        if state.crashed {
+            return failed;
+        }
+        match failed {
+            Ok(()) => self.content.lock().sync(),
+            Err(_) => self.content.lock().fail_sync(),
+        }
+        failed
+    }
+}
+
+struct FakeWritableFile {
+    handle: FakeHandle,
+    length: u64,
+}
+
+impl WritableFile for FakeWritableFile {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let path = &self.handle.path;
+        let mut state = self.handle.fs.state.lock();
+        let failed = state.begin(OperationKind::Write, path);
+        if state.crashed {
+            return failed;
+        }
+        let mut content = self.handle.content.lock();
+        if failed.is_err() {
+            content.write(self.length, &bytes[..bytes.len() / 2]);
+            return failed;
+        }
+        let growth = (self.length + bytes.len() as u64).saturating_sub(content.live().len() as u64);
+        drop(content); // Counting the room left looks into every file.
+        let missing = growth.saturating_sub(state.room());
+        let mut content = self.handle.content.lock();
+        if missing > 0 {
+            content.write(self.length, &bytes[..bytes.len() - missing as usize]);
+            return Err(error(io::ErrorKind::StorageFull, OperationKind::Write, path, "no space left"));
+        }
+        content.write(self.length, bytes);
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        SyncHandle::sync(&self.handle)
+    }
+
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn allocate(&mut self, length: u64) -> io::Result<()> {
+        let path = &self.handle.path;
+        let state = self.handle.fs.begin(OperationKind::Allocate, path)?;
+        let growth = length.saturating_sub(self.handle.content.lock().live().len() as u64);
+        if growth > state.room() {
+            return Err(error(io::ErrorKind::StorageFull, OperationKind::Allocate, path, "no space left"));
+        }
+        let mut content = self.handle.content.lock();
+        if growth > 0 {
+            content.set_length(length);
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        let path = &self.handle.path;
+        let _state = self.handle.fs.begin(OperationKind::Truncate, path)?;
+        if length > self.length {
+            let why = format!("to {length} bytes of {}", self.length);
+            return Err(error(io::ErrorKind::InvalidInput, OperationKind::Truncate, path, &why));
+        }
+        self.handle.content.lock().set_length(length);
+        self.length = length;
+        Ok(())
+    }
+
+    fn sync_handle(&self) -> io::Result<Arc<dyn SyncHandle>> {
+        Ok(Arc::new(self.handle.clone()))
+    }
+}

@@ -1,0 +1,334 @@
+//! The operating system's files.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use fs4::FileExt as _;
+
+use crate::{DirEntry, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile};
+
+/// The operating system's files. Costs nothing to make.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealFileSystem;
+
+/// Adds what was attempted to an error, keeping its kind.
+fn attempted<T>(result: io::Result<T>, what: &str, path: &Path) -> io::Result<T> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("{what} {}: {error}", path.display())))
+}
+
+impl FileSystem for RealFileSystem {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+        let file = Arc::new(attempted(file, "create", path)?);
+        Ok(Box::new(RealWritableFile { synced: RealSyncHandle { file, path: path.into() }, length: 0 }))
+    }
+
+    fn open_writable(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let file = attempted(OpenOptions::new().read(true).write(true).open(path), "open for writing", path)?;
+        let length = attempted(file.metadata(), "read the length of", path)?.len();
+        Ok(Box::new(RealWritableFile {
+            synced: RealSyncHandle { file: Arc::new(file), path: path.into() },
+            length,
+        }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
+        let file = attempted(File::open(path), "open", path)?;
+        Ok(Arc::new(RealRandomAccessFile { file, path: path.into() }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        attempted(fs::create_dir_all(path), "create directory", path)
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in attempted(fs::read_dir(path), "list directory", path)? {
+            let entry = attempted(entry, "list directory", path)?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            // A file removed since it was listed is no longer in the directory.
+            let metadata = match entry.metadata() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                metadata => attempted(metadata, "read the metadata of", &entry.path())?,
+            };
+            let is_dir = metadata.is_dir();
+            entries.push(DirEntry { name, is_dir, len: if is_dir { 0 } else { metadata.len() } });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        let metadata = attempted(fs::metadata(path), "read the metadata of", path)?;
+        let is_dir = metadata.is_dir();
+        Ok(Metadata { is_dir, len: if is_dir { 0 } else { metadata.len() } })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        attempted(fs::rename(from, to), &format!("rename {} to", from.display()), to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        attempted(fs::remove_file(path), "remove", path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        attempted(fs::remove_dir_all(path), "remove directory", path)
+    }
+
+    fn hard_link(&self, original: &Path, link: &Path) -> io::Result<()> {
+        attempted(fs::hard_link(original, link), &format!("link {} as", original.display()), link)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        attempted(File::open(path).and_then(|directory| directory.sync_all()), "sync directory", path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let mut file = attempted(file, "open lock file", path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // The holder's process id is only there to help; without it the refusal stands all the same.
+                let _ = (&mut file).take(20).read_to_string(&mut holder);
+                let holder = if holder.is_empty() { "another process" } else { &format!("process {holder}") };
+                let text = format!("lock {}: held by {holder}", path.display());
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+            }
+            Err(TryLockError::Error(error)) => return attempted(Err(error), "lock", path),
+        }
+        let noted = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| write!(file, "{}", std::process::id()));
+        attempted(noted, "write the process id to lock file", path)?;
+        Ok(Box::new(RealFileLock { _file: file }))
+    }
+
+    fn available_space(&self, path: &Path) -> io::Result<u64> {
+        attempted(fs4::available_space(path), "read the free space at", path)
+    }
+
+    fn boot_id(&self) -> Option<u128> {
+        static BOOT_ID: OnceLock<Option<u128>> = OnceLock::new();
+        *BOOT_ID.get_or_init(|| {
+            let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+            u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()
+        })
+    }
+}
+
+struct RealFileLock {
+    /// The lock goes with the descriptor.
+    _file: File,
+}
+
+impl FileLock for RealFileLock {}
+
+struct RealRandomAccessFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl RandomAccessFile for RealRandomAccessFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return attempted(Err(error), "read", &self.path),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let wanted = buffer.len();
+        self.file.read_exact_at(buffer, offset).map_err(|error| {
+            let text = format!("read {wanted} bytes at {offset} of {}: {error}", self.path.display());
+            io::Error::new(error.kind(), text)
+        })
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(attempted(self.file.metadata(), "read the length of", &self.path)?.len())
+    }
+}
+
+#[derive(Clone)]
+struct RealSyncHandle {
+    file: Arc<File>,
+    path: PathBuf,
+}
+
+impl SyncHandle for RealSyncHandle {
+    fn sync(&self) -> io::Result<()> {
+        attempted(self.file.sync_data(), "sync", &self.path)
+    }
+}
+
+struct RealWritableFile {
+    synced: RealSyncHandle,
+    length: u64,
+}
+
+impl RealWritableFile {
+    /// Writes zeros from the end of the file to `length`, where the file system cannot reserve space otherwise.
+    fn fill_with_zeros(&self, length: u64) -> io::Result<()> {
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        let mut end = self.synced.file.metadata()?.len();
+        while end < length {
+            let count = (length - end).min(ZEROS.len() as u64);
+            self.synced.file.write_all_at(&ZEROS[..count as usize], end)?;
+            end += count;
+        }
+        Ok(())
+    }
+}
+
+impl WritableFile for RealWritableFile {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        attempted(self.synced.file.write_all_at(bytes, self.length), "write to", &self.synced.path)?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.synced.sync()
+    }
+
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn allocate(&mut self, length: u64) -> io::Result<()> {
+        let reserved = match self.synced.file.allocate(length) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => self.fill_with_zeros(length),
+            reserved => reserved,
+        };
+        // `fs4` leaves the length alone when the blocks are there already, as in the rest of a file's last block.
+        let lengthened = reserved.and_then(|()| match self.synced.file.metadata()?.len() < length {
+            true => self.synced.file.set_len(length),
+            false => Ok(()),
+        });
+        attempted(lengthened, &format!("reserve {length} bytes for"), &self.synced.path)
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        if length > self.length {
+            let text =
+                format!("truncate {} to {length} bytes: it has {}", self.synced.path.display(), self.length);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        attempted(self.synced.file.set_len(length), "truncate", &self.synced.path)?;
+        self.length = length;
+        Ok(())
+    }
+
+    fn sync_handle(&self) -> io::Result<Arc<dyn SyncHandle>> {
+        Ok(Arc::new(self.synced.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn written_bytes_read_back_before_and_after_reserved_space_is_cut_off() {
+        let directory = directory();
+        let path = directory.path().join("f");
+        let mut file = RealFileSystem.create(&path).unwrap();
+        file.write_all(b"abc").unwrap();
+        file.allocate(100).unwrap();
+        file.write_all(b"def").unwrap();
+        file.sync_handle().unwrap().sync().unwrap();
+        assert_eq!(file.len(), 6);
+        let mut bytes = [1; 8];
+        let reader = RealFileSystem.open(&path).unwrap();
+        reader.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"abcdef\0\0");
+        file.truncate(4).unwrap();
+        assert_eq!(reader.read_at(&mut bytes, 2).unwrap(), 2);
+        assert_eq!(&bytes[..2], b"cd");
+        assert_eq!(file.truncate(5).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        drop(file);
+        let mut file = RealFileSystem.open_writable(&path).unwrap();
+        file.write_all(b"!").unwrap();
+        assert_eq!(<dyn FileSystem>::read(&RealFileSystem, &path).unwrap(), b"abcd!");
+    }
+
+    #[test]
+    fn space_reserved_by_writing_zeros_reads_the_same() {
+        let directory = directory();
+        let path = directory.path().join("f");
+        RealFileSystem.create(&path).unwrap().write_all(b"ab").unwrap();
+        let file = Arc::new(OpenOptions::new().read(true).write(true).open(&path).unwrap());
+        let file = RealWritableFile { synced: RealSyncHandle { file, path: path.clone() }, length: 2 };
+        file.fill_with_zeros(100_000).unwrap();
+        let bytes = <dyn FileSystem>::read(&RealFileSystem, &path).unwrap();
+        assert_eq!(bytes.len(), 100_000);
+        assert!(bytes.starts_with(b"ab\0") && bytes.ends_with(&[0]));
+    }
+
+    #[test]
+    fn errors_say_what_was_attempted_on_which_path() {
+        let directory = directory();
+        let path = directory.path().join("missing");
+        let error = RealFileSystem.open(&path).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().starts_with(&format!("open {}", path.display())), "{error}");
+        assert!(!<dyn FileSystem>::exists(&RealFileSystem, &path).unwrap());
+    }
+
+    #[test]
+    fn a_second_lock_on_the_same_file_is_refused_and_names_the_holder() {
+        let directory = directory();
+        let path = directory.path().join("lock");
+        let lock = RealFileSystem.lock(&path).unwrap();
+        let error = RealFileSystem.lock(&path).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+        drop(lock);
+        assert!(RealFileSystem.lock(&path).is_ok());
+    }
+
+    #[test]
+    fn directories_list_rename_link_and_go() {
+        let directory = directory();
+        let at = |name: &str| directory.path().join(name);
+        let fs: &dyn FileSystem = &RealFileSystem;
+        fs.create_dir_all(&at("sub/below")).unwrap();
+        fs.write_atomically(&at("sub/f"), b"one").unwrap();
+        fs.hard_link(&at("sub/f"), &at("sub/g")).unwrap();
+        fs.rename(&at("sub/g"), &at("sub/h")).unwrap();
+        fs.write_atomically(&at("sub/f"), b"three").unwrap();
+        fs.sync_dir(&at("sub")).unwrap();
+        let listed: Vec<_> =
+            fs.read_dir(&at("sub")).unwrap().into_iter().map(|e| (e.name, e.is_dir, e.len)).collect();
+        let expected = [("below".into(), true, 0), ("f".into(), false, 5), ("h".into(), false, 3)];
+        assert_eq!(listed, expected);
+        fs.remove_file(&at("sub/f")).unwrap();
+        fs.remove_dir_all(&at("sub")).unwrap();
+        assert!(!fs.exists(&at("sub")).unwrap());
+        assert!(fs.available_space(directory.path()).unwrap() > 0);
+    }
+
+    #[test]
+    fn the_boot_id_does_not_change_while_the_machine_runs() {
+        assert_eq!(RealFileSystem.boot_id(), RealFileSystem.boot_id());
+        assert_eq!(RealFileSystem.boot_id().is_some(), cfg!(target_os = "linux"));
+    }
+}
