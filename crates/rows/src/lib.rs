@@ -2,4 +2,6 @@
 //!
 //! The ground floor beside `vfs`. Nothing here does I/O and nothing knows CQL text.
 
+pub mod token;
 pub mod types;
+pub mod vint;

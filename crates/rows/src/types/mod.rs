@@ -3,7 +3,23 @@
 //! Values are the bytes of the native protocol and of SSTables alike (big-endian; see each type). How types and
 //! values are written in CQL text is the business of `cql`.
 
+mod class_name;
+pub mod collection;
+mod compare;
+mod display;
+mod validate;
+pub mod vector;
+
 use std::sync::Arc;
+
+pub use class_name::{InvalidClassName, key_class_name, parse_class_name, parse_key_class_name};
+pub use compare::compare_varint;
+pub use display::{is_reserved, quote_identifier};
+pub use validate::InvalidValue;
+
+/// How deep types may nest, in a class name or in CQL: enough for every real schema, and little enough that walking a
+/// type or a value of it never exhausts a stack.
+pub const NESTING_MAX: usize = 64;
 
 /// A type of a column, key component or collection element.
 ///
@@ -71,6 +87,31 @@ pub struct UserType {
 }
 
 impl DataType {
+    /// A non-frozen list of `element`, which is frozen as everything inside a collection is.
+    pub fn list(element: Self) -> Self {
+        Self::List { element: Arc::new(element.freeze()), frozen: false }
+    }
+
+    /// A non-frozen set of `element`, which is frozen as everything inside a collection is.
+    pub fn set(element: Self) -> Self {
+        Self::Set { element: Arc::new(element.freeze()), frozen: false }
+    }
+
+    /// A non-frozen map from `key` to `value`, which are frozen as everything inside a collection is.
+    pub fn map(key: Self, value: Self) -> Self {
+        Self::Map { key: Arc::new(key.freeze()), value: Arc::new(value.freeze()), frozen: false }
+    }
+
+    /// A tuple of `items`, which are frozen as everything inside a tuple is.
+    pub fn tuple(items: impl IntoIterator<Item = Self>) -> Self {
+        Self::Tuple(items.into_iter().map(|item| item.freeze()).collect())
+    }
+
+    /// A vector of `dimension` values of `element`, which is frozen as everything inside a vector is.
+    pub fn vector(element: Self, dimension: u32) -> Self {
+        Self::Vector { element: Arc::new(element.freeze()), dimension }
+    }
+
     /// Whether a column of this type is complex: one cell per element rather than one cell.
     pub fn is_multi_cell(&self) -> bool {
         match self {
@@ -81,4 +122,162 @@ impl DataType {
             _ => false,
         }
     }
+
+    /// The type stored as one value: `frozen<…>`, and so are the collections and UDTs inside it. The fields of a UDT
+    /// stay as its definition has them; being inside, they count as frozen.
+    pub fn freeze(&self) -> Self {
+        let inner = |inner: &Arc<Self>| {
+            if inner.is_deeply_frozen() { inner.clone() } else { Arc::new(inner.freeze()) }
+        };
+        match self {
+            Self::List { element, .. } => Self::List { element: inner(element), frozen: true },
+            Self::Set { element, .. } => Self::Set { element: inner(element), frozen: true },
+            Self::Map { key, value, .. } => Self::Map { key: inner(key), value: inner(value), frozen: true },
+            Self::Udt { definition, .. } => Self::Udt { definition: definition.clone(), frozen: true },
+            Self::Vector { element, dimension } => {
+                Self::Vector { element: inner(element), dimension: *dimension }
+            }
+            Self::Tuple(items) if !items.iter().all(Self::is_deeply_frozen) => {
+                Self::Tuple(items.iter().map(Self::freeze).collect())
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn is_deeply_frozen(&self) -> bool {
+        match self {
+            Self::List { element, frozen } | Self::Set { element, frozen } => {
+                *frozen && element.is_deeply_frozen()
+            }
+            Self::Map { key, value, frozen } => *frozen && key.is_deeply_frozen() && value.is_deeply_frozen(),
+            Self::Udt { frozen, .. } => *frozen,
+            Self::Vector { element, .. } => element.is_deeply_frozen(),
+            Self::Tuple(items) => items.iter().all(Self::is_deeply_frozen),
+            _ => true,
+        }
+    }
+
+    /// The length of every value of this type in an SSTable, where such values carry no length; `None` for types
+    /// whose values are written after their length. `tinyint`, `smallint`, `date` and `time` are among the latter
+    /// although their values have one length. Vectors lay out their elements by the same rule.
+    pub fn fixed_width(&self) -> Option<usize> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Boolean => Some(1),
+            Self::Int | Self::Float => Some(4),
+            Self::BigInt | Self::Double | Self::Timestamp => Some(8),
+            Self::Uuid | Self::TimeUuid => Some(16),
+            Self::Vector { element, dimension } => element.fixed_width()?.checked_mul(*dimension as usize),
+            _ => None,
+        }
+    }
+
+    /// Whether this is the type of a counter column.
+    pub fn is_counter(&self) -> bool {
+        matches!(self, Self::Counter)
+    }
+
+    /// Whether values of this type have an order that Cassandra lets keys, sets and map keys use: not durations, not
+    /// counters, and not what contains them.
+    pub fn is_comparable(&self) -> bool {
+        !self.any(&|inner| matches!(inner, Self::Duration | Self::Counter))
+    }
+
+    /// Whether this is `duration` or contains it.
+    pub fn contains_duration(&self) -> bool {
+        self.any(&|inner| matches!(inner, Self::Duration))
+    }
+
+    /// Whether this is the UDT `keyspace.name` or contains it.
+    pub fn references_udt(&self, keyspace: &str, name: &str) -> bool {
+        self.any(
+            &|inner| matches!(inner, Self::Udt { definition, .. } if definition.keyspace == keyspace && definition.name == name),
+        )
+    }
+
+    /// This type with every occurrence of the UDT that `changed` names replaced by `changed`.
+    pub fn with_udt(&self, changed: &Arc<UserType>) -> Self {
+        let inner = |inner: &Arc<Self>| Arc::new(inner.with_udt(changed));
+        match self {
+            Self::List { element, frozen } => Self::List { element: inner(element), frozen: *frozen },
+            Self::Set { element, frozen } => Self::Set { element: inner(element), frozen: *frozen },
+            Self::Map { key, value, frozen } => {
+                Self::Map { key: inner(key), value: inner(value), frozen: *frozen }
+            }
+            Self::Vector { element, dimension } => {
+                Self::Vector { element: inner(element), dimension: *dimension }
+            }
+            Self::Tuple(items) => Self::Tuple(items.iter().map(|item| item.with_udt(changed)).collect()),
+            Self::Udt { definition, frozen } => {
+                let same = definition.keyspace == changed.keyspace && definition.name == changed.name;
+                let definition = if same { changed.clone() } else { Arc::new(definition.with_udt(changed)) };
+                Self::Udt { definition, frozen: *frozen }
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Whether `matches` holds for this type or one inside it.
+    fn any(&self, matches: &dyn Fn(&Self) -> bool) -> bool {
+        matches(self)
+            || match self {
+                Self::List { element, .. } | Self::Set { element, .. } | Self::Vector { element, .. } => {
+                    element.any(matches)
+                }
+                Self::Map { key, value, .. } => key.any(matches) || value.any(matches),
+                Self::Tuple(items) => items.iter().any(|item| item.any(matches)),
+                Self::Udt { definition, .. } => definition.fields.iter().any(|(_, field)| field.any(matches)),
+                _ => false,
+            }
+    }
+
+    /// The type of the paths of a complex column's cells, whose order is the order of the cells: `timeuuid` for a
+    /// list, the element or key type for a set or map, `smallint` (the field's index) for a UDT. `None` for types that
+    /// have no cells of their own.
+    pub fn path_type(&self) -> Option<&Self> {
+        static LIST_PATH: DataType = DataType::TimeUuid;
+        static UDT_PATH: DataType = DataType::SmallInt;
+        match self {
+            Self::List { .. } => Some(&LIST_PATH),
+            Self::Set { element, .. } => Some(element),
+            Self::Map { key, .. } => Some(key),
+            Self::Udt { .. } => Some(&UDT_PATH),
+            _ => None,
+        }
+    }
+
+    /// The type of the value of a complex column's cell at `path`: `Empty` for a set, whose element is the path.
+    /// `None` when the type has no cells of its own or the path is no field of the UDT.
+    pub fn cell_type(&self, path: &[u8]) -> Option<&Self> {
+        static SET_VALUE: DataType = DataType::Empty;
+        match self {
+            Self::List { element, .. } => Some(element),
+            Self::Set { .. } => Some(&SET_VALUE),
+            Self::Map { value, .. } => Some(value),
+            Self::Udt { definition, .. } => {
+                let index = u16::from_be_bytes(path.try_into().ok()?);
+                definition.fields.get(usize::from(index)).map(|(_, field)| field)
+            }
+            _ => None,
+        }
+    }
 }
+
+impl UserType {
+    /// The index and type of the field called `name`.
+    pub fn field(&self, name: &str) -> Option<(usize, &DataType)> {
+        self.fields.iter().enumerate().find(|(_, (field, _))| field == name).map(|(i, (_, field))| (i, field))
+    }
+
+    /// This definition with `changed` in place of every older version of it inside the fields.
+    fn with_udt(&self, changed: &Arc<Self>) -> Self {
+        Self {
+            keyspace: self.keyspace.clone(),
+            name: self.name.clone(),
+            fields: self.fields.iter().map(|(name, field)| (name.clone(), field.with_udt(changed))).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
