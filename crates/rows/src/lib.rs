@@ -1,7 +1,37 @@
 //! What is stored: types, keys, tokens, clusterings, rows, cells, tombstones; how two versions merge.
 //!
 //! The ground floor beside `vfs`. Nothing here does I/O and nothing knows CQL text.
+//!
+//! A table's data is a stream of partitions in order of (token, key); a partition is a deletion, a static row and a
+//! stream of [`Unfiltered`]s in clustering order. Everything that holds rows (memtable, SSTable, a merge of both)
+//! is a [`PartitionStream`].
 
+pub mod clustering;
+pub mod deletion;
+pub mod error;
+pub mod key;
+pub mod merge;
+pub mod partition;
+pub mod purge;
+pub mod range_tombstones;
+pub mod row;
+pub mod schema;
+pub mod selection;
+pub mod stream;
 pub mod token;
 pub mod types;
 pub mod vint;
+
+pub use clustering::{Bound, Clustering, ClusteringComparator, Position, Side};
+pub use deletion::{DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TIMESTAMP, NO_TTL};
+pub use error::{Result, StorageError};
+pub use key::DecoratedKey;
+pub use merge::MergedStream;
+pub use partition::PartitionUpdate;
+pub use range_tombstones::{RangeTombstone, RangeTombstoneList};
+pub use row::{Cell, Row, RowBuilder};
+pub use schema::{ColumnId, ColumnKind, ColumnMetadata, TableId, TableMetadata, TableParams};
+pub use selection::{Selection, Slice, Slices};
+pub use stream::{PartitionHeader, PartitionStream, RangeTombstoneMarker, Unfiltered};
+pub use token::Token;
+pub use types::DataType;

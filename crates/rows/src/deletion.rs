@@ -1,0 +1,108 @@
+//! Deletion times and row liveness.
+//!
+//! A write timestamp is signed microseconds, given by the client or the coordinator. A local deletion time is
+//! seconds since 1970 on the server's clock: when a tombstone was made, or when an expiring cell expires.
+
+/// The timestamp of what was never written.
+pub const NO_TIMESTAMP: i64 = i64::MIN;
+/// The TTL of what does not expire, in seconds.
+pub const NO_TTL: u32 = 0;
+/// The local deletion time of what is not deleted and does not expire.
+pub const NO_DELETION_TIME: u32 = u32::MAX;
+
+/// A deletion: everything it covers with a timestamp at or below its own is gone.
+///
+/// Ordered by timestamp, then local deletion time: of two deletions the greater wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeletionTime {
+    /// Write timestamp, microseconds (`markedForDeleteAt`).
+    pub timestamp: i64,
+    /// When the deletion was made, seconds since 1970.
+    pub local_deletion_time: u32,
+}
+
+impl DeletionTime {
+    /// No deletion. It orders below every deletion but one written at -2^63, which cannot be told from it.
+    pub const LIVE: Self = Self { timestamp: NO_TIMESTAMP, local_deletion_time: NO_DELETION_TIME };
+
+    /// A deletion at `timestamp` (microseconds) made at `local_deletion_time` (seconds).
+    pub const fn new(timestamp: i64, local_deletion_time: u32) -> Self {
+        Self { timestamp, local_deletion_time }
+    }
+
+    /// Whether this is no deletion at all. The local deletion time is not looked at: Cassandra writes odd ones.
+    pub const fn is_live(&self) -> bool {
+        self.timestamp == NO_TIMESTAMP
+    }
+
+    /// Whether data written at `timestamp` is covered.
+    pub const fn deletes(&self, timestamp: i64) -> bool {
+        timestamp <= self.timestamp && !self.is_live()
+    }
+
+    /// Whether this deletion adds something where `other` already holds.
+    pub fn supersedes(&self, other: &DeletionTime) -> bool {
+        match (self.is_live(), other.is_live()) {
+            (true, _) => false,
+            (false, true) => true,
+            (false, false) => self > other,
+        }
+    }
+
+    /// The deletion of the two that covers more.
+    pub fn max(self, other: Self) -> Self {
+        if other.supersedes(&self) { other } else { self }
+    }
+}
+
+/// The liveness of a row's primary key, as an INSERT leaves it; an UPDATE leaves none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LivenessInfo {
+    /// Write timestamp, microseconds; [`NO_TIMESTAMP`] if the row has no liveness of its own.
+    pub timestamp: i64,
+    /// Seconds to live; [`NO_TTL`] if it does not expire.
+    pub ttl: u32,
+    /// When it expires, seconds since 1970; [`NO_DELETION_TIME`] if it does not.
+    pub local_expiration: u32,
+}
+
+impl LivenessInfo {
+    /// No liveness.
+    pub const EMPTY: Self = Self { timestamp: NO_TIMESTAMP, ttl: NO_TTL, local_expiration: NO_DELETION_TIME };
+
+    /// Liveness that does not expire.
+    pub const fn new(timestamp: i64) -> Self {
+        Self { timestamp, ttl: NO_TTL, local_expiration: NO_DELETION_TIME }
+    }
+
+    /// Liveness that ends `ttl` seconds after it was written, at `local_expiration`.
+    pub const fn expiring(timestamp: i64, ttl: u32, local_expiration: u32) -> Self {
+        Self { timestamp, ttl, local_expiration }
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.timestamp == NO_TIMESTAMP
+    }
+
+    /// Whether it has a TTL, run out or not.
+    pub const fn is_expiring(&self) -> bool {
+        self.ttl != NO_TTL
+    }
+
+    /// Whether it makes the row exist at `now` (seconds since 1970).
+    pub const fn is_live(&self, now: u32) -> bool {
+        !self.is_empty() && (!self.is_expiring() || now < self.local_expiration)
+    }
+
+    /// Whether this one wins over `other`: the later write; at a tie the expiring one, then the later expiration.
+    pub fn supersedes(&self, other: &Self) -> bool {
+        if self.timestamp != other.timestamp {
+            return self.timestamp > other.timestamp;
+        }
+        if self.is_expiring() != other.is_expiring() {
+            return self.is_expiring();
+        }
+        self.local_expiration > other.local_expiration
+    }
+}

@@ -1,0 +1,15 @@
+//! How versions of the same data become one: cells, rows, partitions.
+//!
+//! The rules are Cassandra's (`db/rows/Cells.java`, `Row.Merger`, `UnfilteredRowIterators`): the later write wins, a
+//! deletion removes what is at or below its timestamp, ties go to the tombstone. The result does not depend on the
+//! order or grouping of the versions.
+
+pub mod counter;
+mod rows;
+mod stream;
+
+pub use rows::{merge_rows, reconcile};
+pub use stream::MergedStream;
+
+#[cfg(test)]
+mod tests;

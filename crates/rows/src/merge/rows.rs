@@ -1,0 +1,197 @@
+//! Merging the versions of one row.
+
+use std::cmp::Ordering;
+
+use crate::deletion::{DeletionTime, LivenessInfo, NO_DELETION_TIME};
+use crate::row::{Cell, Row, RowBuilder};
+use crate::schema::{ColumnId, TableMetadata};
+use crate::types::DataType;
+
+use super::counter;
+
+/// Which of two versions of a cell stays: `Greater` if `a` does, `Less` if `b` does, `Equal` if they are the same.
+///
+/// The later timestamp. At a tie: what is deleted or expires over what does not; a tombstone over an expiring cell; the
+/// later local deletion time; the lower TTL; the greater value by unsigned bytes.
+pub fn reconcile(a: &Cell<'_>, b: &Cell<'_>) -> Ordering {
+    let ends = |c: &Cell<'_>| c.local_deletion_time != NO_DELETION_TIME;
+    a.timestamp
+        .cmp(&b.timestamp)
+        .then_with(|| ends(a).cmp(&ends(b)))
+        .then_with(|| a.is_tombstone().cmp(&b.is_tombstone()))
+        .then_with(|| a.local_deletion_time.cmp(&b.local_deletion_time))
+        .then_with(|| b.ttl.cmp(&a.ttl))
+        .then_with(|| a.value.cmp(b.value))
+}
+
+/// Merges versions of one row, without what they or `active` (the partition's and range deletions that cover the
+/// row) delete. `None` if nothing is left. The deletions of the rows themselves stay unless `active` covers them.
+///
+/// All rows must have the same clustering and at least one must be given, else the result is `None`.
+pub fn merge_rows(rows: &[Row], active: DeletionTime, table: &TableMetadata) -> Option<Row> {
+    let first = rows.first()?;
+    if rows.len() == 1 && !is_touched_by(first, active) {
+        return Some(first.clone());
+    }
+
+    let mut deletion = rows.iter().map(Row::deletion).fold(DeletionTime::LIVE, DeletionTime::max);
+    if !deletion.supersedes(&active) {
+        deletion = DeletionTime::LIVE;
+    }
+    let active = active.max(deletion);
+    let liveness = rows
+        .iter()
+        .map(Row::liveness)
+        .filter(|l| !l.is_empty() && !active.deletes(l.timestamp))
+        .fold(LivenessInfo::EMPTY, |a, b| if b.supersedes(&a) { b } else { a });
+
+    let (cells, bytes) = rows
+        .iter()
+        .fold((0, 0), |(cells, bytes), row| (cells.max(row.cell_count()), bytes.max(row.data_size())));
+    let mut out = RowBuilder::with_capacity(first.clustering().clone(), cells, bytes);
+    out.liveness(liveness).deletion(deletion);
+    let mut cursors: Vec<Cursor<'_>> = rows.iter().map(|row| Cursor { row, next: 0 }).collect();
+    let mut complex = ComplexDeletions { rows, seen: vec![0; rows.len()] };
+
+    while let Some(column) = next_column(&cursors, &complex) {
+        let data_type = table.column_by_id(column).map(|c| &c.data_type);
+        let column_deletion = complex.take(column);
+        let shadow = if column_deletion.supersedes(&active) {
+            out.complex_deletion(column, column_deletion);
+            column_deletion
+        } else {
+            active
+        };
+        merge_cells(&mut cursors, column, data_type, shadow, &mut out);
+    }
+    (!out.is_empty()).then(|| out.finish())
+}
+
+/// Whether `active` or the row's own deletions remove anything of `row`.
+fn is_touched_by(row: &Row, active: DeletionTime) -> bool {
+    if active.is_live() && row.deletion().is_live() && row.complex_deletions().is_empty() {
+        return false;
+    }
+    let shadow = active.max(row.deletion());
+    shadow.deletes(row.liveness().timestamp) && !row.liveness().is_empty()
+        || !row.deletion().is_live() && !row.deletion().supersedes(&active)
+        || row.complex_deletions().iter().any(|(_, d)| !d.supersedes(&shadow))
+        || row.cells().any(|c| shadow.max(row.complex_deletion(c.column)).deletes(c.timestamp))
+}
+
+struct Cursor<'a> {
+    row: &'a Row,
+    next: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn cell(&self) -> Option<Cell<'a>> {
+        self.row.cell_at(self.next)
+    }
+}
+
+struct ComplexDeletions<'a> {
+    rows: &'a [Row],
+    seen: Vec<usize>,
+}
+
+impl ComplexDeletions<'_> {
+    fn next_column(&self) -> Option<ColumnId> {
+        let next =
+            |(row, seen): (&Row, &usize)| row.complex_deletions().get(*seen).map(|(column, _)| *column);
+        self.rows.iter().zip(&self.seen).filter_map(next).min()
+    }
+
+    /// The greatest deletion of `column`, moving past it.
+    fn take(&mut self, column: ColumnId) -> DeletionTime {
+        let mut greatest = DeletionTime::LIVE;
+        for (row, seen) in self.rows.iter().zip(&mut self.seen) {
+            if let Some((c, deletion)) = row.complex_deletions().get(*seen)
+                && *c == column
+            {
+                *seen += 1;
+                greatest = greatest.max(*deletion);
+            }
+        }
+        greatest
+    }
+}
+
+fn next_column(cursors: &[Cursor<'_>], complex: &ComplexDeletions<'_>) -> Option<ColumnId> {
+    let cells = cursors.iter().filter_map(|cursor| cursor.cell().map(|cell| cell.column)).min();
+    match (cells, complex.next_column()) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Writes the winners among the cursors' cells of `column` that `shadow` does not delete.
+fn merge_cells(
+    cursors: &mut [Cursor<'_>],
+    column: ColumnId,
+    data_type: Option<&DataType>,
+    shadow: DeletionTime,
+    out: &mut RowBuilder,
+) {
+    let path_type = data_type.and_then(DataType::path_type);
+    let compare_paths = |a: Option<&[u8]>, b: Option<&[u8]>| match (a, b, path_type) {
+        (Some(a), Some(b), Some(path_type)) => path_type.compare(a, b),
+        (a, b, _) => a.cmp(&b),
+    };
+    let is_counter = data_type == Some(&DataType::Counter);
+    loop {
+        // The least path that is next anywhere, with the winner among its versions so far.
+        let mut winner: Option<Cell<'_>> = None;
+        let mut counter: Option<Vec<u8>> = None;
+        for cursor in cursors.iter() {
+            let Some(cell) = cursor.cell().filter(|c| c.column == column) else { continue };
+            let Some(best) = winner else {
+                winner = Some(cell);
+                continue;
+            };
+            match compare_paths(cell.path, best.path) {
+                Ordering::Less => (winner, counter) = (Some(cell), None),
+                Ordering::Greater => {}
+                Ordering::Equal if is_counter => {
+                    let current = counter.take();
+                    let merged = merge_counters(&best, current.as_deref(), &cell);
+                    (winner, counter) = (Some(merged.0), merged.1);
+                }
+                Ordering::Equal => {
+                    if reconcile(&cell, &best).is_gt() {
+                        winner = Some(cell);
+                    }
+                }
+            }
+        }
+        let Some(mut cell) = winner else { return };
+        for cursor in cursors.iter_mut() {
+            if let Some(c) = cursor.cell()
+                && c.column == column
+                && compare_paths(c.path, cell.path).is_eq()
+            {
+                cursor.next += 1;
+            }
+        }
+        if !shadow.deletes(cell.timestamp) {
+            if let Some(context) = &counter {
+                cell.value = context;
+            }
+            out.cell(cell);
+        }
+    }
+}
+
+/// Two versions of a counter cell: a tombstone beats any counter whatever the timestamps, the later tombstone beats
+/// the other; two counters merge their contexts and keep the later timestamp. `a_context` replaces `a`'s value if given.
+fn merge_counters<'a>(a: &Cell<'a>, a_context: Option<&[u8]>, b: &Cell<'a>) -> (Cell<'a>, Option<Vec<u8>>) {
+    match (a.is_tombstone(), b.is_tombstone()) {
+        (true, true) => (if reconcile(a, b).is_ge() { *a } else { *b }, None),
+        (true, false) => (*a, None),
+        (false, true) => (*b, None),
+        (false, false) => {
+            let merged = counter::merge(a_context.unwrap_or(a.value), b.value);
+            (Cell { timestamp: a.timestamp.max(b.timestamp), ..*a }, Some(merged))
+        }
+    }
+}

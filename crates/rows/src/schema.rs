@@ -1,0 +1,410 @@
+//! What the storage floors know of a table: its columns, their order, and its options.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::clustering::ClusteringComparator;
+use crate::types::DataType;
+
+/// A table's identity: it stays when the table is renamed or altered, and names its directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub Uuid);
+
+/// A static or regular column within its table, while this process runs: cells refer to columns by it.
+///
+/// Ids are dense. When a table is loaded they ascend in the order of SSTable headers (see
+/// [`compare_column_names`]); a column added later gets the next id. They are never written to disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ColumnId(pub u16);
+
+/// The part a column plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ColumnKind {
+    /// Part of the partition key.
+    PartitionKey,
+    /// Part of the clustering.
+    Clustering,
+    /// One value a partition.
+    Static,
+    /// One value a row.
+    Regular,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnMetadata {
+    /// The name, in the case it is stored in.
+    pub name: String,
+    /// The part it plays.
+    pub kind: ColumnKind,
+    /// Place within the partition key or the clustering; 0 for other kinds.
+    pub position: usize,
+    /// Its type.
+    pub data_type: DataType,
+    /// Clustering columns only: `CLUSTERING ORDER BY … DESC`.
+    pub reversed: bool,
+    /// Static and regular columns only: what cells call it. `ColumnId(u16::MAX)` for key columns.
+    pub id: ColumnId,
+}
+
+/// A column that was dropped: SSTables may still hold it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DroppedColumn {
+    /// The type it had.
+    pub data_type: DataType,
+    /// [`ColumnKind::Static`] or [`ColumnKind::Regular`].
+    pub kind: ColumnKind,
+    /// Its cells with timestamps at or below this (microseconds) are gone.
+    pub dropped_at: i64,
+}
+
+/// A table as the storage floors see it. Immutable: ALTER makes a new one with the same id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableMetadata {
+    /// The identity.
+    pub id: TableId,
+    /// Grows by one with each ALTER while this process runs; the commit log tells column lists apart by it.
+    pub version: u32,
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// The table's name.
+    pub name: String,
+    /// Partition key columns by position.
+    pub partition_key: Vec<Arc<ColumnMetadata>>,
+    /// Clustering columns by position.
+    pub clustering: Vec<Arc<ColumnMetadata>>,
+    /// Static and regular columns, indexed by [`ColumnId`]; `None` where a column was dropped.
+    pub columns: Vec<Option<Arc<ColumnMetadata>>>,
+    /// Dropped columns by name. A name may be here and in `columns` (dropped, then added again).
+    pub dropped_columns: BTreeMap<String, DroppedColumn>,
+    /// Whether its regular and static columns are counters.
+    pub is_counter: bool,
+    /// The options.
+    pub params: TableParams,
+    /// The order of its clusterings, derived from `clustering`.
+    pub comparator: ClusteringComparator,
+}
+
+/// Orders column names as SSTable headers do: simple before complex, then by name bytes, the first byte compared as
+/// signed and the others as unsigned (names that begin with a non-ASCII letter come before all others).
+pub fn compare_column_names(
+    a: (&str, bool /* complex */),
+    b: (&str, bool /* complex */),
+) -> std::cmp::Ordering {
+    let key = |name: &str| name.as_bytes().first().map(|first| *first as i8);
+    a.1.cmp(&b.1).then_with(|| key(a.0).cmp(&key(b.0))).then_with(|| a.0.as_bytes().cmp(b.0.as_bytes()))
+}
+
+impl TableMetadata {
+    /// A table from its columns in any order; ids and the comparator are set here, positions are taken as given.
+    pub fn new(
+        id: TableId,
+        keyspace: impl Into<String>,
+        name: impl Into<String>,
+        columns: Vec<ColumnMetadata>,
+        params: TableParams,
+    ) -> Self {
+        let mut partition_key = Vec::new();
+        let mut clustering = Vec::new();
+        let mut stored = Vec::new();
+        for mut column in columns {
+            column.id = ColumnId(u16::MAX);
+            match column.kind {
+                ColumnKind::PartitionKey => partition_key.push(Arc::new(column)),
+                ColumnKind::Clustering => clustering.push(Arc::new(column)),
+                ColumnKind::Static | ColumnKind::Regular => stored.push(column),
+            }
+        }
+        partition_key.sort_by_key(|c| c.position);
+        clustering.sort_by_key(|c| c.position);
+        stored.sort_by(|a, b| {
+            compare_column_names(
+                (&a.name, a.data_type.is_multi_cell()),
+                (&b.name, b.data_type.is_multi_cell()),
+            )
+        });
+        let is_counter = stored.iter().any(|c| c.data_type == DataType::Counter);
+        let columns = stored
+            .into_iter()
+            .zip(0u16..)
+            .map(|(column, id)| Some(Arc::new(ColumnMetadata { id: ColumnId(id), ..column })))
+            .collect();
+        let comparator = Self::comparator_of(&clustering);
+        Self {
+            id,
+            version: 0,
+            keyspace: keyspace.into(),
+            name: name.into(),
+            partition_key,
+            clustering,
+            columns,
+            dropped_columns: BTreeMap::new(),
+            is_counter,
+            params,
+            comparator,
+        }
+    }
+
+    fn comparator_of(clustering: &[Arc<ColumnMetadata>]) -> ClusteringComparator {
+        ClusteringComparator::new(clustering.iter().map(|c| (c.data_type.clone(), c.reversed)))
+    }
+
+    /// The static or regular column `id`; `None` if it was dropped.
+    pub fn column_by_id(&self, id: ColumnId) -> Option<&Arc<ColumnMetadata>> {
+        self.columns.get(id.0 as usize)?.as_ref()
+    }
+
+    /// A column of any kind by name.
+    pub fn column(&self, name: &str) -> Option<&Arc<ColumnMetadata>> {
+        self.all_columns().find(|c| c.name == name)
+    }
+
+    /// Key, clustering, then static and regular columns by id.
+    pub fn all_columns(&self) -> impl Iterator<Item = &Arc<ColumnMetadata>> {
+        self.partition_key.iter().chain(&self.clustering).chain(self.columns.iter().flatten())
+    }
+
+    /// The static columns, by id.
+    pub fn static_columns(&self) -> impl Iterator<Item = &Arc<ColumnMetadata>> {
+        self.columns.iter().flatten().filter(|c| c.kind == ColumnKind::Static)
+    }
+
+    /// The regular columns, by id.
+    pub fn regular_columns(&self) -> impl Iterator<Item = &Arc<ColumnMetadata>> {
+        self.columns.iter().flatten().filter(|c| c.kind == ColumnKind::Regular)
+    }
+
+    /// Whether the table has static columns.
+    pub fn has_static_columns(&self) -> bool {
+        self.static_columns().next().is_some()
+    }
+
+    /// The same table with `column` (static or regular) added at the next id.
+    pub fn with_column_added(&self, column: ColumnMetadata) -> Self {
+        let mut table = self.clone();
+        let id = ColumnId(u16::try_from(table.columns.len()).unwrap_or(u16::MAX));
+        table.columns.push(Some(Arc::new(ColumnMetadata { id, ..column })));
+        table.version += 1;
+        table
+    }
+
+    /// The same table without static or regular column `name`, whose data up to `dropped_at` (microseconds) is gone.
+    /// Unchanged if there is no such column.
+    pub fn with_column_dropped(&self, name: &str, dropped_at: i64) -> Self {
+        let mut table = self.clone();
+        for slot in &mut table.columns {
+            let Some(column) = slot.take_if(|c| c.name == name) else { continue };
+            let dropped =
+                DroppedColumn { data_type: column.data_type.clone(), kind: column.kind, dropped_at };
+            table.dropped_columns.insert(name.to_owned(), dropped);
+        }
+        table.version += 1;
+        table
+    }
+
+    /// The same table with key or clustering column `from` called `to`.
+    pub fn with_key_column_renamed(&self, from: &str, to: &str) -> Self {
+        let mut table = self.clone();
+        for column in table.partition_key.iter_mut().chain(&mut table.clustering) {
+            if column.name == from {
+                *column = Arc::new(ColumnMetadata { name: to.to_owned(), ..(**column).clone() });
+            }
+        }
+        table.version += 1;
+        table
+    }
+
+    /// The same table with other options.
+    pub fn with_params(&self, params: TableParams) -> Self {
+        Self { params, version: self.version + 1, ..self.clone() }
+    }
+
+    /// The same table with every column's type passed through `change`, for ALTER TYPE. Ids stay.
+    pub fn with_types_mapped(&self, change: impl Fn(&DataType) -> DataType) -> Self {
+        let mut table = self.clone();
+        let map = |c: &Arc<ColumnMetadata>| {
+            Arc::new(ColumnMetadata { data_type: change(&c.data_type), ..(**c).clone() })
+        };
+        table.partition_key = self.partition_key.iter().map(map).collect();
+        table.clustering = self.clustering.iter().map(map).collect();
+        table.columns = self.columns.iter().map(|slot| slot.as_ref().map(map)).collect();
+        table.comparator = Self::comparator_of(&table.clustering);
+        table.version += 1;
+        table
+    }
+
+    /// `keyspace.name`, for messages.
+    pub fn qualified_name(&self) -> String {
+        format!("{}.{}", self.keyspace, self.name)
+    }
+
+    /// The name of the table's directory below its keyspace's: `<name>-<id as 32 hex digits>`.
+    pub fn directory_name(&self) -> String {
+        format!("{}-{}", self.name, self.id.0.simple())
+    }
+}
+
+/// A table's options, by Cassandra's names, with its defaults.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the fields are Cassandra's table options, documented there")]
+pub struct TableParams {
+    pub additional_write_policy: String,
+    pub allow_auto_snapshot: Option<bool>,
+    pub bloom_filter_fp_chance: Option<f64>,
+    pub caching: CachingParams,
+    pub cdc: bool,
+    pub comment: String,
+    pub compaction: CompactionParams,
+    pub compression: CompressionParams,
+    pub crc_check_chance: f64,
+    pub default_time_to_live: u32,
+    pub extensions: BTreeMap<String, Vec<u8>>,
+    pub gc_grace_seconds: u32,
+    pub incremental_backups: Option<bool>,
+    pub max_index_interval: u32,
+    pub memtable: String,
+    pub memtable_flush_period_in_ms: u32,
+    pub min_index_interval: u32,
+    pub read_repair: String,
+    pub speculative_retry: String,
+}
+
+impl Default for TableParams {
+    fn default() -> Self {
+        Self {
+            additional_write_policy: "99p".into(),
+            allow_auto_snapshot: None,
+            bloom_filter_fp_chance: None,
+            caching: CachingParams::default(),
+            cdc: false,
+            comment: String::new(),
+            compaction: CompactionParams::default(),
+            compression: CompressionParams::default(),
+            crc_check_chance: 1.0,
+            default_time_to_live: 0,
+            extensions: BTreeMap::new(),
+            gc_grace_seconds: 864_000,
+            incremental_backups: None,
+            max_index_interval: 2048,
+            memtable: "default".into(),
+            memtable_flush_period_in_ms: 0,
+            min_index_interval: 128,
+            read_repair: "BLOCKING".into(),
+            speculative_retry: "99p".into(),
+        }
+    }
+}
+
+impl TableParams {
+    /// The bloom filter's false-positive chance: as set, or 0.1 under leveled compaction and 0.01 otherwise.
+    pub fn bloom_filter_fp_chance(&self) -> f64 {
+        self.bloom_filter_fp_chance.unwrap_or(if self.compaction.class == "LeveledCompactionStrategy" {
+            0.1
+        } else {
+            0.01
+        })
+    }
+}
+
+/// `caching = {'keys': …, 'rows_per_partition': …}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachingParams {
+    /// Whether the key cache takes this table's keys.
+    pub keys: bool,
+    /// How many rows from the head of a partition the row cache holds.
+    pub rows_per_partition: RowsPerPartition,
+}
+
+impl Default for CachingParams {
+    fn default() -> Self {
+        Self { keys: true, rows_per_partition: RowsPerPartition::None }
+    }
+}
+
+/// The row cache's share of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowsPerPartition {
+    /// Nothing is cached.
+    None,
+    /// The first rows.
+    Head(u32),
+    /// Whole partitions.
+    All,
+}
+
+/// `compaction = {'class': …, …}`. What the options mean is the strategy's business.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompactionParams {
+    /// The strategy's class, without its package: `SizeTieredCompactionStrategy`.
+    pub class: String,
+    /// All other options as given.
+    pub options: BTreeMap<String, String>,
+}
+
+impl Default for CompactionParams {
+    fn default() -> Self {
+        let options = [("max_threshold", "32"), ("min_threshold", "4")];
+        Self {
+            class: "SizeTieredCompactionStrategy".into(),
+            options: options.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        }
+    }
+}
+
+/// `compression = {'class': …, …}`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompressionParams {
+    /// The compressor; `None` when compression is off.
+    pub compressor: Option<Compressor>,
+    /// The compressor's own options, such as `compression_level`.
+    pub options: BTreeMap<String, String>,
+    /// Bytes of plain data a chunk, a power of two.
+    pub chunk_length: u32,
+    /// A chunk is stored compressed only if it shrinks by this ratio; 0 means always.
+    pub min_compress_ratio: f64,
+}
+
+impl Default for CompressionParams {
+    fn default() -> Self {
+        Self {
+            compressor: Some(Compressor::Lz4),
+            options: BTreeMap::new(),
+            chunk_length: 16 * 1024,
+            min_compress_ratio: 0.0,
+        }
+    }
+}
+
+/// A compression algorithm, by Cassandra's class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the variants are the algorithms' names")]
+pub enum Compressor {
+    Lz4,
+    Snappy,
+    Deflate,
+    Zstd,
+    Noop,
+}
+
+impl Compressor {
+    /// Cassandra's class name, without its package.
+    pub const fn class_name(self) -> &'static str {
+        match self {
+            Self::Lz4 => "LZ4Compressor",
+            Self::Snappy => "SnappyCompressor",
+            Self::Deflate => "DeflateCompressor",
+            Self::Zstd => "ZstdCompressor",
+            Self::Noop => "NoopCompressor",
+        }
+    }
+
+    /// The compressor of a class name, with or without the package `org.apache.cassandra.io.compress`.
+    pub fn from_class_name(name: &str) -> Option<Self> {
+        let short = name.strip_prefix("org.apache.cassandra.io.compress.").unwrap_or(name);
+        [Self::Lz4, Self::Snappy, Self::Deflate, Self::Zstd, Self::Noop]
+            .into_iter()
+            .find(|c| c.class_name() == short)
+    }
+}

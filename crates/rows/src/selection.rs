@@ -1,0 +1,114 @@
+//! Which part of a partition a read wants.
+
+use crate::clustering::{Bound, Clustering, ClusteringComparator, Position};
+
+/// A range of clusterings from `start` to `end` in the table's order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slice {
+    /// Where it begins.
+    pub start: Bound,
+    /// Where it ends.
+    pub end: Bound,
+}
+
+impl Slice {
+    /// Everything.
+    pub fn all() -> Self {
+        Self { start: Bound::bottom(), end: Bound::top() }
+    }
+
+    /// The rows whose clustering begins with `prefix`; one row, if the prefix is a whole clustering.
+    pub fn prefix(prefix: Clustering) -> Self {
+        Self { start: Bound::before(prefix.clone()), end: Bound::after(prefix) }
+    }
+
+    /// Whether `position` lies in it.
+    pub fn contains(&self, position: Position<'_>, comparator: &ClusteringComparator) -> bool {
+        comparator.compare(self.start.position(), position).is_le()
+            && comparator.compare(position, self.end.position()).is_le()
+    }
+
+    /// Whether nothing can lie in it.
+    pub fn is_empty(&self, comparator: &ClusteringComparator) -> bool {
+        comparator.compare(self.start.position(), self.end.position()).is_ge()
+    }
+}
+
+/// Slices in the table's order that neither overlap nor touch out of order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slices(Vec<Slice>);
+
+impl Slices {
+    /// The whole partition.
+    pub fn all() -> Self {
+        Self(vec![Slice::all()])
+    }
+
+    /// No row; a read of the static row alone.
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Sorts `slices`, drops empty ones and joins those that overlap.
+    pub fn new(mut slices: Vec<Slice>, comparator: &ClusteringComparator) -> Self {
+        slices.retain(|s| !s.is_empty(comparator));
+        slices.sort_by(|a, b| comparator.compare(a.start.position(), b.start.position()));
+        let mut joined: Vec<Slice> = Vec::with_capacity(slices.len());
+        for slice in slices {
+            match joined.last_mut() {
+                Some(last) if comparator.compare(slice.start.position(), last.end.position()).is_le() => {
+                    if comparator.compare(last.end.position(), slice.end.position()).is_lt() {
+                        last.end = slice.end;
+                    }
+                }
+                _ => joined.push(slice),
+            }
+        }
+        Self(joined)
+    }
+
+    /// The slices in the table's order.
+    pub fn as_slice(&self) -> &[Slice] {
+        &self.0
+    }
+
+    /// Whether it is the whole partition.
+    pub fn is_all(&self) -> bool {
+        matches!(&self.0[..], [only] if *only == Slice::all())
+    }
+
+    /// Whether one of the slices contains `position`.
+    pub fn contains(&self, position: Position<'_>, comparator: &ClusteringComparator) -> bool {
+        let i = self.0.partition_point(|s| comparator.compare(s.end.position(), position).is_lt());
+        self.0.get(i).is_some_and(|s| s.contains(position, comparator))
+    }
+
+    /// Whether one of the slices and the range from `min` to `max` have a place in common.
+    pub fn intersects(
+        &self,
+        min: Position<'_>,
+        max: Position<'_>,
+        comparator: &ClusteringComparator,
+    ) -> bool {
+        self.0.iter().any(|s| {
+            comparator.compare(s.start.position(), max).is_le()
+                && comparator.compare(min, s.end.position()).is_le()
+        })
+    }
+}
+
+/// What a read wants of each partition. The static row and the partition's deletion always come along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// The rows.
+    pub slices: Slices,
+    /// Whether they come from the end to the start.
+    pub reversed: bool,
+}
+
+impl Selection {
+    /// The whole partition, forwards.
+    pub fn all() -> Self {
+        Self { slices: Slices::all(), reversed: false }
+    }
+}
