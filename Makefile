@@ -1,0 +1,44 @@
+# Chores. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+CACHE := .cache
+VENV := $(CACHE)/venv
+
+.PHONY: help
+help: ## list the chores
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+.PHONY: demo
+demo: ## build, start the database, run a small benchmark on it
+	cargo build --release --package cassette
+	target/release/cassette demo
+
+.PHONY: build
+build: ## build the release binary: target/release/cassette
+	cargo build --release --package cassette
+
+.PHONY: test
+test: test-rust test-clients ## everything that must pass
+
+.PHONY: test-rust
+test-rust: ## unit, property, crash and oracle tests
+	cargo test --workspace --no-fail-fast
+
+.PHONY: test-clients
+test-clients: $(VENV)/installed ## unmodified drivers and cqlsh against the built server
+	cargo build --package cassette
+	$(VENV)/bin/python -m pytest -q tests/clients
+
+$(VENV)/installed: tests/clients/requirements.txt
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --requirement $<
+	touch $@
+
+.PHONY: lint
+lint: ## formatting and lints, warnings denied
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- --deny warnings
+
+.PHONY: fmt
+fmt: ## format the code
+	cargo fmt --all

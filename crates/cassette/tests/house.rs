@@ -1,0 +1,79 @@
+//! The floor plan of `ARCHITECTURE.md`, held against the manifests and the files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The table of the page: crate -> what it may import.
+fn plan() -> BTreeMap<String, BTreeSet<String>> {
+    let page = read("ARCHITECTURE.md");
+    let rows = page.lines().skip_while(|l| !l.starts_with("| crate | may import")).skip(2);
+    rows.take_while(|l| l.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let imports = cells[1].split(", ").filter(|i| *i != "-").map(str::to_owned).collect();
+            (cells[0].to_owned(), imports)
+        })
+        .collect()
+}
+
+fn crates() -> BTreeSet<String> {
+    let entries = std::fs::read_dir(root().join("crates")).unwrap();
+    entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// The crates of this workspace that `manifest` depends on, in tests and builds too.
+fn imports(manifest: &str) -> BTreeSet<String> {
+    manifest
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("cassette-"))
+        .map(|rest| rest.split(['.', ' ', '=']).next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_page_lists_every_crate() {
+    let plan: BTreeSet<String> = plan().into_keys().collect();
+    assert_eq!(plan, crates());
+}
+
+#[test]
+fn imports_only_go_down() {
+    let plan = plan();
+    for name in crates() {
+        let allowed = &plan[&name];
+        let manifest = read(format!("crates/{name}/Cargo.toml"));
+        let body = manifest.split_once("[dependencies]").map_or("", |(_, rest)| rest);
+        for import in imports(body) {
+            assert!(
+                allowed.contains(&import) || allowed.contains("all"),
+                "crates/{name} imports {import}; ARCHITECTURE.md allows {allowed:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_file_of_code_has_grown_into_two() {
+    const LINES_MAX: usize = 800;
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+                assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
+            }
+        }
+    }
+}
