@@ -1,0 +1,71 @@
+//! CRC.db: a checksum for each block of an uncompressed Data file.
+//!
+//! ```text
+//! i32 block size (65536)
+//! per block of Data: i32 CRC-32 of its bytes          the last block may be shorter
+//! ```
+
+use bytes::BufMut;
+
+use crate::error::{Malformed, Parsed};
+use crate::input::Input;
+
+/// The block size that Cassandra writes.
+pub const BLOCK_SIZE: u32 = 65536;
+
+/// The checksums of an uncompressed Data file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checksums {
+    /// Bytes of Data in each block but the last.
+    pub block_size: u32,
+    /// One per block.
+    pub crcs: Vec<u32>,
+}
+
+impl Checksums {
+    /// The file's content.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4 + 4 * self.crcs.len());
+        out.put_u32(self.block_size);
+        for crc in &self.crcs {
+            out.put_u32(*crc);
+        }
+        out
+    }
+
+    /// Reads the file for a Data file of `data_length` bytes.
+    pub fn decode(bytes: &[u8], data_length: u64) -> Parsed<Self> {
+        let mut input = Input::new(bytes);
+        let block_size = input.u32()?;
+        if !(512..=1 << 28).contains(&block_size) {
+            return Err(Malformed::new(0, format!("a block size expected, {block_size} found")));
+        }
+        let blocks = data_length.div_ceil(u64::from(block_size));
+        if input.remaining() as u64 != blocks * 4 {
+            return Err(input.malformed(format!(
+                "{blocks} checksums expected for {data_length} bytes of Data, {} bytes found",
+                input.remaining()
+            )));
+        }
+        let mut crcs = Vec::with_capacity(input.remaining() / 4);
+        while input.remaining() > 0 {
+            crcs.push(input.u32()?);
+        }
+        Ok(Self { block_size, crcs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_checksum_for_every_block() {
+        let checksums = Checksums { block_size: BLOCK_SIZE, crcs: vec![1, 0xffff_fffe] };
+        let bytes = checksums.encode();
+        assert_eq!(Checksums::decode(&bytes, 65537).unwrap(), checksums);
+        assert!(Checksums::decode(&bytes, 65536).is_err());
+        assert!(Checksums::decode(&bytes, 131_073).is_err());
+        assert!(Checksums::decode(&bytes[..11], 65537).is_err());
+    }
+}

@@ -1,0 +1,244 @@
+//! Clustering values and bounds as Data.db and Index.db hold them.
+//!
+//! ```text
+//! values:  per group of 32: vint header, two bits a value: bit 2i empty, bit 2i+1 null; then the values that are
+//!          neither, of fixed width without a length, others as vint length + bytes
+//! bound:   u8 kind, u16 number of values, values
+//! row:     u8 kind 4, values            in Index.db only
+//! ```
+
+use bytes::BufMut;
+use cassette_rows::{Bound, Clustering, DataType, Position, Side};
+
+use crate::error::{Malformed, Parsed};
+use crate::input::Input;
+use crate::output::Output;
+
+/// Values in a group, which share a header.
+const GROUP: usize = 32;
+
+/// The kind byte of a row.
+pub const ROW: u8 = 4;
+
+/// What the kind byte of a marker says: on which side of the prefix it lies, and which deletions end and begin there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MarkerKind {
+    /// The bound's side.
+    pub side: Side,
+    /// A deletion ends.
+    pub closes: bool,
+    /// A deletion begins.
+    pub opens: bool,
+}
+
+impl MarkerKind {
+    /// The byte. A marker that neither closes nor opens does not occur.
+    pub const fn byte(self) -> u8 {
+        match (self.side, self.closes, self.opens) {
+            // Exclusive end, inclusive start, exclusive end and inclusive start: all before the prefix's rows.
+            (Side::Before, true, false) => 0,
+            (Side::Before, false, _) => 1,
+            (Side::Before, true, true) => 2,
+            // Inclusive end and exclusive start, inclusive end, exclusive start: after them.
+            (Side::After, true, true) => 5,
+            (Side::After, true, false) => 6,
+            (Side::After, false, _) => 7,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        let kind = |side, closes, opens| Some(Self { side, closes, opens });
+        match byte {
+            0 => kind(Side::Before, true, false),
+            1 => kind(Side::Before, false, true),
+            2 => kind(Side::Before, true, true),
+            5 => kind(Side::After, true, true),
+            6 => kind(Side::After, true, false),
+            7 => kind(Side::After, false, true),
+            _ => None,
+        }
+    }
+}
+
+/// How the clustering columns of a table are stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusteringCodec {
+    /// Per column the width of its values, `None` if they carry their length.
+    widths: Box<[Option<usize>]>,
+}
+
+/// A place in a partition, owned: what an index block begins or ends with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prefix {
+    /// A row.
+    Row(Clustering),
+    /// A marker.
+    Bound(Bound),
+}
+
+impl Prefix {
+    /// Its place in the partition's order.
+    pub fn position(&self) -> Position<'_> {
+        match self {
+            Self::Row(clustering) => clustering.into(),
+            Self::Bound(bound) => bound.position(),
+        }
+    }
+}
+
+impl ClusteringCodec {
+    /// For clustering columns of these types.
+    pub fn new<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Self {
+        Self { widths: types.into_iter().map(DataType::fixed_width).collect() }
+    }
+
+    /// The number of clustering columns.
+    pub fn columns(&self) -> usize {
+        self.widths.len()
+    }
+
+    /// Writes the values of `clustering`, which may be fewer than there are columns.
+    #[inline]
+    pub fn encode_values(&self, clustering: &Clustering, out: &mut Vec<u8>) {
+        if clustering.is_empty() {
+            return;
+        }
+        for start in (0..clustering.len()).step_by(GROUP) {
+            let group = || clustering.values().skip(start).take(GROUP);
+            let header = group().enumerate().fold(0u64, |bits, (i, value)| match value {
+                None => bits | 2 << (2 * i),
+                Some([]) => bits | 1 << (2 * i),
+                Some(_) => bits,
+            });
+            out.put_vint(header);
+            for (value, width) in group().zip(&self.widths[start..]) {
+                match (value, width) {
+                    (None | Some([]), _) => {}
+                    (Some(value), Some(_)) => out.put_slice(value),
+                    (Some(value), None) => out.put_bytes_vint(value),
+                }
+            }
+        }
+    }
+
+    /// Reads `count` values.
+    #[inline]
+    pub fn decode_values(&self, input: &mut Input<'_>, count: usize) -> Parsed<Clustering> {
+        // Nearly all tables have few clustering columns: their values are found without an allocation.
+        const FEW: usize = 8;
+        if count == 0 {
+            return Ok(Clustering::empty());
+        }
+        if count <= FEW {
+            let mut values = [None; FEW];
+            self.decode_into(input, &mut values[..count])?;
+            return Ok(Clustering::new(values[..count].iter().copied()));
+        }
+        let mut values = vec![None; count];
+        self.decode_into(input, &mut values)?;
+        Ok(Clustering::new(values.iter().copied()))
+    }
+
+    fn decode_into<'a>(&self, input: &mut Input<'a>, values: &mut [Option<&'a [u8]>]) -> Parsed<()> {
+        let mut header = 0;
+        for (index, (value, width)) in values.iter_mut().zip(&self.widths).enumerate() {
+            let place = index % GROUP;
+            if place == 0 {
+                header = input.vint()?;
+            }
+            *value = match header >> (2 * place) & 3 {
+                0 => Some(match width {
+                    Some(width) => input.bytes(*width)?,
+                    None => input.bytes_vint()?,
+                }),
+                1 => Some(&[]),
+                2 => None,
+                _ => return Err(input.malformed("a clustering value that is both empty and null")),
+            };
+        }
+        Ok(())
+    }
+
+    /// Passes over `count` values.
+    pub fn skip_values(&self, input: &mut Input<'_>, count: usize) -> Parsed<()> {
+        self.decode_values(input, count).map(|_| ())
+    }
+
+    /// Writes a marker's kind, count and values.
+    pub fn encode_bound(&self, bound: &Bound, kind: MarkerKind, out: &mut Vec<u8>) {
+        out.put_u8(kind.byte());
+        out.put_u16(bound.prefix.len() as u16);
+        self.encode_values(&bound.prefix, out);
+    }
+
+    /// Reads a marker's kind, count and values.
+    pub fn decode_bound(&self, input: &mut Input<'_>) -> Parsed<(Bound, MarkerKind)> {
+        let at = input.offset();
+        let byte = input.u8()?;
+        match MarkerKind::from_byte(byte) {
+            Some(kind) => Ok((self.decode_rest_of_bound(input, kind)?, kind)),
+            None => Err(Malformed::new(at, format!("the kind of a bound expected, {byte} found"))),
+        }
+    }
+
+    fn decode_rest_of_bound(&self, input: &mut Input<'_>, kind: MarkerKind) -> Parsed<Bound> {
+        let count = usize::from(input.u16()?);
+        if count > self.columns() {
+            return Err(input.malformed(format!(
+                "a bound of up to {} values expected, of {count} found",
+                self.columns()
+            )));
+        }
+        Ok(Bound { prefix: self.decode_values(input, count)?, side: kind.side })
+    }
+
+    /// Reads what Index.db says a block begins or ends with.
+    pub fn decode_prefix(&self, input: &mut Input<'_>) -> Parsed<Prefix> {
+        let at = input.offset();
+        match input.u8()? {
+            ROW => Ok(Prefix::Row(self.decode_values(input, self.columns())?)),
+            byte => match MarkerKind::from_byte(byte) {
+                Some(kind) => Ok(Prefix::Bound(self.decode_rest_of_bound(input, kind)?)),
+                None => Err(Malformed::new(at, format!("the kind of a row or bound expected, {byte} found"))),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_null_and_many_values_read_back() {
+        let types: Vec<_> =
+            (0..40).map(|i| if i % 2 == 0 { DataType::Int } else { DataType::Text }).collect();
+        let codec = ClusteringCodec::new(&types);
+        let values: Vec<Option<&[u8]>> = (0..40)
+            .map(|i| match i % 5 {
+                0 => Some(&[][..]),
+                1 => None,
+                _ => Some(b"four".as_slice()),
+            })
+            .collect();
+        for count in [0, 1, 31, 32, 33, 40] {
+            let clustering = Clustering::new(values[..count].iter().copied());
+            let mut out = Vec::new();
+            codec.encode_values(&clustering, &mut out);
+            let mut input = Input::new(&out);
+            assert_eq!(codec.decode_values(&mut input, count).unwrap(), clustering);
+            input.end().unwrap();
+        }
+    }
+
+    #[test]
+    fn kinds_read_back() {
+        for byte in [0, 1, 2, 5, 6, 7] {
+            assert_eq!(MarkerKind::from_byte(byte).unwrap().byte(), byte);
+        }
+        let codec = ClusteringCodec::new(&[DataType::Int]);
+        for bad in [&[3, 0, 0][..], &[4, 0, 0], &[8, 0, 0], &[1, 0, 2]] {
+            assert!(codec.decode_bound(&mut Input::new(bad)).is_err(), "{bad:?}");
+        }
+    }
+}

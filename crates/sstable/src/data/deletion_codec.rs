@@ -1,0 +1,53 @@
+//! Deletion times as Data.db and Index.db hold them outside of rows, and local deletion times of nb.
+//!
+//! ```text
+//! i32 ldt; 7fffffff if there is none
+//! i64 ts;  8000000000000000 if there is none
+//! ```
+
+use bytes::BufMut;
+use cassette_rows::{DeletionTime, NO_DELETION_TIME};
+
+use crate::error::{Malformed, Parsed};
+use crate::input::Input;
+
+/// "None" among the local deletion times of nb.
+pub const NONE: i32 = i32::MAX;
+
+/// A local deletion time as nb stores it: in 31 bits, larger ones cut (2038-01-19).
+#[inline]
+pub fn to_stored(local_deletion_time: u32) -> i32 {
+    match local_deletion_time {
+        NO_DELETION_TIME => NONE,
+        time => i32::try_from(time).unwrap_or(NONE).min(NONE - 1),
+    }
+}
+
+/// From a stored local deletion time; `None` if it is negative, which no writer means.
+#[inline]
+pub fn from_stored(stored: i32) -> Option<u32> {
+    match stored {
+        NONE => Some(NO_DELETION_TIME),
+        time => u32::try_from(time).ok(),
+    }
+}
+
+/// Writes 12 bytes.
+pub fn encode_plain(deletion: DeletionTime, out: &mut Vec<u8>) {
+    match deletion.is_live() {
+        true => out.put_i32(NONE),
+        false => out.put_i32(to_stored(deletion.local_deletion_time)),
+    }
+    out.put_i64(deletion.timestamp);
+}
+
+/// Reads 12 bytes.
+pub fn decode_plain(input: &mut Input<'_>) -> Parsed<DeletionTime> {
+    let at = input.offset();
+    let (stored, timestamp) = (input.i32()?, input.i64()?);
+    match from_stored(stored) {
+        _ if timestamp == DeletionTime::LIVE.timestamp => Ok(DeletionTime::LIVE),
+        Some(time) => Ok(DeletionTime::new(timestamp, time)),
+        None => Err(Malformed::new(at, format!("a local deletion time expected, {stored} found"))),
+    }
+}

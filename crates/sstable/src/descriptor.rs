@@ -1,0 +1,261 @@
+//! The names of an SSTable's files: `nb-1-big-Data.db`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+/// The version letters of the format that this crate reads and writes.
+pub const VERSION: &str = "nb";
+/// The format's name in file names.
+pub const FORMAT: &str = "big";
+
+/// What tells the SSTables of a table apart.
+///
+/// Either is read; which of them new files get is the engine's choice. Cassandra 4.0 knows only numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SSTableId {
+    /// A number, one larger than the largest present: `1`.
+    Sequence(u64),
+    /// A version 1 UUID in Cassandra's own spelling (`uuid_sstable_identifiers_enabled`).
+    Uuid(Uuid),
+}
+
+/// 100 ns ticks in a second, the unit of version 1 UUIDs.
+const TICKS_PER_SECOND: u64 = 10_000_000;
+const SECONDS_PER_DAY: u64 = 86_400;
+
+impl fmt::Display for SSTableId {
+    /// ```text
+    /// dddd_ssss_nnnnnrrrrrrrrrrrrr     base 36: days (4), seconds of the day (4), ticks (5), low half of the UUID (13)
+    /// ```
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sequence(number) => write!(f, "{number}"),
+            Self::Uuid(uuid) => {
+                let (high, low) = uuid.as_u64_pair();
+                let ticks = (high & 0x0fff) << 48 | (high >> 16 & 0xffff) << 32 | high >> 32;
+                let seconds = ticks / TICKS_PER_SECOND;
+                write!(
+                    f,
+                    "{}_{}_{}{}",
+                    Base36(seconds / SECONDS_PER_DAY, 4),
+                    Base36(seconds % SECONDS_PER_DAY, 4),
+                    Base36(ticks % TICKS_PER_SECOND, 5),
+                    Base36(low, 13)
+                )
+            }
+        }
+    }
+}
+
+impl FromStr for SSTableId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if text.len() == 28 && text.is_ascii() {
+            let (day, rest) = text.split_at(4);
+            let (second, rest) = rest.strip_prefix('_').ok_or(())?.split_at(4);
+            let (tick, low) = rest.strip_prefix('_').ok_or(())?.split_at(5);
+            let number = |digits: &str| match digits.starts_with('+') {
+                true => Err(()),
+                false => u64::from_str_radix(digits, 36).map_err(|_| ()),
+            };
+            let seconds = number(day)? * SECONDS_PER_DAY + number(second)?;
+            let ticks = seconds * TICKS_PER_SECOND + number(tick)?;
+            if ticks >> 60 != 0 {
+                return Err(());
+            }
+            let high = ticks << 32 | (ticks >> 32 & 0xffff) << 16 | 0x1000 | ticks >> 48;
+            return Ok(Self::Uuid(Uuid::from_u64_pair(high, number(low)?)));
+        }
+        if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(());
+        }
+        text.parse().map(Self::Sequence).map_err(|_| ())
+    }
+}
+
+/// A number in base 36, padded with zeros to a width.
+struct Base36(u64, usize);
+
+impl fmt::Display for Base36 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut digits = [b'0'; 13];
+        let mut rest = self.0;
+        for place in digits.iter_mut().rev() {
+            *place = b"0123456789abcdefghijklmnopqrstuvwxyz"[(rest % 36) as usize];
+            rest /= 36;
+        }
+        let shown = digits.iter().position(|&d| d != b'0').unwrap_or(13).min(13 - self.1);
+        f.write_str(std::str::from_utf8(&digits[shown..]).unwrap_or_default())
+    }
+}
+
+/// One of the files that make an SSTable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Component {
+    /// Where each compressed chunk of Data begins, and how it was compressed. Compressed tables only.
+    CompressionInfo,
+    /// A checksum per 64 KiB of Data. Uncompressed tables only.
+    Crc,
+    /// The rows.
+    Data,
+    /// The checksum of the whole Data file.
+    Digest,
+    /// The Bloom filter of the partition keys.
+    Filter,
+    /// Every partition's key and place.
+    Index,
+    /// What is known about the rows without reading them, and how they were encoded.
+    Statistics,
+    /// A sample of Index.
+    Summary,
+    /// The list of components.
+    Toc,
+}
+
+impl Component {
+    /// All of them, in the order of their names: 5.0.8 sorts TOC.txt.
+    pub const ALL: [Component; 9] = [
+        Self::Crc,
+        Self::CompressionInfo,
+        Self::Data,
+        Self::Digest,
+        Self::Filter,
+        Self::Index,
+        Self::Statistics,
+        Self::Summary,
+        Self::Toc,
+    ];
+
+    /// The last part of the file's name.
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::CompressionInfo => "CompressionInfo.db",
+            Self::Crc => "CRC.db",
+            Self::Data => "Data.db",
+            Self::Digest => "Digest.crc32",
+            Self::Filter => "Filter.db",
+            Self::Index => "Index.db",
+            Self::Statistics => "Statistics.db",
+            Self::Summary => "Summary.db",
+            Self::Toc => "TOC.txt",
+        }
+    }
+
+    /// The component with this [`Component::file_name`].
+    pub fn from_file_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|component| component.file_name() == name)
+    }
+}
+
+/// Where an SSTable lies: its directory and what its files' names begin with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Descriptor {
+    /// The table's directory.
+    pub directory: PathBuf,
+    /// The number or UUID in the names.
+    pub id: SSTableId,
+}
+
+/// What a file name that has the shape of an SSTable's says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileName {
+    /// A component of a table that this crate can read.
+    Known(SSTableId, Component),
+    /// An SSTable of another version or format, such as `oa-1-big-Data.db` or `da-1-bti-Data.db`.
+    OtherVersion {
+        /// The version letters.
+        version: String,
+        /// The format's name.
+        format: String,
+    },
+}
+
+impl Descriptor {
+    /// Of the SSTable `id` in `directory`.
+    pub fn new(directory: impl Into<PathBuf>, id: SSTableId) -> Self {
+        Self { directory: directory.into(), id }
+    }
+
+    /// The path of a component.
+    pub fn path(&self, component: Component) -> PathBuf {
+        self.directory.join(self.file_name(component))
+    }
+
+    /// The name of a component's file: `nb-1-big-Data.db`.
+    pub fn file_name(&self, component: Component) -> String {
+        format!("{VERSION}-{}-{FORMAT}-{}", self.id, component.file_name())
+    }
+
+    /// From the path of one of the SSTable's files.
+    pub fn from_path(path: &Path) -> Option<(Self, Component)> {
+        match parse_file_name(path.file_name()?.to_str()?)? {
+            FileName::Known(id, component) => {
+                Some((Self::new(path.parent().unwrap_or(Path::new("")), id), component))
+            }
+            FileName::OtherVersion { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Descriptor {
+    /// The path without the component: `…/nb-1-big`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{VERSION}-{}-{FORMAT}", self.directory.display(), self.id)
+    }
+}
+
+/// Reads a file name; `None` if it is not that of an SSTable's component.
+pub fn parse_file_name(name: &str) -> Option<FileName> {
+    let mut parts = name.splitn(4, '-');
+    let (version, id, format, component) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    if version.len() != 2
+        || !version.bytes().all(|b| b.is_ascii_lowercase())
+        || !matches!(format, "big" | "bti")
+    {
+        return None;
+    }
+    let id = id.parse().ok()?;
+    if version != VERSION || format != FORMAT {
+        return Some(FileName::OtherVersion { version: version.into(), format: format.into() });
+    }
+    Some(FileName::Known(id, Component::from_file_name(component)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_numbered_name_reads_back() {
+        let descriptor = Descriptor::new("/data/ks/t-0123", SSTableId::Sequence(17));
+        let path = descriptor.path(Component::Statistics);
+        assert_eq!(path, Path::new("/data/ks/t-0123/nb-17-big-Statistics.db"));
+        assert_eq!(Descriptor::from_path(&path), Some((descriptor, Component::Statistics)));
+    }
+
+    #[test]
+    fn a_uuid_id_has_cassandras_spelling() {
+        // days_seconds_ticks and low half: the parts are checked below by putting one together.
+        let id: SSTableId = "3fw2_0tj4_46w3k2cpidnirvjy7k".parse().unwrap();
+        let SSTableId::Uuid(uuid) = id else { panic!("{id:?}") };
+        assert_eq!(uuid.get_version_num(), 1);
+        assert_eq!(id.to_string(), "3fw2_0tj4_46w3k2cpidnirvjy7k");
+        let low = SSTableId::Uuid(Uuid::from_u64_pair(0x1000, 5));
+        assert_eq!(low.to_string(), "0000_0000_000000000000000005");
+        assert_eq!(low.to_string().parse(), Ok(low));
+    }
+
+    #[test]
+    fn other_versions_are_told_from_strangers() {
+        let other = |v: &str, f: &str| Some(FileName::OtherVersion { version: v.into(), format: f.into() });
+        assert_eq!(parse_file_name("oa-1-big-Data.db"), other("oa", "big"));
+        assert_eq!(parse_file_name("da-1-bti-Rows.db"), other("da", "bti"));
+        assert_eq!(parse_file_name("nb_txn_flush_1234.log"), None);
+        assert_eq!(parse_file_name("nb-x-big-Data.db"), None);
+        assert_eq!(parse_file_name("nb-1-big-Data.db.tmp"), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! Index.db: every partition's key and place, and for large partitions an index of their rows.
+//!
+//! ```text
+//! bytes16 key
+//! vint    position of the partition in Data.db
+//! vint    size of the rest: 0 if the partition has fewer than two blocks
+//! ---
+//! vint    header length: from the partition's start to its first row or marker
+//! i32 ldt, i64 ts        the partition's deletion
+//! vint    number of blocks
+//! blocks, and then an i32 each: its offset from the first block
+//!
+//! block:  prefix of its first row or marker, prefix of its last one
+//!         vint  offset from the partition's start
+//!         svint width - 65536          the last block's includes the end of the partition
+//!         u8 1, i32 ldt, i64 ts        the range tombstone open at its end; or u8 0
+//! ```
+
+use bytes::{BufMut, Bytes};
+use cassette_rows::{ClusteringComparator, DeletionTime, Position};
+
+use crate::data::clustering_codec::{ClusteringCodec, Prefix};
+use crate::data::deletion_codec;
+use crate::error::{Malformed, Parsed};
+use crate::input::Input;
+use crate::output::Output;
+
+/// What widths are written relative to.
+const WIDTH_BASE: i64 = 65536;
+
+/// The fixed part of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryHead<'a> {
+    /// The partition key.
+    pub key: &'a [u8],
+    /// Where the partition begins in the uncompressed Data.
+    pub position: u64,
+    /// Bytes of the index of rows that follow.
+    pub promoted_length: usize,
+}
+
+impl<'a> EntryHead<'a> {
+    /// Reads key, position and size. The promoted index itself is not read, and need not be in `input`.
+    #[inline]
+    pub fn decode(input: &mut Input<'a>) -> Parsed<Self> {
+        let key = input.bytes16()?;
+        let position = input.vint()?;
+        let at = input.offset();
+        let length = input.vint()?;
+        match usize::try_from(length) {
+            Ok(promoted_length) if length < i32::MAX as u64 => Ok(Self { key, position, promoted_length }),
+            _ => Err(Malformed::new(at, format!("the size of a row index expected, {length} found"))),
+        }
+    }
+}
+
+/// Writes an entry without an index of rows.
+pub fn encode_entry(key: &[u8], position: u64, promoted: &[u8], out: &mut Vec<u8>) {
+    out.put_bytes16(key);
+    out.put_vint(position);
+    out.put_vint(promoted.len() as u64);
+    out.put_slice(promoted);
+}
+
+/// A stretch of at least `column_index_size` bytes of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// What it begins with.
+    pub first: Prefix,
+    /// What it ends with.
+    pub last: Prefix,
+    /// Where it begins, from the partition's start.
+    pub offset: u64,
+    /// Its bytes; in the last block with the end of the partition.
+    pub width: u64,
+    /// The range tombstone open at its end; live if none.
+    pub open: DeletionTime,
+}
+
+/// The index of a partition's rows; blocks are decoded when asked for.
+#[derive(Debug, Clone)]
+pub struct PromotedIndex {
+    /// From the partition's start to its first row or marker.
+    pub header_length: u64,
+    /// The partition's deletion.
+    pub deletion: DeletionTime,
+    blocks: usize,
+    bytes: Bytes,
+    blocks_start: usize,
+    offsets_start: usize,
+    base: u64,
+}
+
+impl PromotedIndex {
+    /// Reads what follows an entry's head; `base` is where `bytes` begin in Index.db.
+    pub fn decode(bytes: Bytes, base: u64) -> Parsed<Self> {
+        let mut input = Input::at(&bytes, base);
+        let header_length = input.vint()?;
+        let deletion = deletion_codec::decode_plain(&mut input)?;
+        // A block takes at least two kinds, offset, width and flag, and its offset.
+        let blocks = input.count(9)?;
+        if blocks == 0 {
+            return Err(input.malformed("a row index of at least one block expected"));
+        }
+        let blocks_start = input.position();
+        let offsets_start = bytes.len() - blocks * 4;
+        if offsets_start < blocks_start {
+            return Err(
+                input.malformed(format!("{blocks} blocks expected, {} bytes left", input.remaining()))
+            );
+        }
+        Ok(Self { header_length, deletion, blocks, blocks_start, offsets_start, base, bytes })
+    }
+
+    /// The number of blocks.
+    pub fn len(&self) -> usize {
+        self.blocks
+    }
+
+    /// Whether there are no blocks, which does not occur.
+    pub fn is_empty(&self) -> bool {
+        self.blocks == 0
+    }
+
+    /// Block `index`.
+    pub fn block(&self, index: usize, codec: &ClusteringCodec) -> Parsed<Block> {
+        let mut input = self.block_input(index)?;
+        let first = codec.decode_prefix(&mut input)?;
+        let last = codec.decode_prefix(&mut input)?;
+        let at = input.offset();
+        let (offset, delta) = (input.vint()?, input.svint()?);
+        let width = delta
+            .checked_add(WIDTH_BASE)
+            .and_then(|width| u64::try_from(width).ok())
+            .filter(|&width| width > 0 && offset.checked_add(width).is_some())
+            .ok_or_else(|| Malformed::new(at, format!("a block's place expected, {offset} {delta} found")))?;
+        let open = match input.u8()? {
+            0 => DeletionTime::LIVE,
+            1 => deletion_codec::decode_plain(&mut input)?,
+            other => return Err(input.malformed(format!("0 or 1 expected, {other} found"))),
+        };
+        // The next block, or the offsets, follow at once.
+        if input.position() != self.block_end(index)? {
+            return Err(input.malformed(format!("block {index} must end here")));
+        }
+        Ok(Block { first, last, offset, width, open })
+    }
+
+    fn offset(&self, index: usize) -> Parsed<usize> {
+        let at = self.offsets_start + index * 4;
+        let mut input = Input::at(self.bytes.get(at..).unwrap_or_default(), self.base + at as u64);
+        Ok(input.u32()? as usize)
+    }
+
+    fn block_end(&self, index: usize) -> Parsed<usize> {
+        match index + 1 < self.blocks {
+            true => Ok(self.blocks_start.saturating_add(self.offset(index + 1)?)),
+            false => Ok(self.offsets_start),
+        }
+    }
+
+    fn block_input(&self, index: usize) -> Parsed<Input<'_>> {
+        let start = self.blocks_start.saturating_add(self.offset(index)?);
+        // The slice begins where `bytes` does, so that positions can be compared with those of block_end().
+        let mut input = Input::at(self.bytes.get(..self.offsets_start).unwrap_or_default(), self.base);
+        input.bytes(start)?;
+        Ok(input)
+    }
+
+    /// The first block whose last row or marker is not before `position`; the number of blocks if there is none.
+    pub fn first_reaching(
+        &self,
+        position: Position<'_>,
+        codec: &ClusteringCodec,
+        comparator: &ClusteringComparator,
+    ) -> Parsed<usize> {
+        self.partition_point(codec, |block| comparator.compare(block.last.position(), position).is_lt())
+    }
+
+    /// The last block whose first row or marker is not after `position`; 0 if there is none.
+    pub fn last_beginning(
+        &self,
+        position: Position<'_>,
+        codec: &ClusteringCodec,
+        comparator: &ClusteringComparator,
+    ) -> Parsed<usize> {
+        let after = self
+            .partition_point(codec, |block| comparator.compare(block.first.position(), position).is_le())?;
+        Ok(after.saturating_sub(1))
+    }
+
+    fn partition_point(&self, codec: &ClusteringCodec, before: impl Fn(&Block) -> bool) -> Parsed<usize> {
+        let (mut low, mut high) = (0, self.blocks);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match before(&self.block(middle, codec)?) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        Ok(low)
+    }
+}
+
+/// Gathers the index of one partition's rows while they are written.
+#[derive(Debug, Default)]
+pub struct PromotedIndexBuilder {
+    blocks: Vec<u8>,
+    offsets: Vec<u32>,
+}
+
+impl PromotedIndexBuilder {
+    /// Adds a block. `first` and `last` are encoded prefixes: kind, count if a bound, values.
+    pub fn add(&mut self, first: &[u8], last: &[u8], offset: u64, width: u64, open: DeletionTime) {
+        self.offsets.push(self.blocks.len() as u32);
+        let out = &mut self.blocks;
+        out.put_slice(first);
+        out.put_slice(last);
+        out.put_vint(offset);
+        out.put_svint(width as i64 - WIDTH_BASE);
+        out.put_u8(u8::from(!open.is_live()));
+        if !open.is_live() {
+            deletion_codec::encode_plain(open, out);
+        }
+    }
+
+    /// Appends what an entry has after its head, nothing if there are fewer than two blocks, and starts anew.
+    pub fn finish_into(&mut self, header_length: u64, deletion: DeletionTime, out: &mut Vec<u8>) {
+        if self.offsets.len() > 1 {
+            out.put_vint(header_length);
+            deletion_codec::encode_plain(deletion, out);
+            out.put_vint(self.offsets.len() as u64);
+            out.put_slice(&self.blocks);
+            self.offsets.iter().for_each(|offset| out.put_u32(*offset));
+        }
+        self.blocks.clear();
+        self.offsets.clear();
+    }
+}

@@ -1,0 +1,240 @@
+//! The figures of Statistics.db.
+//!
+//! ```text
+//! histogram of partition sizes, histogram of cells per partition
+//! i64 segment, i32 position     upper commit log position
+//! i64 min ts, i64 max ts, i32 min ldt, i32 max ldt, i32 min TTL, i32 max TTL
+//! f64 compression ratio
+//! drop times
+//! i32 level, i64 repaired at
+//! i32 n, n * bytes16            values of the smallest clustering
+//! i32 n, n * bytes16            values of the largest clustering
+//! u8  has legacy counter shards
+//! i64 columns set, i64 rows
+//! i64, i32                      lower commit log position
+//! i32 n, n * (i64, i32, i64, i32)   commit log intervals
+//! u8 0 | 1, 16 bytes            pending repair
+//! u8  is transient
+//! u8 0 | 1, 16 bytes            host id
+//! ```
+
+use uuid::Uuid;
+
+use super::{DropTimes, EstimatedHistogram, histogram};
+use bytes::BufMut;
+
+use crate::error::{Malformed, Parsed};
+use crate::input::Input;
+use crate::output::Output;
+
+/// A place in a node's commit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommitLogPosition {
+    /// The segment's id.
+    pub segment: i64,
+    /// The offset in the segment.
+    pub position: i32,
+}
+
+impl CommitLogPosition {
+    /// No place.
+    pub const NONE: Self = Self { segment: -1, position: 0 };
+}
+
+/// The figures. They say nothing of rows that are not there, and must say nothing false of those that are: reads skip
+/// SSTables by them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    /// Bytes of the partitions in the uncompressed stream.
+    pub partition_sizes: EstimatedHistogram,
+    /// Cells of the partitions, tombstones too.
+    pub cell_counts: EstimatedHistogram,
+    /// The smallest write timestamp of anything; `i64::MIN` if nothing has one.
+    pub min_timestamp: i64,
+    /// The largest write timestamp; `i64::MAX` if nothing has one.
+    pub max_timestamp: i64,
+    /// The smallest local deletion time; `i32::MAX` if nothing has one.
+    pub min_local_deletion_time: i32,
+    /// The largest local deletion time; `i32::MAX` as soon as one live cell or liveness exists.
+    pub max_local_deletion_time: i32,
+    /// The smallest TTL in seconds; 0 for what does not expire.
+    pub min_ttl: i32,
+    /// The largest TTL in seconds.
+    pub max_ttl: i32,
+    /// Stored bytes by plain bytes; -1 if not compressed.
+    pub compression_ratio: f64,
+    /// When tombstones were made and data expires.
+    pub drop_times: DropTimes,
+    /// The level in leveled compaction.
+    pub level: i32,
+    /// When it was repaired, milliseconds; 0 if never.
+    pub repaired_at: i64,
+    /// The values of the smallest row or start bound, in stored order; empty without clustering columns, or if a
+    /// range begins before all rows.
+    pub min_clustering: Vec<Vec<u8>>,
+    /// The values of the largest row or end bound.
+    pub max_clustering: Vec<Vec<u8>>,
+    /// Whether counters of versions before 2.1 occur.
+    pub has_legacy_counter_shards: bool,
+    /// Columns with a cell, summed over rows.
+    pub columns_set: i64,
+    /// Rows, static ones included, markers not.
+    pub rows: i64,
+    /// Which parts of the commit log of [`Self::host_id`] the data came from.
+    pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
+    /// The repair session it belongs to.
+    pub pending_repair: Option<Uuid>,
+    /// Whether it belongs to a transient replica.
+    pub is_transient: bool,
+    /// The node that wrote it.
+    pub host_id: Option<Uuid>,
+}
+
+impl Default for Stats {
+    /// Those of an SSTable without rows.
+    fn default() -> Self {
+        Self {
+            partition_sizes: EstimatedHistogram::new(histogram::PARTITION_SIZE_BUCKETS),
+            cell_counts: EstimatedHistogram::new(histogram::CELL_COUNT_BUCKETS),
+            min_timestamp: i64::MIN,
+            max_timestamp: i64::MAX,
+            min_local_deletion_time: i32::MAX,
+            max_local_deletion_time: i32::MAX,
+            min_ttl: 0,
+            max_ttl: 0,
+            compression_ratio: -1.0,
+            drop_times: DropTimes::default(),
+            level: 0,
+            repaired_at: 0,
+            min_clustering: Vec::new(),
+            max_clustering: Vec::new(),
+            has_legacy_counter_shards: false,
+            columns_set: 0,
+            rows: 0,
+            commit_log_intervals: Vec::new(),
+            pending_repair: None,
+            is_transient: false,
+            host_id: None,
+        }
+    }
+}
+
+impl Stats {
+    /// About which part of the cells could be dropped by a compaction that purges what was deleted before
+    /// `gc_before` (seconds since 1970).
+    pub fn droppable_ratio(&self, gc_before: i64) -> f64 {
+        let cells = self.cell_counts.mean() * self.cell_counts.count();
+        match cells {
+            0 => 0.0,
+            cells => self.drop_times.count_until(gc_before) / cells as f64,
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(5000);
+        self.partition_sizes.encode_into(&mut out);
+        self.cell_counts.encode_into(&mut out);
+        let intervals = &self.commit_log_intervals;
+        put_position(&mut out, intervals.iter().map(|i| i.1).max().unwrap_or(CommitLogPosition::NONE));
+        out.put_i64(self.min_timestamp);
+        out.put_i64(self.max_timestamp);
+        out.put_i32(self.min_local_deletion_time);
+        out.put_i32(self.max_local_deletion_time);
+        out.put_i32(self.min_ttl);
+        out.put_i32(self.max_ttl);
+        out.put_f64(self.compression_ratio);
+        self.drop_times.encode_into(&mut out);
+        out.put_i32(self.level);
+        out.put_i64(self.repaired_at);
+        for values in [&self.min_clustering, &self.max_clustering] {
+            out.put_i32(values.len() as i32);
+            values.iter().for_each(|value| out.put_bytes16(value));
+        }
+        out.put_u8(self.has_legacy_counter_shards.into());
+        out.put_i64(self.columns_set);
+        out.put_i64(self.rows);
+        put_position(&mut out, intervals.iter().map(|i| i.0).min().unwrap_or(CommitLogPosition::NONE));
+        out.put_i32(intervals.len() as i32);
+        for (start, end) in intervals {
+            put_position(&mut out, *start);
+            put_position(&mut out, *end);
+        }
+        put_uuid(&mut out, self.pending_repair);
+        out.put_u8(self.is_transient.into());
+        put_uuid(&mut out, self.host_id);
+        out
+    }
+
+    pub(super) fn decode(mut input: Input<'_>) -> Parsed<Self> {
+        let input = &mut input;
+        let partition_sizes = EstimatedHistogram::decode(input)?;
+        let cell_counts = EstimatedHistogram::decode(input)?;
+        position(input)?;
+        let stats = Self {
+            partition_sizes,
+            cell_counts,
+            min_timestamp: input.i64()?,
+            max_timestamp: input.i64()?,
+            min_local_deletion_time: input.i32()?,
+            max_local_deletion_time: input.i32()?,
+            min_ttl: input.i32()?,
+            max_ttl: input.i32()?,
+            compression_ratio: input.f64()?,
+            drop_times: DropTimes::decode(input)?,
+            level: input.i32()?,
+            repaired_at: input.i64()?,
+            min_clustering: clustering_values(input)?,
+            max_clustering: clustering_values(input)?,
+            has_legacy_counter_shards: boolean(input)?,
+            columns_set: input.i64()?,
+            rows: input.i64()?,
+            commit_log_intervals: {
+                position(input)?;
+                let count = input.count32(24)?;
+                (0..count).map(|_| Ok((position(input)?, position(input)?))).collect::<Parsed<_>>()?
+            },
+            pending_repair: optional_uuid(input)?,
+            is_transient: boolean(input)?,
+            host_id: optional_uuid(input)?,
+        };
+        input.end()?;
+        Ok(stats)
+    }
+}
+
+fn put_position(out: &mut Vec<u8>, position: CommitLogPosition) {
+    out.put_i64(position.segment);
+    out.put_i32(position.position);
+}
+
+fn position(input: &mut Input<'_>) -> Parsed<CommitLogPosition> {
+    Ok(CommitLogPosition { segment: input.i64()?, position: input.i32()? })
+}
+
+fn put_uuid(out: &mut Vec<u8>, uuid: Option<Uuid>) {
+    out.put_u8(uuid.is_some().into());
+    if let Some(uuid) = uuid {
+        out.put_slice(uuid.as_bytes());
+    }
+}
+
+fn optional_uuid(input: &mut Input<'_>) -> Parsed<Option<Uuid>> {
+    if !boolean(input)? {
+        return Ok(None);
+    }
+    let at = input.offset();
+    Uuid::from_slice(input.bytes(16)?).map(Some).map_err(|e| Malformed::new(at, e.to_string()))
+}
+
+fn boolean(input: &mut Input<'_>) -> Parsed<bool> {
+    match input.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(Malformed::new(input.offset() - 1, format!("0 or 1 expected, {other} found"))),
+    }
+}
+
+fn clustering_values(input: &mut Input<'_>) -> Parsed<Vec<Vec<u8>>> {
+    let count = input.count32(2)?;
+    (0..count).map(|_| Ok(input.bytes16()?.to_vec())).collect()
+}
