@@ -1,1 +1,12 @@
 //! The laboratory: workloads, engines under test, statistics, report.
+
+pub mod cli;
+pub mod engine;
+mod error;
+pub mod experiment;
+pub mod report;
+pub mod run;
+pub mod ycsb;
+mod ycsb_command;
+
+pub use error::LabError;

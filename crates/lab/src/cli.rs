@@ -1,0 +1,275 @@
+//! The laboratory's commands, to be mounted under `cassette lab`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::experiment::Experiment;
+use crate::ycsb::CoreWorkload;
+use crate::{LabError, ycsb_command};
+
+/// `cassette lab …`
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Run YCSB's core workloads on an engine and show throughput and latencies
+    Ycsb(Box<YcsbArgs>),
+}
+
+impl LabCommand {
+    /// Runs the command; `false` when it ran but operations failed, for an exit code of 1.
+    pub fn run(&self) -> Result<bool, LabError> {
+        match self {
+            Self::Ycsb(args) => ycsb_command::run(args),
+        }
+    }
+}
+
+const YCSB_EXAMPLES: &str = "\
+Examples:
+  The mixed workload A on the embedded engine, in a directory that is thrown away:
+    cassette lab ycsb --workload a --records 100000
+
+  All six on a server, Cassette's or Apache Cassandra's, 16 requests in flight, with what the server's
+  process costs, three times:
+    cassette lab ycsb --workload a..f --records 1000000 --threads 16 --engine cql \\
+        --contact 127.0.0.1:9042 --server-pid $(pgrep -f CassandraDaemon) --replace --repeat 3
+
+  How long requests take at 20,000 a second, whatever the server does meanwhile:
+    cassette lab ycsb --workload b --phase run --records 1000000 --engine cql --threads 64 --rate 20000
+
+Workloads (zipfian keys unless said otherwise):
+  a  50 % reads, 50 % updates             d  95 % reads of the latest, 5 % inserts
+  b  95 % reads, 5 % updates              e  95 % scans of 1 to 100 records, 5 % inserts
+  c  reads only                           f  50 % reads, 50 % read-modify-writes
+A record is a key such as user6284781860667377211 and 10 fields of 100 bytes; updates write one field.";
+
+/// Arguments of `cassette lab ycsb`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = YCSB_EXAMPLES)]
+pub struct YcsbArgs {
+    /// Core workloads to run, in this order on the same records: letters a to f, or a range such as a..f
+    #[arg(short, long, value_name = "LETTERS", default_value = "a", value_delimiter = ',', value_parser = parse_workloads)]
+    pub workload: Vec<Letters>,
+
+    /// Records to load, and to choose among [default: 100000]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub records: Option<u64>,
+
+    /// Operations of each run; 0 for as many as --seconds allow [default: as many as records]
+    #[arg(short, long, value_name = "N")]
+    pub operations: Option<u64>,
+
+    /// End each run after this many seconds, whatever --operations says
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<u64>,
+
+    /// Operations under way at a time: threads that wait for the engine, or requests in flight to a server
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+
+    /// Operations a second to start whatever the engine does, with latencies counted from when each should have
+    /// started (an open loop); without it, each of the --threads starts one when its last is done (a closed loop)
+    #[arg(long, value_name = "OPS")]
+    pub rate: Option<f64>,
+
+    /// Wait busily for the next start of an open loop: sleeping makes it some 30 microseconds late, which counts as
+    /// latency; this costs a whole processor for each of the --threads
+    #[arg(long, requires = "rate")]
+    pub spin: bool,
+
+    /// The engine to measure
+    #[arg(short, long, value_enum)]
+    pub engine: EngineKind,
+
+    /// Where an embedded engine keeps its files [default: a temporary directory, removed at the end]
+    #[arg(short, long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+
+    /// Which phases to perform; a run alone takes the table as an earlier load left it
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Phase::Load, Phase::Run])]
+    pub phase: Vec<Phase>,
+
+    /// Empty the table before loading it: on a server, DROP TABLE
+    #[arg(long)]
+    pub replace: bool,
+
+    /// Perform the phases this often and show medians and their spread; each load after the first starts from an empty
+    /// table
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub repeat: usize,
+
+    /// Seconds to wait between load and run, for the flushes and compactions that the load leaves behind
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub settle: u64,
+
+    /// What random choices start from: the same seed asks for the same keys in the same order
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Write values that can be told from key and field, and check every value read (YCSB's dataintegrity)
+    #[arg(long)]
+    pub verify: bool,
+
+    /// Set a property by YCSB's name, e.g. -p fieldcount=1 -p requestdistribution=uniform
+    #[arg(short = 'p', long = "property", value_name = "NAME=VALUE")]
+    pub properties: Vec<String>,
+
+    /// Take properties from a file, such as one of YCSB's workload files; -p goes over it
+    #[arg(short = 'P', long = "properties", value_name = "FILE")]
+    pub property_files: Vec<PathBuf>,
+
+    /// Where the report goes as JSON, with machine, settings, command and whole histograms
+    /// [default: lab-results/ycsb-ENGINE-WORKLOADS-TIME.json]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write no JSON
+    #[arg(long, conflicts_with = "json")]
+    pub no_json: bool,
+
+    /// The process of the server, to measure what it takes of processor and memory; it must be on this machine
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineKind {
+    /// Nothing: answers at once, which shows what the laboratory itself costs
+    Noop,
+}
+
+/// A phase of a benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Phase {
+    /// Insert the records
+    Load,
+    /// Do the workload's operations
+    Run,
+}
+
+/// Some workloads by their letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letters(pub Vec<char>);
+
+fn parse_workloads(text: &str) -> Result<Letters, String> {
+    let letter = |text: &str| match text.trim().to_ascii_lowercase().as_bytes() {
+        [letter @ b'a'..=b'f'] => Ok(char::from(*letter)),
+        _ => Err(format!("{text:?} is no core workload; they are a, b, c, d, e and f")),
+    };
+    let (first, last) = match text.split_once("..") {
+        Some((first, last)) => (letter(first)?, letter(last)?),
+        None => (letter(text)?, letter(text)?),
+    };
+    if first > last {
+        return Err(format!("{text:?} is an empty range"));
+    }
+    Ok(Letters((first..=last).collect()))
+}
+
+impl YcsbArgs {
+    /// The letters of the workloads, in order.
+    pub fn letters(&self) -> Vec<char> {
+        self.workload.iter().flat_map(|letters| letters.0.iter().copied()).collect()
+    }
+
+    /// The experiment these arguments ask for. Files of properties are read here.
+    pub fn experiment(&self) -> Result<Experiment, LabError> {
+        let workloads = self
+            .letters()
+            .into_iter()
+            .map(|letter| Ok((letter.to_string(), self.core_workload(letter)?)))
+            .collect::<Result<Vec<_>, LabError>>()?;
+        Ok(Experiment {
+            workloads,
+            load: self.phase.contains(&Phase::Load),
+            run: self.phase.contains(&Phase::Run),
+            replace: self.replace,
+            in_flight: self.threads,
+            rate: self.rate,
+            spin: self.spin,
+            seed: self.seed,
+            repeats: self.repeat,
+            settle: Duration::from_secs(self.settle),
+            server_pid: self.server_pid,
+        })
+    }
+
+    /// The workload of `letter`, changed by files, then properties, then flags.
+    fn core_workload(&self, letter: char) -> Result<CoreWorkload, LabError> {
+        let mut workload = CoreWorkload::core(letter)
+            .ok_or_else(|| LabError::Usage(format!("{letter:?} is no core workload")))?;
+        workload.record_count = 100_000;
+        // Told apart from every count that could be asked for.
+        let unset = u64::MAX;
+        workload.operation_count = unset;
+        for path in &self.property_files {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                LabError::io(format!("reading properties from {}", path.display()), error)
+            })?;
+            workload.set_file(&text)?;
+        }
+        self.properties.iter().try_for_each(|pair| workload.set_pair(pair))?;
+        workload.record_count = self.records.unwrap_or(workload.record_count);
+        workload.max_execution_seconds = self.seconds.unwrap_or(workload.max_execution_seconds);
+        workload.data_integrity |= self.verify;
+        if let Some(operations) = self.operations {
+            workload.operation_count = operations;
+        } else if workload.operation_count == unset {
+            workload.operation_count = workload.record_count;
+        }
+        workload.check()?;
+        Ok(workload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, FromArgMatches, Parser};
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(subcommand)]
+        command: LabCommand,
+    }
+
+    fn parse(arguments: &str) -> Result<YcsbArgs, clap::Error> {
+        let matches = Cli::command()
+            .try_get_matches_from(["lab", "ycsb"].into_iter().chain(arguments.split_whitespace()))?;
+        let LabCommand::Ycsb(args) = Cli::from_arg_matches(&matches)?.command;
+        Ok(*args)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn workloads_are_letters_lists_and_ranges() {
+        for (text, letters) in [("a", "a"), ("a..f", "abcdef"), ("F,a", "fa"), ("b..d,a", "bcda")] {
+            let args = parse(&format!("--engine noop --workload {text}")).unwrap();
+            assert_eq!(args.letters().into_iter().collect::<String>(), letters);
+        }
+        for wrong in ["g", "f..a", "", "ab"] {
+            assert!(parse(&format!("--engine noop --workload={wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn flags_go_over_properties_and_properties_over_defaults() {
+        let experiment =
+            |arguments: &str| parse(&format!("--engine noop {arguments}")).unwrap().experiment().unwrap();
+        let first = |arguments: &str| experiment(arguments).workloads[0].1.clone();
+        assert_eq!((first("").record_count, first("").operation_count), (100_000, 100_000));
+        assert_eq!(first("-n 50").operation_count, 50);
+        let given = first("-p recordcount=7 -p operationcount=9 -p requestdistribution=uniform");
+        assert_eq!((given.record_count, given.operation_count), (7, 9));
+        assert_eq!(first("-p recordcount=7 -n 8").record_count, 8);
+        assert!(first("--verify").data_integrity);
+        assert!(parse("--engine noop -p nosuch=1").unwrap().experiment().is_err());
+        assert!(!experiment("--phase run").load);
+    }
+}

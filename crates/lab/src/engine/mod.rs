@@ -1,0 +1,90 @@
+//! Engines under test that a thread calls and waits for.
+//!
+//! An [`Engine`] is shared by all threads of a phase; each thread has its own [`Session`]. Engines that answer many
+//! requests at a time over a socket are driven differently, see [`crate::cql`].
+
+pub mod noop;
+pub mod rows;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::LabError;
+use crate::ycsb::FieldValues;
+pub use rows::RowSink;
+
+/// What a report says of the engine.
+#[derive(Debug, Clone, Serialize, Default)]
+pub struct EngineInfo {
+    /// Its name and, where that says something, where it is.
+    pub name: String,
+    /// Its version, as it tells it or as its library was built.
+    pub version: String,
+    /// The settings that matter for speed and durability.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// The table a workload works on: a text key and text fields.
+#[derive(Debug, Clone)]
+pub struct TableShape {
+    /// Its name.
+    pub table: String,
+    /// The names of its fields, in order; operations name fields by their index here.
+    pub field_names: Vec<String>,
+}
+
+/// A store that can hold the records of a workload.
+pub trait Engine: Send + Sync {
+    /// What a report says of it.
+    fn describe(&self) -> EngineInfo;
+
+    /// Makes the table, if it is not there; `replace` empties it first, if it is.
+    fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError>;
+
+    /// Opens a session for one thread, after the table was created.
+    fn session(&self) -> Result<Box<dyn Session + '_>, LabError>;
+}
+
+/// One thread's way to the engine. A method returns when the operation is done, durable as the engine's settings say.
+pub trait Session: Send {
+    /// Writes a new record with all its fields.
+    fn insert(&mut self, key: &str, values: &FieldValues) -> Result<(), Failure>;
+
+    /// Writes some fields of a record, leaving the others as they are.
+    fn update(&mut self, key: &str, values: &FieldValues) -> Result<(), Failure>;
+
+    /// Reads a record, all its fields or one, into `rows`; an absent record adds no row.
+    fn read(&mut self, key: &str, field: Option<usize>, rows: &mut RowSink) -> Result<(), Failure>;
+
+    /// Reads up to `length` records from `key` on, in the engine's order, into `rows`.
+    fn scan(
+        &mut self,
+        key: &str,
+        length: usize,
+        field: Option<usize>,
+        rows: &mut RowSink,
+    ) -> Result<(), Failure>;
+}
+
+/// An operation that did not do what it should: counted by class, never part of a latency.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What failures are counted by, such as the engine's name of the error.
+    pub class: Cow<'static, str>,
+    /// What exactly happened; the first of each class is shown.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure of class `class`.
+    pub fn new(class: impl Into<Cow<'static, str>>, message: impl std::fmt::Display) -> Self {
+        Self { class: class.into(), message: message.to_string() }
+    }
+
+    /// A record that should be there is not.
+    pub fn not_found(key: &str) -> Self {
+        Self::new("not found", format_args!("no record {key}"))
+    }
+}

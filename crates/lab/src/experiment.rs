@@ -1,0 +1,328 @@
+//! A benchmark as a sequence of phases over one engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::LabError;
+use crate::engine::TableShape;
+use crate::report::process::ProcessUse;
+use crate::report::{PhaseReport, ProcessReport};
+use crate::run::live::{LiveCounts, LiveView};
+use crate::run::worker::{OpenLoop, WorkerLimits};
+use crate::run::{Control, Recorder, Target, Worker};
+use crate::ycsb::workload::{StreamFactory, share_of};
+use crate::ycsb::{CoreWorkload, KeySpace};
+
+/// From one look at the workers to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Which phases run, and how.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// The workloads to run, in order, each with the name its report has. All have the same table and records.
+    pub workloads: Vec<(String, CoreWorkload)>,
+    /// Whether the records are loaded first.
+    pub load: bool,
+    /// Whether the workloads are run.
+    pub run: bool,
+    /// Whether the load empties the table first.
+    pub replace: bool,
+    /// Operations under way at a time.
+    pub in_flight: usize,
+    /// Operations a second in an open loop; `None` for a closed loop. Loads are always closed.
+    pub rate: Option<f64>,
+    /// Whether workers of an open loop wait busily for their next start instead of sleeping.
+    pub spin: bool,
+    /// What the random choices start from.
+    pub seed: u64,
+    /// How often load and runs are repeated.
+    pub repeats: usize,
+    /// How long to wait after a load, for flushes and compactions it left behind.
+    pub settle: Duration,
+    /// The server's process, whose use of processor and memory is measured.
+    pub server_pid: Option<u32>,
+}
+
+/// Is told of an experiment's progress, from another thread than the one that started it.
+pub trait Observer: Sync {
+    /// A phase of `operations` operations begins; `None` when time bounds it.
+    fn begins(&self, name: &str, operations: Option<u64>);
+    /// A phase goes on.
+    fn goes_on(&self, view: &LiveView);
+    /// A phase is over.
+    fn ends(&self, report: &PhaseReport);
+}
+
+impl Experiment {
+    /// Performs all phases; what each gave.
+    ///
+    /// A phase in which operations failed is a result like others; an error is what makes the rest pointless.
+    pub fn perform(
+        &self,
+        target: &mut dyn Target,
+        observer: &dyn Observer,
+    ) -> Result<Vec<PhaseReport>, LabError> {
+        self.check()?;
+        let mut reports = Vec::new();
+        let first = &self.workloads[0].1;
+        let shape = TableShape { table: first.table.clone(), field_names: first.field_names() };
+        // Runs over records that an earlier experiment loaded take them as they are; runs that insert move the end.
+        let mut keys = KeySpace::starting_at(first.record_count);
+        for repeat in 1..=self.repeats {
+            // Every phase draws its own numbers, the same ones whenever the experiment is performed again.
+            let mut seed = self.seed.wrapping_add((repeat as u64) << 32);
+            if self.load {
+                target.create_table(&shape, self.replace || repeat > 1)?;
+                let loaded = KeySpace::starting_at(first.insert_start);
+                let factory = StreamFactory::load(first, loaded, seed)?;
+                let limits = PhaseLimits { operations: Some(first.insert_count()), time: None, rate: None };
+                let mut report = self.phase("load", repeat, &factory, limits, target, observer)?;
+                report.properties = first.settings();
+                observer.ends(&report);
+                let stopped = report.stopped.is_some();
+                reports.push(report);
+                if stopped {
+                    break;
+                }
+                keys = KeySpace::starting_at(first.record_count);
+                std::thread::sleep(self.settle);
+            }
+            for (name, workload) in self.workloads.iter().filter(|_| self.run) {
+                seed = seed.wrapping_add(1);
+                let factory = StreamFactory::run(workload, keys.clone(), seed)?;
+                let limits = PhaseLimits {
+                    operations: (workload.operation_count > 0).then_some(workload.operation_count),
+                    time: (workload.max_execution_seconds > 0)
+                        .then(|| Duration::from_secs(workload.max_execution_seconds)),
+                    rate: self.rate,
+                };
+                let name = format!("run {name}");
+                let mut report = self.phase(&name, repeat, &factory, limits, target, observer)?;
+                report.properties = workload.settings();
+                observer.ends(&report);
+                let stopped = report.stopped.is_some();
+                reports.push(report);
+                if stopped {
+                    return Ok(reports);
+                }
+            }
+        }
+        Ok(reports)
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        let wrong = |what: &str| Err(LabError::Usage(what.into()));
+        let Some((_, first)) = self.workloads.first() else {
+            return wrong("no workload to run");
+        };
+        for (_, workload) in &self.workloads {
+            workload.check()?;
+            if workload.operation_count == 0 && workload.max_execution_seconds == 0 {
+                return wrong("a run needs an end: operationcount or maxexecutiontime");
+            }
+            if (workload.record_count, &workload.table) != (first.record_count, &first.table) {
+                return wrong("all workloads of one experiment need the same table and recordcount");
+            }
+        }
+        if self.in_flight == 0 || self.repeats == 0 || !(self.load || self.run) {
+            return wrong("threads, repeats and phases must be at least one");
+        }
+        if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+            return wrong("the rate must be above 0 operations a second");
+        }
+        Ok(())
+    }
+
+    fn phase(
+        &self,
+        name: &str,
+        repeat: usize,
+        factory: &StreamFactory,
+        limits: PhaseLimits,
+        target: &dyn Target,
+        observer: &dyn Observer,
+    ) -> Result<PhaseReport, LabError> {
+        let count = target.worker_count(self.in_flight);
+        let control = Arc::new(Control::default());
+        let live: Vec<Arc<LiveCounts>> = (0..count).map(|_| Arc::default()).collect();
+        let workers = (0..count)
+            .map(|worker| {
+                let limits = WorkerLimits {
+                    operations: limits.operations.map(|total| share_of(total, count, worker)),
+                    time: limits.time,
+                    rate: limits.rate.map(|rate| OpenLoop { rate, workers: count, worker, spin: self.spin }),
+                };
+                let recorder = Recorder::new(Arc::clone(&live[worker]));
+                Worker::new(factory.stream(worker), recorder, limits, Arc::clone(&control))
+            })
+            .collect();
+
+        observer.begins(name, limits.operations);
+        let mut processes = Processes::look(self.server_pid)?;
+        let done = AtomicBool::new(false);
+        let driven = std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut view = LiveView::default();
+                while !done.load(Ordering::Acquire) {
+                    std::thread::park_timeout(LOOK_EVERY);
+                    view.look(live.iter().map(Arc::as_ref));
+                    observer.goes_on(&view);
+                    processes.watch();
+                }
+            });
+            // Also when the target panics: the scope waits for the watcher.
+            let _release = OnDrop(|| {
+                done.store(true, Ordering::Release);
+                watcher.thread().unpark();
+            });
+            target.drive(workers, self.in_flight)
+        })?;
+
+        let mut all = Recorder::new(Arc::default());
+        driven.workers.iter().for_each(|worker| all.merge(&worker.recorder));
+        let seconds = (driven.end - driven.start).as_secs_f64();
+        let mut report = PhaseReport::of(name.into(), repeat, seconds, &all);
+        report.stopped = control.reason();
+        report.processes = processes.finish(all.operations)?;
+        Ok(report)
+    }
+}
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+struct PhaseLimits {
+    operations: Option<u64>,
+    time: Option<Duration>,
+    rate: Option<f64>,
+}
+
+/// The processes a phase looks at: the server first, if there is one, then this one.
+struct Processes(Vec<(&'static str, u32, ProcessUse, u64)>);
+
+impl Processes {
+    fn look(server_pid: Option<u32>) -> Result<Self, LabError> {
+        let server = server_pid.map(|pid| ("server", pid));
+        let looked = server.into_iter().chain([("laboratory", std::process::id())]).map(|(role, pid)| {
+            let now = ProcessUse::of(pid)?;
+            Ok((role, pid, now, now.rss_bytes))
+        });
+        Ok(Self(looked.collect::<Result<_, LabError>>()?))
+    }
+
+    fn watch(&mut self) {
+        for (_, pid, _, rss_bytes_max) in &mut self.0 {
+            // A process that ended is told of when the phase is over.
+            if let Ok(now) = ProcessUse::of(*pid) {
+                *rss_bytes_max = now.rss_bytes.max(*rss_bytes_max);
+            }
+        }
+    }
+
+    fn finish(self, operations: u64) -> Result<Vec<ProcessReport>, LabError> {
+        let finish = |(role, pid, before, rss_bytes_max): (&'static str, u32, ProcessUse, u64)| {
+            let now = ProcessUse::of(pid)?;
+            let user_seconds = now.user_seconds - before.user_seconds;
+            let system_seconds = now.system_seconds - before.system_seconds;
+            Ok(ProcessReport {
+                role,
+                pid,
+                user_seconds,
+                system_seconds,
+                cpu_us_per_operation: (operations > 0)
+                    .then(|| (user_seconds + system_seconds) * 1e6 / operations as f64),
+                rss_bytes_max: rss_bytes_max.max(now.rss_bytes),
+                threads: now.threads,
+                written_bytes: now.written_bytes.zip(before.written_bytes).map(|(now, before)| now - before),
+            })
+        };
+        self.0.into_iter().map(finish).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::engine::noop::Noop;
+    use crate::run::threads::Threads;
+
+    #[derive(Default)]
+    struct Log(Mutex<Vec<String>>);
+
+    impl Observer for Log {
+        fn begins(&self, name: &str, operations: Option<u64>) {
+            self.0.lock().unwrap().push(format!("{name} {operations:?}"));
+        }
+        fn goes_on(&self, _: &LiveView) {}
+        fn ends(&self, report: &PhaseReport) {
+            self.0.lock().unwrap().push(format!("done {}", report.operations));
+        }
+    }
+
+    fn experiment(letters: &[char]) -> Experiment {
+        let workload = |letter: &char| {
+            let mut workload = CoreWorkload::core(*letter).unwrap();
+            (workload.record_count, workload.operation_count) = (500, 300);
+            (letter.to_string(), workload)
+        };
+        Experiment {
+            workloads: letters.iter().map(workload).collect(),
+            load: true,
+            run: true,
+            replace: false,
+            in_flight: 4,
+            rate: None,
+            spin: false,
+            seed: 1,
+            repeats: 1,
+            settle: Duration::ZERO,
+            server_pid: None,
+        }
+    }
+
+    #[test]
+    fn phases_follow_one_another_and_repeat() {
+        let log = Log::default();
+        let experiment = Experiment { repeats: 2, ..experiment(&['a', 'd']) };
+        let reports = experiment.perform(&mut Threads(Noop), &log).unwrap();
+        let once =
+            ["load Some(500)", "done 500", "run a Some(300)", "done 300", "run d Some(300)", "done 300"];
+        assert_eq!(*log.0.lock().unwrap(), [once, once].concat());
+        assert_eq!(reports.iter().map(|report| report.repeat).collect::<Vec<_>>(), [1, 1, 1, 2, 2, 2]);
+        assert!(reports.iter().all(|report| report.failed == 0 && report.throughput > 0.0));
+        assert_eq!(reports[0].processes[0].role, "laboratory");
+    }
+
+    #[test]
+    fn a_run_bounded_by_time_ends() {
+        let mut experiment = Experiment { load: false, rate: Some(100.0), ..experiment(&['c']) };
+        experiment.workloads[0].1.operation_count = 0;
+        experiment.workloads[0].1.max_execution_seconds = 1;
+        let reports = experiment.perform(&mut Threads(Noop), &Log::default()).unwrap();
+        assert_eq!(reports[0].operations, 100, "every start meant to lie within the second is made");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for wrong in [
+            Experiment { in_flight: 0, ..experiment(&['a']) },
+            Experiment { workloads: Vec::new(), ..experiment(&[]) },
+            Experiment { load: false, run: false, ..experiment(&['a']) },
+            Experiment { rate: Some(0.0), ..experiment(&['a']) },
+            Experiment { server_pid: Some(u32::MAX), ..experiment(&['a']) },
+        ] {
+            assert!(wrong.perform(&mut Threads(Noop), &Log::default()).is_err());
+        }
+        let mut endless = experiment(&['a']);
+        endless.workloads[0].1.operation_count = 0;
+        assert!(endless.perform(&mut Threads(Noop), &Log::default()).is_err());
+    }
+}

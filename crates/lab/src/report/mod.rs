@@ -1,0 +1,248 @@
+//! What a benchmark leaves behind: figures with everything needed to judge them and to run them again.
+
+pub mod machine;
+pub mod process;
+pub mod text;
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use serde::Serialize;
+
+use crate::engine::EngineInfo;
+use crate::run::recorder::Latencies;
+use crate::run::{Histogram, Recorder};
+pub use machine::Machine;
+pub use process::ProcessUse;
+
+/// A whole benchmark.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Which benchmark, by its command.
+    pub benchmark: String,
+    /// Cassette's version.
+    pub version: String,
+    /// The exact command, passwords left out.
+    pub command: String,
+    /// When it started, in UTC.
+    pub started_at: String,
+    /// What it ran on.
+    pub machine: Machine,
+    /// What it measured.
+    pub engine: EngineInfo,
+    /// How the engine was driven.
+    pub driving: Driving,
+    /// Its phases, in order.
+    pub phases: Vec<PhaseReport>,
+}
+
+/// How the engine was driven.
+#[derive(Debug, Clone, Serialize)]
+pub struct Driving {
+    /// Operations under way at a time: threads that wait, or requests in flight.
+    pub in_flight: usize,
+    /// Operations a second asked for; absent in a closed loop, where the next starts when one is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// What the random choices started from.
+    pub seed: u64,
+    /// How often the phases were repeated.
+    pub repeats: usize,
+}
+
+/// One phase: a load, or a run of one workload.
+#[derive(Debug, Serialize)]
+pub struct PhaseReport {
+    /// `load`, or `run` and the workload.
+    pub name: String,
+    /// Which repeat, from 1.
+    pub repeat: usize,
+    /// The workload's settings, by YCSB's names.
+    pub properties: BTreeMap<&'static str, String>,
+    /// How long it took.
+    pub seconds: f64,
+    /// Operations that worked; a read-modify-write is one.
+    pub operations: u64,
+    /// Operations a second that worked.
+    pub throughput: f64,
+    /// Operations that failed.
+    pub failed: u64,
+    /// The failures by class.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, FailureReport>,
+    /// Why it ended before its end, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+    /// Rows that reads and scans gave.
+    pub rows_read: u64,
+    /// Bytes of keys and values that reads and scans gave.
+    pub bytes_read: u64,
+    /// The latencies by kind of operation.
+    pub latencies: BTreeMap<&'static str, LatencyReport>,
+    /// What the processes used.
+    pub processes: Vec<ProcessReport>,
+}
+
+/// The failures of one class.
+#[derive(Debug, Serialize)]
+pub struct FailureReport {
+    /// How many.
+    pub count: u64,
+    /// What the first one said.
+    pub first: String,
+}
+
+/// The latencies of one kind of operation, failed ones left out.
+#[derive(Debug, Serialize)]
+pub struct LatencyReport {
+    /// From the intended start in an open loop, from the start in a closed one.
+    #[serde(flatten)]
+    pub response: Percentiles,
+    /// In an open loop: from when the engine was really asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<Percentiles>,
+}
+
+/// A distribution of latencies in microseconds.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Percentiles {
+    pub count: u64,
+    pub mean_us: f64,
+    pub stdev_us: f64,
+    pub min_us: f64,
+    pub p50_us: f64,
+    pub p95_us: f64,
+    pub p99_us: f64,
+    pub p99_9_us: f64,
+    pub max_us: f64,
+    /// The whole histogram in nanoseconds, in HdrHistogram's compressed V2 encoding, in base 64.
+    pub histogram: String,
+}
+
+/// What one process used during a phase.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProcessReport {
+    /// `server`, or `laboratory`, which in the case of an embedded engine is the engine too.
+    pub role: &'static str,
+    /// Its process id.
+    pub pid: u32,
+    /// Processor time in user mode.
+    pub user_seconds: f64,
+    /// Processor time in the kernel.
+    pub system_seconds: f64,
+    /// Both over the operations that worked; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_operation: Option<f64>,
+    /// The most resident memory seen during the phase.
+    pub rss_bytes_max: u64,
+    /// Threads at the end.
+    pub threads: u64,
+    /// Bytes the process sent to disk; absent where the system does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
+}
+
+impl Percentiles {
+    fn of(histogram: &Histogram) -> Self {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let at = |quantile| us(histogram.value_at_quantile(quantile));
+        let mut encoded = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(histogram, &mut encoded)
+            .expect("counts of a histogram fit its encoding, and a Vec takes every write");
+        Self {
+            count: histogram.len(),
+            mean_us: histogram.mean() / 1e3,
+            stdev_us: histogram.stdev() / 1e3,
+            min_us: us(histogram.min()),
+            p50_us: at(0.5),
+            p95_us: at(0.95),
+            p99_us: at(0.99),
+            p99_9_us: at(0.999),
+            max_us: us(histogram.max()),
+            histogram: base64::engine::general_purpose::STANDARD.encode(encoded),
+        }
+    }
+}
+
+impl From<&Latencies> for LatencyReport {
+    fn from(latencies: &Latencies) -> Self {
+        Self {
+            response: Percentiles::of(&latencies.response),
+            service: latencies.service.as_ref().map(Percentiles::of),
+        }
+    }
+}
+
+impl PhaseReport {
+    /// A report of what `recorder` holds; the caller adds what it knows of settings and processes.
+    pub fn of(name: String, repeat: usize, seconds: f64, recorder: &Recorder) -> Self {
+        let failure = |counted: &crate::run::recorder::FailureCount| FailureReport {
+            count: counted.count,
+            first: counted.first.clone(),
+        };
+        let latencies = recorder.latencies().iter();
+        let failures = recorder.failures().iter();
+        Self {
+            name,
+            repeat,
+            properties: BTreeMap::new(),
+            seconds,
+            operations: recorder.operations,
+            throughput: if seconds > 0.0 { recorder.operations as f64 / seconds } else { 0.0 },
+            failed: recorder.failed,
+            failures: failures.map(|(class, counted)| (class.clone(), failure(counted))).collect(),
+            stopped: None,
+            rows_read: recorder.rows,
+            bytes_read: recorder.bytes,
+            latencies: latencies.map(|(kind, latencies)| (kind.name(), latencies.into())).collect(),
+            processes: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use hdrhistogram::serialization::Deserializer;
+
+    use super::*;
+    use crate::run::recorder::Timing;
+    use crate::ycsb::OperationKind;
+
+    #[test]
+    fn a_report_holds_the_figures_of_its_recorder_and_the_histogram_whole() {
+        let mut recorder = Recorder::new(Arc::default());
+        let start = Instant::now();
+        for us in 1..=1000 {
+            let end = start + Duration::from_micros(us);
+            recorder.operation(OperationKind::Read, Timing { intended: None, start, end });
+        }
+        recorder.failure(crate::engine::Failure::not_found("user1"));
+        let report = PhaseReport::of("run c".into(), 1, 2.0, &recorder);
+        assert_eq!((report.operations, report.failed, report.throughput), (1000, 1, 500.0));
+        let read = &report.latencies["READ"].response;
+        for (value, expected) in [
+            (read.mean_us, 500.5),
+            (read.p50_us, 500.0),
+            (read.p95_us, 950.0),
+            (read.p99_us, 990.0),
+            (read.p99_9_us, 999.0),
+            (read.max_us, 1000.0),
+            (read.min_us, 1.0),
+        ] {
+            assert!((value - expected).abs() / expected < 0.002, "{value} {expected}");
+        }
+        let encoded = base64::engine::general_purpose::STANDARD.decode(&read.histogram).unwrap();
+        let histogram: Histogram = Deserializer::new().deserialize(&mut &encoded[..]).unwrap();
+        assert_eq!(histogram, recorder.latencies()[&OperationKind::Read].response);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["latencies"]["READ"]["count"], 1000);
+        assert_eq!(json["failures"]["not found"]["count"], 1);
+        assert!(json["latencies"]["READ"].get("service").is_none());
+    }
+}

@@ -1,0 +1,82 @@
+//! What a process has used, as Linux tells it under `/proc`.
+
+use std::io;
+
+use crate::LabError;
+
+/// What a process has used since it started.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ProcessUse {
+    /// Processor time in user mode, in seconds.
+    pub user_seconds: f64,
+    /// Processor time in the kernel, in seconds.
+    pub system_seconds: f64,
+    /// Resident memory now, in bytes.
+    pub rss_bytes: u64,
+    /// Threads now.
+    pub threads: u64,
+    /// Bytes it sent to disk; `None` when not told (another user's process).
+    pub written_bytes: Option<u64>,
+}
+
+impl ProcessUse {
+    /// Looks at process `pid`.
+    pub fn of(pid: u32) -> Result<Self, LabError> {
+        let path = format!("/proc/{pid}/stat");
+        let attempt = || format!("reading {path}, for the use of process {pid}");
+        let stat = std::fs::read_to_string(&path).map_err(|error| LabError::io(attempt(), error))?;
+        let written_bytes =
+            std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| parse_written(&text));
+        let ticks_per_second = rustix::param::clock_ticks_per_second();
+        let page_bytes = rustix::param::page_size() as u64;
+        parse_stat(&stat, ticks_per_second, page_bytes)
+            .map(|parsed| Self { written_bytes, ..parsed })
+            .ok_or_else(|| LabError::io(attempt(), io::Error::other(format!("not understood: {stat:?}"))))
+    }
+}
+
+/// Parses a line of `/proc/<pid>/stat`, proc(5): `pid (comm) state …`; `comm` may hold anything, so what follows its last
+/// `)` is counted: state is the 3rd field, utime the 14th, stime the 15th, num_threads the 20th, rss the 24th.
+fn parse_stat(stat: &str, ticks_per_second: u64, page_bytes: u64) -> Option<ProcessUse> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let seconds = |ticks: u64| ticks as f64 / ticks_per_second as f64;
+    Some(ProcessUse {
+        user_seconds: seconds(field(14)?),
+        system_seconds: seconds(field(15)?),
+        threads: field(20)?,
+        rss_bytes: field(24)?.checked_mul(page_bytes)?,
+        written_bytes: None,
+    })
+}
+
+fn parse_written(io: &str) -> Option<u64> {
+    io.lines().find_map(|line| line.strip_prefix("write_bytes:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_counted_after_the_name_whatever_it_holds() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 1000 123456 2000 18446744073709551615 1";
+        let expected = ProcessUse {
+            user_seconds: 2.5,
+            system_seconds: 0.5,
+            rss_bytes: 2000 * 4096,
+            threads: 9,
+            written_bytes: None,
+        };
+        assert_eq!(parse_stat(stat, 100, 4096), Some(expected));
+        assert_eq!(parse_stat("7 (a) S 1 2", 100, 4096), None);
+        assert_eq!(parse_stat("", 100, 4096), None);
+        assert_eq!(parse_written("rchar: 1\nwrite_bytes: 4096\ncancelled_write_bytes: 5\n"), Some(4096));
+    }
+
+    #[test]
+    fn this_process_is_found_and_a_process_that_is_not_there_is_named() {
+        assert!(ProcessUse::of(std::process::id()).unwrap().rss_bytes > 0);
+        assert!(ProcessUse::of(u32::MAX).unwrap_err().to_string().contains("4294967295"));
+    }
+}

@@ -1,0 +1,220 @@
+//! A report for people: tables of fixed width.
+
+use std::fmt::Write;
+
+use super::{Percentiles, PhaseReport, ProcessReport, Report};
+
+/// What was measured, on what, and how: the lines above the tables.
+pub fn heading(report: &Report) -> String {
+    let Report { engine, machine, driving, .. } = report;
+    let mut out = String::new();
+    let _ = writeln!(out, "engine   {} {}", engine.name, engine.version);
+    for (name, value) in &engine.settings {
+        let _ = writeln!(out, "         {name}: {value}");
+    }
+    let _ = writeln!(
+        out,
+        "machine  {}, {} processors, {:.1} GiB, {}",
+        machine.processor,
+        machine.processors,
+        machine.memory_bytes as f64 / (1u64 << 30) as f64,
+        machine.system
+    );
+    let loop_kind = match driving.rate {
+        None => "closed loop".to_string(),
+        Some(rate) => format!(
+            "open loop at {} operations a second, latency from the intended start",
+            grouped(rate.round() as u64)
+        ),
+    };
+    let _ = writeln!(out, "driven   {} at a time, {loop_kind}, seed {}", driving.in_flight, driving.seed);
+    out
+}
+
+/// One phase: throughput, failures, the table of latencies, what the processes used.
+pub fn phase(report: &PhaseReport) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{}: {} operations in {:.2} s, {} ops/s, {}",
+        report.name,
+        grouped(report.operations),
+        report.seconds,
+        grouped(report.throughput.round() as u64),
+        if report.failed == 0 {
+            "none failed".to_string()
+        } else {
+            format!("{} FAILED", grouped(report.failed))
+        }
+    );
+    if let Some(reason) = &report.stopped {
+        let _ = writeln!(out, "  STOPPED EARLY: {reason}");
+    }
+    for (class, failures) in &report.failures {
+        let _ = writeln!(
+            out,
+            "  failed {} times: {class}; the first: {}",
+            grouped(failures.count),
+            failures.first
+        );
+    }
+    if !report.latencies.is_empty() {
+        let _ = writeln!(
+            out,
+            "  {:<18}{:>12}{:>11}{:>11}{:>11}{:>11}{:>11}{:>12}",
+            "latency in µs", "count", "mean", "p50", "p95", "p99", "p99.9", "max"
+        );
+    }
+    for (kind, latencies) in &report.latencies {
+        latency_line(&mut out, kind, &latencies.response);
+        if let Some(service) = &latencies.service {
+            latency_line(&mut out, "  once asked", service);
+        }
+    }
+    report.processes.iter().for_each(|process| process_line(&mut out, process));
+    out
+}
+
+fn latency_line(out: &mut String, kind: &str, figures: &Percentiles) {
+    let Percentiles { count, mean_us, p50_us, p95_us, p99_us, p99_9_us, max_us, .. } = figures;
+    let _ = write!(out, "  {kind:<18}{:>12}", grouped(*count));
+    for figure in [mean_us, p50_us, p95_us, p99_us, p99_9_us] {
+        let _ = write!(out, "{:>11}", microseconds(*figure));
+    }
+    let _ = writeln!(out, "{:>12}", microseconds(*max_us));
+}
+
+fn process_line(out: &mut String, process: &ProcessReport) {
+    let cpu = process.user_seconds + process.system_seconds;
+    let per_operation = match process.cpu_us_per_operation {
+        Some(us) => format!("{us:.1} µs CPU an operation ({cpu:.1} s)"),
+        None => format!("{cpu:.1} s CPU"),
+    };
+    let written = match process.written_bytes {
+        Some(bytes) => format!(", {} MiB written", grouped(bytes >> 20)),
+        None => String::new(),
+    };
+    let _ = writeln!(
+        out,
+        "  {}: {per_operation}, at most {} MiB resident, {} threads{written}",
+        process.role,
+        grouped(process.rss_bytes_max >> 20),
+        process.threads
+    );
+}
+
+/// The medians over the repeats with their spread, one line a phase; nothing when there was one repeat only.
+pub fn summary(report: &Report) -> String {
+    let mut out = String::new();
+    if report.driving.repeats < 2 {
+        return out;
+    }
+    let _ = writeln!(out, "medians of {} (least to most)", report.driving.repeats);
+    let _ = writeln!(out, "  {:<10}{:>10}{:>26}{:>14}", "phase", "ops/s", "(least to most)", "CPU µs/op");
+    let mut names: Vec<&str> = Vec::new();
+    for phase in &report.phases {
+        if !names.contains(&phase.name.as_str()) {
+            names.push(&phase.name);
+        }
+    }
+    for name in names {
+        let phases: Vec<&PhaseReport> = report.phases.iter().filter(|phase| phase.name == name).collect();
+        let (least, middle, most) = spread(phases.iter().map(|phase| phase.throughput));
+        let range = format!("({} to {})", grouped(least.round() as u64), grouped(most.round() as u64));
+        let cpu = phases.iter().filter_map(|phase| phase.processes.first()?.cpu_us_per_operation);
+        let (_, cpu, _) = spread(cpu);
+        let _ = writeln!(out, "  {name:<10}{:>10}{range:>26}{cpu:>14.1}", grouped(middle.round() as u64));
+    }
+    out
+}
+
+/// The least, the median and the most; zeros for no figures. An even number of figures has two in the middle: their mean.
+fn spread(figures: impl Iterator<Item = f64>) -> (f64, f64, f64) {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    let (Some(least), Some(most)) = (figures.first(), figures.last()) else { return (0.0, 0.0, 0.0) };
+    let half = figures.len() / 2;
+    let median =
+        if figures.len() % 2 == 1 { figures[half] } else { (figures[half - 1] + figures[half]) / 2.0 };
+    (*least, median, *most)
+}
+
+/// Microseconds with as many digits as matter: 3.21, 45.6, 12,345.
+fn microseconds(us: f64) -> String {
+    match us {
+        ..10.0 => format!("{us:.2}"),
+        ..1000.0 => format!("{us:.1}"),
+        _ => grouped(us.round() as u64),
+    }
+}
+
+/// A number with its thousands apart: 12,345.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::engine::Failure;
+    use crate::run::Recorder;
+    use crate::run::recorder::Timing;
+    use crate::ycsb::OperationKind;
+
+    #[test]
+    fn thousands_are_apart() {
+        let shown = [0, 999, 1000, 12345, 1234567].map(grouped);
+        assert_eq!(shown, ["0", "999", "1,000", "12,345", "1,234,567"]);
+        assert_eq!([3.214, 45.64, 12345.4].map(microseconds), ["3.21", "45.6", "12,345"]);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_the_mean_of_the_middle_two() {
+        assert_eq!(spread([3.0, 1.0, 2.0].into_iter()), (1.0, 2.0, 3.0));
+        assert_eq!(spread([4.0, 1.0, 2.0, 3.0].into_iter()), (1.0, 2.5, 4.0));
+        assert_eq!(spread([].into_iter()), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn a_phase_shows_failures_loudly_and_columns_line_up() {
+        let mut recorder = Recorder::new(Arc::default());
+        let start = Instant::now();
+        let end = start + Duration::from_micros(200);
+        recorder.operation(OperationKind::Read, Timing { intended: None, start, end });
+        recorder.operation(OperationKind::ReadModifyWrite, Timing { intended: None, start, end });
+        recorder.failure(Failure::not_found("user1"));
+        let mut report = PhaseReport::of("run f".into(), 1, 0.5, &recorder);
+        report.processes.push(ProcessReport {
+            role: "server",
+            pid: 1,
+            user_seconds: 0.25,
+            system_seconds: 0.5,
+            cpu_us_per_operation: Some(84.25),
+            rss_bytes_max: 5 << 20,
+            threads: 3,
+            written_bytes: Some(7 << 20),
+        });
+        let expected = "\
+run f: 2 operations in 0.50 s, 4 ops/s, 1 FAILED
+  failed 1 times: not found; the first: no record user1
+  latency in µs            count       mean        p50        p95        p99      p99.9         max
+  READ                         1      200.1      200.1      200.1      200.1      200.1       200.1
+  READ-MODIFY-WRITE            1      200.1      200.1      200.1      200.1      200.1       200.1
+  server: 84.2 µs CPU an operation (0.8 s), at most 5 MiB resident, 3 threads, 7 MiB written
+";
+        // The histogram rounds 200.0 to its buckets.
+        let shown = phase(&report).replace("200.0", "200.1");
+        assert_eq!(shown, expected);
+    }
+}

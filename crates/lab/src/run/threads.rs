@@ -1,0 +1,137 @@
+//! Drives an engine that a thread calls and waits for: one thread a worker, one operation at a time.
+
+use std::time::Instant;
+
+use super::recorder::Timing;
+use super::worker::Task;
+use super::{Driven, Gate, Target, Worker};
+use crate::LabError;
+use crate::engine::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
+use crate::ycsb::{FieldValues, Operation, OperationKind};
+
+/// An engine driven by threads.
+#[derive(Debug)]
+pub struct Threads<E>(pub E);
+
+impl<E: Engine> Target for Threads<E> {
+    fn describe(&self) -> EngineInfo {
+        self.0.describe()
+    }
+
+    fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError> {
+        self.0.create_table(shape, replace)
+    }
+
+    fn worker_count(&self, in_flight: usize) -> usize {
+        in_flight
+    }
+
+    fn drive(&self, workers: Vec<Worker>, _in_flight: usize) -> Result<Driven, LabError> {
+        let gate = Gate::new(workers.len());
+        // Sessions are opened before any thread waits at the gate: one that cannot be opened must not leave the
+        // others waiting.
+        let with_sessions = workers
+            .into_iter()
+            .map(|worker| Ok((worker, self.0.session()?)))
+            .collect::<Result<Vec<_>, LabError>>()?;
+        let finished: Vec<(Worker, Instant, Instant)> = std::thread::scope(|scope| {
+            let threads: Vec<_> = with_sessions
+                .into_iter()
+                .map(|(mut worker, mut session)| {
+                    let gate = &gate;
+                    scope.spawn(move || {
+                        let start = gate.pass();
+                        worker.start(start);
+                        work(session.as_mut(), &mut worker);
+                        (worker, start, Instant::now())
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        });
+        let start = finished.iter().map(|(_, start, _)| *start).min().unwrap_or_else(Instant::now);
+        let end = finished.iter().map(|(_, _, end)| *end).max().unwrap_or(start);
+        Ok(Driven { workers: finished.into_iter().map(|(worker, ..)| worker).collect(), start, end })
+    }
+}
+
+/// Does one worker's operations to their end.
+///
+/// Between the two looks at the clock lies nothing but the call: keys and values are made before, what was read is
+/// checked after.
+fn work(session: &mut dyn Session, worker: &mut Worker) {
+    let mut key = String::new();
+    let mut values = FieldValues::default();
+    let mut rows = RowSink::new(worker.stream.value_rule());
+    let mut now = Instant::now();
+    while let Some(Task { operation, intended }) = worker.next_task(now) {
+        worker.stream.write_key(operation.key(), &mut key);
+        match operation {
+            Operation::Insert { .. } => worker.stream.write_values(&key, None, &mut values),
+            Operation::Update { field, .. } | Operation::ReadModifyWrite { written: field, .. } => {
+                worker.stream.write_values(&key, field, &mut values);
+            }
+            Operation::Read { .. } | Operation::Scan { .. } => {}
+        }
+        rows.clear();
+        if let Some(due) = intended {
+            worker.wait_until(due);
+        }
+
+        let start = Instant::now();
+        let mut read_end = start;
+        let outcome = match operation {
+            Operation::Insert { .. } => session.insert(&key, &values),
+            Operation::Update { .. } => session.update(&key, &values),
+            Operation::Read { field, .. } => session.read(&key, field, &mut rows),
+            Operation::Scan { length, field, .. } => session.scan(&key, length as usize, field, &mut rows),
+            Operation::ReadModifyWrite { read, .. } => {
+                let outcome = session.read(&key, read, &mut rows);
+                read_end = Instant::now();
+                outcome.and_then(|()| session.update(&key, &values))
+            }
+        };
+        let end = Instant::now();
+        now = end;
+
+        if let Operation::Insert { key } = operation {
+            worker.stream.acknowledge(key);
+        }
+        let timing = Timing { intended, start, end };
+        match outcome.and_then(|()| check_rows(&operation, &key, &mut rows)) {
+            Err(failure) => worker.fail(failure),
+            Ok(()) => {
+                if let Operation::ReadModifyWrite { .. } = operation {
+                    worker.recorder.part(OperationKind::Read, Timing { end: read_end, ..timing });
+                    let update = Timing { intended: intended.map(|_| read_end), start: read_end, end };
+                    worker.recorder.part(OperationKind::Update, update);
+                }
+                worker.recorder.operation(operation.kind(), timing);
+                worker.recorder.rows += rows.rows();
+                worker.recorder.bytes += rows.bytes();
+            }
+        }
+    }
+}
+
+/// Checks that what `operation` read is there and right. The key was acknowledged, so at least its own row must be.
+pub(crate) fn check_rows(operation: &Operation, key: &str, rows: &mut RowSink) -> Result<(), Failure> {
+    let (field, length) = match operation {
+        Operation::Insert { .. } | Operation::Update { .. } => return Ok(()),
+        Operation::Read { field, .. } | Operation::ReadModifyWrite { read: field, .. } => (*field, 1),
+        Operation::Scan { field, length, .. } => (*field, u64::from(*length)),
+    };
+    match rows.rows() {
+        0 => Err(Failure::not_found(key)),
+        more if more > length => {
+            Err(Failure::new("wrong data", format_args!("{more} rows from {key} on instead of {length}")))
+        }
+        _ => rows.verify(field),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,369 @@
+//! A workload as a stream of operations, one stream a worker.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::counter::AcknowledgedCounter;
+use super::generators::{Discrete, Hotspot, KeyChooser, ScrambledZipfian, SkewedLatest};
+use super::properties::{
+    CoreWorkload, FieldLengthDistribution, PropertyError, RequestDistribution, ScanLengthDistribution,
+};
+use super::values::{FieldValues, write_deterministic};
+use super::zipfian::{ZIPFIAN_CONSTANT, Zipfian};
+
+/// One thing to do to the engine. Keys are numbers here; [`OperationStream::write_key`] names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Writes a new record; the key's number is to be acknowledged when done.
+    Insert {
+        /// The new key.
+        key: u64,
+    },
+    /// Reads one record.
+    Read {
+        /// Its key.
+        key: u64,
+        /// The one field asked for; `None` for all.
+        field: Option<usize>,
+    },
+    /// Writes one field or all of a record.
+    Update {
+        /// Its key.
+        key: u64,
+        /// The one field written; `None` for all.
+        field: Option<usize>,
+    },
+    /// Reads records from a key on, in the engine's order.
+    Scan {
+        /// The first key.
+        key: u64,
+        /// How many records at most.
+        length: u32,
+        /// The one field asked for; `None` for all.
+        field: Option<usize>,
+    },
+    /// Reads a record, then updates it.
+    ReadModifyWrite {
+        /// Its key.
+        key: u64,
+        /// The one field read; `None` for all.
+        read: Option<usize>,
+        /// The one field written; `None` for all.
+        written: Option<usize>,
+    },
+}
+
+/// What latencies are counted by: YCSB's names of the operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names of the operations")]
+pub enum OperationKind {
+    Insert,
+    Read,
+    Update,
+    Scan,
+    ReadModifyWrite,
+}
+
+impl OperationKind {
+    /// All of them, in the order of a report.
+    pub const ALL: [Self; 5] = [Self::Insert, Self::Read, Self::Update, Self::Scan, Self::ReadModifyWrite];
+
+    /// YCSB's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "INSERT",
+            Self::Read => "READ",
+            Self::Update => "UPDATE",
+            Self::Scan => "SCAN",
+            Self::ReadModifyWrite => "READ-MODIFY-WRITE",
+        }
+    }
+}
+
+impl Operation {
+    /// Its kind.
+    pub const fn kind(&self) -> OperationKind {
+        match self {
+            Self::Insert { .. } => OperationKind::Insert,
+            Self::Read { .. } => OperationKind::Read,
+            Self::Update { .. } => OperationKind::Update,
+            Self::Scan { .. } => OperationKind::Scan,
+            Self::ReadModifyWrite { .. } => OperationKind::ReadModifyWrite,
+        }
+    }
+
+    /// The key it starts at.
+    pub const fn key(&self) -> u64 {
+        match self {
+            Self::Insert { key }
+            | Self::Read { key, .. }
+            | Self::Update { key, .. }
+            | Self::Scan { key, .. }
+            | Self::ReadModifyWrite { key, .. } => *key,
+        }
+    }
+}
+
+/// The keys of a table, shared by all workers and by all phases over that table.
+#[derive(Debug, Clone)]
+pub struct KeySpace {
+    inserted: Arc<AcknowledgedCounter>,
+}
+
+impl KeySpace {
+    /// A table whose next new key has number `next`, all before it being there.
+    pub fn starting_at(next: u64) -> Self {
+        Self { inserted: Arc::new(AcknowledgedCounter::new(next)) }
+    }
+
+    /// One past the number of the last key known to be there.
+    pub fn end(&self) -> u64 {
+        self.inserted.readable_end()
+    }
+
+    /// Says that the insertion of key `number` is over, whether it worked or not.
+    pub fn acknowledge(&self, number: u64) {
+        self.inserted.acknowledge(number);
+    }
+}
+
+/// Makes the streams of a phase.
+#[derive(Debug, Clone)]
+pub struct StreamFactory {
+    workload: Arc<CoreWorkload>,
+    field_names: Arc<[String]>,
+    keys: KeySpace,
+    /// `None`: a load, inserts only.
+    run: Option<(Discrete<OperationKind>, KeyChooser)>,
+    scan_length: Option<Zipfian>,
+    field_length: Option<Zipfian>,
+    seed: u64,
+}
+
+impl StreamFactory {
+    /// For the load phase: inserts of the keys that `keys` gives out.
+    pub fn load(workload: &CoreWorkload, keys: KeySpace, seed: u64) -> Result<Self, PropertyError> {
+        workload.check()?;
+        let zipfian_lengths = |from: u64, to: u64| Zipfian::new(to - from + 1, ZIPFIAN_CONSTANT);
+        let scan_length = (workload.scan_length_distribution == ScanLengthDistribution::Zipfian)
+            .then(|| zipfian_lengths(workload.min_scan_length, workload.max_scan_length));
+        let field_length = (workload.field_length_distribution == FieldLengthDistribution::Zipfian)
+            .then(|| zipfian_lengths(workload.min_field_length as u64, workload.field_length as u64));
+        let field_names = workload.field_names().into();
+        Ok(Self {
+            workload: Arc::new(workload.clone()),
+            field_names,
+            keys,
+            run: None,
+            scan_length,
+            field_length,
+            seed,
+        })
+    }
+
+    /// For the run phase: the workload's mix over the keys there are.
+    pub fn run(workload: &CoreWorkload, keys: KeySpace, seed: u64) -> Result<Self, PropertyError> {
+        let mut factory = Self::load(workload, keys, seed)?;
+        let parts = workload.proportions;
+        // YCSB's order, so that the same random number means the same operation.
+        let operations = Discrete::new([
+            (parts.read, OperationKind::Read),
+            (parts.update, OperationKind::Update),
+            (parts.insert, OperationKind::Insert),
+            (parts.scan, OperationKind::Scan),
+            (parts.read_modify_write, OperationKind::ReadModifyWrite),
+        ]);
+        let operations =
+            operations.ok_or_else(|| PropertyError::Contradiction("every proportion is 0".into()))?;
+        let chooser = key_chooser(workload, &factory.keys);
+        factory.run = Some((operations, chooser));
+        Ok(factory)
+    }
+
+    /// The stream of worker `worker`; the same seed and worker give the same stream, as far as other workers' inserts
+    /// leave it the same keys.
+    pub fn stream(&self, worker: usize) -> OperationStream {
+        // Neighbouring seeds are far apart: the generator's seeding runs them through SplitMix64.
+        let rng = SmallRng::seed_from_u64(self.seed.wrapping_mul(1 << 20).wrapping_add(worker as u64));
+        OperationStream { factory: self.clone(), rng }
+    }
+}
+
+fn key_chooser(workload: &CoreWorkload, keys: &KeySpace) -> KeyChooser {
+    // Runs that inserted enlarge what later runs over the same table choose among.
+    let start = workload.insert_start;
+    let count = workload.insert_count() + keys.end().saturating_sub(workload.record_count);
+    match workload.request_distribution {
+        RequestDistribution::Uniform => KeyChooser::Uniform { start, count },
+        RequestDistribution::Sequential => {
+            KeyChooser::Sequential { start, count, given: Arc::new(AtomicU64::new(0)) }
+        }
+        RequestDistribution::Zipfian => {
+            // Keys to come are part of the key space from the start (twice as many as expected), so that an insertion
+            // does not change which keys are popular; those not there yet are drawn again. The one more is YCSB's.
+            let expected = (workload.operation_count as f64 * workload.proportions.insert * 2.0) as u64;
+            KeyChooser::ScrambledZipfian(ScrambledZipfian::new(start, count + expected + 1))
+        }
+        RequestDistribution::Latest => {
+            KeyChooser::SkewedLatest(SkewedLatest::new(Arc::clone(&keys.inserted)))
+        }
+        RequestDistribution::Hotspot => KeyChooser::Hotspot(Hotspot::new(
+            start,
+            count,
+            workload.hotspot_data_fraction,
+            workload.hotspot_operation_fraction,
+        )),
+        RequestDistribution::Exponential => {
+            let range = workload.record_count as f64 * workload.exponential_fraction;
+            let gamma = -(1.0 - workload.exponential_percentile / 100.0).ln() / range;
+            KeyChooser::Exponential { gamma, newest: Arc::clone(&keys.inserted) }
+        }
+    }
+}
+
+/// One worker's endless stream of operations, and the names and values that go with them.
+#[derive(Debug)]
+pub struct OperationStream {
+    factory: StreamFactory,
+    rng: SmallRng,
+}
+
+impl OperationStream {
+    /// The next operation.
+    pub fn next_operation(&mut self) -> Operation {
+        let Some((operations, _)) = &self.factory.run else {
+            return Operation::Insert { key: self.factory.keys.inserted.next() };
+        };
+        match operations.next(&mut self.rng) {
+            OperationKind::Insert => Operation::Insert { key: self.factory.keys.inserted.next() },
+            OperationKind::Read => Operation::Read { key: self.existing_key(), field: self.read_field() },
+            OperationKind::Update => {
+                Operation::Update { key: self.existing_key(), field: self.written_field() }
+            }
+            OperationKind::Scan => Operation::Scan {
+                key: self.existing_key(),
+                length: self.scan_length(),
+                field: self.read_field(),
+            },
+            OperationKind::ReadModifyWrite => Operation::ReadModifyWrite {
+                key: self.existing_key(),
+                read: self.read_field(),
+                written: self.written_field(),
+            },
+        }
+    }
+
+    /// Says that the insertion of key `number` is over, whether it worked or not.
+    pub fn acknowledge(&self, number: u64) {
+        self.factory.keys.acknowledge(number);
+    }
+
+    /// Writes the name of key `number` into `name`.
+    pub fn write_key(&self, number: u64, name: &mut String) {
+        self.factory.workload.key_naming.write(number, name);
+    }
+
+    /// Fills `values` with new values of the record `key`: of `field`, or of all fields.
+    pub fn write_values(&mut self, key: &str, field: Option<usize>, values: &mut FieldValues) {
+        values.clear();
+        let fields = match field {
+            Some(field) => field..field + 1,
+            None => 0..self.factory.workload.field_count,
+        };
+        for field in fields {
+            let length = self.field_length();
+            if self.factory.workload.data_integrity {
+                values.push_deterministic(field, length, key, &self.factory.field_names[field]);
+            } else {
+                values.push_random(field, length, &mut self.rng);
+            }
+        }
+    }
+
+    /// What checks read values, when the workload's values can be told from key and field.
+    pub fn value_rule(&self) -> Option<ValueRule> {
+        let workload = &self.factory.workload;
+        workload.data_integrity.then(|| ValueRule {
+            field_names: Arc::clone(&self.factory.field_names),
+            field_length: workload.field_length,
+            scratch: Vec::new(),
+        })
+    }
+
+    fn existing_key(&mut self) -> u64 {
+        let (_, chooser) = self.factory.run.as_mut().expect("only runs choose among keys");
+        loop {
+            let key = chooser.next(&mut self.rng);
+            if key < self.factory.keys.end() {
+                return key;
+            }
+        }
+    }
+
+    fn read_field(&mut self) -> Option<usize> {
+        let workload = &self.factory.workload;
+        (!workload.read_all_fields).then(|| self.rng.random_range(0..workload.field_count))
+    }
+
+    fn written_field(&mut self) -> Option<usize> {
+        let workload = &self.factory.workload;
+        (!workload.write_all_fields).then(|| self.rng.random_range(0..workload.field_count))
+    }
+
+    fn scan_length(&mut self) -> u32 {
+        let workload = &self.factory.workload;
+        let length = match &mut self.factory.scan_length {
+            Some(zipfian) => workload.min_scan_length + zipfian.next(&mut self.rng),
+            None => self.rng.random_range(workload.min_scan_length..=workload.max_scan_length),
+        };
+        length as u32
+    }
+
+    fn field_length(&mut self) -> usize {
+        let workload = &self.factory.workload;
+        match (workload.field_length_distribution, &mut self.factory.field_length) {
+            (FieldLengthDistribution::Uniform, _) => {
+                self.rng.random_range(workload.min_field_length..=workload.field_length)
+            }
+            (FieldLengthDistribution::Zipfian, Some(zipfian)) => {
+                workload.min_field_length + zipfian.next(&mut self.rng) as usize
+            }
+            _ => workload.field_length,
+        }
+    }
+}
+
+/// Tells which value a field must have when the workload runs with `dataintegrity=true`.
+#[derive(Debug, Clone)]
+pub struct ValueRule {
+    field_names: Arc<[String]>,
+    field_length: usize,
+    scratch: Vec<u8>,
+}
+
+impl ValueRule {
+    /// Whether `value` is what field `field` of the record `key` must hold.
+    pub fn is_right(&mut self, key: &str, field: usize, value: &[u8]) -> bool {
+        let Some(name) = self.field_names.get(field) else { return false };
+        self.scratch.clear();
+        write_deterministic(key, name, self.field_length, &mut self.scratch);
+        self.scratch == value
+    }
+
+    /// How many fields a whole record has.
+    pub fn field_count(&self) -> usize {
+        self.field_names.len()
+    }
+}
+
+/// How many operations each of `workers` does so that together they do `total`: the first ones do the odd ones.
+pub fn share_of(total: u64, workers: usize, worker: usize) -> u64 {
+    let workers = workers as u64;
+    total / workers + u64::from((worker as u64) < total % workers)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What `cassette lab ycsb` does: makes the engine, performs the experiment, shows and keeps the report.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::Timestamp;
+
+use crate::LabError;
+use crate::cli::{EngineKind, YcsbArgs};
+use crate::engine::noop::Noop;
+use crate::experiment::{Experiment, Observer};
+use crate::report::{Driving, Machine, PhaseReport, Report, text};
+use crate::run::Target;
+use crate::run::live::LiveView;
+use crate::run::threads::Threads;
+
+/// Runs the command; `false` when operations failed.
+pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
+    let experiment = args.experiment()?;
+    let mut target = target(args)?;
+    let started = Timestamp::now();
+    let mut report = Report {
+        benchmark: "ycsb".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: command_line(std::env::args()),
+        started_at: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        machine: Machine::this(),
+        engine: target.describe(),
+        driving: Driving {
+            in_flight: experiment.in_flight,
+            rate: experiment.rate,
+            seed: experiment.seed,
+            repeats: experiment.repeats,
+        },
+        phases: Vec::new(),
+    };
+    let console = Console::new();
+    console.print(&text::heading(&report));
+    report.phases = experiment.perform(target.as_mut(), &console)?;
+    console.print(&text::summary(&report));
+    if !args.no_json {
+        let path = args.json.clone().unwrap_or_else(|| default_path(args, &experiment, started));
+        write_json(&report, &path)?;
+        console.print(&format!("report: {}\n", path.display()));
+    }
+    Ok(report.phases.iter().all(|phase| phase.failed == 0 && phase.stopped.is_none()))
+}
+
+fn target(args: &YcsbArgs) -> Result<Box<dyn Target>, LabError> {
+    match args.engine {
+        EngineKind::Noop => Ok(Box::new(Threads(Noop))),
+    }
+}
+
+fn default_path(args: &YcsbArgs, experiment: &Experiment, started: Timestamp) -> PathBuf {
+    let engine = args.engine.to_possible_value();
+    let engine = engine.as_ref().map_or("engine", |value| value.get_name());
+    let workloads: String = experiment.workloads.iter().map(|(name, _)| name.as_str()).collect();
+    let time = started.strftime("%Y%m%dT%H%M%SZ");
+    PathBuf::from(format!("lab-results/ycsb-{engine}-{workloads}-{time}.json"))
+}
+
+fn write_json(report: &Report, path: &Path) -> Result<(), LabError> {
+    let write = || {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        let mut text = serde_json::to_vec_pretty(report)?;
+        text.push(b'\n');
+        std::fs::write(path, text)
+    };
+    write().map_err(|error| LabError::io(format!("writing the report to {}", path.display()), error))
+}
+
+/// The command as it could be typed again, with what follows `--password` left out.
+fn command_line(arguments: impl Iterator<Item = String>) -> String {
+    let mut shown = Vec::new();
+    let mut hide_next = false;
+    for argument in arguments {
+        let argument = match argument.split_once('=') {
+            _ if std::mem::take(&mut hide_next) => "***".to_string(),
+            Some(("--password", _)) => "--password=***".to_string(),
+            _ => argument,
+        };
+        hide_next = argument == "--password";
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,*".contains(c);
+        shown.push(match argument.chars().all(plain) && !argument.is_empty() {
+            true => argument,
+            false => format!("'{}'", argument.replace('\'', r"'\''")),
+        });
+    }
+    shown.join(" ")
+}
+
+/// Shows progress on standard error, where that is a terminal, and results on standard output.
+struct Console {
+    bar: ProgressBar,
+}
+
+impl Console {
+    fn new() -> Self {
+        Self { bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()) }
+    }
+
+    fn print(&self, text: &str) {
+        self.bar.suspend(|| {
+            let mut out = std::io::stdout().lock();
+            // Nobody listening is no reason to lose the report that is still to be written.
+            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        });
+    }
+}
+
+impl Observer for Console {
+    fn begins(&self, name: &str, operations: Option<u64>) {
+        let style = match operations {
+            Some(_) => "{prefix:<6} {wide_bar} {percent:>3} %  {msg}  {eta} left",
+            None => "{prefix:<6} {spinner} {human_pos}  {msg}  {elapsed}",
+        };
+        self.bar.reset();
+        self.bar.set_style(ProgressStyle::with_template(style).expect("the templates are right"));
+        self.bar.set_prefix(name.to_string());
+        self.bar.set_message("");
+        match operations {
+            Some(operations) => self.bar.set_length(operations),
+            None => self.bar.unset_length(),
+        }
+    }
+
+    fn goes_on(&self, view: &LiveView) {
+        let failed = match view.failures {
+            0 => String::new(),
+            failures => format!("  {} FAILED", text::grouped(failures)),
+        };
+        let p99 = view.recent_p99_ns.map_or("-".into(), |ns| text::grouped(ns.div_ceil(1000)));
+        self.bar.set_position(view.operations + view.failures);
+        self.bar.set_message(format!(
+            "{:>9} ops/s  p99 {p99:>7} µs{failed}",
+            text::grouped((view.recent_operations as f64 / view.recent_seconds).round() as u64)
+        ));
+    }
+
+    fn ends(&self, report: &PhaseReport) {
+        self.bar.finish_and_clear();
+        self.print(&text::phase(report));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(arguments: &[&str]) -> String {
+        command_line(arguments.iter().map(ToString::to_string))
+    }
+
+    #[test]
+    fn the_command_can_be_typed_again_and_tells_no_password() {
+        assert_eq!(line(&["cassette", "lab", "-p", "a=b c"]), "cassette lab -p 'a=b c'");
+        assert_eq!(line(&["x", "--password", "secret", "y"]), "x --password *** y");
+        assert_eq!(line(&["x", "--password=secret=", "y"]), "x --password=*** y");
+        assert_eq!(line(&["it's"]), r"'it'\''s'");
+    }
+}
