@@ -1,0 +1,315 @@
+//! From bytes off a connection to envelopes, with every length bounded.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::{
+    Compression, Direction, Envelope, Flags, FrameFormat, Header, ProtocolError, Version,
+    envelope::RejectedHeader, frame::Frame,
+};
+
+/// Cassandra's `native_transport_max_frame_size`: the longest message accepted, header included.
+pub const MESSAGE_LENGTH_MAX_DEFAULT: usize = 16 * 1024 * 1024;
+
+/// A message that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// What is wrong.
+    pub error: ProtocolError,
+    /// The stream to answer on; 0 when the message did not get as far as telling it.
+    pub stream: i16,
+    /// Whether the bytes that follow cannot be understood any more: answer and close. Otherwise the refused message
+    /// has been skipped and decoding goes on behind it.
+    pub fatal: bool,
+}
+
+/// Cuts the bytes of one connection into envelopes.
+///
+/// A connection starts with plain envelopes. After STARTUP the owner calls [`Decoder::fix_version`], and from there
+/// v5 connections expect frames. Memory held is at most one message of the configured length plus one frame.
+#[derive(Debug)]
+pub struct Decoder {
+    expects: Direction,
+    message_length_max: usize,
+    version: Option<Version>,
+    compression: Option<Compression>,
+    framing: Framing,
+}
+
+#[derive(Debug)]
+enum Framing {
+    Plain {
+        /// A message that is too long, and how much of it is still to come.
+        discarding: Option<(Rejected, u64)>,
+    },
+    Frames {
+        format: FrameFormat,
+        /// What is left of the current self-contained frame.
+        payload: Bytes,
+        /// An envelope spread over several frames, as far as it has come.
+        large: Option<Large>,
+    },
+}
+
+/// The envelope in frames that are not self-contained.
+#[derive(Debug, Default)]
+struct Large {
+    header: Option<Header>,
+    bytes: BytesMut,
+    /// Set when the message is refused but must be skipped until its end: why, and what is still to come.
+    discarding: Option<(Rejected, u64)>,
+}
+
+impl Decoder {
+    /// A decoder at the start of a connection, for messages that go in direction `expects`.
+    ///
+    /// `message_length_max` bounds an envelope with its header, before and after decompression.
+    pub fn new(expects: Direction, message_length_max: usize) -> Self {
+        Self {
+            expects,
+            message_length_max,
+            version: None,
+            compression: None,
+            framing: Framing::Plain { discarding: None },
+        }
+    }
+
+    /// Fixes what STARTUP has agreed on: other versions are refused from here, and the next bytes of a v5 connection
+    /// are frames.
+    pub fn fix_version(&mut self, version: Version, compression: Option<Compression>) {
+        self.version = Some(version);
+        self.compression = compression;
+        if version >= Version::V5 {
+            self.framing = Framing::Frames {
+                format: FrameFormat::for_compression(compression),
+                payload: Bytes::new(),
+                large: None,
+            };
+        }
+    }
+
+    /// Takes the next envelope off `input`; `Ok(None)` when more bytes are needed for it.
+    pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Envelope>, Rejected> {
+        match &mut self.framing {
+            Framing::Plain { .. } => self.next_plain(input),
+            Framing::Frames { .. } => self.next_framed(input),
+        }
+    }
+
+    fn next_plain(&mut self, input: &mut BytesMut) -> Result<Option<Envelope>, Rejected> {
+        let Framing::Plain { discarding } = &mut self.framing else { return Ok(None) };
+        if let Some((_, left)) = discarding {
+            let skipped = (*left).min(input.len() as u64);
+            input.advance(skipped as usize);
+            *left -= skipped;
+            return match discarding.take_if(|(_, left)| *left == 0) {
+                Some((rejected, _)) => Err(rejected),
+                None => Ok(None),
+            };
+        }
+        let header = match Header::decode(input, self.expects)
+            .and_then(|header| check_version(header, self.version))
+        {
+            Ok(Some(header)) => header,
+            Ok(None) => return Ok(None),
+            Err(RejectedHeader { error, stream, length: Some(length) }) => {
+                *discarding = Some((
+                    Rejected { error, stream, fatal: false },
+                    Header::LENGTH as u64 + u64::from(length),
+                ));
+                return self.next_plain(input);
+            }
+            Err(RejectedHeader { error, stream, length: None }) => {
+                input.clear();
+                return Err(Rejected { error, stream, fatal: true });
+            }
+        };
+        let length = Header::LENGTH as u64 + u64::from(header.length);
+        if length > self.message_length_max as u64 {
+            let error = ProtocolError::TooLong { length, maximum: self.message_length_max as u64 };
+            *discarding = Some((Rejected { error, stream: header.stream, fatal: false }, length));
+            return self.next_plain(input);
+        }
+        if (input.len() as u64) < length {
+            reserve_towards(input, length as usize);
+            return Ok(None);
+        }
+        input.advance(Header::LENGTH);
+        let body = input.split_to(header.length as usize).freeze();
+        self.open(header, body).map(Some)
+    }
+
+    fn next_framed(&mut self, input: &mut BytesMut) -> Result<Option<Envelope>, Rejected> {
+        loop {
+            let Framing::Frames { format, payload, large } = &mut self.framing else { return Ok(None) };
+            if !payload.is_empty() {
+                return self.next_in_frame().map(Some);
+            }
+            let format = *format;
+            let frame = format.decode(input).map_err(|error| Rejected { error, stream: 0, fatal: true })?;
+            let Some(Frame { self_contained, payload: bytes }) = frame else {
+                if let Some(length) = format.announced_length(input) {
+                    reserve_towards(input, length);
+                }
+                return Ok(None);
+            };
+            match (self_contained, large) {
+                (true, None) => *payload = bytes,
+                (true, Some(_)) => {
+                    let error = ProtocolError::Invalid(
+                        "Received a self-contained frame before the last part of a message over several frames".into(),
+                    );
+                    return Err(Rejected { error, stream: 0, fatal: true });
+                }
+                (false, _) => {
+                    if let Some(envelope) = self.gather(&bytes)? {
+                        return Ok(Some(envelope));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next envelope of the current self-contained frame, which is not used up yet.
+    fn next_in_frame(&mut self) -> Result<Envelope, Rejected> {
+        let Framing::Frames { payload, .. } = &mut self.framing else {
+            unreachable!("only called for frames");
+        };
+        let left = payload.len();
+        let decoded =
+            Header::decode(payload, self.expects).and_then(|header| check_version(header, self.version));
+        let (length, outcome) = match decoded {
+            Ok(Some(header)) => (Some(header.length), Ok(header)),
+            Ok(None) => {
+                let error =
+                    ProtocolError::Truncated { what: "an envelope header", needed: Header::LENGTH, left };
+                (None, Err((error, 0)))
+            }
+            Err(RejectedHeader { error, stream, length }) => (length, Err((error, stream))),
+        };
+        let Some(length) =
+            length.map(|length| length as usize).filter(|length| *length <= left - Header::LENGTH)
+        else {
+            payload.clear();
+            let (error, stream) = match outcome {
+                Ok(header) => {
+                    let needed = header.length as usize;
+                    let left = left - Header::LENGTH;
+                    (
+                        ProtocolError::Truncated { what: "the body of an envelope", needed, left },
+                        header.stream,
+                    )
+                }
+                Err(rejected) => rejected,
+            };
+            return Err(Rejected { error, stream, fatal: true });
+        };
+        payload.advance(Header::LENGTH);
+        let body = payload.split_to(length);
+        match outcome {
+            Ok(header) => self.open(header, body),
+            Err((error, stream)) => Err(Rejected { error, stream, fatal: false }),
+        }
+    }
+
+    /// Adds a frame to the envelope spread over several; returns the envelope when it is complete.
+    fn gather(&mut self, part: &[u8]) -> Result<Option<Envelope>, Rejected> {
+        let (expects, version) = (self.expects, self.version);
+        let Framing::Frames { large: slot, .. } = &mut self.framing else { return Ok(None) };
+        let large = slot.get_or_insert_default();
+        if let Some((rejected, left)) = &mut large.discarding {
+            *left = left.saturating_sub(part.len() as u64);
+            if *left > 0 {
+                return Ok(None);
+            }
+            let rejected = rejected.clone();
+            *slot = None;
+            return Err(rejected);
+        }
+        large.bytes.extend_from_slice(part);
+        let header = match large.header {
+            Some(header) => header,
+            None => {
+                let decoded =
+                    Header::decode(&large.bytes, expects).and_then(|header| check_version(header, version));
+                match decoded {
+                    Ok(Some(header)) => *large.header.insert(header),
+                    Ok(None) => return Ok(None),
+                    // The parts to come hang on this header, so nothing behind it can be believed.
+                    Err(RejectedHeader { error, stream, .. }) => {
+                        return Err(Rejected { error, stream, fatal: true });
+                    }
+                }
+            }
+        };
+        let length = Header::LENGTH as u64 + u64::from(header.length);
+        let come = large.bytes.len() as u64;
+        if come > length {
+            let error = ProtocolError::Invalid(format!(
+                "A message over several frames announces {length} bytes but its frames have {come}"
+            ));
+            return Err(Rejected { error, stream: header.stream, fatal: true });
+        }
+        if length > self.message_length_max as u64 {
+            let error = ProtocolError::TooLong { length, maximum: self.message_length_max as u64 };
+            let rejected = Rejected { error, stream: header.stream, fatal: false };
+            if come == length {
+                *slot = None;
+                return Err(rejected);
+            }
+            *large = Large { discarding: Some((rejected, length - come)), ..Large::default() };
+            return Ok(None);
+        }
+        if come < length {
+            return Ok(None);
+        }
+        let mut bytes = std::mem::take(&mut large.bytes).freeze();
+        *slot = None;
+        bytes.advance(Header::LENGTH);
+        self.open(header, bytes).map(Some)
+    }
+
+    /// Decompresses the body where its flag says so.
+    fn open(&self, header: Header, body: Bytes) -> Result<Envelope, Rejected> {
+        if !header.flags.contains(Flags::COMPRESSED) || header.version >= Version::V5 {
+            return Ok(Envelope { header, body });
+        }
+        let reject = |error| Rejected { error, stream: header.stream, fatal: false };
+        let compression = self.compression.ok_or_else(|| {
+            reject(ProtocolError::Invalid(
+                "Received a compressed message but no compression was agreed on in STARTUP".into(),
+            ))
+        })?;
+        let body = compression.decompress_body(&body, self.message_length_max).map_err(reject)?;
+        Ok(Envelope { header, body: body.into() })
+    }
+}
+
+/// Makes room for a message of `length` bytes of which `input` is the start, but only for as much again as has come:
+/// an announced length alone must not allocate.
+fn reserve_towards(input: &mut BytesMut, length: usize) {
+    const STEP_MIN: usize = 64 * 1024;
+    input.reserve(length.saturating_sub(input.len()).min(input.len().max(STEP_MIN)));
+}
+
+/// Refuses a header in another version than the connection's.
+fn check_version(header: Option<Header>, fixed: Option<Version>) -> Result<Option<Header>, RejectedHeader> {
+    match (header, fixed) {
+        (Some(header), Some(expected)) if header.version != expected => Err(RejectedHeader {
+            error: ProtocolError::VersionChanged { got: header.version, expected },
+            stream: header.stream,
+            length: Some(header.length),
+        }),
+        _ => Ok(header),
+    }
+}
+
+impl FrameFormat {
+    /// The frame format of a v5 connection that agreed on this compression.
+    pub fn for_compression(compression: Option<Compression>) -> Self {
+        match compression {
+            Some(Compression::Lz4) => Self::Lz4,
+            // Snappy is refused in STARTUP for v5, so it never gets here with frames to come.
+            Some(Compression::Snappy) | None => Self::Uncompressed,
+        }
+    }
+}

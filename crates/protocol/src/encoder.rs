@@ -1,0 +1,223 @@
+//! From messages to the bytes of a connection.
+
+use crate::{
+    Compression, Envelope, Flags, FrameFormat, Header, Opcode, Version,
+    decoder::Rejected,
+    frame::PAYLOAD_LENGTH_MAX,
+    request::Request,
+    response::{Prelude, Response},
+};
+
+/// Bodies shorter than this are not worth compressing: LZ4 saves less than it costs on a few hundred bytes.
+const COMPRESSED_BODY_LENGTH_MIN: usize = 512;
+
+/// Writes envelopes one behind the other into one buffer, ready to be sent in one piece.
+///
+/// Bodies are written in place: [`Encoder::begin`], write to [`Encoder::body`], [`Encoder::finish`]. On v5
+/// connections consecutive short envelopes share a frame. [`Encoder::seal`] must come before the bytes are sent.
+#[derive(Debug)]
+pub struct Encoder {
+    version: Version,
+    compression: Option<Compression>,
+    frames: Option<FrameFormat>,
+    buffer: Vec<u8>,
+    /// Where the frame that is still being filled starts in the buffer.
+    open_frame: Option<usize>,
+    scratch: Vec<u8>,
+}
+
+/// An envelope that has been begun: where its header will stand.
+#[derive(Debug)]
+#[must_use = "an envelope that is begun must be finished or abandoned"]
+pub struct Begun(usize);
+
+impl Encoder {
+    /// An encoder at the start of a connection: plain envelopes of this version.
+    pub fn new(version: Version) -> Self {
+        Self {
+            version,
+            compression: None,
+            frames: None,
+            buffer: Vec::new(),
+            open_frame: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Fixes what STARTUP has agreed on. The answer to STARTUP itself is still a plain envelope: encode it before.
+    pub fn fix_version(&mut self, version: Version, compression: Option<Compression>) {
+        self.version = version;
+        self.compression = compression;
+        self.frames = (version >= Version::V5).then(|| FrameFormat::for_compression(compression));
+    }
+
+    /// The version that messages are written in.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Starts an envelope: leaves room for its header.
+    pub fn begin(&mut self) -> Begun {
+        if let Some(format) = self.frames
+            && self.open_frame.is_none()
+        {
+            self.open_frame = Some(self.buffer.len());
+            self.buffer.resize(self.buffer.len() + format.header_length(), 0);
+        }
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&[0; Header::LENGTH]);
+        Begun(start)
+    }
+
+    /// The buffer to append the body of the envelope to that was begun last. What is in it already must stay.
+    pub fn body(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Drops an envelope that was begun, with all that was written of its body.
+    pub fn abandon(&mut self, begun: Begun) {
+        self.buffer.truncate(begun.0);
+    }
+
+    /// Completes an envelope whose body stands in the buffer. `flags` are those for what precedes the message in the
+    /// body; compression is added here.
+    pub fn finish(&mut self, begun: Begun, stream: i16, opcode: Opcode, mut flags: Flags) {
+        let Begun(start) = begun;
+        let body_start = start + Header::LENGTH;
+        let worth = self.buffer.len() - body_start >= COMPRESSED_BODY_LENGTH_MIN;
+        // STARTUP is never compressed; it comes before any agreement, so `compression` is none then.
+        if let Some(compression) = self.compression
+            && self.frames.is_none()
+            && worth
+        {
+            self.scratch.clear();
+            compression.compress_body(&self.buffer[body_start..], &mut self.scratch);
+            if self.scratch.len() < self.buffer.len() - body_start {
+                self.buffer.truncate(body_start);
+                self.buffer.extend_from_slice(&self.scratch);
+                flags = flags.with(Flags::COMPRESSED);
+            }
+        }
+        let length = (self.buffer.len() - body_start) as u32;
+        let header = Header { version: self.version, flags, stream, opcode, length };
+        self.buffer[start..body_start].copy_from_slice(&header.encode());
+        if let (Some(format), Some(frame_start)) = (self.frames, self.open_frame) {
+            self.split_frame(format, frame_start, start);
+        }
+    }
+
+    /// Moves the last envelope out of the open frame when that has become too long, and over several frames when it
+    /// is too long for any.
+    fn split_frame(&mut self, format: FrameFormat, frame_start: usize, envelope_start: usize) {
+        let payload_start = frame_start + format.header_length();
+        if self.buffer.len() - payload_start <= PAYLOAD_LENGTH_MAX {
+            return;
+        }
+        let envelope = self.buffer.split_off(envelope_start);
+        if envelope_start == payload_start {
+            self.buffer.truncate(frame_start);
+        } else {
+            format.seal(true, frame_start, &mut self.buffer);
+        }
+        self.open_frame = None;
+        if envelope.len() <= PAYLOAD_LENGTH_MAX {
+            self.open_frame = Some(self.buffer.len());
+            self.buffer.resize(self.buffer.len() + format.header_length(), 0);
+            self.buffer.extend_from_slice(&envelope);
+        } else {
+            for part in envelope.chunks(PAYLOAD_LENGTH_MAX) {
+                format.encode(false, part, &mut self.buffer);
+            }
+        }
+    }
+
+    /// Completes an envelope with a response, putting `prelude` before what was written of the body.
+    pub fn finish_response(&mut self, begun: Begun, stream: i16, opcode: Opcode, prelude: &Prelude) {
+        let flags = prelude.flags(self.version);
+        if flags != Flags::default() {
+            // Warnings are known only when the result has been written; they are rare, so the move is too.
+            let body_start = begun.0 + Header::LENGTH;
+            let message = self.buffer.split_off(body_start);
+            prelude.encode(self.version, &mut self.buffer);
+            self.buffer.extend_from_slice(&message);
+        }
+        self.finish(begun, stream, opcode, flags);
+    }
+
+    /// Appends a whole response.
+    pub fn response(&mut self, stream: i16, response: &Response, prelude: &Prelude) {
+        let begun = self.begin();
+        response.encode(self.version, &mut self.buffer);
+        self.finish_response(begun, stream, response.opcode(), prelude);
+    }
+
+    /// Appends a whole request; `tracing` asks the server to trace it.
+    pub fn request(&mut self, stream: i16, request: &Request, tracing: bool) {
+        let begun = self.begin();
+        request.encode(self.version, &mut self.buffer);
+        let flags = if tracing { Flags::TRACING } else { Flags::default() };
+        self.finish(begun, stream, request.opcode(), flags);
+    }
+
+    /// Appends an envelope as it is, with a body that is not compressed.
+    pub fn envelope(&mut self, envelope: &Envelope) {
+        let begun = self.begin();
+        self.buffer.extend_from_slice(&envelope.body);
+        let Header { flags, stream, opcode, .. } = envelope.header;
+        self.finish(begun, stream, opcode, flags.without(Flags::COMPRESSED));
+    }
+
+    /// Appends the ERROR that answers a refused message.
+    ///
+    /// A message in an unsupported version gets its answer in the connection's version, from which drivers learn what
+    /// to ask for; v1 and v2, whose clients could not read that, get it in their own shorter header.
+    pub fn reject(&mut self, rejected: &Rejected) {
+        let error = rejected.error.to_response();
+        match rejected.error {
+            crate::ProtocolError::UnsupportedVersion { version: version @ (1 | 2) }
+                if self.frames.is_none() =>
+            {
+                let mut body = Vec::new();
+                error.encode(self.version, &mut body);
+                // v1 and v2 have a one byte stream: version, flags, stream, opcode, length.
+                self.buffer.extend_from_slice(&[0x80 | version, 0, 0, Opcode::Error.number()]);
+                crate::notation::write_bytes(Some(&body), &mut self.buffer);
+            }
+            _ => self.response(rejected.stream, &Response::Error(error), &Prelude::default()),
+        }
+    }
+
+    /// Closes the frame that is being filled, so that all that was encoded so far can be sent.
+    pub fn seal(&mut self) {
+        if let (Some(format), Some(start)) = (self.frames, self.open_frame.take()) {
+            if self.buffer.len() == start + format.header_length() {
+                self.buffer.truncate(start);
+            } else {
+                format.seal(true, start, &mut self.buffer);
+            }
+        }
+    }
+
+    /// How many bytes wait to be sent, including an unsealed frame.
+    pub fn pending_length(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// The sealed bytes, to be sent and then [cleared](Self::clear).
+    ///
+    /// # Panics
+    /// When a frame is still open.
+    pub fn bytes(&self) -> &[u8] {
+        assert!(self.open_frame.is_none(), "seal before sending");
+        &self.buffer
+    }
+
+    /// Forgets what was sent. Keeps the memory up to `capacity_max`, so that one long response does not hold it for
+    /// the rest of the connection.
+    pub fn clear(&mut self, capacity_max: usize) {
+        self.buffer.clear();
+        self.buffer.shrink_to(capacity_max);
+        self.scratch.clear();
+        self.scratch.shrink_to(capacity_max);
+    }
+}

@@ -1,0 +1,268 @@
+//! Envelopes: a nine byte header and a body, one message each.
+//!
+//! ```text
+//!   0         8        16        24        32         40
+//!   +---------+---------+---------+---------+---------+
+//!   | version |  flags  |      stream       | opcode  |
+//!   +---------+---------+---------+---------+---------+
+//!   |                length                 |
+//!   +---------+---------+---------+---------+
+//! ```
+//!
+//! The highest bit of the version byte tells a response from a request. In v3 and v4 an envelope stands on the wire
+//! as it is and its body may be compressed; in v5 envelopes travel in [frames](crate::frame), which compress instead.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::{ProtocolError, Version};
+
+/// Which way a message goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From client to server.
+    Request,
+    /// From server to client.
+    Response,
+}
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the variants are the specification's names")]
+#[repr(u8)]
+pub enum Opcode {
+    Error = 0x00,
+    Startup = 0x01,
+    Ready = 0x02,
+    Authenticate = 0x03,
+    Options = 0x05,
+    Supported = 0x06,
+    Query = 0x07,
+    Result = 0x08,
+    Prepare = 0x09,
+    Execute = 0x0A,
+    Register = 0x0B,
+    Event = 0x0C,
+    Batch = 0x0D,
+    AuthChallenge = 0x0E,
+    AuthResponse = 0x0F,
+    AuthSuccess = 0x10,
+}
+
+impl Opcode {
+    /// The opcode with this number. 0x04 was CREDENTIALS in v1 and is unknown since.
+    pub fn from_number(number: u8) -> Result<Self, ProtocolError> {
+        Ok(match number {
+            0x00 => Self::Error,
+            0x01 => Self::Startup,
+            0x02 => Self::Ready,
+            0x03 => Self::Authenticate,
+            0x05 => Self::Options,
+            0x06 => Self::Supported,
+            0x07 => Self::Query,
+            0x08 => Self::Result,
+            0x09 => Self::Prepare,
+            0x0A => Self::Execute,
+            0x0B => Self::Register,
+            0x0C => Self::Event,
+            0x0D => Self::Batch,
+            0x0E => Self::AuthChallenge,
+            0x0F => Self::AuthResponse,
+            0x10 => Self::AuthSuccess,
+            unknown => return Err(ProtocolError::UnknownOpcode(unknown)),
+        })
+    }
+
+    /// The number on the wire.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Which way messages of this kind go.
+    pub fn direction(self) -> Direction {
+        match self {
+            Self::Startup
+            | Self::Options
+            | Self::Query
+            | Self::Prepare
+            | Self::Execute
+            | Self::Register
+            | Self::Batch
+            | Self::AuthResponse => Direction::Request,
+            Self::Error
+            | Self::Ready
+            | Self::Authenticate
+            | Self::Supported
+            | Self::Result
+            | Self::Event
+            | Self::AuthChallenge
+            | Self::AuthSuccess => Direction::Response,
+        }
+    }
+}
+
+/// The specification's name, such as `AUTH_RESPONSE`.
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "ERROR",
+            Self::Startup => "STARTUP",
+            Self::Ready => "READY",
+            Self::Authenticate => "AUTHENTICATE",
+            Self::Options => "OPTIONS",
+            Self::Supported => "SUPPORTED",
+            Self::Query => "QUERY",
+            Self::Result => "RESULT",
+            Self::Prepare => "PREPARE",
+            Self::Execute => "EXECUTE",
+            Self::Register => "REGISTER",
+            Self::Event => "EVENT",
+            Self::Batch => "BATCH",
+            Self::AuthChallenge => "AUTH_CHALLENGE",
+            Self::AuthResponse => "AUTH_RESPONSE",
+            Self::AuthSuccess => "AUTH_SUCCESS",
+        })
+    }
+}
+
+/// The flags byte of a header. Unknown bits are kept but mean nothing, as the specification asks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// The body is compressed (v3 and v4 only; v5 compresses frames).
+    pub const COMPRESSED: Self = Self(0x01);
+    /// A request wants tracing; a response starts with a tracing id.
+    pub const TRACING: Self = Self(0x02);
+    /// The body has a custom payload before its message.
+    pub const CUSTOM_PAYLOAD: Self = Self(0x04);
+    /// A response has warnings before its message.
+    pub const WARNING: Self = Self(0x08);
+    /// The client agrees to a version that is still in beta.
+    pub const USE_BETA: Self = Self(0x10);
+
+    /// Whether all bits of `other` are set.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These flags with those of `other`.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These flags less those of `other`.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Flags({:#04x})", self.0)
+    }
+}
+
+/// The header of an envelope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Version the message is written in.
+    pub version: Version,
+    /// What precedes the message in the body, and whether it is compressed.
+    pub flags: Flags,
+    /// The request's number, repeated by its response; -1 for events.
+    pub stream: i16,
+    /// What the message is.
+    pub opcode: Opcode,
+    /// Length of the body in bytes, as it stands on the wire.
+    pub length: u32,
+}
+
+/// Why a header was refused, and the stream to answer on (0 before the stream is known).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectedHeader {
+    /// What is wrong with it.
+    pub error: ProtocolError,
+    /// The stream id in the header.
+    pub stream: i16,
+    /// Length of the body that follows, when the header can be believed this far.
+    pub length: Option<u32>,
+}
+
+impl Header {
+    /// Length of a header in bytes.
+    pub const LENGTH: usize = 9;
+
+    /// The version byte's bit that marks a response.
+    const RESPONSE_BIT: u8 = 0x80;
+
+    /// Reads a header of a message that goes in `direction` from the start of `bytes`.
+    ///
+    /// `Ok(None)` means that more bytes are needed. An unsupported version is refused as soon as its byte is there:
+    /// the headers of v1 and v2 are shorter, and a client of those would wait forever for an answer.
+    pub fn decode(bytes: &[u8], direction: Direction) -> Result<Option<Self>, RejectedHeader> {
+        let Some(&first) = bytes.first() else { return Ok(None) };
+        let version = Version::from_number(first & !Self::RESPONSE_BIT).map_err(|error| {
+            // From v3 on every version, known or not, has had its stream here.
+            let stream = match (error.clone(), bytes) {
+                (ProtocolError::UnsupportedVersion { version: 3.. }, [_, _, high, low, ..]) => {
+                    i16::from_be_bytes([*high, *low])
+                }
+                _ => 0,
+            };
+            RejectedHeader { error, stream, length: None }
+        })?;
+        let Some(&[_, flags, stream_high, stream_low, opcode, l0, l1, l2, l3]) =
+            bytes.first_chunk::<{ Self::LENGTH }>()
+        else {
+            return Ok(None);
+        };
+        let stream = i16::from_be_bytes([stream_high, stream_low]);
+        let length = i32::from_be_bytes([l0, l1, l2, l3]);
+        let length = u32::try_from(length).map_err(|_| RejectedHeader {
+            error: ProtocolError::InvalidLength(length),
+            stream,
+            length: None,
+        })?;
+        let reject = |error| RejectedHeader { error, stream, length: Some(length) };
+        let opcode = Opcode::from_number(opcode).map_err(reject)?;
+        let sent_as = if first & Self::RESPONSE_BIT == 0 { Direction::Request } else { Direction::Response };
+        if opcode.direction() != direction || sent_as != direction {
+            return Err(reject(ProtocolError::WrongDirection { opcode }));
+        }
+        Ok(Some(Self { version, flags: Flags(flags), stream, opcode, length }))
+    }
+
+    /// The header's bytes; the direction bit follows from the opcode.
+    pub fn encode(&self) -> [u8; Self::LENGTH] {
+        let direction_bit = match self.opcode.direction() {
+            Direction::Request => 0,
+            Direction::Response => Self::RESPONSE_BIT,
+        };
+        let [stream_high, stream_low] = self.stream.to_be_bytes();
+        let [l0, l1, l2, l3] = self.length.to_be_bytes();
+        [
+            self.version.number() | direction_bit,
+            self.flags.0,
+            stream_high,
+            stream_low,
+            self.opcode.number(),
+            l0,
+            l1,
+            l2,
+            l3,
+        ]
+    }
+}
+
+/// A header with its whole body, already decompressed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// The header as it was on the wire, so `length` is that of the compressed body.
+    pub header: Header,
+    /// The body. What is decoded from it shares its memory.
+    pub body: Bytes,
+}

@@ -1,0 +1,88 @@
+//! What a peer can get wrong.
+
+use crate::{
+    Opcode, Version,
+    response::{Error as ErrorResponse, ErrorDetail},
+};
+
+/// Bytes from the peer that are not the native protocol, or not in the way it allows.
+///
+/// The text is meant for the peer: [`ProtocolError::to_response`] sends it. Wordings that drivers search for are
+/// Cassandra's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named in each variant's message")]
+pub enum ProtocolError {
+    /// A version that is not spoken here; drivers downgrade when they read this text.
+    #[error(
+        "Invalid or unsupported protocol version ({version}); supported versions are ({})",
+        Version::supported_list()
+    )]
+    UnsupportedVersion { version: u8 },
+
+    /// A version other than the one the connection started with.
+    #[error(
+        "Invalid message version. Got {got} but previous messages on this connection had version {expected}"
+    )]
+    VersionChanged { got: Version, expected: Version },
+
+    /// An opcode that no version spoken here has.
+    #[error("Unknown opcode {0}")]
+    UnknownOpcode(u8),
+
+    /// A request where a response is expected, or the reverse.
+    #[error("Wrong protocol direction for opcode {} ({opcode})", opcode.number())]
+    WrongDirection { opcode: Opcode },
+
+    /// A body length beyond what the format allows at all.
+    #[error("Invalid value for envelope header body length field: {0}")]
+    InvalidLength(i32),
+
+    /// A message longer than the receiver accepts. Cassandra answers it with Invalid, not with a protocol error.
+    #[error("Request is too big: length {length} exceeds maximum allowed length {maximum}.")]
+    TooLong { length: u64, maximum: u64 },
+
+    /// A message that ends before its content does.
+    #[error("Not enough bytes to read {what}: {needed} needed, {left} left")]
+    Truncated { what: &'static str, needed: usize, left: usize },
+
+    /// A string that is not UTF-8.
+    #[error("Cannot decode string as UTF8: 0x{}", hex_start(bytes))]
+    InvalidUtf8 { bytes: Vec<u8> },
+
+    /// A field whose value the specification does not list; the text says which.
+    #[error("{0}")]
+    Invalid(String),
+
+    /// A compressed body that does not decompress to what it announces.
+    #[error("Cannot decompress {algorithm} body of {length} bytes: {reason}")]
+    Compression { algorithm: &'static str, length: usize, reason: String },
+
+    /// The header of a v5 frame does not match its CRC24. Where the next frame begins is unknown: close.
+    #[error("Corrupt frame: header CRC24 is {read:#08x}, computed {computed:#08x}")]
+    CorruptFrameHeader { read: u32, computed: u32 },
+
+    /// The payload of a v5 frame does not match its CRC32.
+    #[error("Corrupt frame: payload CRC32 is {read:#010x}, computed {computed:#010x}")]
+    CorruptFramePayload { read: u32, computed: u32 },
+}
+
+impl ProtocolError {
+    /// The ERROR message that answers this mistake.
+    pub fn to_response(&self) -> ErrorResponse {
+        let detail = match self {
+            Self::TooLong { .. } => ErrorDetail::Invalid,
+            _ => ErrorDetail::ProtocolError,
+        };
+        ErrorResponse::new(detail, self.to_string())
+    }
+}
+
+/// The first bytes of `bytes` in hexadecimal, enough to recognise them by.
+fn hex_start(bytes: &[u8]) -> String {
+    const SHOWN_BYTES_MAX: usize = 32;
+    let mut text: String = bytes.iter().take(SHOWN_BYTES_MAX).map(|byte| format!("{byte:02x}")).collect();
+    if bytes.len() > SHOWN_BYTES_MAX {
+        text.push('…');
+    }
+    text
+}

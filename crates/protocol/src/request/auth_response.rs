@@ -1,0 +1,36 @@
+//! AUTH_RESPONSE.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::{
+    ProtocolError,
+    notation::{Reader, write_bytes},
+};
+
+/// The client's part in an exchange that authenticates it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AuthResponse {
+    /// The SASL token; what is in it is between client and authenticator.
+    pub token: Option<Bytes>,
+}
+
+/// Tokens hold passwords, so they are not shown.
+impl fmt::Debug for AuthResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthResponse").finish_non_exhaustive()
+    }
+}
+
+impl AuthResponse {
+    /// `<token>`
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, ProtocolError> {
+        Ok(Self { token: reader.read_bytes_shared()? })
+    }
+
+    /// The reverse of [`AuthResponse::decode`].
+    pub fn encode(&self, buffer: &mut Vec<u8>) {
+        write_bytes(self.token.as_deref(), buffer);
+    }
+}

@@ -1,0 +1,5 @@
+//! OPTIONS.
+
+/// Asks which STARTUP options the server supports; answered by SUPPORTED. Its body is empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options;

@@ -1,0 +1,314 @@
+//! Rows: written cell by cell into the response, read back without copying any.
+//!
+//! ```text
+//! <flags><columns_count>[<paging_state>][<new_metadata_id>][<global_table_spec>?<col_spec_1>…<col_spec_n>]
+//! <rows_count> then rows_count * columns_count [bytes]
+//! ```
+
+use bytes::Bytes;
+
+use crate::{
+    ProtocolError, Version,
+    metadata::{ResultMetadata, metadata_flag},
+    notation::{Reader, write_bytes, write_int, write_short_bytes},
+};
+
+/// How much of its metadata a Rows result brings along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetadataMode<'a> {
+    /// All columns.
+    Full,
+    /// No more than their number: the client said that it knows them.
+    Skip,
+    /// All columns and their new id, because the client knows older ones. Before v5 the same as `Full`.
+    Changed {
+        /// The id of the metadata.
+        new_metadata_id: &'a [u8],
+    },
+}
+
+/// Writes the body of a Rows result (what follows its kind) to the end of a buffer.
+///
+/// Cells are pushed in the order of the columns, and every row is closed by [`RowsEncoder::end_row`].
+#[derive(Debug)]
+#[must_use = "rows are complete only after `finish`"]
+pub struct RowsEncoder<'a> {
+    buffer: &'a mut Vec<u8>,
+    columns_count: u32,
+    /// Cells of the current row so far.
+    cells: u32,
+    rows: u32,
+    flags_at: usize,
+    paging_state_at: usize,
+    rows_count_at: usize,
+}
+
+impl<'a> RowsEncoder<'a> {
+    /// Writes the metadata, and makes room for what is known only at the end.
+    pub fn begin(
+        buffer: &'a mut Vec<u8>,
+        version: Version,
+        metadata: &ResultMetadata,
+        mode: MetadataMode<'_>,
+    ) -> Self {
+        let columns = metadata.encoded(version);
+        let flags_at = buffer.len();
+        let mode = match mode {
+            MetadataMode::Changed { .. } if version < Version::V5 => MetadataMode::Full,
+            mode => mode,
+        };
+        let flags = match mode {
+            MetadataMode::Full => columns.flags(),
+            // Cassandra keeps the first flag beside the second; no reader may mind.
+            MetadataMode::Skip => columns.flags() | metadata_flag::NO_METADATA,
+            MetadataMode::Changed { .. } => columns.flags() | metadata_flag::METADATA_CHANGED,
+        };
+        write_int(flags, buffer);
+        write_int(columns.count(), buffer);
+        let paging_state_at = buffer.len();
+        if let MetadataMode::Changed { new_metadata_id } = mode {
+            write_short_bytes(new_metadata_id, buffer);
+        }
+        if mode != MetadataMode::Skip {
+            buffer.extend_from_slice(columns.specs());
+        }
+        let rows_count_at = buffer.len();
+        write_int(0, buffer);
+        Self {
+            buffer,
+            columns_count: columns.count() as u32,
+            cells: 0,
+            rows: 0,
+            flags_at,
+            paging_state_at,
+            rows_count_at,
+        }
+    }
+
+    /// Adds the next cell of the row; `None` is null.
+    #[inline]
+    pub fn push(&mut self, cell: Option<&[u8]>) {
+        self.cells += 1;
+        write_bytes(cell, self.buffer);
+    }
+
+    /// Adds the next cell of the row as what `write` appends to the buffer, for values that are put together.
+    #[inline]
+    pub fn push_with<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        self.cells += 1;
+        let length_at = self.buffer.len();
+        write_int(0, self.buffer);
+        let result = write(self.buffer);
+        let length = i32::try_from(self.buffer.len() - length_at - 4).expect("a cell is shorter than 2 GiB");
+        self.buffer[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
+        result
+    }
+
+    /// Closes the row.
+    ///
+    /// # Panics
+    /// When it has not as many cells as there are columns.
+    #[inline]
+    pub fn end_row(&mut self) {
+        assert_eq!(self.cells, self.columns_count, "a row has a cell for every column");
+        self.cells = 0;
+        self.rows += 1;
+    }
+
+    /// How many rows have been closed.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// How many bytes have been written so far: to bound a page by its size.
+    pub fn length(&self) -> usize {
+        self.buffer.len() - self.flags_at
+    }
+
+    /// Completes the result; a `paging_state` says that there are more pages, and where. Returns the number of rows.
+    ///
+    /// # Panics
+    /// When a row is not closed.
+    pub fn finish(self, paging_state: Option<&[u8]>) -> u32 {
+        assert_eq!(self.cells, 0, "the last row is closed before the result is finished");
+        let Self { buffer, rows, flags_at, paging_state_at, rows_count_at, .. } = self;
+        buffer[rows_count_at..rows_count_at + 4].copy_from_slice(&rows.to_be_bytes());
+        if let Some(paging_state) = paging_state {
+            buffer[flags_at + 3] |= metadata_flag::HAS_MORE_PAGES as u8;
+            // Its place is before the rows, but only the last row tells it. One move of a page that is to be sent
+            // over a socket anyway costs less than knowing beforehand.
+            let end = buffer.len();
+            write_bytes(Some(paging_state), buffer);
+            let added = buffer.len() - end;
+            buffer[paging_state_at..].rotate_right(added);
+        }
+        rows
+    }
+}
+
+/// The body of a Rows result as it stands on the wire, in one version's encoding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedRows {
+    body: Bytes,
+    version: Version,
+}
+
+impl EncodedRows {
+    /// Takes what [`RowsEncoder`] wrote, or a peer sent. Nothing is checked before [`EncodedRows::decode`].
+    pub fn new(body: Bytes, version: Version) -> Self {
+        Self { body, version }
+    }
+
+    /// The bytes.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Checks the bytes and makes them readable. `known` stands in for metadata that was left out.
+    pub fn decode(&self, known: Option<&ResultMetadata>) -> Result<Rows, ProtocolError> {
+        Rows::decode(&self.body, self.version, known)
+    }
+}
+
+/// A Rows result whose every length has been checked, so that reading it cannot fail.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    /// The columns; without any when the metadata was left out and is not known.
+    pub metadata: ResultMetadata,
+    /// The id of the metadata, when it is not the one the client knew.
+    pub new_metadata_id: Option<Bytes>,
+    /// Where the next page starts; `None` on the last page.
+    pub paging_state: Option<Bytes>,
+    columns_count: usize,
+    rows_count: usize,
+    content: Bytes,
+}
+
+impl Rows {
+    fn decode(body: &Bytes, version: Version, known: Option<&ResultMetadata>) -> Result<Self, ProtocolError> {
+        let mut reader = Reader::new(body);
+        let flags = reader.read_int()?;
+        let has = |flag| flags & flag != 0;
+        let columns_count = reader.read_length("the list of columns")?;
+        let paging_state =
+            if has(metadata_flag::HAS_MORE_PAGES) { reader.read_bytes_shared()? } else { None };
+        let new_metadata_id = if has(metadata_flag::METADATA_CHANGED) && version >= Version::V5 {
+            Some(reader.read_short_bytes()?)
+        } else {
+            None
+        };
+        let metadata = if has(metadata_flag::NO_METADATA) {
+            known.filter(|known| known.columns().len() == columns_count).cloned().unwrap_or_default()
+        } else {
+            ResultMetadata::decode_columns(
+                &mut reader,
+                columns_count,
+                has(metadata_flag::GLOBAL_TABLES_SPEC),
+            )?
+        };
+        let rows_count = reader.read_length("the list of rows")?;
+        if columns_count == 0 && rows_count > 0 {
+            return Err(ProtocolError::Invalid(format!("{rows_count} rows without columns")));
+        }
+        let content = reader.rest();
+        for _ in 0..rows_count {
+            for _ in 0..columns_count {
+                reader.read_bytes()?;
+            }
+        }
+        Ok(Self { metadata, new_metadata_id, paging_state, columns_count, rows_count, content })
+    }
+
+    /// How many columns every row has.
+    pub fn columns_count(&self) -> usize {
+        self.columns_count
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows_count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows_count == 0
+    }
+
+    /// The rows in order.
+    pub fn iter(&self) -> RowsIter<'_> {
+        RowsIter {
+            cells: Cells { content: &self.content, left: usize::MAX },
+            columns_count: self.columns_count,
+            left: self.rows_count,
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a Rows {
+    type Item = Cells<'a>;
+    type IntoIter = RowsIter<'a>;
+
+    fn into_iter(self) -> RowsIter<'a> {
+        self.iter()
+    }
+}
+
+/// Iterates over rows; each is an iterator over its cells.
+#[derive(Debug, Clone)]
+pub struct RowsIter<'a> {
+    cells: Cells<'a>,
+    columns_count: usize,
+    left: usize,
+}
+
+impl<'a> Iterator for RowsIter<'a> {
+    type Item = Cells<'a>;
+
+    fn next(&mut self) -> Option<Cells<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let row = Cells { content: self.cells.content, left: self.columns_count };
+        self.cells.left = self.columns_count;
+        self.cells.by_ref().for_each(drop);
+        Some(row)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for RowsIter<'_> {}
+
+/// The cells of one row in the order of the columns; `None` is null.
+#[derive(Debug, Clone)]
+pub struct Cells<'a> {
+    content: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Iterator for Cells<'a> {
+    type Item = Option<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Option<&'a [u8]>> {
+        self.left = self.left.checked_sub(1)?;
+        // `Rows::decode` has checked every length, so the early returns are never taken.
+        let (length, rest) = self.content.split_first_chunk::<4>()?;
+        match usize::try_from(i32::from_be_bytes(*length)) {
+            Ok(length) => {
+                let (cell, rest) = rest.split_at_checked(length)?;
+                self.content = rest;
+                Some(Some(cell))
+            }
+            Err(_) => {
+                self.content = rest;
+                Some(None)
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Cells<'_> {}

@@ -1,0 +1,52 @@
+//! Protocol versions: the low seven bits of an envelope's first byte.
+
+use std::fmt;
+
+use crate::ProtocolError;
+
+/// A version of the native protocol that is spoken here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Version {
+    /// The oldest one still spoken, as in Cassandra 5.0.
+    V3 = 3,
+    /// Adds unset values, warnings, custom payloads and the types date, time, smallint and tinyint.
+    V4 = 4,
+    /// Adds checksummed frames, result metadata ids, per-request keyspaces and the type duration.
+    V5 = 5,
+}
+
+impl Version {
+    /// All versions spoken here, oldest first.
+    pub const SUPPORTED: [Self; 3] = [Self::V3, Self::V4, Self::V5];
+
+    /// The newest version; a peer that asks for an unknown one is answered in this one.
+    pub const CURRENT: Self = Self::V5;
+
+    /// The version with this number (direction bit already removed).
+    pub fn from_number(number: u8) -> Result<Self, ProtocolError> {
+        match number {
+            3 => Ok(Self::V3),
+            4 => Ok(Self::V4),
+            5 => Ok(Self::V5),
+            version => Err(ProtocolError::UnsupportedVersion { version }),
+        }
+    }
+
+    /// The number on the wire, without the direction bit.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// `3/v3, 4/v4, 5/v5`: how error messages list the supported versions. Drivers search for this text.
+    pub fn supported_list() -> String {
+        Self::SUPPORTED.map(|version| version.to_string()).join(", ")
+    }
+}
+
+/// `4/v4`: the form that the specification wants in SUPPORTED.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{0}/v{0}", self.number())
+    }
+}
