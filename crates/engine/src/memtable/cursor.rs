@@ -1,0 +1,94 @@
+//! Walks one partition of a memtable under a selection.
+
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use cassette_rows::{RangeTombstoneMarker, Selection, TableMetadata, Unfiltered};
+
+use super::partition::{Partition, Place};
+
+/// The selected rows and markers of a snapshot of a partition, in the selection's direction.
+pub(super) struct Cursor {
+    partition: Partition,
+    table: Arc<TableMetadata>,
+    selection: Arc<Selection>,
+    /// Slices entered so far, counted in the direction of iteration.
+    slices: usize,
+    /// What is left of the rows of the slice at hand lies between the two, in the table's order.
+    from: Place,
+    to: Place,
+    markers: Peekable<std::vec::IntoIter<RangeTombstoneMarker>>,
+}
+
+impl Cursor {
+    pub fn new(partition: Partition, table: Arc<TableMetadata>, selection: Arc<Selection>) -> Self {
+        Self {
+            partition,
+            table,
+            selection,
+            slices: 0,
+            from: Place::default(),
+            to: Place::default(),
+            markers: Vec::new().into_iter().peekable(),
+        }
+    }
+
+    pub fn next(&mut self) -> Option<Unfiltered> {
+        loop {
+            if self.from == self.to && self.markers.peek().is_none() {
+                if !self.enter_next_slice() {
+                    return None;
+                }
+                continue;
+            }
+            return if self.row_is_next() {
+                self.next_row()
+            } else {
+                self.markers.next().map(Unfiltered::Marker)
+            };
+        }
+    }
+
+    fn next_row(&mut self) -> Option<Unfiltered> {
+        let row = if self.selection.reversed {
+            self.to = self.partition.previous(self.to);
+            self.partition.row_after(self.to)
+        } else {
+            let row = self.partition.row_after(self.from);
+            self.from = self.partition.next(self.from);
+            row
+        };
+        row.cloned().map(Unfiltered::Row)
+    }
+
+    fn row_is_next(&mut self) -> bool {
+        let Some(marker) = self.markers.peek() else { return true };
+        if self.from == self.to {
+            return false;
+        }
+        let reversed = self.selection.reversed;
+        let place = if reversed { self.partition.previous(self.to) } else { self.from };
+        let Some(row) = self.partition.row_after(place) else { return false };
+        let order = self.table.comparator.compare(row.clustering().into(), marker.bound.position());
+        if reversed { order.is_gt() } else { order.is_lt() }
+    }
+
+    fn enter_next_slice(&mut self) -> bool {
+        let slices = self.selection.slices.as_slice();
+        let reversed = self.selection.reversed;
+        let index = if reversed { slices.len().checked_sub(self.slices + 1) } else { Some(self.slices) };
+        let Some(slice) = index.and_then(|index| slices.get(index)) else { return false };
+        self.slices += 1;
+        let comparator = &self.table.comparator;
+        if slice.start.prefix.is_empty() && slice.end.prefix.is_empty() {
+            (self.from, self.to) = (Place::default(), self.partition.end());
+        } else {
+            self.from = self.partition.place(slice.start.position(), comparator);
+            self.to = self.partition.place(slice.end.position(), comparator);
+        }
+        if let Some(tombstones) = self.partition.tombstones() {
+            self.markers = tombstones.markers(slice, reversed, comparator).into_iter().peekable();
+        }
+        true
+    }
+}

@@ -1,0 +1,141 @@
+//! Memtables: the newest writes of a table, in memory, in the order of SSTables.
+//!
+//! A memtable is cut into shards by token. A shard is a sorted map of partitions behind a lock; a partition is a
+//! structure of shared pieces, so that a reader takes a snapshot of it under the lock, in constant time, and reads it
+//! without. A mutation changes its partition under the shard's write lock: it is seen whole or not at all.
+
+mod cursor;
+mod partition;
+mod stats;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use cassette_rows::{DecoratedKey, PartitionUpdate, Selection, TableMetadata, Token};
+use crossbeam::utils::CachePadded;
+use parking_lot::RwLock;
+
+use crate::key_range::KeyBounds;
+use partition::Partition;
+pub(crate) use stats::MemtableStats;
+pub(crate) use stream::{MemtableScan, PartitionRead};
+
+/// Shards, a power of two: more than the threads that write at the same time, few enough to walk.
+const SHARDS: usize = 16;
+
+/// The writes of one table since its last flush.
+pub(crate) struct Memtable {
+    shards: [CachePadded<RwLock<Shard>>; SHARDS],
+    heap_bytes: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Shard {
+    partitions: BTreeMap<DecoratedKey, Partition>,
+    stats: MemtableStats,
+}
+
+/// A key, a partition and their share of a B-tree's nodes, which are between half and wholly full, and the key's bytes.
+const ENTRY_SIZE: usize = (size_of::<DecoratedKey>() + size_of::<Partition>()) * 4 / 3;
+
+impl Memtable {
+    pub fn new() -> Self {
+        Self { shards: std::array::from_fn(|_| CachePadded::default()), heap_bytes: AtomicUsize::new(0) }
+    }
+
+    fn shard_of(token: Token) -> usize {
+        ((token.0 as u64 ^ 1 << 63) >> (64 - SHARDS.ilog2())) as usize
+    }
+
+    fn shard_count(&self) -> usize {
+        SHARDS
+    }
+
+    /// Applies updates of one partition together. Gives the number of heap bytes by which the memtable grew.
+    pub fn apply<'a>(
+        &self,
+        key: &DecoratedKey,
+        updates: impl Iterator<Item = (&'a PartitionUpdate, &'a TableMetadata)>,
+    ) -> isize {
+        let mut shard = self.shards[Self::shard_of(key.token())].write();
+        let Shard { partitions, stats } = &mut *shard;
+        let mut growth = 0;
+        let partition = match partitions.get_mut(key) {
+            Some(partition) => partition,
+            None => {
+                growth += (ENTRY_SIZE + key.key().len()) as isize;
+                // The key's bytes are copied: the caller's may be part of a larger buffer.
+                let key = DecoratedKey::with_token(key.token(), Bytes::copy_from_slice(key.key()));
+                partitions.entry(key).or_insert_with(Partition::new)
+            }
+        };
+        for (update, table) in updates {
+            stats.add(update);
+            growth += partition.apply(update, table);
+        }
+        drop(shard);
+        self.heap_bytes.fetch_add(growth as usize, Ordering::Relaxed);
+        growth
+    }
+
+    /// A snapshot of a partition.
+    pub fn read(
+        &self,
+        key: &DecoratedKey,
+        table: &Arc<TableMetadata>,
+        selection: &Arc<Selection>,
+    ) -> Option<PartitionRead> {
+        let partition = self.shards[Self::shard_of(key.token())].read().partitions.get(key).cloned()?;
+        Some(PartitionRead::new(key.clone(), partition, table.clone(), selection.clone()))
+    }
+
+    /// Whether anything was written to the partition.
+    pub fn contains(&self, key: &DecoratedKey) -> bool {
+        self.shards[Self::shard_of(key.token())].read().partitions.contains_key(key)
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.read().partitions.is_empty())
+    }
+
+    /// The number of partitions.
+    pub fn partition_count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.read().partitions.len()).sum()
+    }
+
+    /// Heap bytes it holds.
+    pub fn heap_bytes(&self) -> usize {
+        self.heap_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What is known of its contents.
+    pub fn stats(&self) -> MemtableStats {
+        let mut all = MemtableStats::default();
+        for shard in &self.shards {
+            all.merge(&shard.read().stats);
+        }
+        all
+    }
+
+    /// Copies up to `limit` partitions of a shard within `range`; whether the shard may have more.
+    fn copy_partitions(
+        &self,
+        shard: usize,
+        range: &KeyBounds,
+        limit: usize,
+        out: &mut VecDeque<(DecoratedKey, Partition)>,
+    ) -> bool {
+        let shard = self.shards[shard].read();
+        let bounds = (range.start.as_ref(), range.end.as_ref());
+        let before = out.len();
+        let within = shard.partitions.range::<DecoratedKey, _>(bounds).take(limit);
+        out.extend(within.map(|(key, partition)| (key.clone(), partition.clone())));
+        out.len() - before == limit
+    }
+}

@@ -1,0 +1,132 @@
+//! Memtables as partition streams.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use cassette_rows::{
+    DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, TableMetadata, Unfiltered,
+};
+
+use super::Memtable;
+use super::cursor::Cursor;
+use super::partition::Partition;
+use crate::key_range::KeyBounds;
+
+/// A snapshot of one partition.
+pub(crate) struct PartitionRead {
+    header: Option<PartitionHeader>,
+    cursor: Cursor,
+    started: bool,
+    finished: bool,
+}
+
+impl PartitionRead {
+    pub(super) fn new(
+        key: DecoratedKey,
+        partition: Partition,
+        table: Arc<TableMetadata>,
+        selection: Arc<Selection>,
+    ) -> Self {
+        Self {
+            header: Some(header(key, &partition)),
+            cursor: Cursor::new(partition, table, selection),
+            started: false,
+            finished: false,
+        }
+    }
+}
+
+fn header(key: DecoratedKey, partition: &Partition) -> PartitionHeader {
+    PartitionHeader { key, deletion: partition.deletion(), static_row: partition.static_row().cloned() }
+}
+
+impl PartitionStream for PartitionRead {
+    fn next_partition(&mut self) -> Result<Option<PartitionHeader>> {
+        self.finished = self.started;
+        self.started = true;
+        Ok(self.header.take())
+    }
+
+    fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
+        Ok(if self.started && !self.finished { self.cursor.next() } else { None })
+    }
+}
+
+/// The partitions of a range, each as it was when the scan came near it. The memtable is locked, a shard at a time,
+/// only to take the next few partitions.
+pub(crate) struct MemtableScan {
+    memtable: Arc<Memtable>,
+    table: Arc<TableMetadata>,
+    selection: Arc<Selection>,
+    /// What is left of the range beyond `batch`.
+    rest: KeyBounds,
+    shard: usize,
+    batch: VecDeque<(DecoratedKey, Partition)>,
+    batch_size: usize,
+    cursor: Option<Cursor>,
+}
+
+/// A scan begins with small batches, since most stop soon, and doubles them up to the limit.
+const FIRST_BATCH: usize = 16;
+const LARGEST_BATCH: usize = 256;
+
+impl MemtableScan {
+    pub fn new(
+        memtable: Arc<Memtable>,
+        table: Arc<TableMetadata>,
+        range: KeyBounds,
+        selection: Arc<Selection>,
+    ) -> Self {
+        let shard = match &range.start {
+            Bound::Unbounded => 0,
+            Bound::Included(key) | Bound::Excluded(key) => Memtable::shard_of(key.token()),
+        };
+        Self {
+            memtable,
+            table,
+            selection,
+            rest: range,
+            shard,
+            batch: VecDeque::new(),
+            batch_size: FIRST_BATCH,
+            cursor: None,
+        }
+    }
+
+    fn fill(&mut self) {
+        if self.rest.is_empty() {
+            return;
+        }
+        while self.batch.is_empty() && self.shard < self.memtable.shard_count() {
+            let more =
+                self.memtable.copy_partitions(self.shard, &self.rest, self.batch_size, &mut self.batch);
+            if let Some((last, _)) = self.batch.back() {
+                self.rest.start = Bound::Excluded(last.clone());
+            }
+            if !more {
+                self.shard += 1;
+            }
+        }
+        self.batch_size = (2 * self.batch_size).min(LARGEST_BATCH);
+    }
+}
+
+impl PartitionStream for MemtableScan {
+    fn next_partition(&mut self) -> Result<Option<PartitionHeader>> {
+        if self.batch.is_empty() {
+            self.fill();
+        }
+        let Some((key, partition)) = self.batch.pop_front() else {
+            self.cursor = None;
+            return Ok(None);
+        };
+        let header = header(key, &partition);
+        self.cursor = Some(Cursor::new(partition, self.table.clone(), self.selection.clone()));
+        Ok(Some(header))
+    }
+
+    fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
+        Ok(self.cursor.as_mut().and_then(Cursor::next))
+    }
+}

@@ -1,0 +1,34 @@
+//! Locks on partitions, for reading, deciding and writing without another doing so in between.
+
+use cassette_rows::{DecoratedKey, TableId};
+use crossbeam::utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard};
+
+/// Locks, a power of two: so many that two of the partitions in use at a time rarely share one.
+const STRIPES: usize = 512;
+
+/// A fixed number of locks that partitions share.
+pub(crate) struct PartitionLocks {
+    stripes: Box<[CachePadded<Mutex<()>>]>,
+}
+
+/// While it lives, nobody else holds the lock of this partition. Plain writes do not ask for it.
+#[must_use = "the partition is unlocked when this is dropped"]
+pub struct PartitionLock<'a> {
+    _guard: MutexGuard<'a, ()>,
+}
+
+impl PartitionLocks {
+    pub fn new() -> Self {
+        Self { stripes: std::iter::repeat_with(CachePadded::default).take(STRIPES).collect() }
+    }
+
+    /// Waits for the partition's lock. A thread that holds one must not ask for another: the two may be the same.
+    pub fn lock(&self, table: TableId, key: &DecoratedKey) -> PartitionLock<'_> {
+        let (high, low) = table.0.as_u64_pair();
+        // Fibonacci hashing spreads tokens that differ in few bits.
+        let hash = (key.token().0 as u64 ^ high ^ low).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let stripe = (hash >> (64 - STRIPES.ilog2())) as usize;
+        PartitionLock { _guard: self.stripes[stripe].lock() }
+    }
+}

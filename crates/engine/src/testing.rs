@@ -1,0 +1,262 @@
+//! What the engine's tests share: tables, random updates, readable results.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_rows::{
+    Bound, Cell, Clustering, ColumnId, ColumnKind, ColumnMetadata, DataType, DecoratedKey, DeletionTime,
+    LivenessInfo, MergedStream, NO_DELETION_TIME, NO_TTL, PartitionHeader, PartitionStream, PartitionUpdate,
+    RangeTombstone, Row, RowBuilder, Selection, Side, Slice, Slices, TableId, TableMetadata, TableParams,
+    Unfiltered,
+};
+use rand::rngs::SmallRng;
+use rand::{Rng, RngExt};
+use uuid::Uuid;
+
+/// `k int, c1 int, c2 int DESC, s int static, v int, w int, m map<int, int>`
+pub fn table() -> Arc<TableMetadata> {
+    table_with("t", TableParams::default())
+}
+
+pub fn table_with(name: &str, params: TableParams) -> Arc<TableMetadata> {
+    let column = |name: &str, kind, position, data_type, reversed| ColumnMetadata {
+        name: name.into(),
+        kind,
+        position,
+        data_type,
+        reversed,
+        id: ColumnId(0),
+    };
+    let map = DataType::Map { key: DataType::Int.into(), value: DataType::Int.into(), frozen: false };
+    let columns = vec![
+        column("k", ColumnKind::PartitionKey, 0, DataType::Int, false),
+        column("c1", ColumnKind::Clustering, 0, DataType::Int, false),
+        column("c2", ColumnKind::Clustering, 1, DataType::Int, true),
+        column("s", ColumnKind::Static, 0, DataType::Int, false),
+        column("v", ColumnKind::Regular, 0, DataType::Int, false),
+        column("w", ColumnKind::Regular, 0, DataType::Int, false),
+        column("m", ColumnKind::Regular, 0, map, false),
+    ];
+    let id = name.bytes().fold(7u128, |id, byte| id.wrapping_mul(31).wrapping_add(u128::from(byte)));
+    Arc::new(TableMetadata::new(TableId(Uuid::from_u128(id)), "ks", name, columns, params))
+}
+
+/// `k int primary key, v text`
+pub fn simple_table(name: &str, params: TableParams) -> Arc<TableMetadata> {
+    let column = |name: &str, kind, data_type| ColumnMetadata {
+        name: name.into(),
+        kind,
+        position: 0,
+        data_type,
+        reversed: false,
+        id: ColumnId(0),
+    };
+    let columns = vec![
+        column("k", ColumnKind::PartitionKey, DataType::Int),
+        column("v", ColumnKind::Regular, DataType::Text),
+    ];
+    let id = name.bytes().fold(8u128, |id, byte| id.wrapping_mul(31).wrapping_add(u128::from(byte)));
+    Arc::new(TableMetadata::new(TableId(Uuid::from_u128(id)), "ks", name, columns, params))
+}
+
+pub fn key(k: i32) -> DecoratedKey {
+    DecoratedKey::new(Bytes::copy_from_slice(&k.to_be_bytes()))
+}
+
+/// An INSERT of `v` into a [`simple_table`].
+pub fn insert(k: i32, v: &[u8], timestamp: i64) -> PartitionUpdate {
+    let mut row = RowBuilder::new(Clustering::empty());
+    row.liveness(LivenessInfo::new(timestamp)).live_cell(ColumnId(0), v, timestamp);
+    let mut update = PartitionUpdate::new(key(k));
+    update.rows.push(row.finish());
+    update
+}
+
+pub fn clustering(c1: i32, c2: i32) -> Clustering {
+    Clustering::of(&[&c1.to_be_bytes(), &c2.to_be_bytes()])
+}
+
+/// Draws from small domains, so that versions meet and timestamps tie.
+pub struct Updates {
+    pub table: Arc<TableMetadata>,
+    pub keys: i32,
+    pub clusterings: i32,
+    pub timestamps: std::ops::Range<i64>,
+    /// One in so many updates deletes something larger than a row; 0 for none.
+    pub deletions_one_in: u32,
+}
+
+impl Updates {
+    pub fn of(table: Arc<TableMetadata>) -> Self {
+        Self { table, keys: 4, clusterings: 4, timestamps: 0..8, deletions_one_in: 4 }
+    }
+
+    pub fn next(&self, random: &mut SmallRng) -> PartitionUpdate {
+        let mut update = PartitionUpdate::new(key(random.random_range(0..self.keys)));
+        let one_in = |random: &mut SmallRng, n: u32| n > 0 && random.random_range(0..n) == 0;
+        if one_in(random, self.deletions_one_in * 2) {
+            update.deletion = self.deletion(random);
+        }
+        if one_in(random, self.deletions_one_in) {
+            let (start, end) = (self.bound(random), self.bound(random));
+            let deletion = self.deletion(random);
+            update.range_tombstones.add(RangeTombstone { start, end, deletion }, &self.table.comparator);
+        }
+        if one_in(random, 3) {
+            let row = self.row(random, true);
+            if !row.is_empty() {
+                update.add_static_row(row, &self.table);
+            }
+        }
+        for _ in 0..random.random_range(0..4) {
+            let row = self.row(random, false);
+            if !row.is_empty() {
+                update.add_row(row, &self.table);
+            }
+        }
+        update
+    }
+
+    fn timestamp(&self, random: &mut SmallRng) -> i64 {
+        random.random_range(self.timestamps.clone())
+    }
+
+    fn deletion(&self, random: &mut SmallRng) -> DeletionTime {
+        DeletionTime::new(self.timestamp(random), random.random_range(0..3))
+    }
+
+    fn bound(&self, random: &mut SmallRng) -> Bound {
+        let c1 = random.random_range(0..self.clusterings);
+        let c2 = random.random_range(0..self.clusterings);
+        let prefix = match random.random_range(0..6) {
+            0 => Clustering::empty(),
+            1 | 2 => Clustering::of(&[&c1.to_be_bytes()]),
+            _ => clustering(c1, c2),
+        };
+        let side = if random.random() { Side::Before } else { Side::After };
+        Bound { prefix, side }
+    }
+
+    fn row(&self, random: &mut SmallRng, is_static: bool) -> Row {
+        let c1 = random.random_range(0..self.clusterings);
+        let c2 = random.random_range(0..self.clusterings);
+        let mut row = RowBuilder::new(if is_static { Clustering::empty() } else { clustering(c1, c2) });
+        let one_in = |random: &mut SmallRng, n: u32| random.random_range(0..n) == 0;
+        let id = |name: &str| self.table.column(name).map(|column| column.id);
+        if is_static {
+            if let Some(s) = id("s") {
+                self.cell(random, s, None, &mut row);
+            }
+            return row.finish();
+        }
+        if one_in(random, 2) {
+            let timestamp = self.timestamp(random);
+            row.liveness(if one_in(random, 3) {
+                LivenessInfo::expiring(timestamp, 10, random.random_range(100..103))
+            } else {
+                LivenessInfo::new(timestamp)
+            });
+        }
+        if self.deletions_one_in > 0 && one_in(random, self.deletions_one_in * 2) {
+            row.deletion(self.deletion(random));
+        }
+        let mut columns: Vec<_> = ["v", "w", "m"].into_iter().filter_map(id).collect();
+        columns.sort();
+        for column in columns {
+            if one_in(random, 2) {
+                continue;
+            }
+            if Some(column) != id("m") {
+                self.cell(random, column, None, &mut row);
+                continue;
+            }
+            if self.deletions_one_in > 0 && one_in(random, 4) {
+                row.complex_deletion(column, self.deletion(random));
+            }
+            for path in 0..3i32 {
+                if one_in(random, 2) {
+                    self.cell(random, column, Some(&path.to_be_bytes()), &mut row);
+                }
+            }
+        }
+        row.finish()
+    }
+
+    fn cell(&self, random: &mut SmallRng, column: ColumnId, path: Option<&[u8]>, row: &mut RowBuilder) {
+        let value = random.random_range(0..3i32).to_be_bytes();
+        let timestamp = self.timestamp(random);
+        let seconds = random.random_range(0..3u32);
+        let (ttl, local_deletion_time, value) = match random.random_range(0..6) {
+            0 => (10 + seconds, 100 + seconds, &value[..]),
+            1 if self.deletions_one_in > 0 => (NO_TTL, 90 + seconds, &[][..]),
+            _ => (NO_TTL, NO_DELETION_TIME, &value[..]),
+        };
+        row.cell(Cell { column, path, value, timestamp, ttl, local_deletion_time });
+    }
+
+    /// A selection of up to three slices, in either direction.
+    pub fn selection(&self, random: &mut SmallRng) -> Selection {
+        let slices = match random.random_range(0..4) {
+            0 => Slices::all(),
+            n => {
+                let slices = (0..n).map(|_| Slice { start: self.bound(random), end: self.bound(random) });
+                Slices::new(slices.collect(), &self.table.comparator)
+            }
+        };
+        Selection { slices, reversed: random.random() }
+    }
+}
+
+/// A partition read to its end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drained {
+    pub header: PartitionHeader,
+    pub unfiltereds: Vec<Unfiltered>,
+}
+
+/// Everything of a stream, without partitions that hold nothing.
+pub fn drain(mut stream: impl PartitionStream) -> Vec<Drained> {
+    let mut out = Vec::new();
+    while let Some(header) = stream.next_partition().unwrap() {
+        let mut unfiltereds = Vec::new();
+        while let Some(unfiltered) = stream.next_unfiltered().unwrap() {
+            unfiltereds.push(unfiltered);
+        }
+        if !unfiltereds.is_empty() || header.static_row.is_some() || !header.deletion.is_live() {
+            out.push(Drained { header, unfiltereds });
+        }
+    }
+    out
+}
+
+/// What a read of everything in `updates` must give: each update a source of its own, merged.
+pub fn merged(
+    updates: &[PartitionUpdate],
+    table: &Arc<TableMetadata>,
+    selection: &Selection,
+) -> Vec<Drained> {
+    let mut keys: Vec<_> = updates.iter().map(|update| update.key.clone()).collect();
+    keys.sort();
+    keys.dedup();
+    let of_key = |key| {
+        let sources = updates.iter().filter(|update| update.key == key).map(|update| {
+            Box::new(update.clone().into_stream(table.clone(), selection)) as Box<dyn PartitionStream>
+        });
+        drain(MergedStream::new(sources.collect(), table.clone(), selection.reversed))
+    };
+    keys.into_iter().flat_map(of_key).collect()
+}
+
+/// A seed for each of `count` runs, or the one in `SEED` alone, to repeat a run that failed.
+pub fn seeds(count: u64) -> impl Iterator<Item = u64> {
+    let only = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let all = if only.is_some() { 0..0 } else { 0..count };
+    only.into_iter().chain(all)
+}
+
+/// Some bytes.
+pub fn bytes(random: &mut SmallRng, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    random.fill_bytes(&mut bytes);
+    bytes
+}
