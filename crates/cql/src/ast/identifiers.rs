@@ -1,0 +1,120 @@
+//! Names: of keyspaces, tables, columns, types, fields, functions.
+
+use std::borrow::{Borrow, Cow};
+use std::fmt;
+use std::ops::Deref;
+
+use crate::lexer::keywords::must_be_quoted;
+
+/// A name as the schema knows it: lower-cased if it was written bare, verbatim if it was quoted.
+///
+/// [`Display`](fmt::Display) writes it so that it parses back to the same name, quoting only where needed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identifier(Box<str>);
+
+impl Identifier {
+    /// The identifier with exactly this text: nothing is folded to lower case.
+    pub fn new(text: impl Into<Box<str>>) -> Identifier {
+        Identifier(text.into())
+    }
+
+    /// The bare text, without quotes.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The bare text, without quotes.
+    pub fn into_string(self) -> String {
+        self.0.into_string()
+    }
+}
+
+impl Deref for Identifier {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Identifier {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Identifier {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Identifier {
+    fn from(text: &str) -> Identifier {
+        Identifier(text.into())
+    }
+}
+
+impl From<String> for Identifier {
+    fn from(text: String) -> Identifier {
+        Identifier(text.into())
+    }
+}
+
+impl PartialEq<str> for Identifier {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Identifier {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.0 == *other
+    }
+}
+
+impl fmt::Display for Identifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&quote_identifier(&self.0))
+    }
+}
+
+/// `name` as it must be written in CQL to mean exactly `name`: bare if it is lower case and no reserved word,
+/// otherwise in double quotes with inner quotes doubled.
+pub fn quote_identifier(name: &str) -> Cow<'_, str> {
+    let mut bytes = name.bytes();
+    let bare = bytes.next().is_some_and(|b| b.is_ascii_lowercase())
+        && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && !must_be_quoted(name);
+    if bare { Cow::Borrowed(name) } else { Cow::Owned(format!("\"{}\"", name.replace('"', "\"\""))) }
+}
+
+/// `text` as a CQL string literal: in single quotes, inner quotes doubled.
+pub fn quote_string(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The name of a table, index, view or other schema element, with the keyspace if it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct QualifiedName {
+    /// The keyspace before the dot; `None` means the session's current one.
+    pub keyspace: Option<Identifier>,
+    /// The element's own name.
+    pub name: Identifier,
+}
+
+impl QualifiedName {
+    /// The name, in `keyspace` if it is given.
+    pub fn new(keyspace: Option<Identifier>, name: Identifier) -> QualifiedName {
+        QualifiedName { keyspace, name }
+    }
+}
+
+impl fmt::Display for QualifiedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.keyspace {
+            Some(keyspace) => write!(f, "{keyspace}.{}", self.name),
+            None => write!(f, "{}", self.name),
+        }
+    }
+}

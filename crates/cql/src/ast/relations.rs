@@ -1,0 +1,203 @@
+//! Relations of a WHERE clause, and conditions after IF.
+
+use std::fmt;
+
+use super::identifiers::Identifier;
+use super::terms::{BindMarker, Term};
+
+/// What stands after WHERE: all of it must hold. Empty where there is no WHERE.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WhereClause {
+    /// The relations, in order; parentheses around single relations are dropped.
+    pub relations: Vec<Relation>,
+    /// `expr(index, term)` expressions, in order.
+    pub expressions: Vec<CustomIndexExpression>,
+}
+
+/// `expr(index, term)`: a question put to a custom index in its own language.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomIndexExpression {
+    /// The index, in the table's keyspace.
+    pub index: Identifier,
+    /// The question.
+    pub value: Term,
+}
+
+/// One relation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// `column op value`, for every operator but IN and IS NOT.
+    Column {
+        /// The column.
+        column: Identifier,
+        /// The operator; never [`Operator::In`] or [`Operator::IsNot`].
+        operator: Operator,
+        /// The right-hand side.
+        value: Term,
+    },
+    /// `column IN values`
+    In {
+        /// The column.
+        column: Identifier,
+        /// The right-hand side.
+        values: InValues,
+    },
+    /// `column IS NOT NULL`
+    IsNotNull {
+        /// The column.
+        column: Identifier,
+    },
+    /// `column[key] op value`
+    Element {
+        /// The map (or list) column.
+        column: Identifier,
+        /// The key within it.
+        key: Term,
+        /// One of `= < <= > >= !=`.
+        operator: Operator,
+        /// The right-hand side.
+        value: Term,
+    },
+    /// `(c1, c2) op (v1, v2)` or `(c1, c2) op ?`
+    Tuple {
+        /// The columns; one or more.
+        columns: Vec<Identifier>,
+        /// One of `= < <= > >= !=`.
+        operator: Operator,
+        /// The right-hand side.
+        value: TupleValue,
+    },
+    /// `(c1, c2) IN ((v1, v2), ...)`, `(c1, c2) IN (?, ?)` or `(c1, c2) IN ?`
+    TupleIn {
+        /// The columns; one or more.
+        columns: Vec<Identifier>,
+        /// The right-hand side.
+        values: TupleInValues,
+    },
+    /// `token(c1, c2) op value`
+    Token {
+        /// The columns; one or more.
+        columns: Vec<Identifier>,
+        /// One of `= < <= > >= !=`.
+        operator: Operator,
+        /// The right-hand side.
+        value: Term,
+    },
+}
+
+/// How a relation or condition compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// `=`
+    Eq,
+    /// `!=`
+    Neq,
+    /// `<`
+    Lt,
+    /// `<=`
+    Lte,
+    /// `>`
+    Gt,
+    /// `>=`
+    Gte,
+    /// `IN`
+    In,
+    /// `CONTAINS`
+    Contains,
+    /// `CONTAINS KEY`
+    ContainsKey,
+    /// `LIKE`
+    Like,
+    /// `IS NOT`
+    IsNot,
+}
+
+impl fmt::Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operator::Eq => "=",
+            Operator::Neq => "!=",
+            Operator::Lt => "<",
+            Operator::Lte => "<=",
+            Operator::Gt => ">",
+            Operator::Gte => ">=",
+            Operator::In => "IN",
+            Operator::Contains => "CONTAINS",
+            Operator::ContainsKey => "CONTAINS KEY",
+            Operator::Like => "LIKE",
+            Operator::IsNot => "IS NOT",
+        })
+    }
+}
+
+/// What may stand after `column IN`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InValues {
+    /// `(a, b)`, possibly empty.
+    List(Vec<Term>),
+    /// One marker for the whole list.
+    BindMarker(BindMarker),
+}
+
+/// What a tuple of columns is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TupleValue {
+    /// `(a, b)`; never empty.
+    Literal(Vec<Term>),
+    /// One marker for the whole tuple.
+    BindMarker(BindMarker),
+}
+
+/// What may stand after `(columns) IN`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TupleInValues {
+    /// `((a, b), (c, d))`; empty for `()`.
+    Literals(Vec<Vec<Term>>),
+    /// `(?, ?)`: a marker for each tuple; never empty.
+    BindMarkers(Vec<BindMarker>),
+    /// One marker for the whole list of tuples.
+    BindMarker(BindMarker),
+}
+
+/// What stands after IF in UPDATE and DELETE.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Conditions {
+    /// No IF.
+    #[default]
+    None,
+    /// `IF EXISTS`
+    Exists,
+    /// `IF a = 1 AND ...`; never empty.
+    Columns(Vec<Condition>),
+}
+
+/// One condition of an IF.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The column.
+    pub column: Identifier,
+    /// Which part of the column, if not the whole.
+    pub part: Option<ColumnPart>,
+    /// `= < <= > >= != IN`, and for whole columns also `CONTAINS` and `CONTAINS KEY`.
+    pub operator: Operator,
+    /// The right-hand side; [`ConditionValue::In`] exactly if the operator is [`Operator::In`].
+    pub value: ConditionValue,
+}
+
+/// A part of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnPart {
+    /// `column[key]`
+    Element(Term),
+    /// `column.field`
+    Field(Identifier),
+}
+
+/// What a condition compares with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConditionValue {
+    /// One value.
+    Term(Term),
+    /// The values after IN.
+    In(InValues),
+}

@@ -1,0 +1,107 @@
+//! Types as written; whether a user type exists or a custom class is known is for the catalog to say.
+
+use std::fmt;
+
+use super::identifiers::{QualifiedName, quote_string};
+
+/// A type as it stands in a statement.
+///
+/// [`Display`](fmt::Display) writes it in CQL's canonical spelling, which parses back to an equal value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CqlType {
+    /// A native type: `int`, `text`, ...
+    Native(NativeType),
+    /// `list<element>`
+    List(Box<CqlType>),
+    /// `set<element>`
+    Set(Box<CqlType>),
+    /// `map<key, value>`
+    Map(Box<CqlType>, Box<CqlType>),
+    /// `tuple<a, b, ...>`; never empty.
+    Tuple(Vec<CqlType>),
+    /// `vector<element, dimension>`; a dimension below 1 parses and is for the catalog to refuse.
+    Vector(Box<CqlType>, i32),
+    /// `frozen<type>`, as written: also around what is always frozen.
+    Frozen(Box<CqlType>),
+    /// A user-defined type, by name.
+    UserType(QualifiedName),
+    /// A custom type: the class name that was written as a string.
+    Custom(Box<str>),
+}
+
+impl fmt::Display for CqlType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CqlType::Native(native) => write!(f, "{native}"),
+            CqlType::List(element) => write!(f, "list<{element}>"),
+            CqlType::Set(element) => write!(f, "set<{element}>"),
+            CqlType::Map(key, value) => write!(f, "map<{key}, {value}>"),
+            CqlType::Tuple(elements) => {
+                f.write_str("tuple<")?;
+                for (i, element) in elements.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str(", ")?;
+                    }
+                    write!(f, "{element}")?;
+                }
+                f.write_str(">")
+            }
+            CqlType::Vector(element, dimension) => write!(f, "vector<{element}, {dimension}>"),
+            CqlType::Frozen(inner) => write!(f, "frozen<{inner}>"),
+            CqlType::UserType(name) => write!(f, "{name}"),
+            CqlType::Custom(class) => f.write_str(&quote_string(class)),
+        }
+    }
+}
+
+macro_rules! native_types {
+    ($($variant:ident $name:literal,)*) => {
+        /// A type with a keyword of its own and no parameters.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum NativeType {
+            $(#[doc = concat!("`", $name, "`")] $variant,)*
+        }
+
+        impl NativeType {
+            /// Every native type, in alphabetical order.
+            pub const ALL: &[NativeType] = &[$(NativeType::$variant,)*];
+
+            /// The keyword, in lower case.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(NativeType::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+native_types! {
+    Ascii "ascii",
+    BigInt "bigint",
+    Blob "blob",
+    Boolean "boolean",
+    Counter "counter",
+    Date "date",
+    Decimal "decimal",
+    Double "double",
+    Duration "duration",
+    Float "float",
+    Inet "inet",
+    Int "int",
+    SmallInt "smallint",
+    Text "text",
+    Time "time",
+    Timestamp "timestamp",
+    TimeUuid "timeuuid",
+    TinyInt "tinyint",
+    Uuid "uuid",
+    Varchar "varchar",
+    Varint "varint",
+}
+
+impl fmt::Display for NativeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

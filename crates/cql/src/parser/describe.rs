@@ -1,0 +1,91 @@
+//! DESCRIBE.
+
+use super::names::is_name;
+use super::{Parsed, Parser};
+use crate::ast::{Describe, DescribeTarget};
+use crate::lexer::keywords::Keyword;
+use crate::lexer::{Symbol, TokenKind};
+
+impl Parser<'_> {
+    pub(super) fn describe(&mut self) -> Parsed<Describe> {
+        self.advance();
+        let target = self.describe_target()?;
+        let with_internals = self.optional([Keyword::With, Keyword::Internals])?;
+        Ok(Describe { target, with_internals })
+    }
+
+    fn describe_target(&mut self) -> Parsed<DescribeTarget> {
+        let TokenKind::Keyword(keyword) = self.kind() else { return self.describe_any() };
+        let plural = match keyword {
+            Keyword::Cluster => Some(DescribeTarget::Cluster),
+            Keyword::Keyspaces => Some(DescribeTarget::Keyspaces),
+            Keyword::Tables => Some(DescribeTarget::Tables),
+            Keyword::Types => Some(DescribeTarget::Types),
+            Keyword::Functions => Some(DescribeTarget::Functions),
+            Keyword::Aggregates => Some(DescribeTarget::Aggregates),
+            _ => None,
+        };
+        if let Some(target) = plural {
+            self.advance();
+            return Ok(target);
+        }
+        // these want a name after them; without one they are names themselves
+        let named = is_name(self.peek()) || self.peek() == TokenKind::Symbol(Symbol::QuestionMark);
+        match keyword {
+            Keyword::Schema => {
+                self.advance();
+                Ok(DescribeTarget::Schema { full: false })
+            }
+            Keyword::Full => {
+                self.advance();
+                self.expect(Keyword::Schema)?;
+                Ok(DescribeTarget::Schema { full: true })
+            }
+            Keyword::Keyspace => self.describe_keyspace(false),
+            Keyword::Only if self.peek() == TokenKind::Keyword(Keyword::Keyspace) => {
+                self.advance();
+                self.describe_keyspace(true)
+            }
+            Keyword::ColumnFamily => {
+                self.advance();
+                Ok(DescribeTarget::Table(self.table_name()?))
+            }
+            Keyword::Index => {
+                self.advance();
+                Ok(DescribeTarget::Index(self.index_name()?))
+            }
+            Keyword::Materialized => {
+                self.advance();
+                self.expect(Keyword::View)?;
+                Ok(DescribeTarget::View(self.table_name()?))
+            }
+            Keyword::Type if named => {
+                self.advance();
+                Ok(DescribeTarget::Type(self.user_type_name()?))
+            }
+            Keyword::Function if named => {
+                self.advance();
+                Ok(DescribeTarget::Function(self.function_name()?))
+            }
+            Keyword::Aggregate if named => {
+                self.advance();
+                Ok(DescribeTarget::Aggregate(self.function_name()?))
+            }
+            _ => self.describe_any(),
+        }
+    }
+
+    fn describe_keyspace(&mut self, only: bool) -> Parsed<DescribeTarget> {
+        self.expect(Keyword::Keyspace)?;
+        let named = is_name(self.kind()) || self.is(Symbol::QuestionMark);
+        let name = if named { Some(self.keyspace_name()?) } else { None };
+        Ok(DescribeTarget::Keyspace { only, name })
+    }
+
+    fn describe_any(&mut self) -> Parsed<DescribeTarget> {
+        if !is_name(self.kind()) {
+            return Err(self.no_viable());
+        }
+        Ok(DescribeTarget::Any(self.table_name()?))
+    }
+}

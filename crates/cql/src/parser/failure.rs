@@ -1,0 +1,191 @@
+//! From a failure to Cassandra's words for it.
+//!
+//! Cassandra's parser is made by ANTLR 3. A token that can only be one thing and is not makes `mismatched input
+//! ... expecting ...`; a token that fits none of several continuations makes `no viable alternative at input ...`.
+//! Behind that stands the text from ten tokens before (blanks count as tokens) to two after, the offending token in
+//! square brackets. The parser reads tokens as it needs them, so the text ends earlier where it had not read on.
+
+use super::Parser;
+use crate::error::SyntaxError;
+use crate::lexer::{Lexer, Token, TokenKind, unquote};
+
+/// What went wrong, before it is put into words.
+#[derive(Debug)]
+pub(super) struct Failure {
+    kind: FailureKind,
+    /// The token that does not fit.
+    token: Token,
+    /// The token that is shown in brackets: where the parser stood when it looked ahead to `token`.
+    shown: Token,
+}
+
+/// The ways to fail.
+#[derive(Debug)]
+pub(super) enum FailureKind {
+    /// Only this could have come.
+    Mismatched(TokenKind),
+    /// One of a few tokens could have come.
+    MismatchedSet,
+    /// Nothing fits.
+    NoViable,
+    /// More text after the statement.
+    Trailing,
+    /// The grammar fits, but what it says is refused at once.
+    Refused(String),
+    /// Nested deeper than the limit.
+    TooDeep(u32),
+    /// Chains more operators than the limit.
+    TooLong(u32),
+}
+
+impl Parser<'_> {
+    /// A failure at the current token.
+    pub(super) fn fail(&self, kind: FailureKind) -> Box<Failure> {
+        Box::new(Failure { kind, token: self.current, shown: self.current })
+    }
+
+    /// The current token is not the only one possible.
+    pub(super) fn mismatched(&self, expected: TokenKind) -> Box<Failure> {
+        self.fail(FailureKind::Mismatched(expected))
+    }
+
+    /// The current token fits none of several continuations.
+    pub(super) fn no_viable(&self) -> Box<Failure> {
+        self.fail(FailureKind::NoViable)
+    }
+
+    /// Looking `n` tokens ahead from the current one, that one fits none of several continuations.
+    pub(super) fn no_viable_ahead(&mut self, n: usize) -> Box<Failure> {
+        let token = if n == 0 { self.current } else { self.peek_token(n) };
+        Box::new(Failure { kind: FailureKind::NoViable, token, shown: self.current })
+    }
+
+    /// More text after the statement.
+    pub(super) fn trailing(&mut self) -> Box<Failure> {
+        self.peek();
+        self.fail(FailureKind::Trailing)
+    }
+
+    /// What was written is grammatical and still refused with this message.
+    pub(super) fn refused(&self, message: impl Into<String>) -> Box<Failure> {
+        self.fail(FailureKind::Refused(message.into()))
+    }
+
+    /// The failure in words. A text that is no token comes first if it was reached.
+    pub(super) fn explain(&mut self, failure: Failure) -> SyntaxError {
+        if let Some(error) = self.lexical_error() {
+            return error;
+        }
+        let Failure { kind, token, shown } = failure;
+        let text = token_text(self.source, token);
+        let what = match kind {
+            FailureKind::Refused(message) => return SyntaxError { message, line: None, column: None },
+            FailureKind::Mismatched(expected) => {
+                format!("mismatched input '{text}' expecting {}", expected.token_name())
+            }
+            FailureKind::MismatchedSet => format!("mismatched input '{text}' expecting set null"),
+            FailureKind::NoViable => format!("no viable alternative at input '{text}'"),
+            FailureKind::Trailing => match self.peek() {
+                TokenKind::Eof => format!("extraneous input '{text}' expecting EOF"),
+                _ => format!("missing EOF at '{text}'"),
+            },
+            FailureKind::TooDeep(limit) => format!("nested deeper than {limit} levels at input '{text}'"),
+            FailureKind::TooLong(limit) => {
+                format!("expression of more than {limit} operators at input '{text}'")
+            }
+        };
+        let snippet = snippet(self.source, shown, self.furthest);
+        if token.kind == TokenKind::Eof {
+            return SyntaxError {
+                message: format!("line 0:-1 {what}{snippet}"),
+                line: Some(0),
+                column: None,
+            };
+        }
+        let place = place(self.source, token.start as usize);
+        let message = format!("line {}:{} {what}{snippet}", place.line, place.column);
+        SyntaxError { message, line: Some(place.line), column: Some(place.column) }
+    }
+
+    /// The error of a text that is no token, if reading got that far.
+    fn lexical_error(&self) -> Option<SyntaxError> {
+        let token =
+            [Some(self.current), self.next].into_iter().flatten().find(|t| t.kind == TokenKind::Error)?;
+        let problem = Lexer::problem_at(self.source, token.start as usize);
+        let place = place(self.source, problem.offset);
+        let message = format!("line {}:{} {}", place.line, place.column, problem.message);
+        Some(SyntaxError { message, line: Some(place.line), column: Some(place.column) })
+    }
+}
+
+/// A position in the source as people count it.
+struct Place {
+    /// Counted from 1.
+    line: u32,
+    /// In UTF-16 units, counted from 0.
+    column: u32,
+}
+
+fn place(source: &str, offset: usize) -> Place {
+    let before = source.get(..offset).unwrap_or(source);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = before.bytes().filter(|b| *b == b'\n').count() as u32 + 1;
+    let column = before[line_start..].encode_utf16().count() as u32;
+    Place { line, column }
+}
+
+/// The text of a token as Cassandra gives it: strings and quoted names without their quotes.
+fn token_text(source: &str, token: Token) -> String {
+    let raw = source.get(token.start as usize..token.end as usize).unwrap_or_default();
+    match token.kind {
+        TokenKind::Eof => "<EOF>".to_string(),
+        TokenKind::String | TokenKind::QuotedName => unquote(raw).into_owned(),
+        _ => raw.to_string(),
+    }
+}
+
+/// ` (...the text around [shown]...)`, reading no further than the token that starts at `furthest`.
+fn snippet(source: &str, shown: Token, furthest: u32) -> String {
+    const TOKENS_BEFORE: usize = 10;
+    const TOKENS_AFTER: usize = 2;
+    if shown.kind == TokenKind::Eof {
+        return String::new();
+    }
+    let tokens = all_tokens(source, furthest);
+    let Some(index) = tokens.iter().position(|token| token.start == shown.start) else {
+        return String::new();
+    };
+    let first = tokens[index.saturating_sub(TOKENS_BEFORE)];
+    let last = tokens[(index + TOKENS_AFTER).min(tokens.len() - 1)];
+    if last.kind == TokenKind::Eof {
+        return String::new();
+    }
+    let slice = |from: u32, to: u32| source.get(from as usize..to as usize).unwrap_or_default();
+    format!(
+        " ({}{}[{}]{}{})",
+        if first.start == 0 { "" } else { "..." },
+        slice(first.start, shown.start),
+        slice(shown.start, shown.end),
+        slice(shown.end, last.end),
+        if last.end as usize == source.len() { "" } else { "..." },
+    )
+    .replace('\n', "")
+}
+
+/// The tokens up to the one that starts at `furthest`, with every run of blanks as a token of its own.
+fn all_tokens(source: &str, furthest: u32) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut lexer = Lexer::new(source);
+    let mut end = 0;
+    loop {
+        let token = lexer.next_token();
+        if token.start > end {
+            tokens.push(Token { kind: token.kind, start: end, end: token.start });
+        }
+        tokens.push(token);
+        end = token.end;
+        if token.start >= furthest || matches!(token.kind, TokenKind::Eof | TokenKind::Error) {
+            return tokens;
+        }
+    }
+}

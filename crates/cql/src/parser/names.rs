@@ -1,0 +1,161 @@
+//! Names of all sorts. They differ in which keywords they admit.
+
+use super::{Parsed, Parser};
+use crate::ast::{Identifier, QualifiedName};
+use crate::lexer::keywords::{Keyword, KeywordClass};
+use crate::lexer::{Symbol, TokenKind, unquote};
+
+/// Words that no user type may be called unless quoted: they were once kept for types to come.
+const RESERVED_TYPE_NAMES: [&str; 7] =
+    ["byte", "complex", "enum", "date", "interval", "macaddr", "bitstring"];
+
+/// Whether a token of this kind can be a name: a word, a quoted name, or an unreserved keyword.
+pub(super) fn is_name(kind: TokenKind) -> bool {
+    match kind {
+        TokenKind::Ident | TokenKind::QuotedName => true,
+        TokenKind::Keyword(keyword) => keyword.class() != KeywordClass::Reserved,
+        _ => false,
+    }
+}
+
+/// Whether a token of this kind can be the name of a function.
+pub(super) fn is_function_name(kind: TokenKind) -> bool {
+    match kind {
+        TokenKind::Ident | TokenKind::QuotedName => true,
+        TokenKind::Keyword(Keyword::Token | Keyword::Count) => true,
+        TokenKind::Keyword(keyword) => matches!(keyword.class(), KeywordClass::Basic | KeywordClass::Type(_)),
+        _ => false,
+    }
+}
+
+impl Parser<'_> {
+    /// A column, field, argument, option: any name.
+    pub(super) fn identifier(&mut self) -> Parsed<Identifier> {
+        if is_name(self.kind()) { Ok(self.take_name()) } else { Err(self.no_viable()) }
+    }
+
+    /// A column where it may also be called `""`.
+    pub(super) fn column(&mut self) -> Parsed<Identifier> {
+        if self.eat(TokenKind::EmptyQuotedName) {
+            return Ok(Identifier::from(""));
+        }
+        self.identifier()
+    }
+
+    /// Whether the current token can be a column.
+    pub(super) fn at_column(&self) -> bool {
+        is_name(self.kind()) || self.is(TokenKind::EmptyQuotedName)
+    }
+
+    /// The current token as a name: quoted verbatim, otherwise in lower case.
+    pub(super) fn take_name(&mut self) -> Identifier {
+        let token = self.advance();
+        let text = self.text(token);
+        if token.kind == TokenKind::QuotedName {
+            return Identifier::new(unquote(text));
+        }
+        let mut text: Box<str> = text.into();
+        text.make_ascii_lowercase();
+        Identifier::new(text)
+    }
+
+    /// A keyspace.
+    pub(super) fn keyspace_name(&mut self) -> Parsed<Identifier> {
+        self.schema_name("keyspace")
+    }
+
+    /// `[keyspace.]table`
+    pub(super) fn table_name(&mut self) -> Parsed<QualifiedName> {
+        self.qualified_name("table")
+    }
+
+    /// `[keyspace.]index`
+    pub(super) fn index_name(&mut self) -> Parsed<QualifiedName> {
+        self.qualified_name("index")
+    }
+
+    fn qualified_name(&mut self, what: &str) -> Parsed<QualifiedName> {
+        let keyspace = if self.peek() == TokenKind::Symbol(Symbol::Dot) {
+            let keyspace = self.keyspace_name()?;
+            self.expect(Symbol::Dot)?;
+            Some(keyspace)
+        } else {
+            None
+        };
+        Ok(QualifiedName { keyspace, name: self.schema_name(what)? })
+    }
+
+    /// The name of a schema element; a bind marker in its place gets an error of its own.
+    pub(super) fn schema_name(&mut self, what: &str) -> Parsed<Identifier> {
+        if self.is(Symbol::QuestionMark) {
+            return Err(self.refused(format!("Bind variables cannot be used for {what} names")));
+        }
+        self.identifier()
+    }
+
+    /// `[keyspace.]type`
+    pub(super) fn user_type_name(&mut self) -> Parsed<QualifiedName> {
+        if is_name(self.kind()) && self.peek() == TokenKind::Symbol(Symbol::Dot) {
+            let keyspace = self.take_name();
+            self.advance();
+            return Ok(QualifiedName { keyspace: Some(keyspace), name: self.bare_type_name()? });
+        }
+        Ok(QualifiedName { keyspace: None, name: self.bare_type_name()? })
+    }
+
+    fn bare_type_name(&mut self) -> Parsed<Identifier> {
+        let admitted = match self.kind() {
+            TokenKind::Ident | TokenKind::QuotedName => true,
+            TokenKind::Keyword(keyword) => keyword == Keyword::Key || keyword.class() == KeywordClass::Basic,
+            _ => false,
+        };
+        if !admitted {
+            return Err(self.no_viable());
+        }
+        if self.is(TokenKind::Ident) && RESERVED_TYPE_NAMES.contains(&self.text(self.current)) {
+            let name = self.text(self.current);
+            return Err(self.refused(format!("Invalid (reserved) user type name {name}")));
+        }
+        Ok(self.take_name())
+    }
+
+    /// `[keyspace.]function`
+    pub(super) fn function_name(&mut self) -> Parsed<QualifiedName> {
+        let keyspace = if self.peek() == TokenKind::Symbol(Symbol::Dot) {
+            let keyspace = self.keyspace_name()?;
+            self.expect(Symbol::Dot)?;
+            Some(keyspace)
+        } else {
+            None
+        };
+        Ok(QualifiedName { keyspace, name: self.bare_function_name()? })
+    }
+
+    pub(super) fn bare_function_name(&mut self) -> Parsed<Identifier> {
+        if is_function_name(self.kind()) { Ok(self.take_name()) } else { Err(self.no_viable()) }
+    }
+
+    /// Whether a function call starts `n` tokens after the current one: `name (` or `keyspace . name (`.
+    pub(super) fn call_ahead(&mut self, n: usize) -> bool {
+        let kind = |parser: &mut Self, n| if n == 0 { parser.kind() } else { parser.peek_nth(n) };
+        let first = kind(self, n);
+        if !is_name(first) && !is_function_name(first) {
+            return false;
+        }
+        match self.peek_nth(n + 1) {
+            TokenKind::Symbol(Symbol::ParenOpen) => is_function_name(first),
+            TokenKind::Symbol(Symbol::Dot) => {
+                is_name(first)
+                    && is_function_name(self.peek_nth(n + 2))
+                    && self.peek_nth(n + 3) == TokenKind::Symbol(Symbol::ParenOpen)
+            }
+            _ => false,
+        }
+    }
+
+    /// The content of a string literal.
+    pub(super) fn string(&mut self) -> Parsed<Box<str>> {
+        let token = self.expect(TokenKind::String)?;
+        Ok(unquote(self.text(token)).into())
+    }
+}

@@ -1,0 +1,68 @@
+//! SELECT.
+
+use super::{Parsed, Parser};
+use crate::ast::{Direction, Ordering, Select};
+use crate::lexer::Symbol;
+use crate::lexer::keywords::Keyword;
+
+impl Parser<'_> {
+    pub(super) fn select(&mut self) -> Parsed<Select> {
+        self.advance();
+        let json = self.select_modifier(Keyword::Json);
+        let distinct = self.select_modifier(Keyword::Distinct);
+        let selections = self.selections()?;
+        self.expect(Keyword::From)?;
+        let table = self.table_name()?;
+        let where_clause = self.optional_where()?;
+        let group_by = if self.optional([Keyword::Group, Keyword::By])? {
+            self.separated(Symbol::Comma, Self::selector)?
+        } else {
+            Vec::new()
+        };
+        let order_by = if self.optional([Keyword::Order, Keyword::By])? {
+            self.separated(Symbol::Comma, Self::ordering)?
+        } else {
+            Vec::new()
+        };
+        let per_partition_limit = if self.optional([Keyword::Per, Keyword::Partition, Keyword::Limit])? {
+            Some(self.integer_term()?)
+        } else {
+            None
+        };
+        let limit = if self.eat(Keyword::Limit) { Some(self.integer_term()?) } else { None };
+        let allow_filtering = self.optional([Keyword::Allow, Keyword::Filtering])?;
+        Ok(Select {
+            json,
+            distinct,
+            selections,
+            table,
+            where_clause,
+            group_by,
+            order_by,
+            per_partition_limit,
+            limit,
+            allow_filtering,
+        })
+    }
+
+    /// Steps over JSON or DISTINCT, unless it is a column: both are names too.
+    fn select_modifier(&mut self, keyword: Keyword) -> bool {
+        if !self.is(keyword) || !Self::starts_selections(self.peek()) {
+            return false;
+        }
+        self.advance();
+        true
+    }
+
+    fn ordering(&mut self) -> Parsed<Ordering> {
+        let column = self.column()?;
+        let ann_of = if self.optional([Keyword::Ann, Keyword::Of])? { Some(self.term()?) } else { None };
+        let direction = if self.eat(Keyword::Desc) {
+            Direction::Desc
+        } else {
+            self.eat(Keyword::Asc);
+            Direction::Asc
+        };
+        Ok(Ordering { column, ann_of, direction })
+    }
+}

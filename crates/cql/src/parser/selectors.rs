@@ -1,0 +1,233 @@
+//! Selectors.
+
+use super::names::{is_function_name, is_name};
+use super::terms::literal_kind;
+use super::{Parsed, Parser};
+use crate::ast::{ArithmeticOperator, Selection, Selector};
+use crate::lexer::keywords::Keyword;
+use crate::lexer::{Symbol, TokenKind};
+
+impl Parser<'_> {
+    /// `*`, which yields no selections, or `selector [AS name], ...`
+    pub(super) fn selections(&mut self) -> Parsed<Vec<Selection>> {
+        if self.eat(Symbol::Star) {
+            return Ok(Vec::new());
+        }
+        self.separated(Symbol::Comma, |parser| {
+            let selector = parser.selector()?;
+            let alias = if parser.eat(Keyword::As) { Some(parser.identifier()?) } else { None };
+            Ok(Selection { selector, alias })
+        })
+    }
+
+    /// Whether a token of this kind can start a select clause.
+    pub(super) fn starts_selections(kind: TokenKind) -> bool {
+        matches!(kind, TokenKind::Symbol(Symbol::Star | Symbol::Minus)) || starts_operand(kind)
+    }
+
+    /// A selector.
+    pub(super) fn selector(&mut self) -> Parsed<Selector> {
+        self.nested(Self::selector_addition)
+    }
+
+    fn selector_addition(&mut self) -> Parsed<Selector> {
+        let mut left = self.selector_multiplication()?;
+        loop {
+            let operator = match self.kind() {
+                TokenKind::Symbol(Symbol::Plus) => ArithmeticOperator::Add,
+                TokenKind::Symbol(Symbol::Minus) => ArithmeticOperator::Subtract,
+                _ => return Ok(left),
+            };
+            self.link()?;
+            self.advance();
+            left = Selector::Arithmetic(Box::new(left), operator, Box::new(self.selector_multiplication()?));
+        }
+    }
+
+    fn selector_multiplication(&mut self) -> Parsed<Selector> {
+        let mut left = self.selector_sign()?;
+        loop {
+            let operator = match self.kind() {
+                TokenKind::Symbol(Symbol::Star) => ArithmeticOperator::Multiply,
+                TokenKind::Symbol(Symbol::Slash) => ArithmeticOperator::Divide,
+                TokenKind::Symbol(Symbol::Percent) => ArithmeticOperator::Modulo,
+                _ => return Ok(left),
+            };
+            self.link()?;
+            self.advance();
+            left = Selector::Arithmetic(Box::new(left), operator, Box::new(self.selector_sign()?));
+        }
+    }
+
+    fn selector_sign(&mut self) -> Parsed<Selector> {
+        if self.eat(Symbol::Minus) {
+            return Ok(Selector::Negated(Box::new(self.nested(Self::selector_sign)?)));
+        }
+        let operand = self.operand()?;
+        self.modifiers(operand)
+    }
+
+    /// `(.field | [element])*` after `selector`.
+    fn modifiers(&mut self, mut selector: Selector) -> Parsed<Selector> {
+        loop {
+            match self.kind() {
+                TokenKind::Symbol(Symbol::Dot) => {
+                    self.link()?;
+                    self.advance();
+                    selector = Selector::Field(Box::new(selector), self.identifier()?);
+                }
+                TokenKind::Symbol(Symbol::BracketOpen) => {
+                    self.link()?;
+                    self.advance();
+                    selector = self.sub_selection(selector)?;
+                    self.expect(Symbol::BracketClose)?;
+                }
+                _ => return Ok(selector),
+            }
+        }
+    }
+
+    /// `key`, `from..`, `from..to` or `..to`
+    fn sub_selection(&mut self, of: Selector) -> Parsed<Selector> {
+        let of = Box::new(of);
+        if self.eat(Symbol::Range) {
+            return Ok(Selector::Slice(of, None, Some(self.term()?)));
+        }
+        let from = self.term()?;
+        if !self.eat(Symbol::Range) {
+            return Ok(Selector::Element(of, from));
+        }
+        let to = if self.is(Symbol::BracketClose) { None } else { Some(self.term()?) };
+        Ok(Selector::Slice(of, Some(from), to))
+    }
+
+    /// A selector without operators and modifiers.
+    fn operand(&mut self) -> Parsed<Selector> {
+        if let Some(literal) = self.literal() {
+            return Ok(Selector::Literal(literal));
+        }
+        match self.kind() {
+            TokenKind::Symbol(Symbol::QuestionMark | Symbol::Colon) => {
+                Ok(Selector::BindMarker(self.bind_marker()?))
+            }
+            TokenKind::Symbol(Symbol::ParenOpen) => self.parenthesized_selector(),
+            TokenKind::Symbol(Symbol::BracketOpen) => Ok(Selector::List(self.delimited(
+                Symbol::BracketOpen,
+                Symbol::BracketClose,
+                Self::selector,
+            )?)),
+            TokenKind::Symbol(Symbol::BraceOpen) => self.braced_selector(),
+            TokenKind::Keyword(Keyword::Null) => {
+                self.advance();
+                Ok(Selector::Null)
+            }
+            kind if is_name(kind) || is_function_name(kind) => self.named_operand(),
+            _ => Err(self.no_viable()),
+        }
+    }
+
+    /// A column or a function, at a name.
+    fn named_operand(&mut self) -> Parsed<Selector> {
+        if self.peek() == TokenKind::Symbol(Symbol::ParenOpen)
+            && let TokenKind::Keyword(keyword) = self.kind()
+        {
+            match keyword {
+                Keyword::Count if self.peek_nth(2) == TokenKind::Symbol(Symbol::Star) => {
+                    self.advance();
+                    self.advance();
+                    self.advance();
+                    self.expect(Symbol::ParenClose)?;
+                    return Ok(Selector::CountRows);
+                }
+                Keyword::WriteTime => return Ok(Selector::WriteTime(self.metadata_of()?)),
+                Keyword::MaxWriteTime => return Ok(Selector::MaxWriteTime(self.metadata_of()?)),
+                Keyword::Ttl => return Ok(Selector::Ttl(self.metadata_of()?)),
+                Keyword::Cast => return self.cast_selector(),
+                _ => {}
+            }
+        }
+        if self.call_ahead(0) {
+            let name = self.function_name()?;
+            let arguments = self.delimited(Symbol::ParenOpen, Symbol::ParenClose, Self::selector)?;
+            return Ok(Selector::Function(name, arguments));
+        }
+        Ok(Selector::Column(self.identifier()?))
+    }
+
+    /// `keyword(column modifiers)`
+    fn metadata_of(&mut self) -> Parsed<Box<Selector>> {
+        self.advance();
+        self.expect(Symbol::ParenOpen)?;
+        let column = Selector::Column(self.identifier()?);
+        let of = self.modifiers(column)?;
+        self.expect(Symbol::ParenClose)?;
+        Ok(Box::new(of))
+    }
+
+    /// `CAST(selector AS type)`
+    fn cast_selector(&mut self) -> Parsed<Selector> {
+        self.advance();
+        self.expect(Symbol::ParenOpen)?;
+        let of = self.selector()?;
+        self.expect(Keyword::As)?;
+        let native = self.native_type()?;
+        self.expect(Symbol::ParenClose)?;
+        Ok(Selector::Cast(Box::new(of), native))
+    }
+
+    /// `(type) selector`, a tuple, or a selector in parentheses.
+    fn parenthesized_selector(&mut self) -> Parsed<Selector> {
+        if self.type_hint_ahead(|parser| starts_operand(parser.kind())) {
+            self.advance();
+            let hint = self.cql_type()?;
+            self.expect(Symbol::ParenClose)?;
+            let of = self.nested(Self::operand)?;
+            return Ok(Selector::TypeHint(hint, Box::new(of)));
+        }
+        self.advance();
+        let elements = self.separated(Symbol::Comma, Self::selector)?;
+        self.expect(Symbol::ParenClose)?;
+        Ok(Selector::Tuple(elements))
+    }
+
+    /// `{}`, a set, or a map.
+    fn braced_selector(&mut self) -> Parsed<Selector> {
+        self.advance();
+        if self.eat(Symbol::BraceClose) {
+            return Ok(Selector::Set(Vec::new()));
+        }
+        let first = self.selector()?;
+        if !self.eat(Symbol::Colon) {
+            let mut elements = vec![first];
+            while self.eat(Symbol::Comma) {
+                elements.push(self.selector()?);
+            }
+            self.expect(Symbol::BraceClose)?;
+            return Ok(Selector::Set(elements));
+        }
+        let mut entries = vec![(first, self.selector()?)];
+        while self.eat(Symbol::Comma) {
+            let key = self.selector()?;
+            self.expect(Symbol::Colon)?;
+            entries.push((key, self.selector()?));
+        }
+        self.expect(Symbol::BraceClose)?;
+        Ok(Selector::MapOrUserType(entries))
+    }
+}
+
+/// Whether a token of this kind can start a selector other than a negated one.
+fn starts_operand(kind: TokenKind) -> bool {
+    match kind {
+        TokenKind::Symbol(symbol) => matches!(
+            symbol,
+            Symbol::QuestionMark
+                | Symbol::Colon
+                | Symbol::BracketOpen
+                | Symbol::BraceOpen
+                | Symbol::ParenOpen
+        ),
+        TokenKind::Keyword(Keyword::Null) => true,
+        _ => literal_kind(kind).is_some() || is_name(kind) || is_function_name(kind),
+    }
+}
