@@ -1,0 +1,56 @@
+"""A `cassette serve` process for tests: started on a free port, killed, started again."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = Path(os.environ.get("CASSETTE_BINARY", ROOT / "target" / "debug" / "cassette"))
+READY_SECONDS = 60
+
+
+class Server:
+    """One server over one data directory. `port` stays the same over restarts."""
+
+    def __init__(self, data, *options):
+        self.data = Path(data)
+        self.options = list(options)
+        self.port = 0
+        self.process = None
+        self.log = open(self.data.parent / f"{self.data.name}.log", "ab")
+
+    def start(self):
+        command = [BINARY, "serve", "--data", self.data, "--listen", f"127.0.0.1:{self.port}", *self.options]
+        self.process = subprocess.Popen(
+            [str(part) for part in command], stdout=subprocess.PIPE, stderr=self.log, text=True
+        )
+        line = self._ready_line()
+        self.port = int(re.search(r"127\.0\.0\.1:(\d+)", line).group(1))
+        return self
+
+    def _ready_line(self):
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            readable, _, _ = select.select([self.process.stdout], [], [], 0.2)
+            if readable:
+                line = self.process.stdout.readline()
+                if "127.0.0.1:" in line:
+                    return line
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended with {self.process.returncode}; see {self.log.name}")
+        raise AssertionError(f"the server was not ready within {READY_SECONDS} s; see {self.log.name}")
+
+    def kill(self):
+        """As by `kill -9`: nothing is flushed or said goodbye to."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        """As by an operator: SIGTERM, and a clean end."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            assert self.process.wait(timeout=60) == 0

@@ -1,0 +1,61 @@
+"""The same statements, judged beside Apache Cassandra.
+
+`tests/conformance/NAME.cql` holds statements, one a paragraph; `NAME.json` what Cassandra 5.0.8 answered to each: columns with types and
+rows as bytes, or the error's code and text. `differences.json` lists by statement the answers of ours that differ and stay, each with its reason;
+one that has become equal must be taken out of it.
+
+To write down the answers anew, against a real Cassandra: CASSETTE_CONTACT=127.0.0.1:9042 pytest --record test_conformance.py
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from raw import RawHandler, answer
+
+FOLDER = Path(__file__).resolve().parents[1] / "conformance"
+KEYSPACE = "conformance"
+
+
+def statements(path):
+    text = "\n".join(line for line in path.read_text().splitlines() if not line.startswith("--"))
+    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def differences():
+    return json.loads((FOLDER / "differences.json").read_text())
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.cql")), ids=lambda path: path.stem)
+def test_answers_are_those_of_cassandra(path, cluster, request):
+    session = cluster.connect()
+    session.client_protocol_handler = RawHandler
+    session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}")
+    session.execute(
+        f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+    )
+    session.set_keyspace(KEYSPACE)
+    answers = [{"statement": s, "answer": answer(session, s)} for s in statements(path)]
+    session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}")
+    session.shutdown()
+
+    recorded = path.with_suffix(".json")
+    if request.config.getoption("--record"):
+        recorded.write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
+        return
+    expected = json.loads(recorded.read_text())
+    assert [e["statement"] for e in expected] == [a["statement"] for a in answers], "record the answers anew"
+    kept = differences().get(path.stem, {})
+    wrong = []
+    for ours, theirs in zip(answers, expected):
+        statement = ours["statement"]
+        if statement in kept:
+            if ours["answer"] == theirs["answer"]:
+                wrong.append(f"{statement}\n  no longer differs: take it out of differences.json")
+            elif ours["answer"] != kept[statement]["answer"]:
+                wrong.append(f"{statement}\n  ours     {ours['answer']}\n  accepted {kept[statement]['answer']}")
+        elif ours["answer"] != theirs["answer"]:
+            wrong.append(f"{statement}\n  ours      {ours['answer']}\n  Cassandra {theirs['answer']}")
+    assert not wrong, f"{len(wrong)} of {len(answers)} answers differ:\n" + "\n".join(wrong)
