@@ -1,1 +1,40 @@
 //! What a statement does: catalog, planning, execution, conditions, system tables.
+//!
+//! Two doors lead in. The embedded one is [`Database::open`] and [`Session`]. The server's is [`Database::query`],
+//! [`Database::prepare`] and [`Database::execute`]: raw bytes in, rows pushed into a [`RowSink`] out.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "the rooms that use the contracts are being built"
+)]
+
+mod catalog;
+mod database;
+mod describe;
+mod error;
+mod execution;
+mod functions;
+mod modification;
+mod plan;
+mod prepared;
+mod request;
+mod response;
+mod schema;
+mod select;
+mod session;
+mod terms;
+mod virtual_tables;
+
+pub use cassette_cql::ast::BatchKind;
+pub use catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription};
+pub use database::{BatchSource, BatchStatement, Database, Options};
+pub use error::{DatabaseError, Result, WriteType};
+pub use prepared::{Prepared, PreparedDescription, StatementId};
+pub use request::{BoundValue, Consistency, StatementOptions, Values};
+pub use response::{
+    ColumnSpec, Executed, Outcome, ResultMetadata, RowSink, SchemaChange, SchemaChangeKind,
+    SchemaChangeTarget,
+};
+pub use session::Session;

@@ -1,0 +1,78 @@
+//! A keyspace: tables, types and parameters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cassette_rows::TableMetadata;
+use cassette_rows::types::UserType;
+
+use crate::virtual_tables::VirtualTable;
+
+/// What sort of keyspace it is: what may be done to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyspaceKind {
+    /// `system` and `system_schema`: not altered, not written to by clients.
+    Local,
+    /// `system_auth`, `system_traces`, `system_distributed`: ordinary tables that come with the database.
+    Replicated,
+    /// Tables computed from memory: read only.
+    Virtual,
+    /// Made by CREATE KEYSPACE.
+    User,
+}
+
+/// A keyspace. Immutable: DDL makes another.
+#[derive(Debug, Clone)]
+pub struct Keyspace {
+    /// The name, in the case it is stored in.
+    pub name: String,
+    /// Who made it.
+    pub kind: KeyspaceKind,
+    /// Replication and durability.
+    pub params: KeyspaceParams,
+    /// Tables by name, virtual ones too.
+    pub tables: BTreeMap<String, Arc<TableMetadata>>,
+    /// User-defined types by name.
+    pub types: BTreeMap<String, Arc<UserType>>,
+    /// What computes the virtual tables, by name.
+    pub(crate) virtual_tables: BTreeMap<String, Arc<dyn VirtualTable>>,
+}
+
+/// `WITH replication = … AND durable_writes = …`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyspaceParams {
+    /// Whether writes go to the commit log.
+    pub durable_writes: bool,
+    /// The full class name of the strategy, and its options. Stored and shown; one machine holds one replica.
+    pub replication: Replication,
+}
+
+/// A replication strategy as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replication {
+    /// `org.apache.cassandra.locator.SimpleStrategy` and the like.
+    pub class: String,
+    /// `replication_factor`, or a factor for each data center.
+    pub options: BTreeMap<String, String>,
+}
+
+impl Keyspace {
+    /// An empty keyspace.
+    pub fn new(name: impl Into<String>, kind: KeyspaceKind, params: KeyspaceParams) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            params,
+            tables: BTreeMap::new(),
+            types: BTreeMap::new(),
+            virtual_tables: BTreeMap::new(),
+        }
+    }
+
+    /// The same keyspace with `table` put in the place of the one of its name, or added.
+    pub(crate) fn with_table(&self, table: Arc<TableMetadata>) -> Self {
+        let mut keyspace = self.clone();
+        keyspace.tables.insert(table.name.clone(), table);
+        keyspace
+    }
+}

@@ -1,0 +1,120 @@
+//! The catalog: all keyspaces, tables and user types at one moment.
+//!
+//! A [`Catalog`] is immutable. DDL makes a new one and swaps it in (see [`crate::schema`]); a statement plans and runs
+//! against the one it began with.
+
+mod events;
+mod keyspace;
+mod resolve;
+mod version;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use cassette_rows::types::UserType;
+use cassette_rows::{TableId, TableMetadata};
+use uuid::Uuid;
+
+use crate::error::{DatabaseError, Result, bail_invalid};
+use crate::virtual_tables::VirtualTable;
+pub use events::{SchemaEvents, Subscription};
+pub use keyspace::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
+pub(crate) use resolve::{TypeUse, resolve_native, resolve_type};
+
+/// All keyspaces at one moment.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    keyspaces: BTreeMap<String, Arc<Keyspace>>,
+    by_id: HashMap<TableId, Arc<TableMetadata>>,
+    version: Uuid,
+}
+
+impl Catalog {
+    /// These keyspaces.
+    pub(crate) fn new(keyspaces: impl IntoIterator<Item = Arc<Keyspace>>) -> Self {
+        let keyspaces: BTreeMap<_, _> =
+            keyspaces.into_iter().map(|keyspace| (keyspace.name.clone(), keyspace)).collect();
+        let by_id = keyspaces
+            .values()
+            .flat_map(|keyspace| keyspace.tables.values())
+            .map(|table| (table.id, table.clone()))
+            .collect();
+        let version = version::schema_version(keyspaces.values());
+        Self { keyspaces, by_id, version }
+    }
+
+    /// The same catalog with `keyspace` put in the place of the one of its name, or added.
+    pub(crate) fn with_keyspace(&self, keyspace: Keyspace) -> Self {
+        let mut keyspaces = self.keyspaces.clone();
+        keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
+        Self::new(keyspaces.into_values())
+    }
+
+    /// The same catalog without the keyspace called `name`.
+    pub(crate) fn without_keyspace(&self, name: &str) -> Self {
+        Self::new(self.keyspaces.values().filter(|keyspace| keyspace.name != name).cloned())
+    }
+
+    /// The digest of all that users created, as in `system.local`: equal schemas have equal versions.
+    pub fn version(&self) -> Uuid {
+        self.version
+    }
+
+    /// All keyspaces by name.
+    pub fn keyspaces(&self) -> impl Iterator<Item = &Arc<Keyspace>> {
+        self.keyspaces.values()
+    }
+
+    /// The keyspace called `name`, in the case it is stored in.
+    pub fn keyspace(&self, name: &str) -> Option<&Arc<Keyspace>> {
+        self.keyspaces.get(name)
+    }
+
+    /// The keyspace called `name`.
+    ///
+    /// # Errors
+    /// Invalid, with Cassandra's text, if there is none.
+    pub fn require_keyspace(&self, name: &str) -> Result<&Arc<Keyspace>> {
+        self.keyspace(name).ok_or_else(|| DatabaseError::Invalid(format!("keyspace {name} does not exist")))
+    }
+
+    /// A table by its names.
+    pub fn table(&self, keyspace: &str, name: &str) -> Option<&Arc<TableMetadata>> {
+        self.keyspace(keyspace)?.tables.get(name)
+    }
+
+    /// A table by its names.
+    ///
+    /// # Errors
+    /// Invalid, with Cassandra's texts, if the keyspace or the table does not exist.
+    pub fn require_table(&self, keyspace: &str, name: &str) -> Result<&Arc<TableMetadata>> {
+        if name.is_empty() {
+            bail_invalid!("non-empty table is required");
+        }
+        match self.require_keyspace(keyspace)?.tables.get(name) {
+            Some(table) => Ok(table),
+            None => bail_invalid!("table {name} does not exist"),
+        }
+    }
+
+    /// A table by its id.
+    pub fn table_by_id(&self, id: TableId) -> Option<&Arc<TableMetadata>> {
+        self.by_id.get(&id)
+    }
+
+    /// What computes a virtual table's rows; `None` for tables that are stored.
+    pub(crate) fn virtual_table(&self, table: &TableMetadata) -> Option<&Arc<dyn VirtualTable>> {
+        self.keyspace(&table.keyspace)?.virtual_tables.get(&table.name)
+    }
+
+    /// A user-defined type by its names.
+    pub fn user_type(&self, keyspace: &str, name: &str) -> Option<&Arc<UserType>> {
+        self.keyspace(keyspace)?.types.get(name)
+    }
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Self::new([])
+    }
+}

@@ -1,0 +1,322 @@
+//! The database: storage, catalog and prepared statements behind one door.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use arc_swap::ArcSwap;
+use cassette_cql::ast::BatchKind;
+use cassette_engine::{Engine, EngineError, KeyRange, Mutation};
+use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
+use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
+use uuid::Uuid;
+
+use crate::catalog::{Catalog, SchemaEvents, Subscription};
+use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
+use crate::execution::Execution;
+use crate::plan::{Plan, Planned};
+use crate::prepared::{Prepared, PreparedStatements};
+use crate::request::{BoundValue, StatementOptions, Values};
+use crate::response::{Executed, Outcome, RowSink, SchemaChange};
+use crate::session::Session;
+
+/// How a database is to be opened.
+#[derive(Clone)]
+pub struct Options {
+    /// The storage engine's options, the data directory among them.
+    pub engine: cassette_engine::Options,
+    /// Where files are.
+    pub file_system: Arc<dyn FileSystem>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// `cluster_name`, as `system.local` shows it.
+    pub cluster_name: String,
+}
+
+impl Options {
+    /// The defaults, in directory `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            engine: cassette_engine::Options::new(path),
+            file_system: Arc::new(RealFileSystem),
+            clock: Arc::new(SystemClock::new()),
+            cluster_name: "Test Cluster".into(),
+        }
+    }
+}
+
+impl<P: Into<PathBuf>> From<P> for Options {
+    fn from(path: P) -> Self {
+        Self::new(path)
+    }
+}
+
+/// One statement of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchStatement<'a> {
+    /// The statement.
+    pub source: BatchSource<'a>,
+    /// Its values by position; batches have no named ones.
+    pub values: &'a [BoundValue<'a>],
+}
+
+/// Where a statement of a batch comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum BatchSource<'a> {
+    /// Its text.
+    Query(&'a str),
+    /// One that was prepared.
+    Prepared(&'a Prepared),
+}
+
+/// An open database. Cheap to clone; any thread may use it; it is closed when the last clone and session is dropped, or
+/// by [`close`](Self::close).
+#[derive(Clone)]
+pub struct Database(Arc<Inner>);
+
+struct Inner {
+    engine: Engine,
+    clock: Arc<dyn Clock>,
+    catalog: ArcSwap<Catalog>,
+    events: SchemaEvents,
+    prepared: PreparedStatements,
+    last_timestamp: AtomicI64,
+}
+
+impl Database {
+    /// Opens the database in a directory, making it if there is none: `Database::open("data")?`.
+    ///
+    /// # Errors
+    /// If another process has it open, or its files cannot be read or written.
+    pub fn open(options: impl Into<Options>) -> Result<Self> {
+        let options = options.into();
+        let engine = Engine::open(options.engine, options.file_system, options.clock.clone())
+            .map_err(|error| DatabaseError::Server(error.to_string()))?;
+        Ok(Self(Arc::new(Inner {
+            engine,
+            clock: options.clock,
+            catalog: ArcSwap::from_pointee(Catalog::default()),
+            events: SchemaEvents::default(),
+            prepared: PreparedStatements::new(),
+            last_timestamp: AtomicI64::new(i64::MIN),
+        })))
+    }
+
+    /// A session: a keyspace of its own to resolve names in.
+    pub fn session(&self) -> Session {
+        Session::new(self.clone())
+    }
+
+    /// Writes down what is only in memory and lets go of the directory. Statements fail from then on.
+    pub fn close(&self) -> Result<()> {
+        self.0.engine.close().map_err(|error| DatabaseError::Server(error.to_string()))
+    }
+
+    /// All keyspaces, tables and types as they are now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.0.catalog.load_full()
+    }
+
+    /// Calls `listener` after every schema change, until the subscription is dropped.
+    pub fn on_schema_change(&self, listener: impl Fn(&SchemaChange) + Send + Sync + 'static) -> Subscription {
+        self.0.events.subscribe(listener)
+    }
+
+    /// The storage engine: for flushing, compacting and figures. Writing to it goes round the schema.
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Parses, plans and executes one statement; rows go to `sink`.
+    pub fn query(
+        &self,
+        keyspace: Option<&str>,
+        cql: &str,
+        values: Values<'_>,
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let keyspace = options.keyspace.as_deref().or(keyspace);
+        let planned = Planned::new(cql, &self.catalog(), keyspace)?;
+        let mut executed = self.execute_planned(&planned, keyspace, values, options, sink)?;
+        executed.warnings.splice(0..0, planned.warnings);
+        Ok(executed)
+    }
+
+    /// Plans a statement, to be executed by its id. The same text in the same keyspace always has the same id.
+    pub fn prepare(&self, keyspace: Option<&str>, cql: &str) -> Result<Arc<Prepared>> {
+        self.0.prepared.prepare(cql, &self.catalog(), keyspace)
+    }
+
+    /// The statement with this id, its plan up to date.
+    ///
+    /// # Errors
+    /// Unprepared, if there is none.
+    pub fn prepared(&self, id: &[u8]) -> Result<Arc<Prepared>> {
+        Ok(self.0.prepared.get(id, &self.catalog())?.0)
+    }
+
+    /// Executes a prepared statement; rows go to `sink`.
+    pub fn execute(
+        &self,
+        keyspace: Option<&str>,
+        prepared: &Prepared,
+        values: Values<'_>,
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let planned = prepared.planned(&self.catalog())?;
+        let keyspace = options.keyspace.as_deref().or(keyspace);
+        self.execute_planned(&planned, keyspace, values, options, sink)
+    }
+
+    /// Executes a batch; the rows of a conditional one go to `sink`. All changes are made, or none.
+    pub fn batch(
+        &self,
+        keyspace: Option<&str>,
+        kind: BatchKind,
+        statements: &[BatchStatement<'_>],
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let catalog = self.catalog();
+        let keyspace = options.keyspace.as_deref().or(keyspace);
+        let mut warnings = Vec::new();
+        let mut planned = Vec::with_capacity(statements.len());
+        for statement in statements {
+            planned.push(match statement.source {
+                BatchSource::Prepared(prepared) => prepared.planned(&catalog)?,
+                BatchSource::Query(cql) => {
+                    let planned = Planned::new(cql, &catalog, keyspace)?;
+                    warnings.extend_from_slice(&planned.warnings);
+                    Arc::new(planned)
+                }
+            });
+        }
+        let mut executions = Vec::with_capacity(statements.len());
+        for (statement, planned) in statements.iter().zip(&planned) {
+            let Plan::Modification(modification) = &planned.plan else {
+                bail_invalid!(
+                    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
+                );
+            };
+            let values = statement.values;
+            if values.len() != planned.markers.len() {
+                bail_invalid!(
+                    "There were {} markers(?) in CQL but {} bound variables",
+                    planned.markers.len(),
+                    values.len()
+                );
+            }
+            executions.push((modification, Execution::new(self, &catalog, values, options, keyspace)));
+        }
+        let outcome = crate::modification::execute_batch(kind, &executions, sink)?;
+        for (_, execution) in executions {
+            warnings.append(&mut execution.warnings.into_inner());
+        }
+        Ok(Executed { outcome, warnings })
+    }
+
+    fn execute_planned(
+        &self,
+        planned: &Planned,
+        keyspace: Option<&str>,
+        values: Values<'_>,
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let mut scratch = Vec::new();
+        let values =
+            values.in_marker_order(planned.markers.iter().map(|marker| &*marker.name), &mut scratch)?;
+        let execution = Execution::new(self, &planned.catalog, values, options, keyspace);
+        let outcome = planned.execute(&execution, sink)?;
+        Ok(Executed { outcome, warnings: execution.warnings.into_inner() })
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.0.clock
+    }
+
+    /// A write time that no earlier call has given: `now_micros`, or a microsecond after the last one.
+    pub(crate) fn next_timestamp(&self, now_micros: i64) -> i64 {
+        let next = |last: i64| Some(now_micros.max(last.saturating_add(1)));
+        match self.0.last_timestamp.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(last) | Err(last) => now_micros.max(last.saturating_add(1)),
+        }
+    }
+
+    /// A version 1 UUID of now that no other call gives.
+    pub(crate) fn next_time_uuid(&self) -> Uuid {
+        Uuid::now_v1(&[0x02, 0, 0, 0, 0, 1])
+    }
+
+    /// One partition of a table, stored or virtual, under `selection`.
+    pub(crate) fn read(
+        &self,
+        execution: &Execution<'_>,
+        table: &Arc<TableMetadata>,
+        key: &DecoratedKey,
+        selection: &Selection,
+    ) -> Result<Box<dyn PartitionStream>> {
+        if let Some(source) = execution.catalog.virtual_table(table) {
+            return Ok(crate::virtual_tables::read(&**source, table, self, key, selection));
+        }
+        self.0.engine.read(table.id, key, selection).map_err(|error| read_error(error, execution))
+    }
+
+    /// The partitions of a table, stored or virtual, within `range`, each under `selection`.
+    pub(crate) fn scan(
+        &self,
+        execution: &Execution<'_>,
+        table: &Arc<TableMetadata>,
+        range: &KeyRange,
+        selection: &Selection,
+    ) -> Result<Box<dyn PartitionStream>> {
+        if let Some(source) = execution.catalog.virtual_table(table) {
+            return Ok(crate::virtual_tables::scan(&**source, table, self, range, selection));
+        }
+        self.0.engine.scan(table.id, range, selection).map_err(|error| read_error(error, execution))
+    }
+
+    /// Applies all mutations or none.
+    pub(crate) fn apply(
+        &self,
+        execution: &Execution<'_>,
+        write_type: WriteType,
+        mutations: &[Mutation],
+    ) -> Result<()> {
+        self.0.engine.apply(mutations).map_err(|error| match error {
+            EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
+            error => DatabaseError::WriteFailure {
+                consistency: execution.options.consistency,
+                write_type,
+                message: error.to_string(),
+            },
+        })
+    }
+
+    /// Removes all of a table's rows.
+    pub(crate) fn truncate(&self, table: &TableMetadata) -> Result<Outcome> {
+        let failed = |error: EngineError| {
+            DatabaseError::Truncate(format!("Error during truncate: {}: {error}", table.qualified_name()))
+        };
+        self.0.engine.truncate(table.id).map_err(failed)?;
+        Ok(Outcome::Void)
+    }
+}
+
+fn read_error(error: EngineError, execution: &Execution<'_>) -> DatabaseError {
+    match error {
+        EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
+        error => DatabaseError::ReadFailure {
+            consistency: execution.options.consistency,
+            message: error.to_string(),
+        },
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("catalog", &self.0.catalog.load().version()).finish_non_exhaustive()
+    }
+}

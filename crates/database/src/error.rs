@@ -1,0 +1,160 @@
+//! What a statement can fail with, and the code it answers with.
+
+use cassette_rows::StorageError;
+
+use crate::request::Consistency;
+
+/// Why a statement failed. Texts are Cassandra's where people or drivers know them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DatabaseError {
+    /// A bug of ours, or a state that only an operator can end.
+    #[error("{0}")]
+    Server(String),
+    /// The request is none that its protocol allows.
+    #[error("{0}")]
+    Protocol(String),
+    /// Too much is in flight; later it may succeed.
+    #[error("{0}")]
+    Overloaded(String),
+    /// A TRUNCATE failed.
+    #[error("{0}")]
+    Truncate(String),
+    /// A read failed below: a corrupt or unreadable file.
+    #[error("{message}")]
+    ReadFailure {
+        /// The level asked for.
+        consistency: Consistency,
+        /// Which file, and what is wrong with it.
+        message: String,
+    },
+    /// A write failed below: nothing of it was applied.
+    #[error("{message}")]
+    WriteFailure {
+        /// The level asked for.
+        consistency: Consistency,
+        /// What kind of write it was.
+        write_type: WriteType,
+        /// What was attempted, and why it failed.
+        message: String,
+    },
+    /// The text is no CQL.
+    #[error("{0}")]
+    Syntax(String),
+    /// The client may not do this.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// The statement is understood and cannot be executed.
+    #[error("{0}")]
+    Invalid(String),
+    /// The statement asks for a configuration that cannot be.
+    #[error("{0}")]
+    Config(String),
+    /// A keyspace or table to create is there already.
+    #[error("{}", already_exists(keyspace, table))]
+    AlreadyExists {
+        /// The keyspace.
+        keyspace: String,
+        /// The table; empty when it is the keyspace that exists.
+        table: String,
+    },
+    /// No statement with this id is prepared.
+    #[error(
+        "Prepared query with ID {} not found (either the query was not prepared on this host (maybe the host has been restarted?) or you have prepared too many queries and it has been evicted from the internal cache)",
+        hex(id)
+    )]
+    Unprepared {
+        /// The id asked for.
+        id: Vec<u8>,
+    },
+}
+
+/// A result with a [`DatabaseError`].
+pub type Result<T, E = DatabaseError> = std::result::Result<T, E>;
+
+/// What kind of write failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WriteType {
+    /// One statement.
+    Simple,
+    /// A logged batch.
+    Batch,
+    /// An unlogged batch.
+    UnloggedBatch,
+    /// A conditional statement.
+    Cas,
+}
+
+impl WriteType {
+    /// The name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simple => "SIMPLE",
+            Self::Batch => "BATCH",
+            Self::UnloggedBatch => "UNLOGGED_BATCH",
+            Self::Cas => "CAS",
+        }
+    }
+}
+
+impl DatabaseError {
+    /// The native protocol's error code.
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Server(_) => 0x0000,
+            Self::Protocol(_) => 0x000A,
+            Self::Overloaded(_) => 0x1001,
+            Self::Truncate(_) => 0x1003,
+            Self::ReadFailure { .. } => 0x1300,
+            Self::WriteFailure { .. } => 0x1500,
+            Self::Syntax(_) => 0x2000,
+            Self::Unauthorized(_) => 0x2100,
+            Self::Invalid(_) => 0x2200,
+            Self::Config(_) => 0x2300,
+            Self::AlreadyExists { .. } => 0x2400,
+            Self::Unprepared { .. } => 0x2500,
+        }
+    }
+
+    /// A [`DatabaseError::Invalid`].
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+
+    /// What a failed read answers with.
+    pub fn read_failure(consistency: Consistency, error: &StorageError) -> Self {
+        Self::ReadFailure { consistency, message: error.to_string() }
+    }
+
+    /// That a feature is not there yet: `Materialized views are not supported yet`.
+    pub(crate) fn not_supported(what: impl std::fmt::Display) -> Self {
+        Self::Invalid(format!("{what} not supported by Cassette yet"))
+    }
+}
+
+/// `return Err(DatabaseError::Invalid(format!(…)))`.
+macro_rules! bail_invalid {
+    ($($arguments:tt)*) => {
+        return Err($crate::error::DatabaseError::Invalid(format!($($arguments)*)))
+    };
+}
+
+/// `return Err(DatabaseError::Config(format!(…)))`.
+macro_rules! bail_config {
+    ($($arguments:tt)*) => {
+        return Err($crate::error::DatabaseError::Config(format!($($arguments)*)))
+    };
+}
+
+pub(crate) use {bail_config, bail_invalid};
+
+fn already_exists(keyspace: &str, table: &str) -> String {
+    if table.is_empty() {
+        format!("Cannot add existing keyspace \"{keyspace}\"")
+    } else {
+        format!("Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\"")
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,62 @@
+//! What one execution of a plan has at hand.
+
+use std::cell::RefCell;
+
+use crate::catalog::Catalog;
+use crate::database::Database;
+use crate::request::{BoundValue, StatementOptions};
+
+/// One execution of a planned statement.
+pub(crate) struct Execution<'a> {
+    /// Storage, clock and catalog.
+    pub database: &'a Database,
+    /// The catalog that the plan was made against.
+    pub catalog: &'a Catalog,
+    /// The bound values, as many as there are markers, in their order.
+    pub values: &'a [BoundValue<'a>],
+    /// Consistency, paging, times.
+    pub options: &'a StatementOptions,
+    /// The session's keyspace.
+    pub keyspace: Option<&'a str>,
+    /// When it began, microseconds since 1970: the write time unless something else says it, and what `now()` is.
+    pub now_micros: i64,
+    /// The same in seconds, or what the request takes for now.
+    pub now_seconds: u32,
+    /// What the client is to be warned of.
+    pub warnings: RefCell<Vec<String>>,
+}
+
+impl<'a> Execution<'a> {
+    /// An execution that begins now.
+    pub fn new(
+        database: &'a Database,
+        catalog: &'a Catalog,
+        values: &'a [BoundValue<'a>],
+        options: &'a StatementOptions,
+        keyspace: Option<&'a str>,
+    ) -> Self {
+        let now_micros = database.clock().now_micros();
+        let seconds = u32::try_from(now_micros.div_euclid(1_000_000)).unwrap_or(0);
+        let now_seconds = options.now_in_seconds.unwrap_or(seconds);
+        Self {
+            database,
+            catalog,
+            values,
+            options,
+            keyspace,
+            now_micros,
+            now_seconds,
+            warnings: RefCell::default(),
+        }
+    }
+
+    /// The write time of a statement without USING TIMESTAMP: the request's, or a new one of this database.
+    pub fn default_timestamp(&self) -> i64 {
+        self.options.timestamp.unwrap_or_else(|| self.database.next_timestamp(self.now_micros))
+    }
+
+    /// Adds a warning.
+    pub fn warn(&self, warning: impl Into<String>) {
+        self.warnings.borrow_mut().push(warning.into());
+    }
+}

@@ -1,0 +1,195 @@
+//! Plans: statements resolved against a catalog, to be executed many times.
+
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, QualifiedName, Statement};
+use cassette_rows::TableMetadata;
+
+use crate::catalog::{Catalog, KeyspaceKind};
+use crate::describe::DescribePlan;
+use crate::error::{DatabaseError, Result, bail_invalid};
+use crate::execution::Execution;
+use crate::modification::{BatchPlan, ModificationPlan};
+use crate::response::{ColumnSpec, Outcome, ResultMetadata, RowSink};
+use crate::schema::SchemaStatement;
+use crate::select::SelectPlan;
+use crate::terms::Markers;
+
+/// What planning looks up, and what it notes on the way.
+pub(crate) struct PlanContext<'a> {
+    /// The catalog to plan against.
+    pub catalog: &'a Catalog,
+    /// The session's keyspace, or the request's.
+    pub session_keyspace: Option<&'a str>,
+    /// Whether some name stood without keyspace: then the statement means another thing in another session.
+    pub used_session_keyspace: bool,
+    /// The statement's bind markers.
+    pub markers: Markers,
+    /// What the client is to be warned of when it sends the statement.
+    pub warnings: Vec<String>,
+}
+
+impl<'a> PlanContext<'a> {
+    /// The keyspace that `name` is in.
+    ///
+    /// # Errors
+    /// Invalid, if it does not say and the session has none.
+    pub fn keyspace_of<'n>(&mut self, name: &'n QualifiedName) -> Result<&'n str>
+    where
+        'a: 'n,
+    {
+        if let Some(keyspace) = &name.keyspace {
+            return Ok(keyspace.as_str());
+        }
+        self.used_session_keyspace = true;
+        self.session_keyspace.ok_or_else(|| {
+            DatabaseError::invalid(
+                "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename",
+            )
+        })
+    }
+
+    /// The table called `name`.
+    ///
+    /// # Errors
+    /// Invalid, if it does not exist.
+    pub fn table(&mut self, name: &QualifiedName) -> Result<Arc<TableMetadata>> {
+        let keyspace = self.keyspace_of(name)?;
+        self.catalog.require_table(keyspace, &name.name).cloned()
+    }
+
+    /// The table called `name`, which clients may write to.
+    ///
+    /// # Errors
+    /// Invalid, if it does not exist; Unauthorized, if it is the database's own.
+    pub fn writable_table(&mut self, name: &QualifiedName) -> Result<Arc<TableMetadata>> {
+        let table = self.table(name)?;
+        match self.catalog.require_keyspace(&table.keyspace)?.kind {
+            KeyspaceKind::Local => Err(DatabaseError::Unauthorized(format!(
+                "{} keyspace is not user-modifiable.",
+                table.keyspace
+            ))),
+            KeyspaceKind::Virtual => {
+                bail_invalid!("Modification is not supported by table {}", table.qualified_name())
+            }
+            KeyspaceKind::Replicated | KeyspaceKind::User => Ok(table),
+        }
+    }
+}
+
+/// A statement resolved against a catalog.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// What to do.
+    pub plan: Plan,
+    /// The bind markers.
+    pub markers: Vec<ColumnSpec>,
+    /// Which markers are the partition key; empty when that is not known.
+    pub partition_key_indexes: Vec<u16>,
+    /// The columns of the rows it gives; `None` when it gives none, or does not know them before it runs.
+    pub result: Option<Arc<ResultMetadata>>,
+    /// The catalog it was planned against: under another one it must be planned again.
+    pub catalog: Arc<Catalog>,
+    /// Whether it means the same whatever the session's keyspace.
+    pub is_fully_qualified: bool,
+    /// What the client is to be warned of when it sends or prepares the statement.
+    pub warnings: Vec<String>,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    Select(SelectPlan),
+    Modification(ModificationPlan),
+    Batch(BatchPlan),
+    Use(String),
+    Truncate(Arc<TableMetadata>),
+    Schema(SchemaStatement),
+    Describe(DescribePlan),
+}
+
+impl Planned {
+    /// Parses and plans `cql` in the keyspace of the session or request.
+    pub fn new(cql: &str, catalog: &Arc<Catalog>, session_keyspace: Option<&str>) -> Result<Self> {
+        let parsed = cassette_cql::parse(cql).map_err(|error| DatabaseError::Syntax(error.to_string()))?;
+        let mut cx = PlanContext {
+            catalog,
+            session_keyspace,
+            used_session_keyspace: false,
+            markers: Markers::new(parsed.bind_markers),
+            warnings: Vec::new(),
+        };
+        let (plan, key_table) = plan(&parsed.statement, &mut cx)?;
+        let result = match &plan {
+            Plan::Select(select) => Some(select.result_metadata().clone()),
+            _ => None,
+        };
+        Ok(Self {
+            plan,
+            markers: cx.markers.specs()?,
+            partition_key_indexes: key_table
+                .map(|table| cx.markers.partition_key_indexes(&table))
+                .unwrap_or_default(),
+            result,
+            catalog: catalog.clone(),
+            is_fully_qualified: !cx.used_session_keyspace,
+            warnings: cx.warnings,
+        })
+    }
+
+    /// Executes the plan; rows go to `sink`.
+    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        match &self.plan {
+            Plan::Select(select) => select.execute(execution, sink),
+            Plan::Modification(modification) => modification.execute(execution, sink),
+            Plan::Batch(batch) => batch.execute(execution, sink),
+            Plan::Use(keyspace) => Ok(Outcome::SetKeyspace(keyspace.clone())),
+            Plan::Truncate(table) => execution.database.truncate(table),
+            Plan::Schema(statement) => crate::schema::execute(statement, execution),
+            Plan::Describe(describe) => describe.execute(execution, sink),
+        }
+    }
+}
+
+/// The plan, and the table whose partition key markers may be bound to.
+fn plan(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<(Plan, Option<Arc<TableMetadata>>)> {
+    match statement {
+        Statement::Select(select) => {
+            let plan = SelectPlan::new(select, cx)?;
+            let table = plan.table().clone();
+            Ok((Plan::Select(plan), Some(table)))
+        }
+        Statement::Modification(modification) => {
+            let plan = ModificationPlan::new(modification, cx)?;
+            let table = plan.table().clone();
+            Ok((Plan::Modification(plan), Some(table)))
+        }
+        Statement::Batch(batch) => {
+            let plan = BatchPlan::new(batch, cx)?;
+            let table = plan.first_table().cloned();
+            Ok((Plan::Batch(plan), table))
+        }
+        Statement::Use(keyspace) => Ok((plan_use(keyspace, cx)?, None)),
+        Statement::Truncate(name) => Ok((plan_truncate(name, cx)?, None)),
+        Statement::Describe(describe) => Ok((Plan::Describe(DescribePlan::new(describe, cx)?), None)),
+        other => Ok((Plan::Schema(SchemaStatement::new(other, cx)?), None)),
+    }
+}
+
+fn plan_use(keyspace: &ast::Identifier, cx: &PlanContext<'_>) -> Result<Plan> {
+    match cx.catalog.keyspace(keyspace) {
+        Some(keyspace) => Ok(Plan::Use(keyspace.name.clone())),
+        None => bail_invalid!("Keyspace '{}' does not exist", keyspace.as_str()),
+    }
+}
+
+fn plan_truncate(name: &QualifiedName, cx: &mut PlanContext<'_>) -> Result<Plan> {
+    let table = cx.table(name)?;
+    match cx.catalog.require_keyspace(&table.keyspace)?.kind {
+        KeyspaceKind::Virtual => bail_invalid!("Cannot truncate virtual tables"),
+        KeyspaceKind::Local => {
+            Err(DatabaseError::Unauthorized(format!("{} keyspace is not user-modifiable.", table.keyspace)))
+        }
+        KeyspaceKind::Replicated | KeyspaceKind::User => Ok(Plan::Truncate(table)),
+    }
+}

@@ -1,0 +1,144 @@
+//! Prepared statements: planned once, found again by id, planned again when the schema has changed.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use md5::{Digest, Md5};
+use quick_cache::sync::Cache;
+
+use crate::catalog::Catalog;
+use crate::error::{DatabaseError, Result};
+use crate::plan::Planned;
+use crate::response::{ColumnSpec, ResultMetadata};
+
+/// The id of a prepared statement: the MD5 digest of keyspace and text, as in Cassandra, so that a client that prepared it
+/// elsewhere or before a restart prepares it to the same id.
+pub type StatementId = [u8; 16];
+
+/// How many statements are kept. Cassandra bounds their memory instead, by 1/256 of its heap: with 4 GiB that is some
+/// thousands.
+const STATEMENTS_MAX: usize = 10_000;
+
+/// A statement that was prepared.
+#[derive(Debug)]
+pub struct Prepared {
+    id: StatementId,
+    cql: Box<str>,
+    /// The keyspace it was prepared in, if that matters.
+    keyspace: Option<Box<str>>,
+    planned: ArcSwap<Planned>,
+}
+
+impl Prepared {
+    /// The id that clients execute it by.
+    pub fn id(&self) -> StatementId {
+        self.id
+    }
+
+    /// Its text.
+    pub fn cql(&self) -> &str {
+        &self.cql
+    }
+
+    /// What PREPARE answers, as of the last planning.
+    pub fn description(&self) -> PreparedDescription {
+        PreparedDescription(self.planned.load_full())
+    }
+
+    /// The plan against `catalog`, made again if it was made against another one.
+    pub(crate) fn planned(&self, catalog: &Arc<Catalog>) -> Result<Arc<Planned>> {
+        let planned = self.planned.load();
+        if Arc::ptr_eq(&planned.catalog, catalog) {
+            return Ok(planned.clone());
+        }
+        let planned = Arc::new(Planned::new(&self.cql, catalog, self.keyspace.as_deref())?);
+        self.planned.store(planned.clone());
+        Ok(planned)
+    }
+}
+
+/// What a prepared statement takes and gives.
+#[derive(Debug, Clone)]
+pub struct PreparedDescription(Arc<Planned>);
+
+impl PreparedDescription {
+    /// The bind markers.
+    pub fn markers(&self) -> &[ColumnSpec] {
+        &self.0.markers
+    }
+
+    /// For each component of the partition key the index of its marker; empty when a component has none.
+    pub fn partition_key_indexes(&self) -> &[u16] {
+        &self.0.partition_key_indexes
+    }
+
+    /// The columns of the rows to come; `None` for statements that give none.
+    pub fn result(&self) -> Option<&Arc<ResultMetadata>> {
+        self.0.result.as_ref()
+    }
+
+    /// What the client is to be warned of.
+    pub fn warnings(&self) -> &[String] {
+        &self.0.warnings
+    }
+}
+
+/// The prepared statements by id.
+pub(crate) struct PreparedStatements(Cache<StatementId, Arc<Prepared>>);
+
+impl PreparedStatements {
+    pub fn new() -> Self {
+        Self(Cache::new(STATEMENTS_MAX))
+    }
+
+    /// Prepares `cql`, or finds it prepared.
+    pub fn prepare(
+        &self,
+        cql: &str,
+        catalog: &Arc<Catalog>,
+        keyspace: Option<&str>,
+    ) -> Result<Arc<Prepared>> {
+        for keyspace in [None, keyspace] {
+            if let Some(prepared) = self.0.get(&statement_id(cql, keyspace))
+                && prepared.planned(catalog).is_ok()
+            {
+                return Ok(prepared);
+            }
+        }
+        let planned = Planned::new(cql, catalog, keyspace)?;
+        let keyspace = keyspace.filter(|_| !planned.is_fully_qualified);
+        let id = statement_id(cql, keyspace);
+        let prepared = Arc::new(Prepared {
+            id,
+            cql: cql.into(),
+            keyspace: keyspace.map(Into::into),
+            planned: ArcSwap::from_pointee(planned),
+        });
+        self.0.insert(id, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// The statement with this id and its plan against `catalog`.
+    ///
+    /// # Errors
+    /// Unprepared, if there is none or it can no longer be planned: preparing it again will say why.
+    pub fn get(&self, id: &[u8], catalog: &Arc<Catalog>) -> Result<(Arc<Prepared>, Arc<Planned>)> {
+        let unprepared = || DatabaseError::Unprepared { id: id.to_vec() };
+        let key: StatementId = id.try_into().map_err(|_| unprepared())?;
+        let prepared = self.0.get(&key).ok_or_else(unprepared)?;
+        match prepared.planned(catalog) {
+            Ok(planned) => Ok((prepared, planned)),
+            Err(_) => {
+                self.0.remove(&key);
+                Err(unprepared())
+            }
+        }
+    }
+}
+
+fn statement_id(cql: &str, keyspace: Option<&str>) -> StatementId {
+    let mut digest = Md5::new();
+    digest.update(keyspace.unwrap_or_default().as_bytes());
+    digest.update(cql.as_bytes());
+    digest.finalize().into()
+}
