@@ -8,6 +8,7 @@ pub mod ast;
 pub mod error;
 pub mod lexer;
 pub mod parser;
+pub mod values;
 
 pub use ast::{ParsedStatement, Statement, quote_identifier, quote_string};
 pub use error::SyntaxError;

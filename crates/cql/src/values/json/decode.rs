@@ -1,0 +1,247 @@
+//! JSON to values, with the messages that Cassandra gives.
+
+use cassette_rows::types::{DataType, UserType};
+
+use super::document::{Json, is_fractional};
+use crate::values::collections::{build_list, build_map, build_set, build_tuple, build_vector};
+use crate::values::number::double_to_text;
+use crate::values::text::{from_text, java_nan_32, java_nan_64};
+use crate::values::{ValueError, decimal::Decimal};
+
+/// What `INSERT JSON` says of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JsonColumn {
+    /// Nothing: null, or left as it is with `DEFAULT UNSET`.
+    Absent,
+    /// Null.
+    Null,
+    /// A value; collections and UDTs as one value, also where the column is not frozen.
+    Value(Vec<u8>),
+}
+
+/// Reads the object of an `INSERT JSON`: one entry per column, in the columns' order. Names are as in CQL: lower-cased
+/// unless they are in quotes of their own.
+pub fn decode_row(text: &str, columns: &[(&str, &DataType)]) -> Result<Vec<JsonColumn>, ValueError> {
+    let not_a_map = |reason: &str| {
+        ValueError::invalid(format!("Could not decode JSON string as a map: {reason}. (String was: {text})"))
+    };
+    let entries = match Json::parse(text) {
+        Ok(Json::Object(entries)) => fold_names(entries),
+        Ok(Json::Null) => return Err(ValueError::invalid("Got null for INSERT JSON values")),
+        Ok(other) => return Err(not_a_map(&format!("it is a {}", other.class()))),
+        Err(reason) => return Err(not_a_map(&reason)),
+    };
+    if let Some((name, _)) =
+        entries.iter().find(|(name, _)| !columns.iter().any(|(column, _)| column == name))
+    {
+        return Err(ValueError::invalid(format!("JSON values map contains unrecognized column: {name}")));
+    }
+    let read = |(column, data_type): &(&str, &DataType)| match lookup(&entries, column) {
+        None => Ok(JsonColumn::Absent),
+        Some(Json::Null) => Ok(JsonColumn::Null),
+        Some(json) => decode_value(data_type, json)
+            .map(JsonColumn::Value)
+            .map_err(|error| ValueError::invalid(format!("Error decoding JSON value for {column}: {error}"))),
+    };
+    columns.iter().map(read).collect()
+}
+
+/// Of entries of one name the last counts.
+fn lookup<'a>(entries: &'a [(String, Json)], name: &str) -> Option<&'a Json> {
+    entries.iter().rev().find(|(entry, _)| entry == name).map(|(_, json)| json)
+}
+
+/// Names without their quotes, or lower-cased if they have none.
+fn fold_names(entries: Vec<(String, Json)>) -> Vec<(String, Json)> {
+    let fold = |name: String| match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(quoted) => quoted.to_owned(),
+        None => name.to_lowercase(),
+    };
+    entries.into_iter().map(|(name, json)| (fold(name), json)).collect()
+}
+
+/// Reads a value, which is not JSON's null.
+pub fn decode_value(data_type: &DataType, json: &Json) -> Result<Vec<u8>, ValueError> {
+    let unexpected =
+        |what: &str| Err(ValueError::invalid(format!("Expected {what}, but got a {}: {json}", json.class())));
+    match (data_type, json) {
+        (DataType::Text | DataType::Ascii, Json::String(text)) => from_text(data_type, text),
+        (DataType::Text, _) => unexpected("a UTF-8 string"),
+        (DataType::Ascii, _) => unexpected("an ascii string"),
+
+        (DataType::Boolean, Json::Boolean(value)) => Ok(vec![u8::from(*value)]),
+        (DataType::Boolean, Json::String(text)) => from_text(data_type, text),
+        (DataType::Boolean, _) => unexpected("a boolean value"),
+
+        (DataType::TinyInt | DataType::SmallInt, Json::String(_) | Json::Number(_)) => {
+            from_text(data_type, &json.to_string())
+        }
+        (DataType::TinyInt, _) => unexpected("a byte value"),
+        (DataType::SmallInt, _) => unexpected("a short value"),
+        (DataType::Int, Json::Number(_)) if json.class() != "Integer" => unexpected("an int value"),
+        (DataType::BigInt, Json::Number(_)) if !matches!(json.class(), "Integer" | "Long") => {
+            unexpected("a bigint value")
+        }
+        (DataType::Int | DataType::BigInt, Json::String(_) | Json::Number(_)) => {
+            from_text(data_type, &json.to_string())
+        }
+        (DataType::Int, _) => unexpected("an int value"),
+        (DataType::BigInt, _) => unexpected("a bigint value"),
+
+        (DataType::Float | DataType::Double, Json::String(text)) => from_text(data_type, text),
+        // Cassandra reads a fraction as a double first.
+        (DataType::Float, Json::Number(text)) if is_fractional(text) => {
+            Ok(java_nan_32(text.parse::<f64>().unwrap_or(f64::NAN) as f32).to_be_bytes().to_vec())
+        }
+        (DataType::Float, Json::Number(text)) => {
+            Ok(java_nan_32(text.parse().unwrap_or(f32::NAN)).to_be_bytes().to_vec())
+        }
+        (DataType::Double, Json::Number(text)) => {
+            Ok(java_nan_64(text.parse().unwrap_or(f64::NAN)).to_be_bytes().to_vec())
+        }
+        (DataType::Float, _) => unexpected("a float value"),
+        (DataType::Double, _) => unexpected("a double value"),
+
+        (DataType::VarInt, _) => match crate::values::number::parse_varint(&json.to_string()) {
+            Some(value) => Ok(value.to_signed_bytes_be()),
+            None => Err(ValueError::invalid(format!(
+                "Value '{json}' is not a valid representation of a varint value"
+            ))),
+        },
+        (DataType::Decimal, _) => {
+            let text = match json {
+                Json::Number(text) if is_fractional(text) => double_to_text(text.parse().unwrap_or(f64::NAN)),
+                other => other.to_string(),
+            };
+            match Decimal::parse(&text) {
+                Some(value) => Ok(value.encode()),
+                None if text.is_empty() => Ok(Vec::new()),
+                None => Err(ValueError::invalid(format!(
+                    "Value '{json}' is not a valid representation of a decimal value"
+                ))),
+            }
+        }
+
+        (DataType::Blob, Json::String(text)) => {
+            let bytes = match text.strip_prefix("0x") {
+                Some(hex) => from_text(data_type, hex),
+                None => Err(ValueError::invalid(format!(
+                    "String representation of blob is missing 0x prefix: {text}"
+                ))),
+            };
+            bytes.map_err(|reason| {
+                ValueError::invalid(format!("Value '{json}' is not a valid blob representation: {reason}"))
+            })
+        }
+        (DataType::Blob, _) => Err(ValueError::invalid(format!(
+            "Value '{json}' is not a valid blob representation: class {} cannot be cast to class java.lang.String",
+            json.class()
+        ))),
+
+        (DataType::Timestamp, Json::Number(text)) if json.class() == "Long" => from_text(data_type, text),
+        (DataType::Timestamp, Json::String(text)) => from_text(data_type, text),
+        (DataType::Timestamp, _) => unexpected("a long or a datestring representation of a timestamp value"),
+
+        (
+            DataType::Date
+            | DataType::Time
+            | DataType::Uuid
+            | DataType::TimeUuid
+            | DataType::Inet
+            | DataType::Duration
+            | DataType::Empty,
+            Json::String(text),
+        ) => from_text(data_type, text),
+        (DataType::Date, _) => unexpected("a string representation of a date value"),
+        (DataType::Time, _) => unexpected("a string representation of a time value"),
+        (DataType::Uuid, _) => unexpected("a string representation of a uuid"),
+        (DataType::TimeUuid, _) => unexpected("a string representation of a timeuuid"),
+        (DataType::Inet, _) => unexpected("a string representation of an inet value"),
+        (DataType::Duration, _) => unexpected("a string representation of a duration"),
+        (DataType::Empty, _) => {
+            Err(ValueError::invalid(format!("Expected an empty string, but got: {json}")))
+        }
+        (DataType::Counter, _) => Err(ValueError::invalid("counters are not written as JSON")),
+
+        // A nested value may be JSON within a string, as it is as the key of a map.
+        (_, Json::String(text)) => match Json::parse(text) {
+            Ok(Json::String(_)) => unexpected(nested_what(data_type)),
+            Ok(inner) => decode_value(data_type, &inner),
+            Err(reason) => Err(ValueError::invalid(format!("Error decoding JSON string: {reason}"))),
+        },
+        (DataType::List { element, .. }, Json::Array(items)) => {
+            Ok(build_list(&decode_items(element, items, "list")?))
+        }
+        (DataType::Set { element, .. }, Json::Array(items)) => {
+            Ok(build_set(element, decode_items(element, items, "set")?))
+        }
+        (DataType::Vector { element, dimension }, Json::Array(items)) => {
+            if items.len() != *dimension as usize {
+                return Err(ValueError::invalid(format!(
+                    "List had incorrect size: expected {dimension} but given {}; {json}",
+                    items.len()
+                )));
+            }
+            build_vector(element, *dimension, &decode_items(element, items, "list")?)
+        }
+        (DataType::Map { key, value, .. }, Json::Object(entries)) => {
+            let entries = entries.iter().map(|(name, json)| match json {
+                Json::Null => Err(ValueError::invalid("Invalid null value in map")),
+                json => Ok((decode_value(key, &Json::String(name.clone()))?, decode_value(value, json)?)),
+            });
+            Ok(build_map(key, entries.collect::<Result<_, _>>()?))
+        }
+        (DataType::Tuple(types), Json::Array(items)) => {
+            let wrong = if items.len() > types.len() { "contains extra" } else { "is missing" };
+            if items.len() != types.len() {
+                return Err(ValueError::invalid(format!(
+                    "Tuple {wrong} items (expected {}): {json}",
+                    types.len()
+                )));
+            }
+            let items = types.iter().zip(items).map(|(item_type, item)| decode_nullable(item_type, item));
+            Ok(build_tuple(&items.collect::<Result<Vec<_>, _>>()?))
+        }
+        (DataType::Udt { definition, .. }, Json::Object(entries)) => decode_udt(definition, entries.clone()),
+        (nested, _) => unexpected(nested_what(nested)),
+    }
+}
+
+fn nested_what(data_type: &DataType) -> &'static str {
+    match data_type {
+        DataType::Set { .. } => "a list (representing a set)",
+        DataType::Map { .. } | DataType::Udt { .. } => "a map",
+        DataType::Tuple(_) => "a list representation of a tuple",
+        _ => "a list",
+    }
+}
+
+fn decode_items(element: &DataType, items: &[Json], what: &str) -> Result<Vec<Vec<u8>>, ValueError> {
+    let read = |item: &Json| match item {
+        Json::Null => Err(ValueError::invalid(format!("Invalid null element in {what}"))),
+        item => decode_value(element, item),
+    };
+    items.iter().map(read).collect()
+}
+
+fn decode_nullable(data_type: &DataType, json: &Json) -> Result<Option<Vec<u8>>, ValueError> {
+    match json {
+        Json::Null => Ok(None),
+        json => decode_value(data_type, json).map(Some),
+    }
+}
+
+fn decode_udt(definition: &UserType, entries: Vec<(String, Json)>) -> Result<Vec<u8>, ValueError> {
+    let entries = fold_names(entries);
+    if let Some((name, _)) = entries.iter().find(|(name, _)| definition.field(name).is_none()) {
+        return Err(ValueError::invalid(format!(
+            "Unknown field '{name}' in value of user defined type {}",
+            definition.name
+        )));
+    }
+    let fields = definition.fields.iter().map(|(name, field)| match lookup(&entries, name) {
+        None => Ok(None),
+        Some(json) => decode_nullable(field, json),
+    });
+    Ok(build_tuple(&fields.collect::<Result<Vec<_>, _>>()?))
+}

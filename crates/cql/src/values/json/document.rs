@@ -1,0 +1,148 @@
+//! JSON as it was written: numbers keep their digits, objects their order.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::values::number::{double_to_text, parse_varint};
+
+/// How deep arrays and objects may nest: more than types can.
+const NESTING_MAX: usize = 128;
+
+/// A JSON value. [`Display`] shows it as Java shows the same value, which is how messages hold it.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the variants are JSON's")]
+pub enum Json {
+    Null,
+    Boolean(bool),
+    /// A number's text.
+    Number(String),
+    String(String),
+    Array(Vec<Json>),
+    /// Entries in the order in which they were written; of equal names, the last counts.
+    Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// Reads the first JSON value of `text`; like Cassandra's parser, this one does not mind what comes after it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+        match values.next() {
+            Some(Ok(raw)) => Self::from_raw(raw, 0),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("No content to map due to end-of-input".to_owned()),
+        }
+    }
+
+    fn from_raw(raw: &RawValue, depth: usize) -> Result<Self, String> {
+        if depth > NESTING_MAX {
+            return Err(format!("nested more than {NESTING_MAX} deep"));
+        }
+        let text = raw.get();
+        let read = |error: serde_json::Error| error.to_string();
+        Ok(match text.as_bytes().first() {
+            Some(b'n') => Self::Null,
+            Some(b't') => Self::Boolean(true),
+            Some(b'f') => Self::Boolean(false),
+            Some(b'"') => Self::String(serde_json::from_str(text).map_err(read)?),
+            Some(b'[') => {
+                let items: Vec<&RawValue> = serde_json::from_str(text).map_err(read)?;
+                Self::Array(
+                    items
+                        .into_iter()
+                        .map(|item| Self::from_raw(item, depth + 1))
+                        .collect::<Result<_, _>>()?,
+                )
+            }
+            Some(b'{') => {
+                let Entries(entries) = serde_json::from_str(text).map_err(read)?;
+                let entries = entries.into_iter();
+                Self::Object(
+                    entries
+                        .map(|(name, item)| Ok((name, Self::from_raw(item, depth + 1)?)))
+                        .collect::<Result<_, String>>()?,
+                )
+            }
+            _ => Self::Number(text.to_owned()),
+        })
+    }
+
+    /// What Java calls the class of such a value.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Boolean(_) => "Boolean",
+            Self::Number(text) if is_fractional(text) => "Double",
+            Self::Number(text) if text.parse::<i32>().is_ok() => "Integer",
+            Self::Number(text) if text.parse::<i64>().is_ok() => "Long",
+            Self::Number(_) => "BigInteger",
+            Self::String(_) => "String",
+            Self::Array(_) => "ArrayList",
+            Self::Object(_) => "LinkedHashMap",
+        }
+    }
+}
+
+/// Whether the number is one that Cassandra reads as a double.
+pub(super) fn is_fractional(number: &str) -> bool {
+    number.contains(['.', 'e', 'E'])
+}
+
+impl Display for Json {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Boolean(value) => write!(f, "{value}"),
+            Self::Number(text) if is_fractional(text) => {
+                f.write_str(&double_to_text(text.parse().unwrap_or(f64::NAN)))
+            }
+            Self::Number(text) => match parse_varint(text) {
+                Some(value) => write!(f, "{value}"),
+                None => f.write_str(text),
+            },
+            Self::String(text) => f.write_str(text),
+            Self::Array(items) => {
+                f.write_str("[")?;
+                for (i, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if i > 0 { ", " } else { "" })?;
+                }
+                f.write_str("]")
+            }
+            Self::Object(entries) => {
+                f.write_str("{")?;
+                for (i, (name, item)) in entries.iter().enumerate() {
+                    write!(f, "{}{name}={item}", if i > 0 { ", " } else { "" })?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+/// The entries of an object, unread.
+struct Entries<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Entries<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EntriesVisitor;
+
+        impl<'de> Visitor<'de> for EntriesVisitor {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}

@@ -1,0 +1,207 @@
+//! Constants of the language: which types take which, and the bytes they are.
+
+use cassette_rows::types::DataType;
+
+use super::number::{double_to_text, parse_varint};
+use super::text::{decode_hex, from_text};
+use super::{ValueError, decimal};
+use crate::ast::{Literal, LiteralKind};
+
+/// How a term fits where a value of some type is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Assignment {
+    /// It is of that type.
+    Exact,
+    /// It can be taken for a value of that type.
+    Weak,
+    /// It cannot.
+    No,
+}
+
+impl Assignment {
+    /// Whether the term can stand where the value is wanted.
+    pub fn is_assignable(self) -> bool {
+        self != Self::No
+    }
+
+    /// How several terms together fit: exactly if all do, not if one does not.
+    pub fn all(parts: impl IntoIterator<Item = Self>) -> Self {
+        parts.into_iter().fold(Self::Exact, |all, part| match (all, part) {
+            (Self::No, _) | (_, Self::No) => Self::No,
+            (Self::Exact, Self::Exact) => Self::Exact,
+            _ => Self::Weak,
+        })
+    }
+
+    /// How a value of type `given` fits where one of type `wanted` is wanted.
+    pub fn of_type(given: &DataType, wanted: &DataType) -> Self {
+        match given == wanted || given.freeze() == wanted.freeze() {
+            true => Self::Exact,
+            false if is_value_compatible(given, wanted) => Self::Weak,
+            false => Self::No,
+        }
+    }
+
+    /// How a constant fits where a value of type `wanted` is wanted.
+    pub fn of_literal(literal: &Literal, wanted: &DataType) -> Self {
+        use DataType::*;
+        let fits = match wanted {
+            List { .. } | Set { .. } | Map { .. } | Udt { .. } | Vector { .. } => false,
+            // Tuples are no native type: Cassandra lets any constant pass and then fails to read it.
+            Tuple(_) => true,
+            _ if preferred_type(literal).as_ref() == Some(wanted) => return Self::Exact,
+            _ => match literal.kind {
+                LiteralKind::String => matches!(wanted, Ascii | Text | Inet | Date | Time | Timestamp),
+                LiteralKind::Integer => matches!(
+                    wanted,
+                    BigInt
+                        | Counter
+                        | Date
+                        | Decimal
+                        | Double
+                        | Duration
+                        | Float
+                        | Int
+                        | SmallInt
+                        | Time
+                        | Timestamp
+                        | TinyInt
+                        | VarInt
+                ),
+                LiteralKind::Uuid => matches!(wanted, Uuid | TimeUuid),
+                LiteralKind::Float => matches!(wanted, Decimal | Double | Float),
+                LiteralKind::Boolean => matches!(wanted, Boolean),
+                LiteralKind::Hex => matches!(wanted, Blob),
+                LiteralKind::Duration => matches!(wanted, Duration),
+            },
+        };
+        if fits { Self::Weak } else { Self::No }
+    }
+}
+
+/// Whether the bytes of every value of type `given` are a value of type `wanted` as well.
+pub fn is_value_compatible(given: &DataType, wanted: &DataType) -> bool {
+    use DataType::*;
+    match (given, wanted) {
+        (Tuple(given), Tuple(wanted)) => {
+            given.len() <= wanted.len()
+                && given.iter().zip(wanted.iter()).all(|(given, wanted)| {
+                    given.freeze() == wanted.freeze() || is_value_compatible(given, wanted)
+                })
+        }
+        (_, Blob) => true,
+        (Ascii, Text)
+        | (Timestamp, BigInt)
+        | (BigInt, Timestamp | Time)
+        | (Int, Date)
+        | (TimeUuid, Uuid)
+        | (Int | BigInt | Timestamp, VarInt) => true,
+        _ => given.freeze() == wanted.freeze(),
+    }
+}
+
+/// The type that a constant has where nothing else says: the smallest of `int`, `bigint` and `varint`, `double` if it
+/// loses nothing, `ascii` if it is. Hexadecimal constants are taken for `tinyint`, which they then do not fit; that is
+/// Cassandra's.
+pub fn preferred_type(literal: &Literal) -> Option<DataType> {
+    let text = &*literal.text;
+    Some(match literal.kind {
+        LiteralKind::String if text.is_ascii() => DataType::Ascii,
+        LiteralKind::String => DataType::Text,
+        LiteralKind::Integer => {
+            let value = parse_varint(text)?;
+            if i32::try_from(&value).is_ok() {
+                DataType::Int
+            } else if i64::try_from(&value).is_ok() {
+                DataType::BigInt
+            } else {
+                DataType::VarInt
+            }
+        }
+        LiteralKind::Float if matches!(text, "NaN" | "-NaN" | "Infinity" | "-Infinity") => DataType::Double,
+        LiteralKind::Float => {
+            let exact = decimal::Decimal::parse(text)?;
+            let double = decimal::Decimal::parse(&double_to_text(exact.to_double()));
+            match double.is_some_and(|double| decimal::compare(&double, &exact).is_eq()) {
+                true => DataType::Double,
+                false => DataType::Decimal,
+            }
+        }
+        LiteralKind::Boolean => DataType::Boolean,
+        LiteralKind::Duration => DataType::Duration,
+        LiteralKind::Uuid if text.as_bytes().get(14) == Some(&b'1') => DataType::TimeUuid,
+        LiteralKind::Uuid => DataType::Uuid,
+        LiteralKind::Hex => DataType::TinyInt,
+    })
+}
+
+/// What the constant's kind is called in messages.
+pub fn kind_name(kind: LiteralKind) -> &'static str {
+    match kind {
+        LiteralKind::String => "STRING",
+        LiteralKind::Integer => "INTEGER",
+        LiteralKind::Float => "FLOAT",
+        LiteralKind::Boolean => "BOOLEAN",
+        LiteralKind::Duration => "DURATION",
+        LiteralKind::Uuid => "UUID",
+        LiteralKind::Hex => "HEX",
+    }
+}
+
+/// The bytes of a constant as a value of type `wanted`, to which it must be assignable.
+pub fn literal_bytes(literal: &Literal, wanted: &DataType) -> Result<Vec<u8>, ValueError> {
+    match literal.kind {
+        LiteralKind::Hex => {
+            let digits = literal.text.get(2..).unwrap_or_default();
+            decode_hex(digits)
+                .ok_or_else(|| ValueError::invalid(format!("cannot parse '{digits}' as hex bytes")))
+        }
+        _ => from_text(wanted, &literal.text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn literal(kind: LiteralKind, text: &str) -> Literal {
+        Literal::new(kind, text)
+    }
+
+    #[test]
+    fn constants_are_of_the_smallest_type_that_holds_them() {
+        use LiteralKind::*;
+        for (kind, text, preferred) in [
+            (String, "a", DataType::Ascii),
+            (String, "é", DataType::Text),
+            (Integer, "-2147483648", DataType::Int),
+            (Integer, "2147483648", DataType::BigInt),
+            (Integer, "9223372036854775808", DataType::VarInt),
+            (Float, "1.5", DataType::Double),
+            (Float, "-Infinity", DataType::Double),
+            (Float, "0.12345678901234567890", DataType::Decimal),
+            (Uuid, "d2177dd0-eaa2-11de-a572-001b779c76e3", DataType::TimeUuid),
+            (Uuid, "550e8400-e29b-41d4-a716-446655440000", DataType::Uuid),
+        ] {
+            assert_eq!(preferred_type(&literal(kind, text)), Some(preferred), "{text}");
+        }
+    }
+
+    #[test]
+    fn constants_fit_the_types_that_can_read_them() {
+        use Assignment::*;
+        let integer = literal(LiteralKind::Integer, "5");
+        for (wanted, fit) in [
+            (DataType::Int, Exact),
+            (DataType::BigInt, Weak),
+            (DataType::Timestamp, Weak),
+            (DataType::Text, No),
+            (DataType::list(DataType::Int), No),
+        ] {
+            assert_eq!(Assignment::of_literal(&integer, &wanted), fit, "{wanted}");
+        }
+        let hex = literal(LiteralKind::Hex, "0xCafe");
+        assert_eq!(Assignment::of_literal(&hex, &DataType::Blob), Weak);
+        assert_eq!(literal_bytes(&hex, &DataType::Blob), Ok(vec![0xca, 0xfe]));
+    }
+}

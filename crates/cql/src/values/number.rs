@@ -1,0 +1,287 @@
+//! Numbers of all of CQL's numeric types: their bytes, their text, and how each becomes another.
+
+use num_bigint::{BigInt, Sign};
+
+use cassette_rows::types::DataType;
+
+use super::decimal::Decimal;
+
+/// A value of a numeric type.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the variants are CQL's type names")]
+pub enum Number {
+    TinyInt(i8),
+    SmallInt(i16),
+    Int(i32),
+    /// Also the value of a counter.
+    BigInt(i64),
+    Float(f32),
+    Double(f64),
+    VarInt(BigInt),
+    Decimal(Decimal),
+}
+
+/// Whether values of this type are numbers, which can be calculated with.
+pub fn is_numeric(data_type: &DataType) -> bool {
+    use DataType::*;
+    matches!(data_type, TinyInt | SmallInt | Int | BigInt | Counter | Float | Double | VarInt | Decimal)
+}
+
+impl Number {
+    /// Reads a value; `None` if it is empty, malformed or of a type that has no numbers.
+    pub fn decode(data_type: &DataType, bytes: &[u8]) -> Option<Self> {
+        Some(match data_type {
+            DataType::TinyInt => Self::TinyInt(i8::from_be_bytes(bytes.try_into().ok()?)),
+            DataType::SmallInt => Self::SmallInt(i16::from_be_bytes(bytes.try_into().ok()?)),
+            DataType::Int => Self::Int(i32::from_be_bytes(bytes.try_into().ok()?)),
+            DataType::BigInt | DataType::Counter => Self::BigInt(i64::from_be_bytes(bytes.try_into().ok()?)),
+            DataType::Float => Self::Float(f32::from_be_bytes(bytes.try_into().ok()?)),
+            DataType::Double => Self::Double(f64::from_be_bytes(bytes.try_into().ok()?)),
+            DataType::VarInt if !bytes.is_empty() => Self::VarInt(BigInt::from_signed_bytes_be(bytes)),
+            DataType::Decimal => Self::Decimal(Decimal::decode(bytes)?),
+            _ => return None,
+        })
+    }
+
+    /// The value's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::TinyInt(value) => value.to_be_bytes().to_vec(),
+            Self::SmallInt(value) => value.to_be_bytes().to_vec(),
+            Self::Int(value) => value.to_be_bytes().to_vec(),
+            Self::BigInt(value) => value.to_be_bytes().to_vec(),
+            Self::Float(value) => value.to_be_bytes().to_vec(),
+            Self::Double(value) => value.to_be_bytes().to_vec(),
+            Self::VarInt(value) => value.to_signed_bytes_be(),
+            Self::Decimal(value) => value.encode(),
+        }
+    }
+
+    /// The number as one of `data_type`, narrowed as Java does: whole numbers lose their high bits, doubles saturate
+    /// and lose their fraction, decimals both. `None` if the type has no numbers or the number is not finite and the
+    /// type has no such numbers.
+    pub fn convert(&self, data_type: &DataType) -> Option<Self> {
+        Some(match data_type {
+            DataType::TinyInt => Self::TinyInt(self.to_int() as i8),
+            DataType::SmallInt => Self::SmallInt(self.to_int() as i16),
+            DataType::Int => Self::Int(self.to_int()),
+            DataType::BigInt | DataType::Counter => Self::BigInt(self.to_long()),
+            DataType::Float => Self::Float(self.to_float()),
+            DataType::Double => Self::Double(self.to_double()),
+            DataType::VarInt => match self {
+                Self::VarInt(value) => Self::VarInt(value.clone()),
+                other => Self::VarInt(other.to_long().into()),
+            },
+            DataType::Decimal => Self::Decimal(match self {
+                Self::Decimal(value) => value.clone(),
+                Self::VarInt(value) => Decimal::whole(value.clone()),
+                Self::Float(value) => Decimal::parse(&float_to_text(*value))?,
+                Self::Double(value) => Decimal::from_double(*value)?,
+                other => Decimal::whole(other.to_long()),
+            }),
+            _ => return None,
+        })
+    }
+
+    /// The low 32 bits of the whole part; floats and doubles saturate.
+    pub fn to_int(&self) -> i32 {
+        match self {
+            Self::Float(value) => *value as i32,
+            Self::Double(value) => *value as i32,
+            other => other.to_long() as i32,
+        }
+    }
+
+    /// The low 64 bits of the whole part; floats and doubles saturate.
+    pub fn to_long(&self) -> i64 {
+        match self {
+            Self::TinyInt(value) => i64::from(*value),
+            Self::SmallInt(value) => i64::from(*value),
+            Self::Int(value) => i64::from(*value),
+            Self::BigInt(value) => *value,
+            Self::Float(value) => *value as i64,
+            Self::Double(value) => *value as i64,
+            Self::VarInt(value) => low_64_bits(value),
+            Self::Decimal(value) => low_64_bits(&value.to_whole()),
+        }
+    }
+
+    /// The nearest double.
+    pub fn to_double(&self) -> f64 {
+        match self {
+            Self::Float(value) => f64::from(*value),
+            Self::Double(value) => *value,
+            Self::VarInt(value) => value.to_string().parse().unwrap_or(f64::NAN),
+            Self::Decimal(value) => value.to_double(),
+            whole => whole.to_long() as f64,
+        }
+    }
+
+    /// The nearest float.
+    pub fn to_float(&self) -> f32 {
+        match self {
+            Self::Float(value) => *value,
+            Self::Double(value) => *value as f32,
+            Self::VarInt(value) => value.to_string().parse().unwrap_or(f32::NAN),
+            Self::Decimal(value) => value.to_float(),
+            whole => whole.to_long() as f32,
+        }
+    }
+
+    /// The number in decimal digits, as CQL and JSON write it.
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Float(value) => float_to_text(*value),
+            Self::Double(value) => double_to_text(*value),
+            Self::VarInt(value) => value.to_string(),
+            Self::Decimal(value) => value.to_string(),
+            whole => whole.to_long().to_string(),
+        }
+    }
+}
+
+fn low_64_bits(value: &BigInt) -> i64 {
+    let low = value.magnitude().iter_u64_digits().next().unwrap_or(0) as i64;
+    if value.sign() == Sign::Minus { low.wrapping_neg() } else { low }
+}
+
+/// Reads a whole number of any size: an optional sign and digits.
+pub fn parse_varint(text: &str) -> Option<BigInt> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    text.strip_prefix('+').unwrap_or(text).parse().ok()
+}
+
+/// Reads a double as Java does: decimal digits with a point and an exponent, an optional `f` or `d` behind them, or
+/// `NaN` and `Infinity` in just that case, blanks around. Not read: hexadecimal floating point.
+pub fn parse_double(text: &str) -> Option<f64> {
+    java_float_syntax(text)?.parse().ok()
+}
+
+/// Reads a float, by the same syntax.
+pub fn parse_float(text: &str) -> Option<f32> {
+    java_float_syntax(text)?.parse().ok()
+}
+
+/// The part of `text` that Rust reads as the same number, if it is one for Java.
+fn java_float_syntax(text: &str) -> Option<&str> {
+    let text = text.trim_matches(|c: char| c <= ' ');
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if matches!(unsigned, "NaN" | "Infinity") {
+        return Some(text);
+    }
+    let number = text.strip_suffix(['f', 'F', 'd', 'D']).unwrap_or(text);
+    let unsigned = number.strip_prefix(['-', '+']).unwrap_or(number);
+    let starts_as_number = unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    starts_as_number.then_some(number)
+}
+
+/// The double as Java prints it: the fewest digits that read back as it but at least two, with an exponent below
+/// 10^-3 and from 10^7 on.
+///
+/// This is Java from version 19 on. Before, on what Cassandra runs, some numbers got more digits than it takes, such as
+/// 9.999999999999999E22 for 1.0E23 (JDK-4511638).
+pub fn double_to_text(value: f64) -> String {
+    java_float(value.is_nan(), value.is_infinite(), value < 0.0, format!("{value:e}"), format!("{value:.1e}"))
+}
+
+/// The float as Java prints it.
+pub fn float_to_text(value: f32) -> String {
+    java_float(value.is_nan(), value.is_infinite(), value < 0.0, format!("{value:e}"), format!("{value:.1e}"))
+}
+
+/// `shortest` and `two_digits` are the number as Rust writes it: `-1.234e-5`, without a point if there is one digit.
+fn java_float(nan: bool, infinite: bool, negative: bool, shortest: String, two_digits: String) -> String {
+    match (nan, infinite, negative) {
+        (true, ..) => return "NaN".to_owned(),
+        (_, true, true) => return "-Infinity".to_owned(),
+        (_, true, false) => return "Infinity".to_owned(),
+        _ => {}
+    }
+    let scientific = if shortest.contains('.') { shortest } else { two_digits };
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(mantissa) => ("-", mantissa),
+        None => ("", mantissa),
+    };
+    let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
+    // A second digit that is 0 is written only right behind the point.
+    let digits = digits.strip_suffix('0').filter(|digits| digits.len() == 1).unwrap_or(&digits);
+    match exponent {
+        0..7 => {
+            let before = exponent as usize + 1;
+            let whole = format!("{digits:0<before$}");
+            let (whole, fraction) = whole.split_at(before);
+            format!("{sign}{whole}.{}", if fraction.is_empty() { "0" } else { fraction })
+        }
+        -3..0 => format!("{sign}0.{}{digits}", "0".repeat(exponent.unsigned_abs() as usize - 1)),
+        _ => {
+            let (first, rest) = digits.split_at(1);
+            format!("{sign}{first}.{}E{exponent}", if rest.is_empty() { "0" } else { rest })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_print_as_in_java() {
+        for (value, text) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (100.0, "100.0"),
+            (1234567.5, "1234567.5"),
+            (12345678.0, "1.2345678E7"),
+            (1e7, "1.0E7"),
+            (0.001, "0.001"),
+            (0.0001, "1.0E-4"),
+            (-0.012, "-0.012"),
+            (f64::MAX, "1.7976931348623157E308"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ] {
+            assert_eq!(double_to_text(value), text);
+        }
+        assert_eq!(float_to_text(0.1), "0.1");
+        assert_eq!(float_to_text(3.4028235e38), "3.4028235E38");
+    }
+
+    #[test]
+    fn doubles_are_read_as_java_reads_them() {
+        for (text, value) in [
+            ("1", 1.0),
+            (" 1.5 ", 1.5),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("-1e3", -1000.0),
+            ("1d", 1.0),
+            ("1.5F", 1.5),
+            ("-Infinity", f64::NEG_INFINITY),
+            ("1e999", f64::INFINITY),
+        ] {
+            assert_eq!(parse_double(text), Some(value), "{text}");
+        }
+        assert!(parse_double("-NaN").unwrap().is_nan());
+        for bad in ["", ".", "nan", "inf", "infinity", "1.5x", "1e", "--1", "1_0"] {
+            assert_eq!(parse_double(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_narrow_as_in_java() {
+        let varint = Number::VarInt("-18446744073709551617".parse().unwrap());
+        assert_eq!(varint.to_long(), -1);
+        assert_eq!(Number::Double(1e20).convert(&DataType::BigInt), Some(Number::BigInt(i64::MAX)));
+        assert_eq!(Number::Double(300.7).convert(&DataType::TinyInt), Some(Number::TinyInt(44)));
+        assert_eq!(Number::Double(f64::NAN).convert(&DataType::Decimal), None);
+        assert_eq!(Number::Float(0.1).convert(&DataType::Decimal).unwrap().to_text(), "0.1");
+        let decimal = Number::Decimal(Decimal::parse("-128.9").unwrap());
+        assert_eq!(decimal.convert(&DataType::TinyInt), Some(Number::TinyInt(-128)));
+    }
+}

@@ -1,0 +1,277 @@
+//! Values as text: what stands between the quotes of a literal, and what `CAST(… AS text)` and DESCRIBE show.
+
+use std::fmt::Write;
+
+use cassette_rows::types::{DataType, collection, quote_identifier, vector};
+
+use super::decimal::Decimal;
+use super::duration::Duration;
+use super::inet::{inet_to_text, parse_inet};
+use super::number::{Number, parse_double, parse_float, parse_varint};
+use super::{ValueError, temporal};
+
+/// Reads a value of a type that has no parts. Collections, tuples, UDTs and vectors are built of their elements, not
+/// read from one text.
+///
+/// The empty text is an empty value where Cassandra has it so: numbers, timestamps, UUIDs, addresses, durations.
+pub fn from_text(data_type: &DataType, text: &str) -> Result<Vec<u8>, ValueError> {
+    let no = |what: &str| Err(ValueError::invalid(format!("{what} '{text}'")));
+    let read = match data_type {
+        DataType::Text => Some(text.as_bytes().to_vec()),
+        DataType::Ascii if text.is_ascii() => Some(text.as_bytes().to_vec()),
+        DataType::Ascii => {
+            return Err(ValueError::invalid(
+                "Invalid ASCII character in string literal: java.nio.charset.UnmappableCharacterException: Input length = 1",
+            ));
+        }
+        DataType::Boolean if text.is_empty() || text.eq_ignore_ascii_case("false") => Some(vec![0]),
+        DataType::Boolean if text.eq_ignore_ascii_case("true") => Some(vec![1]),
+        DataType::Boolean => return no("Unable to make boolean from"),
+        DataType::Blob => match decode_hex(text) {
+            Some(bytes) => Some(bytes),
+            None => return Err(ValueError::invalid(format!("cannot parse '{text}' as hex bytes"))),
+        },
+        DataType::Date => Some(temporal::parse_date(text)?.to_be_bytes().to_vec()),
+        DataType::Time => Some(temporal::parse_time(text)?.to_be_bytes().to_vec()),
+        DataType::Empty if text.is_empty() => Some(Vec::new()),
+        DataType::Empty => return Err(ValueError::invalid(format!("'{text}' is not empty"))),
+        _ => None,
+    };
+    if let Some(bytes) = read {
+        return Ok(bytes);
+    }
+    if text.is_empty() && !is_nested(data_type) {
+        return Ok(Vec::new());
+    }
+    match data_type {
+        DataType::TinyInt => match text.parse::<i8>() {
+            Ok(value) => Ok(value.to_be_bytes().to_vec()),
+            Err(_) => no("Unable to make byte from"),
+        },
+        DataType::SmallInt => match text.parse::<i16>() {
+            Ok(value) => Ok(value.to_be_bytes().to_vec()),
+            Err(_) => no("Unable to make short from"),
+        },
+        DataType::Int => match text.parse::<i32>() {
+            Ok(value) => Ok(value.to_be_bytes().to_vec()),
+            Err(_) => no("Unable to make int from"),
+        },
+        DataType::BigInt | DataType::Counter => match text.parse::<i64>() {
+            Ok(value) => Ok(value.to_be_bytes().to_vec()),
+            Err(_) => no("Unable to make long from"),
+        },
+        DataType::VarInt => match parse_varint(text) {
+            Some(value) => Ok(value.to_signed_bytes_be()),
+            None => no("unable to make int from"),
+        },
+        DataType::Decimal => match Decimal::parse(text) {
+            Some(value) => Ok(value.encode()),
+            None => no("unable to make BigDecimal from"),
+        },
+        DataType::Float => match parse_float(text) {
+            Some(value) => Ok(java_nan_32(value).to_be_bytes().to_vec()),
+            None => no("Unable to make float from"),
+        },
+        DataType::Double => match parse_double(text) {
+            Some(value) => Ok(java_nan_64(value).to_be_bytes().to_vec()),
+            None => no("Unable to make double from"),
+        },
+        DataType::Timestamp => Ok(temporal::parse_timestamp(text)?.to_be_bytes().to_vec()),
+        DataType::Duration => Ok(Duration::parse(text)?.encode()),
+        DataType::Inet => match parse_inet(text) {
+            Some(bytes) => Ok(bytes),
+            None => no("Unable to make inet address from"),
+        },
+        DataType::Uuid => match parse_uuid(text) {
+            Some(bytes) => Ok(bytes.to_vec()),
+            None => no("Unable to make UUID from"),
+        },
+        DataType::TimeUuid => match parse_uuid(text) {
+            Some(bytes) if bytes[6] >> 4 == 1 => Ok(bytes.to_vec()),
+            Some(_) => Err(ValueError::invalid("TimeUUID supports only version 1 UUIDs")),
+            None => Err(ValueError::invalid(format!("Unknown timeuuid representation: {text}"))),
+        },
+        nested => Err(ValueError::invalid(format!("a value of type {nested} is not read from a string"))),
+    }
+}
+
+fn is_nested(data_type: &DataType) -> bool {
+    use DataType::*;
+    matches!(data_type, List { .. } | Set { .. } | Map { .. } | Tuple(_) | Udt { .. } | Vector { .. })
+}
+
+/// Java has one NaN to write.
+pub(super) fn java_nan_64(value: f64) -> f64 {
+    if value.is_nan() { f64::from_bits(0x7ff8_0000_0000_0000) } else { value }
+}
+
+/// Java has one NaN to write.
+pub(super) fn java_nan_32(value: f32) -> f32 {
+    if value.is_nan() { f32::from_bits(0x7fc0_0000) } else { value }
+}
+
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let shape = text.bytes().map(|byte| if byte.is_ascii_hexdigit() { b'0' } else { byte });
+    if !shape.eq(*b"00000000-0000-0000-0000-000000000000") {
+        return None;
+    }
+    uuid::Uuid::parse_str(text).ok().map(uuid::Uuid::into_bytes)
+}
+
+/// Reads hexadecimal digits; `None` for an odd number of them or other characters.
+pub fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
+/// Lower-case hexadecimal digits.
+pub fn encode_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .map(char::from)
+        .collect()
+}
+
+/// The value as text without quotes. Blobs have no `0x` before them; collections, tuples, UDTs and vectors are as
+/// [`to_literal`] writes them. An empty value of a type that has no empty text is nothing, and so is a malformed one.
+pub fn to_text(data_type: &DataType, bytes: &[u8]) -> String {
+    match data_type {
+        // Java's strings hold what Rust's cannot; that is shown as the replacement character.
+        DataType::Text | DataType::Ascii => String::from_utf8_lossy(bytes).into_owned(),
+        DataType::Blob => encode_hex(bytes),
+        DataType::Boolean => match bytes {
+            [] => String::new(),
+            [0, ..] => "false".to_owned(),
+            _ => "true".to_owned(),
+        },
+        DataType::Date => {
+            bytes.try_into().map_or_else(|_| String::new(), |b| temporal::date_to_text(u32::from_be_bytes(b)))
+        }
+        DataType::Time => {
+            bytes.try_into().map_or_else(|_| String::new(), |b| temporal::time_to_text(i64::from_be_bytes(b)))
+        }
+        DataType::Timestamp => bytes
+            .try_into()
+            .map_or_else(|_| String::new(), |b| temporal::timestamp_to_text(i64::from_be_bytes(b))),
+        DataType::Duration => {
+            Duration::decode(bytes).map_or_else(String::new, |duration| duration.to_string())
+        }
+        DataType::Inet => inet_to_text(bytes),
+        DataType::Uuid | DataType::TimeUuid => {
+            uuid::Uuid::from_slice(bytes).map_or_else(|_| String::new(), |uuid| uuid.to_string())
+        }
+        DataType::Empty => String::new(),
+        nested if is_nested(nested) => to_literal(nested, Some(bytes)),
+        number => Number::decode(number, bytes).map_or_else(String::new, |number| number.to_text()),
+    }
+}
+
+/// The value as a CQL literal that reads back as it; `null` for null and for empty values that have no literal.
+pub fn to_literal(data_type: &DataType, bytes: Option<&[u8]>) -> String {
+    let mut out = String::new();
+    write_literal(data_type, bytes, &mut out);
+    out
+}
+
+fn write_literal(data_type: &DataType, bytes: Option<&[u8]>, out: &mut String) {
+    let has_empty_literal = matches!(data_type, DataType::Text | DataType::Ascii | DataType::Blob);
+    let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty() || has_empty_literal) else {
+        out.push_str("null");
+        return;
+    };
+    match data_type {
+        DataType::List { element, .. } => {
+            out.push('[');
+            separated(collection::read_list(bytes), out, |item, out| write_literal(element, item, out));
+            out.push(']');
+        }
+        DataType::Set { element, .. } => {
+            out.push('{');
+            separated(collection::read_list(bytes), out, |item, out| write_literal(element, item, out));
+            out.push('}');
+        }
+        DataType::Map { key, value, .. } => {
+            out.push('{');
+            separated(collection::read_map(bytes), out, |(k, v), out| {
+                write_literal(key, Some(k), out);
+                out.push_str(": ");
+                write_literal(value, Some(v), out);
+            });
+            out.push('}');
+        }
+        DataType::Tuple(types) => {
+            out.push('(');
+            separated(types.iter().zip(collection::read_tuple(bytes)), out, |(item_type, item), out| {
+                write_literal(item_type, item, out);
+            });
+            out.push(')');
+        }
+        DataType::Udt { definition, .. } => {
+            out.push('{');
+            let fields = definition.fields.iter().zip(collection::read_tuple(bytes));
+            separated(fields, out, |((name, field_type), field), out| {
+                out.push_str(&quote_identifier(name));
+                out.push_str(": ");
+                write_literal(field_type, field, out);
+            });
+            out.push('}');
+        }
+        DataType::Vector { element, dimension } => {
+            out.push('[');
+            let elements = vector::read_vector(element, *dimension, bytes);
+            separated(elements, out, |item, out| write_literal(element, Some(item), out));
+            out.push(']');
+        }
+        DataType::Blob => {
+            out.push_str("0x");
+            out.push_str(&encode_hex(bytes));
+        }
+        DataType::Text
+        | DataType::Ascii
+        | DataType::Date
+        | DataType::Time
+        | DataType::Timestamp
+        | DataType::Inet => {
+            // Writing to a string does not fail.
+            let _ = write!(out, "'{}'", to_text(data_type, bytes).replace('\'', "''"));
+        }
+        other => out.push_str(&to_text(other, bytes)),
+    }
+}
+
+/// Writes all items with `, ` between them.
+pub(super) fn separated<T>(
+    items: impl Iterator<Item = T>,
+    out: &mut String,
+    mut write: impl FnMut(T, &mut String),
+) {
+    for (i, item) in items.enumerate() {
+        if i > 0 {
+            out.push_str(", ");
+        }
+        write(item, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_of_nested_values_read_as_cql() {
+        let tuple = DataType::tuple([DataType::Int, DataType::Text, DataType::Blob]);
+        let mut bytes = Vec::new();
+        collection::write_tuple(&mut bytes, [Some([0, 0, 0, 5].as_slice()), Some(b"it's"), None]);
+        assert_eq!(to_literal(&tuple, Some(&bytes)), "(5, 'it''s', null)");
+        let map = DataType::map(DataType::Text, DataType::Blob);
+        let mut bytes = Vec::new();
+        collection::write_map(&mut bytes, [(b"k".as_slice(), [0xca, 0xfe].as_slice())].into_iter());
+        assert_eq!(to_literal(&map, Some(&bytes)), "{'k': 0xcafe}");
+    }
+}
