@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cassette_protocol::{Consistency, Version};
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::cql::CqlSettings;
 use crate::experiment::Experiment;
 use crate::ycsb::CoreWorkload;
 use crate::{LabError, ycsb_command};
@@ -86,6 +88,10 @@ pub struct YcsbArgs {
     #[arg(short, long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
+    pub server: ServerArgs,
+
     /// Which phases to perform; a run alone takes the table as an earlier load left it
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Phase::Load, Phase::Run])]
     pub phase: Vec<Phase>,
@@ -133,9 +139,82 @@ pub struct YcsbArgs {
     pub server_pid: Option<u32>,
 }
 
+/// Arguments for `--engine cql`.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Server (--engine cql)")]
+pub struct ServerArgs {
+    /// Where the server listens; connections take turns over several
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9042", value_delimiter = ',')]
+    pub contact: Vec<String>,
+
+    /// Connections to keep the --threads requests in flight on, each with a thread of this client
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub connections: usize,
+
+    /// Version of the native protocol
+    #[arg(long, value_name = "VERSION", default_value_t = 5, value_parser = clap::value_parser!(u8).range(3..=5))]
+    pub protocol: u8,
+
+    /// Keyspace of the table; made if it is not there
+    #[arg(long, value_name = "NAME", default_value = "ycsb")]
+    pub keyspace: String,
+
+    /// Replicas of the keyspace, if it is made
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub replication_factor: usize,
+
+    /// What the table is made WITH, e.g. \"compression = {'enabled': false}\"
+    #[arg(long, value_name = "CQL", default_value = "")]
+    pub table_options: String,
+
+    /// Consistency level of reads and writes
+    #[arg(long, value_name = "LEVEL", default_value = "QUORUM", value_parser = parse_consistency)]
+    pub consistency: Consistency,
+
+    /// User to log in as
+    #[arg(long, value_name = "NAME", requires = "password")]
+    pub user: Option<String>,
+
+    /// The user's password; left out of the report
+    #[arg(long, value_name = "TEXT", requires = "user")]
+    pub password: Option<String>,
+}
+
+fn parse_consistency(text: &str) -> Result<Consistency, String> {
+    let levels = Consistency::ALL.into_iter().filter(|level| !level.is_serial());
+    let found = levels.clone().find(|level| level.to_string().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| {
+        let names: Vec<String> = levels.map(|level| level.to_string()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+impl ServerArgs {
+    /// What the client is to know.
+    pub fn settings(&self) -> Result<CqlSettings, LabError> {
+        let with_port = |contact: &String| match contact.contains(':') {
+            true => contact.clone(),
+            false => format!("{contact}:9042"),
+        };
+        Ok(CqlSettings {
+            contacts: self.contact.iter().map(with_port).collect(),
+            connections: self.connections,
+            version: Version::from_number(self.protocol)
+                .map_err(|error| LabError::Usage(error.to_string()))?,
+            credentials: self.user.clone().zip(self.password.clone()),
+            keyspace: self.keyspace.clone(),
+            replication_factor: self.replication_factor,
+            table_options: self.table_options.clone(),
+            consistency: self.consistency,
+        })
+    }
+}
+
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EngineKind {
+    /// A server that speaks CQL: `cassette serve`, Apache Cassandra
+    Cql,
     /// Nothing: answers at once, which shows what the laboratory itself costs
     Noop,
 }

@@ -69,11 +69,15 @@ impl Experiment {
         let shape = TableShape { table: first.table.clone(), field_names: first.field_names() };
         // Runs over records that an earlier experiment loaded take them as they are; runs that insert move the end.
         let mut keys = KeySpace::starting_at(first.record_count);
+        if !self.load {
+            target.use_table(&shape)?;
+        }
         for repeat in 1..=self.repeats {
             // Every phase draws its own numbers, the same ones whenever the experiment is performed again.
             let mut seed = self.seed.wrapping_add((repeat as u64) << 32);
             if self.load {
                 target.create_table(&shape, self.replace || repeat > 1)?;
+                target.use_table(&shape)?;
                 let loaded = KeySpace::starting_at(first.insert_start);
                 let factory = StreamFactory::load(first, loaded, seed)?;
                 let limits = PhaseLimits { operations: Some(first.insert_count()), time: None, rate: None };

@@ -1,6 +1,7 @@
 //! The laboratory: workloads, engines under test, statistics, report.
 
 pub mod cli;
+pub mod cql;
 pub mod engine;
 mod error;
 pub mod experiment;

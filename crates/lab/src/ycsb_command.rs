@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::LabError;
 use crate::cli::{EngineKind, YcsbArgs};
+use crate::cql::CqlTarget;
 use crate::engine::noop::Noop;
 use crate::experiment::{Experiment, Observer};
 use crate::report::{Driving, Machine, PhaseReport, Report, text};
@@ -50,6 +51,7 @@ pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
 
 fn target(args: &YcsbArgs) -> Result<Box<dyn Target>, LabError> {
     match args.engine {
+        EngineKind::Cql => Ok(Box::new(CqlTarget::new(args.server.settings()?)?)),
         EngineKind::Noop => Ok(Box::new(Threads(Noop))),
     }
 }

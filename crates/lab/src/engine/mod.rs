@@ -43,7 +43,10 @@ pub trait Engine: Send + Sync {
     /// Makes the table, if it is not there; `replace` empties it first, if it is.
     fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError>;
 
-    /// Opens a session for one thread, after the table was created.
+    /// Takes the table as it is for the sessions to come; it must have been made, now or before.
+    fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError>;
+
+    /// Opens a session for one thread, after the table was chosen.
     fn session(&self) -> Result<Box<dyn Session + '_>, LabError>;
 }
 

@@ -17,6 +17,10 @@ impl Engine for Noop {
         Ok(())
     }
 
+    fn use_table(&mut self, _shape: &TableShape) -> Result<(), LabError> {
+        Ok(())
+    }
+
     fn session(&self) -> Result<Box<dyn Session + '_>, LabError> {
         Ok(Box::new(Self))
     }

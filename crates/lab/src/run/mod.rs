@@ -23,6 +23,9 @@ pub trait Target {
     /// Makes the table, if it is not there; `replace` empties it first, if it is.
     fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError>;
 
+    /// Takes the table as it is for the phases to come; it must have been made, now or before.
+    fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError>;
+
     /// How many workers keep `in_flight` operations under way together.
     fn worker_count(&self, in_flight: usize) -> usize;
 
@@ -42,21 +45,52 @@ pub struct Driven {
     pub end: Instant,
 }
 
+/// Runs `work` for each worker in a thread of its own, all starting together, to the last one's end.
+///
+/// What a worker needs (`S`: a session, a connection) comes with it, opened before any thread waits for the others: one
+/// that cannot be opened must not leave the others waiting.
+pub(crate) fn drive_together<S: Send>(
+    workers: Vec<(Worker, S)>,
+    work: impl Fn(&mut S, &mut Worker) + Sync,
+) -> Driven {
+    let gate = Gate::new(workers.len());
+    let finished: Vec<(Worker, Instant, Instant)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .into_iter()
+            .map(|(mut worker, mut with)| {
+                let (gate, work) = (&gate, &work);
+                scope.spawn(move || {
+                    let start = gate.pass();
+                    worker.start(start);
+                    work(&mut with, &mut worker);
+                    (worker, start, Instant::now())
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let start = finished.iter().map(|(_, start, _)| *start).min().unwrap_or_else(Instant::now);
+    let end = finished.iter().map(|(_, _, end)| *end).max().unwrap_or(start);
+    Driven { workers: finished.into_iter().map(|(worker, ..)| worker).collect(), start, end }
+}
+
 /// Lets the workers of a phase go together.
 #[derive(Debug)]
-pub struct Gate {
+struct Gate {
     barrier: Barrier,
     start: OnceLock<Instant>,
 }
 
 impl Gate {
-    /// For `workers` threads.
-    pub fn new(workers: usize) -> Self {
+    fn new(workers: usize) -> Self {
         Self { barrier: Barrier::new(workers), start: OnceLock::new() }
     }
 
     /// Waits for all workers; gives each the same start.
-    pub fn pass(&self) -> Instant {
+    fn pass(&self) -> Instant {
         self.barrier.wait();
         *self.start.get_or_init(Instant::now)
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::recorder::Timing;
 use super::worker::Task;
-use super::{Driven, Gate, Target, Worker};
+use super::{Driven, Target, Worker, drive_together};
 use crate::LabError;
 use crate::engine::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
 use crate::ycsb::{FieldValues, Operation, OperationKind};
@@ -22,39 +22,20 @@ impl<E: Engine> Target for Threads<E> {
         self.0.create_table(shape, replace)
     }
 
+    fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError> {
+        self.0.use_table(shape)
+    }
+
     fn worker_count(&self, in_flight: usize) -> usize {
         in_flight
     }
 
     fn drive(&self, workers: Vec<Worker>, _in_flight: usize) -> Result<Driven, LabError> {
-        let gate = Gate::new(workers.len());
-        // Sessions are opened before any thread waits at the gate: one that cannot be opened must not leave the
-        // others waiting.
         let with_sessions = workers
             .into_iter()
             .map(|worker| Ok((worker, self.0.session()?)))
             .collect::<Result<Vec<_>, LabError>>()?;
-        let finished: Vec<(Worker, Instant, Instant)> = std::thread::scope(|scope| {
-            let threads: Vec<_> = with_sessions
-                .into_iter()
-                .map(|(mut worker, mut session)| {
-                    let gate = &gate;
-                    scope.spawn(move || {
-                        let start = gate.pass();
-                        worker.start(start);
-                        work(session.as_mut(), &mut worker);
-                        (worker, start, Instant::now())
-                    })
-                })
-                .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        });
-        let start = finished.iter().map(|(_, start, _)| *start).min().unwrap_or_else(Instant::now);
-        let end = finished.iter().map(|(_, _, end)| *end).max().unwrap_or(start);
-        Ok(Driven { workers: finished.into_iter().map(|(worker, ..)| worker).collect(), start, end })
+        Ok(drive_together(with_sessions, |session, worker| work(session.as_mut(), worker)))
     }
 }
 

@@ -27,6 +27,9 @@ impl Engine for Model {
     fn create_table(&mut self, _: &TableShape, _: bool) -> Result<(), LabError> {
         Ok(())
     }
+    fn use_table(&mut self, _: &TableShape) -> Result<(), LabError> {
+        Ok(())
+    }
     fn session(&self) -> Result<Box<dyn Session + '_>, LabError> {
         Ok(Box::new(ModelSession(self)))
     }

@@ -1,0 +1,226 @@
+//! One connection to a server: what goes over it is up to its owner.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use cassette_protocol::request::{AuthResponse, Prepare, Query, Startup};
+use cassette_protocol::response::{Error, Prepared};
+use cassette_protocol::{
+    Decoder, Direction, Encoder, Envelope, QueryParameters, Request, Response, ResultMessage,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendFlags, send};
+
+use super::CqlSettings;
+use crate::LabError;
+
+/// A text of a result, or null.
+pub(super) type Text = Option<String>;
+
+/// How long a server may say nothing while it owes answers.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// The longest message taken from a server.
+const MESSAGE_LENGTH_MAX: usize = 256 << 20;
+/// What one read takes at most.
+const READ_LENGTH: usize = 256 << 10;
+
+/// A connection that has been through STARTUP.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    contact: String,
+    encoder: Encoder,
+    /// How much of the encoder's bytes is sent already.
+    sent: usize,
+    decoder: Decoder,
+    input: BytesMut,
+    scratch: Box<[u8]>,
+}
+
+impl Connection {
+    /// Connects to `contact` and agrees on `settings`.
+    pub fn open(contact: &str, settings: &CqlSettings) -> Result<Self, LabError> {
+        let attempt = |error| LabError::io(format!("connecting to {contact}"), error);
+        let stream = TcpStream::connect(contact).map_err(attempt)?;
+        stream.set_nodelay(true).map_err(attempt)?;
+        stream.set_read_timeout(Some(SILENCE_MAX)).map_err(attempt)?;
+        let mut connection = Self {
+            stream,
+            contact: contact.into(),
+            encoder: Encoder::new(settings.version),
+            sent: 0,
+            decoder: Decoder::new(Direction::Response, MESSAGE_LENGTH_MAX),
+            input: BytesMut::new(),
+            scratch: vec![0; READ_LENGTH].into(),
+        };
+        connection.start(settings)?;
+        Ok(connection)
+    }
+
+    fn start(&mut self, settings: &CqlSettings) -> Result<(), LabError> {
+        let option = |name: &str, value: &str| (name.to_string(), value.to_string());
+        let options = vec![
+            option(Startup::CQL_VERSION, "3.0.0"),
+            option(Startup::DRIVER_NAME, "cassette lab"),
+            option(Startup::DRIVER_VERSION, env!("CARGO_PKG_VERSION")),
+        ];
+        let answer = self.ask("STARTUP", &Request::Startup(Startup { options }))?;
+        // The answer to STARTUP came as a plain envelope; what follows is framed, if the version is.
+        self.encoder.fix_version(settings.version, None);
+        self.decoder.fix_version(settings.version, None);
+        match answer {
+            Response::Ready => Ok(()),
+            Response::Authenticate(authenticate) => self.authenticate(settings, &authenticate.authenticator),
+            other => Err(self.unexpected("STARTUP", &other)),
+        }
+    }
+
+    /// SASL PLAIN, RFC 4616: an empty authorization identity, the user, the password.
+    fn authenticate(&mut self, settings: &CqlSettings, authenticator: &str) -> Result<(), LabError> {
+        let Some((user, password)) = &settings.credentials else {
+            return Err(self.refused("STARTUP", format!("{authenticator} asks for a user and a password")));
+        };
+        let token = Bytes::from(format!("\0{user}\0{password}"));
+        let request = Request::AuthResponse(AuthResponse { token: Some(token) });
+        match self.ask("authentication", &request)? {
+            Response::AuthSuccess(_) => Ok(()),
+            other => Err(self.unexpected("authentication", &other)),
+        }
+    }
+
+    /// Executes `query`; gives its rows as texts, cells of other types as far as they are UTF-8.
+    pub fn query(&mut self, query: &str) -> Result<Vec<Vec<Text>>, LabError> {
+        let parameters = QueryParameters::default();
+        let request = Request::Query(Query { query: query.into(), parameters });
+        let text = |cell: Option<&[u8]>| cell.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        match self.ask(query, &request)? {
+            Response::Result(ResultMessage::Rows(rows)) => {
+                let rows = rows.decode(None).map_err(|error| self.refused(query, error))?;
+                Ok(rows.iter().map(|row| row.map(text).collect()).collect())
+            }
+            Response::Result(_) => Ok(Vec::new()),
+            other => Err(self.unexpected(query, &other)),
+        }
+    }
+
+    /// Prepares `query`.
+    pub fn prepare(&mut self, query: &str) -> Result<Prepared, LabError> {
+        let request = Request::Prepare(Prepare { query: query.into(), keyspace: None });
+        match self.ask(query, &request)? {
+            Response::Result(ResultMessage::Prepared(prepared)) => Ok(prepared),
+            other => Err(self.unexpected(query, &other)),
+        }
+    }
+
+    /// Sends one request and waits for its answer, while nothing else is in flight. A server's error is an error.
+    fn ask(&mut self, attempt: &str, request: &Request) -> Result<Response, LabError> {
+        self.encoder.request(0, request, false);
+        let answer = self.answer().map_err(|error| self.refused(attempt, error))?;
+        match Response::decode(&answer).map_err(|error| self.refused(attempt, error))? {
+            (Response::Error(Error { message, detail }), _) => {
+                Err(self.refused(attempt, format!("{message} ({})", error_class(&detail))))
+            }
+            (response, _) => Ok(response),
+        }
+    }
+
+    fn answer(&mut self) -> io::Result<Envelope> {
+        loop {
+            if let Some(envelope) = self.next_envelope()? {
+                return Ok(envelope);
+            }
+            self.exchange(None)?;
+        }
+    }
+
+    fn unexpected(&self, attempt: &str, response: &Response) -> LabError {
+        self.refused(attempt, format!("unexpected answer {}", response.opcode()))
+    }
+
+    fn refused(&self, attempt: &str, reason: impl std::fmt::Display) -> LabError {
+        LabError::engine(&self.contact, attempt, reason)
+    }
+
+    /// Where requests are encoded; they are sent by [`exchange`](Self::exchange).
+    pub fn encoder(&mut self) -> &mut Encoder {
+        &mut self.encoder
+    }
+
+    /// Sends what is encoded and takes what has come, waiting until something came or went, or until `until`.
+    ///
+    /// Sending never waits while the server waits for us to take its answers.
+    pub fn exchange(&mut self, until: Option<Instant>) -> io::Result<()> {
+        self.send()?;
+        let unsent = self.encoder.pending_length() > 0;
+        if unsent || until.is_some() {
+            let left = until.map_or(SILENCE_MAX, |until| until.saturating_duration_since(Instant::now()));
+            let mut wanted = PollFlags::IN;
+            wanted.set(PollFlags::OUT, unsent);
+            let mut polled = [PollFd::from_borrowed_fd(self.stream.as_fd(), wanted)];
+            // Thirty seconds beyond any schedule is as good as the exact time, and always fits.
+            let timeout = Timespec::try_from(left.min(SILENCE_MAX)).unwrap_or_default();
+            if poll(&mut polled, Some(&timeout))? == 0 && until.is_none() {
+                return Err(silent());
+            }
+            let ready = polled[0].revents();
+            if ready.contains(PollFlags::OUT) {
+                self.send()?;
+            }
+            if !ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                return Ok(());
+            }
+        }
+        match self.stream.read(&mut self.scratch) {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
+            Ok(length) => {
+                self.input.extend_from_slice(&self.scratch[..length]);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(silent()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends as much of what is encoded as the socket takes at once.
+    fn send(&mut self) -> io::Result<()> {
+        self.encoder.seal();
+        while self.sent < self.encoder.bytes().len() {
+            match send(
+                &self.stream,
+                &self.encoder.bytes()[self.sent..],
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
+                Ok(length) => self.sent += length,
+                Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.encoder.clear(usize::MAX);
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Takes the next message off what has come.
+    pub fn next_envelope(&mut self) -> io::Result<Option<Envelope>> {
+        let rejected = |rejected: cassette_protocol::Rejected| {
+            io::Error::new(io::ErrorKind::InvalidData, rejected.error.to_string())
+        };
+        self.decoder.next(&mut self.input).map_err(rejected)
+    }
+}
+
+fn silent() -> io::Error {
+    let text = format!("no answer for {} s", SILENCE_MAX.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
+/// A name for failures to be counted by: the specification's name of the error.
+pub(super) fn error_class(detail: &cassette_protocol::response::ErrorDetail) -> String {
+    let shown = format!("{detail:?}");
+    shown.split([' ', '{']).next().unwrap_or_default().to_string()
+}

@@ -1,0 +1,161 @@
+//! A CQL server under test, Cassette's or Apache Cassandra's, over the native protocol.
+//!
+//! Client and server share the machine more often than not, so the client is made cheap: a few connections, each with
+//! a thread of its own that keeps many requests in flight. One turn of [`pipeline`] takes whatever answers have come,
+//! puts a new request in the place of each, and sends those in one go; there are no tasks to switch between and nothing
+//! is allocated for a request.
+
+mod connection;
+mod pipeline;
+mod statements;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use cassette_protocol::{Consistency, Version};
+
+use crate::LabError;
+use crate::engine::{EngineInfo, TableShape};
+use crate::run::{Driven, Target, Worker, drive_together};
+use crate::ycsb::workload::share_of;
+use connection::{Connection, Text};
+use statements::Statements;
+
+/// How to reach a server and what to make there.
+#[derive(Debug, Clone)]
+pub struct CqlSettings {
+    /// Addresses with ports; connections take turns over them.
+    pub contacts: Vec<String>,
+    /// How many connections there are at most; never more than requests in flight.
+    pub connections: usize,
+    /// The version of the native protocol.
+    pub version: Version,
+    /// User name and password, where the server asks for them.
+    pub credentials: Option<(String, String)>,
+    /// The keyspace; made if it is not there.
+    pub keyspace: String,
+    /// Replicas of the keyspace, if it is made.
+    pub replication_factor: usize,
+    /// What follows `WITH` in CREATE TABLE; empty for the server's defaults.
+    pub table_options: String,
+    /// The consistency level of all reads and writes.
+    pub consistency: Consistency,
+}
+
+/// A server, driven by pipelines.
+#[derive(Debug)]
+pub struct CqlTarget {
+    settings: CqlSettings,
+    info: EngineInfo,
+    shape: Option<TableShape>,
+}
+
+impl CqlTarget {
+    /// Connects to the first contact and asks it who it is.
+    pub fn new(settings: CqlSettings) -> Result<Self, LabError> {
+        let Some(first) = settings.contacts.first() else {
+            return Err(LabError::Usage("no contact to connect to".into()));
+        };
+        let identifier = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if settings.keyspace.is_empty() || !identifier(&settings.keyspace) {
+            return Err(LabError::Usage(format!(
+                "keyspace {:?} is not made of letters, digits and _",
+                settings.keyspace
+            )));
+        }
+        let mut connection = Connection::open(first, &settings)?;
+        let info = ask_who(&mut connection, &settings)?;
+        Ok(Self { settings, info, shape: None })
+    }
+
+    fn open(&self, number: usize) -> Result<Connection, LabError> {
+        let contacts = &self.settings.contacts;
+        Connection::open(&contacts[number % contacts.len()], &self.settings)
+    }
+}
+
+impl Target for CqlTarget {
+    fn describe(&self) -> EngineInfo {
+        self.info.clone()
+    }
+
+    fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError> {
+        let mut connection = self.open(0)?;
+        let CqlSettings { keyspace, replication_factor, table_options, .. } = &self.settings;
+        let table = format!("{keyspace}.{}", shape.table);
+        connection.query(&format!(
+            "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
+             {{'class': 'SimpleStrategy', 'replication_factor': {replication_factor}}}"
+        ))?;
+        if replace {
+            connection.query(&format!("DROP TABLE IF EXISTS {table}"))?;
+        }
+        let columns: Vec<String> = shape.field_names.iter().map(|name| format!("{name} varchar")).collect();
+        let options = if table_options.is_empty() { String::new() } else { format!(" WITH {table_options}") };
+        connection.query(&format!(
+            "CREATE TABLE IF NOT EXISTS {table} ({} varchar PRIMARY KEY, {}){options}",
+            statements::KEY,
+            columns.join(", ")
+        ))?;
+        Ok(())
+    }
+
+    fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError> {
+        self.shape = Some(shape.clone());
+        Ok(())
+    }
+
+    fn worker_count(&self, in_flight: usize) -> usize {
+        self.settings.connections.clamp(1, in_flight.max(1))
+    }
+
+    fn drive(&self, workers: Vec<Worker>, in_flight: usize) -> Result<Driven, LabError> {
+        let shape = self.shape.as_ref().ok_or_else(|| LabError::Usage("no table was chosen".into()))?;
+        let count = workers.len();
+        let pipelines = workers
+            .into_iter()
+            .enumerate()
+            .map(|(number, worker)| {
+                let mut connection = self.open(number)?;
+                let statements = Statements::prepare(&mut connection, &self.settings, shape)?;
+                let slots = share_of(in_flight as u64, count, number) as usize;
+                Ok((worker, pipeline::Pipeline::new(connection, statements, slots)))
+            })
+            .collect::<Result<Vec<_>, LabError>>()?;
+        Ok(drive_together(pipelines, pipeline::Pipeline::work))
+    }
+}
+
+/// Asks the server for its version, and for the settings that decide what a write costs.
+fn ask_who(connection: &mut Connection, settings: &CqlSettings) -> Result<EngineInfo, LabError> {
+    let local = connection.query("SELECT release_version, partitioner FROM system.local")?;
+    let cell = |column: usize| local.first().and_then(|row| row.get(column)?.clone());
+    let mut told = BTreeMap::from([
+        ("contact".to_string(), settings.contacts.join(", ")),
+        ("protocol".into(), settings.version.to_string()),
+        ("connections".into(), settings.connections.to_string()),
+        ("consistency".into(), settings.consistency.to_string()),
+        ("partitioner".into(), cell(1).unwrap_or_default()),
+    ]);
+    if !settings.table_options.is_empty() {
+        told.insert("table options".into(), settings.table_options.clone());
+    }
+    // Cassandra tells its configuration from 4.0 on; a server that does not is measured all the same.
+    const ASKED: [&str; 4] = [
+        "commitlog_sync",
+        "commitlog_sync_period",
+        "commitlog_sync_group_window",
+        "memtable_allocation_type",
+    ];
+    let names: Vec<String> = ASKED.iter().map(|name| format!("'{name}'")).collect();
+    let query = format!("SELECT name, value FROM system_views.settings WHERE name IN ({})", names.join(", "));
+    for row in connection.query(&query).unwrap_or_default() {
+        if let [Some(name), Some(value)] = &row[..] {
+            told.insert(name.clone(), value.clone());
+        }
+    }
+    let version: Text = cell(0);
+    Ok(EngineInfo { name: "cql".into(), version: version.unwrap_or_default(), settings: told })
+}

@@ -1,0 +1,218 @@
+//! Keeps many requests in flight on one connection.
+
+use std::io;
+use std::time::Instant;
+
+use cassette_protocol::{Envelope, Response, ResultMessage};
+
+use super::connection::{Connection, error_class};
+use super::statements::Statements;
+use crate::engine::{Failure, RowSink};
+use crate::run::Worker;
+use crate::run::recorder::Timing;
+use crate::run::threads::check_rows;
+use crate::run::worker::Task;
+use crate::ycsb::{FieldValues, Operation, OperationKind};
+
+/// A connection with room for some requests; a request's stream number is the index of its slot.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    connection: Connection,
+    statements: Statements,
+    slots: Vec<Slot>,
+    /// Indexes of the slots without a request.
+    free: Vec<usize>,
+}
+
+/// A request in flight.
+#[derive(Debug, Default)]
+struct Slot {
+    task: Option<Task>,
+    key: String,
+    start: Option<Instant>,
+    /// Of a read-modify-write whose update is in flight: when its read was answered.
+    read_end: Option<Instant>,
+}
+
+impl Pipeline {
+    /// For up to `slots` requests in flight.
+    pub fn new(connection: Connection, statements: Statements, slots: usize) -> Self {
+        let slots = slots.clamp(1, i16::MAX as usize);
+        Self {
+            connection,
+            statements,
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            free: (0..slots).rev().collect(),
+        }
+    }
+
+    /// Does one worker's operations to their end. A broken connection fails what is in flight and ends the phase.
+    pub fn work(&mut self, worker: &mut Worker) {
+        if let Err(error) = self.turn_until_done(worker) {
+            let message = format!("connection lost: {error}");
+            for slot in &mut self.slots {
+                if let Some(task) = slot.task.take() {
+                    if let Operation::Insert { key } = task.operation {
+                        worker.stream.acknowledge(key);
+                    }
+                    worker.fail(Failure::new("connection lost", &error));
+                }
+            }
+            worker.stop(message);
+        }
+    }
+
+    fn turn_until_done(&mut self, worker: &mut Worker) -> io::Result<()> {
+        let mut values = FieldValues::default();
+        let mut rows = RowSink::new(worker.stream.value_rule());
+        let mut started = Vec::with_capacity(self.slots.len());
+        // The next operation of an open loop, while its time has not come.
+        let mut planned: Option<Task> = None;
+        let mut now = Instant::now();
+        loop {
+            while let Some(&index) = self.free.last() {
+                let Some(task) = planned.take().or_else(|| worker.next_task(now)) else { break };
+                if task.intended.is_some_and(|due| due > now) {
+                    planned = Some(task);
+                    break;
+                }
+                self.free.pop();
+                self.begin(index, task, worker, &mut values);
+                started.push(index);
+            }
+            // Requests are sent together and start when they are sent; making their values is not the server's doing.
+            let start = Instant::now();
+            started.drain(..).for_each(|index| self.slots[index].start = Some(start));
+
+            let due = planned.as_ref().filter(|_| !self.free.is_empty()).and_then(|task| task.intended);
+            if self.free.len() == self.slots.len() {
+                match due {
+                    None => return Ok(()),
+                    Some(due) => worker.wait_until(due),
+                }
+                now = Instant::now();
+                continue;
+            }
+            self.connection.exchange(due)?;
+            now = Instant::now();
+            while let Some(envelope) = self.connection.next_envelope()? {
+                // Events were not asked for, but -1 is theirs.
+                let index =
+                    usize::try_from(envelope.header.stream).ok().filter(|index| *index < self.slots.len());
+                let Some(index) = index.filter(|index| self.slots[*index].task.is_some()) else {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        format!("an answer on stream {}, which has no request", envelope.header.stream),
+                    ));
+                };
+                self.complete(index, &envelope, now, worker, &mut rows, &mut values);
+            }
+        }
+    }
+
+    /// Encodes the request of `task`, or the first of its two.
+    fn begin(&mut self, index: usize, task: Task, worker: &mut Worker, values: &mut FieldValues) {
+        let slot = &mut self.slots[index];
+        worker.stream.write_key(task.operation.key(), &mut slot.key);
+        let (encoder, stream, key) = (self.connection.encoder(), index as i16, slot.key.as_str());
+        match task.operation {
+            Operation::Insert { .. } => {
+                worker.stream.write_values(key, None, values);
+                self.statements.insert(encoder, stream, key, values);
+            }
+            Operation::Update { field, .. } => {
+                worker.stream.write_values(key, field, values);
+                self.statements.update(encoder, stream, key, values);
+            }
+            Operation::Read { field, .. } | Operation::ReadModifyWrite { read: field, .. } => {
+                self.statements.read(encoder, stream, key, field);
+            }
+            Operation::Scan { length, field, .. } => {
+                self.statements.scan(encoder, stream, key, length, field);
+            }
+        }
+        slot.task = Some(task);
+        slot.read_end = None;
+    }
+
+    /// Takes the answer to the request in slot `index`, which had come at `end`.
+    fn complete(
+        &mut self,
+        index: usize,
+        envelope: &Envelope,
+        end: Instant,
+        worker: &mut Worker,
+        rows: &mut RowSink,
+        values: &mut FieldValues,
+    ) {
+        let slot = &mut self.slots[index];
+        let Some(Task { operation, intended }) = slot.task else { return };
+        let start = slot.start.unwrap_or(end);
+        let update_in_flight = slot.read_end.is_some();
+        let mut outcome = take_answer(envelope, &operation, rows);
+        if !update_in_flight {
+            outcome = outcome.and_then(|()| check_rows(&operation, &slot.key, rows));
+        }
+        if let (Operation::ReadModifyWrite { written, .. }, Ok(()), false) =
+            (operation, &outcome, update_in_flight)
+        {
+            worker.recorder.rows += rows.rows();
+            worker.recorder.bytes += rows.bytes();
+            worker.stream.write_values(&slot.key, written, values);
+            self.statements.update(self.connection.encoder(), index as i16, &slot.key, values);
+            slot.read_end = Some(end);
+            return;
+        }
+        let read_end = slot.read_end.take();
+        slot.task = None;
+        self.free.push(index);
+        if let Operation::Insert { key } = operation {
+            worker.stream.acknowledge(key);
+        }
+        if let Err(failure) = outcome {
+            return worker.fail(failure);
+        }
+        match read_end {
+            Some(read_end) => {
+                worker.recorder.part(OperationKind::Read, Timing { intended, start, end: read_end });
+                let update = Timing { intended: intended.map(|_| read_end), start: read_end, end };
+                worker.recorder.part(OperationKind::Update, update);
+            }
+            None => {
+                worker.recorder.rows += rows.rows();
+                worker.recorder.bytes += rows.bytes();
+            }
+        }
+        worker.recorder.operation(operation.kind(), Timing { intended, start, end });
+    }
+}
+
+/// Reads an answer's rows into `rows`; an error is a failure of its class.
+fn take_answer(envelope: &Envelope, operation: &Operation, rows: &mut RowSink) -> Result<(), Failure> {
+    rows.clear();
+    let malformed = |error| Failure::new("malformed answer", error);
+    let (response, _) = Response::decode(envelope).map_err(malformed)?;
+    match response {
+        Response::Result(ResultMessage::Void) => Ok(()),
+        Response::Result(ResultMessage::Rows(encoded)) => {
+            let only = match operation {
+                Operation::Read { field, .. }
+                | Operation::Scan { field, .. }
+                | Operation::ReadModifyWrite { read: field, .. } => *field,
+                Operation::Insert { .. } | Operation::Update { .. } => None,
+            };
+            for mut row in &encoded.decode(None).map_err(malformed)? {
+                rows.row(row.next().flatten().unwrap_or_default());
+                for (index, cell) in row.enumerate() {
+                    // A null is a field that is not there.
+                    if let Some(cell) = cell {
+                        rows.field(only.unwrap_or(index), cell);
+                    }
+                }
+            }
+            Ok(())
+        }
+        Response::Error(error) => Err(Failure::new(error_class(&error.detail), error.message)),
+        other => Err(Failure::new("unexpected answer", other.opcode())),
+    }
+}

@@ -1,0 +1,320 @@
+//! The client against a server in memory that speaks with the protocol crate's other side.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use cassette_protocol::response::{Authenticate, Error, ErrorDetail, Prepared};
+use cassette_protocol::{
+    ColumnSpec, Consistency, Decoder, Direction, EncodedRows, Encoder, Envelope, MetadataMode, Prelude,
+    Request, Response, ResultMessage, ResultMetadata, RowsEncoder, Version,
+};
+use cassette_rows::types::DataType;
+
+use super::{CqlSettings, CqlTarget};
+use crate::experiment::{Experiment, Observer};
+use crate::report::PhaseReport;
+use crate::run::Target;
+use crate::run::live::LiveView;
+use crate::ycsb::CoreWorkload;
+
+type Records = BTreeMap<Vec<u8>, BTreeMap<String, Vec<u8>>>;
+
+/// A server for `usertable`, with its faults.
+#[derive(Default)]
+struct Fake {
+    records: Mutex<Records>,
+    queries: Mutex<Vec<String>>,
+    refuse_updates: bool,
+    spoil: bool,
+    /// Closes a connection after so many EXECUTEs.
+    close_after: Option<usize>,
+    /// Asks for this SASL token.
+    token: Option<&'static [u8]>,
+}
+
+impl Fake {
+    /// Serves on a port of its own until the test's process ends; gives the address.
+    fn serve(self: &Arc<Self>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let fake = Arc::clone(self);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let fake = Arc::clone(&fake);
+                std::thread::spawn(move || fake.connection(stream.unwrap()));
+            }
+        });
+        address
+    }
+
+    fn connection(&self, mut stream: TcpStream) {
+        let mut decoder = Decoder::new(Direction::Request, 1 << 20);
+        let mut encoder = Encoder::new(Version::V5);
+        let (mut input, mut buffer) = (BytesMut::new(), [0; 1 << 16]);
+        let mut executed = 0;
+        loop {
+            let Ok(length @ 1..) = stream.read(&mut buffer) else { return };
+            input.extend_from_slice(&buffer[..length]);
+            let mut envelopes = Vec::new();
+            while let Some(envelope) = decoder.next(&mut input).unwrap() {
+                let starts = envelope.header.opcode == cassette_protocol::Opcode::Startup;
+                envelopes.push(envelope);
+                if starts {
+                    // What follows STARTUP is in frames; the client waits before it sends any.
+                    break;
+                }
+            }
+            // The last request is answered first: answers may come in any order.
+            for envelope in envelopes.iter().rev() {
+                let (request, _) = decode(envelope);
+                let version = envelope.header.version;
+                executed += usize::from(matches!(request, Request::Execute(_)));
+                if self.close_after.is_some_and(|after| executed > after) {
+                    return;
+                }
+                let starts = matches!(request, Request::Startup(_));
+                if starts {
+                    encoder = Encoder::new(version);
+                }
+                let response = self.answer(request, version);
+                encoder.response(envelope.header.stream, &response, &Prelude::default());
+                if starts {
+                    encoder.fix_version(version, None);
+                    decoder.fix_version(version, None);
+                }
+            }
+            encoder.seal();
+            if stream.write_all(encoder.bytes()).is_err() {
+                return;
+            }
+            encoder.clear(usize::MAX);
+        }
+    }
+
+    fn answer(&self, request: Request, version: Version) -> Response {
+        let void = Response::Result(ResultMessage::Void);
+        match request {
+            Request::Startup(_) if self.token.is_some() => {
+                Response::Authenticate(Authenticate { authenticator: "PasswordAuthenticator".into() })
+            }
+            Request::Startup(_) => Response::Ready,
+            Request::AuthResponse(response) if response.token.as_deref() == self.token => {
+                Response::AuthSuccess(cassette_protocol::response::AuthSuccess { token: None })
+            }
+            Request::AuthResponse(_) => error(ErrorDetail::BadCredentials),
+            Request::Query(query) => {
+                self.queries.lock().unwrap().push(query.query.clone());
+                match query.query.starts_with("SELECT release_version") {
+                    true => rows(version, 2, &[vec![Some(b"5.0.8".to_vec()), Some(b"Murmur3".to_vec())]]),
+                    false if query.query.starts_with("SELECT") => error(ErrorDetail::Invalid),
+                    false => void,
+                }
+            }
+            Request::Prepare(prepare) => Response::Result(ResultMessage::Prepared(Prepared {
+                id: Bytes::from(prepare.query),
+                result_metadata_id: (version >= Version::V5).then(|| Bytes::from_static(b"known")),
+                bind_markers: ResultMetadata::default(),
+                partition_key_indexes: Vec::new(),
+                result_metadata: ResultMetadata::default(),
+            })),
+            Request::Execute(execute) => {
+                assert_eq!(execute.result_metadata_id.is_some(), version >= Version::V5);
+                assert_eq!(execute.parameters.consistency, Consistency::Quorum);
+                assert!(execute.parameters.skip_metadata);
+                let query = std::str::from_utf8(&execute.id).unwrap();
+                let values = execute.parameters.values.iter().map(|value| value.set().unwrap().to_vec());
+                self.execute(query, values.collect(), version)
+            }
+            other => panic!("{} was not expected", other.opcode()),
+        }
+    }
+
+    fn execute(&self, query: &str, values: Vec<Vec<u8>>, version: Version) -> Response {
+        let mut records = self.records.lock().unwrap();
+        let fields = |query: &str| -> Vec<String> {
+            let words = query.split([' ', ',', '(', ')']);
+            words.filter(|word| word.starts_with("field")).map(str::to_string).collect()
+        };
+        let read = |from: &[u8], length: usize| {
+            let found = records.range(from.to_vec()..).take(length);
+            let rows_found: Vec<Vec<Option<Vec<u8>>>> = found
+                .map(|(key, record)| {
+                    let spoilt = |value: &Vec<u8>| if self.spoil { b"x".to_vec() } else { value.clone() };
+                    let cells = fields(query).into_iter().map(|name| record.get(&name).map(spoilt));
+                    std::iter::once(Some(key.clone())).chain(cells).collect()
+                })
+                .collect();
+            rows(version, 1 + fields(query).len(), &rows_found)
+        };
+        if query.starts_with("INSERT") {
+            let record = fields(query).into_iter().zip(values[1..].iter().cloned()).collect();
+            records.insert(values[0].clone(), record);
+        } else if query.starts_with("UPDATE") {
+            if self.refuse_updates {
+                return error(ErrorDetail::Overloaded);
+            }
+            let (key, values) = values.split_last().unwrap();
+            let record = records.get_mut(key).expect("only keys that are there are updated");
+            record.extend(fields(query).into_iter().zip(values.iter().cloned()));
+        } else if query.contains("token(y_id) >= token(?)") {
+            return read(&values[0], i32::from_be_bytes(values[1][..].try_into().unwrap()) as usize);
+        } else {
+            let there = usize::from(records.contains_key(&values[0]));
+            return read(&values[0], there);
+        }
+        Response::Result(ResultMessage::Void)
+    }
+}
+
+fn decode(envelope: &Envelope) -> (Request, ()) {
+    (Request::decode(envelope).unwrap().request, ())
+}
+
+fn error(detail: ErrorDetail) -> Response {
+    Response::Error(Error::new(detail, "as the test wants it"))
+}
+
+fn rows(version: Version, columns: usize, content: &[Vec<Option<Vec<u8>>>]) -> Response {
+    let column = |index: usize| ColumnSpec {
+        keyspace: "ycsb".into(),
+        table: "usertable".into(),
+        name: format!("c{index}"),
+        data_type: DataType::Text,
+    };
+    let metadata = ResultMetadata::new((0..columns).map(column).collect());
+    let mut body = Vec::new();
+    let mut encoder = RowsEncoder::begin(&mut body, version, &metadata, MetadataMode::Skip);
+    for row in content {
+        row.iter().for_each(|cell| encoder.push(cell.as_deref()));
+        encoder.end_row();
+    }
+    encoder.finish(None);
+    Response::Result(ResultMessage::Rows(EncodedRows::new(body.into(), version)))
+}
+
+fn settings(address: String) -> CqlSettings {
+    CqlSettings {
+        contacts: vec![address],
+        connections: 2,
+        version: Version::V5,
+        credentials: None,
+        keyspace: "ycsb".into(),
+        replication_factor: 1,
+        table_options: String::new(),
+        consistency: Consistency::Quorum,
+    }
+}
+
+struct Silent;
+
+impl Observer for Silent {
+    fn begins(&self, _: &str, _: Option<u64>) {}
+    fn goes_on(&self, _: &LiveView) {}
+    fn ends(&self, _: &PhaseReport) {}
+}
+
+fn perform(
+    fake: Fake,
+    change: impl FnOnce(&mut CqlSettings, &mut Experiment),
+) -> (Arc<Fake>, Vec<PhaseReport>) {
+    let fake = Arc::new(fake);
+    let mut settings = settings(fake.serve());
+    let workload = |letter: char| {
+        let mut workload = CoreWorkload::core(letter).unwrap();
+        (workload.record_count, workload.operation_count) = (300, 1000);
+        workload.data_integrity = true;
+        (letter.to_string(), workload)
+    };
+    let mut experiment = Experiment {
+        workloads: ('a'..='f').map(workload).collect(),
+        load: true,
+        run: true,
+        replace: true,
+        in_flight: 16,
+        rate: None,
+        spin: false,
+        seed: 1,
+        repeats: 1,
+        settle: Duration::ZERO,
+        server_pid: None,
+    };
+    change(&mut settings, &mut experiment);
+    let mut target = CqlTarget::new(settings).unwrap();
+    let reports = experiment.perform(&mut target, &Silent).unwrap();
+    (fake, reports)
+}
+
+#[test]
+fn all_workloads_run_verified_in_every_version() {
+    for version in Version::SUPPORTED {
+        let (fake, reports) = perform(Fake::default(), |settings, _| settings.version = version);
+        for report in &reports {
+            assert_eq!(
+                (report.failed, &report.stopped),
+                (0, &None),
+                "{}: {:?}",
+                report.name,
+                report.failures
+            );
+        }
+        assert_eq!(reports.iter().map(|report| report.operations).sum::<u64>(), 300 + 6 * 1000);
+        let f = &reports[6];
+        let count = |kind| f.latencies[kind].response.count;
+        assert_eq!(count("READ"), 1000, "plain reads and those of read-modify-writes");
+        assert_eq!(count("UPDATE"), count("READ-MODIFY-WRITE"));
+        assert!(fake.records.lock().unwrap().len() > 300, "D and E inserted");
+        let queries = fake.queries.lock().unwrap();
+        assert!(queries.contains(&"DROP TABLE IF EXISTS ycsb.usertable".to_string()));
+    }
+}
+
+#[test]
+fn an_open_loop_sends_at_its_rate_and_one_field_at_a_time_works() {
+    let (_, reports) = perform(Fake::default(), |_, experiment| {
+        experiment.workloads.truncate(1);
+        experiment.workloads[0].1.read_all_fields = false;
+        experiment.rate = Some(5000.0);
+    });
+    assert_eq!((reports[1].operations, reports[1].failed), (1000, 0));
+    assert!(reports[1].seconds >= 0.199, "{}", reports[1].seconds);
+    assert!(reports[1].latencies["READ"].service.is_some());
+}
+
+#[test]
+fn errors_are_counted_by_their_class_and_wrong_data_is_seen() {
+    let (_, reports) = perform(Fake { refuse_updates: true, ..Fake::default() }, |_, _| {});
+    let a = &reports[1];
+    assert_eq!(a.failures["Overloaded"].count, a.failed);
+    assert!(!a.latencies.contains_key("UPDATE"));
+    assert_eq!(a.failed + a.latencies["READ"].response.count, 1000);
+    let (_, reports) = perform(Fake { spoil: true, ..Fake::default() }, |_, experiment| {
+        experiment.workloads.drain(..2);
+    });
+    assert_eq!(reports[1].failures["wrong data"].count, 1000);
+}
+
+#[test]
+fn a_lost_connection_fails_what_is_in_flight_and_ends_the_experiment() {
+    let (_, reports) = perform(Fake { close_after: Some(100), ..Fake::default() }, |_, _| {});
+    assert_eq!(reports.len(), 1);
+    assert!(reports[0].stopped.as_ref().unwrap().starts_with("connection lost"));
+    assert_eq!(reports[0].failures["connection lost"].count, reports[0].failed);
+    assert!(reports[0].failed > 0);
+}
+
+#[test]
+fn a_server_that_asks_for_a_password_gets_it_and_tells_when_it_is_wrong() {
+    let fake = Arc::new(Fake { token: Some(b"\0me\0secret"), ..Fake::default() });
+    let with = |credentials: Option<(&str, &str)>| {
+        let mut settings = settings(fake.serve());
+        settings.credentials = credentials.map(|(user, password)| (user.into(), password.into()));
+        CqlTarget::new(settings).map(|target| target.describe().version).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(Some(("me", "secret"))), Ok("5.0.8".into()));
+    assert!(with(Some(("me", "wrong"))).unwrap_err().contains("BadCredentials"));
+    assert!(with(None).unwrap_err().contains("asks for a user and a password"));
+}
