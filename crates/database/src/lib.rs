@@ -21,6 +21,7 @@ mod plan;
 mod prepared;
 mod request;
 mod response;
+mod restrictions;
 mod schema;
 mod select;
 mod session;

@@ -1,0 +1,286 @@
+//! WHERE: which partitions, which rows of them, and what is left to be checked row by row.
+//!
+//! ```text
+//! relations --Restrictions::new--> per column one ColumnRestriction, per tuple of clustering columns one of several
+//!                                  columns, for the token one range; checked as Cassandra checks them
+//! Restrictions + values ----------> keys or a key range, slices or clusterings, filters
+//! ```
+
+mod clustering;
+mod column;
+mod partition;
+
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, Operator, Relation};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
+
+use crate::error::{Result, bail_invalid};
+use crate::plan::PlanContext;
+use crate::response::ColumnSpec;
+use crate::terms::Term;
+
+pub(crate) use clustering::ClusteringRestrictions;
+pub(crate) use column::{ColumnRestriction, InTerms, SliceTerms};
+pub(crate) use partition::{PartitionRestrictions, Partitions};
+
+/// The kinds of statements that have a WHERE, or, for INSERT, columns that act as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StatementKind {
+    Select,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl std::fmt::Display for StatementKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Select => "SELECT",
+            Self::Insert => "INSERT",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        })
+    }
+}
+
+/// A restriction that is checked on each row, because keys and slices cannot tell.
+#[derive(Debug, Clone)]
+pub(crate) struct Filter {
+    /// The column, of any kind.
+    pub column: Arc<ColumnMetadata>,
+    /// What its value must be.
+    pub restriction: ColumnRestriction,
+}
+
+/// What Cassandra says when rows would have to be read only to be thrown away.
+pub(crate) const ALLOW_FILTERING_MESSAGE: &str = "Cannot execute this query as it might involve data filtering and thus may have unpredictable performance. If you want to execute this query despite the performance unpredictability, use ALLOW FILTERING";
+
+/// A statement's WHERE, resolved against its table.
+#[derive(Debug)]
+pub(crate) struct Restrictions {
+    /// Which partitions.
+    pub partition: PartitionRestrictions,
+    /// Which rows.
+    pub clustering: ClusteringRestrictions,
+    /// What remains to be checked on each row; only for SELECT.
+    pub filters: Vec<Filter>,
+}
+
+/// What the rules for a WHERE depend on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// The statement.
+    pub kind: StatementKind,
+    /// Whether it selects or changes static columns only.
+    pub only_static_columns: bool,
+    /// ALLOW FILTERING. True also for tables in memory, where filtering is all there is.
+    pub allow_filtering: bool,
+    /// Whether clustering columns may be left out or restricted to ranges: SELECT and DELETE.
+    pub allow_clustering_slices: bool,
+}
+
+impl Restrictions {
+    /// Resolves `where_clause` for a statement on `table`.
+    ///
+    /// # Errors
+    /// Invalid, with Cassandra's texts, for relations that are of no use to the statement.
+    pub fn new(
+        where_clause: &ast::WhereClause,
+        table: &Arc<TableMetadata>,
+        rules: Rules,
+        cx: &mut PlanContext<'_>,
+    ) -> Result<Self> {
+        if !where_clause.expressions.is_empty() {
+            match rules.kind {
+                StatementKind::Select => bail_invalid!("Custom indexes are not supported by Cassette yet"),
+                _ => bail_invalid!(
+                    "Custom index expressions cannot be used in WHERE clauses for UPDATE or DELETE statements"
+                ),
+            }
+        }
+        let mut partition = PartitionRestrictions::new(table);
+        let mut clustering = ClusteringRestrictions::new(table);
+        let mut filters: Vec<Filter> = Vec::new();
+        for relation in &where_clause.relations {
+            add_relation(relation, table, rules, &mut partition, &mut clustering, &mut filters, cx)?;
+        }
+        let mut restrictions = Self { partition, clustering, filters };
+        restrictions.validate(table, rules)?;
+        Ok(restrictions)
+    }
+
+    /// Restrictions `column = term` alone: what the key columns of an INSERT are.
+    pub fn of_insert(
+        columns: Vec<(Arc<ColumnMetadata>, Term)>,
+        table: &Arc<TableMetadata>,
+        only_static_columns: bool,
+    ) -> Result<Self> {
+        let mut partition = PartitionRestrictions::new(table);
+        let mut clustering = ClusteringRestrictions::new(table);
+        for (column, term) in columns {
+            let restriction = ColumnRestriction::Eq(term);
+            match column.kind {
+                ColumnKind::PartitionKey => partition.add(&column, restriction)?,
+                _ => clustering.add(&column, restriction, false)?,
+            }
+        }
+        let rules = Rules {
+            kind: StatementKind::Insert,
+            only_static_columns,
+            allow_filtering: false,
+            allow_clustering_slices: false,
+        };
+        let mut restrictions = Self { partition, clustering, filters: Vec::new() };
+        restrictions.validate(table, rules)?;
+        Ok(restrictions)
+    }
+
+    fn validate(&mut self, table: &TableMetadata, rules: Rules) -> Result<()> {
+        let partition_filters = self.partition.validate(table, rules)?;
+        if rules.only_static_columns && !self.clustering.is_empty() {
+            match rules.kind {
+                StatementKind::Update | StatementKind::Delete => bail_invalid!(
+                    "Invalid restrictions on clustering columns since the {} statement modifies only static columns",
+                    rules.kind
+                ),
+                StatementKind::Select => {
+                    bail_invalid!("Cannot restrict clustering columns when selecting only static columns")
+                }
+                StatementKind::Insert => {}
+            }
+        }
+        let clustering_filters = self.clustering.validate(rules)?;
+        if !self.filters.is_empty() {
+            if rules.kind != StatementKind::Select {
+                let names: Vec<&str> = self.filters.iter().map(|f| f.column.name.as_str()).collect();
+                bail_invalid!("Non PRIMARY KEY columns found in where clause: {} ", names.join(", "));
+            }
+            if !rules.allow_filtering {
+                bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
+            }
+        }
+        let rest = std::mem::take(&mut self.filters);
+        self.filters = partition_filters.into_iter().chain(clustering_filters).chain(rest).collect();
+        Ok(())
+    }
+}
+
+fn add_relation(
+    relation: &Relation,
+    table: &Arc<TableMetadata>,
+    rules: Rules,
+    partition: &mut PartitionRestrictions,
+    clustering: &mut ClusteringRestrictions,
+    filters: &mut Vec<Filter>,
+    cx: &mut PlanContext<'_>,
+) -> Result<()> {
+    match relation {
+        Relation::IsNotNull { column } => {
+            bail_invalid!("Unsupported restriction: {column} IS NOT NULL")
+        }
+        Relation::Tuple { columns, operator, value } => {
+            clustering.add_tuple(&tuple_columns(columns, table)?, *operator, value, rules.allow_filtering, cx)
+        }
+        Relation::TupleIn { columns, values } => {
+            clustering.add_tuple_in(&tuple_columns(columns, table)?, values, rules.allow_filtering, cx)
+        }
+        Relation::Token { columns, operator, value } => {
+            let columns = columns.iter().map(|name| existing(table, name)).collect::<Result<Vec<_>>>()?;
+            partition.add_token(&columns, *operator, value, table, cx)
+        }
+        Relation::Column { column, operator, value } => {
+            if matches!(operator, Operator::Contains | Operator::ContainsKey)
+                && matches!(rules.kind, StatementKind::Update | StatementKind::Delete)
+            {
+                bail_invalid!("Cannot use {} with {operator}", rules.kind);
+            }
+            let column = existing(table, column)?;
+            let restriction = ColumnRestriction::relation(&column, *operator, value, table, cx)?;
+            add_column(column, restriction, rules, partition, clustering, filters)
+        }
+        Relation::In { column, values } => {
+            let column = existing(table, column)?;
+            let restriction = ColumnRestriction::in_relation(&column, values, table, cx)?;
+            add_column(column, restriction, rules, partition, clustering, filters)
+        }
+        Relation::Element { column, key, operator, value } => {
+            let column = existing(table, column)?;
+            let restriction = ColumnRestriction::element(&column, key, *operator, value, table, cx)?;
+            add_column(column, restriction, rules, partition, clustering, filters)
+        }
+    }
+}
+
+fn add_column(
+    column: Arc<ColumnMetadata>,
+    restriction: ColumnRestriction,
+    rules: Rules,
+    partition: &mut PartitionRestrictions,
+    clustering: &mut ClusteringRestrictions,
+    filters: &mut Vec<Filter>,
+) -> Result<()> {
+    match column.kind {
+        ColumnKind::PartitionKey => partition.add(&column, restriction),
+        ColumnKind::Clustering => clustering.add(&column, restriction, rules.allow_filtering),
+        ColumnKind::Static | ColumnKind::Regular => {
+            match filters.iter_mut().find(|f| f.column.name == column.name) {
+                Some(filter) => filter.restriction.merge(restriction, &column.name)?,
+                None => filters.push(Filter { column, restriction }),
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The column called `name`.
+///
+/// # Errors
+/// Invalid, with Cassandra's text, if the table has none.
+pub(crate) fn existing(table: &TableMetadata, name: &str) -> Result<Arc<ColumnMetadata>> {
+    match table.column(name) {
+        Some(column) => Ok(column.clone()),
+        None => bail_invalid!("Undefined column name {name} in table {}", table.qualified_name()),
+    }
+}
+
+/// What receives a value that a column is compared with.
+pub(crate) fn receiver(table: &TableMetadata, column: &ColumnMetadata) -> Arc<ColumnSpec> {
+    named_receiver(table, &column.name, column.data_type.clone())
+}
+
+/// A receiver in `table` with another name or type than a column's.
+pub(crate) fn named_receiver(table: &TableMetadata, name: &str, data_type: DataType) -> Arc<ColumnSpec> {
+    Arc::new(ColumnSpec {
+        keyspace: table.keyspace.as_str().into(),
+        table: table.name.as_str().into(),
+        name: name.into(),
+        data_type,
+    })
+}
+
+/// The columns of a multi-column relation: clustering columns, in order and without gaps.
+fn tuple_columns(names: &[ast::Identifier], table: &TableMetadata) -> Result<Vec<Arc<ColumnMetadata>>> {
+    let mut columns: Vec<Arc<ColumnMetadata>> = Vec::with_capacity(names.len());
+    for name in names {
+        let column = existing(table, name)?;
+        if column.kind != ColumnKind::Clustering {
+            bail_invalid!(
+                "Multi-column relations can only be applied to clustering columns but was applied to: {}",
+                column.name
+            );
+        }
+        let listed = || names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if columns.iter().any(|c| c.name == column.name) {
+            bail_invalid!("Column \"{}\" appeared twice in a relation: ({})", column.name, listed());
+        }
+        if columns.last().is_some_and(|last| column.position != last.position + 1) {
+            bail_invalid!(
+                "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: ({})",
+                listed()
+            );
+        }
+        columns.push(column);
+    }
+    Ok(columns)
+}
