@@ -62,7 +62,7 @@ fn rows_encode(criterion: &mut Criterion) {
     let columns = (0..11).map(|index| ColumnSpec {
         keyspace: "ycsb".into(),
         table: "usertable".into(),
-        name: format!("field{index}"),
+        name: format!("field{index}").into(),
         data_type: DataType::Text,
     });
     let metadata = ResultMetadata::new(columns.collect());

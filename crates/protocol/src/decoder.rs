@@ -87,6 +87,12 @@ impl Decoder {
         }
     }
 
+    /// Changes the bound on an envelope with its header, from the next envelope on. A server keeps it low until the
+    /// client has authenticated itself.
+    pub fn set_message_length_max(&mut self, message_length_max: usize) {
+        self.message_length_max = message_length_max;
+    }
+
     /// Takes the next envelope off `input`; `Ok(None)` when more bytes are needed for it.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Envelope>, Rejected> {
         match &mut self.framing {

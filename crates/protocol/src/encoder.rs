@@ -51,6 +51,11 @@ impl Encoder {
         self.frames = (version >= Version::V5).then(|| FrameFormat::for_compression(compression));
     }
 
+    /// Writes messages in this version while no STARTUP has fixed one: every answer is in its request's.
+    pub fn use_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
     /// The version that messages are written in.
     pub fn version(&self) -> Version {
         self.version

@@ -27,7 +27,7 @@ pub struct ColumnSpec {
     /// Its table.
     pub table: Arc<str>,
     /// The column's name or alias, or the bind marker's.
-    pub name: String,
+    pub name: Arc<str>,
     /// The type of its values.
     pub data_type: DataType,
 }
@@ -92,7 +92,7 @@ impl ResultMetadata {
             columns.push(ColumnSpec {
                 keyspace: Arc::clone(&table.0),
                 table: Arc::clone(&table.1),
-                name: reader.read_string()?.to_owned(),
+                name: reader.read_string()?.into(),
                 data_type: decode_data_type(reader)?,
             });
         }

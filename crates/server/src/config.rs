@@ -1,0 +1,57 @@
+//! What can be set about the server, under cassandra.yaml's names without their `native_transport_` prefix.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use cassette_protocol::MESSAGE_LENGTH_MAX_DEFAULT;
+
+use crate::authentication::Authenticator;
+
+/// The server's settings.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Where to listen (`rpc_address` and `native_transport_port`). Port 0 takes any free one.
+    pub listen_address: SocketAddr,
+    /// The longest message accepted, with its header, in bytes (`native_transport_max_frame_size`).
+    pub max_frame_size: usize,
+    /// How many connections there may be (`native_transport_max_concurrent_connections`); `None` for any number.
+    pub max_concurrent_connections: Option<usize>,
+    /// How many of them from one address (`native_transport_max_concurrent_connections_per_ip`).
+    pub max_concurrent_connections_per_ip: Option<usize>,
+    /// How many requests that may wait for a disk run at a time (`native_transport_max_threads`).
+    pub max_threads: usize,
+    /// How many of those one connection may have, so that a client which does not read its answers cannot pile them up.
+    pub max_threads_per_connection: usize,
+    /// Bytes of requests that may be held before reading pauses (`native_transport_max_request_data_in_flight`).
+    pub max_request_data_in_flight: usize,
+    /// The same for one address (`native_transport_max_request_data_in_flight_per_ip`).
+    pub max_request_data_in_flight_per_ip: usize,
+    /// Who decides whether a client is who it says (`authenticator`). `None` lets everybody in, as
+    /// `AllowAllAuthenticator` does.
+    pub authenticator: Option<Arc<dyn Authenticator>>,
+    /// The CQL version that SUPPORTED names.
+    pub cql_version: String,
+    /// How long a stopping server waits for requests in flight and for clients to take their answers.
+    pub stop_timeout: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen_address: (Ipv4Addr::LOCALHOST, 9042).into(),
+            max_frame_size: MESSAGE_LENGTH_MAX_DEFAULT,
+            max_concurrent_connections: None,
+            max_concurrent_connections_per_ip: None,
+            max_threads: 128,
+            max_threads_per_connection: 16,
+            max_request_data_in_flight: 64 << 20,
+            max_request_data_in_flight_per_ip: 32 << 20,
+            authenticator: None,
+            cql_version: "3.4.7".to_owned(),
+            stop_timeout: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Executing requests: at once on the connection's task, or on a thread of their own.
+
+use std::{
+    any::Any,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use cassette_protocol::{
+    Opcode, Prelude, Request, Response, Version,
+    response::{Error, ErrorDetail},
+};
+use tokio::sync::mpsc;
+use tracing::error;
+
+use super::Connection;
+use crate::{
+    Backend,
+    backend::{Answer, Effort},
+};
+
+/// The requests of a connection that run on threads of their own.
+pub(super) struct Jobs {
+    /// Unbounded in itself; what is in flight is bounded where jobs are started.
+    sender: mpsc::UnboundedSender<Done>,
+    receiver: mpsc::UnboundedReceiver<Done>,
+    in_flight: usize,
+}
+
+/// A finished job.
+pub(super) struct Done {
+    stream: i16,
+    outcome: Result<(Prelude, Vec<u8>), Error>,
+}
+
+impl Jobs {
+    pub fn new() -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Self { sender, receiver, in_flight: 0 }
+    }
+
+    /// How many have been started and not been answered.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// A job that has finished already.
+    pub fn next_ready(&mut self) -> Option<Done> {
+        let done = self.receiver.try_recv().ok()?;
+        self.in_flight -= 1;
+        Some(done)
+    }
+
+    /// Waits for a job to finish; `None` at once when there is none in flight.
+    pub async fn next(&mut self) -> Option<Done> {
+        if self.in_flight == 0 {
+            return None;
+        }
+        let done = self.receiver.recv().await?;
+        self.in_flight -= 1;
+        Some(done)
+    }
+}
+
+impl<B: Backend> Connection<B> {
+    /// Executes a request, at once if memory has all that it needs.
+    pub(super) async fn execute(&mut self, stream: i16, request: Request, length: usize) -> io::Result<()> {
+        let version = self.encoder.version();
+        if self.throw_on_overload && self.permit.is_overloaded() {
+            let error = Error::new(ErrorDetail::Overloaded, self.permit.overload_message());
+            self.respond(stream, &Response::Error(error));
+            return Ok(());
+        }
+        let begun = self.encoder.begin();
+        let body = self.encoder.body();
+        match execute(&*self.shared.backend, &self.session, &request, version, Effort::MemoryOnly, body) {
+            Ok(Answer::Result(prelude)) => {
+                self.encoder.finish_response(begun, stream, Opcode::Result, &prelude);
+                Ok(())
+            }
+            Ok(Answer::WouldBlock) => {
+                self.encoder.abandon(begun);
+                self.start_job(stream, request, version, length).await
+            }
+            Err(error) => {
+                self.encoder.abandon(begun);
+                self.respond(stream, &Response::Error(error));
+                Ok(())
+            }
+        }
+    }
+
+    /// Executes a request on a thread of its own.
+    async fn start_job(
+        &mut self,
+        stream: i16,
+        request: Request,
+        version: Version,
+        length: usize,
+    ) -> io::Result<()> {
+        let threads = &self.shared.limits.threads;
+        let permit = match Arc::clone(threads).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                // The wait may be long; what is ready should not share it. Jobs give their permits back whatever this
+                // connection does, so the wait ends.
+                let threads = Arc::clone(threads);
+                self.send().await?;
+                threads.acquire_owned().await.map_err(io::Error::other)?
+            }
+        };
+        let (backend, session) = (Arc::clone(&self.shared.backend), Arc::clone(&self.session));
+        let (done, charge) = (self.jobs.sender.clone(), self.permit.charge(length));
+        self.jobs.in_flight += 1;
+        tokio::task::spawn_blocking(move || {
+            let mut body = Vec::new();
+            let answer = execute(&*backend, &session, &request, version, Effort::MayBlock, &mut body);
+            let outcome = answer.and_then(|answer| match answer {
+                Answer::Result(prelude) => Ok((prelude, body)),
+                Answer::WouldBlock => {
+                    error!("a request that may block was refused because it would: {:?}", request.opcode());
+                    Err(Error::new(ErrorDetail::ServerError, "The request could not be scheduled"))
+                }
+            });
+            drop((request, charge, permit));
+            // An error says that the connection is gone and nobody waits for the answer.
+            let _ = done.send(Done { stream, outcome });
+        });
+        Ok(())
+    }
+
+    /// Encodes the answer of a job.
+    pub(super) fn answer(&mut self, done: Done) {
+        match done.outcome {
+            Ok((prelude, body)) => {
+                let begun = self.encoder.begin();
+                self.encoder.body().extend_from_slice(&body);
+                self.encoder.finish_response(begun, done.stream, Opcode::Result, &prelude);
+            }
+            Err(error) => self.respond(done.stream, &Response::Error(error)),
+        }
+    }
+}
+
+/// Executes a request and turns a panic into a server error: a bug met by one request must not end others.
+fn execute<B: Backend>(
+    backend: &B,
+    session: &B::Session,
+    request: &Request,
+    version: Version,
+    effort: Effort,
+    body: &mut Vec<u8>,
+) -> Result<Answer, Error> {
+    // What the panic may have left half done is `body`, which is thrown away; the backend answers for its own state.
+    catch_unwind(AssertUnwindSafe(|| backend.execute(session, request, version, effort, body)))
+        .unwrap_or_else(|panic| {
+            let reason = panic_message(&*panic);
+            error!("{} panicked: {reason}", request.opcode());
+            Err(Error::new(ErrorDetail::ServerError, format!("Unexpected error: {reason}")))
+        })
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
+}

@@ -1,0 +1,134 @@
+//! The messages that open a connection, and REGISTER.
+
+use cassette_protocol::{
+    Compression, ProtocolError, Request, Response, Version,
+    request::{AuthResponse, Register, Startup},
+    response::{AuthChallenge, AuthSuccess, Authenticate, Error, ErrorDetail, Supported},
+};
+use tracing::debug;
+
+use super::Connection;
+use crate::{
+    Backend,
+    authentication::{Negotiation, Verdict},
+};
+
+/// How far a connection has come.
+pub(super) enum Stage {
+    /// STARTUP is awaited.
+    Established,
+    /// The client is to prove who it is.
+    Authenticating(Box<dyn Negotiation>),
+    /// Requests are served.
+    Ready,
+}
+
+impl<B: Backend> Connection<B> {
+    /// Answers a message that the backend has nothing to do with, or that comes at the wrong stage.
+    pub(super) fn handshake(&mut self, request: Request, version: Version) -> Response {
+        let answer = match (&mut self.stage, request) {
+            (Stage::Established | Stage::Ready, Request::Options(_)) => {
+                Ok(Response::Supported(Supported::with_cql_version(&self.shared.config.cql_version)))
+            }
+            (Stage::Established, Request::Startup(startup)) => self.start_up(&startup, version),
+            (Stage::Established, request) => Err(protocol_error(format!(
+                "Unexpected message {}, expecting STARTUP or OPTIONS",
+                request.opcode()
+            ))),
+            (Stage::Authenticating(negotiation), Request::AuthResponse(AuthResponse { token })) => {
+                let verdict = negotiation.evaluate(token.as_deref().unwrap_or_default());
+                self.judge(verdict)
+            }
+            (Stage::Authenticating(_), request) => Err(protocol_error(format!(
+                "Unexpected message {}, expecting AUTH_RESPONSE",
+                request.opcode()
+            ))),
+            (Stage::Ready, Request::Register(register)) => self.register(&register, version),
+            (Stage::Ready, request) => Err(protocol_error(format!(
+                "Unexpected message {}, the connection is already initialized",
+                request.opcode()
+            ))),
+        };
+        answer.unwrap_or_else(Response::Error)
+    }
+
+    /// Does what an answer entails once it is encoded: READY and AUTHENTICATE still go out as plain envelopes.
+    pub(super) fn after_handshake(&mut self, response: &Response, version: Version) {
+        if matches!(self.stage, Stage::Established) {
+            let next = match response {
+                Response::Ready => Stage::Ready,
+                Response::Authenticate(_) => {
+                    let Some(authenticator) = &self.shared.config.authenticator else { return };
+                    Stage::Authenticating(authenticator.negotiate(self.peer))
+                }
+                _ => return,
+            };
+            self.stage = next;
+            self.encoder.fix_version(version, self.agreed_compression);
+            self.decoder.fix_version(version, self.agreed_compression);
+        } else if matches!(response, Response::AuthSuccess(_)) {
+            self.stage = Stage::Ready;
+        }
+        if matches!(self.stage, Stage::Ready) {
+            self.decoder.set_message_length_max(self.shared.config.max_frame_size);
+        }
+    }
+
+    fn start_up(&mut self, startup: &Startup, version: Version) -> Result<Response, Error> {
+        let check = || -> Result<Option<Compression>, ProtocolError> {
+            startup.check_cql_version()?;
+            startup.compression(version)
+        };
+        self.agreed_compression = check().map_err(|error| error.to_response())?;
+        self.throw_on_overload = startup.option(Startup::THROW_ON_OVERLOAD) == Some("1");
+        debug!(
+            "{} speaks {version}, driver {} {}",
+            self.peer,
+            startup.option(Startup::DRIVER_NAME).unwrap_or("unknown"),
+            startup.option(Startup::DRIVER_VERSION).unwrap_or_default(),
+        );
+        Ok(match &self.shared.config.authenticator {
+            Some(authenticator) => {
+                Response::Authenticate(Authenticate { authenticator: authenticator.class_name().to_owned() })
+            }
+            None => Response::Ready,
+        })
+    }
+
+    fn judge(&mut self, verdict: Verdict) -> Result<Response, Error> {
+        match verdict {
+            Verdict::Challenge(token) => {
+                Ok(Response::AuthChallenge(AuthChallenge { token: Some(token.into()) }))
+            }
+            Verdict::Authenticated { role } => {
+                debug!("{} is {role}", self.peer);
+                Ok(Response::AuthSuccess(AuthSuccess { token: None }))
+            }
+            Verdict::Refused(reason) => Err(Error::new(ErrorDetail::BadCredentials, reason)),
+        }
+    }
+
+    fn register(&mut self, register: &Register, version: Version) -> Result<Response, Error> {
+        use cassette_protocol::request::EventType;
+        for event_type in &register.event_types {
+            if *event_type == EventType::TraceComplete && version < Version::V4 {
+                return Err(protocol_error(format!(
+                    "Event {event_type} not valid for protocol version {version}"
+                )));
+            }
+        }
+        if self.events.receiver.is_none() {
+            self.events.receiver = Some(self.shared.events.subscribe());
+        }
+        for event_type in &register.event_types {
+            if !self.events.wanted.contains(event_type) {
+                self.events.wanted.push(*event_type);
+            }
+        }
+        Ok(Response::Ready)
+    }
+}
+
+fn protocol_error(message: String) -> Error {
+    Error::new(ErrorDetail::ProtocolError, message)
+}

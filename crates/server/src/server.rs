@@ -1,0 +1,122 @@
+//! The listener: accepts connections, and ends them all when the server stops.
+
+use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use cassette_protocol::response::Event;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{broadcast, watch},
+    task::JoinSet,
+};
+use tracing::{debug, info, warn};
+
+use crate::{Backend, ServerConfig, connection::Connection, limits::Limits};
+
+/// How many events a connection may be behind before it is closed. A client that reconnects reads the schema anew,
+/// one that missed an event would not.
+const EVENTS_BEHIND_MAX: usize = 1024;
+
+/// How long accepting pauses after it failed, which it does when file descriptors have run out.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// A server that listens, but accepts nobody before [`Server::serve`].
+#[derive(Debug)]
+pub struct Server<B: Backend> {
+    listener: TcpListener,
+    shared: Arc<Shared<B>>,
+    /// Ends when the server does.
+    _subscription: B::Subscription,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Shared<B: Backend> {
+    pub config: ServerConfig,
+    pub backend: Arc<B>,
+    pub limits: Arc<Limits>,
+    pub events: broadcast::Sender<Arc<Event>>,
+}
+
+impl<B: Backend> Server<B> {
+    /// Listens at the configured address.
+    pub async fn bind(config: ServerConfig, backend: Arc<B>) -> io::Result<Self> {
+        let listener = TcpListener::bind(config.listen_address).await?;
+        let (events, _) = broadcast::channel(EVENTS_BEHIND_MAX);
+        let sender = events.clone();
+        let subscription = backend.subscribe(Box::new(move |change| {
+            // An error only says that nobody has registered.
+            let _ = sender.send(Arc::new(Event::SchemaChange(change.clone())));
+        }));
+        let limits = Limits::new(&config);
+        let shared = Arc::new(Shared { config, backend, limits, events });
+        Ok(Self { listener, shared, _subscription: subscription })
+    }
+
+    /// Where it listens, with the port that was taken.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is done. Then it accepts no more connections, reads no more requests, lets those in flight
+    /// finish, sends their answers and closes, or gives up on what has not ended after the configured time.
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
+        let Self { listener, shared, _subscription } = self;
+        let (stopping, stopped) = watch::channel(false);
+        let mut connections = JoinSet::new();
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => accept(&shared, stream, peer, &stopped, &mut connections),
+                    Err(error) => {
+                        warn!("cannot accept a connection: {error}");
+                        tokio::time::sleep(ACCEPT_RETRY).await;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+                () = &mut stop => break,
+            }
+        }
+        drop(listener);
+        info!("stopping: {} connections to end", connections.len());
+        // An error only says that there is no connection.
+        let _ = stopping.send(true);
+        let all_ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(shared.config.stop_timeout, all_ended).await.is_err() {
+            warn!(
+                "{} connections did not end within {:?}; cutting them",
+                connections.len(),
+                shared.config.stop_timeout
+            );
+            connections.shutdown().await;
+        }
+    }
+}
+
+fn accept<B: Backend>(
+    shared: &Arc<Shared<B>>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    stopped: &watch::Receiver<bool>,
+    connections: &mut JoinSet<()>,
+) {
+    let permit = match shared.limits.admit(peer.ip()) {
+        Ok(permit) => permit,
+        Err(refused) => {
+            warn!("connection from {peer} refused: {refused}");
+            return;
+        }
+    };
+    let (shared, stopped) = (Arc::clone(shared), stopped.clone());
+    connections.spawn(async move {
+        // Answers are sent in one piece as soon as they are ready; waiting for more to send would only delay them.
+        if let Err(error) = stream.set_nodelay(true) {
+            debug!("connection from {peer}: cannot set TCP_NODELAY: {error}");
+        }
+        debug!("connection from {peer}");
+        match Connection::new(shared, stream, peer, permit, stopped).run().await {
+            Ok(()) => debug!("connection from {peer} ended"),
+            Err(error) => debug!("connection from {peer} broke: {error}"),
+        }
+    });
+}
