@@ -8,6 +8,7 @@
 
 #![allow(dead_code)]
 
+pub mod commitlog;
 mod engine;
 mod error;
 mod key_range;

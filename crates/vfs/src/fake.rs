@@ -107,7 +107,8 @@ impl FakeFileSystem {
     /// The machine dies: what it finds on its disks when it starts again. The same seed on the same history gives the same
     /// answer. Directory operations not yet synced survive as some prefix of the order in which they were done (possibly
     /// none, possibly all). A file's unsynced writes are dropped; or kept up to one that is torn; or each 512-byte sector of
-    /// them is kept, lost (old bytes, or zeros where there were none) or garbage, on its own.
+    /// them is kept, lost (old bytes, or zeros where there were none) or garbage, on its own; not garbage where old and new
+    /// bytes are the same.
     pub fn crash(&self, seed: u64) -> FakeFileSystem {
         let mut state = self.state.lock();
         state.crashed = true;
@@ -119,6 +120,12 @@ impl FakeFileSystem {
     pub fn kill(&self) -> FakeFileSystem {
         let mut state = self.state.lock();
         state.crashed = true;
+        Self::from_tree(state.tree.deep_clone(), state.capacity, state.boot_id)
+    }
+
+    /// A copy that goes its own way; this one stays as it is.
+    pub fn fork(&self) -> FakeFileSystem {
+        let state = self.state.lock();
         Self::from_tree(state.tree.deep_clone(), state.capacity, state.boot_id)
     }
 
@@ -243,11 +250,13 @@ impl FileSystem for FakeFileSystem {
         Ok(Box::new(FakeWritableFile { handle: FakeHandle { fs: self.clone(), path, content }, length: 0 }))
     }
 
-    fn open_writable(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+    fn open_writable(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
         let path = normal(path);
         let content = self.begin(OperationKind::OpenWritable, &path)?.tree.file(&path)?;
-        let length = content.lock().live().len() as u64;
-        Ok(Box::new(FakeWritableFile { handle: FakeHandle { fs: self.clone(), path, content }, length }))
+        Ok(Box::new(FakeWritableFile {
+            handle: FakeHandle { fs: self.clone(), path, content },
+            length: offset,
+        }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {

@@ -40,8 +40,8 @@ pub trait FileSystem: fmt::Debug + Send + Sync + 'static {
     /// The name is durable only after [`sync_dir`](Self::sync_dir) on its directory.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>>;
 
-    /// Opens an existing file for writing after its last byte.
-    fn open_writable(&self, path: &Path) -> io::Result<Box<dyn WritableFile>>;
+    /// Opens an existing file for writing at `offset`, over the bytes that are there. With its length, to append.
+    fn open_writable(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>>;
 
     /// Opens an existing file for reading. The handle goes on reading the same file after a rename or removal.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>>;
@@ -130,7 +130,7 @@ pub trait WritableFile: Send + Sync {
     /// Makes every byte written so far durable (`fdatasync`). Concurrent writes through the same file are let through.
     fn sync(&self) -> io::Result<()>;
 
-    /// Bytes written so far, counting those that were in the file when it was opened.
+    /// Where the next byte goes: bytes written so far, and those before the offset at which the file was opened.
     fn len(&self) -> u64;
 
     /// Whether nothing has been written yet.

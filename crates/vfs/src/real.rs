@@ -26,13 +26,10 @@ impl FileSystem for RealFileSystem {
         Ok(Box::new(RealWritableFile { synced: RealSyncHandle { file, path: path.into() }, length: 0 }))
     }
 
-    fn open_writable(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+    fn open_writable(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
         let file = attempted(OpenOptions::new().read(true).write(true).open(path), "open for writing", path)?;
-        let length = attempted(file.metadata(), "read the length of", path)?.len();
-        Ok(Box::new(RealWritableFile {
-            synced: RealSyncHandle { file: Arc::new(file), path: path.into() },
-            length,
-        }))
+        let synced = RealSyncHandle { file: Arc::new(file), path: path.into() };
+        Ok(Box::new(RealWritableFile { synced, length: offset }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
@@ -265,9 +262,12 @@ mod tests {
         assert_eq!(&bytes[..2], b"cd");
         assert_eq!(file.truncate(5).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         drop(file);
-        let mut file = RealFileSystem.open_writable(&path).unwrap();
+        let mut file = RealFileSystem.open_writable(&path, 1).unwrap();
         file.write_all(b"!").unwrap();
-        assert_eq!(<dyn FileSystem>::read(&RealFileSystem, &path).unwrap(), b"abcd!");
+        assert_eq!(
+            (file.len(), <dyn FileSystem>::read(&RealFileSystem, &path).unwrap()),
+            (2, b"a!cd".to_vec())
+        );
     }
 
     #[test]

@@ -94,7 +94,10 @@ fn keep_sectors(bytes: &mut Vec<u8>, pending: &[Change], random: &mut SmallRng) 
             let end = ((start / SECTOR + 1) * SECTOR).min(written.end).min(bytes.len());
             match random.random_range(0..6) {
                 0 | 1 => (start..end).for_each(|at| bytes[at] = old(at)),
-                2 => (start..end).for_each(|at| bytes[at] = random.random()),
+                // Rewritten with what it durably held, a sector cannot but stay as it is.
+                2 if before.get(start..end) != Some(&bytes[start..end]) => {
+                    (start..end).for_each(|at| bytes[at] = random.random())
+                }
                 _ => {}
             }
             start = end;

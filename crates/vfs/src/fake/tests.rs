@@ -217,6 +217,15 @@ fn a_killed_process_loses_nothing_written_but_what_was_volatile_stays_so() {
 }
 
 #[test]
+fn a_fork_and_its_origin_do_not_see_each_other() {
+    let (fs, mut file) = with_file(b"kept");
+    let fork = fs.fork();
+    file.write_all(b" here").unwrap();
+    fork.remove_file(path("d/f")).unwrap();
+    assert_eq!((read(&fs, "d/f"), exists(&fork, "d/f")), (b"kept here".to_vec(), false));
+}
+
+#[test]
 fn only_a_crash_of_the_machine_changes_the_boot_id() {
     let fs = FakeFileSystem::new();
     let killed = fs.kill();

@@ -1,0 +1,70 @@
+//! The commit log: what has been acknowledged and is not yet in an SSTable.
+//!
+//! A directory of segments, written front to back, one after the other. A record is opaque bytes that touch one or more
+//! tables; it is replayed whole or not at all. A segment goes when every table is clean in it.
+//!
+//! # What an acknowledgement promises
+//!
+//! [`CommitLog::append`] returns when the record survives
+//!
+//! | mode | the death of the process | the death of the machine |
+//! | --- | --- | --- |
+//! | [`SyncMode::Periodic`] | yes | once the next sync is done: within 1.5 periods, or appends wait for it |
+//! | [`SyncMode::Group`] | yes | yes; one sync every window serves all who wait |
+//! | [`SyncMode::Batch`] | yes | yes; one sync serves all who came while the last one ran |
+//!
+//! # How a record gets to the file
+//!
+//! 1. Under the append lock, the record is encoded straight into the pending buffer and checksummed. No I/O happens under
+//!    this lock.
+//! 2. Whoever needs the record written and finds nobody writing becomes the writer: takes the whole buffer, releases the lock,
+//!    and hands it to the operating system in one write. Those who come meanwhile fill the next buffer.
+//! 3. Whoever needs it synced and finds nobody syncing syncs everything written so far, in the same manner.
+//!
+//! Why not map the segment, as Cassandra does? Measured here (ext4, 1 KiB records): 0.6 us per record for one write each into
+//! reserved space, shared by all who wait at the moment; 0.5 us through a mapping populated beforehand, 1.7 us through a fresh
+//! one. For that tenth of a microsecond a full disk or a failing one would be a signal that kills the process, where a write
+//! is an error that can be answered; two writers copying side by side could leave a hole before an acknowledged record at
+//! `kill -9`; and it takes unsafe code.
+//!
+//! # Failures
+//!
+//! - **No space**: records are refused ([`AppendError::Refused`]), and accepted again once there is space. Segments are reserved
+//!   whole before use, so this normally shows when the next one is wanted, before anything is written. Should a write into
+//!   reserved space fail all the same, the segment is cut back to its last acknowledged record and abandoned.
+//! - **Any other failed write or sync** ends the log: what reached the disk is unknown from then on. Later appends fail with
+//!   that first cause ([`AppendError::Failed`]); replay at the next start tells what is there.
+
+mod background;
+mod dirty;
+mod error;
+mod format;
+mod log;
+mod options;
+mod position;
+mod replay;
+mod shared;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{AppendError, OpenError};
+pub use log::{CommitLog, CommitLogStats};
+pub use options::{CommitLogOptions, ReplayPolicy, SyncMode};
+pub use position::{Position, TableVersion};
+pub use replay::{Entry, HandlerError, ReplaySummary, Torn};
+
+/// Something to log. Its methods are called under the append lock: they must be quick, take no locks, and only ever
+/// extend `out`.
+pub trait Record {
+    /// The tables it touches, each once, with the schema version its bytes are encoded by. At least one.
+    fn tables(&self) -> &[TableVersion];
+
+    /// Appends what replay needs to know to read records of this table version: written once per segment, before the first
+    /// record that touches it.
+    fn encode_dictionary(&self, table: TableVersion, out: &mut Vec<u8>);
+
+    /// Appends the record's bytes.
+    fn encode(&self, out: &mut Vec<u8>);
+}

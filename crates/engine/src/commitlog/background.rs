@@ -1,0 +1,81 @@
+//! The two background threads: one syncs when it is time, the other reserves the next segment before it is needed. They are
+//! two because a sync can take long, and appends would stand still if the next segment had to wait for it.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::shared::Shared;
+
+/// The threads of one log.
+#[derive(Default)]
+pub(super) struct Background {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Starts the threads that the options ask for.
+    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let mut background = Self::default();
+        if !shared.options.threads {
+            return Ok(background);
+        }
+        let start = |name: &str, run: fn(&Shared)| {
+            let shared = shared.clone();
+            Builder::new().name(name.into()).spawn(move || run(&shared))
+        };
+        background.threads.push(start("commitlog-alloc", reserve_segments)?);
+        if shared.sync_interval().is_some() {
+            background.threads.push(start("commitlog-sync", sync_when_due)?);
+        }
+        Ok(background)
+    }
+
+    /// Stops the threads and waits for them to end.
+    pub(super) fn stop(&mut self, shared: &Shared) {
+        shared.state.lock().stopping = true;
+        shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a commit log thread panicked");
+            }
+        }
+    }
+}
+
+fn reserve_segments(shared: &Shared) {
+    let mut state = shared.state.lock();
+    while !state.stopping {
+        if !state.spare_wanted || state.creating || state.spare.is_some() {
+            shared.work.wait(&mut state);
+            continue;
+        }
+        let (locked, created) = shared.create_spare(state);
+        state = locked;
+        if let Err(error) = created {
+            // Whoever needs the segment tries for himself, and answers for it.
+            tracing::warn!(%error, "the next commit log segment could not be reserved ahead of time");
+        }
+    }
+}
+
+/// Syncs start one interval apart, or right after the last one when that took longer.
+fn sync_when_due(shared: &Shared) {
+    // A year, when asked for longer: an instant that far away can still be computed.
+    let interval = shared.sync_interval().unwrap_or(Duration::MAX).min(Duration::from_secs(365 * 24 * 3600));
+    let mut due = Instant::now() + interval;
+    let mut state = shared.state.lock();
+    while !state.stopping && state.failure.is_none() {
+        if Instant::now() < due {
+            shared.work.wait_until(&mut state, due);
+            continue;
+        }
+        due = Instant::now() + interval;
+        let end = state.end();
+        state = match shared.sync_upto(state, end) {
+            Ok(state) => state,
+            Err(_) => return,
+        };
+    }
+}

@@ -1,0 +1,406 @@
+//! The bytes of a segment. All integers are big-endian. Never change any of this under the same [`VERSION`].
+//!
+//! ```text
+//! segment = header record* (end | zeros up to the reserved size | end of file)
+//!
+//! header   0  magic     "CASSTLOG"
+//!          8  u32       version
+//!         12  u64       segment id
+//!         20  u128      boot id of the machine that wrote it, 0 when unknown
+//!         36  u32       crc32 of bytes 0..36
+//!
+//! record   0  u32       length n of the body, at least 1
+//!          4  u32       crc32 of (u64 segment id, u32 offset of this record, u32 n): a length is believed only where it was written
+//!          8  n bytes   body: u8 kind, then by kind
+//!      8 + n  u32       crc32 of the body, started from the crc32 at 4
+//!
+//! end          kind 1   the segment was finished here
+//! sync mark    kind 2   u64 segment id, u32 offset: everything up to this position had been synced when this was written
+//! dictionary   kind 3   u16 index, u128 table, u32 schema version, bytes: what the index stands for in this segment
+//! entry        kind 4   u16 count, count x u16 dictionary index, bytes
+//! ```
+
+use crc32fast::Hasher;
+
+use super::{Position, TableVersion};
+
+/// Cassandra's own commit logs go by small numbers in the same kind of file name: this is none of them.
+pub(super) const VERSION: u32 = 101;
+
+const MAGIC: [u8; 8] = *b"CASSTLOG";
+
+/// 8 magic + 4 version + 8 id + 16 boot id + 4 checksum.
+pub(super) const HEADER_LEN: u32 = 40;
+
+/// 4 length + 4 checksum of it + 4 checksum of the body.
+const FRAMING_LEN: usize = 12;
+
+/// The framing and one byte of kind.
+pub(super) const END_LEN: u32 = FRAMING_LEN as u32 + 1;
+
+const KIND_END: u8 = 1;
+const KIND_SYNC_MARK: u8 = 2;
+const KIND_DICTIONARY: u8 = 3;
+const KIND_ENTRY: u8 = 4;
+
+/// The name of a segment's file.
+pub(super) fn file_name(id: u64) -> String {
+    format!("CommitLog-{VERSION}-{id}.log")
+}
+
+/// The version and id that a file's name claims; `None` for files that are no segments.
+pub(super) fn parse_file_name(name: &str) -> Option<(u64, u64)> {
+    let (version, id) = name.strip_prefix("CommitLog-")?.strip_suffix(".log")?.split_once('-')?;
+    Some((version.parse().ok()?, id.parse().ok()?))
+}
+
+/// A segment's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) version: u32,
+    pub(super) id: u64,
+    pub(super) boot_id: Option<u128>,
+}
+
+impl Header {
+    pub(super) fn new(id: u64, boot_id: Option<u128>) -> Self {
+        Self { version: VERSION, id, boot_id }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(self.version.to_be_bytes());
+        bytes.extend(self.id.to_be_bytes());
+        bytes.extend(self.boot_id.unwrap_or(0).to_be_bytes());
+        bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+        bytes
+    }
+
+    /// The header at the start of a segment, or what is wrong with it.
+    pub(super) fn decode(segment: &[u8]) -> Result<Self, &'static str> {
+        let mut bytes = Reader(segment.get(..HEADER_LEN as usize).ok_or("header cut short")?);
+        let checked = crc32fast::hash(&segment[..HEADER_LEN as usize - 4]);
+        let magic: [u8; 8] = bytes.take().ok_or("header cut short")?;
+        let mut fields = || {
+            let version = u32::from_be_bytes(bytes.take()?);
+            let id = u64::from_be_bytes(bytes.take()?);
+            let boot_id = u128::from_be_bytes(bytes.take()?);
+            let checksum = u32::from_be_bytes(bytes.take()?);
+            Some((version, id, boot_id, checksum))
+        };
+        let (version, id, boot_id, checksum) = fields().ok_or("header cut short")?;
+        if magic != MAGIC {
+            return Err("header without the magic bytes of a commit log segment");
+        }
+        if checksum != checked {
+            return Err("header fails its checksum");
+        }
+        Ok(Self { version, id, boot_id: (boot_id != 0).then_some(boot_id) })
+    }
+}
+
+/// Appends records to a buffer that will be written at `base` of segment `segment`.
+pub(super) struct Encoder<'a> {
+    pub(super) segment: u64,
+    pub(super) base: u32,
+    pub(super) out: &'a mut Vec<u8>,
+}
+
+impl Encoder<'_> {
+    pub(super) fn end(&mut self) {
+        self.record(KIND_END, |_| {});
+    }
+
+    pub(super) fn sync_mark(&mut self, synced: Position) {
+        self.record(KIND_SYNC_MARK, |out| {
+            out.extend(synced.segment.to_be_bytes());
+            out.extend(synced.offset.to_be_bytes());
+        });
+    }
+
+    pub(super) fn dictionary(&mut self, index: u16, table: TableVersion, content: impl FnOnce(&mut Vec<u8>)) {
+        self.record(KIND_DICTIONARY, |out| {
+            out.extend(index.to_be_bytes());
+            out.extend(table.table.to_be_bytes());
+            out.extend(table.schema.to_be_bytes());
+            content(out);
+        });
+    }
+
+    /// Returns the bytes it took, framing included.
+    pub(super) fn entry(
+        &mut self,
+        indexes: impl ExactSizeIterator<Item = u16>,
+        content: impl FnOnce(&mut Vec<u8>),
+    ) -> usize {
+        self.record(KIND_ENTRY, |out| {
+            // The caller bounds the tables of a record by the size of an index.
+            out.extend((indexes.len() as u16).to_be_bytes());
+            for index in indexes {
+                out.extend(index.to_be_bytes());
+            }
+            content(out);
+        })
+    }
+
+    fn record(&mut self, kind: u8, content: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let start = self.out.len();
+        self.out.extend([0; 8]);
+        self.out.push(kind);
+        content(self.out);
+        let body = start + 8;
+        // A body beyond four gigabytes gets a wrong length here, and is refused for its size by the caller.
+        let length = (self.out.len() - body) as u32;
+        let length_checksum = length_checksum(self.segment, self.base.wrapping_add(start as u32), length);
+        self.out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+        self.out[start + 4..body].copy_from_slice(&length_checksum.to_be_bytes());
+        let body_checksum = body_checksum(length_checksum, &self.out[body..]);
+        self.out.extend(body_checksum.to_be_bytes());
+        self.out.len() - start
+    }
+}
+
+fn length_checksum(segment: u64, offset: u32, length: u32) -> u32 {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&segment.to_be_bytes());
+    bytes[8..12].copy_from_slice(&offset.to_be_bytes());
+    bytes[12..].copy_from_slice(&length.to_be_bytes());
+    crc32fast::hash(&bytes)
+}
+
+fn body_checksum(length_checksum: u32, body: &[u8]) -> u32 {
+    let mut hasher = Hasher::new_with_initial(length_checksum);
+    hasher.update(body);
+    hasher.finalize()
+}
+
+/// What stands at an offset of a segment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found<'a> {
+    /// A record whose checksums hold, and the offset behind it.
+    Body(&'a [u8], usize),
+    /// The file ends here.
+    EndOfFile,
+    /// Zeros where a length would be: reserved and not written.
+    Untouched,
+    /// Anything else, and why it is no record.
+    Damaged(&'static str),
+}
+
+/// Looks at `offset` of a segment's bytes.
+pub(super) fn find(segment: u64, bytes: &[u8], offset: usize) -> Found<'_> {
+    let Some(rest) = bytes.get(offset..) else { return Found::EndOfFile };
+    if rest.is_empty() {
+        return Found::EndOfFile;
+    }
+    let mut reader = Reader(rest);
+    let (Some(length), Some(checksum)) =
+        (reader.take().map(u32::from_be_bytes), reader.take().map(u32::from_be_bytes))
+    else {
+        return if rest.iter().all(|byte| *byte == 0) {
+            Found::Untouched
+        } else {
+            Found::Damaged("record cut short")
+        };
+    };
+    if length == 0 {
+        return if checksum == 0 {
+            Found::Untouched
+        } else {
+            Found::Damaged("record length fails its checksum")
+        };
+    }
+    let (Ok(offset), Ok(end)) = (u32::try_from(offset), usize::try_from(length)) else {
+        return Found::Damaged("record beyond the largest segment");
+    };
+    // Before the checksum, because it is cheaper: the search for the next record comes by here for every byte.
+    let Some(body) = reader.0.get(..end) else {
+        return Found::Damaged("record longer than the rest of the file, or its length is wrong");
+    };
+    if length_checksum(segment, offset, length) != checksum {
+        return Found::Damaged("record length fails its checksum");
+    }
+    reader.0 = &reader.0[end..];
+    let Some(stored) = reader.take().map(u32::from_be_bytes) else {
+        return Found::Damaged("record cut short");
+    };
+    if body_checksum(checksum, body) != stored {
+        return Found::Damaged("record fails its checksum");
+    }
+    Found::Body(body, offset as usize + end + FRAMING_LEN)
+}
+
+/// A record's body, understood.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Body<'a> {
+    End,
+    SyncMark(Position),
+    Dictionary { index: u16, table: TableVersion, content: &'a [u8] },
+    Entry { indexes: Indexes<'a>, content: &'a [u8] },
+}
+
+/// The dictionary indexes of an entry.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(super) struct Indexes<'a>(&'a [u8]);
+
+impl Indexes<'_> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = u16> {
+        self.0.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
+    }
+}
+
+impl<'a> Body<'a> {
+    /// Understands a body whose checksum held; `None` when it is no body that this version writes.
+    pub(super) fn decode(body: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(body);
+        let [kind] = reader.take()?;
+        Some(match kind {
+            KIND_END if reader.0.is_empty() => Body::End,
+            KIND_SYNC_MARK if reader.0.len() == 12 => Body::SyncMark(Position {
+                segment: u64::from_be_bytes(reader.take()?),
+                offset: u32::from_be_bytes(reader.take()?),
+            }),
+            KIND_DICTIONARY => Body::Dictionary {
+                index: u16::from_be_bytes(reader.take()?),
+                table: TableVersion {
+                    table: u128::from_be_bytes(reader.take()?),
+                    schema: u32::from_be_bytes(reader.take()?),
+                },
+                content: reader.0,
+            },
+            KIND_ENTRY => {
+                let count = usize::from(u16::from_be_bytes(reader.take()?));
+                let (indexes, content) = reader.0.split_at_checked(count * 2)?;
+                Body::Entry { indexes: Indexes(indexes), content }
+            }
+            _ => return None,
+        })
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: TableVersion = TableVersion { table: 0x1234, schema: 7 };
+
+    fn records() -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut encoder = Encoder { segment: 9, base: 100, out: &mut out };
+        encoder.sync_mark(Position { segment: 8, offset: 77 });
+        encoder.dictionary(3, TABLE, |out| out.extend(b"columns"));
+        encoder.entry([3, 4].into_iter(), |out| out.extend(b"row"));
+        encoder.end();
+        out
+    }
+
+    fn segment() -> Vec<u8> {
+        let mut bytes = vec![0; 100];
+        bytes.extend(records());
+        bytes.extend([0; 50]);
+        bytes
+    }
+
+    #[test]
+    fn records_read_back_as_they_were_written() {
+        let bytes = segment();
+        let mut offset = 100;
+        let mut bodies = Vec::new();
+        while let Found::Body(body, end) = find(9, &bytes, offset) {
+            bodies.push(Body::decode(body).unwrap());
+            offset = end;
+        }
+        assert_eq!(find(9, &bytes, offset), Found::Untouched);
+        assert_eq!(bodies[0], Body::SyncMark(Position { segment: 8, offset: 77 }));
+        assert_eq!(bodies[1], Body::Dictionary { index: 3, table: TABLE, content: b"columns" });
+        let Body::Entry { indexes, content } = &bodies[2] else { panic!("an entry") };
+        assert_eq!((indexes.iter().collect::<Vec<_>>(), *content), (vec![3, 4], b"row".as_slice()));
+        assert_eq!(bodies[3..], [Body::End]);
+    }
+
+    #[test]
+    fn a_record_is_believed_only_in_the_segment_and_at_the_offset_it_was_written_for() {
+        let bytes = segment();
+        assert!(matches!(find(10, &bytes, 100), Found::Damaged(_)));
+        let mut shifted = vec![0; 101];
+        shifted.extend(records());
+        assert!(matches!(find(9, &shifted, 101), Found::Damaged(_)));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_record_is_noticed() {
+        let bytes = segment();
+        let Found::Body(_, end) = find(9, &bytes, 100) else { panic!("a record") };
+        for bit in 100 * 8..end * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(matches!(find(9, &flipped, 100), Found::Damaged(_)), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn every_cut_of_a_record_is_noticed() {
+        let bytes = segment();
+        let Found::Body(_, end) = find(9, &bytes, 100) else { panic!("a record") };
+        assert_eq!(find(9, &bytes[..100], 100), Found::EndOfFile);
+        for cut in 101..end {
+            // The first bytes of a length are zeros, as those never written are.
+            let found = find(9, &bytes[..cut], 100);
+            assert!(
+                matches!(found, Found::Damaged(_)) || (found == Found::Untouched && cut < 104),
+                "cut at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn bodies_of_no_known_shape_are_not_understood() {
+        for body in [
+            &[][..],
+            &[0],
+            &[5],
+            &[KIND_END, 0],
+            &[KIND_SYNC_MARK, 1],
+            &[KIND_DICTIONARY; 10],
+            &[KIND_ENTRY, 0, 2, 1],
+        ] {
+            assert_eq!(Body::decode(body), None);
+        }
+    }
+
+    #[test]
+    fn headers_read_back_and_every_flipped_bit_is_noticed() {
+        for boot_id in [None, Some(u128::MAX)] {
+            let header = Header::new(42, boot_id);
+            let bytes = header.encode();
+            assert_eq!(bytes.len(), HEADER_LEN as usize);
+            assert_eq!(Header::decode(&bytes), Ok(header));
+            for bit in 0..bytes.len() * 8 {
+                let mut flipped = bytes.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert!(Header::decode(&flipped).is_err());
+            }
+            assert!(Header::decode(&bytes[..39]).is_err());
+        }
+    }
+
+    #[test]
+    fn file_names_carry_version_and_id() {
+        assert_eq!(parse_file_name(&file_name(17)), Some((u64::from(VERSION), 17)));
+        for other in
+            ["CommitLog-7.log", "CommitLog-a-1.log", "CommitLog-7-1.log.tmp", "lock", "CommitLog-7--1.log"]
+        {
+            assert_eq!(parse_file_name(other), None);
+        }
+    }
+}

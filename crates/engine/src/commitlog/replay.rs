@@ -1,0 +1,463 @@
+//! Reading a log back, and telling what a crash has torn from what has been damaged otherwise.
+//!
+//! A segment is whole when it finishes with its end record or when its file ends where a record does. Where neither is so,
+//! the writer was interrupted there, or bytes have been lost since. It is **damage** when
+//!
+//! 1. a sync mark behind says that everything up to a later place had been synced: no crash takes synced bytes; or
+//! 2. a whole record follows, in this segment or a later one, and the machine has not been started since the segment was
+//!    begun (by its boot id; or nobody knows): a process dies with its writes in order, so only a machine's death leaves
+//!    gaps before what was written later.
+//!
+//! Otherwise it is a **torn tail**: replay stops there, and what follows (only ever written after the last sync) is cleared
+//! away before the log goes on, lest a later replay read on from there.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cassette_vfs::FileSystem;
+use hashbrown::HashMap;
+
+use super::dirty::DirtyTables;
+use super::format::{self, Body, Found, HEADER_LEN, Header, VERSION};
+use super::state::Tracked;
+use super::{CommitLogOptions, OpenError, Position, ReplayPolicy, TableVersion};
+
+/// Why the one who asked for the entries could not take one.
+pub type HandlerError = Box<dyn Error + Send + Sync>;
+
+/// What replay hands out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// What [`encode_dictionary`](super::Record::encode_dictionary) wrote, once per segment that has records of the table.
+    Dictionary {
+        /// The table it describes.
+        table: TableVersion,
+        /// Its bytes.
+        content: &'a [u8],
+    },
+    /// What [`encode`](super::Record::encode) wrote.
+    Record {
+        /// Where the record ends, as `append` returned it.
+        position: Position,
+        /// The tables it touches, in the order it named them.
+        tables: &'a [TableVersion],
+        /// Its bytes.
+        content: &'a [u8],
+    },
+}
+
+/// What replay found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplaySummary {
+    /// Segments read.
+    pub segments: usize,
+    /// Records handed out.
+    pub records: u64,
+    /// Their bytes, without framing.
+    pub bytes: u64,
+    /// Where a crash had torn the log, if it had.
+    pub torn: Option<Torn>,
+    /// Places where damage was skipped, as the policy allowed.
+    pub skipped: u64,
+}
+
+/// A torn tail: records that were being written, or written and not yet synced, when the machine or the process died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Torn {
+    /// Behind the last record that is whole.
+    pub position: Position,
+    /// Later segments that were cleared away.
+    pub segments_discarded: usize,
+}
+
+/// A log that has been read and put in order.
+pub(super) struct Replayed {
+    pub(super) summary: ReplaySummary,
+    pub(super) segments: BTreeMap<u64, Tracked>,
+    /// Behind the last record; everything up to here is durable.
+    pub(super) end: Position,
+    /// The highest id that has been in use.
+    pub(super) last_id: u64,
+}
+
+type Handler<'a> = &'a mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>;
+
+/// Reads the log in `directory`, hands its entries to `handler`, and makes what is left of it whole and durable.
+pub(super) fn replay(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    policy: ReplayPolicy,
+    handler: Handler<'_>,
+) -> Result<Replayed, OpenError> {
+    let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
+    fs.create_dir_all(directory).map_err(io_error)?;
+    if let Some(parent) = directory.parent() {
+        fs.sync_dir(parent).map_err(io_error)?;
+    }
+    let files = list(fs, directory)?;
+    let last_id = files.last().map_or(0, |file| file.id);
+    let mut reader = Reader {
+        fs,
+        directory,
+        files,
+        policy,
+        handler,
+        summary: ReplaySummary::default(),
+        read: Vec::new(),
+        synced: Position::ZERO,
+    };
+    let torn_at = reader.read_all()?;
+    let Reader { files, summary, read, synced, .. } = reader;
+    if let Some(torn_at) = torn_at {
+        clear_behind(fs, directory, &files[torn_at + 1..]).map_err(io_error)?;
+    }
+    for segment in &read {
+        settle(fs, segment, synced).map_err(io_error)?;
+    }
+    fs.sync_dir(directory).map_err(io_error)?;
+
+    let end =
+        read.last().map_or(Position::ZERO, |segment| Position { segment: segment.id, offset: segment.end });
+    let segments = read.into_iter().map(|segment| {
+        let tracked = Tracked {
+            path: segment.path,
+            size: u64::from(segment.end),
+            dirty: segment.dirty,
+            syncer: None,
+            unsynced: false,
+            going: false,
+        };
+        (segment.id, tracked)
+    });
+    Ok(Replayed { summary, segments: segments.collect(), end, last_id })
+}
+
+struct SegmentPath {
+    id: u64,
+    path: PathBuf,
+}
+
+/// The segments in the directory, by id.
+fn list(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<SegmentPath>, OpenError> {
+    let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in fs.read_dir(directory).map_err(io_error)? {
+        let Some((version, id)) = format::parse_file_name(&entry.name) else { continue };
+        let path = directory.join(&entry.name);
+        if version != u64::from(VERSION) {
+            return Err(OpenError::UnknownVersion { file: path, version });
+        }
+        check_header(fs, directory, id, &path)?;
+        files.push(SegmentPath { id, path });
+    }
+    files.sort_by_key(|file| file.id);
+    Ok(files)
+}
+
+/// Refuses a segment that is not what its name says. One whose header is damaged may still be a torn one.
+fn check_header(fs: &dyn FileSystem, directory: &Path, id: u64, path: &Path) -> Result<(), OpenError> {
+    let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
+    let mut bytes = [0; HEADER_LEN as usize];
+    let length = fs.open(path).and_then(|file| file.read_at(&mut bytes, 0)).map_err(io_error)?;
+    let Ok(header) = Header::decode(&bytes[..length]) else { return Ok(()) };
+    if header.version != VERSION {
+        return Err(OpenError::UnknownVersion { file: path.to_owned(), version: u64::from(header.version) });
+    }
+    if header.id != id {
+        let damage = format!("the header is that of segment {}", header.id);
+        return Err(OpenError::Corrupt { file: path.to_owned(), offset: 12, damage });
+    }
+    Ok(())
+}
+
+/// A segment that has been read.
+struct Read {
+    id: u64,
+    path: PathBuf,
+    /// Behind its last whole record.
+    end: u32,
+    /// Whether damage in it has been skipped: it stays as it is.
+    damaged: bool,
+    /// Whether its bytes come from the machine's memory, perhaps, and not from its disk.
+    written_since_boot: bool,
+    dirty: DirtyTables,
+}
+
+struct Reader<'a> {
+    fs: &'a dyn FileSystem,
+    directory: &'a Path,
+    files: Vec<SegmentPath>,
+    policy: ReplayPolicy,
+    handler: Handler<'a>,
+    summary: ReplaySummary,
+    read: Vec<Read>,
+    /// The highest sync mark.
+    synced: Position,
+}
+
+/// Where a segment stops being whole.
+struct Break {
+    offset: usize,
+    damage: &'static str,
+    /// The machine's start in which the segment was begun.
+    boot_id: Option<u128>,
+}
+
+impl Reader<'_> {
+    /// Reads segment after segment. Returns the number of the one whose tail is torn, where reading stopped.
+    fn read_all(&mut self) -> Result<Option<usize>, OpenError> {
+        for number in 0..self.files.len() {
+            let bytes = self.load(number)?;
+            self.summary.segments += 1;
+            if self.read_segment(number, &bytes)? {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
+    }
+
+    fn load(&self, number: usize) -> Result<Vec<u8>, OpenError> {
+        let path = &self.files[number].path;
+        let io_error = |source| OpenError::Io { directory: self.directory.to_owned(), source };
+        let length = self.fs.metadata(path).map_err(io_error)?.len;
+        if length > u64::from(CommitLogOptions::SEGMENT_SIZE_MAX) {
+            let maximum = u64::from(CommitLogOptions::SEGMENT_SIZE_MAX);
+            return Err(self.corrupt(number, maximum, "the file is longer than any segment".into()));
+        }
+        self.fs.read(path).map_err(io_error)
+    }
+
+    fn corrupt(&self, number: usize, offset: u64, damage: String) -> OpenError {
+        OpenError::Corrupt { file: self.files[number].path.clone(), offset, damage }
+    }
+
+    /// Reads one segment; true when its tail is torn.
+    fn read_segment(&mut self, number: usize, bytes: &[u8]) -> Result<bool, OpenError> {
+        let SegmentPath { id, path } = &self.files[number];
+        let id = *id;
+        let mut read = Read {
+            id,
+            path: path.clone(),
+            end: 0,
+            damaged: false,
+            written_since_boot: true,
+            dirty: DirtyTables::default(),
+        };
+        let mut dictionary = HashMap::new();
+        let mut offset = 0;
+        let mut boot_id = None;
+        let mut broken = match Header::decode(bytes) {
+            Ok(header) => {
+                offset = HEADER_LEN as usize;
+                boot_id = header.boot_id;
+                read.written_since_boot = !self.restarted_since(boot_id);
+                None
+            }
+            Err(damage) => Some(Break { offset, damage, boot_id }),
+        };
+        let torn = loop {
+            if let Some(found) = broken.take() {
+                if self.is_torn(number, bytes, &found)? {
+                    let untouched = bytes[found.offset..].iter().all(|byte| *byte == 0);
+                    let segments_discarded = self.files.len() - number - 1;
+                    if !untouched {
+                        let position = Position { segment: id, offset: found.offset as u32 };
+                        self.summary.torn = Some(Torn { position, segments_discarded });
+                    }
+                    break true;
+                }
+                read.damaged = true;
+                self.summary.skipped += 1;
+                tracing::warn!(file = %self.files[number].path.display(), offset = found.offset, damage = found.damage,
+                    "skipping damage in a commit log segment");
+                match next_record(id, bytes, found.offset + 1) {
+                    Some(next) => offset = next,
+                    None => break false,
+                }
+            }
+            match format::find(id, bytes, offset) {
+                Found::Body(body, end) => {
+                    if !self.take(number, body, end, &mut dictionary, &mut read.dirty)? {
+                        read.end = end as u32;
+                        break false;
+                    }
+                    offset = end;
+                    read.end = end as u32;
+                }
+                Found::EndOfFile => {
+                    read.end = offset as u32;
+                    break false;
+                }
+                Found::Untouched => {
+                    read.end = offset as u32;
+                    let damage = "nothing, where a record or the end of the segment should be";
+                    broken = Some(Break { offset, damage, boot_id });
+                }
+                Found::Damaged(damage) => {
+                    read.end = offset as u32;
+                    broken = Some(Break { offset, damage, boot_id });
+                }
+            }
+        };
+        self.read.push(read);
+        Ok(torn)
+    }
+
+    /// Takes in a record whose checksums hold; false when it ends the segment.
+    fn take(
+        &mut self,
+        number: usize,
+        body: &[u8],
+        end: usize,
+        dictionary: &mut HashMap<u16, TableVersion>,
+        dirty: &mut DirtyTables,
+    ) -> Result<bool, OpenError> {
+        let position = Position { segment: self.files[number].id, offset: end as u32 };
+        let handled = match Body::decode(body) {
+            Some(Body::End) => return Ok(false),
+            Some(Body::SyncMark(synced)) => {
+                self.synced = self.synced.max(synced);
+                return Ok(true);
+            }
+            Some(Body::Dictionary { index, table, content }) => {
+                dictionary.insert(index, table);
+                (self.handler)(Entry::Dictionary { table, content })
+            }
+            Some(Body::Entry { indexes, content }) => {
+                let tables: Option<Vec<TableVersion>> =
+                    indexes.iter().map(|index| dictionary.get(&index).copied()).collect();
+                let Some(tables) = tables else {
+                    return self.skip_or_stop(
+                        number,
+                        end,
+                        "an entry of a table that the segment does not define",
+                    );
+                };
+                for table in &tables {
+                    dirty.mark_dirty(table.table, position.offset);
+                }
+                self.summary.records += 1;
+                self.summary.bytes += content.len() as u64;
+                (self.handler)(Entry::Record { position, tables: &tables, content })
+            }
+            None => return self.skip_or_stop(number, end, "a record of no known kind"),
+        };
+        let file = &self.files[number].path;
+        handled.map_err(|source| OpenError::Handler { file: file.clone(), position, source })?;
+        Ok(true)
+    }
+
+    /// Whether the machine has certainly been started anew since it had this boot id.
+    fn restarted_since(&self, boot_id: Option<u128>) -> bool {
+        matches!((boot_id, self.fs.boot_id()), (Some(then), Some(now)) if then != now)
+    }
+
+    /// For a record that is what was written, and still makes no sense.
+    fn skip_or_stop(&mut self, number: usize, end: usize, damage: &str) -> Result<bool, OpenError> {
+        if self.policy == ReplayPolicy::Stop {
+            return Err(self.corrupt(number, end as u64, format!("{damage} ends there")));
+        }
+        self.summary.skipped += 1;
+        Ok(true)
+    }
+
+    /// Whether a crash explains the break. When it does not: an error, or false if the policy is to go on.
+    fn is_torn(&self, number: usize, bytes: &[u8], found: &Break) -> Result<bool, OpenError> {
+        let id = self.files[number].id;
+        let here = Position { segment: id, offset: found.offset as u32 };
+        let mut behind = Behind::default();
+        behind.look(id, bytes, found.offset);
+        for later in number + 1..self.files.len() {
+            behind.look(self.files[later].id, &self.load(later)?, 0);
+        }
+        let why = if behind.synced > here {
+            format!("{}, though it had been synced (up to {})", found.damage, behind.synced)
+        } else if behind.records > 0 && !self.restarted_since(found.boot_id) {
+            format!("{}, and {} whole records follow", found.damage, behind.records)
+        } else {
+            return Ok(true);
+        };
+        match self.policy {
+            ReplayPolicy::Stop => Err(self.corrupt(number, found.offset as u64, why)),
+            ReplayPolicy::SkipDamaged => Ok(false),
+        }
+    }
+}
+
+/// What stands behind a break.
+#[derive(Default)]
+struct Behind {
+    records: u64,
+    /// The highest sync mark.
+    synced: Position,
+}
+
+impl Behind {
+    fn look(&mut self, id: u64, bytes: &[u8], from: usize) {
+        let mut from = from;
+        while let Some(offset) = next_record(id, bytes, from) {
+            let Found::Body(body, end) = format::find(id, bytes, offset) else { break };
+            self.records += 1;
+            if let Some(Body::SyncMark(synced)) = Body::decode(body) {
+                self.synced = self.synced.max(synced);
+            }
+            from = end;
+        }
+    }
+}
+
+/// The first offset not before `from` at which a record's checksums hold.
+fn next_record(id: u64, bytes: &[u8], from: usize) -> Option<usize> {
+    let mut offset = from;
+    while offset < bytes.len() {
+        // One of the four bytes of a length is not zero: skip to where the first such one could be the last of four.
+        let zeros = bytes[offset..].iter().position(|byte| *byte != 0)?;
+        offset += zeros.saturating_sub(3);
+        if matches!(format::find(id, bytes, offset), Found::Body(..)) {
+            return Some(offset);
+        }
+        offset += 1;
+    }
+    None
+}
+
+/// Removes the segments behind a torn tail, the last one first, before the tail itself is cut off: a crash on the way leaves a
+/// log that reads the same.
+fn clear_behind(fs: &dyn FileSystem, directory: &Path, files: &[SegmentPath]) -> io::Result<()> {
+    for file in files.iter().rev() {
+        fs.remove_file(&file.path)?;
+        fs.sync_dir(directory)?;
+    }
+    Ok(())
+}
+
+/// Makes a segment whole, and durable as it was read.
+fn settle(fs: &dyn FileSystem, segment: &Read, synced: Position) -> io::Result<()> {
+    if segment.end == 0 {
+        // Not even a header: it was being reserved.
+        return fs.remove_file(&segment.path);
+    }
+    let start = match segment.id.cmp(&synced.segment) {
+        Ordering::Less => segment.end,
+        Ordering::Equal => synced.offset.min(segment.end),
+        Ordering::Greater => 0,
+    };
+    let mut file = fs.open_writable(&segment.path, u64::from(start))?;
+    if segment.written_since_boot && start < segment.end {
+        // What is not proven synced is written again, over itself. A sync of the process before may have failed, after which
+        // the kernel holds these bytes for written: they read well, and no sync would ever bring them to the disk.
+        let mut bytes = vec![0; (segment.end - start) as usize];
+        fs.open(&segment.path)?.read_exact_at(&mut bytes, u64::from(start))?;
+        file.write_all(&bytes)?;
+    }
+    if !segment.damaged {
+        drop(file);
+        file = fs.open_writable(&segment.path, u64::from(segment.end))?;
+        // Though it may be so already: that, too, may never have reached the disk.
+        file.truncate(u64::from(segment.end))?;
+    }
+    file.sync()
+}

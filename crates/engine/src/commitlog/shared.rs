@@ -1,0 +1,324 @@
+//! Getting records into files: who encodes, who writes, who syncs, and where the next segment comes from.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cassette_vfs::{Clock, FileSystem};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::format::{self, Header};
+use super::state::{Chunk, SegmentFile, State};
+use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
+
+/// What appenders and the background share.
+pub(super) struct Shared {
+    pub(super) fs: Arc<dyn FileSystem>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) directory: PathBuf,
+    pub(super) options: CommitLogOptions,
+    /// The append lock.
+    pub(super) state: Mutex<State>,
+    /// Something has been written, synced, reserved, refused, or has failed.
+    pub(super) progress: Condvar,
+    /// The background has something to do.
+    pub(super) work: Condvar,
+}
+
+type Locked<'a> = MutexGuard<'a, State>;
+
+impl Shared {
+    pub(super) fn enqueue(&self, record: &dyn Record) -> Result<(Locked<'_>, Position), AppendError> {
+        let mut state = self.state.lock();
+        let mut grown = false;
+        let position = loop {
+            state.check_usable()?;
+            if state.pending_bytes() > self.options.segment_size as usize {
+                state = self.write_or_wait(state);
+                continue;
+            }
+            match state.enqueue(record, &self.options)? {
+                Some(position) => break position,
+                None => {
+                    state = self.next_segment(state)?;
+                    grown = true;
+                }
+            }
+        };
+        let half_full = state.active_end() > self.options.segment_size / 2;
+        if self.options.threads
+            && half_full
+            && state.spare.is_none()
+            && !state.creating
+            && !state.spare_wanted
+        {
+            state.spare_wanted = true;
+            self.work.notify_all();
+        }
+        if grown
+            && state.total_size() > self.options.total_space
+            && let Some(exceeded) = &self.options.on_space_exceeded
+        {
+            MutexGuard::unlocked(&mut state, || exceeded());
+        }
+        Ok((state, position))
+    }
+
+    /// Waits until the record that ends at `position` is as safe as the sync mode promises, doing what nobody else does.
+    pub(super) fn wait(&self, mut state: Locked<'_>, position: Position) -> Result<(), AppendError> {
+        loop {
+            if let Some(refused) = state.refusal(position) {
+                return Err(refused);
+            }
+            if state.synced >= position {
+                return Ok(());
+            }
+            let written = state.written >= position;
+            if written && matches!(self.options.sync, SyncMode::Periodic { .. }) && !self.sync_is_late(&state)
+            {
+                return Ok(());
+            }
+            if let Some(source) = &state.failure {
+                return Err(AppendError::Failed { source: source.clone() });
+            }
+            state = if !written {
+                self.write_or_wait(state)
+            } else if self.options.threads && !matches!(self.options.sync, SyncMode::Batch) {
+                self.waited(state)
+            } else {
+                self.sync_or_wait(state)
+            };
+        }
+    }
+
+    /// Cassandra's `periodic_commitlog_sync_lag_block`: a sync that is half a period late holds appends up.
+    fn sync_is_late(&self, state: &State) -> bool {
+        let (SyncMode::Periodic { period }, Some(since)) = (self.options.sync, state.unsynced_since) else {
+            return false;
+        };
+        self.clock.monotonic().saturating_sub(since) > period + period / 2
+    }
+
+    fn waited<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
+        self.progress.wait(&mut state);
+        state
+    }
+
+    /// Writes what is pending, or waits for the one who is writing.
+    fn write_or_wait<'a>(&self, state: Locked<'a>) -> Locked<'a> {
+        if state.writing { self.waited(state) } else { self.write(state) }
+    }
+
+    /// Syncs what is written, or waits for the one who is syncing.
+    fn sync_or_wait<'a>(&self, state: Locked<'a>) -> Locked<'a> {
+        if state.syncing { self.waited(state) } else { self.sync_written(state) }
+    }
+
+    /// Makes everything up to `upto` durable.
+    pub(super) fn sync_upto<'a>(
+        &self,
+        mut state: Locked<'a>,
+        upto: Position,
+    ) -> Result<Locked<'a>, AppendError> {
+        while state.synced < upto {
+            if let Some(source) = &state.failure {
+                return Err(AppendError::Failed { source: source.clone() });
+            }
+            state = if state.written < upto { self.write_or_wait(state) } else { self.sync_or_wait(state) };
+        }
+        Ok(state)
+    }
+
+    /// Gives everything pending to the operating system. Nobody else is writing.
+    fn write<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
+        state.writing = true;
+        let chunks = state.take_pending();
+        let upto = state.end();
+        let written = MutexGuard::unlocked(&mut state, || write_chunks(&chunks));
+        match written {
+            Ok(()) => {
+                for chunk in &chunks {
+                    state.mark_unsynced(chunk.file.id);
+                }
+                state.recycle(chunks);
+                state.written = upto;
+            }
+            Err((failed, error)) if is_no_space(&error) => {
+                self.refuse(&mut state, chunks, failed, error);
+            }
+            Err((_, error)) => state.fail(error),
+        }
+        if state.unsynced_since.is_none() {
+            state.unsynced_since = Some(self.clock.monotonic());
+        }
+        state.writing = false;
+        self.progress.notify_all();
+        state
+    }
+
+    /// There was no space for `chunks[failed]`. Takes it back, and everything behind it: the segments are cut off behind the
+    /// last record that was written whole, so that replay takes that for their end, and none is written again.
+    fn refuse(&self, state: &mut Locked<'_>, chunks: Vec<Chunk>, failed: usize, error: io::Error) {
+        let after = chunks[failed].position();
+        tracing::warn!(%error, %after, "no space for the commit log: records refused");
+        state.refuse(after, Arc::new(error));
+        let upto = state.end();
+        // What was encoded during the write goes too: in order, nothing may stand behind a gap.
+        let later = state.take_pending();
+        let files: Vec<Arc<SegmentFile>> =
+            chunks.iter().chain(&later).map(|chunk| chunk.file.clone()).collect();
+        let cut = MutexGuard::unlocked(state, || {
+            files.iter().try_for_each(|file| {
+                let mut writer = file.writer.lock();
+                let length = writer.len();
+                writer.truncate(length)
+            })
+        });
+        for file in files {
+            state.mark_unsynced(file.id);
+        }
+        state.written = upto;
+        if let Err(error) = cut {
+            state.fail(error);
+        }
+    }
+
+    /// Makes everything written durable. Nobody else is syncing.
+    pub(super) fn sync_written<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
+        state.syncing = true;
+        let upto = state.written;
+        let began = self.clock.monotonic();
+        let files = state.take_unsynced();
+        // In order: a sync mark promises all that is before it.
+        let synced = MutexGuard::unlocked(&mut state, || files.iter().try_for_each(|file| file.sync()));
+        match synced {
+            Ok(()) => {
+                state.set_synced(upto);
+                state.unsynced_since = (state.written > upto).then_some(began);
+            }
+            Err(error) => state.fail(error),
+        }
+        state.syncing = false;
+        self.progress.notify_all();
+        state
+    }
+
+    /// Moves on from the active segment, unless someone else does meanwhile.
+    fn next_segment<'a>(&self, mut state: Locked<'a>) -> Result<Locked<'a>, AppendError> {
+        let full = state.active_id();
+        loop {
+            if let Some(spare) = state.spare.take() {
+                state.activate(spare, u64::from(self.options.segment_size));
+                return Ok(state);
+            }
+            if state.creating {
+                state = self.waited(state);
+            } else {
+                let (locked, created) = self.create_spare(state);
+                state = locked;
+                created.map_err(|error| AppendError::Refused { source: Arc::new(error) })?;
+            }
+            state.check_usable()?;
+            if state.active_id() != full {
+                return Ok(state);
+            }
+        }
+    }
+
+    /// Reserves a segment for later use. Nobody else is doing so.
+    pub(super) fn create_spare<'a>(&self, mut state: Locked<'a>) -> (Locked<'a>, io::Result<()>) {
+        state.creating = true;
+        state.spare_wanted = false;
+        let id = state.next_id;
+        state.next_id += 1;
+        let path = self.directory.join(format::file_name(id));
+        let created = MutexGuard::unlocked(&mut state, || {
+            // What could not be made a segment must not stay: later segments would make it look like a damaged one.
+            self.create_segment(id, &path).map_err(|error| (error, self.discard(&path)))
+        });
+        state.creating = false;
+        self.progress.notify_all();
+        let created = match created {
+            Ok(file) => {
+                state.spare = Some(Arc::new(file));
+                Ok(())
+            }
+            Err((error, Ok(()))) => Err(error),
+            Err((error, Err(left_behind))) => {
+                state.fail(left_behind);
+                Err(error)
+            }
+        };
+        (state, created)
+    }
+
+    /// Creates a segment whose name and header are durable and whose space is reserved.
+    fn create_segment(&self, id: u64, path: &Path) -> io::Result<SegmentFile> {
+        let mut writer = self.fs.create(path)?;
+        writer.allocate(u64::from(self.options.segment_size))?;
+        writer.write_all(&Header::new(id, self.fs.boot_id()).encode())?;
+        writer.sync()?;
+        self.fs.sync_dir(&self.directory)?;
+        let syncer = writer.sync_handle()?;
+        Ok(SegmentFile { id, path: path.to_owned(), writer: Mutex::new(writer), syncer })
+    }
+
+    /// Removes a segment that has no records.
+    pub(super) fn discard(&self, path: &Path) -> io::Result<()> {
+        match self.fs.remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// Removes finished segments that no table needs. Each counts as there until its removal is durable, so that no sync
+    /// mark speaks for it while a crash can bring it back unsynced.
+    pub(super) fn remove_clean_segments(&self) {
+        let clean = self.state.lock().take_clean();
+        if clean.is_empty() {
+            return;
+        }
+        let mut removed = Vec::new();
+        for (id, path) in &clean {
+            match self.fs.remove_file(path) {
+                Ok(()) => removed.push(*id),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => removed.push(*id),
+                Err(error) => tracing::warn!(%error, "a clean commit log segment stays behind for now"),
+            }
+        }
+        if let Err(error) = self.fs.sync_dir(&self.directory) {
+            tracing::warn!(%error, "removed commit log segments may come back after a crash");
+            removed.clear();
+        }
+        let mut state = self.state.lock();
+        for (id, _) in clean {
+            if removed.contains(&id) {
+                state.segments.remove(&id);
+            } else if let Some(tracked) = state.segments.get_mut(&id) {
+                tracked.going = false;
+            }
+        }
+    }
+
+    /// How long the background may rest between syncs; `None` when it is not for it to sync.
+    pub(super) fn sync_interval(&self) -> Option<Duration> {
+        match self.options.sync {
+            SyncMode::Periodic { period } => Some(period),
+            SyncMode::Group { window } => Some(window),
+            SyncMode::Batch => None,
+        }
+    }
+}
+
+fn is_no_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Writes the chunks in order; on error tells which one could not be written.
+fn write_chunks(chunks: &[Chunk]) -> Result<(), (usize, io::Error)> {
+    for (number, chunk) in chunks.iter().enumerate() {
+        chunk.file.writer.lock().write_all(chunk.bytes()).map_err(|error| (number, error))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,359 @@
+//! What the append lock guards. Nothing here does I/O.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cassette_vfs::{SyncHandle, WritableFile};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use super::dirty::DirtyTables;
+use super::format::{END_LEN, Encoder, HEADER_LEN};
+use super::{AppendError, CommitLogOptions, Position, Record, TableVersion};
+
+/// The file of a segment that can still be written.
+pub(super) struct SegmentFile {
+    pub(super) id: u64,
+    pub(super) path: PathBuf,
+    /// Locked by the one writer only, so never waited for.
+    pub(super) writer: Mutex<Box<dyn WritableFile>>,
+    pub(super) syncer: Arc<dyn SyncHandle>,
+}
+
+/// The segment that records go to.
+struct Active {
+    file: Arc<SegmentFile>,
+    /// Where the next record goes.
+    end: u32,
+    /// The tables defined in this segment so far, by index.
+    dictionary: HashMap<TableVersion, u16>,
+}
+
+/// Bytes encoded and not yet given to the operating system.
+pub(super) struct Chunk {
+    pub(super) file: Arc<SegmentFile>,
+    /// Where in the file the first of `bytes` goes.
+    pub(super) start: u32,
+    /// Whole records up to `committed`; what is behind was left by an encoder that gave up.
+    bytes: Vec<u8>,
+    committed: usize,
+}
+
+impl Chunk {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.committed]
+    }
+
+    pub(super) fn position(&self) -> Position {
+        Position { segment: self.file.id, offset: self.start }
+    }
+}
+
+/// A segment that exists on disk.
+pub(super) struct Tracked {
+    pub(super) path: PathBuf,
+    /// Bytes it takes on disk.
+    pub(super) size: u64,
+    pub(super) dirty: DirtyTables,
+    /// For as long as it can have bytes that are not synced.
+    pub(super) syncer: Option<Arc<dyn SyncHandle>>,
+    /// Whether bytes have been written since the last sync began.
+    pub(super) unsynced: bool,
+    /// Whether someone is removing it.
+    pub(super) going: bool,
+}
+
+/// Positions (`after`, `upto`] were never acknowledged, and their bytes are gone.
+struct Refusal {
+    after: Position,
+    upto: Position,
+    source: Arc<io::Error>,
+}
+
+/// Refusals kept for appenders that have yet to wake up and look; many more than there are threads.
+const REFUSALS_KEPT: usize = 4096;
+
+/// Buffers up to this size are used again, so that one large record does not stay in memory.
+const BUFFER_KEPT: usize = 1 << 20;
+
+/// What the append lock guards.
+pub(super) struct State {
+    active: Option<Active>,
+    /// A reserved segment, to become the active one.
+    pub(super) spare: Option<Arc<SegmentFile>>,
+    /// Whether someone is reserving a segment.
+    pub(super) creating: bool,
+    /// Whether the background is asked to reserve one.
+    pub(super) spare_wanted: bool,
+    pub(super) next_id: u64,
+
+    pending: Vec<Chunk>,
+    buffer: Vec<u8>,
+    /// Behind the last record encoded.
+    end: Position,
+    /// Everything up to here has been given to the operating system, or refused.
+    pub(super) written: Position,
+    /// Everything up to here is durable, or refused.
+    pub(super) synced: Position,
+    /// The last sync mark written.
+    marked: Position,
+    /// Whether someone is writing, or syncing.
+    pub(super) writing: bool,
+    pub(super) syncing: bool,
+    /// Since when, in monotonic time, something has waited to be synced.
+    pub(super) unsynced_since: Option<Duration>,
+
+    refusals: Vec<Refusal>,
+    pub(super) failure: Option<Arc<io::Error>>,
+    pub(super) closed: bool,
+    /// Whether the background is to end.
+    pub(super) stopping: bool,
+
+    /// Every segment with records, by id, the active one included.
+    pub(super) segments: BTreeMap<u64, Tracked>,
+}
+
+impl State {
+    /// The state of a log that goes on behind `segments`, all of them durable up to `synced`.
+    pub(super) fn new(segments: BTreeMap<u64, Tracked>, synced: Position, next_id: u64) -> Self {
+        Self {
+            active: None,
+            spare: None,
+            creating: false,
+            spare_wanted: false,
+            next_id,
+            pending: Vec::new(),
+            buffer: Vec::new(),
+            end: synced,
+            written: synced,
+            synced,
+            marked: Position::ZERO,
+            writing: false,
+            syncing: false,
+            unsynced_since: None,
+            refusals: Vec::new(),
+            failure: None,
+            closed: false,
+            stopping: false,
+            segments,
+        }
+    }
+
+    /// Behind the last record encoded.
+    pub(super) fn end(&self) -> Position {
+        self.end
+    }
+
+    pub(super) fn active_id(&self) -> Option<u64> {
+        self.active.as_ref().map(|active| active.file.id)
+    }
+
+    /// How full the active segment is, in bytes; 0 without one.
+    pub(super) fn active_end(&self) -> u32 {
+        self.active.as_ref().map_or(0, |active| active.end)
+    }
+
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.pending.iter().map(|chunk| chunk.committed).sum()
+    }
+
+    pub(super) fn check_usable(&self) -> Result<(), AppendError> {
+        match &self.failure {
+            Some(source) => Err(AppendError::Failed { source: source.clone() }),
+            None if self.closed => Err(AppendError::Closed),
+            None => Ok(()),
+        }
+    }
+
+    /// Encodes a record behind all others. `None` when there is no active segment with room for it.
+    pub(super) fn enqueue(
+        &mut self,
+        record: &dyn Record,
+        options: &CommitLogOptions,
+    ) -> Result<Option<Position>, AppendError> {
+        let synced = (self.synced > self.marked).then_some(self.synced);
+        let Some(active) = &mut self.active else { return Ok(None) };
+        let chunk = chunk_of(&mut self.pending, &mut self.buffer, active);
+        let mut encoder = Encoder { segment: active.file.id, base: chunk.start, out: &mut chunk.bytes };
+        if let Some(synced) = synced {
+            encoder.sync_mark(synced);
+        }
+        let known = active.dictionary.len();
+        let mut defined = 0;
+        for table in record.tables().iter().filter(|table| !active.dictionary.contains_key(*table)) {
+            encoder.dictionary((known + defined) as u16, *table, |out| record.encode_dictionary(*table, out));
+            defined += 1;
+        }
+        let fresh = active.end == HEADER_LEN;
+        if known + defined > usize::from(u16::MAX) && !fresh {
+            return Ok(None);
+        }
+        // The new tables, in the order of their definition above.
+        let mut next = known;
+        let indexes = record.tables().iter().map(|table| match active.dictionary.get(table) {
+            Some(index) => *index,
+            None => {
+                next += 1;
+                (next - 1) as u16
+            }
+        });
+        let size = encoder.entry(indexes, |out| record.encode(out));
+
+        let added = chunk.bytes.len() - chunk.committed;
+        let room = (options.segment_size - END_LEN).saturating_sub(active.end) as usize;
+        let too_large = |size: usize| AppendError::TooLarge {
+            size: size as u64,
+            maximum: options.record_size_max(),
+            segment_size: options.segment_size,
+        };
+        if size > options.record_size_max() as usize || record.tables().len() > usize::from(u16::MAX) {
+            return Err(too_large(size));
+        }
+        if added > room {
+            // Together with its dictionaries and nothing else it does not fit: it never will.
+            return if fresh { Err(too_large(added)) } else { Ok(None) };
+        }
+
+        // From here on the record is in the log.
+        chunk.committed = chunk.bytes.len();
+        active.end += added as u32;
+        self.marked = synced.unwrap_or(self.marked);
+        self.end = Position { segment: active.file.id, offset: active.end };
+        let tracked = self.segments.get_mut(&active.file.id);
+        let mut dirty = tracked.map(|tracked| &mut tracked.dirty);
+        for table in record.tables() {
+            let known = active.dictionary.len() as u16;
+            active.dictionary.entry(*table).or_insert(known);
+            if let Some(dirty) = &mut dirty {
+                dirty.mark_dirty(table.table, active.end);
+            }
+        }
+        Ok(Some(self.end))
+    }
+
+    /// Finishes the active segment, if there is one.
+    pub(super) fn seal(&mut self) {
+        let Some(active) = self.active.take() else { return };
+        let chunk = chunk_of(&mut self.pending, &mut self.buffer, &active);
+        Encoder { segment: active.file.id, base: chunk.start, out: &mut chunk.bytes }.end();
+        chunk.committed = chunk.bytes.len();
+        self.end = Position { segment: active.file.id, offset: active.end + END_LEN };
+    }
+
+    /// Makes `file`, whose header is durable and whose id is above all others, the segment that records go to.
+    pub(super) fn activate(&mut self, file: Arc<SegmentFile>, size: u64) {
+        self.seal();
+        let tracked = Tracked {
+            path: file.path.clone(),
+            size,
+            dirty: DirtyTables::default(),
+            syncer: Some(file.syncer.clone()),
+            unsynced: false,
+            going: false,
+        };
+        self.segments.insert(file.id, tracked);
+        self.end = Position { segment: file.id, offset: HEADER_LEN };
+        self.active = Some(Active { file, end: HEADER_LEN, dictionary: HashMap::new() });
+    }
+
+    /// Everything to write, up to [`end`](Self::end).
+    pub(super) fn take_pending(&mut self) -> Vec<Chunk> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Keeps a written buffer for the next chunk.
+    pub(super) fn recycle(&mut self, chunks: Vec<Chunk>) {
+        if let Some(mut chunk) = chunks.into_iter().next_back()
+            && chunk.bytes.capacity() <= BUFFER_KEPT
+            && chunk.bytes.capacity() > self.buffer.capacity()
+        {
+            chunk.bytes.clear();
+            self.buffer = chunk.bytes;
+        }
+    }
+
+    /// Refuses everything behind `after` that has been encoded, and abandons the segment it was for.
+    /// The caller writes nothing of it, and cuts the files off.
+    pub(super) fn refuse(&mut self, after: Position, source: Arc<io::Error>) {
+        self.active = None;
+        if self.refusals.len() == REFUSALS_KEPT {
+            self.refusals.remove(0);
+        }
+        self.refusals.push(Refusal { after, upto: self.end, source });
+    }
+
+    /// Why the record that ends at `position` was refused, if it was.
+    pub(super) fn refusal(&self, position: Position) -> Option<AppendError> {
+        let refusal =
+            self.refusals.iter().find(|refusal| refusal.after < position && position <= refusal.upto)?;
+        Some(AppendError::Refused { source: refusal.source.clone() })
+    }
+
+    /// Ends the log. The first failure is the one that counts.
+    pub(super) fn fail(&mut self, error: io::Error) {
+        tracing::error!(%error, "the commit log has failed and takes no more writes");
+        self.failure.get_or_insert(Arc::new(error));
+    }
+
+    /// The segments to sync so that everything written is durable, in their order; they count as synced from now on.
+    pub(super) fn take_unsynced(&mut self) -> Vec<Arc<dyn SyncHandle>> {
+        let upto = self.written.segment;
+        let unsynced = self.segments.range_mut(..=upto).filter(|(_, tracked)| tracked.unsynced);
+        unsynced
+            .filter_map(|(_, tracked)| {
+                tracked.unsynced = false;
+                tracked.syncer.clone()
+            })
+            .collect()
+    }
+
+    /// Notes that a sync has made everything up to `upto` durable, and lets go of files that nothing will be written to.
+    pub(super) fn set_synced(&mut self, upto: Position) {
+        self.synced = self.synced.max(upto);
+        let written = self.written.segment;
+        for (_, tracked) in self.segments.range_mut(..written).filter(|(_, tracked)| !tracked.unsynced) {
+            tracked.syncer = None;
+        }
+    }
+
+    /// Takes note that these chunks have been written.
+    pub(super) fn mark_unsynced(&mut self, segment: u64) {
+        if let Some(tracked) = self.segments.get_mut(&segment) {
+            tracked.unsynced = true;
+        }
+    }
+
+    /// Finished segments that no table needs, handed out once for removal.
+    pub(super) fn take_clean(&mut self) -> Vec<(u64, PathBuf)> {
+        let active = self.active_id();
+        let written = self.written;
+        let clean = self.segments.iter_mut().filter(|(id, tracked)| {
+            // Up to the last one written: a sync never has to look for a segment that is not there yet.
+            Some(**id) != active && **id <= written.segment && !tracked.going && tracked.dirty.is_clean()
+        });
+        clean
+            .map(|(id, tracked)| {
+                tracked.going = true;
+                (*id, tracked.path.clone())
+            })
+            .collect()
+    }
+
+    pub(super) fn total_size(&self) -> u64 {
+        self.segments.values().map(|tracked| tracked.size).sum()
+    }
+}
+
+/// The chunk for the next bytes of the active segment, without what an encoder that gave up has left in it.
+fn chunk_of<'a>(pending: &'a mut Vec<Chunk>, buffer: &mut Vec<u8>, active: &Active) -> &'a mut Chunk {
+    if pending.last().is_none_or(|chunk| chunk.file.id != active.file.id) {
+        let bytes = std::mem::take(buffer);
+        pending.push(Chunk { file: active.file.clone(), start: active.end, bytes, committed: 0 });
+    }
+    let chunk = pending.last_mut().expect("a chunk was pushed when there was none");
+    chunk.bytes.truncate(chunk.committed);
+    chunk
+}

@@ -1,0 +1,138 @@
+use std::thread;
+
+use super::*;
+
+const WRITERS: u64 = 4;
+
+/// Appends from many threads; returns what was acknowledged, as (writer, number) in content.
+fn write(log: &CommitLog, records: u64) -> Vec<(Position, Vec<u8>)> {
+    let acknowledged = thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                scope.spawn(move || {
+                    let mut acknowledged = Vec::new();
+                    for number in 0..records {
+                        let mut content = writer.to_be_bytes().to_vec();
+                        content.extend(number.to_be_bytes());
+                        content.resize(16 + (number % 200) as usize, writer as u8);
+                        match log.append(&record(&[u128::from(writer)], &content)) {
+                            Ok(position) => acknowledged.push((position, content)),
+                            Err(_) => break,
+                        }
+                    }
+                    acknowledged
+                })
+            })
+            .collect();
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
+    });
+    let mut acknowledged = acknowledged;
+    acknowledged.sort();
+    acknowledged
+}
+
+fn with_threads(sync: SyncMode) -> CommitLogOptions {
+    CommitLogOptions { threads: true, segment_size: 16 << 10, ..options(sync) }
+}
+
+fn found(opened: &Opened) -> Vec<(Position, Vec<u8>)> {
+    opened.records.iter().map(|record| (record.position, record.content.clone())).collect()
+}
+
+#[test]
+fn what_many_threads_append_replays_once_each_where_it_was_acknowledged() {
+    let window = Duration::from_millis(1);
+    for sync in [PERIODIC, SyncMode::Batch, SyncMode::Group { window }, SyncMode::Periodic { period: window }]
+    {
+        let fs = FakeFileSystem::new();
+        let log = try_open(&fs, with_threads(sync)).unwrap().log;
+        let acknowledged = write(&log, 300);
+        assert_eq!(acknowledged.len(), 300 * WRITERS as usize);
+        let killed = fs.kill();
+        drop(log);
+        assert_eq!(found(&try_open(&killed, with_threads(sync)).unwrap()), acknowledged);
+    }
+}
+
+#[test]
+fn a_crash_under_concurrent_appends_loses_nothing_that_a_sync_acknowledged() {
+    for sync in [SyncMode::Batch, SyncMode::Group { window: Duration::from_millis(1) }] {
+        for seed in 0..20 {
+            let fs = FakeFileSystem::new();
+            let log = try_open(&fs, with_threads(sync)).unwrap().log;
+            fs.fail_from(fs.operations() + 20 + seed * 17);
+            let acknowledged = write(&log, 400);
+            let survivor = fs.crash(seed);
+            drop(log);
+            let found = found(&try_open(&survivor, with_threads(sync)).unwrap());
+            for record in &acknowledged {
+                assert!(found.binary_search(record).is_ok(), "seed {seed}: {:?} is missing", record.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_that_meet_a_full_disk_get_clear_answers_and_go_on_when_there_is_space() {
+    let fs = FakeFileSystem::new();
+    let log = try_open(&fs, with_threads(PERIODIC)).unwrap().log;
+    fs.set_capacity(4 * (16 << 10));
+    let mut acknowledged = write(&log, 1000);
+    assert!(acknowledged.len() < 1000 * WRITERS as usize);
+    fs.set_capacity(u64::MAX);
+    acknowledged.extend(write(&log, 50));
+    let killed = fs.kill();
+    drop(log);
+    assert_eq!(found(&try_open(&killed, with_threads(PERIODIC)).unwrap()), acknowledged);
+}
+
+#[test]
+fn segments_are_let_go_while_threads_append() {
+    let fs = FakeFileSystem::new();
+    let log = try_open(&fs, with_threads(PERIODIC)).unwrap().log;
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| write(&log, 1000).len());
+        while !writing.is_finished() {
+            let upto = log.position();
+            (0..u128::from(WRITERS)).for_each(|table| log.mark_clean(table, Position::ZERO, upto));
+        }
+        assert_eq!(writing.join().unwrap(), 1000 * WRITERS as usize);
+    });
+    let upto = log.position();
+    (0..u128::from(WRITERS)).for_each(|table| log.mark_clean(table, Position::ZERO, upto));
+    assert_eq!(log.stats().segments, 1);
+    log.close().unwrap();
+    assert_eq!(files(&fs), Vec::<String>::new());
+}
+
+#[test]
+fn the_real_file_system_gives_back_what_was_appended() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().join("commitlog");
+    let options = CommitLogOptions { segment_size: 1 << 20, ..CommitLogOptions::default() };
+    let open = |replayed: &mut Vec<(Position, Vec<u8>)>| {
+        let clock = Arc::new(cassette_vfs::SystemClock::new());
+        let mut handler = |entry: Entry<'_>| {
+            if let Entry::Record { position, content, .. } = entry {
+                replayed.push((position, content.to_vec()));
+            }
+            Ok(())
+        };
+        let fs = Arc::new(cassette_vfs::RealFileSystem);
+        CommitLog::open(fs, clock, &directory, options.clone(), &mut handler).unwrap().0
+    };
+    let log = open(&mut Vec::new());
+    let mut acknowledged = write(&log, 3000);
+    drop(log);
+    let mut replayed = Vec::new();
+    let log = open(&mut replayed);
+    assert_eq!(replayed, acknowledged);
+    acknowledged.extend(write(&log, 10));
+    log.close().unwrap();
+    let mut replayed = Vec::new();
+    let log = open(&mut replayed);
+    assert_eq!(replayed, acknowledged);
+    (0..u128::from(WRITERS)).for_each(|table| log.mark_clean(table, Position::ZERO, log.position()));
+    log.close().unwrap();
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+}
