@@ -220,7 +220,8 @@ impl PartialEq for Row {
 
 impl Eq for Row {}
 
-/// Builds a [`Row`]. Columns must come in ascending order of id and, within a complex column, paths in theirs.
+/// Builds a [`Row`]. Columns must come in ascending order of id (or be put into it by
+/// [`sort_columns`](RowBuilder::sort_columns)) and, within a complex column, paths in theirs.
 #[derive(Debug)]
 pub struct RowBuilder {
     clustering: Clustering,
@@ -282,7 +283,6 @@ impl RowBuilder {
     /// Adds the deletion of a whole complex column; a live one is ignored.
     pub fn complex_deletion(&mut self, column: ColumnId, deletion: DeletionTime) -> &mut Self {
         if !deletion.is_live() {
-            debug_assert!(self.complex_deletions.last().is_none_or(|(last, _)| *last < column));
             self.complex_deletions.push((column, deletion));
         }
         self
@@ -359,11 +359,6 @@ impl RowBuilder {
     }
 
     fn push(&mut self, meta: CellMeta) -> &mut Self {
-        debug_assert!(
-            self.cells.last().is_none_or(|last| last.column < meta.column
-                || (last.column == meta.column && last.has_path && meta.has_path)),
-            "cells out of order"
-        );
         self.has_deletion_times |= meta.local_deletion_time != NO_DELETION_TIME;
         self.cells.push(meta);
         self
@@ -387,6 +382,16 @@ impl RowBuilder {
 
     /// The row.
     pub fn finish(self) -> Row {
+        debug_assert!(
+            self.complex_deletions.is_sorted_by(|a, b| a.0 < b.0),
+            "complex deletions out of order"
+        );
+        debug_assert!(
+            self.cells.is_sorted_by(
+                |a, b| a.column < b.column || (a.column == b.column && a.has_path && b.has_path)
+            ),
+            "cells out of order"
+        );
         let data = match self.data {
             Data::Own(data) => Bytes::from(data),
             Data::Shared(data) => data,

@@ -96,6 +96,8 @@ impl fmt::Display for Base36 {
 /// One of the files that make an SSTable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Component {
+    /// Checksums of the files that have none in Cassandra's format. Ours alone; others pass over it.
+    Checksums,
     /// Where each compressed chunk of Data begins, and how it was compressed. Compressed tables only.
     CompressionInfo,
     /// A checksum per 64 KiB of Data. Uncompressed tables only.
@@ -118,8 +120,9 @@ pub enum Component {
 
 impl Component {
     /// All of them, in the order of their names: 5.0.8 sorts TOC.txt.
-    pub const ALL: [Component; 9] = [
+    pub const ALL: [Component; 10] = [
         Self::Crc,
+        Self::Checksums,
         Self::CompressionInfo,
         Self::Data,
         Self::Digest,
@@ -133,6 +136,7 @@ impl Component {
     /// The last part of the file's name.
     pub const fn file_name(self) -> &'static str {
         match self {
+            Self::Checksums => "Checksums.db",
             Self::CompressionInfo => "CompressionInfo.db",
             Self::Crc => "CRC.db",
             Self::Data => "Data.db",

@@ -29,6 +29,12 @@ impl<'a> Input<'a> {
         Self { bytes, position: 0, base }
     }
 
+    /// Of bytes that begin at offset `base`, reading from `position` on; positions count from the slice's start.
+    #[inline]
+    pub fn over(bytes: &'a [u8], position: usize, base: u64) -> Self {
+        Self { bytes, position: position.min(bytes.len()), base }
+    }
+
     /// Where the next field is read, counted in the slice.
     #[inline]
     pub fn position(&self) -> usize {

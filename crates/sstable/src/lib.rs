@@ -4,6 +4,9 @@
 //! system. All fields are big-endian but for those that their drawings call little-endian (LZ4's length, and offsets
 //! and positions in Summary.db): never change that, the files are Cassandra's.
 
+pub mod checksums;
+pub mod chunk_cache;
+pub mod chunked_file;
 pub mod compression;
 pub mod crc;
 pub mod data;
@@ -14,8 +17,14 @@ pub mod filter;
 pub mod index;
 pub mod input;
 pub mod output;
+pub mod reader;
 pub mod statistics;
 pub mod summary;
 pub mod toc;
+mod verify;
 
+pub use chunk_cache::ChunkCache;
+pub use chunked_file::Caching;
 pub use descriptor::{Component, Descriptor, SSTableId};
+pub use reader::{ForeignFiles, OpenOptions, SSTableReader};
+pub use verify::Verified;

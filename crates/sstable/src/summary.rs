@@ -83,6 +83,14 @@ impl Summary {
         self.entries.iter().map(|entry| (&entry.key, entry.position))
     }
 
+    /// Whether this is `full` (of the same interval), or a part of it with the same ends: a downsampled one.
+    pub fn agrees_with(&self, full: &Summary) -> bool {
+        let mut all = full.entries.iter();
+        let within = self.entries.iter().all(|entry| all.any(|other| other == entry));
+        let whole = self.sampling_level < FULL_SAMPLING || self.entries.len() == full.entries.len();
+        within && whole && self.first == full.first && self.last == full.last
+    }
+
     /// Bytes held on the heap, about: keys share one buffer when read from a file.
     pub fn heap_size(&self) -> usize {
         self.entries.iter().map(|entry| entry.key.key().len() + size_of::<Entry>()).sum()

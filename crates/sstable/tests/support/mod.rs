@@ -3,7 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use cassette_sstable::{Component, Descriptor};
+use std::sync::Arc;
+
+use cassette_rows::{PartitionHeader, PartitionStream, TableMetadata, Unfiltered};
+use cassette_sstable::{ChunkCache, Component, Descriptor, OpenOptions, SSTableReader};
+use cassette_vfs::RealFileSystem;
 
 /// The folder of the golden cases.
 pub fn golden() -> PathBuf {
@@ -45,4 +49,76 @@ pub fn sorted(directory: &Path) -> Vec<PathBuf> {
 /// The bytes of a component, if there is one.
 pub fn component(descriptor: &Descriptor, component: Component) -> Option<Vec<u8>> {
     std::fs::read(descriptor.path(component)).ok()
+}
+
+pub mod model;
+pub mod schema;
+
+/// Every golden table: case, table, SSTables.
+pub struct GoldenTable {
+    /// The folder of the case.
+    pub case: PathBuf,
+    /// The folder of the SSTables.
+    pub directory: PathBuf,
+    /// Its schema.
+    pub table: Arc<TableMetadata>,
+    /// Its SSTables, by id.
+    pub sstables: Vec<Descriptor>,
+}
+
+/// All golden tables.
+pub fn golden_tables() -> Vec<GoldenTable> {
+    let mut tables = Vec::new();
+    for case in sorted(&golden()) {
+        for directory in sorted(&case.join("data")) {
+            tables.push(GoldenTable {
+                table: schema::table_of(&case.join("schema.cql"), &directory),
+                sstables: sstables_in(&directory),
+                directory,
+                case: case.clone(),
+            });
+        }
+    }
+    tables
+}
+
+impl GoldenTable {
+    /// Opens all SSTables, verifying them.
+    pub fn open(&self) -> Vec<SSTableReader> {
+        let cache = Arc::new(ChunkCache::new(16 << 20));
+        let open = |descriptor: &Descriptor| open(descriptor, &self.table, &cache).unwrap();
+        self.sstables.iter().map(open).collect()
+    }
+}
+
+/// Opens an SSTable of the real file system with default options.
+pub fn open(
+    descriptor: &Descriptor,
+    table: &Arc<TableMetadata>,
+    cache: &Arc<ChunkCache>,
+) -> cassette_rows::Result<SSTableReader> {
+    let file_system = Arc::new(RealFileSystem);
+    SSTableReader::open(file_system, descriptor.clone(), table.clone(), cache.clone(), OpenOptions::default())
+}
+
+/// A partition read whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Partition {
+    /// Key, deletion, static row.
+    pub header: PartitionHeader,
+    /// Rows and markers in the order in which they came.
+    pub rows: Vec<Unfiltered>,
+}
+
+/// All of a stream.
+pub fn collect(stream: &mut dyn PartitionStream) -> cassette_rows::Result<Vec<Partition>> {
+    let mut partitions = Vec::new();
+    while let Some(header) = stream.next_partition()? {
+        let mut rows = Vec::new();
+        while let Some(unfiltered) = stream.next_unfiltered()? {
+            rows.push(unfiltered);
+        }
+        partitions.push(Partition { header, rows });
+    }
+    Ok(partitions)
 }

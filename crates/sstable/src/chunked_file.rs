@@ -1,0 +1,223 @@
+//! A file read in chunks, each verified before it is used.
+//!
+//! Data of a compressed table comes in compressed chunks with a checksum each; Data of others, and Index, in blocks of
+//! the plain file whose checksums lie in another file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_rows::{Result, StorageError};
+use cassette_vfs::RandomAccessFile;
+
+use crate::chunk_cache::ChunkCache;
+use crate::compression::CompressionInfo;
+
+/// How the stream lies in the file.
+#[derive(Debug)]
+pub enum Layout {
+    /// In compressed chunks.
+    Compressed(CompressionInfo),
+    /// As it is.
+    Plain {
+        /// Bytes in a chunk.
+        chunk_length: u32,
+        /// A checksum per chunk; `None` for an Index that has none (see `checksums`).
+        crcs: Option<Box<[u32]>>,
+    },
+}
+
+/// An open file and its chunks.
+pub struct ChunkedFile {
+    path: PathBuf,
+    file: Arc<dyn RandomAccessFile>,
+    file_length: u64,
+    data_length: u64,
+    chunk_length: u64,
+    layout: Layout,
+    cache: Arc<ChunkCache>,
+    /// What the cache calls this file.
+    number: u64,
+}
+
+/// Whether a read leaves its chunks in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caching {
+    /// Look into the cache, and put there what is read.
+    Use,
+    /// Look into the cache, but leave it as it is: for compactions and other reads of everything.
+    LeaveAlone,
+}
+
+impl std::fmt::Debug for ChunkedFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChunkedFile")
+            .field("path", &self.path)
+            .field("data_length", &self.data_length)
+            .finish()
+    }
+}
+
+impl ChunkedFile {
+    /// `file_length` is the length that the layout was checked against.
+    pub fn new(
+        path: PathBuf,
+        file: Arc<dyn RandomAccessFile>,
+        file_length: u64,
+        layout: Layout,
+        cache: Arc<ChunkCache>,
+    ) -> Self {
+        let (data_length, chunk_length) = match &layout {
+            Layout::Compressed(info) => (info.data_length, info.format.chunk_length),
+            Layout::Plain { chunk_length, .. } => (file_length, *chunk_length),
+        };
+        let number = cache.register_file();
+        Self {
+            path,
+            file,
+            file_length,
+            data_length,
+            chunk_length: u64::from(chunk_length),
+            layout,
+            cache,
+            number,
+        }
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the stream.
+    pub fn data_length(&self) -> u64 {
+        self.data_length
+    }
+
+    /// Bytes of the file.
+    pub fn file_length(&self) -> u64 {
+        self.file_length
+    }
+
+    /// Bytes of the stream in each chunk but the last.
+    pub fn chunk_length(&self) -> u64 {
+        self.chunk_length
+    }
+
+    /// How the stream lies in the file.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The verified bytes of chunk `index` of the stream.
+    #[inline]
+    pub fn chunk(&self, index: u64, caching: Caching) -> Result<Bytes> {
+        if let Some(chunk) = self.cache.get(self.number, index) {
+            return Ok(chunk);
+        }
+        let chunk = self.read_chunk(index)?;
+        if caching == Caching::Use {
+            self.cache.insert(self.number, index, chunk.clone());
+        }
+        Ok(chunk)
+    }
+
+    /// Reads and verifies chunk `index`, whatever the cache holds.
+    pub fn read_chunk(&self, index: u64) -> Result<Bytes> {
+        match &self.layout {
+            Layout::Compressed(info) => self.read_compressed(info, index),
+            Layout::Plain { crcs, .. } => self.read_plain(crcs.as_deref(), index),
+        }
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.file
+            .read_exact_at(buffer, offset)
+            .map_err(|e| StorageError::io(&self.path, format!("read {} bytes at {offset}", buffer.len()), e))
+    }
+
+    fn corrupt(&self, offset: u64, detail: String) -> StorageError {
+        StorageError::corrupt(&self.path, format!("chunk at {offset}: {detail}"))
+    }
+
+    fn past_end(&self, index: u64) -> StorageError {
+        StorageError::corrupt(&self.path, format!("chunk {index} expected, the file has fewer"))
+    }
+
+    fn read_compressed(&self, info: &CompressionInfo, index: u64) -> Result<Bytes> {
+        let stored = info.chunk(index, self.file_length).ok_or_else(|| self.past_end(index))?;
+        let offset = stored.offset;
+        let mut buffer = vec![0; stored.stored_length + 4];
+        self.read(offset, &mut buffer)?;
+        let Some((body, crc)) = buffer.split_last_chunk::<4>() else { return Err(self.past_end(index)) };
+        self.check_crc(offset, u32::from_be_bytes(*crc), crc32fast::hash(body))?;
+        if stored.raw {
+            // Raw chunks are as long as their data, unless the last one was padded up to where "raw" begins.
+            let length = stored.plain_length.max(info.format.max_compressed_length as usize);
+            if body.len() != length && body.len() != stored.plain_length {
+                return Err(
+                    self.corrupt(offset, format!("{length} raw bytes expected, {} found", body.len()))
+                );
+            }
+            buffer.truncate(stored.plain_length);
+            return Ok(buffer.into());
+        }
+        let mut plain = vec![0; stored.plain_length];
+        info.format.compressor.decompress(body, &mut plain).map_err(|e| self.corrupt(offset, e))?;
+        Ok(plain.into())
+    }
+
+    fn read_plain(&self, crcs: Option<&[u32]>, index: u64) -> Result<Bytes> {
+        let offset = index.saturating_mul(self.chunk_length);
+        let length = self.data_length.saturating_sub(offset).min(self.chunk_length);
+        if length == 0 {
+            return Err(self.past_end(index));
+        }
+        let mut buffer = vec![0; length as usize];
+        self.read(offset, &mut buffer)?;
+        if let Some(crcs) = crcs {
+            let expected = usize::try_from(index).ok().and_then(|index| crcs.get(index));
+            let expected = expected.ok_or_else(|| self.past_end(index))?;
+            self.check_crc(offset, *expected, crc32fast::hash(&buffer))?;
+        }
+        Ok(buffer.into())
+    }
+
+    fn check_crc(&self, offset: u64, expected: u32, found: u32) -> Result<()> {
+        match expected == found {
+            true => Ok(()),
+            false => {
+                Err(self.corrupt(offset, format!("checksum {expected:#010x} expected, {found:#010x} found")))
+            }
+        }
+    }
+
+    /// Bytes `start..end` of the stream in one piece: a slice of a chunk, or an assembly of several. Refused beyond the
+    /// stream's end.
+    pub fn range(&self, start: u64, end: u64, caching: Caching) -> Result<Bytes> {
+        if start > end || end > self.data_length {
+            return Err(StorageError::corrupt(
+                &self.path,
+                format!("bytes {start}..{end} expected, the file has {}", self.data_length),
+            ));
+        }
+        if start == end {
+            return Ok(Bytes::new());
+        }
+        let (first, last) = (start / self.chunk_length, (end - 1) / self.chunk_length);
+        let within = |chunk: &Bytes, index: u64| {
+            let base = index * self.chunk_length;
+            let from = start.saturating_sub(base) as usize;
+            let to = (end - base).min(chunk.len() as u64) as usize;
+            chunk.slice(from..to)
+        };
+        if first == last {
+            return Ok(within(&self.chunk(first, caching)?, first));
+        }
+        let mut out = Vec::with_capacity((end - start) as usize);
+        for index in first..=last {
+            out.extend_from_slice(&within(&self.chunk(index, caching)?, index));
+        }
+        Ok(out.into())
+    }
+}

@@ -1,0 +1,300 @@
+//! Reads the stream of Data.db from any place on, a row at a time, in one piece each.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_rows::{
+    Clustering, DecoratedKey, DeletionTime, PartitionHeader, RangeTombstoneMarker, Result, Row, StorageError,
+    Unfiltered,
+};
+
+use super::clustering_codec::MarkerKind;
+use super::decode::Head;
+use super::{RowFormat, deletion_codec};
+use crate::chunked_file::{Caching, ChunkedFile};
+use crate::error::Parsed;
+use crate::input::Input;
+
+/// A place in the stream, and the bytes around it.
+///
+/// The window is a chunk, shared with the cache, or an assembly of the end of one and the beginning of the next. A row
+/// that lies in one chunk is decoded where it is.
+#[derive(Debug)]
+pub struct Cursor {
+    file: Arc<ChunkedFile>,
+    format: Arc<RowFormat>,
+    caching: Caching,
+    window: Bytes,
+    /// Offset of the window in the stream.
+    window_start: u64,
+    /// The next byte to read, counted in the window.
+    position: usize,
+    /// The chunks read last and their numbers: a row across two of them must not make either be read twice.
+    recent: [(u64, Bytes); 2],
+}
+
+/// No chunk has this number.
+const NO_CHUNK: u64 = u64::MAX;
+
+/// A row or marker whose body has not been read yet; or the end of the partition.
+#[derive(Debug)]
+pub struct Pending {
+    head: Head,
+    /// Where it begins in the stream.
+    start: u64,
+}
+
+impl Pending {
+    /// Whether the partition ends here.
+    pub fn is_end(&self) -> bool {
+        self.head == Head::EndOfPartition
+    }
+
+    /// Its place in the partition's order; `None` at the end.
+    pub fn position(&self) -> Option<cassette_rows::Position<'_>> {
+        match &self.head {
+            Head::EndOfPartition => None,
+            Head::Row { clustering, .. } => Some(clustering.into()),
+            Head::Marker { bound, .. } => Some(bound.position()),
+        }
+    }
+
+    /// Where it begins in the stream.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Whether it is a marker.
+    pub fn is_marker(&self) -> bool {
+        matches!(self.head, Head::Marker { .. })
+    }
+}
+
+impl Cursor {
+    /// At the start of the stream.
+    pub fn new(file: Arc<ChunkedFile>, format: Arc<RowFormat>, caching: Caching) -> Self {
+        let recent = [const { (NO_CHUNK, Bytes::new()) }; 2];
+        Self { file, format, caching, window: Bytes::new(), window_start: 0, position: 0, recent }
+    }
+
+    /// Where the next byte is read, in the stream.
+    pub fn offset(&self) -> u64 {
+        self.window_start + self.position as u64
+    }
+
+    /// Whether the stream is at its end.
+    pub fn at_end(&self) -> bool {
+        self.offset() >= self.file.data_length()
+    }
+
+    /// Goes to `offset` of the stream. The window stays if it reaches there.
+    pub fn seek(&mut self, offset: u64) {
+        match offset.checked_sub(self.window_start) {
+            Some(position) if position <= self.window.len() as u64 => self.position = position as usize,
+            _ => {
+                self.window = Bytes::new();
+                self.window_start = offset;
+                self.position = 0;
+            }
+        }
+    }
+
+    /// The file that is read.
+    pub fn file(&self) -> &Arc<ChunkedFile> {
+        &self.file
+    }
+
+    /// How rows are laid out.
+    pub fn format(&self) -> &Arc<RowFormat> {
+        &self.format
+    }
+
+    /// Makes the window hold `wanted` bytes from the position on, or all up to the end of the stream.
+    #[inline]
+    fn fill(&mut self, wanted: usize) -> Result<()> {
+        if self.window.len() - self.position >= wanted {
+            return Ok(());
+        }
+        self.fill_slowly(wanted)
+    }
+
+    fn fill_slowly(&mut self, wanted: usize) -> Result<()> {
+        let offset = self.offset();
+        let end = offset.saturating_add(wanted as u64).min(self.file.data_length());
+        if end <= self.window_start + self.window.len() as u64 {
+            return Ok(());
+        }
+        let length = self.file.chunk_length();
+        let index = offset / length;
+        if end <= (index + 1) * length {
+            self.window = self.chunk(index)?;
+            self.window_start = index * length;
+            self.position = (offset - self.window_start) as usize;
+            return Ok(());
+        }
+        let mut assembly = Vec::with_capacity((end - offset) as usize);
+        for index in index..=(end - 1) / length {
+            let chunk = self.chunk(index)?;
+            let from = offset.saturating_sub(index * length) as usize;
+            let to = (end - index * length).min(chunk.len() as u64) as usize;
+            assembly.extend_from_slice(chunk.get(from..to).unwrap_or_default());
+        }
+        self.window = assembly.into();
+        self.window_start = offset;
+        self.position = 0;
+        Ok(())
+    }
+
+    fn chunk(&mut self, index: u64) -> Result<Bytes> {
+        if let Some((_, chunk)) = self.recent.iter().find(|(number, _)| *number == index) {
+            return Ok(chunk.clone());
+        }
+        let chunk = self.file.chunk(index, self.caching)?;
+        self.recent.swap(0, 1);
+        self.recent[0] = (index, chunk.clone());
+        Ok(chunk)
+    }
+
+    /// Reads with `parse`, with as many bytes as it takes.
+    ///
+    /// Whether `parse` failed for want of bytes or for what they say cannot be told, so it is tried again with more
+    /// of them until the stream ends. Most of what is read lies in the window at once.
+    fn parse<T>(&mut self, parse: impl Fn(&RowFormat, &mut Input<'_>) -> Parsed<T>) -> Result<T> {
+        // Most heads are shorter. A longer one is read again after each doubling.
+        let mut wanted = 64;
+        self.fill(1)?;
+        loop {
+            let mut input = Input::over(&self.window, self.position, self.window_start);
+            match parse(&self.format, &mut input) {
+                Ok(parsed) => {
+                    self.position = input.position();
+                    return Ok(parsed);
+                }
+                Err(malformed) => {
+                    let before = self.window.len() - self.position;
+                    let at_end = self.window_start + self.window.len() as u64 >= self.file.data_length();
+                    if at_end || before >= MAX_HEAD {
+                        return Err(malformed.at(self.file.path()));
+                    }
+                    wanted = (before + 1).max(wanted);
+                    self.fill(wanted)?;
+                    wanted *= 2;
+                }
+            }
+        }
+    }
+
+    /// Reads key and deletion at the start of a partition.
+    pub fn partition_start(&mut self) -> Result<(DecoratedKey, DeletionTime)> {
+        let (key, deletion) = self.parse(|_, input| {
+            let key = input.bytes16()?;
+            let range = input.position() - key.len()..input.position();
+            Ok((range, deletion_codec::decode_plain(input)?))
+        })?;
+        // A copy: the key may outlive the chunk by far.
+        Ok((DecoratedKey::new(Bytes::copy_from_slice(&self.window[key])), deletion))
+    }
+
+    /// Reads the static row, if the header says that partitions have one.
+    pub fn static_row(&mut self) -> Result<Option<Row>> {
+        if self.format.statics.is_empty() {
+            return Ok(None);
+        }
+        let start = self.offset();
+        match self.parse(RowFormat::decode_head)? {
+            Head::Row { flags, clustering, body_length } if flags.1 & super::flags::IS_STATIC != 0 => {
+                self.row(flags, clustering, body_length)
+            }
+            _ => Err(self.corrupt(start, "a static row expected")),
+        }
+    }
+
+    /// Reads a partition up to its first row or marker.
+    pub fn partition_header(&mut self) -> Result<PartitionHeader> {
+        let (key, deletion) = self.partition_start()?;
+        Ok(PartitionHeader { key, deletion, static_row: self.static_row()? })
+    }
+
+    /// Reads the head of the next row or marker. Its body is to be read or passed over next.
+    pub fn next_head(&mut self) -> Result<Pending> {
+        let start = self.offset();
+        let head = self.parse(RowFormat::decode_head)?;
+        if matches!(head, Head::Row { flags, .. } if flags.1 & super::flags::IS_STATIC != 0) {
+            return Err(self.corrupt(start, "a row expected, a static one found"));
+        }
+        Ok(Pending { head, start })
+    }
+
+    /// Reads the body that follows `pending`'s head. `None` for a row of which nothing is left, and at the end.
+    pub fn body(&mut self, pending: Pending) -> Result<Option<Unfiltered>> {
+        match pending.head {
+            Head::EndOfPartition => Ok(None),
+            Head::Row { flags, clustering, body_length } => {
+                Ok(self.row(flags, clustering, body_length)?.map(Unfiltered::Row))
+            }
+            Head::Marker { bound, kind, body_length } => {
+                Ok(Some(Unfiltered::Marker(self.marker(bound, kind, body_length)?)))
+            }
+        }
+    }
+
+    /// Passes over the body of a row. Markers must be read: they say what is open.
+    pub fn skip_row(&mut self, pending: &Pending) {
+        if let Head::Row { body_length, .. } = pending.head {
+            self.seek(self.offset() + body_length as u64);
+        }
+    }
+
+    /// Passes over what is left of the partition.
+    pub fn skip_partition(&mut self) -> Result<()> {
+        loop {
+            match self.next_head()?.head {
+                Head::EndOfPartition => return Ok(()),
+                Head::Row { body_length, .. } | Head::Marker { body_length, .. } => {
+                    self.seek(self.offset() + body_length as u64);
+                }
+            }
+        }
+    }
+
+    fn row(&mut self, flags: (u8, u8), clustering: Clustering, length: usize) -> Result<Option<Row>> {
+        let body = self.take(length)?;
+        let row = self.format.decode_row(flags, clustering, &self.window, body, self.window_start);
+        row.map_err(|e| e.at(self.file.path()))
+    }
+
+    fn marker(
+        &mut self,
+        bound: cassette_rows::Bound,
+        kind: MarkerKind,
+        length: usize,
+    ) -> Result<RangeTombstoneMarker> {
+        let body = self.take(length)?;
+        let input = Input::over(&self.window[..body.end], body.start, self.window_start);
+        self.format.decode_marker(bound, kind, input).map_err(|e| e.at(self.file.path()))
+    }
+
+    /// Where the next `length` bytes lie in the window; they are passed over.
+    #[inline]
+    fn take(&mut self, length: usize) -> Result<std::ops::Range<usize>> {
+        self.fill(length)?;
+        if self.window.len() - self.position < length {
+            let left = self.file.data_length().saturating_sub(self.offset());
+            return Err(
+                self.corrupt(self.offset(), &format!("{length} bytes of a row expected, {left} left"))
+            );
+        }
+        let start = self.position;
+        self.position += length;
+        Ok(start..self.position)
+    }
+
+    /// An error that names the file and a place in its stream.
+    #[cold]
+    pub fn corrupt(&self, offset: u64, detail: &str) -> StorageError {
+        StorageError::corrupt(self.file.path(), format!("at {offset} of the uncompressed data: {detail}"))
+    }
+}
+
+/// Heads do not get longer: 65535 bytes for each of some clustering columns. Bounds what a damaged one makes us read.
+const MAX_HEAD: usize = 64 << 20;

@@ -1,0 +1,328 @@
+//! Rows and markers from bytes.
+//!
+//! ```text
+//! row:    u8 flags, [u8 extended flags], [clustering values], vint size of the rest, vint size of the previous,
+//!         [vint ts], [vint TTL, vint ldt], [vint ts, vint ldt of the deletion], [subset], columns
+//! marker: u8 02, bound, vint size of the rest, vint size of the previous, vint ts, vint ldt; twice at a boundary
+//! end:    u8 01
+//! simple column:  cell
+//! complex column: [vint ts, vint ldt], vint number of cells, cells
+//! cell:   u8 flags, [vint ts], [vint ldt], [vint TTL], [path], [value]
+//! ```
+//! Times are differences to the base values of the header. In the row's liveness the TTL precedes the local deletion
+//! time; in a cell it follows it.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use cassette_rows::{
+    Cell, Clustering, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL, RangeTombstoneMarker, Row,
+    RowBuilder,
+};
+
+use super::flags::*;
+use super::row_format::{RowFormat, StoredColumn, StoredColumns, Subset};
+use crate::data::clustering_codec::MarkerKind;
+use crate::error::{Malformed, Parsed};
+use crate::input::Input;
+
+/// What comes before the body of a row or marker: enough to place it, or to pass over it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Head {
+    /// The partition ends.
+    EndOfPartition,
+    /// A row.
+    Row {
+        /// Flags and extended flags.
+        flags: (u8, u8),
+        /// Its place.
+        clustering: Clustering,
+        /// Bytes of the body, which follows.
+        body_length: usize,
+    },
+    /// A marker.
+    Marker {
+        /// Its place.
+        bound: cassette_rows::Bound,
+        /// What ends and begins there.
+        kind: MarkerKind,
+        /// Bytes of the body, which follows.
+        body_length: usize,
+    },
+}
+
+impl RowFormat {
+    /// Reads the head of the next row or marker.
+    #[inline]
+    pub fn decode_head(&self, input: &mut Input<'_>) -> Parsed<Head> {
+        let at = input.offset();
+        let flags = input.u8()?;
+        if flags & END_OF_PARTITION != 0 {
+            return match flags {
+                END_OF_PARTITION => Ok(Head::EndOfPartition),
+                _ => Err(Malformed::new(
+                    at,
+                    format!("the end of the partition expected, flags {flags:#04x} found"),
+                )),
+            };
+        }
+        if flags & IS_MARKER != 0 {
+            if flags != IS_MARKER {
+                return Err(Malformed::new(at, format!("a marker expected, flags {flags:#04x} found")));
+            }
+            let (bound, kind) = self.clustering.decode_bound(input)?;
+            return Ok(Head::Marker { bound, kind, body_length: body_length(input)? });
+        }
+        let extended = if flags & EXTENSION != 0 { input.u8()? } else { 0 };
+        if extended & !(IS_STATIC | HAS_SHADOWABLE_DELETION) != 0
+            || flags & HAS_TTL != 0 && flags & HAS_TIMESTAMP == 0
+        {
+            return Err(Malformed::new(
+                at,
+                format!("a row expected, flags {flags:#04x} {extended:#04x} found"),
+            ));
+        }
+        let clustering = match extended & IS_STATIC != 0 {
+            true => Clustering::empty(),
+            false => self.clustering.decode_values(input, self.clustering.columns())?,
+        };
+        Ok(Head::Row { flags: (flags, extended), clustering, body_length: body_length(input)? })
+    }
+
+    /// Reads a marker's body, which is all of `input`.
+    pub fn decode_marker(
+        &self,
+        bound: cassette_rows::Bound,
+        kind: MarkerKind,
+        mut input: Input<'_>,
+    ) -> Parsed<RangeTombstoneMarker> {
+        input.vint()?;
+        let at = input.offset();
+        let close = if kind.closes { Some(self.deletion(&mut input)?) } else { None };
+        let open = if kind.opens { Some(self.deletion(&mut input)?) } else { None };
+        if close.or(open).is_none() || [close, open].iter().flatten().any(DeletionTime::is_live) {
+            return Err(Malformed::new(at, "the deletion of a range tombstone expected, none found"));
+        }
+        input.end()?;
+        Ok(RangeTombstoneMarker { bound, close, open })
+    }
+
+    /// Reads a row's body, which lies at `body` in `data`; `data` begins at offset `base` of the stream. The row's
+    /// values stay there. `None` if nothing is left of it without the columns that the table has dropped.
+    pub fn decode_row(
+        &self,
+        (flags, extended): (u8, u8),
+        clustering: Clustering,
+        data: &Bytes,
+        body: Range<usize>,
+        base: u64,
+    ) -> Parsed<Option<Row>> {
+        let mut input = Input::over(data.get(..body.end).unwrap_or_default(), body.start, base);
+        let input = &mut input;
+        input.vint()?;
+        let liveness = match flags & HAS_TIMESTAMP != 0 {
+            true => self.liveness(flags, input)?,
+            false => LivenessInfo::EMPTY,
+        };
+        let deletion = match flags & HAS_DELETION != 0 {
+            true => self.deletion(input)?,
+            false => DeletionTime::LIVE,
+        };
+        let stored = self.columns(extended & IS_STATIC != 0);
+        let subset = match flags & HAS_ALL_COLUMNS != 0 {
+            true => Subset::All(stored.len() as u32),
+            false => decode_subset(input, stored.len())?,
+        };
+        let mut row = RowBuilder::over(clustering, subset.len(), data.clone());
+        row.liveness(liveness).deletion(deletion);
+        subset.for_each(|index| {
+            let Some(column) = stored.columns.get(index) else {
+                return Err(
+                    input.malformed(format!("one of {} columns expected, {index} found", stored.len()))
+                );
+            };
+            match column.complex {
+                true => self.complex_column(column, flags, &liveness, input, &mut row),
+                false => self.cell(column, &liveness, input, &mut row),
+            }
+        })?;
+        input.end()?;
+        if row.is_empty() {
+            return Ok(None);
+        }
+        sort(stored, &mut row);
+        Ok(Some(row.finish()))
+    }
+
+    #[inline]
+    fn timestamp(&self, input: &mut Input<'_>) -> Parsed<i64> {
+        Ok(self.min_timestamp.wrapping_add(input.vint()? as i64))
+    }
+
+    /// In 32 unsigned bits, as 5.0 takes them; all ones is what it writes for "none".
+    #[inline]
+    fn local_deletion_time(&self, input: &mut Input<'_>) -> Parsed<u32> {
+        Ok(self.min_local_deletion_time.wrapping_add(input.vint32()?) as u32)
+    }
+
+    #[inline]
+    fn ttl(&self, input: &mut Input<'_>) -> Parsed<u32> {
+        let ttl = self.min_ttl.wrapping_add(input.vint32()?);
+        match u32::try_from(ttl) {
+            Ok(ttl) if ttl != NO_TTL => Ok(ttl),
+            _ => Err(input.malformed(format!("a TTL before this expected, {ttl} found"))),
+        }
+    }
+
+    fn liveness(&self, flags: u8, input: &mut Input<'_>) -> Parsed<LivenessInfo> {
+        let timestamp = self.timestamp(input)?;
+        if flags & HAS_TTL == 0 {
+            return Ok(LivenessInfo::new(timestamp));
+        }
+        let ttl = self.ttl(input)?;
+        let expiration = self.local_deletion_time(input)?;
+        if expiration == NO_DELETION_TIME {
+            return Err(input.malformed("an expiration before this expected, none found"));
+        }
+        Ok(LivenessInfo::expiring(timestamp, ttl, expiration))
+    }
+
+    /// A deletion; live if its timestamp is that of none, whatever the local deletion time.
+    fn deletion(&self, input: &mut Input<'_>) -> Parsed<DeletionTime> {
+        let deletion = DeletionTime::new(self.timestamp(input)?, self.local_deletion_time(input)?);
+        Ok(if deletion.is_live() { DeletionTime::LIVE } else { deletion })
+    }
+
+    fn complex_column(
+        &self,
+        column: &StoredColumn,
+        flags: u8,
+        liveness: &LivenessInfo,
+        input: &mut Input<'_>,
+        row: &mut RowBuilder,
+    ) -> Parsed<()> {
+        if flags & HAS_COMPLEX_DELETION != 0 {
+            let deletion = self.deletion(input)?;
+            if let Some(id) = column.id
+                && deletion.timestamp > column.dropped_at
+            {
+                row.complex_deletion(id, deletion);
+            }
+        }
+        for _ in 0..input.count(2)? {
+            self.cell(column, liveness, input, row)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn cell(
+        &self,
+        column: &StoredColumn,
+        liveness: &LivenessInfo,
+        input: &mut Input<'_>,
+        row: &mut RowBuilder,
+    ) -> Parsed<()> {
+        let flags = input.u8()?;
+        let (deleted, expiring) = (flags & CELL_IS_DELETED != 0, flags & CELL_IS_EXPIRING != 0);
+        if flags & !CELL_ALL != 0 || deleted && expiring {
+            return Err(input.malformed(format!("a cell before this expected, flags {flags:#04x} found")));
+        }
+        let timestamp = match flags & CELL_USES_ROW_TIMESTAMP != 0 {
+            true => liveness.timestamp,
+            false => self.timestamp(input)?,
+        };
+        let (mut ttl, mut local_deletion_time) = (NO_TTL, NO_DELETION_TIME);
+        if flags & CELL_USES_ROW_TTL != 0 {
+            (ttl, local_deletion_time) = (liveness.ttl, liveness.local_expiration);
+        } else if deleted || expiring {
+            local_deletion_time = self.local_deletion_time(input)?;
+            if expiring {
+                ttl = self.ttl(input)?;
+            }
+        }
+        if (local_deletion_time != NO_DELETION_TIME) != (deleted || expiring) || (ttl != NO_TTL) != expiring {
+            return Err(input.malformed(format!(
+                "a cell with flags {flags:#04x} before this cannot have TTL {ttl} and deletion {local_deletion_time}"
+            )));
+        }
+        let path = match column.complex {
+            true => {
+                let length = input.length()?;
+                let start = input.position();
+                input.bytes(length)?;
+                Some(start..start + length)
+            }
+            false => None,
+        };
+        let length = match (flags & CELL_HAS_EMPTY_VALUE != 0, column.complex, column.width) {
+            (true, _, _) => 0,
+            // The width of a simple value is that of its type; elements always carry their length.
+            (false, false, Some(width)) => width,
+            _ => input.length()?,
+        };
+        let start = input.position();
+        input.bytes(length)?;
+        if let Some(id) = column.id
+            && timestamp > column.dropped_at
+        {
+            let cell = Cell { column: id, path: None, value: &[], timestamp, ttl, local_deletion_time };
+            row.cell_in(cell, path, start..start + length);
+        }
+        Ok(())
+    }
+}
+
+/// The size of a body; a body has at least the size of what came before.
+#[inline]
+fn body_length(input: &mut Input<'_>) -> Parsed<usize> {
+    let length = input.vint()?;
+    match usize::try_from(length) {
+        // Rows lie in buffers that are addressed in 32 bits.
+        Ok(size) if (1..=u64::from(u32::MAX / 2)).contains(&length) => Ok(size),
+        _ => Err(input.malformed(format!("the size of a row before this expected, {length} found"))),
+    }
+}
+
+fn sort(stored: &StoredColumns, row: &mut RowBuilder) {
+    if !stored.ascending {
+        row.sort_columns();
+    }
+}
+
+fn decode_subset(input: &mut Input<'_>, columns: usize) -> Parsed<Subset> {
+    let at = input.offset();
+    let missing = input.vint()?;
+    if columns < 64 {
+        let all = (1u64 << columns) - 1;
+        return match missing & !all {
+            0 => Ok(Subset::Bits(all & !missing)),
+            _ => {
+                Err(Malformed::new(at, format!("a subset of {columns} columns expected, {missing:#x} found")))
+            }
+        };
+    }
+    let Some(present) = usize::try_from(missing).ok().and_then(|missing| columns.checked_sub(missing)) else {
+        return Err(Malformed::new(
+            at,
+            format!("a subset of {columns} columns expected, {missing} missing found"),
+        ));
+    };
+    let lists_present = present < columns / 2;
+    let listed = if lists_present { present } else { missing as usize };
+    let mut indexes: Vec<u32> = Vec::with_capacity(listed);
+    for _ in 0..listed {
+        let index = input.vint()?;
+        if index >= columns as u64 || indexes.last().is_some_and(|&last| u64::from(last) >= index) {
+            return Err(
+                input.malformed(format!("an ascending index below {columns} expected, {index} found"))
+            );
+        }
+        indexes.push(index as u32);
+    }
+    if lists_present {
+        return Ok(Subset::Indexes(indexes));
+    }
+    let mut missing = indexes.into_iter().peekable();
+    Ok(Subset::Indexes((0..columns as u32).filter(|index| missing.next_if_eq(index).is_none()).collect()))
+}

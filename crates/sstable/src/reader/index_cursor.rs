@@ -1,0 +1,144 @@
+//! Walks through Index.db, entry by entry.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_rows::{DecoratedKey, Result, StorageError};
+
+use crate::chunked_file::{Caching, ChunkedFile};
+use crate::index::{EntryHead, PromotedIndex};
+use crate::input::Input;
+
+/// A place in Index.db. It reads the blocks that entries' heads lie in, and passes over indexes of rows unread.
+#[derive(Debug)]
+pub struct IndexCursor {
+    file: Arc<ChunkedFile>,
+    caching: Caching,
+    window: Bytes,
+    window_start: u64,
+    /// Where the next entry begins.
+    next: u64,
+    /// The current entry.
+    entry_start: u64,
+    key: Range<usize>,
+    position: u64,
+    promoted: Range<u64>,
+}
+
+impl IndexCursor {
+    /// Before the entry at `start`.
+    pub fn new(file: Arc<ChunkedFile>, start: u64, caching: Caching) -> Self {
+        Self {
+            file,
+            caching,
+            window: Bytes::new(),
+            window_start: 0,
+            next: start,
+            entry_start: start,
+            key: 0..0,
+            position: 0,
+            promoted: 0..0,
+        }
+    }
+
+    /// Goes to the next entry; `false` at the end.
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool> {
+        let length = self.file.data_length();
+        if self.next >= length {
+            return Ok(false);
+        }
+        // Most heads are shorter; a longer one is read again with more bytes.
+        let mut wanted = 64;
+        loop {
+            let offset = match self.next.checked_sub(self.window_start) {
+                Some(offset) if offset < self.window.len() as u64 => offset as usize,
+                _ => {
+                    self.load(wanted.min(length - self.next))?;
+                    (self.next - self.window_start) as usize
+                }
+            };
+            let mut input = Input::over(&self.window, offset, self.window_start);
+            match EntryHead::decode(&mut input) {
+                Ok(head) => {
+                    let start = offset + 2;
+                    self.key = start..start + head.key.len();
+                    self.position = head.position;
+                    let promoted = self.window_start + input.position() as u64;
+                    self.promoted = promoted..promoted + head.promoted_length as u64;
+                    self.entry_start = self.next;
+                    self.next = self.promoted.end;
+                    return match self.next <= length {
+                        true => Ok(true),
+                        false => {
+                            Err(self.corrupt(self.entry_start, "an entry that ends within the file expected"))
+                        }
+                    };
+                }
+                Err(malformed) => {
+                    let held = (self.window.len() - offset) as u64;
+                    if self.next + held >= length {
+                        return Err(malformed.at(self.file.path()));
+                    }
+                    wanted = (held * 2).max(wanted);
+                    let end = (self.next + wanted).min(length);
+                    self.window = self.file.range(self.next, end, self.caching)?;
+                    self.window_start = self.next;
+                }
+            }
+        }
+    }
+
+    /// Takes the block that the next entry begins in as the window.
+    fn load(&mut self, wanted: u64) -> Result<()> {
+        let block = self.next / self.file.chunk_length();
+        self.window = self.file.chunk(block, self.caching)?;
+        self.window_start = block * self.file.chunk_length();
+        if self.next - self.window_start >= self.window.len() as u64 {
+            return Err(self.corrupt(self.next, &format!("{wanted} bytes expected")));
+        }
+        Ok(())
+    }
+
+    /// The current entry's key.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        &self.window[self.key.clone()]
+    }
+
+    /// The current entry's key with its token, in memory of its own.
+    pub fn decorated_key(&self) -> DecoratedKey {
+        DecoratedKey::new(Bytes::copy_from_slice(self.key()))
+    }
+
+    /// Where the current partition begins in Data.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Where the current entry begins in Index.db.
+    pub fn entry_start(&self) -> u64 {
+        self.entry_start
+    }
+
+    /// Where the entry after the current one begins in Index.db.
+    pub fn entry_end(&self) -> u64 {
+        self.next
+    }
+
+    /// The index of the current partition's rows, if it has one.
+    pub fn promoted_index(&self) -> Result<Option<PromotedIndex>> {
+        if self.promoted.is_empty() {
+            return Ok(None);
+        }
+        let bytes = self.file.range(self.promoted.start, self.promoted.end, self.caching)?;
+        let index = PromotedIndex::decode(bytes, self.promoted.start);
+        index.map(Some).map_err(|e| e.at(self.file.path()))
+    }
+
+    #[cold]
+    fn corrupt(&self, offset: u64, detail: &str) -> StorageError {
+        StorageError::corrupt(self.file.path(), format!("at {offset}: {detail}"))
+    }
+}

@@ -1,0 +1,254 @@
+//! An SSTable opened for reading.
+//!
+//! What is held in memory: Summary, Filter, Statistics and the chunks' offsets. Data and Index are read through the
+//! [`ChunkCache`], every chunk verified when it comes from disk.
+
+mod index_cursor;
+mod open;
+mod partition;
+mod rows;
+mod scan;
+mod slicing;
+
+use std::fmt;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cassette_rows::token::murmur3_hash;
+use cassette_rows::{Clustering, DecoratedKey, Result, Selection, Side, Slices, StorageError, TableMetadata};
+use cassette_vfs::FileSystem;
+
+pub use index_cursor::IndexCursor;
+pub use open::{ForeignFiles, OpenOptions};
+pub use partition::PartitionRead;
+pub use scan::Scan;
+
+use crate::chunked_file::{Caching, ChunkedFile};
+use crate::data::{Cursor, RowFormat};
+use crate::descriptor::{Component, Descriptor};
+use crate::filter::BloomFilter;
+use crate::statistics::{SerializationHeader, Statistics, Stats};
+use crate::summary::Summary;
+
+/// An open SSTable. Immutable and cheap to clone; files stay open until the last clone and stream is dropped.
+#[derive(Clone)]
+pub struct SSTableReader {
+    shared: Arc<Shared>,
+    table: Arc<TableMetadata>,
+    format: Arc<RowFormat>,
+}
+
+struct Shared {
+    file_system: Arc<dyn FileSystem>,
+    descriptor: Descriptor,
+    components: Vec<Component>,
+    data: Arc<ChunkedFile>,
+    index: Arc<ChunkedFile>,
+    summary: Summary,
+    filter: Option<BloomFilter>,
+    statistics: Statistics,
+    /// Around all rows and markers; `None` if there are none, or it is not known.
+    min_clustering: Clustering,
+    max_clustering: Clustering,
+    bytes_on_disk: u64,
+    /// Whether Checksums.db vouches for what has no checksum otherwise.
+    checksummed: bool,
+}
+
+impl fmt::Debug for SSTableReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SSTableReader({})", self.shared.descriptor)
+    }
+}
+
+impl SSTableReader {
+    /// Where it lies and how its files are called.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.shared.descriptor
+    }
+
+    /// The files it consists of.
+    pub fn components(&self) -> &[Component] {
+        &self.shared.components
+    }
+
+    /// The table whose rows it reads.
+    pub fn table(&self) -> &Arc<TableMetadata> {
+        &self.table
+    }
+
+    /// The same SSTable for an altered table.
+    pub fn with_table(&self, table: Arc<TableMetadata>) -> Result<Self> {
+        let format = RowFormat::new(self.header(), &table).map_err(|detail| StorageError::Unsupported {
+            path: self.shared.descriptor.path(Component::Statistics),
+            detail,
+        })?;
+        Ok(Self { shared: self.shared.clone(), table, format: Arc::new(format) })
+    }
+
+    /// The figures about its rows.
+    pub fn stats(&self) -> &Stats {
+        &self.shared.statistics.stats
+    }
+
+    /// All that Statistics.db says.
+    pub fn statistics(&self) -> &Statistics {
+        &self.shared.statistics
+    }
+
+    /// How its rows are encoded.
+    pub fn header(&self) -> &SerializationHeader {
+        &self.shared.statistics.header
+    }
+
+    /// The smallest partition key.
+    pub fn first_key(&self) -> &DecoratedKey {
+        &self.shared.summary.first
+    }
+
+    /// The largest partition key.
+    pub fn last_key(&self) -> &DecoratedKey {
+        &self.shared.summary.last
+    }
+
+    /// The sample of its index.
+    pub fn summary(&self) -> &Summary {
+        &self.shared.summary
+    }
+
+    /// About how many partitions it has: exact but for the last interval of the summary.
+    pub fn estimated_keys(&self) -> u64 {
+        let counted = self.stats().partition_sizes.count();
+        match u64::try_from(counted) {
+            Ok(counted) if counted > 0 => counted,
+            _ => self.shared.summary.estimated_keys(),
+        }
+    }
+
+    /// Bytes of all its files.
+    pub fn bytes_on_disk(&self) -> u64 {
+        self.shared.bytes_on_disk
+    }
+
+    /// Bytes of its Data file.
+    pub fn data_bytes_on_disk(&self) -> u64 {
+        self.shared.data.file_length()
+    }
+
+    /// Bytes of its rows before compression.
+    pub fn uncompressed_bytes(&self) -> u64 {
+        self.shared.data.data_length()
+    }
+
+    /// Bytes held in memory by its filter.
+    pub fn filter_heap_size(&self) -> usize {
+        self.shared.filter.as_ref().map_or(0, BloomFilter::heap_size)
+    }
+
+    /// Bytes held in memory by its summary.
+    pub fn summary_heap_size(&self) -> usize {
+        self.shared.summary.heap_size()
+    }
+
+    /// Whether everything in its files is protected by a checksum. If not (it comes from Cassandra), see
+    /// [`adopt`](Self::adopt).
+    pub fn is_checksummed(&self) -> bool {
+        self.shared.checksummed
+    }
+
+    /// Whether it may hold the partition: it lies between the first and last key and passes the filter. `false` is
+    /// certain.
+    pub fn may_contain(&self, key: &DecoratedKey) -> bool {
+        *key >= self.shared.summary.first
+            && *key <= self.shared.summary.last
+            && self.shared.filter.as_ref().is_none_or(|f| f.may_contain_hash(murmur3_hash(key.key())))
+    }
+
+    /// Whether some row, or a marker, may lie in `slices`; by the smallest and largest clustering. The static row
+    /// and partition deletions are not looked at: see [`may_have_static`](Self::may_have_static).
+    pub fn may_contain_rows_in(&self, slices: &Slices) -> bool {
+        let edge = |prefix, side| cassette_rows::Position { prefix, side: Some(side) };
+        let min = edge(&self.shared.min_clustering, Side::Before);
+        let max = edge(&self.shared.max_clustering, Side::After);
+        slices.intersects(min, max, &self.table.comparator)
+    }
+
+    /// Whether some partition may have a static row.
+    pub fn may_have_static(&self) -> bool {
+        !self.format.statics.is_empty()
+    }
+
+    /// Whether anything in it can be deleted or expire: not a single tombstone, deletion or TTL if `false`.
+    pub fn may_have_deletions(&self) -> bool {
+        let stats = self.stats();
+        // Everything with a local deletion time counts; what has none counts as the largest.
+        stats.min_local_deletion_time != i32::MAX
+            || stats.max_ttl > 0
+            || !stats.drop_times.points().is_empty()
+    }
+
+    /// Where the partition's entry in Index.db is, if it has one; no filter is asked.
+    fn find(&self, key: &DecoratedKey, caching: Caching) -> Result<Option<IndexCursor>> {
+        let Some((start, end)) = self.shared.summary.find(key) else { return Ok(None) };
+        let end = end.unwrap_or(self.shared.index.data_length());
+        let mut cursor = IndexCursor::new(self.shared.index.clone(), start, caching);
+        // Keys of the interval are compared for equality alone: that needs no tokens.
+        while cursor.entry_end() < end && cursor.advance()? {
+            if cursor.key() == key.key() {
+                return Ok(Some(cursor));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a partition; `None` if it is not here.
+    pub fn partition(&self, key: &DecoratedKey, selection: &Arc<Selection>) -> Result<Option<PartitionRead>> {
+        if !self.may_contain(key) {
+            return Ok(None);
+        }
+        let Some(entry) = self.find(key, Caching::Use)? else { return Ok(None) };
+        PartitionRead::new(self, key, &entry, selection, Caching::Use).map(Some)
+    }
+
+    /// Reads the partitions between two keys, in order.
+    pub fn scan(
+        &self,
+        start: Bound<&DecoratedKey>,
+        end: Bound<&DecoratedKey>,
+        selection: &Arc<Selection>,
+        caching: Caching,
+    ) -> Result<Scan> {
+        Scan::new(self, start, end, selection, caching)
+    }
+
+    /// Reads everything, in order, without filling the cache: what a compaction wants.
+    pub fn scan_all(&self) -> Result<Scan> {
+        self.scan(Bound::Unbounded, Bound::Unbounded, &Arc::new(Selection::all()), Caching::LeaveAlone)
+    }
+
+    /// The keys of all partitions, in order, with where each partition begins in the uncompressed Data.
+    pub fn keys(&self, caching: Caching) -> IndexCursor {
+        IndexCursor::new(self.shared.index.clone(), 0, caching)
+    }
+
+    pub(crate) fn file_system(&self) -> &Arc<dyn FileSystem> {
+        &self.shared.file_system
+    }
+
+    pub(crate) fn row_format(&self) -> &RowFormat {
+        &self.format
+    }
+
+    pub(crate) fn data_cursor(&self, caching: Caching) -> Cursor {
+        self.cursor(caching)
+    }
+
+    fn cursor(&self, caching: Caching) -> Cursor {
+        Cursor::new(self.shared.data.clone(), self.format.clone(), caching)
+    }
+
+    fn path(&self, component: Component) -> PathBuf {
+        self.shared.descriptor.path(component)
+    }
+}

@@ -1,0 +1,328 @@
+//! Opening: everything is read and checked that a table needs to be read.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_rows::{Clustering, DecoratedKey, Result, StorageError, TableMetadata};
+use cassette_vfs::{FileSystem, RandomAccessFile};
+
+use super::{IndexCursor, SSTableReader, Shared};
+use crate::checksums::{FileChecksum, FileChecksums, INDEX_BLOCK};
+use crate::chunk_cache::ChunkCache;
+use crate::chunked_file::{Caching, ChunkedFile, Layout};
+use crate::compression::CompressionInfo;
+use crate::crc::Checksums;
+use crate::data::RowFormat;
+use crate::descriptor::{Component, Descriptor};
+use crate::error::Parsed;
+use crate::filter::BloomFilter;
+use crate::statistics::Statistics;
+use crate::summary::{Summary, SummaryBuilder};
+use crate::toc;
+
+/// What to do with an SSTable that came without Checksums.db, so that a flipped bit in its Index or Filter could hide
+/// rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForeignFiles {
+    /// Read all of it once and hold every part against the others. Takes as long as reading it does.
+    Verify,
+    /// Read Index through, and believe it: its order, Summary and Filter are checked.
+    Trust,
+}
+
+/// How to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// For SSTables that this program did not write.
+    pub foreign: ForeignFiles,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { foreign: ForeignFiles::Verify }
+    }
+}
+
+/// Where the files are.
+type Files<'a> = (&'a Arc<dyn FileSystem>, &'a Descriptor);
+
+impl SSTableReader {
+    /// Opens the SSTable for reading rows of `table`.
+    ///
+    /// Statistics must be there, and CompressionInfo or CRC; Summary and Filter are made again from Index when they
+    /// are missing or damaged. Nothing is written.
+    pub fn open(
+        file_system: Arc<dyn FileSystem>,
+        descriptor: Descriptor,
+        table: Arc<TableMetadata>,
+        cache: Arc<ChunkCache>,
+        options: OpenOptions,
+    ) -> Result<Self> {
+        let files = (&file_system, &descriptor);
+        let (components, bytes_on_disk) = components(files)?;
+        let has = |component| components.contains(&component);
+
+        let statistics = parse(files, Component::Statistics, Statistics::decode)?;
+        let unsupported =
+            |detail| StorageError::Unsupported { path: descriptor.path(Component::Statistics), detail };
+        let format = Arc::new(RowFormat::new(&statistics.header, &table).map_err(unsupported)?);
+
+        let checksums = match has(Component::Checksums) {
+            true => Some(parse(files, Component::Checksums, FileChecksums::decode)?),
+            false => None,
+        };
+        let data = Arc::new(open_data(files, has(Component::CompressionInfo), checksums.as_ref(), &cache)?);
+        let index = Arc::new(open_index(files, checksums.as_ref(), &cache)?);
+
+        let fp_chance = statistics.validation.bloom_filter_fp_chance;
+        let summary = read_vouched(files, &components, Component::Summary, checksums.as_ref())?
+            .and_then(|bytes| Summary::decode(&bytes, index.data_length()).ok());
+        let filter = read_vouched(files, &components, Component::Filter, checksums.as_ref())?
+            .and_then(|bytes| BloomFilter::decode(&bytes).ok());
+        let must_rebuild = summary.is_none() || filter.is_none() && fp_chance < 1.0 || checksums.is_none();
+        let (summary, filter) = match (must_rebuild, summary) {
+            (false, Some(summary)) => (summary, filter),
+            (_, summary) => rebuild(&index, summary, filter, fp_chance, table.params.min_index_interval)?,
+        };
+
+        let stats = &statistics.stats;
+        let clustering = |values: &[Vec<u8>]| match values.len() <= format.clustering.columns() {
+            true => Clustering::new(values.iter().map(|value| Some(value.as_slice()))),
+            false => Clustering::empty(),
+        };
+        let shared = Shared {
+            min_clustering: clustering(&stats.min_clustering),
+            max_clustering: clustering(&stats.max_clustering),
+            file_system,
+            descriptor,
+            components,
+            data,
+            index,
+            summary,
+            filter,
+            statistics,
+            bytes_on_disk,
+            checksummed: checksums.is_some(),
+        };
+        let reader = Self { shared: Arc::new(shared), table, format };
+        if !reader.is_checksummed() && options.foreign == ForeignFiles::Verify {
+            reader.verify_rows()?;
+        }
+        Ok(reader)
+    }
+
+    /// Writes Checksums.db for an SSTable that came without it, and lists it in TOC.txt. To be called once the SSTable
+    /// has been verified ([`ForeignFiles::Verify`]). From the next opening on it is checked like one of our own.
+    pub fn adopt(&self) -> Result<()> {
+        let shared = &self.shared;
+        let files = (&shared.file_system, &shared.descriptor);
+        let mut checksums = FileChecksums { index_length: shared.index.data_length(), ..Default::default() };
+        for component in [Component::CompressionInfo, Component::Filter, Component::Summary] {
+            if shared.components.contains(&component) {
+                checksums.files.push((component, FileChecksum::of(&read(files, component)?)));
+            }
+        }
+        if let Layout::Plain { crcs: Some(crcs), .. } = shared.index.layout() {
+            checksums.index_crcs = crcs.to_vec();
+        }
+        let mut components = shared.components.clone();
+        components.push(Component::Checksums);
+        // The list last: what it does not name need not be there.
+        for (component, content) in
+            [(Component::Checksums, checksums.encode()), (Component::Toc, toc::encode(&components))]
+        {
+            let path = shared.descriptor.path(component);
+            shared
+                .file_system
+                .write_atomically(&path, &content)
+                .map_err(|e| StorageError::io(&path, "write the file", e))?;
+        }
+        Ok(())
+    }
+}
+
+/// The components that are there, and the bytes of their files. TOC.txt must not list more than there is, but for
+/// what can be made again.
+fn components((file_system, descriptor): Files<'_>) -> Result<(Vec<Component>, u64)> {
+    let mut found = Vec::new();
+    let mut bytes = 0;
+    for component in Component::ALL {
+        let path = descriptor.path(component);
+        match file_system.metadata(&path) {
+            Ok(metadata) => {
+                bytes += metadata.len;
+                found.push(component);
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(StorageError::io(path, "look at the file", e)),
+        }
+    }
+    if found.contains(&Component::Toc) {
+        let listed = parse((file_system, descriptor), Component::Toc, toc::decode)?;
+        let needed =
+            |c: &&Component| !matches!(c, Component::Summary | Component::Filter | Component::Digest);
+        if let Some(missing) = listed.iter().filter(needed).find(|component| !found.contains(component)) {
+            return Err(StorageError::corrupt(
+                descriptor.path(*missing),
+                "the file is listed in TOC.txt but missing",
+            ));
+        }
+    }
+    found.retain(|component| *component != Component::Toc);
+    Ok((found, bytes))
+}
+
+fn read((file_system, descriptor): Files<'_>, component: Component) -> Result<Vec<u8>> {
+    let path = descriptor.path(component);
+    file_system.read(&path).map_err(|e| StorageError::io(&path, "read the file", e))
+}
+
+fn parse<T>(files: Files<'_>, component: Component, parse: impl Fn(&[u8]) -> Parsed<T>) -> Result<T> {
+    let bytes = read(files, component)?;
+    parse(&bytes).map_err(|e| e.at(&files.1.path(component)))
+}
+
+/// The content of a component that can be made again; `None` if it is missing or not what Checksums.db vouches for.
+fn read_vouched(
+    files: Files<'_>,
+    components: &[Component],
+    component: Component,
+    checksums: Option<&FileChecksums>,
+) -> Result<Option<Bytes>> {
+    if !components.contains(&component) {
+        return Ok(None);
+    }
+    let bytes = read(files, component)?;
+    let vouched = checksums.is_none_or(|c| c.of(component) == Some(FileChecksum::of(&bytes)));
+    Ok(vouched.then(|| bytes.into()))
+}
+
+fn open_file(files: Files<'_>, component: Component) -> Result<(Arc<dyn RandomAccessFile>, u64)> {
+    let path = files.1.path(component);
+    let file = files.0.open(&path).map_err(|e| StorageError::io(&path, "open the file", e))?;
+    let length = file.len().map_err(|e| StorageError::io(&path, "find the file's length", e))?;
+    Ok((file, length))
+}
+
+fn open_data(
+    files: Files<'_>,
+    compressed: bool,
+    checksums: Option<&FileChecksums>,
+    cache: &Arc<ChunkCache>,
+) -> Result<ChunkedFile> {
+    let (file, length) = open_file(files, Component::Data)?;
+    let layout = match compressed {
+        true => {
+            let bytes = read(files, Component::CompressionInfo)?;
+            let path = files.1.path(Component::CompressionInfo);
+            if let Some(expected) = checksums.and_then(|c| c.of(Component::CompressionInfo)) {
+                check(&path, expected, FileChecksum::of(&bytes))?;
+            }
+            Layout::Compressed(CompressionInfo::decode(&bytes, length).map_err(|e| e.at(&path))?)
+        }
+        false => {
+            let crcs = parse(files, Component::Crc, |bytes| Checksums::decode(bytes, length))?;
+            Layout::Plain { chunk_length: crcs.block_size, crcs: Some(crcs.crcs.into()) }
+        }
+    };
+    Ok(ChunkedFile::new(files.1.path(Component::Data), file, length, layout, cache.clone()))
+}
+
+fn check(path: &Path, expected: FileChecksum, found: FileChecksum) -> Result<()> {
+    match expected == found {
+        true => Ok(()),
+        false => Err(StorageError::corrupt(
+            path,
+            format!(
+                "{} bytes with checksum {:#010x} expected by Checksums.db, {} with {:#010x} found",
+                expected.length, expected.crc, found.length, found.crc
+            ),
+        )),
+    }
+}
+
+/// Opens Index; that of a foreign SSTable is summed up, so that what it is now is at least what it stays.
+fn open_index(
+    files: Files<'_>,
+    checksums: Option<&FileChecksums>,
+    cache: &Arc<ChunkCache>,
+) -> Result<ChunkedFile> {
+    let path = files.1.path(Component::Index);
+    let (file, length) = open_file(files, Component::Index)?;
+    if length == 0 {
+        return Err(StorageError::corrupt(path, "at least one partition expected, the file is empty"));
+    }
+    let plain = |crcs| Layout::Plain { chunk_length: INDEX_BLOCK, crcs };
+    let crcs = match checksums {
+        Some(checksums) if checksums.index_length != length => {
+            let expected = checksums.index_length;
+            return Err(StorageError::corrupt(
+                path,
+                format!("{expected} bytes expected by Checksums.db, {length} found"),
+            ));
+        }
+        Some(checksums) => checksums.index_crcs.clone(),
+        None => {
+            let blocks = ChunkedFile::new(path.clone(), file.clone(), length, plain(None), cache.clone());
+            (0..length.div_ceil(u64::from(INDEX_BLOCK)))
+                .map(|block| Ok(crc32fast::hash(&blocks.read_chunk(block)?)))
+                .collect::<Result<_>>()?
+        }
+    };
+    Ok(ChunkedFile::new(path, file, length, plain(Some(crcs.into())), cache.clone()))
+}
+
+/// Reads Index through: its keys and positions must ascend. Gives back `summary` and `filter` if they are what it
+/// says, else new ones.
+fn rebuild(
+    index: &Arc<ChunkedFile>,
+    summary: Option<Summary>,
+    filter: Option<BloomFilter>,
+    fp_chance: f64,
+    min_index_interval: u32,
+) -> Result<(Summary, Option<BloomFilter>)> {
+    let interval = summary.as_ref().map_or(min_index_interval, |summary| summary.min_index_interval);
+    let mut builder = SummaryBuilder::new(interval);
+    let mut last: Option<(DecoratedKey, u64)> = None;
+    let mut cursor = IndexCursor::new(index.clone(), 0, Caching::LeaveAlone);
+    let mut complete = filter.is_some();
+    while cursor.advance()? {
+        let key = cursor.decorated_key();
+        let position = cursor.position();
+        let ascends = match &last {
+            Some(last) => last.0 < key && last.1 < position,
+            None => position == 0,
+        };
+        if !ascends {
+            return Err(StorageError::corrupt(
+                index.path(),
+                format!("at {}: a key and position after the previous expected", cursor.entry_start()),
+            ));
+        }
+        builder.add(&key, cursor.entry_start());
+        complete = complete && filter.as_ref().is_some_and(|filter| filter.may_contain(key.key()));
+        last = Some((key, position));
+    }
+    let keys = builder.keys();
+    let Some(rebuilt) = builder.finish() else {
+        return Err(StorageError::corrupt(index.path(), "at least one partition expected"));
+    };
+    // A downsampled summary has fewer entries; each must be one of Index.
+    let summary = match summary {
+        Some(summary) if summary.agrees_with(&rebuilt) => summary,
+        _ => rebuilt,
+    };
+    if complete {
+        return Ok((summary, filter));
+    }
+    let mut filter = BloomFilter::with_chance(keys, fp_chance);
+    if let Some(filter) = &mut filter {
+        let mut cursor = IndexCursor::new(index.clone(), 0, Caching::LeaveAlone);
+        while cursor.advance()? {
+            filter.add(cursor.key());
+        }
+    }
+    Ok((summary, filter))
+}

@@ -1,0 +1,170 @@
+//! Reads the partitions of a range, in order.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use cassette_rows::{DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, Unfiltered};
+
+use super::SSTableReader;
+use super::index_cursor::IndexCursor;
+use super::partition::{self, Rows};
+use crate::chunked_file::Caching;
+use crate::data::Cursor;
+
+/// Partitions between two keys as a stream.
+#[derive(Debug)]
+pub struct Scan(Way);
+
+#[derive(Debug)]
+enum Way {
+    Whole(WholeScan),
+    Selected(Box<SelectedScan>),
+}
+
+/// All rows of all partitions from one place of Data to another; Index is not read on the way.
+#[derive(Debug)]
+struct WholeScan {
+    cursor: Cursor,
+    /// Where the range ends in the stream.
+    end: u64,
+    in_partition: bool,
+}
+
+/// What a selection wants of each partition; Index and Data are read side by side.
+#[derive(Debug)]
+struct SelectedScan {
+    reader: SSTableReader,
+    index: IndexCursor,
+    /// Where the range ends in Index.db.
+    end: u64,
+    selection: Arc<Selection>,
+    caching: Caching,
+    rows: Rows,
+}
+
+impl Scan {
+    pub(super) fn new(
+        reader: &SSTableReader,
+        start: Bound<&DecoratedKey>,
+        end: Bound<&DecoratedKey>,
+        selection: &Arc<Selection>,
+        caching: Caching,
+    ) -> Result<Self> {
+        let first = first_at_or_after(reader, start, true, caching)?;
+        let last = first_at_or_after(reader, end, false, caching)?;
+        let empty = last.index_position <= first.index_position;
+        if selection.slices.is_all() && !selection.reversed {
+            let mut cursor = reader.cursor(caching);
+            cursor.seek(first.data_position);
+            let end = if empty { first.data_position } else { last.data_position };
+            return Ok(Self(Way::Whole(WholeScan { cursor, end, in_partition: false })));
+        }
+        Ok(Self(Way::Selected(Box::new(SelectedScan {
+            reader: reader.clone(),
+            index: IndexCursor::new(reader.shared.index.clone(), first.index_position, caching),
+            end: if empty { 0 } else { last.index_position },
+            selection: selection.clone(),
+            caching,
+            rows: Rows::None,
+        }))))
+    }
+}
+
+/// Where a partition's entry and the partition begin; the ends of the files after the last one.
+struct Edge {
+    index_position: u64,
+    data_position: u64,
+}
+
+/// The first partition in a range that begins with `bound` (`is_start`), or the first one beyond one that ends with it.
+fn first_at_or_after(
+    reader: &SSTableReader,
+    bound: Bound<&DecoratedKey>,
+    is_start: bool,
+    caching: Caching,
+) -> Result<Edge> {
+    let end = Edge {
+        index_position: reader.shared.index.data_length(),
+        data_position: reader.shared.data.data_length(),
+    };
+    let (key, or_equal) = match bound {
+        Bound::Unbounded if is_start => return Ok(Edge { index_position: 0, data_position: 0 }),
+        Bound::Unbounded => return Ok(end),
+        Bound::Included(key) => (key, is_start),
+        Bound::Excluded(key) => (key, !is_start),
+    };
+    let reached = |other: &DecoratedKey| if or_equal { other >= key } else { other > key };
+    if reached(reader.first_key()) {
+        return Ok(Edge { index_position: 0, data_position: 0 });
+    }
+    if !reached(reader.last_key()) {
+        return Ok(end);
+    }
+    let start = reader.shared.summary.seek(|entry| match reached(entry) {
+        true => std::cmp::Ordering::Greater,
+        false => std::cmp::Ordering::Less,
+    });
+    let mut cursor = IndexCursor::new(reader.shared.index.clone(), start, caching);
+    while cursor.advance()? {
+        if reached(&cursor.decorated_key()) {
+            return Ok(Edge { index_position: cursor.entry_start(), data_position: cursor.position() });
+        }
+    }
+    Ok(end)
+}
+
+impl WholeScan {
+    fn next_partition(&mut self) -> Result<Option<PartitionHeader>> {
+        if self.in_partition {
+            self.cursor.skip_partition()?;
+        }
+        self.in_partition = self.cursor.offset() < self.end;
+        match self.in_partition {
+            true => self.cursor.partition_header().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
+        while self.in_partition {
+            let pending = self.cursor.next_head()?;
+            if pending.is_end() {
+                self.in_partition = false;
+                break;
+            }
+            if let Some(unfiltered) = self.cursor.body(pending)? {
+                return Ok(Some(unfiltered));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl SelectedScan {
+    fn next_partition(&mut self) -> Result<Option<PartitionHeader>> {
+        self.rows = Rows::None;
+        if self.index.entry_end() >= self.end || !self.index.advance()? {
+            return Ok(None);
+        }
+        let cursor = self.reader.cursor(self.caching);
+        let (header, rows) = partition::start(&self.reader, &self.index, cursor, &self.selection)?;
+        self.rows = rows;
+        Ok(Some(header))
+    }
+}
+
+impl PartitionStream for Scan {
+    fn next_partition(&mut self) -> Result<Option<PartitionHeader>> {
+        match &mut self.0 {
+            Way::Whole(scan) => scan.next_partition(),
+            Way::Selected(scan) => scan.next_partition(),
+        }
+    }
+
+    fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
+        match &mut self.0 {
+            Way::Whole(scan) => scan.next_unfiltered(),
+            Way::Selected(scan) => scan.rows.next(),
+        }
+    }
+}

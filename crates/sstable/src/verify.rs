@@ -1,0 +1,272 @@
+//! Verifying: every part of an SSTable is read and held against the others.
+
+use std::cmp::Ordering;
+
+use cassette_rows::{
+    Clustering, DecoratedKey, DeletionTime, Position, Result, Side, StorageError, Unfiltered,
+};
+
+use crate::chunked_file::Caching;
+use crate::data::Cursor;
+use crate::data::clustering_codec::Prefix;
+use crate::descriptor::Component;
+use crate::digest;
+use crate::index::{Block, PromotedIndex};
+use crate::reader::{IndexCursor, SSTableReader};
+
+/// What a verification has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Verified {
+    /// Partitions.
+    pub partitions: u64,
+    /// Rows, static ones not counted.
+    pub rows: u64,
+    /// Range tombstone markers.
+    pub markers: u64,
+}
+
+impl SSTableReader {
+    /// Verifies everything: the digest of Data, all checksums, that keys and rows ascend, that Index, Summary and
+    /// Filter say the same as Data. The first thing that is wrong is the error.
+    pub fn verify(&self) -> Result<Verified> {
+        self.verify_digest()?;
+        self.verify_rows()
+    }
+
+    /// Compares Digest.crc32, if there is one, with the bytes of Data as they are stored.
+    fn verify_digest(&self) -> Result<()> {
+        if !self.components().contains(&Component::Digest) {
+            return Ok(());
+        }
+        let path = self.descriptor().path(Component::Digest);
+        let bytes =
+            self.file_system().read(&path).map_err(|e| StorageError::io(&path, "read the file", e))?;
+        let expected = digest::decode(&bytes).map_err(|e| e.at(&path))?;
+        let data = self.descriptor().path(Component::Data);
+        let file = self.file_system().open(&data).map_err(|e| StorageError::io(&data, "open the file", e))?;
+        let mut hasher = crc32fast::Hasher::new();
+        let mut buffer = vec![0; 1 << 20];
+        let mut offset = 0;
+        loop {
+            let read = file.read_at(&mut buffer, offset);
+            let read = read.map_err(|e| StorageError::io(&data, format!("read at {offset}"), e))?;
+            if read == 0 {
+                break;
+            }
+            hasher.update(&buffer[..read]);
+            offset += read as u64;
+        }
+        let found = hasher.finalize();
+        match found == expected {
+            true => Ok(()),
+            false => Err(StorageError::corrupt(
+                data,
+                format!("checksum {expected} expected by Digest.crc32, {found} found"),
+            )),
+        }
+    }
+
+    /// [`Self::verify`] without the digest.
+    pub(crate) fn verify_rows(&self) -> Result<Verified> {
+        let mut verified = Verified::default();
+        let mut index = self.keys(Caching::LeaveAlone);
+        let mut cursor = self.data_cursor(Caching::LeaveAlone);
+        let mut last: Option<DecoratedKey> = None;
+        let mut sampled = self.summary().entries().peekable();
+        while index.advance()? {
+            let key = index.decorated_key();
+            let wrong = |detail: String| {
+                let path = self.descriptor().path(Component::Index);
+                StorageError::corrupt(path, format!("at {}: {detail}", index.entry_start()))
+            };
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                return Err(wrong(format!("a key after the previous expected, {:02x?} found", key.key())));
+            }
+            if index.position() != cursor.offset() {
+                let found = index.position();
+                return Err(wrong(format!("position {} expected, {found} found", cursor.offset())));
+            }
+            if !self.may_contain(&key) {
+                return Err(wrong(format!("key {:02x?} is not in Filter.db or Summary.db", key.key())));
+            }
+            sampled.next_if(|(sample, position)| **sample == key && *position == index.entry_start());
+            self.verify_partition(&index, &key, &mut cursor, &mut verified)?;
+            verified.partitions += 1;
+            last = Some(key);
+        }
+        if !cursor.at_end() {
+            return Err(
+                cursor.corrupt(cursor.offset(), "the end expected, more partitions than in Index.db found")
+            );
+        }
+        if let Some((sample, position)) = sampled.next() {
+            return Err(StorageError::corrupt(
+                self.descriptor().path(Component::Summary),
+                format!("key {:02x?} at {position} is not in Index.db", sample.key()),
+            ));
+        }
+        if last.as_ref() != Some(self.last_key()) {
+            return Err(StorageError::corrupt(
+                self.descriptor().path(Component::Summary),
+                format!("last key {:02x?} is not that of Index.db", self.last_key().key()),
+            ));
+        }
+        Ok(verified)
+    }
+
+    fn verify_partition(
+        &self,
+        index: &IndexCursor,
+        key: &DecoratedKey,
+        cursor: &mut Cursor,
+        verified: &mut Verified,
+    ) -> Result<()> {
+        let start = cursor.offset();
+        let header = cursor.partition_header()?;
+        if header.key != *key {
+            return Err(
+                cursor.corrupt(start, &format!("partition key {:02x?} expected by Index.db", key.key()))
+            );
+        }
+        let promoted = index.promoted_index()?;
+        let mut blocks = match &promoted {
+            Some(promoted) => {
+                if start + promoted.header_length != cursor.offset() || promoted.deletion != header.deletion {
+                    return Err(cursor.corrupt(start, "the header and deletion expected that Index.db says"));
+                }
+                Some(Blocks::new(self, promoted, start)?)
+            }
+            None => None,
+        };
+        let mut last: Option<(Clustering, Option<Side>)> = None;
+        let mut open = DeletionTime::LIVE;
+        loop {
+            let pending = cursor.next_head()?;
+            let at = pending.start();
+            let Some(position) = pending.position() else { break };
+            let place = (position.prefix.clone(), position.side);
+            if let Some((prefix, side)) = &last {
+                let before = Position { prefix, side: *side };
+                if self.table().comparator.compare(before, position) != Ordering::Less {
+                    return Err(cursor.corrupt(at, "a row or marker after the previous expected"));
+                }
+            }
+            match cursor.body(pending)? {
+                Some(Unfiltered::Marker(marker)) => {
+                    let closes = marker.close.unwrap_or(DeletionTime::LIVE);
+                    if closes != open {
+                        return Err(
+                            cursor.corrupt(at, "a marker that ends the deletion that is open expected")
+                        );
+                    }
+                    open = marker.open.unwrap_or(DeletionTime::LIVE);
+                    verified.markers += 1;
+                }
+                Some(Unfiltered::Row(_)) => verified.rows += 1,
+                None => {}
+            }
+            if let Some(blocks) = &mut blocks {
+                blocks.check(at, cursor.offset(), &place, open)?;
+            }
+            last = Some(place);
+        }
+        if !open.is_live() {
+            return Err(
+                cursor.corrupt(cursor.offset(), "a marker expected that ends the deletion that is open")
+            );
+        }
+        match blocks {
+            Some(blocks) => blocks.finish(cursor.offset()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Holds the blocks of an index of rows against the rows.
+struct Blocks<'a> {
+    reader: &'a SSTableReader,
+    promoted: &'a PromotedIndex,
+    partition_start: u64,
+    number: usize,
+    block: Block,
+    /// Whether the block's first row has been met.
+    begun: bool,
+    /// Whether the last row of the last block has been met.
+    ended: bool,
+}
+
+impl<'a> Blocks<'a> {
+    fn new(reader: &'a SSTableReader, promoted: &'a PromotedIndex, partition_start: u64) -> Result<Self> {
+        let block = Self::load(reader, promoted, 0)?;
+        Ok(Self { reader, promoted, partition_start, number: 0, block, begun: false, ended: false })
+    }
+
+    fn load(reader: &SSTableReader, promoted: &PromotedIndex, number: usize) -> Result<Block> {
+        let codec = &reader.row_format().clustering;
+        promoted.block(number, codec).map_err(|e| e.at(&reader.descriptor().path(Component::Index)))
+    }
+
+    fn wrong(&self, detail: &str) -> StorageError {
+        StorageError::corrupt(
+            self.reader.descriptor().path(Component::Index),
+            format!(
+                "block {} of the partition at {} of Data.db: {detail}",
+                self.number, self.partition_start
+            ),
+        )
+    }
+
+    /// A row or marker lies at `start..end` of the stream.
+    fn check(
+        &mut self,
+        start: u64,
+        end: u64,
+        place: &(Clustering, Option<Side>),
+        open: DeletionTime,
+    ) -> Result<()> {
+        let is = |prefix: &Prefix| {
+            let position = prefix.position();
+            *position.prefix == place.0 && position.side == place.1
+        };
+        if !self.begun {
+            if start != self.partition_start + self.block.offset || !is(&self.block.first) {
+                return Err(self.wrong("it does not begin where a row does, or with another"));
+            }
+            self.begun = true;
+        }
+        let block_end = self.partition_start + self.block.offset + self.block.width;
+        let last_block = self.number + 1 == self.promoted.len();
+        let last_row = is(&self.block.last);
+        if self.ended
+            || end > block_end
+            || !last_row && end == block_end
+            || last_row && end < block_end && !last_block
+        {
+            return Err(self.wrong("it does not end where and with what the index says"));
+        }
+        if !last_row {
+            return Ok(());
+        }
+        if open != self.block.open {
+            return Err(self.wrong("another deletion is open at its end"));
+        }
+        if last_block {
+            // Its width may take in the end of the partition.
+            self.ended = true;
+            return Ok(());
+        }
+        self.number += 1;
+        self.block = Self::load(self.reader, self.promoted, self.number)?;
+        self.begun = false;
+        Ok(())
+    }
+
+    /// The partition ends at `end`, its end marker included.
+    fn finish(self, end: u64) -> Result<()> {
+        let block_end = self.partition_start + self.block.offset + self.block.width;
+        match self.ended && (block_end == end || block_end + 1 == end) {
+            true => Ok(()),
+            false => Err(self.wrong("the index does not end with the partition")),
+        }
+    }
+}
