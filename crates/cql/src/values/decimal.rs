@@ -150,7 +150,7 @@ impl Decimal {
         rounding: Rounding,
     ) -> Result<Self, ArithmeticFailure> {
         if other.is_zero() {
-            return Err(ArithmeticFailure::division_by_zero());
+            return Err(ArithmeticFailure("BigInteger divide by zero".to_owned()));
         }
         // self / other × 10^scale = self.unscaled × 10^shift / other.unscaled
         let shift = i64::from(scale) - i64::from(self.scale) + i64::from(other.scale);
@@ -166,7 +166,7 @@ impl Decimal {
     /// What remains of whole divisions; it has the sign of `self`.
     pub fn remainder(&self, other: &Self) -> Result<Self, ArithmeticFailure> {
         if other.is_zero() {
-            return Err(ArithmeticFailure::division_by_zero());
+            return Err(ArithmeticFailure("Division by zero".to_owned()));
         }
         let (left, right, scale) = self.aligned(other)?;
         let mut quotient = &left / &right;

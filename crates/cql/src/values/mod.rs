@@ -3,16 +3,20 @@
 //! The bytes are those of the native protocol and of SSTables; see `cassette_rows::types` for what they are. All rules
 //! and messages are those of Apache Cassandra 5.0.8. Null is `None` wherever a value may be null.
 
+pub mod aggregates;
 mod calendar;
 pub mod collections;
 pub mod decimal;
 pub mod duration;
+pub mod functions;
 pub mod inet;
 pub mod json;
 pub mod literal;
+mod logarithm;
 pub mod number;
 pub mod temporal;
 pub mod text;
+pub mod timeuuid;
 
 pub use collections::{build_list, build_map, build_set, build_tuple, build_vector};
 pub use literal::{Assignment, literal_bytes, preferred_type};

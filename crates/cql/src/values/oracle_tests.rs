@@ -62,3 +62,90 @@ fn texts_become_bytes_and_bytes_become_texts_as_in_cassandra() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Surroundings in which nothing ever happens.
+struct Nowhere;
+
+impl functions::Surroundings for Nowhere {
+    fn now_us(&self) -> i64 {
+        0
+    }
+
+    fn next_time_uuid(&self) -> [u8; 16] {
+        timeuuid::min_at_millis(0)
+    }
+
+    fn random_uuid(&self) -> [u8; 16] {
+        [0; 16]
+    }
+}
+
+/// Calls the function of a line of the recording: what it gives as hexadecimal digits, with its type.
+fn call(name: &str, types: &[DataType], values: &[Vec<u8>]) -> Result<(String, String), ValueError> {
+    use crate::ast::ArithmeticOperator::*;
+    use functions::{Argument, Function, TypedArgument, resolve, resolve_arithmetic, resolve_negation};
+
+    if let Some(aggregate) = name.strip_prefix("agg:") {
+        let function = aggregates::AggregateFunction::of_type(aggregate, &types[0]).unwrap();
+        let mut accumulator = function.accumulator();
+        for value in values {
+            accumulator.add(Some(value))?;
+        }
+        let result = accumulator.finish()?;
+        return Ok((function.returns().to_string(), result.map_or("null".to_owned(), |b| encode_hex(&b))));
+    }
+    let arguments: Vec<TypedArgument> = types
+        .iter()
+        .map(|data_type| TypedArgument { data_type: data_type.clone(), text: "x".to_owned() })
+        .collect();
+    let arguments: Vec<&dyn Argument> = arguments.iter().map(|argument| argument as &dyn Argument).collect();
+    let operator = match name {
+        "_add" => Some(Add),
+        "_substract" => Some(Subtract),
+        "_multiply" => Some(Multiply),
+        "_divide" => Some(Divide),
+        "_modulo" => Some(Modulo),
+        _ => None,
+    };
+    let function = match operator {
+        Some(operator) => resolve_arithmetic(operator, arguments[0], arguments[1], None)?,
+        None if name == "_negate" => resolve_negation(arguments[0], None)?,
+        None => match resolve(name, &arguments, None)? {
+            Some(Function::Scalar(function)) => function,
+            other => panic!("{name} is {other:?}"),
+        },
+    };
+    let values: Vec<_> = values.iter().map(|value| Some(value.as_slice())).collect();
+    let result = function.evaluate(&values, &Nowhere)?;
+    Ok((function.returns.to_string(), result.map_or("null".to_owned(), |bytes| encode_hex(&bytes))))
+}
+
+/// Each line: function, arguments as `type=value`, then the type and bytes of the result - or an error after a `!`.
+#[test]
+fn functions_give_what_they_give_in_cassandra() {
+    let mut wrong = Vec::new();
+    for line in include_str!("../../tests/data/functions.tsv").lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let arguments: Vec<_> = fields[1..].iter().map_while(|field| field.split_once('=')).collect();
+        let expected = &fields[1 + arguments.len()..];
+        let types: Vec<DataType> = arguments
+            .iter()
+            .map(|(name, _)| if *name == "counter" { DataType::Counter } else { native_type(name) })
+            .collect();
+        let values: Vec<_> = types
+            .iter()
+            .zip(&arguments)
+            .map(|(data_type, (_, text))| from_text(data_type, text).unwrap())
+            .collect();
+        let result = call(fields[0], &types, &values);
+        let same = match (&result, expected[0].strip_prefix('!')) {
+            (Err(error), Some(message)) => error.to_string() == message || message == "fails",
+            (Ok((data_type, hex)), None) => (data_type.as_str(), hex.as_str()) == (expected[0], expected[1]),
+            _ => false,
+        };
+        if !same {
+            wrong.push(format!("{line}: {result:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+}

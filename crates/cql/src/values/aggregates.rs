@@ -1,0 +1,339 @@
+//! `count`, `min`, `max`, `sum` and `avg`: values in, one value out.
+
+use cassette_rows::types::DataType;
+use num_bigint::BigInt;
+
+use super::decimal::{Decimal, Rounding};
+use super::functions::Argument;
+use super::number::{Number, is_numeric};
+use super::{ArithmeticFailure, ValueError};
+
+/// An aggregate function of some type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AggregateFunction {
+    kind: Kind,
+    /// None for `count_rows`.
+    arguments: Vec<DataType>,
+    returns: DataType,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    CountRows,
+    Count,
+    Min,
+    Max,
+    Sum,
+    Avg,
+}
+
+impl AggregateFunction {
+    /// `count(*)` and `count(1)`: all rows count.
+    pub fn count_rows() -> Self {
+        Self { kind: Kind::CountRows, arguments: Vec::new(), returns: DataType::BigInt }
+    }
+
+    /// The aggregate called `name` of values of type `argument`; `None` if there is none. Sums and averages are of the
+    /// type of what goes in: they wrap around, or lose their fraction, as whole numbers do.
+    pub fn of_type(name: &str, argument: &DataType) -> Option<Self> {
+        let kind = match name {
+            "count" => Kind::Count,
+            "min" => Kind::Min,
+            "max" => Kind::Max,
+            "sum" if is_numeric(argument) => Kind::Sum,
+            "avg" if is_numeric(argument) => Kind::Avg,
+            _ => return None,
+        };
+        let returns = if kind == Kind::Count { DataType::BigInt } else { argument.clone() };
+        Some(Self { kind, arguments: vec![argument.clone()], returns })
+    }
+
+    /// The name, without its keyspace, which is `system`.
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::CountRows => "count_rows",
+            Kind::Count => "count",
+            Kind::Min => "min",
+            Kind::Max => "max",
+            Kind::Sum => "sum",
+            Kind::Avg => "avg",
+        }
+    }
+
+    /// The type of the argument; none for `count_rows`.
+    pub fn arguments(&self) -> &[DataType] {
+        &self.arguments
+    }
+
+    /// The type of the result.
+    pub fn returns(&self) -> &DataType {
+        &self.returns
+    }
+
+    /// Where to put the values.
+    pub fn accumulator(&self) -> Accumulator {
+        let state = match (self.kind, &self.returns) {
+            (Kind::CountRows, _) => State::CountRows(0),
+            (Kind::Count, _) => State::Count(0),
+            (Kind::Min, data_type) => State::Least { data_type: data_type.clone(), value: None, sign: 1 },
+            (Kind::Max, data_type) => State::Least { data_type: data_type.clone(), value: None, sign: -1 },
+            (Kind::Sum, DataType::Float | DataType::Double) => State::FloatSum(FloatSum::default()),
+            (Kind::Avg, DataType::Float | DataType::Double) => {
+                State::FloatAverage { sum: FloatSum::default(), count: 0, overflow: None }
+            }
+            (Kind::Sum, DataType::Decimal) => State::DecimalSum(Decimal::zero()),
+            (Kind::Avg, DataType::Decimal) => State::DecimalAverage { average: Decimal::zero(), count: 0 },
+            // The sum of whole numbers of a fixed width wraps around as its low bits do.
+            (Kind::Sum, _) => State::WholeSum(BigInt::ZERO),
+            (Kind::Avg, _) => State::WholeAverage { sum: BigInt::ZERO, count: 0 },
+        };
+        Accumulator { returns: self.returns.clone(), state }
+    }
+}
+
+/// The aggregates that `name` may mean with these arguments.
+pub(super) fn candidates(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&DataType>,
+) -> Result<Vec<AggregateFunction>, ValueError> {
+    use DataType::*;
+    let numeric = [TinyInt, SmallInt, Int, BigInt, Float, Double, Decimal, VarInt, Counter];
+    Ok(match name {
+        "count_rows" | "countrows" => vec![AggregateFunction::count_rows()],
+        // Whatever it is, it is bytes.
+        "count" => AggregateFunction::of_type(name, &Blob).into_iter().collect(),
+        "sum" | "avg" => {
+            numeric.iter().filter_map(|number| AggregateFunction::of_type(name, number)).collect()
+        }
+        "min" | "max" => {
+            let [argument] = arguments else {
+                return Err(ValueError::invalid(format!(
+                    "Invalid number of arguments for function system.{name}(any)"
+                )));
+            };
+            let Some(data_type) = argument.known_type().or_else(|| receiver.cloned()) else {
+                return Err(ValueError::invalid(format!(
+                    "Cannot infer type of argument {argument} in call to function system.{name}(any): use type casts to disambiguate"
+                )));
+            };
+            AggregateFunction::of_type(name, &data_type).into_iter().collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// An aggregate in the making.
+#[derive(Debug, Clone)]
+pub struct Accumulator {
+    returns: DataType,
+    state: State,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    CountRows(i64),
+    Count(i64),
+    /// The least value, or with sign -1 the greatest.
+    Least {
+        data_type: DataType,
+        value: Option<Vec<u8>>,
+        sign: i8,
+    },
+    WholeSum(BigInt),
+    WholeAverage {
+        sum: BigInt,
+        count: i64,
+    },
+    DecimalSum(Decimal),
+    DecimalAverage {
+        average: Decimal,
+        count: i64,
+    },
+    FloatSum(FloatSum),
+    /// `overflow` is the sum once it is too large for a double.
+    FloatAverage {
+        sum: FloatSum,
+        count: i64,
+        overflow: Option<Decimal>,
+    },
+}
+
+impl Accumulator {
+    /// Takes a row's value. Nulls count for `count_rows` only, and neither do empty numbers.
+    pub fn add(&mut self, value: Option<&[u8]>) -> Result<(), ValueError> {
+        let number = || value.and_then(|bytes| Number::decode(&self.returns, bytes));
+        match &mut self.state {
+            State::CountRows(count) => *count += 1,
+            State::Count(count) => *count += i64::from(value.is_some()),
+            State::Least { data_type, value: least, sign } => {
+                let Some(bytes) = value else { return Ok(()) };
+                let is_less = least.as_ref().is_none_or(|least| {
+                    let order = data_type.compare(bytes, least);
+                    if *sign > 0 { order.is_lt() } else { order.is_gt() }
+                });
+                if is_less {
+                    *least = Some(bytes.to_vec());
+                }
+            }
+            State::WholeSum(sum) => match number() {
+                Some(Number::VarInt(number)) => *sum += number,
+                Some(number) => *sum += number.to_long(),
+                None => {}
+            },
+            State::WholeAverage { sum, count } => {
+                let Some(number) = number() else { return Ok(()) };
+                *count += 1;
+                match number {
+                    Number::VarInt(number) => *sum += number,
+                    number => *sum += number.to_long(),
+                }
+            }
+            State::DecimalSum(sum) => {
+                if let Some(Number::Decimal(number)) = number() {
+                    *sum = sum.add_exactly(&number).map_err(invalid)?;
+                }
+            }
+            State::DecimalAverage { average, count } => {
+                if let Some(Number::Decimal(number)) = number() {
+                    *count += 1;
+                    let difference = number.add_exactly(&average.negate()).map_err(invalid)?;
+                    let step = difference
+                        .divide_to_scale(&Decimal::whole(*count), difference.scale, Rounding::HalfEven)
+                        .map_err(invalid)?;
+                    *average = average.add_exactly(&step).map_err(invalid)?;
+                }
+            }
+            State::FloatSum(sum) => {
+                if let Some(number) = number() {
+                    sum.add(number.to_double());
+                }
+            }
+            State::FloatAverage { sum, count, overflow } => {
+                let Some(number) = number().map(|number| number.to_double()) else { return Ok(()) };
+                *count += 1;
+                let decimal = |number: f64| Decimal::from_double(number).unwrap_or_else(Decimal::zero);
+                if let Some(large) = overflow {
+                    *large = large.add_exactly(&decimal(number)).map_err(invalid)?;
+                    return Ok(());
+                }
+                let before = sum.sum;
+                sum.add(number);
+                if sum.sum.is_infinite() && !number.is_infinite() && !before.is_infinite() {
+                    *overflow = Some(decimal(before).add_exactly(&decimal(number)).map_err(invalid)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The result. Without any value, counts, sums and averages are 0, the least and greatest null.
+    pub fn finish(self) -> Result<Option<Vec<u8>>, ValueError> {
+        let number = match self.state {
+            State::CountRows(count) | State::Count(count) => Number::BigInt(count),
+            State::Least { value, .. } => return Ok(value),
+            State::WholeSum(sum) => Number::VarInt(sum),
+            State::WholeAverage { count: 0, .. } => Number::VarInt(BigInt::ZERO),
+            State::WholeAverage { sum, count } => Number::VarInt(sum / count),
+            State::DecimalSum(sum) => Number::Decimal(sum),
+            State::DecimalAverage { average, .. } => Number::Decimal(average),
+            State::FloatSum(sum) => Number::Double(sum.total()),
+            State::FloatAverage { count: 0, .. } => Number::Double(0.0),
+            State::FloatAverage { count, overflow: Some(large), .. } => Number::Double(
+                large
+                    .divide_to_scale(&Decimal::whole(count), large.scale, Rounding::HalfEven)
+                    .map_err(invalid)?
+                    .to_double(),
+            ),
+            State::FloatAverage { sum, count, overflow: None } => Number::Double(sum.total() / count as f64),
+        };
+        Ok(number.convert(&self.returns).map(|number| number.encode()))
+    }
+}
+
+fn invalid(ArithmeticFailure(reason): ArithmeticFailure) -> ValueError {
+    ValueError::invalid(reason)
+}
+
+/// Kahan's sum, which makes up for what rounding loses.
+#[derive(Debug, Clone, Default)]
+struct FloatSum {
+    sum: f64,
+    compensation: f64,
+    /// Without compensation: right when infinities make the other no number.
+    simple: f64,
+}
+
+impl FloatSum {
+    fn add(&mut self, number: f64) {
+        self.simple += number;
+        let compensated = number - self.compensation;
+        let rounded = self.sum + compensated;
+        self.compensation = (rounded - self.sum) - compensated;
+        self.sum = rounded;
+    }
+
+    fn total(&self) -> f64 {
+        let total = self.sum + self.compensation;
+        if total.is_nan() && self.simple.is_infinite() { self.simple } else { total }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::{from_text, to_text};
+
+    fn aggregate(name: &str, data_type: &DataType, values: &[&str]) -> Option<String> {
+        let function = AggregateFunction::of_type(name, data_type).unwrap();
+        let mut accumulator = function.accumulator();
+        accumulator.add(None).unwrap();
+        for value in values {
+            accumulator.add(Some(&from_text(data_type, value).unwrap())).unwrap();
+        }
+        accumulator.finish().unwrap().map(|bytes| to_text(function.returns(), &bytes))
+    }
+
+    #[test]
+    fn sums_and_averages_are_of_the_type_of_their_values() {
+        for (name, data_type, values, result) in [
+            ("sum", DataType::Int, &["2147483647", "1"][..], "-2147483648"),
+            ("sum", DataType::TinyInt, &["100", "100"], "-56"),
+            ("sum", DataType::BigInt, &["9223372036854775807", "2"], "-9223372036854775807"),
+            ("avg", DataType::BigInt, &["9223372036854775807", "9223372036854775805"], "9223372036854775806"),
+            ("avg", DataType::Int, &["1", "2"], "1"),
+            ("avg", DataType::Int, &["-1", "-2"], "-1"),
+            ("avg", DataType::Int, &[], "0"),
+            ("sum", DataType::Double, &["0.1", "0.2", "0.3"], "0.6"),
+            ("avg", DataType::Float, &["1", "2"], "1.5"),
+            ("avg", DataType::Double, &["1.7e308", "1.7e308"], "1.7E308"),
+            ("sum", DataType::Double, &["Infinity", "Infinity"], "Infinity"),
+            ("sum", DataType::VarInt, &["99999999999999999999", "1"], "100000000000000000000"),
+            ("sum", DataType::Decimal, &["1.5", "2.25"], "3.75"),
+            ("avg", DataType::Decimal, &["1", "2"], "1"),
+            ("avg", DataType::Decimal, &["1.00", "2.00"], "1.50"),
+            ("count", DataType::Int, &["1", "2"], "2"),
+        ] {
+            assert_eq!(
+                aggregate(name, &data_type, values).as_deref(),
+                Some(result),
+                "{name} of {data_type} {values:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn least_and_greatest_go_by_the_order_of_the_type() {
+        assert_eq!(aggregate("min", &DataType::Int, &["1", "-5", "3"]).as_deref(), Some("-5"));
+        assert_eq!(aggregate("max", &DataType::Text, &["a", "c", "b"]).as_deref(), Some("c"));
+        assert_eq!(aggregate("max", &DataType::Int, &[]), None);
+    }
+
+    #[test]
+    fn rows_count_whatever_is_in_them() {
+        let mut accumulator = AggregateFunction::count_rows().accumulator();
+        accumulator.add(None).unwrap();
+        accumulator.add(None).unwrap();
+        assert_eq!(accumulator.finish().unwrap(), Some(2_i64.to_be_bytes().to_vec()));
+    }
+}

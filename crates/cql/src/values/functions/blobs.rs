@@ -1,0 +1,69 @@
+//! `int_as_blob`, `blob_as_int` and so on: bytes are bytes, only the type changes.
+
+use cassette_rows::types::DataType;
+
+use super::ScalarFunction;
+use crate::ast::NativeType;
+use crate::values::ValueError;
+use crate::values::text::encode_hex;
+
+/// The functions called `name`, by their names of today or of before 5.0.
+pub(super) fn functions(name: &str) -> Vec<ScalarFunction> {
+    let from_blob = name.strip_prefix("blob_as_").or_else(|| name.strip_prefix("blobas"));
+    if let Some(data_type) = from_blob.and_then(named_type) {
+        return vec![ScalarFunction::new(name, [DataType::Blob], data_type, |function, values, _| {
+            let Some(bytes) = values[0] else { return Ok(None) };
+            match function.returns.validate(bytes) {
+                Ok(()) => Ok(Some(bytes.to_vec())),
+                Err(_) => Err(ValueError::invalid(format!(
+                    "In call to function system.{}, value 0x{} is not a valid binary representation for type {}",
+                    function.name,
+                    encode_hex(bytes),
+                    function.returns
+                ))),
+            }
+        })];
+    }
+    let to_blob = name.strip_suffix("_as_blob").or_else(|| name.strip_suffix("asblob"));
+    match to_blob.and_then(named_type) {
+        Some(data_type) => vec![ScalarFunction::new(name, [data_type], DataType::Blob, |_, values, _| {
+            Ok(values[0].map(<[u8]>::to_vec))
+        })],
+        None => Vec::new(),
+    }
+}
+
+/// The native type called so, but for `blob`.
+fn named_type(name: &str) -> Option<DataType> {
+    if name == "empty" {
+        return Some(DataType::Empty);
+    }
+    let native = NativeType::ALL.iter().find(|native| native.name() == name)?;
+    Some(native_data_type(*native)).filter(|data_type| *data_type != DataType::Blob)
+}
+
+/// The type that a type's keyword stands for.
+pub(super) fn native_data_type(native: NativeType) -> DataType {
+    match native {
+        NativeType::Ascii => DataType::Ascii,
+        NativeType::BigInt => DataType::BigInt,
+        NativeType::Blob => DataType::Blob,
+        NativeType::Boolean => DataType::Boolean,
+        NativeType::Counter => DataType::Counter,
+        NativeType::Date => DataType::Date,
+        NativeType::Decimal => DataType::Decimal,
+        NativeType::Double => DataType::Double,
+        NativeType::Duration => DataType::Duration,
+        NativeType::Float => DataType::Float,
+        NativeType::Inet => DataType::Inet,
+        NativeType::Int => DataType::Int,
+        NativeType::SmallInt => DataType::SmallInt,
+        NativeType::Text | NativeType::Varchar => DataType::Text,
+        NativeType::Time => DataType::Time,
+        NativeType::Timestamp => DataType::Timestamp,
+        NativeType::TimeUuid => DataType::TimeUuid,
+        NativeType::TinyInt => DataType::TinyInt,
+        NativeType::Uuid => DataType::Uuid,
+        NativeType::Varint => DataType::VarInt,
+    }
+}

@@ -1,0 +1,84 @@
+//! `CAST(x AS type)`, which is the function `cast_as_type`.
+
+use cassette_rows::types::DataType;
+
+use super::blobs::native_data_type;
+use super::resolve::{Argument, resolve};
+use super::{Evaluated, Function, ScalarFunction, Surroundings, Values, present, time};
+use crate::ast::NativeType;
+use crate::values::ValueError;
+use crate::values::number::{Number, is_numeric};
+use crate::values::text::to_text;
+
+const NUMERIC: [DataType; 9] = [
+    DataType::TinyInt,
+    DataType::SmallInt,
+    DataType::Int,
+    DataType::BigInt,
+    DataType::Float,
+    DataType::Double,
+    DataType::Decimal,
+    DataType::Counter,
+    DataType::VarInt,
+];
+
+/// The cast of `argument` to `to`; `None` if it has that type already.
+pub fn resolve_cast(argument: &dyn Argument, to: NativeType) -> Result<Option<ScalarFunction>, ValueError> {
+    if argument.known_type() == Some(native_data_type(to)) {
+        return Ok(None);
+    }
+    let to = if to == NativeType::Varchar { NativeType::Text } else { to };
+    match resolve(&format!("cast_as_{to}"), &[argument], None)? {
+        Some(Function::Scalar(function)) => Ok(Some(function)),
+        _ => Err(ValueError::invalid(format!("{argument} cannot be cast to {to}"))),
+    }
+}
+
+/// The functions called `name`, by their names of today or of before 5.0.
+pub(super) fn functions(name: &str) -> Vec<ScalarFunction> {
+    use DataType::*;
+    let target = name.strip_prefix("cast_as_").or_else(|| name.strip_prefix("castas"));
+    let Some(native) = target.and_then(|to| NativeType::ALL.iter().find(|native| native.name() == to)) else {
+        return Vec::new();
+    };
+    let to = native_data_type(*native);
+    let from: Vec<DataType> = match to {
+        Ascii | Text => {
+            let others = [Inet, Boolean, TimeUuid, Timestamp, Date, Time, Uuid];
+            let ascii = [Ascii].into_iter().filter(|_| to == Text);
+            NUMERIC.into_iter().chain(ascii).chain(others).collect()
+        }
+        Date => vec![TimeUuid, Timestamp],
+        Timestamp => vec![TimeUuid, Date],
+        Counter => Vec::new(),
+        _ if is_numeric(&to) => NUMERIC.into_iter().filter(|from| *from != to).collect(),
+        _ => Vec::new(),
+    };
+    let evaluate = match to {
+        Ascii | Text => as_text,
+        Date | Timestamp => time::convert,
+        _ => as_number,
+    };
+    from.into_iter().map(|from| ScalarFunction::new(name, [from], to.clone(), evaluate)).collect()
+}
+
+fn as_text(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
+    let from = &function.arguments[0];
+    let value = if *from == DataType::Ascii { values[0] } else { present(values, 0) };
+    Ok(value.map(|bytes| to_text(from, bytes).into_bytes()))
+}
+
+fn as_number(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
+    let Some(bytes) = present(values, 0) else { return Ok(None) };
+    let number = Number::decode(&function.arguments[0], bytes);
+    match number.as_ref().map(|number| number.convert(&function.returns)) {
+        Some(Some(converted)) => Ok(Some(converted.encode())),
+        // Only decimals know neither infinities nor what is no number.
+        Some(None) => Err(ValueError::invalid(format!(
+            "{} cannot be cast to {}",
+            to_text(&function.arguments[0], bytes),
+            function.returns
+        ))),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,57 @@
+//! `to_json` and `from_json`.
+
+use cassette_rows::types::DataType;
+
+use super::ScalarFunction;
+use super::resolve::{Argument, known_types};
+use crate::values::ValueError;
+use crate::values::json::{Json, decode_value, encode_value};
+
+/// The function called `name`, by its name of today or of before 5.0.
+pub(super) fn resolve(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&DataType>,
+) -> Result<Option<ScalarFunction>, ValueError> {
+    match name {
+        "to_json" | "tojson" => {
+            let types = known_types(&format!("system.{name}(any)"), arguments, 1..=1, &[])?;
+            Ok(Some(ScalarFunction::new(name, types, DataType::Text, |function, values, _| {
+                let from = &function.arguments[0];
+                let has_empty = matches!(from, DataType::Text | DataType::Ascii | DataType::Blob);
+                let value = values[0].filter(|bytes| !bytes.is_empty() || has_empty);
+                Ok(Some(
+                    value.map_or_else(|| "null".to_owned(), |bytes| encode_value(from, bytes)).into_bytes(),
+                ))
+            })))
+        }
+        "from_json" | "fromjson" => {
+            known_types(&format!("system.{name}(text)"), arguments, 1..=1, &[Some(DataType::Text)])?;
+            let Some(receiver) = receiver else {
+                return Err(ValueError::invalid(format!(
+                    "{name}() cannot be used in the selection clause of a SELECT statement"
+                )));
+            };
+            Ok(Some(ScalarFunction::new(name, [DataType::Text], receiver.clone(), |function, values, _| {
+                let Some(bytes) = values[0] else { return Ok(None) };
+                let text = String::from_utf8_lossy(bytes);
+                let json = Json::parse(&text).map_err(|reason| {
+                    function.failure(format!(
+                        "execution of 'system.{}[text]' failed: Could not decode JSON string '{text}': {reason}",
+                        function.name
+                    ))
+                })?;
+                match json {
+                    Json::Null => Ok(None),
+                    json => decode_value(&function.returns, &json).map(Some).map_err(|reason| {
+                        function.failure(format!(
+                            "execution of 'system.{}[text]' failed: org.apache.cassandra.serializers.MarshalException: {reason}",
+                            function.name
+                        ))
+                    }),
+                }
+            })))
+        }
+        _ => Ok(None),
+    }
+}

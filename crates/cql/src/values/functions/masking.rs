@@ -1,0 +1,142 @@
+//! `mask_null`, `mask_default`, `mask_replace`, `mask_inner` and `mask_outer`.
+
+use cassette_rows::types::DataType;
+
+use super::resolve::{Argument, known_types, requires};
+use super::{Evaluated, ScalarFunction, Surroundings, Values, present};
+use crate::values::literal::Assignment;
+use crate::values::{ValueError, collections, timeuuid};
+
+/// The function called `name`.
+pub(super) fn resolve(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&DataType>,
+) -> Result<Option<ScalarFunction>, ValueError> {
+    let any = |signature: &str| known_types(&format!("system.{name}({signature})"), arguments, 1..=1, &[]);
+    match name {
+        "mask_null" => {
+            let types = any("any")?;
+            let returns = types[0].clone();
+            Ok(Some(ScalarFunction::new(name, types, returns, |_, _, _| Ok(None))))
+        }
+        "mask_default" => {
+            let types = any("any")?;
+            let returns = types[0].clone();
+            Ok(Some(ScalarFunction::new(name, types, returns, |function, _, _| {
+                masked(&function.returns).map(Some)
+            })))
+        }
+        "mask_replace" => {
+            // The replacement is of the type of what it replaces.
+            let replaced = arguments.first().and_then(|argument| argument.known_type()).or(receiver.cloned());
+            let fallback = [replaced.clone(), replaced];
+            let types = known_types(&format!("system.{name}(any, any)"), arguments, 2..=2, &fallback)?;
+            let replaced = types[0].clone();
+            if !arguments[1].assignment(&replaced).is_assignable() {
+                return Err(ValueError::invalid(format!(
+                    "Type error: {} cannot be passed as argument 1 of function system.{name} of type {replaced}",
+                    arguments[1]
+                )));
+            }
+            Ok(Some(ScalarFunction::new(
+                name,
+                [replaced.clone(), replaced.clone()],
+                replaced,
+                |_, values, _| Ok(values[1].map(<[u8]>::to_vec)),
+            )))
+        }
+        "mask_inner" | "mask_outer" => {
+            let fallback = [DataType::Text, DataType::Int, DataType::Int, DataType::Text].map(Some);
+            let signature = format!("system.{name}([text|varchar|ascii], int, int, [text])");
+            let mut types = known_types(&signature, arguments, 3..=4, &fallback)?;
+            if !matches!(types[0], DataType::Text | DataType::Ascii) {
+                return Err(requires(
+                    name,
+                    "an argument of type [text|varchar|ascii]",
+                    arguments[0],
+                    &types[0],
+                ));
+            }
+            for (i, wanted) in [(1, DataType::Int), (2, DataType::Int), (3, DataType::Text)] {
+                let Some(given) = types.get_mut(i) else { continue };
+                if Assignment::of_type(given, &wanted) == Assignment::No {
+                    return Err(requires(
+                        name,
+                        &format!("an argument of type {wanted}"),
+                        arguments[i],
+                        given,
+                    ));
+                }
+                *given = wanted;
+            }
+            let returns = types[0].clone();
+            Ok(Some(ScalarFunction::new(name, types, returns, mask_part)))
+        }
+        "mask_hash" => {
+            Err(ValueError::invalid("The function system.mask_hash is not supported by Cassette yet"))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What stands for any value of the type.
+fn masked(data_type: &DataType) -> Result<Vec<u8>, ValueError> {
+    use DataType::*;
+    Ok(match data_type {
+        Ascii | Text => b"****".to_vec(),
+        Blob | Empty => Vec::new(),
+        Boolean | TinyInt | VarInt => vec![0],
+        SmallInt => vec![0; 2],
+        Int | Float | Inet => vec![0; 4],
+        BigInt | Counter | Double | Time | Timestamp => vec![0; 8],
+        Date => (1_u32 << 31).to_be_bytes().to_vec(),
+        Decimal => vec![0; 5],
+        Duration => vec![0; 3],
+        Uuid => vec![0; 16],
+        TimeUuid => timeuuid::min_at_millis(0).to_vec(),
+        List { .. } | Set { .. } | Map { .. } => collections::build_list(&[]),
+        Tuple(items) => masked_items(items.iter())?,
+        Udt { definition, .. } => masked_items(definition.fields.iter().map(|(_, field)| field))?,
+        Vector { element, dimension } => {
+            let item = masked(element)?;
+            let elements: Vec<_> = (0..*dimension).map(|_| item.clone()).collect();
+            collections::build_vector(element, *dimension, &elements)?
+        }
+    })
+}
+
+fn masked_items<'a>(types: impl Iterator<Item = &'a DataType>) -> Result<Vec<u8>, ValueError> {
+    let items: Result<Vec<_>, _> = types.map(|item| masked(item).map(Some)).collect();
+    Ok(collections::build_tuple(&items?))
+}
+
+/// Replaces the characters inside, or outside, of so many at the beginning and so many at the end.
+fn mask_part(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
+    let Some(bytes) = values[0] else { return Ok(None) };
+    let count = |index: usize| {
+        let bytes = present(values, index).and_then(|bytes| bytes.try_into().ok());
+        i64::from(bytes.map_or(0, i32::from_be_bytes))
+    };
+    let padding = match values.get(3).copied().flatten().map(String::from_utf8_lossy) {
+        None => '*',
+        Some(text) => match <[char; 1]>::try_from(text.chars().collect::<Vec<_>>()) {
+            Ok([padding]) => padding,
+            Err(characters) => {
+                return Err(ValueError::invalid(format!(
+                    "The padding argument for function system.{} should be single-character, but '{text}' has {} characters.",
+                    function.name,
+                    characters.len()
+                )));
+            }
+        },
+    };
+    let text = String::from_utf8_lossy(bytes);
+    let (begin, end) = (count(1), text.chars().count() as i64 - 1 - count(2));
+    let inner = function.name == "mask_inner";
+    let masked: String = (0..)
+        .zip(text.chars())
+        .map(|(i, c)| if (begin <= i && i <= end) == inner { padding } else { c })
+        .collect();
+    Ok(Some(masked.into_bytes()))
+}

@@ -1,0 +1,148 @@
+//! Native functions: which function a call means, what it returns, and its value.
+//!
+//! A call is resolved once, by its name and what is known of its arguments' types, and then evaluated for every row:
+//!
+//! ```text
+//! resolve("to_date", &[argument…], receiver) -> Function -> ScalarFunction::evaluate(values, surroundings)
+//!                                                        -> AggregateFunction::accumulator()
+//! ```
+//!
+//! `token`, `writetime` and `ttl` are not here: they are about rows.
+
+mod arithmetic;
+mod blobs;
+mod casts;
+mod collections;
+mod json;
+mod masking;
+mod maths;
+mod resolve;
+mod time;
+mod vectors;
+
+use std::fmt::{self, Display, Formatter};
+
+use cassette_rows::types::DataType;
+
+pub use arithmetic::{resolve_arithmetic, resolve_negation};
+pub use casts::resolve_cast;
+pub use resolve::{Argument, NullArgument, TypedArgument, resolve};
+
+use super::ValueError;
+use super::aggregates::AggregateFunction;
+
+/// What functions take from outside: the time, and what nobody can guess.
+pub trait Surroundings {
+    /// Microseconds since 1970.
+    fn now_us(&self) -> i64;
+    /// A time UUID of now, different from all others and higher than all before.
+    fn next_time_uuid(&self) -> [u8; 16];
+    /// A random UUID, of version 4.
+    fn random_uuid(&self) -> [u8; 16];
+}
+
+/// A function that a name and arguments mean.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "said by the types")]
+pub enum Function {
+    Scalar(ScalarFunction),
+    Aggregate(AggregateFunction),
+}
+
+impl Function {
+    /// The name, without its keyspace, which is `system`.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Scalar(function) => &function.name,
+            Self::Aggregate(function) => function.name(),
+        }
+    }
+
+    /// The types of the arguments; those of aggregates are one or none.
+    pub fn arguments(&self) -> &[DataType] {
+        match self {
+            Self::Scalar(function) => &function.arguments,
+            Self::Aggregate(function) => function.arguments(),
+        }
+    }
+
+    /// The type of the result.
+    pub fn returns(&self) -> &DataType {
+        match self {
+            Self::Scalar(function) => &function.returns,
+            Self::Aggregate(function) => function.returns(),
+        }
+    }
+}
+
+/// As messages show a function: `system.to_date : (timestamp) -> date`.
+impl Display for Function {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let arguments: Vec<_> = self.arguments().iter().map(DataType::to_string).collect();
+        write!(f, "system.{} : ({}) -> {}", self.name(), arguments.join(", "), self.returns())
+    }
+}
+
+/// The values of a call's arguments.
+type Values<'a> = [Option<&'a [u8]>];
+/// What a function gives.
+type Evaluated = Result<Option<Vec<u8>>, ValueError>;
+
+/// A function from the values of one row to a value.
+#[derive(Debug, Clone)]
+pub struct ScalarFunction {
+    /// Its name, without its keyspace, which is `system`.
+    pub name: String,
+    /// The types of its arguments.
+    pub arguments: Vec<DataType>,
+    /// The type of its result.
+    pub returns: DataType,
+    /// Whether the same arguments always give the same result, so that a call with constants is one itself.
+    pub is_pure: bool,
+    evaluate: fn(&ScalarFunction, &Values<'_>, &dyn Surroundings) -> Evaluated,
+}
+
+impl PartialEq for ScalarFunction {
+    fn eq(&self, other: &Self) -> bool {
+        // Name and types say which function it is.
+        self.name == other.name && self.arguments == other.arguments && self.returns == other.returns
+    }
+}
+
+impl ScalarFunction {
+    fn new(
+        name: impl Into<String>,
+        arguments: impl Into<Vec<DataType>>,
+        returns: DataType,
+        evaluate: fn(&Self, &Values<'_>, &dyn Surroundings) -> Evaluated,
+    ) -> Self {
+        Self { name: name.into(), arguments: arguments.into(), returns, is_pure: true, evaluate }
+    }
+
+    /// The function's value for these arguments, of which there must be as many as it has, each a value of its type.
+    pub fn evaluate(&self, values: &Values<'_>, surroundings: &dyn Surroundings) -> Evaluated {
+        if values.len() != self.arguments.len() {
+            return Err(ValueError::invalid(format!(
+                "Invalid number of arguments in call to function system.{}: {} required but {} provided",
+                self.name,
+                self.arguments.len(),
+                values.len()
+            )));
+        }
+        (self.evaluate)(self, values, surroundings)
+    }
+
+    /// The error of an evaluation that failed for a reason.
+    fn failure(&self, message: impl Into<String>) -> ValueError {
+        ValueError::FunctionFailure {
+            function: self.name.clone(),
+            argument_types: self.arguments.iter().map(DataType::to_string).collect(),
+            message: message.into(),
+        }
+    }
+}
+
+/// The argument at `index` unless it is null or empty, which counts as null for all types of a fixed width.
+fn present<'a>(values: &Values<'a>, index: usize) -> Option<&'a [u8]> {
+    values.get(index).copied().flatten().filter(|bytes| !bytes.is_empty())
+}

@@ -1,0 +1,219 @@
+//! Which function a call means: the rules and messages of Cassandra's `FunctionResolver`.
+
+use std::fmt::{self, Display, Formatter};
+
+use cassette_rows::types::DataType;
+
+use super::{Function, blobs, collections, json, masking, maths, time, vectors};
+use crate::ast::{BindMarker, Literal};
+use crate::values::literal::{Assignment, preferred_type};
+use crate::values::{ValueError, aggregates};
+
+/// What is known of a call's argument before there are values. [`Display`] is how messages show it.
+pub trait Argument: Display {
+    /// How the argument fits where a value of type `wanted` is wanted.
+    fn assignment(&self, wanted: &DataType) -> Assignment;
+    /// The argument's type, if it is known without looking at the function.
+    fn known_type(&self) -> Option<DataType>;
+}
+
+/// An argument that has a type: a column, a call's result, a term with a type hint.
+#[derive(Debug, Clone)]
+pub struct TypedArgument {
+    /// Its type.
+    pub data_type: DataType,
+    /// What messages show.
+    pub text: String,
+}
+
+impl Display for TypedArgument {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Argument for TypedArgument {
+    fn assignment(&self, wanted: &DataType) -> Assignment {
+        Assignment::of_type(&self.data_type, wanted)
+    }
+
+    fn known_type(&self) -> Option<DataType> {
+        Some(self.data_type.clone())
+    }
+}
+
+impl Argument for Literal {
+    fn assignment(&self, wanted: &DataType) -> Assignment {
+        Assignment::of_literal(self, wanted)
+    }
+
+    fn known_type(&self) -> Option<DataType> {
+        preferred_type(self)
+    }
+}
+
+impl Argument for BindMarker {
+    fn assignment(&self, _: &DataType) -> Assignment {
+        Assignment::Weak
+    }
+
+    fn known_type(&self) -> Option<DataType> {
+        None
+    }
+}
+
+/// `null`.
+#[derive(Debug, Clone, Copy)]
+pub struct NullArgument;
+
+impl Display for NullArgument {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("NULL")
+    }
+}
+
+impl Argument for NullArgument {
+    fn assignment(&self, wanted: &DataType) -> Assignment {
+        if wanted.is_counter() { Assignment::No } else { Assignment::Weak }
+    }
+
+    fn known_type(&self) -> Option<DataType> {
+        None
+    }
+}
+
+/// The native function that `name` (in lower case) means with these arguments, where a value of type `receiver` is
+/// wanted if that is known. `None` if no function is called so.
+pub fn resolve(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&DataType>,
+) -> Result<Option<Function>, ValueError> {
+    let candidates = candidates(name, arguments, receiver)?;
+    match &candidates[..] {
+        [] => Ok(None),
+        [only] => {
+            check(only, arguments)?;
+            Ok(Some(only.clone()))
+        }
+        _ => match pick(&candidates, arguments, receiver) {
+            Pick::One(function) => Ok(Some(function)),
+            Pick::None => Err(ValueError::invalid(format!(
+                "Invalid call to function system.{name}, none of its type signatures match (known type signatures: {})",
+                list(&candidates)
+            ))),
+            Pick::Many(compatible) => Err(ValueError::invalid(format!(
+                "Ambiguous call to function system.{name} (can be matched by following signatures: {}): use type casts to disambiguate",
+                list(&compatible)
+            ))),
+        },
+    }
+}
+
+fn candidates(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&DataType>,
+) -> Result<Vec<Function>, ValueError> {
+    let scalars = [time::functions, blobs::functions, maths::functions, super::casts::functions];
+    for functions in scalars {
+        let found = functions(name);
+        if !found.is_empty() {
+            return Ok(found.into_iter().map(Function::Scalar).collect());
+        }
+    }
+    let factories = [collections::resolve, json::resolve, masking::resolve, vectors::resolve];
+    for resolve in factories {
+        if let Some(function) = resolve(name, arguments, receiver)? {
+            return Ok(vec![Function::Scalar(function)]);
+        }
+    }
+    let aggregates = aggregates::candidates(name, arguments, receiver)?;
+    Ok(aggregates.into_iter().map(Function::Aggregate).collect())
+}
+
+/// What the choice among several functions came to.
+pub(super) enum Pick {
+    One(Function),
+    None,
+    Many(Vec<Function>),
+}
+
+/// The function whose types are just those of the arguments, or else the only one whose types they can be taken for.
+pub(super) fn pick(
+    candidates: &[Function],
+    arguments: &[&dyn Argument],
+    receiver: Option<&DataType>,
+) -> Pick {
+    let mut compatible = Vec::new();
+    for candidate in candidates {
+        let returns =
+            receiver.is_none_or(|wanted| Assignment::of_type(candidate.returns(), wanted).is_assignable());
+        if !returns || candidate.arguments().len() != arguments.len() {
+            continue;
+        }
+        let types = candidate.arguments().iter();
+        match Assignment::all(types.zip(arguments).map(|(wanted, given)| given.assignment(wanted))) {
+            Assignment::Exact => return Pick::One(candidate.clone()),
+            Assignment::Weak => compatible.push(candidate.clone()),
+            Assignment::No => {}
+        }
+    }
+    match compatible.len() {
+        0 => Pick::None,
+        1 => Pick::One(compatible.remove(0)),
+        _ => Pick::Many(compatible),
+    }
+}
+
+fn check(function: &Function, arguments: &[&dyn Argument]) -> Result<(), ValueError> {
+    let name = function.name();
+    let types = function.arguments();
+    if types.len() != arguments.len() {
+        return Err(ValueError::invalid(format!(
+            "Invalid number of arguments in call to function system.{name}: {} required but {} provided",
+            types.len(),
+            arguments.len()
+        )));
+    }
+    for (i, (given, wanted)) in arguments.iter().zip(types).enumerate() {
+        if !given.assignment(wanted).is_assignable() {
+            return Err(ValueError::invalid(format!(
+                "Type error: {given} cannot be passed as argument {i} of function system.{name} of type {wanted}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn list(functions: &[Function]) -> String {
+    functions.iter().map(Function::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The types of the arguments of a function that takes many, for which each must be known; `signature` is how messages
+/// show the function: `system.map_keys(map)`.
+pub(super) fn known_types(
+    signature: &str,
+    arguments: &[&dyn Argument],
+    counts: std::ops::RangeInclusive<usize>,
+    fallback: &[Option<DataType>],
+) -> Result<Vec<DataType>, ValueError> {
+    if !counts.contains(&arguments.len()) {
+        return Err(ValueError::invalid(format!("Invalid number of arguments for function {signature}")));
+    }
+    let known = |(i, argument): (usize, &&dyn Argument)| {
+        argument.known_type().or_else(|| fallback.get(i).cloned().flatten()).ok_or_else(|| {
+            ValueError::invalid(format!(
+                "Cannot infer type of argument {argument} in call to function {signature}: use type casts to disambiguate"
+            ))
+        })
+    };
+    arguments.iter().enumerate().map(known).collect()
+}
+
+/// The error of a function that takes other arguments: `what` is for instance "a map argument".
+pub(super) fn requires(name: &str, what: &str, argument: &dyn Argument, found: &DataType) -> ValueError {
+    ValueError::invalid(format!(
+        "Function system.{name} requires {what}, but found argument {argument} of type {found}"
+    ))
+}
