@@ -19,6 +19,7 @@ use crate::prepared::{Prepared, PreparedStatements};
 use crate::request::{BoundValue, StatementOptions, Values};
 use crate::response::{Executed, Outcome, RowSink, SchemaChange};
 use crate::session::Session;
+use crate::time_uuids::TimeUuids;
 
 /// How a database is to be opened.
 #[derive(Clone)]
@@ -81,6 +82,7 @@ struct Inner {
     events: SchemaEvents,
     prepared: PreparedStatements,
     last_timestamp: AtomicI64,
+    time_uuids: TimeUuids,
 }
 
 impl Database {
@@ -99,6 +101,7 @@ impl Database {
             events: SchemaEvents::default(),
             prepared: PreparedStatements::new(),
             last_timestamp: AtomicI64::new(i64::MIN),
+            time_uuids: TimeUuids::new(),
         })))
     }
 
@@ -245,9 +248,14 @@ impl Database {
         }
     }
 
-    /// A version 1 UUID of now that no other call gives.
+    /// A version 1 UUID of now, later than all before.
     pub(crate) fn next_time_uuid(&self) -> Uuid {
-        Uuid::now_v1(&[0x02, 0, 0, 0, 0, 1])
+        self.0.time_uuids.next(self.0.clock.now_micros())
+    }
+
+    /// Ascending paths for `count` elements put before all others of a list.
+    pub(crate) fn list_prepend_ids(&self, count: usize) -> impl Iterator<Item = [u8; 16]> + use<> {
+        self.0.time_uuids.prepended(self.0.clock.now_micros(), count)
     }
 
     /// One partition of a table, stored or virtual, under `selection`.

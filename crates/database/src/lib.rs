@@ -26,6 +26,7 @@ mod schema;
 mod select;
 mod session;
 mod terms;
+mod time_uuids;
 mod virtual_tables;
 
 pub use cassette_cql::ast::BatchKind;

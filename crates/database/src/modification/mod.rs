@@ -1,26 +1,67 @@
 //! INSERT, UPDATE, DELETE and BATCH: planning and execution.
+//!
+//! ```text
+//! ast --plan--> RowsPlan: restrictions (which partitions and rows), operations (what becomes of which column),
+//!               attributes (write time, TTL), conditions
+//! plan + values --> PartitionUpdates --> one Engine::apply, after the conditions, if any, were found to hold
+//! ```
+
+mod attributes;
+mod batch;
+mod cells;
+mod conditional;
+mod conditions;
+mod json;
+mod mutations;
+mod operation;
+mod plan;
+mod rows;
 
 use std::sync::Arc;
 
 use cassette_cql::ast;
 use cassette_rows::TableMetadata;
 
-use crate::error::{DatabaseError, Result};
+use crate::error::{Result, WriteType};
 use crate::execution::Execution;
 use crate::plan::PlanContext;
 use crate::response::{Outcome, RowSink};
+
+pub(crate) use batch::{BatchPlan, execute_batch};
+use json::JsonInsert;
+use mutations::Mutations;
+use rows::RowsPlan;
 
 /// A planned INSERT, UPDATE or DELETE.
 #[derive(Debug)]
 pub(crate) struct ModificationPlan {
     table: Arc<TableMetadata>,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Rows(Box<RowsPlan>),
+    Json(JsonInsert),
 }
 
 impl ModificationPlan {
     /// Resolves `modification` against the catalog.
     pub fn new(modification: &ast::Modification, cx: &mut PlanContext<'_>) -> Result<Self> {
-        let _table = cx.writable_table(modification.table())?;
-        Err(DatabaseError::not_supported("INSERT, UPDATE and DELETE are"))
+        let table = cx.writable_table(modification.table())?;
+        let what = match modification {
+            ast::Modification::Insert(insert) => match &insert.source {
+                ast::InsertSource::Values { columns, values } => {
+                    What::Rows(Box::new(plan::insert(insert, columns, values, &table, cx)?))
+                }
+                ast::InsertSource::Json { value, default_unset } => {
+                    What::Json(JsonInsert::new(insert, value, *default_unset, &table, cx)?)
+                }
+            },
+            ast::Modification::Update(update) => What::Rows(Box::new(plan::update(update, &table, cx)?)),
+            ast::Modification::Delete(delete) => What::Rows(Box::new(plan::delete(delete, &table, cx)?)),
+        };
+        Ok(Self { table, what })
     }
 
     /// The table it changes.
@@ -28,44 +69,63 @@ impl ModificationPlan {
         &self.table
     }
 
+    /// Whether it has an IF.
+    fn has_conditions(&self) -> bool {
+        match &self.what {
+            What::Rows(rows) => !rows.conditions.is_empty(),
+            What::Json(json) => json.if_not_exists,
+        }
+    }
+
+    /// Whether it says its write time itself.
+    fn has_timestamp(&self) -> bool {
+        match &self.what {
+            What::Rows(rows) => rows.attributes.has_timestamp(),
+            What::Json(json) => json.attributes.has_timestamp(),
+        }
+    }
+
+    /// The rows that it changes in this execution: those planned, or those that a JSON text names.
+    fn rows_of(&self, execution: &Execution<'_>) -> Result<MaybeOwned<'_, RowsPlan>> {
+        Ok(match &self.what {
+            What::Rows(rows) => MaybeOwned::Borrowed(rows),
+            What::Json(json) => MaybeOwned::Owned(Box::new(json.rows(&self.table, execution)?)),
+        })
+    }
+
     /// Makes the change; a conditional one gives rows.
-    pub fn execute(&self, _execution: &Execution<'_>, _sink: &mut dyn RowSink) -> Result<Outcome> {
+    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let options = execution.options;
+        if self.has_conditions() {
+            options
+                .consistency
+                .validate_for_conditional(options.serial_consistency.unwrap_or(crate::Consistency::Serial))?;
+            let rows = self.rows_of(execution)?;
+            return conditional::execute(&rows, execution, sink);
+        }
+        options.consistency.validate_for_write()?;
+        let mut mutations = Mutations::default();
+        let rows = self.rows_of(execution)?;
+        let times = rows.attributes.times(execution, None, &self.table)?;
+        rows.add_to(&mut mutations, &times, execution)?;
+        mutations.apply(execution, WriteType::Simple)?;
         Ok(Outcome::Void)
     }
 }
 
-/// A planned `BEGIN BATCH … APPLY BATCH`.
-#[derive(Debug)]
-pub(crate) struct BatchPlan {
-    statements: Vec<ModificationPlan>,
+/// What was planned, or was made for one execution.
+enum MaybeOwned<'a, T> {
+    Borrowed(&'a T),
+    Owned(Box<T>),
 }
 
-impl BatchPlan {
-    /// Resolves `batch` against the catalog.
-    pub fn new(_batch: &ast::Batch, _cx: &mut PlanContext<'_>) -> Result<Self> {
-        Err(DatabaseError::not_supported("BATCH is"))
-    }
+impl<T> std::ops::Deref for MaybeOwned<'_, T> {
+    type Target = T;
 
-    /// The table that its first statement changes.
-    pub fn first_table(&self) -> Option<&Arc<TableMetadata>> {
-        self.statements.first().map(ModificationPlan::table)
+    fn deref(&self) -> &T {
+        match self {
+            Self::Borrowed(value) => value,
+            Self::Owned(value) => value,
+        }
     }
-
-    /// Makes all changes or none.
-    pub fn execute(&self, _execution: &Execution<'_>, _sink: &mut dyn RowSink) -> Result<Outcome> {
-        Ok(Outcome::Void)
-    }
-}
-
-/// Executes a batch that came over the protocol: planned modifications, each with an execution that has its values.
-/// All changes are made, or none.
-///
-/// # Errors
-/// Those of the statements; Invalid for what a batch cannot hold.
-pub(crate) fn execute_batch(
-    _kind: ast::BatchKind,
-    _statements: &[(&ModificationPlan, Execution<'_>)],
-    _sink: &mut dyn RowSink,
-) -> Result<Outcome> {
-    Err(DatabaseError::not_supported("BATCH is"))
 }

@@ -1,0 +1,139 @@
+//! USING TIMESTAMP and TTL.
+
+use cassette_cql::ast;
+use cassette_rows::{DataType, LivenessInfo, NO_TTL, TableMetadata};
+
+use crate::error::{Result, bail_invalid};
+use crate::execution::Execution;
+use crate::plan::PlanContext;
+use crate::restrictions::named_receiver;
+use crate::terms::{Bound, Term};
+
+/// The longest TTL: 20 years in seconds.
+pub(crate) const TTL_MAX: u32 = 20 * 365 * 24 * 60 * 60;
+
+/// The latest expiration that `nb` files hold: 2^31 - 2 seconds, 2038-01-19T03:14:06Z.
+const EXPIRATION_MAX: u32 = i32::MAX as u32 - 1;
+
+/// What USING says.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Attributes {
+    timestamp: Option<Term>,
+    ttl: Option<Term>,
+}
+
+/// The times of one execution's cells.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// Write time, microseconds.
+    pub timestamp: i64,
+    /// Seconds to live, or [`NO_TTL`].
+    pub ttl: u32,
+    /// Seconds since 1970.
+    pub now: u32,
+}
+
+impl Times {
+    /// When what is written expires; meaningless without TTL.
+    pub fn expiration(&self) -> u32 {
+        self.now.saturating_add(self.ttl)
+    }
+
+    /// The liveness that an INSERT leaves.
+    pub fn liveness(&self) -> LivenessInfo {
+        match self.ttl {
+            NO_TTL => LivenessInfo::new(self.timestamp),
+            ttl => LivenessInfo::expiring(self.timestamp, ttl, self.expiration()),
+        }
+    }
+}
+
+impl Attributes {
+    /// Of a statement on `table`; of a batch when the receivers are to be called `[batch]`.
+    pub fn new(
+        timestamp: Option<&ast::Term>,
+        ttl: Option<&ast::Term>,
+        table: &TableMetadata,
+        cx: &mut PlanContext<'_>,
+    ) -> Result<Self> {
+        let mut prepare = |term: Option<&ast::Term>, name, data_type| {
+            term.map(|term| Term::prepare(term, &named_receiver(table, name, data_type), cx)).transpose()
+        };
+        Ok(Self {
+            timestamp: prepare(timestamp, "[timestamp]", DataType::BigInt)?,
+            ttl: prepare(ttl, "[ttl]", DataType::Int)?,
+        })
+    }
+
+    /// Whether USING TIMESTAMP was said.
+    pub fn has_timestamp(&self) -> bool {
+        self.timestamp.is_some()
+    }
+
+    /// The write time that USING TIMESTAMP says, if it does and is bound.
+    pub fn timestamp(&self, execution: &Execution<'_>) -> Result<Option<i64>> {
+        let Some(term) = &self.timestamp else { return Ok(None) };
+        match term.bind(execution)? {
+            Bound::Unset => Ok(None),
+            Bound::Null => bail_invalid!("Invalid null value of timestamp"),
+            Bound::Value(value) => match <[u8; 8]>::try_from(&*value).map(i64::from_be_bytes) {
+                // Cassandra's tables cannot tell it from no timestamp.
+                Ok(i64::MIN) => {
+                    bail_invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX)
+                }
+                Ok(timestamp) => Ok(Some(timestamp)),
+                Err(_) => bail_invalid!("Invalid timestamp value: {}", hex(&value)),
+            },
+        }
+    }
+
+    /// The times of this execution. The write time is what USING says, else `default_timestamp` (a batch's), else the
+    /// request's or a new one.
+    pub fn times(
+        &self,
+        execution: &Execution<'_>,
+        default_timestamp: Option<i64>,
+        table: &TableMetadata,
+    ) -> Result<Times> {
+        let timestamp = match (self.timestamp(execution)?, default_timestamp) {
+            (Some(timestamp), _) | (None, Some(timestamp)) => timestamp,
+            (None, None) => execution.default_timestamp(),
+        };
+        let times = Times { timestamp, ttl: self.ttl(execution, table)?, now: execution.now_seconds };
+        if times.ttl != NO_TTL && times.expiration() > EXPIRATION_MAX {
+            bail_invalid!(
+                "Request on table {} with {}ttl of {} seconds exceeds maximum supported expiration date of 2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, change the expiration date overflow policy or upgrade to a version where this limitation is fixed. See CASSANDRA-14092 and CASSANDRA-14227 for more details.",
+                table.qualified_name(),
+                if self.ttl.is_none() { "default " } else { "" },
+                times.ttl
+            );
+        }
+        Ok(times)
+    }
+
+    fn ttl(&self, execution: &Execution<'_>, table: &TableMetadata) -> Result<u32> {
+        let default = table.params.default_time_to_live;
+        let Some(term) = &self.ttl else { return Ok(default) };
+        let value = match term.bind(execution)? {
+            Bound::Unset => return Ok(default),
+            // As an explicit 0: the default does not apply.
+            Bound::Null => return Ok(NO_TTL),
+            Bound::Value(value) if value.is_empty() => return Ok(NO_TTL),
+            Bound::Value(value) => value,
+        };
+        let Ok(ttl) = <[u8; 4]>::try_from(&*value).map(i32::from_be_bytes) else {
+            bail_invalid!("Invalid TTL value: {}", hex(&value));
+        };
+        match u32::try_from(ttl) {
+            Err(_) => bail_invalid!("A TTL must be greater or equal to 0, but was {ttl}"),
+            Ok(ttl) if ttl > TTL_MAX => {
+                bail_invalid!("ttl is too large. requested ({ttl}) maximum ({TTL_MAX})")
+            }
+            Ok(ttl) => Ok(ttl),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,156 @@
+//! BATCH: several modifications applied whole.
+
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, BatchKind};
+use cassette_rows::TableMetadata;
+
+use super::ModificationPlan;
+use super::attributes::Attributes;
+use super::conditional::{self, Part};
+use super::mutations::Mutations;
+use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
+use crate::execution::Execution;
+use crate::plan::PlanContext;
+use crate::request::Consistency;
+use crate::response::{Outcome, RowSink};
+
+/// A planned `BEGIN BATCH … APPLY BATCH`.
+#[derive(Debug)]
+pub(crate) struct BatchPlan {
+    kind: BatchKind,
+    attributes: Attributes,
+    statements: Vec<ModificationPlan>,
+}
+
+impl BatchPlan {
+    /// Resolves `batch` against the catalog.
+    pub fn new(batch: &ast::Batch, cx: &mut PlanContext<'_>) -> Result<Self> {
+        let statements = batch
+            .statements
+            .iter()
+            .map(|statement| ModificationPlan::new(statement, cx))
+            .collect::<Result<Vec<_>>>()?;
+        if batch.using.ttl.is_some() {
+            bail_invalid!("Global TTL on the BATCH statement is not supported.");
+        }
+        let attributes = match statements.first() {
+            Some(first) => Attributes::new(batch.using.timestamp.as_ref(), None, first.table(), cx)?,
+            None => Attributes::default(),
+        };
+        let plan = Self { kind: batch.kind, attributes, statements };
+        validate(plan.kind, plan.attributes.has_timestamp(), &plan.statements.iter().collect::<Vec<_>>())?;
+        Ok(plan)
+    }
+
+    /// The table that its first statement changes.
+    pub fn first_table(&self) -> Option<&Arc<TableMetadata>> {
+        self.statements.first().map(ModificationPlan::table)
+    }
+
+    /// Makes all changes or none.
+    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let statements: Vec<_> = self.statements.iter().map(|statement| (statement, execution)).collect();
+        let timestamp = self.attributes.timestamp(execution)?;
+        apply(self.kind, timestamp, &statements, sink)
+    }
+}
+
+/// Executes a batch that came over the protocol: planned modifications, each with an execution that has its values.
+/// All changes are made, or none.
+///
+/// # Errors
+/// Those of the statements; Invalid for what a batch cannot hold.
+pub(crate) fn execute_batch(
+    kind: BatchKind,
+    statements: &[(&ModificationPlan, Execution<'_>)],
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let statements: Vec<_> = statements.iter().map(|(plan, execution)| (*plan, execution)).collect();
+    validate(kind, false, &statements.iter().map(|(plan, _)| *plan).collect::<Vec<_>>())?;
+    apply(kind, None, &statements, sink)
+}
+
+fn validate(kind: BatchKind, has_timestamp: bool, statements: &[&ModificationPlan]) -> Result<()> {
+    if kind == BatchKind::Counter {
+        bail_invalid!("Counter batches are not supported by Cassette yet");
+    }
+    let is_conditional = statements.iter().any(|s| s.has_conditions());
+    if has_timestamp {
+        if is_conditional {
+            bail_invalid!("Cannot provide custom timestamp for conditional BATCH");
+        }
+        if statements.iter().any(|s| s.has_timestamp()) {
+            bail_invalid!("Timestamp must be set either on BATCH or individual statements");
+        }
+    }
+    if is_conditional
+        && let [first, rest @ ..] = statements
+        && rest.iter().any(|s| s.table().id != first.table().id)
+    {
+        bail_invalid!("Batch with conditions cannot span multiple tables");
+    }
+    Ok(())
+}
+
+fn apply(
+    kind: BatchKind,
+    timestamp: Option<i64>,
+    statements: &[(&ModificationPlan, &Execution<'_>)],
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let Some((_, first)) = statements.first() else { return Ok(Outcome::Void) };
+    let options = first.options;
+    if statements.iter().any(|(plan, _)| plan.has_conditions()) {
+        options
+            .consistency
+            .validate_for_conditional(options.serial_consistency.unwrap_or(Consistency::Serial))?;
+        return apply_conditional(statements, sink);
+    }
+    options.consistency.validate_for_write()?;
+    // Cells of one batch have one time, unless a statement says its own.
+    let timestamp = timestamp.unwrap_or_else(|| first.default_timestamp());
+    let mut mutations = Mutations::default();
+    for (plan, execution) in statements {
+        let rows = plan.rows_of(execution)?;
+        let times = rows.attributes.times(execution, Some(timestamp), plan.table())?;
+        rows.add_to(&mut mutations, &times, execution)?;
+    }
+    let write_type = match kind {
+        BatchKind::Unlogged => WriteType::UnloggedBatch,
+        _ => WriteType::Batch,
+    };
+    mutations.apply(first, write_type)?;
+    Ok(Outcome::Void)
+}
+
+fn apply_conditional(
+    statements: &[(&ModificationPlan, &Execution<'_>)],
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let mut owned = Vec::with_capacity(statements.len());
+    for (plan, execution) in statements {
+        if plan.has_timestamp() {
+            bail_invalid!("Cannot provide custom timestamp for conditional BATCH");
+        }
+        owned.push(plan.rows_of(execution)?);
+    }
+    let mut key = None;
+    let mut parts = Vec::with_capacity(statements.len());
+    for (rows, (_, execution)) in owned.iter().zip(statements) {
+        let mut keys = rows.restrictions.partition.keys(execution)?.into_iter();
+        let (Some(this), None) = (keys.next(), keys.next()) else {
+            return Err(DatabaseError::invalid(
+                "Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)",
+            ));
+        };
+        if key.get_or_insert_with(|| this.clone()) != &this {
+            bail_invalid!("Batch with conditions cannot span multiple partitions");
+        }
+        parts.push(Part { plan: rows, execution });
+    }
+    match key {
+        Some(key) => conditional::execute_parts(&parts, key, true, sink),
+        None => Ok(Outcome::Void),
+    }
+}

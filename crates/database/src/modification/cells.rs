@@ -1,0 +1,335 @@
+//! From operations to cells.
+
+use std::borrow::Cow;
+
+use cassette_rows::types::collection;
+use cassette_rows::{Cell, ColumnId, DataType, DeletionTime, NO_DELETION_TIME, NO_TTL, Row, RowBuilder};
+
+use super::attributes::Times;
+use super::operation::{ColumnOperations, Operation};
+use crate::error::{Result, bail_invalid};
+use crate::execution::Execution;
+use crate::terms::{Bound, Term};
+
+/// What becomes of one column in one row.
+#[derive(Debug)]
+pub(super) enum Change<'a> {
+    /// Nothing: its value is unset.
+    None,
+    /// A simple column's value, or its deletion.
+    Simple(ColumnId, Option<Cow<'a, [u8]>>),
+    /// Of a complex column.
+    Complex {
+        column: ColumnId,
+        /// What to delete of it first.
+        deletion: ComplexDeletion,
+        /// Ascending by path, none twice.
+        elements: Vec<Element<'a>>,
+    },
+}
+
+/// Whether a complex column is deleted whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ComplexDeletion {
+    No,
+    /// A microsecond before the write, so that the elements written with it stay.
+    Overwrite,
+    /// At the time of the write.
+    Delete,
+}
+
+/// A cell of a complex column.
+#[derive(Debug)]
+pub(super) struct Element<'a> {
+    path: Cow<'a, [u8]>,
+    /// `None` deletes it.
+    value: Option<Cow<'a, [u8]>>,
+}
+
+impl<'a> Change<'a> {
+    /// Binds the values of a column's operations. `current` is the row as it is, where they depend on it.
+    pub fn bind(
+        column: &'a ColumnOperations,
+        current: Option<&Row>,
+        execution: &Execution<'a>,
+    ) -> Result<Self> {
+        let id = column.column.id;
+        let data_type = &column.column.data_type;
+        if !data_type.is_multi_cell() {
+            return Ok(match column.operations.first() {
+                Some(Operation::Set(term)) => match term.bind(execution)? {
+                    Bound::Unset => Self::None,
+                    Bound::Null => Self::Simple(id, None),
+                    Bound::Value(value) => Self::Simple(id, Some(value)),
+                },
+                Some(Operation::Delete) => Self::Simple(id, None),
+                _ => Self::None,
+            });
+        }
+        let mut writer = ComplexWriter {
+            data_type,
+            name: &column.column.name,
+            current: current.map(|row| live_elements(row, id, execution.now_seconds)),
+            deletion: ComplexDeletion::No,
+            elements: Vec::new(),
+        };
+        for operation in &column.operations {
+            writer.apply(operation, execution)?;
+        }
+        let (deletion, elements) = writer.finish();
+        if deletion == ComplexDeletion::No && elements.is_empty() {
+            return Ok(Self::None);
+        }
+        Ok(Self::Complex { column: id, deletion, elements })
+    }
+
+    /// Bytes of values and paths.
+    pub fn size(&self) -> usize {
+        let length = |value: &Option<Cow<'_, [u8]>>| value.as_ref().map_or(0, |v| v.len());
+        match self {
+            Self::None => 0,
+            Self::Simple(_, value) => length(value),
+            Self::Complex { elements, .. } => elements.iter().map(|e| e.path.len() + length(&e.value)).sum(),
+        }
+    }
+
+    /// The number of cells.
+    pub fn cell_count(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Simple(..) => 1,
+            Self::Complex { elements, .. } => elements.len(),
+        }
+    }
+
+    /// Adds the cells to `row`.
+    pub fn write(self, row: &mut RowBuilder, times: &Times) {
+        match self {
+            Self::None => {}
+            Self::Simple(column, value) => {
+                row.cell(cell(column, None, value.as_deref(), times));
+            }
+            Self::Complex { column, deletion, elements } => {
+                let at = match deletion {
+                    ComplexDeletion::No => DeletionTime::LIVE,
+                    ComplexDeletion::Overwrite => {
+                        DeletionTime::new(times.timestamp.saturating_sub(1), times.now)
+                    }
+                    ComplexDeletion::Delete => DeletionTime::new(times.timestamp, times.now),
+                };
+                row.complex_deletion(column, at);
+                for element in &elements {
+                    row.cell(cell(column, Some(&element.path), element.value.as_deref(), times));
+                }
+            }
+        }
+    }
+}
+
+/// A cell with a value, or a tombstone.
+fn cell<'a>(column: ColumnId, path: Option<&'a [u8]>, value: Option<&'a [u8]>, times: &Times) -> Cell<'a> {
+    let (ttl, local_deletion_time) = match (value, times.ttl) {
+        (None, _) => (NO_TTL, times.now),
+        (Some(_), NO_TTL) => (NO_TTL, NO_DELETION_TIME),
+        (Some(_), ttl) => (ttl, times.expiration()),
+    };
+    Cell {
+        column,
+        path,
+        value: value.unwrap_or_default(),
+        timestamp: times.timestamp,
+        ttl,
+        local_deletion_time,
+    }
+}
+
+/// Paths and values of a column's elements that are alive, in order.
+fn live_elements(row: &Row, column: ColumnId, now: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+    row.cells_of(column)
+        .filter(|cell| cell.is_live(now))
+        .map(|cell| (cell.path.unwrap_or_default().to_vec(), cell.value.to_vec()))
+        .collect()
+}
+
+struct ComplexWriter<'a> {
+    data_type: &'a DataType,
+    name: &'a str,
+    /// Of a list that an operation depends on.
+    current: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    deletion: ComplexDeletion,
+    elements: Vec<Element<'a>>,
+}
+
+impl<'a> ComplexWriter<'a> {
+    fn apply(&mut self, operation: &'a Operation, execution: &Execution<'a>) -> Result<()> {
+        match operation {
+            Operation::Set(term) => match term.bind(execution)? {
+                Bound::Unset => {}
+                Bound::Null => self.deletion = ComplexDeletion::Overwrite,
+                Bound::Value(value) => {
+                    self.deletion = ComplexDeletion::Overwrite;
+                    self.put_all(&value, execution)?;
+                }
+            },
+            Operation::Append(term) => {
+                if let Bound::Value(value) = term.bind(execution)? {
+                    self.put_all(&value, execution)?;
+                }
+            }
+            Operation::Prepend(term) => {
+                if let Bound::Value(value) = term.bind(execution)? {
+                    let values: Vec<&[u8]> = collection::read_list(&value).flatten().collect();
+                    let paths = execution.database.list_prepend_ids(values.len());
+                    for (path, value) in paths.zip(values) {
+                        self.put(path.to_vec(), value.to_vec());
+                    }
+                }
+            }
+            Operation::Discard(term) => {
+                if let Bound::Value(value) = term.bind(execution)? {
+                    self.discard(&value);
+                }
+            }
+            Operation::SetElement(key, value) => self.set_element(key, value, execution)?,
+            Operation::SetField(index, term) => match term.bind(execution)? {
+                Bound::Unset => {}
+                Bound::Null => self.delete(index.to_be_bytes().to_vec()),
+                Bound::Value(value) => self.put(index.to_be_bytes().to_vec(), value),
+            },
+            Operation::Delete => self.deletion = ComplexDeletion::Delete,
+            Operation::DeleteElement(key) => self.delete_element(key, execution)?,
+            Operation::DeleteField(index) => self.delete(index.to_be_bytes().to_vec()),
+        }
+        Ok(())
+    }
+
+    /// All elements of a collection's or UDT's value.
+    fn put_all(&mut self, value: &[u8], execution: &Execution<'_>) -> Result<()> {
+        match self.data_type {
+            DataType::List { .. } => {
+                let values: Vec<&[u8]> = collection::read_list(value).flatten().collect();
+                for value in values {
+                    let path = execution.database.next_time_uuid();
+                    self.put(path.as_bytes().to_vec(), value.to_vec());
+                }
+            }
+            DataType::Set { .. } => {
+                for element in collection::read_list(value).flatten() {
+                    self.put(element.to_vec(), Vec::new());
+                }
+            }
+            DataType::Map { .. } => {
+                for (key, value) in collection::read_map(value) {
+                    self.put(key.to_vec(), value.to_vec());
+                }
+            }
+            DataType::Udt { definition, .. } => {
+                let fields = collection::read_tuple(value);
+                for (index, field) in (0u16..).zip(fields.take(definition.fields.len())) {
+                    let path = index.to_be_bytes().to_vec();
+                    match field {
+                        Some(field) => self.put(path, field.to_vec()),
+                        // The whole column was deleted just before: nothing is left of the field.
+                        None => {}
+                    }
+                }
+            }
+            other => bail_invalid!("{other} has no elements"),
+        }
+        Ok(())
+    }
+
+    /// Removes list elements by value, set elements, or map keys.
+    fn discard(&mut self, value: &[u8]) {
+        let removed = collection::read_list(value).flatten();
+        match self.data_type {
+            DataType::List { .. } => {
+                let removed: Vec<&[u8]> = removed.collect();
+                let current = self.current.take().unwrap_or_default();
+                for (path, _) in current.iter().filter(|(_, value)| removed.contains(&&value[..])) {
+                    self.delete(path.clone());
+                }
+                self.current = Some(current);
+            }
+            _ => removed.for_each(|path| self.delete(path.to_vec())),
+        }
+    }
+
+    fn set_element(&mut self, key: &'a Term, value: &'a Term, execution: &Execution<'a>) -> Result<()> {
+        let path = match self.data_type {
+            DataType::List { .. } => self.path_at(key, "set", execution)?,
+            _ => match key.bind(execution)? {
+                Bound::Null => bail_invalid!("Invalid null map key"),
+                Bound::Unset => bail_invalid!("Invalid unset map key"),
+                Bound::Value(key) => key.into_owned(),
+            },
+        };
+        match value.bind(execution)? {
+            Bound::Unset => {}
+            Bound::Null => self.delete(path),
+            Bound::Value(value) => self.put(path, value),
+        }
+        Ok(())
+    }
+
+    fn delete_element(&mut self, key: &'a Term, execution: &Execution<'a>) -> Result<()> {
+        let path = match self.data_type {
+            DataType::List { .. } => self.path_at(key, "delete", execution)?,
+            data_type => match key.bind(execution)? {
+                Bound::Value(key) => key.into_owned(),
+                bound => match (data_type, bound) {
+                    (DataType::Set { .. }, _) => bail_invalid!("Invalid null set element"),
+                    (_, Bound::Unset) => bail_invalid!("Invalid unset map key"),
+                    _ => bail_invalid!("Invalid null map key"),
+                },
+            },
+        };
+        self.delete(path);
+        Ok(())
+    }
+
+    /// The path of the list element at an index.
+    fn path_at(&self, index: &Term, act: &str, execution: &Execution<'_>) -> Result<Vec<u8>> {
+        let index = match index.bind(execution)? {
+            Bound::Null => bail_invalid!("Invalid null value for list index"),
+            Bound::Unset => bail_invalid!("Invalid unset value for list index"),
+            Bound::Value(value) => match <[u8; 4]>::try_from(&*value) {
+                Ok(bytes) => i32::from_be_bytes(bytes),
+                Err(_) => bail_invalid!("Invalid list index"),
+            },
+        };
+        let current = self.current.as_deref().unwrap_or_default();
+        if current.is_empty() {
+            match act {
+                "set" => bail_invalid!("Attempted to set an element on a list which is null"),
+                _ => bail_invalid!("Attempted to delete an element from a list which is null"),
+            }
+        }
+        match usize::try_from(index).ok().and_then(|index| current.get(index)) {
+            Some((path, _)) => Ok(path.clone()),
+            None => bail_invalid!("List index {index} out of bound, list has size {}", current.len()),
+        }
+    }
+
+    fn put(&mut self, path: impl Into<Cow<'a, [u8]>>, value: impl Into<Cow<'a, [u8]>>) {
+        self.elements.push(Element { path: path.into(), value: Some(value.into()) });
+    }
+
+    fn delete(&mut self, path: Vec<u8>) {
+        self.elements.push(Element { path: path.into(), value: None });
+    }
+
+    /// The elements by path. Of several changes of one element at one time a deletion wins, then the greater value, as
+    /// when they come in different statements of a batch.
+    fn finish(mut self) -> (ComplexDeletion, Vec<Element<'a>>) {
+        if let Some(path_type) = self.data_type.path_type() {
+            let rank = |e: &Element<'_>| {
+                (e.value.is_some(), std::cmp::Reverse(e.value.as_deref().map(<[u8]>::to_vec)))
+            };
+            self.elements
+                .sort_by(|a, b| path_type.compare(&a.path, &b.path).then_with(|| rank(a).cmp(&rank(b))));
+            self.elements.dedup_by(|later, earlier| path_type.compare(&later.path, &earlier.path).is_eq());
+        }
+        (self.deletion, self.elements)
+    }
+}

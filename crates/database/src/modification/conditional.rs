@@ -1,0 +1,225 @@
+//! Conditional writes: lock the partition, read, decide, write.
+//!
+//! One machine needs no Paxos. The partition's lock is held from the read to the write, and every conditional write
+//! takes it; plain writes do not, as in Cassandra, where the two are not to be mixed either.
+
+use std::sync::Arc;
+
+use cassette_rows::{
+    Clustering, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices, TableMetadata,
+    Unfiltered, key,
+};
+
+use super::conditions::{Conditions, value_of};
+use super::mutations::Mutations;
+use super::rows::RowsPlan;
+use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
+use crate::execution::Execution;
+use crate::response::{ColumnSpec, Outcome, ResultMetadata, RowSink};
+
+/// One statement of a conditional write, with its values.
+pub(super) struct Part<'p, 'e> {
+    pub plan: &'p RowsPlan,
+    pub execution: &'p Execution<'e>,
+}
+
+/// Executes a conditional statement.
+pub(super) fn execute(plan: &RowsPlan, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+    let [key] =
+        <[DecoratedKey; 1]>::try_from(plan.restrictions.partition.keys(execution)?).map_err(|_| {
+            DatabaseError::invalid("IN on the partition key is not supported with conditional updates")
+        })?;
+    execute_parts(&[Part { plan, execution }], key, false, sink)
+}
+
+/// Executes statements on one partition, some of them conditional: all are applied if all conditions hold, else none.
+pub(super) fn execute_parts(
+    parts: &[Part<'_, '_>],
+    key: DecoratedKey,
+    is_batch: bool,
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let Some(Part { plan, execution }) = parts.first() else { return Ok(Outcome::Void) };
+    let (table, database) = (&plan.table, execution.database);
+    let targets = targets(parts)?;
+
+    let _lock = database.engine().lock_partition(table.id, &key);
+    let current = Current::read(table, &key, &targets, execution)?;
+    let mut applied = true;
+    for (part, target) in parts.iter().zip(&targets) {
+        let conditions = &part.plan.conditions;
+        let row = target.as_ref().and_then(|clustering| current.row(clustering, table));
+        let exists = match target {
+            Some(_) => row,
+            None => current.static_row.as_ref(),
+        };
+        applied &= conditions.hold(exists, row, current.static_row.as_ref(), part.execution)?;
+    }
+    if !applied {
+        return refuse(parts, &key, &current, is_batch, sink);
+    }
+    let timestamp = execution.database.next_timestamp(execution.now_micros);
+    let mut mutations = Mutations::default();
+    for part in parts {
+        let times = part.plan.attributes.times(part.execution, Some(timestamp), table)?;
+        part.plan.add_to(&mut mutations, &times, part.execution)?;
+    }
+    mutations.apply(execution, WriteType::Cas)?;
+    sink.begin(&ResultMetadata::new(vec![applied_spec(table)]));
+    sink.value(Some(&[1]));
+    sink.end_row();
+    Ok(Outcome::Rows { paging_state: None })
+}
+
+fn applied_spec(table: &TableMetadata) -> ColumnSpec {
+    spec(table, "[applied]", DataType::Boolean)
+}
+
+fn spec(table: &TableMetadata, name: &str, data_type: DataType) -> ColumnSpec {
+    ColumnSpec {
+        keyspace: table.keyspace.as_str().into(),
+        table: table.name.as_str().into(),
+        name: name.into(),
+        data_type,
+    }
+}
+
+/// The row that each part's conditions are about; `None` for the static row.
+fn targets(parts: &[Part<'_, '_>]) -> Result<Vec<Option<Clustering>>> {
+    let target = |part: &Part<'_, '_>| {
+        let plan = part.plan;
+        if plan.only_statics || plan.conditions.is_empty() && !plan.restrictions.clustering.names_rows() {
+            return Ok(None);
+        }
+        let rows = plan.restrictions.clustering.clusterings(part.execution)?;
+        Ok(rows.into_iter().next())
+    };
+    parts.iter().map(target).collect()
+}
+
+/// What the partition holds of the rows in question.
+struct Current {
+    static_row: Option<Row>,
+    rows: Vec<Row>,
+}
+
+impl Current {
+    fn read(
+        table: &Arc<TableMetadata>,
+        key: &DecoratedKey,
+        targets: &[Option<Clustering>],
+        execution: &Execution<'_>,
+    ) -> Result<Self> {
+        let slices = targets.iter().flatten().map(|clustering| Slice::prefix(clustering.clone())).collect();
+        let selection = Selection { slices: Slices::new(slices, &table.comparator), reversed: false };
+        let failed = |error: cassette_rows::StorageError| {
+            DatabaseError::read_failure(execution.options.consistency, &error)
+        };
+        let now = execution.now_seconds;
+        let mut stream = execution.database.read(execution, table, key, &selection)?;
+        let mut current = Self { static_row: None, rows: Vec::new() };
+        if let Some(header) = stream.next_partition().map_err(failed)? {
+            current.static_row = header.static_row.filter(|row| row.has_live_cell(now));
+            while let Some(next) = stream.next_unfiltered().map_err(failed)? {
+                if let Unfiltered::Row(row) = next
+                    && row.is_live(now)
+                {
+                    current.rows.push(row);
+                }
+            }
+        }
+        Ok(current)
+    }
+
+    fn row(&self, clustering: &Clustering, table: &TableMetadata) -> Option<&Row> {
+        self.rows.iter().find(|row| table.comparator.compare_rows(row.clustering(), clustering).is_eq())
+    }
+}
+
+/// Answers `[applied]` false, with the values that stood in the way.
+fn refuse(
+    parts: &[Part<'_, '_>],
+    key: &DecoratedKey,
+    current: &Current,
+    is_batch: bool,
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let Part { plan, execution } = &parts[0];
+    let table = &plan.table;
+    let conditional = || parts.iter().filter(|part| !part.plan.conditions.is_empty());
+    let shows_all =
+        conditional().any(|p| matches!(p.plan.conditions, Conditions::Exists | Conditions::NotExists));
+    let mut columns: Vec<Arc<ColumnMetadata>> = Vec::new();
+    if shows_all {
+        columns.extend(wildcard(table));
+    } else {
+        if is_batch {
+            columns.extend(table.partition_key.iter().chain(&table.clustering).cloned());
+        }
+        for column in conditional().flat_map(|part| part.plan.conditions.columns()) {
+            if !columns.iter().any(|c| c.name == column.name) {
+                columns.push(column);
+            }
+        }
+    }
+
+    let only_static = conditional().all(|p| p.plan.only_statics || p.plan.conditions.only_static_columns());
+    let rows: Vec<Option<&Row>> = match (&current.rows[..], &current.static_row) {
+        ([], Some(_)) if only_static || shows_all => vec![None],
+        (rows, _) => rows.iter().map(Some).collect(),
+    };
+    let mut specs = vec![applied_spec(table)];
+    if !rows.is_empty() {
+        specs.extend(columns.iter().map(|c| spec(table, &c.name, c.data_type.clone())));
+    }
+    sink.begin(&ResultMetadata::new(specs));
+    if rows.is_empty() {
+        sink.value(Some(&[0]));
+        sink.end_row();
+    }
+    let Some(key_values) = key::components(key.key(), table.partition_key.len()) else {
+        bail_invalid!("the partition key of {} cannot be taken apart", table.qualified_name());
+    };
+    for row in rows {
+        sink.value(Some(&[0]));
+        for column in &columns {
+            push(column, row, current.static_row.as_ref(), &key_values, execution.now_seconds, sink);
+        }
+        sink.end_row();
+    }
+    Ok(Outcome::Rows { paging_state: None })
+}
+
+fn push(
+    column: &ColumnMetadata,
+    row: Option<&Row>,
+    static_row: Option<&Row>,
+    key: &[&[u8]],
+    now: u32,
+    sink: &mut dyn RowSink,
+) {
+    use cassette_rows::ColumnKind::*;
+    match column.kind {
+        PartitionKey => sink.value(key.get(column.position).copied()),
+        Clustering => sink.value(row.and_then(|row| row.clustering().value(column.position))),
+        Static => sink.value(static_row.and_then(|row| value_of(row, column, now)).as_deref()),
+        Regular => sink.value(row.and_then(|row| value_of(row, column, now)).as_deref()),
+    }
+}
+
+/// The columns of `SELECT *`: key, clustering, static and regular ones, the last two each by name.
+fn wildcard(table: &TableMetadata) -> impl Iterator<Item = Arc<ColumnMetadata>> {
+    let mut statics: Vec<_> = table.static_columns().cloned().collect();
+    let mut regulars: Vec<_> = table.regular_columns().cloned().collect();
+    statics.sort_by(|a, b| a.name.cmp(&b.name));
+    regulars.sort_by(|a, b| a.name.cmp(&b.name));
+    table
+        .partition_key
+        .iter()
+        .chain(&table.clustering)
+        .cloned()
+        .chain(statics)
+        .chain(regulars)
+        .collect::<Vec<_>>()
+        .into_iter()
+}

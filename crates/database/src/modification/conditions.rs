@@ -1,0 +1,382 @@
+//! IF: what must hold for a conditional write.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, ColumnPart, ConditionValue, InValues, Operator};
+use cassette_rows::types::collection;
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, Row, TableMetadata};
+
+use crate::error::{Result, bail_invalid};
+use crate::execution::Execution;
+use crate::plan::PlanContext;
+use crate::restrictions::{existing, named_receiver};
+use crate::terms::{Bound, Term};
+
+/// The IF of a statement.
+#[derive(Debug, Default)]
+pub(super) enum Conditions {
+    /// None.
+    #[default]
+    None,
+    /// `IF NOT EXISTS`
+    NotExists,
+    /// `IF EXISTS`
+    Exists,
+    /// `IF a = … AND …`; all must hold.
+    Columns(Vec<Condition>),
+}
+
+/// A condition on a column or a part of it.
+#[derive(Debug)]
+pub(super) struct Condition {
+    pub column: Arc<ColumnMetadata>,
+    part: Part,
+    operator: Operator,
+    values: Values,
+}
+
+#[derive(Debug)]
+enum Part {
+    Whole,
+    /// `c[key]`
+    Element(Term),
+    /// `c.field`, by index.
+    Field(u16),
+}
+
+#[derive(Debug)]
+enum Values {
+    One(Term),
+    List(Vec<Term>),
+    /// A list bound whole, for IN.
+    Marker(Term),
+}
+
+impl Conditions {
+    /// Of an UPDATE or DELETE.
+    pub fn new(
+        conditions: &ast::Conditions,
+        table: &Arc<TableMetadata>,
+        cx: &mut PlanContext<'_>,
+    ) -> Result<Self> {
+        Ok(match conditions {
+            ast::Conditions::None => Self::None,
+            ast::Conditions::Exists => Self::Exists,
+            ast::Conditions::Columns(conditions) => Self::Columns(
+                conditions.iter().map(|c| Condition::new(c, table, cx)).collect::<Result<Vec<_>>>()?,
+            ),
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Whether a condition is on a regular column.
+    pub fn touch_regular_columns(&self) -> bool {
+        match self {
+            Self::Columns(conditions) => conditions.iter().any(|c| c.column.kind == ColumnKind::Regular),
+            _ => false,
+        }
+    }
+
+    /// Whether all conditions are on static columns.
+    pub fn only_static_columns(&self) -> bool {
+        match self {
+            Self::Columns(conditions) => conditions.iter().all(|c| c.column.kind == ColumnKind::Static),
+            _ => false,
+        }
+    }
+
+    /// The columns of the conditions, each once: regular ones, then static ones.
+    pub fn columns(&self) -> Vec<Arc<ColumnMetadata>> {
+        let Self::Columns(conditions) = self else { return Vec::new() };
+        let mut columns: Vec<Arc<ColumnMetadata>> = Vec::new();
+        for kind in [ColumnKind::Regular, ColumnKind::Static] {
+            for condition in conditions.iter().filter(|c| c.column.kind == kind) {
+                if !columns.iter().any(|c| c.id == condition.column.id) {
+                    columns.push(condition.column.clone());
+                }
+            }
+        }
+        columns
+    }
+
+    /// Whether they hold for a row and its partition's static row as they are. `target` is the row that
+    /// [`Exists`](Self::Exists) means.
+    pub fn hold(
+        &self,
+        target: Option<&Row>,
+        row: Option<&Row>,
+        static_row: Option<&Row>,
+        execution: &Execution<'_>,
+    ) -> Result<bool> {
+        match self {
+            Self::None => Ok(true),
+            Self::NotExists => Ok(target.is_none()),
+            Self::Exists => Ok(target.is_some()),
+            Self::Columns(conditions) => {
+                for condition in conditions {
+                    let row = if condition.column.kind == ColumnKind::Static { static_row } else { row };
+                    if !condition.holds(row, execution)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+}
+
+impl Condition {
+    fn new(raw: &ast::Condition, table: &Arc<TableMetadata>, cx: &mut PlanContext<'_>) -> Result<Self> {
+        let column = existing(table, &raw.column)?;
+        let name = &column.name;
+        if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+            bail_invalid!("PRIMARY KEY column '{name}' cannot have IF conditions");
+        }
+        if column.data_type.is_counter() {
+            bail_invalid!("Conditions on counters are not supported");
+        }
+        let (part, compared) = part(raw.part.as_ref(), &column, table, cx)?;
+        let compared = match (raw.operator, &compared.data_type) {
+            (Operator::Contains, DataType::List { element, .. } | DataType::Set { element, .. }) => {
+                named_receiver(table, &format!("value({name})"), (**element).clone())
+            }
+            (Operator::Contains, DataType::Map { value, .. }) => {
+                named_receiver(table, &format!("value({name})"), (**value).clone())
+            }
+            (Operator::Contains, _) => bail_invalid!("Cannot use CONTAINS on non-collection column {name}"),
+            (Operator::ContainsKey, DataType::Map { key, .. }) => {
+                named_receiver(table, &format!("key({name})"), (**key).clone())
+            }
+            (Operator::ContainsKey, _) => bail_invalid!("Cannot use CONTAINS KEY on non-map column {name}"),
+            _ => compared,
+        };
+        if matches!(raw.operator, Operator::Lt | Operator::Lte | Operator::Gt | Operator::Gte)
+            && compared.data_type.contains_duration()
+        {
+            bail_invalid!(
+                "Slice conditions {}",
+                match &compared.data_type {
+                    DataType::Duration => format!("( {} ) are not supported on durations", raw.operator),
+                    DataType::Tuple(_) => "are not supported on tuples containing durations".into(),
+                    DataType::Udt { .. } => "are not supported on UDTs containing durations".into(),
+                    _ => "are not supported on collections containing durations".to_owned(),
+                }
+            );
+        }
+        let values = match &raw.value {
+            ConditionValue::Term(term) => Values::One(Term::prepare(term, &compared, cx)?),
+            ConditionValue::In(InValues::List(terms)) => Values::List(
+                terms.iter().map(|term| Term::prepare(term, &compared, cx)).collect::<Result<Vec<_>>>()?,
+            ),
+            ConditionValue::In(InValues::BindMarker(marker)) => {
+                let list = DataType::list(compared.data_type.clone()).freeze();
+                Values::Marker(Term::marker(marker, &named_receiver(table, &format!("in({name})"), list), cx))
+            }
+        };
+        Ok(Self { column, part, operator: raw.operator, values })
+    }
+
+    /// Whether it holds for the row that has its column.
+    fn holds(&self, row: Option<&Row>, execution: &Execution<'_>) -> Result<bool> {
+        let (actual, data_type) = self.actual(row, execution)?;
+        let actual = actual.as_deref();
+        match &self.values {
+            Values::One(term) => self.compare(actual, &data_type, term.bind(execution)?),
+            Values::List(terms) => {
+                for term in terms {
+                    if self.compare(actual, &data_type, term.bind(execution)?)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Values::Marker(marker) => match marker.bind(execution)? {
+                Bound::Null => bail_invalid!("Invalid null list in IN condition"),
+                Bound::Unset => bail_invalid!("Invalid 'unset' value in condition"),
+                Bound::Value(list) => {
+                    for value in collection::read_list(&list) {
+                        let value = value.map_or(Bound::Null, |v| Bound::Value(Cow::Borrowed(v)));
+                        if self.compare(actual, &data_type, value)? {
+                            return Ok(true);
+                        }
+                    }
+                    Ok(false)
+                }
+            },
+        }
+    }
+
+    /// The value that is compared, and its type.
+    fn actual<'r>(
+        &self,
+        row: Option<&'r Row>,
+        execution: &Execution<'_>,
+    ) -> Result<(Option<Cow<'r, [u8]>>, DataType)> {
+        let now = execution.now_seconds;
+        let whole = row.and_then(|row| value_of(row, &self.column, now));
+        let data_type = &self.column.data_type;
+        match (&self.part, data_type) {
+            (Part::Whole, _) => Ok((whole, data_type.clone())),
+            (Part::Field(index), DataType::Udt { definition, .. }) => {
+                let field = whole.and_then(|value| {
+                    let item = collection::read_tuple(&value).nth(usize::from(*index)).flatten();
+                    item.map(|item| Cow::Owned(item.to_vec()))
+                });
+                let data_type = definition.fields.get(usize::from(*index)).map(|(_, t)| t.clone());
+                Ok((field, data_type.unwrap_or(DataType::Empty)))
+            }
+            (Part::Element(key), DataType::Map { key: key_type, value, .. }) => {
+                let Bound::Value(key) = key.bind(execution)? else {
+                    bail_invalid!("Invalid null value for map element access");
+                };
+                let found = whole.and_then(|map| {
+                    let entry = collection::read_map(&map).find(|(k, _)| key_type.compare(k, &key).is_eq());
+                    entry.map(|(_, value)| Cow::Owned(value.to_vec()))
+                });
+                Ok((found, (**value).clone()))
+            }
+            (Part::Element(index), DataType::List { element, .. }) => {
+                let Bound::Value(index) = index.bind(execution)? else {
+                    bail_invalid!("Invalid null value for list element access");
+                };
+                let index = <[u8; 4]>::try_from(&*index).map_or(-1, i32::from_be_bytes);
+                let Ok(at) = usize::try_from(index) else {
+                    bail_invalid!("Invalid negative list index {index}");
+                };
+                let found = whole.and_then(|list| {
+                    collection::read_list(&list).nth(at).flatten().map(|value| Cow::Owned(value.to_vec()))
+                });
+                Ok((found, (**element).clone()))
+            }
+            _ => Ok((None, data_type.clone())),
+        }
+    }
+
+    /// `actual operator value`.
+    fn compare(&self, actual: Option<&[u8]>, data_type: &DataType, value: Bound<'_>) -> Result<bool> {
+        let value = match &value {
+            Bound::Unset => bail_invalid!("Invalid 'unset' value in condition"),
+            Bound::Null => None,
+            Bound::Value(value) => Some(&**value),
+        };
+        // An empty non-frozen collection is stored as nothing.
+        let value = value.filter(|v| !(self.is_whole_collection() && collection::count(v) == 0));
+        let equal = || match (actual, value) {
+            (Some(actual), Some(value)) => data_type.compare(actual, value).is_eq(),
+            (actual, value) => actual.is_none() && value.is_none(),
+        };
+        match self.operator {
+            Operator::Eq | Operator::In => Ok(equal()),
+            Operator::Neq => Ok(!equal()),
+            Operator::Contains | Operator::ContainsKey => {
+                let Some(value) = value else {
+                    bail_invalid!("Invalid comparison with null for operator \"{}\"", self.operator);
+                };
+                Ok(actual.is_some_and(|actual| contains(actual, data_type, self.operator, value)))
+            }
+            operator => {
+                let Some(value) = value else {
+                    bail_invalid!("Invalid comparison with null for operator \"{operator}\"");
+                };
+                let Some(actual) = actual else { return Ok(false) };
+                let order = data_type.compare(actual, value);
+                Ok(match operator {
+                    Operator::Lt => order == Ordering::Less,
+                    Operator::Lte => order != Ordering::Greater,
+                    Operator::Gt => order == Ordering::Greater,
+                    Operator::Gte => order != Ordering::Less,
+                    _ => false,
+                })
+            }
+        }
+    }
+
+    fn is_whole_collection(&self) -> bool {
+        matches!(self.part, Part::Whole)
+            && !matches!(self.operator, Operator::Contains | Operator::ContainsKey)
+            && self.column.data_type.is_multi_cell()
+            && !matches!(self.column.data_type, DataType::Udt { .. })
+    }
+}
+
+/// The part of a column that a condition names, and what is compared with it.
+fn part(
+    raw: Option<&ColumnPart>,
+    column: &ColumnMetadata,
+    table: &TableMetadata,
+    cx: &mut PlanContext<'_>,
+) -> Result<(Part, Arc<crate::response::ColumnSpec>)> {
+    let name = &column.name;
+    match raw {
+        None => Ok((Part::Whole, named_receiver(table, name, column.data_type.clone()))),
+        Some(ColumnPart::Element(key)) => {
+            let (what, key_type, value_type) = match &column.data_type {
+                DataType::List { element, .. } => ("idx", &DataType::Int, element),
+                DataType::Map { key, value, .. } => ("key", &**key, value),
+                DataType::Set { .. } => bail_invalid!("Invalid element access syntax for set column {name}"),
+                _ => bail_invalid!("Invalid element access syntax for non-collection column {name}"),
+            };
+            let key_to = named_receiver(table, &format!("{what}({name})"), key_type.clone());
+            let key = Term::prepare(key, &key_to, cx)?;
+            Ok((Part::Element(key), named_receiver(table, &format!("value({name})"), (**value_type).clone())))
+        }
+        Some(ColumnPart::Field(field)) => {
+            let found = match &column.data_type {
+                DataType::Udt { definition, .. } => definition.field(field),
+                _ => None,
+            };
+            let Some((index, data_type)) = found else {
+                bail_invalid!("Unknown field {field} for column {name}");
+            };
+            let to = named_receiver(table, &format!("{name}.{field}"), data_type.clone());
+            Ok((Part::Field(u16::try_from(index).unwrap_or(u16::MAX)), to))
+        }
+    }
+}
+
+fn contains(actual: &[u8], data_type: &DataType, operator: Operator, wanted: &[u8]) -> bool {
+    match data_type {
+        DataType::List { element, .. } | DataType::Set { element, .. } => {
+            collection::read_list(actual).flatten().any(|value| element.compare(value, wanted).is_eq())
+        }
+        DataType::Map { key, value, .. } => collection::read_map(actual).any(|(k, v)| match operator {
+            Operator::ContainsKey => key.compare(k, wanted).is_eq(),
+            _ => value.compare(v, wanted).is_eq(),
+        }),
+        _ => false,
+    }
+}
+
+/// The value of a static or regular column at `now`: a complex one put together. `None` if it has none.
+pub(super) fn value_of<'r>(row: &'r Row, column: &ColumnMetadata, now: u32) -> Option<Cow<'r, [u8]>> {
+    if !column.data_type.is_multi_cell() {
+        return row.cell(column.id).filter(|cell| cell.is_live(now)).map(|cell| Cow::Borrowed(cell.value));
+    }
+    let live: Vec<(&[u8], &[u8])> = row
+        .cells_of(column.id)
+        .filter(|cell| cell.is_live(now))
+        .map(|cell| (cell.path.unwrap_or_default(), cell.value))
+        .collect();
+    if live.is_empty() {
+        return None;
+    }
+    let mut out = Vec::new();
+    match &column.data_type {
+        DataType::Set { .. } => collection::write_list(&mut out, live.iter().map(|(path, _)| *path)),
+        DataType::Map { .. } => collection::write_map(&mut out, live.iter().copied()),
+        DataType::Udt { definition, .. } => {
+            let field = |index: usize| {
+                let path = (index as u16).to_be_bytes();
+                live.iter().find(|(p, _)| *p == path).map(|(_, value)| *value)
+            };
+            collection::write_tuple(&mut out, (0..definition.fields.len()).map(field));
+        }
+        _ => collection::write_list(&mut out, live.iter().map(|(_, value)| *value)),
+    }
+    Some(Cow::Owned(out))
+}

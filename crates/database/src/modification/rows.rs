@@ -1,0 +1,178 @@
+//! From a plan and its values to updates of partitions.
+
+use std::sync::Arc;
+
+use cassette_rows::{
+    Clustering, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate, RangeTombstone, Row, RowBuilder,
+    Selection, Slice, Slices, TableMetadata, Unfiltered,
+};
+
+use super::attributes::{Attributes, Times};
+use super::cells;
+use super::conditions::Conditions;
+use super::mutations::Mutations;
+use super::operation::{ColumnOperations, Operations};
+use crate::error::{DatabaseError, Result};
+use crate::execution::Execution;
+use crate::restrictions::{Restrictions, StatementKind};
+
+/// A planned INSERT, UPDATE or DELETE of rows.
+#[derive(Debug)]
+pub(super) struct RowsPlan {
+    pub table: Arc<TableMetadata>,
+    pub kind: StatementKind,
+    pub restrictions: Restrictions,
+    /// Empty for a DELETE of whole rows, and for an INSERT of keys alone.
+    pub operations: Operations,
+    pub attributes: Attributes,
+    pub conditions: Conditions,
+    /// It changes static columns only and names no row.
+    pub only_statics: bool,
+}
+
+impl RowsPlan {
+    /// Adds the changes of one execution.
+    pub fn add_to(&self, mutations: &mut Mutations, times: &Times, execution: &Execution<'_>) -> Result<()> {
+        for key in self.restrictions.partition.keys(execution)? {
+            mutations.add(self.update_of(key, times, execution)?, &self.table);
+        }
+        Ok(())
+    }
+
+    /// The changes of one partition.
+    pub fn update_of(
+        &self,
+        key: DecoratedKey,
+        times: &Times,
+        execution: &Execution<'_>,
+    ) -> Result<PartitionUpdate> {
+        let mut update = PartitionUpdate::new(key);
+        if !self.operations.statics.is_empty() {
+            let read = || read_row(execution, &self.table, &update.key, None);
+            let row = build_row(
+                Clustering::empty(),
+                LivenessInfo::EMPTY,
+                &self.operations.statics,
+                times,
+                execution,
+                read,
+            )?;
+            update.static_row = row;
+        }
+        if self.kind == StatementKind::Delete && self.operations.is_empty() {
+            self.delete_rows(&mut update, times, execution)?;
+        } else if !self.only_statics {
+            self.write_rows(&mut update, times, execution)?;
+        }
+        Ok(update)
+    }
+
+    /// Rows of an INSERT or UPDATE, or of a DELETE of columns.
+    fn write_rows(
+        &self,
+        update: &mut PartitionUpdate,
+        times: &Times,
+        execution: &Execution<'_>,
+    ) -> Result<()> {
+        let liveness = match self.kind {
+            StatementKind::Insert => times.liveness(),
+            _ => LivenessInfo::EMPTY,
+        };
+        if self.operations.regulars.is_empty() && liveness.is_empty() {
+            return Ok(());
+        }
+        for clustering in self.restrictions.clustering.clusterings(execution)? {
+            let read = || read_row(execution, &self.table, &update.key, Some(&clustering));
+            let row =
+                build_row(clustering.clone(), liveness, &self.operations.regulars, times, execution, read)?;
+            if let Some(row) = row {
+                update.add_row(row, &self.table);
+            }
+        }
+        Ok(())
+    }
+
+    /// A deletion of the partition, of rows, or of ranges.
+    fn delete_rows(
+        &self,
+        update: &mut PartitionUpdate,
+        times: &Times,
+        execution: &Execution<'_>,
+    ) -> Result<()> {
+        let deletion = DeletionTime::new(times.timestamp, times.now);
+        let clustering = &self.restrictions.clustering;
+        if clustering.is_empty() {
+            update.deletion = deletion;
+        } else if clustering.names_rows() {
+            for clustering in clustering.clusterings(execution)? {
+                let mut row = RowBuilder::new(clustering);
+                row.deletion(deletion);
+                update.add_row(row.finish(), &self.table);
+            }
+        } else {
+            for slice in clustering.slices(execution)?.as_slice() {
+                let Slice { start, end } = slice.clone();
+                update.range_tombstones.add(RangeTombstone { start, end, deletion }, &self.table.comparator);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row with these changes; `None` if they come to nothing. `read` gives the row as it is, for changes that depend on it.
+fn build_row(
+    clustering: Clustering,
+    liveness: LivenessInfo,
+    columns: &[ColumnOperations],
+    times: &Times,
+    execution: &Execution<'_>,
+    read: impl Fn() -> Result<Option<Row>>,
+) -> Result<Option<Row>> {
+    let requires_read =
+        columns.iter().any(|c| c.operations.iter().any(|o| o.requires_read(&c.column.data_type)));
+    let current = if requires_read { read()? } else { None };
+
+    // All values are bound before the first is copied, so that the row's buffer has its size from the start.
+    let mut bound = Vec::with_capacity(columns.len());
+    let mut bytes = 0;
+    for column in columns {
+        let change = cells::Change::bind(column, current.as_ref(), execution)?;
+        bytes += change.size();
+        bound.push(change);
+    }
+    let count = bound.iter().map(cells::Change::cell_count).sum();
+    let mut row = RowBuilder::with_capacity(clustering, count, bytes);
+    row.liveness(liveness);
+    for change in bound {
+        change.write(&mut row, times);
+    }
+    Ok((!row.is_empty()).then(|| row.finish()))
+}
+
+/// The row at `clustering` as it is now, or the static row.
+pub(super) fn read_row(
+    execution: &Execution<'_>,
+    table: &Arc<TableMetadata>,
+    key: &DecoratedKey,
+    clustering: Option<&Clustering>,
+) -> Result<Option<Row>> {
+    let slices = match clustering {
+        Some(clustering) => Slices::new(vec![Slice::prefix(clustering.clone())], &table.comparator),
+        None => Slices::none(),
+    };
+    let failed = |error: cassette_rows::StorageError| {
+        DatabaseError::read_failure(execution.options.consistency, &error)
+    };
+    let mut stream =
+        execution.database.read(execution, table, key, &Selection { slices, reversed: false })?;
+    let Some(header) = stream.next_partition().map_err(failed)? else { return Ok(None) };
+    if clustering.is_none() {
+        return Ok(header.static_row);
+    }
+    while let Some(next) = stream.next_unfiltered().map_err(failed)? {
+        if let Unfiltered::Row(row) = next {
+            return Ok(Some(row));
+        }
+    }
+    Ok(None)
+}

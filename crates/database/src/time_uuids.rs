@@ -1,0 +1,95 @@
+//! Time UUIDs in the order they are asked for: `now()`, and the paths of list elements.
+//!
+//! A version 1 UUID counts ticks of 100 ns since 1582-10-15. Elements appended to a list get the ticks of now; elements
+//! prepended get those of a clock that runs backwards from 2010, so that they sort before all others, also before those
+//! prepended earlier, whenever the database was restarted in between. (Cassandra's rule: `cql3/Lists.java`.)
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use uuid::Uuid;
+
+/// 1582-10-15 to 1970-01-01 in ticks.
+const GREGORIAN_OFFSET: i64 = 0x01b2_1dd2_1381_4000;
+/// 2010-01-01T00:00:00Z in microseconds.
+const REFERENCE: i64 = 1_262_304_000_000_000;
+const TICKS_PER_MICROSECOND: i64 = 10;
+/// The last 8 bytes: a clock sequence, and a node id whose multicast bit says that it is no network card's.
+const CLOCK_AND_NODE: [u8; 8] = [0x80, 0, 0x01, 0, 0, 0, 0, 1];
+
+/// Gives each UUID once.
+#[derive(Debug)]
+pub(crate) struct TimeUuids {
+    /// Ticks since 1970 of the last one given.
+    last: AtomicI64,
+    /// Microseconds since 1970 of the earliest one given to a prepended element.
+    last_prepended: AtomicI64,
+}
+
+impl TimeUuids {
+    pub fn new() -> Self {
+        Self { last: AtomicI64::new(0), last_prepended: AtomicI64::new(i64::MAX) }
+    }
+
+    /// A UUID of now (microseconds since 1970), later than all before.
+    pub fn next(&self, now_micros: i64) -> Uuid {
+        let now = now_micros.saturating_mul(TICKS_PER_MICROSECOND);
+        let next = |last: i64| now.max(last.saturating_add(1));
+        let update = |last| Some(next(last));
+        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).unwrap_or(now);
+        of_ticks(next(last))
+    }
+
+    /// `count` ascending UUIDs that sort before all of earlier calls.
+    pub fn prepended(&self, now_micros: i64, count: usize) -> impl Iterator<Item = [u8; 16]> + use<> {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let backwards = REFERENCE.saturating_sub(now_micros.saturating_sub(REFERENCE));
+        let first = |earliest: i64| backwards.min(earliest).saturating_sub(count);
+        let update = |earliest| Some(first(earliest));
+        let earliest = self
+            .last_prepended
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, update)
+            .unwrap_or(backwards);
+        let first = first(earliest);
+        (0..count).map(move |i| {
+            *of_ticks((first.saturating_add(i)).saturating_mul(TICKS_PER_MICROSECOND)).as_bytes()
+        })
+    }
+}
+
+/// `ticks` since 1970.
+fn of_ticks(ticks: i64) -> Uuid {
+    let ticks = ticks.saturating_add(GREGORIAN_OFFSET) as u64;
+    let (low, mid, high) = (ticks as u32, (ticks >> 32) as u16, (ticks >> 48) as u16 & 0x0fff);
+    Uuid::from_fields(low, mid, high | 0x1000, &CLOCK_AND_NODE)
+}
+
+#[cfg(test)]
+mod tests {
+    use cassette_rows::DataType;
+
+    use super::*;
+
+    fn ascends(uuids: &[[u8; 16]]) -> bool {
+        uuids.windows(2).all(|pair| DataType::TimeUuid.compare(&pair[0], &pair[1]).is_lt())
+    }
+
+    #[test]
+    fn uuids_ascend_also_when_the_clock_stands_still_or_goes_back() {
+        let uuids = TimeUuids::new();
+        let given: Vec<_> =
+            [5, 5, 4, 6, 6, 1_700_000_000_000_000].map(|now| *uuids.next(now).as_bytes()).into();
+        assert!(ascends(&given));
+        assert_eq!(Uuid::from_bytes(given[5]).get_version_num(), 1);
+        assert_eq!(Uuid::from_bytes(given[5]).get_timestamp().unwrap().to_unix(), (1_700_000_000, 0));
+    }
+
+    #[test]
+    fn prepended_elements_ascend_among_themselves_and_come_before_all_earlier_ones() {
+        let uuids = TimeUuids::new();
+        let now = 1_700_000_000_000_000;
+        let first: Vec<_> = uuids.prepended(now, 3).collect();
+        let second: Vec<_> = uuids.prepended(now, 2).collect();
+        let later: Vec<_> = TimeUuids::new().prepended(now + 10, 2).collect();
+        assert!(ascends(&[&later[..], &second, &first, &[*uuids.next(now).as_bytes()]].concat()));
+    }
+}
