@@ -227,10 +227,9 @@ impl<'a> ComplexWriter<'a> {
                 let fields = collection::read_tuple(value);
                 for (index, field) in (0u16..).zip(fields.take(definition.fields.len())) {
                     let path = index.to_be_bytes().to_vec();
-                    match field {
-                        Some(field) => self.put(path, field.to_vec()),
-                        // The whole column was deleted just before: nothing is left of the field.
-                        None => {}
+                    // The whole column was deleted just before: nothing is left of a null field.
+                    if let Some(field) = field {
+                        self.put(path, field.to_vec());
                     }
                 }
             }
