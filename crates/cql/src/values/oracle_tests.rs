@@ -149,3 +149,31 @@ fn functions_give_what_they_give_in_cassandra() {
     }
     assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
 }
+
+/// Each line: type, JSON, then the bytes, the bytes as JSON and as a literal - or an error after a `!`.
+#[test]
+fn json_becomes_bytes_and_bytes_become_json_as_in_cassandra() {
+    let mut wrong = Vec::new();
+    for line in include_str!("../../tests/data/json.tsv").lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let (data_type, _) = parse_class_name(fields[0]).unwrap();
+        let read = json::Json::parse(fields[1])
+            .map_err(ValueError::invalid)
+            .and_then(|json| json::decode_value(&data_type, &json));
+        match (&read, fields[2].strip_prefix('!')) {
+            (Err(_), Some("fails")) => {}
+            (Err(error), Some(message)) if error.to_string() == message => {}
+            (Ok(bytes), None) if encode_hex(bytes) == fields[2] => {
+                let written = [json::encode_value(&data_type, bytes), to_literal(&data_type, Some(bytes))];
+                for (written, expected) in written.iter().zip(&fields[3..]) {
+                    let escaped = written.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n");
+                    if !expected.starts_with('!') && escaped != *expected {
+                        wrong.push(format!("{line}: {written}, expected {expected}"));
+                    }
+                }
+            }
+            _ => wrong.push(format!("{line}: {read:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
