@@ -81,12 +81,24 @@ pub struct YcsbArgs {
     pub spin: bool,
 
     /// The engine to measure
-    #[arg(short, long, value_enum)]
+    #[arg(short, long, value_enum, default_value_t = EngineKind::Embedded)]
     pub engine: EngineKind,
 
     /// Where an embedded engine keeps its files [default: a temporary directory, removed at the end]
     #[arg(short, long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+
+    /// Block cache of an embedded engine, in MiB [default: the engine's own]
+    #[arg(long, value_name = "MIB")]
+    pub cache_mib: Option<u64>,
+
+    /// Memtable of an embedded engine, in MiB [default: the engine's own]
+    #[arg(long, value_name = "MIB")]
+    pub memtable_mib: Option<u64>,
+
+    /// What the table is made WITH on engines of CQL, e.g. "compression = {'enabled': false}" [default: their own]
+    #[arg(long, value_name = "CQL", default_value = "", hide_default_value = true)]
+    pub table_options: String,
 
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
@@ -163,10 +175,6 @@ pub struct ServerArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub replication_factor: usize,
 
-    /// What the table is made WITH, e.g. \"compression = {'enabled': false}\"
-    #[arg(long, value_name = "CQL", default_value = "")]
-    pub table_options: String,
-
     /// Consistency level of reads and writes
     #[arg(long, value_name = "LEVEL", default_value = "QUORUM", value_parser = parse_consistency)]
     pub consistency: Consistency,
@@ -191,7 +199,7 @@ fn parse_consistency(text: &str) -> Result<Consistency, String> {
 
 impl ServerArgs {
     /// What the client is to know.
-    pub fn settings(&self) -> Result<CqlSettings, LabError> {
+    pub fn settings(&self, table_options: &str) -> Result<CqlSettings, LabError> {
         let with_port = |contact: &String| match contact.contains(':') {
             true => contact.clone(),
             false => format!("{contact}:9042"),
@@ -204,7 +212,7 @@ impl ServerArgs {
             credentials: self.user.clone().zip(self.password.clone()),
             keyspace: self.keyspace.clone(),
             replication_factor: self.replication_factor,
-            table_options: self.table_options.clone(),
+            table_options: table_options.to_string(),
             consistency: self.consistency,
         })
     }
@@ -213,8 +221,16 @@ impl ServerArgs {
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EngineKind {
+    /// Cassette in this process: prepared statements, no socket
+    Embedded,
     /// A server that speaks CQL: `cassette serve`, Apache Cassandra
     Cql,
+    /// LevelDB, if this was built with the feature leveldb
+    Leveldb,
+    /// RocksDB, if this was built with the feature rocksdb
+    Rocksdb,
+    /// fjall, if this was built with the feature fjall
+    Fjall,
     /// Nothing: answers at once, which shows what the laboratory itself costs
     Noop,
 }

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
+use tempfile::TempDir;
 
 use crate::LabError;
 use crate::cli::{EngineKind, YcsbArgs};
 use crate::cql::CqlTarget;
+use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
 use crate::experiment::{Experiment, Observer};
 use crate::report::{Driving, Machine, PhaseReport, Report, text};
@@ -20,7 +22,7 @@ use crate::run::threads::Threads;
 /// Runs the command; `false` when operations failed.
 pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
     let experiment = args.experiment()?;
-    let mut target = target(args)?;
+    let (mut target, _thrown_away) = target(args)?;
     let started = Timestamp::now();
     let mut report = Report {
         benchmark: "ycsb".into(),
@@ -49,16 +51,70 @@ pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
     Ok(report.phases.iter().all(|phase| phase.failed == 0 && phase.stopped.is_none()))
 }
 
-fn target(args: &YcsbArgs) -> Result<Box<dyn Target>, LabError> {
-    match args.engine {
-        EngineKind::Cql => Ok(Box::new(CqlTarget::new(args.server.settings()?)?)),
-        EngineKind::Noop => Ok(Box::new(Threads(Noop))),
+/// Makes the engine; gives with it what must outlive it: the directory that is thrown away.
+fn target(args: &YcsbArgs) -> Result<(Box<dyn Target>, Option<TempDir>), LabError> {
+    Ok(match args.engine {
+        EngineKind::Embedded => {
+            if args.cache_mib.is_some() {
+                return Err(LabError::Usage("the embedded engine has no --cache-mib yet".into()));
+            }
+            let (data, thrown_away) = data_directory(args)?;
+            let settings = EmbeddedSettings {
+                data,
+                memtable_bytes: args.memtable_mib.map(|mib| mib << 20),
+                table_options: args.table_options.clone(),
+            };
+            (Box::new(Threads(Embedded::open(settings)?)), thrown_away)
+        }
+        EngineKind::Cql => (Box::new(CqlTarget::new(args.server.settings(&args.table_options)?)?), None),
+        EngineKind::Noop => (Box::new(Threads(Noop)), None),
+        #[cfg(feature = "leveldb")]
+        EngineKind::Leveldb => store::<crate::engine::leveldb::LevelDb>(args)?,
+        #[cfg(feature = "rocksdb")]
+        EngineKind::Rocksdb => store::<crate::engine::rocksdb::RocksDb>(args)?,
+        #[cfg(feature = "fjall")]
+        EngineKind::Fjall => store::<crate::engine::fjall::Fjall>(args)?,
+        #[cfg(not(all(feature = "leveldb", feature = "rocksdb", feature = "fjall")))]
+        engine => {
+            let name = engine_name(engine);
+            return Err(LabError::Usage(format!(
+                "this was built without {name}; build it with `--features {name}` to measure that"
+            )));
+        }
+    })
+}
+
+#[cfg(any(feature = "leveldb", feature = "rocksdb", feature = "fjall"))]
+fn store<S: crate::engine::key_value::KeyValueStore + 'static>(
+    args: &YcsbArgs,
+) -> Result<(Box<dyn Target>, Option<TempDir>), LabError> {
+    use crate::engine::key_value::{KeyValueEngine, StoreSettings};
+    let bytes = |mib: Option<u64>| mib.map(|mib| mib << 20);
+    let settings =
+        StoreSettings { cache_bytes: bytes(args.cache_mib), memtable_bytes: bytes(args.memtable_mib) };
+    let (data, thrown_away) = data_directory(args)?;
+    Ok((Box::new(Threads(KeyValueEngine::<S>::new(&data, settings))), thrown_away))
+}
+
+/// Where an embedded engine keeps its files: what was asked for, or a directory that is gone when dropped.
+fn data_directory(args: &YcsbArgs) -> Result<(PathBuf, Option<TempDir>), LabError> {
+    if let Some(data) = &args.data {
+        return Ok((data.clone(), None));
     }
+    if !args.phase.contains(&crate::cli::Phase::Load) {
+        return Err(LabError::Usage("a run without a load needs the --data of an earlier one".into()));
+    }
+    let directory =
+        tempfile::tempdir().map_err(|error| LabError::io("making a temporary directory", error))?;
+    Ok((directory.path().to_path_buf(), Some(directory)))
+}
+
+fn engine_name(engine: EngineKind) -> String {
+    engine.to_possible_value().map_or_else(|| "engine".into(), |value| value.get_name().to_string())
 }
 
 fn default_path(args: &YcsbArgs, experiment: &Experiment, started: Timestamp) -> PathBuf {
-    let engine = args.engine.to_possible_value();
-    let engine = engine.as_ref().map_or("engine", |value| value.get_name());
+    let engine = engine_name(args.engine);
     let workloads: String = experiment.workloads.iter().map(|(name, _)| name.as_str()).collect();
     let time = started.strftime("%Y%m%dT%H%M%SZ");
     PathBuf::from(format!("lab-results/ycsb-{engine}-{workloads}-{time}.json"))

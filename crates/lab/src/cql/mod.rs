@@ -7,7 +7,7 @@
 
 mod connection;
 mod pipeline;
-mod statements;
+mod requests;
 
 #[cfg(test)]
 mod tests;
@@ -17,11 +17,12 @@ use std::collections::BTreeMap;
 use cassette_protocol::{Consistency, Version};
 
 use crate::LabError;
+use crate::engine::statements;
 use crate::engine::{EngineInfo, TableShape};
 use crate::run::{Driven, Target, Worker, drive_together};
 use crate::ycsb::workload::share_of;
 use connection::{Connection, Text};
-use statements::Statements;
+use requests::Requests;
 
 /// How to reach a server and what to make there.
 #[derive(Debug, Clone)]
@@ -84,21 +85,11 @@ impl Target for CqlTarget {
     fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError> {
         let mut connection = self.open(0)?;
         let CqlSettings { keyspace, replication_factor, table_options, .. } = &self.settings;
-        let table = format!("{keyspace}.{}", shape.table);
-        connection.query(&format!(
-            "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
-             {{'class': 'SimpleStrategy', 'replication_factor': {replication_factor}}}"
-        ))?;
+        connection.query(&statements::create_keyspace(keyspace, *replication_factor))?;
         if replace {
-            connection.query(&format!("DROP TABLE IF EXISTS {table}"))?;
+            connection.query(&statements::drop_table(keyspace, shape))?;
         }
-        let columns: Vec<String> = shape.field_names.iter().map(|name| format!("{name} varchar")).collect();
-        let options = if table_options.is_empty() { String::new() } else { format!(" WITH {table_options}") };
-        connection.query(&format!(
-            "CREATE TABLE IF NOT EXISTS {table} ({} varchar PRIMARY KEY, {}){options}",
-            statements::KEY,
-            columns.join(", ")
-        ))?;
+        connection.query(&statements::create_table(keyspace, shape, table_options))?;
         Ok(())
     }
 
@@ -119,9 +110,9 @@ impl Target for CqlTarget {
             .enumerate()
             .map(|(number, worker)| {
                 let mut connection = self.open(number)?;
-                let statements = Statements::prepare(&mut connection, &self.settings, shape)?;
+                let requests = Requests::prepare(&mut connection, &self.settings, shape)?;
                 let slots = share_of(in_flight as u64, count, number) as usize;
-                Ok((worker, pipeline::Pipeline::new(connection, statements, slots)))
+                Ok((worker, pipeline::Pipeline::new(connection, requests, slots)))
             })
             .collect::<Result<Vec<_>, LabError>>()?;
         Ok(drive_together(pipelines, pipeline::Pipeline::work))

@@ -6,7 +6,7 @@ use std::time::Instant;
 use cassette_protocol::{Envelope, Response, ResultMessage};
 
 use super::connection::{Connection, error_class};
-use super::statements::Statements;
+use super::requests::Requests;
 use crate::engine::{Failure, RowSink};
 use crate::run::Worker;
 use crate::run::recorder::Timing;
@@ -18,7 +18,7 @@ use crate::ycsb::{FieldValues, Operation, OperationKind};
 #[derive(Debug)]
 pub(super) struct Pipeline {
     connection: Connection,
-    statements: Statements,
+    requests: Requests,
     slots: Vec<Slot>,
     /// Indexes of the slots without a request.
     free: Vec<usize>,
@@ -36,11 +36,11 @@ struct Slot {
 
 impl Pipeline {
     /// For up to `slots` requests in flight.
-    pub fn new(connection: Connection, statements: Statements, slots: usize) -> Self {
+    pub fn new(connection: Connection, requests: Requests, slots: usize) -> Self {
         let slots = slots.clamp(1, i16::MAX as usize);
         Self {
             connection,
-            statements,
+            requests,
             slots: (0..slots).map(|_| Slot::default()).collect(),
             free: (0..slots).rev().collect(),
         }
@@ -118,17 +118,17 @@ impl Pipeline {
         match task.operation {
             Operation::Insert { .. } => {
                 worker.stream.write_values(key, None, values);
-                self.statements.insert(encoder, stream, key, values);
+                self.requests.insert(encoder, stream, key, values);
             }
             Operation::Update { field, .. } => {
                 worker.stream.write_values(key, field, values);
-                self.statements.update(encoder, stream, key, values);
+                self.requests.update(encoder, stream, key, values);
             }
             Operation::Read { field, .. } | Operation::ReadModifyWrite { read: field, .. } => {
-                self.statements.read(encoder, stream, key, field);
+                self.requests.read(encoder, stream, key, field);
             }
             Operation::Scan { length, field, .. } => {
-                self.statements.scan(encoder, stream, key, length, field);
+                self.requests.scan(encoder, stream, key, length, field);
             }
         }
         slot.task = Some(task);
@@ -159,7 +159,7 @@ impl Pipeline {
             worker.recorder.rows += rows.rows();
             worker.recorder.bytes += rows.bytes();
             worker.stream.write_values(&slot.key, written, values);
-            self.statements.update(self.connection.encoder(), index as i16, &slot.key, values);
+            self.requests.update(self.connection.encoder(), index as i16, &slot.key, values);
             slot.read_end = Some(end);
             return;
         }

@@ -182,7 +182,7 @@ fn rows(version: Version, columns: usize, content: &[Vec<Option<Vec<u8>>>]) -> R
     let column = |index: usize| ColumnSpec {
         keyspace: "ycsb".into(),
         table: "usertable".into(),
-        name: format!("c{index}"),
+        name: format!("c{index}").into(),
         data_type: DataType::Text,
     };
     let metadata = ResultMetadata::new((0..columns).map(column).collect());

@@ -3,8 +3,17 @@
 //! An [`Engine`] is shared by all threads of a phase; each thread has its own [`Session`]. Engines that answer many
 //! requests at a time over a socket are driven differently, see [`crate::cql`].
 
+pub mod embedded;
+#[cfg(feature = "fjall")]
+pub mod fjall;
+pub mod key_value;
+#[cfg(feature = "leveldb")]
+pub mod leveldb;
 pub mod noop;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
 pub mod rows;
+pub(crate) mod statements;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

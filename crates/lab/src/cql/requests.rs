@@ -1,4 +1,4 @@
-//! The statements of YCSB's Cassandra binding, prepared, and their EXECUTE messages.
+//! The workload's statements as a server knows them, and their EXECUTE messages.
 
 use bytes::Bytes;
 use cassette_protocol::notation::{write_byte, write_bytes, write_int, write_short, write_short_bytes};
@@ -8,10 +8,8 @@ use super::CqlSettings;
 use super::connection::Connection;
 use crate::LabError;
 use crate::engine::TableShape;
+use crate::engine::statements::Statements;
 use crate::ycsb::FieldValues;
-
-/// The key's column.
-pub(super) const KEY: &str = "y_id";
 
 /// `<flags>` of the query parameters: values follow; the result may leave its metadata out.
 const VALUES_AND_SKIP_METADATA: u8 = 0x01 | 0x02;
@@ -23,66 +21,31 @@ struct Prepared {
     result_metadata_id: Option<Bytes>,
 }
 
-/// The same statement for all fields and for each one alone.
-#[derive(Debug)]
-struct PerField {
-    all: Prepared,
-    one: Vec<Prepared>,
-}
-
-impl PerField {
-    fn of(&self, field: Option<usize>) -> &Prepared {
-        field.and_then(|field| self.one.get(field)).unwrap_or(&self.all)
-    }
-}
-
 /// All statements of a workload, prepared on one connection.
 #[derive(Debug)]
-pub(super) struct Statements {
+pub(super) struct Requests {
     version: Version,
     consistency: Consistency,
-    insert: Prepared,
-    update: PerField,
-    read: PerField,
-    scan: PerField,
+    statements: Statements<Prepared>,
 }
 
-impl Statements {
-    /// Prepares them.
+impl Requests {
+    /// Prepares the statements.
     pub fn prepare(
         connection: &mut Connection,
         settings: &CqlSettings,
         shape: &TableShape,
     ) -> Result<Self, LabError> {
-        let table = format!("{}.{}", settings.keyspace, shape.table);
-        let fields = &shape.field_names;
-        let mut prepare = |query: String| {
-            let prepared = connection.prepare(&query)?;
+        let statements = Statements::prepare(&settings.keyspace, shape, |cql| {
+            let prepared = connection.prepare(cql)?;
             Ok::<_, LabError>(Prepared { id: prepared.id, result_metadata_id: prepared.result_metadata_id })
-        };
-        let markers = vec!["?"; fields.len() + 1].join(", ");
-        let insert =
-            prepare(format!("INSERT INTO {table} ({KEY}, {}) VALUES ({markers})", fields.join(", ")))?;
-        let mut per_field = |query: &dyn Fn(&[String]) -> String| {
-            Ok::<_, LabError>(PerField {
-                all: prepare(query(fields))?,
-                one: fields.chunks(1).map(|field| prepare(query(field))).collect::<Result<_, _>>()?,
-            })
-        };
-        let update = per_field(&|fields| {
-            let assignments: Vec<String> = fields.iter().map(|name| format!("{name} = ?")).collect();
-            format!("UPDATE {table} SET {} WHERE {KEY} = ?", assignments.join(", "))
         })?;
-        // The columns by name, so that their order is known.
-        let select = |fields: &[String]| format!("SELECT {KEY}, {} FROM {table}", fields.join(", "));
-        let read = per_field(&|fields| format!("{} WHERE {KEY} = ? LIMIT 1", select(fields)))?;
-        let scan = per_field(&|fields| format!("{} WHERE token({KEY}) >= token(?) LIMIT ?", select(fields)))?;
-        Ok(Self { version: settings.version, consistency: settings.consistency, insert, update, read, scan })
+        Ok(Self { version: settings.version, consistency: settings.consistency, statements })
     }
 
     /// Appends the insertion of a whole record.
     pub fn insert(&self, encoder: &mut Encoder, stream: i16, key: &str, values: &FieldValues) {
-        self.execute(encoder, stream, &self.insert, values.len() + 1, |body| {
+        self.execute(encoder, stream, &self.statements.insert, values.len() + 1, |body| {
             write_bytes(Some(key.as_bytes()), body);
             values.iter().for_each(|(_, value)| write_bytes(Some(value), body));
         });
@@ -90,7 +53,7 @@ impl Statements {
 
     /// Appends the update of one field or all.
     pub fn update(&self, encoder: &mut Encoder, stream: i16, key: &str, values: &FieldValues) {
-        let statement = self.update.of(values.only_field());
+        let statement = self.statements.update.of(values.only_field());
         self.execute(encoder, stream, statement, values.len() + 1, |body| {
             values.iter().for_each(|(_, value)| write_bytes(Some(value), body));
             write_bytes(Some(key.as_bytes()), body);
@@ -99,20 +62,21 @@ impl Statements {
 
     /// Appends the read of a record.
     pub fn read(&self, encoder: &mut Encoder, stream: i16, key: &str, field: Option<usize>) {
-        self.execute(encoder, stream, self.read.of(field), 1, |body| write_bytes(Some(key.as_bytes()), body));
+        let statement = self.statements.read.of(field);
+        self.execute(encoder, stream, statement, 1, |body| write_bytes(Some(key.as_bytes()), body));
     }
 
     /// Appends the scan of `length` records from `key` on.
     pub fn scan(&self, encoder: &mut Encoder, stream: i16, key: &str, length: u32, field: Option<usize>) {
-        self.execute(encoder, stream, self.scan.of(field), 2, |body| {
+        self.execute(encoder, stream, self.statements.scan.of(field), 2, |body| {
             write_bytes(Some(key.as_bytes()), body);
             write_bytes(Some(&length.to_be_bytes()), body);
         });
     }
 
     /// ```text
-    /// EXECUTE, v4: <id><consistency><flags: byte ><n: short><value>*n
-    ///          v5: <id><result_metadata_id><consistency><flags: int><n: short><value>*n
+    /// EXECUTE, v3, v4: <id><consistency><flags: byte><n: short><value>*n
+    ///          v5:     <id><result_metadata_id><consistency><flags: int><n: short><value>*n
     /// ```
     fn execute(
         &self,

@@ -1,0 +1,223 @@
+//! Records in engines that know only keys and values.
+//!
+//! As in YCSB's binding of RocksDB, a record is one value with all its fields, and an update reads the record, changes a
+//! field and writes it whole. As there, two threads that update the same record at the same time may lose a change.
+
+use std::path::{Path, PathBuf};
+
+use super::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
+use crate::LabError;
+use crate::ycsb::FieldValues;
+
+/// What can be set alike in all of them.
+#[derive(Debug, Clone, Default)]
+pub struct StoreSettings {
+    /// Size of the cache of blocks in bytes; `None` for the engine's default.
+    pub cache_bytes: Option<u64>,
+    /// Size of the memtable in bytes; `None` for the engine's default.
+    pub memtable_bytes: Option<u64>,
+}
+
+/// A store of keys and values, in their order.
+pub trait KeyValueStore: Send + Sync + Sized {
+    /// Its name: the directory it gets is called so too.
+    const NAME: &'static str;
+
+    /// Its version and its settings.
+    fn describe(settings: &StoreSettings) -> EngineInfo;
+
+    /// Opens or makes the store in `directory`, which is there.
+    fn open(directory: &Path, settings: &StoreSettings) -> Result<Self, LabError>;
+
+    /// Sets the value of `key`.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
+
+    /// Shows `take` the value of `key`, if there is one.
+    fn get(&self, key: &[u8], take: &mut dyn FnMut(&[u8])) -> Result<(), Failure>;
+
+    /// Shows `take` up to `length` keys with their values, from `key` on.
+    fn scan(&self, key: &[u8], length: usize, take: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Failure>;
+}
+
+/// A store as an engine under test.
+#[derive(Debug)]
+pub struct KeyValueEngine<S> {
+    directory: PathBuf,
+    settings: StoreSettings,
+    store: Option<S>,
+}
+
+impl<S: KeyValueStore> KeyValueEngine<S> {
+    /// For a store in a directory of its own within `data`.
+    pub fn new(data: &Path, settings: StoreSettings) -> Self {
+        Self { directory: data.join(S::NAME), settings, store: None }
+    }
+}
+
+impl<S: KeyValueStore> Engine for KeyValueEngine<S> {
+    fn describe(&self) -> EngineInfo {
+        S::describe(&self.settings)
+    }
+
+    fn create_table(&mut self, _shape: &TableShape, replace: bool) -> Result<(), LabError> {
+        let shown = self.directory.display();
+        if replace && self.directory.exists() {
+            self.store = None;
+            std::fs::remove_dir_all(&self.directory)
+                .map_err(|error| LabError::io(format!("removing {shown}"), error))?;
+        }
+        std::fs::create_dir_all(&self.directory)
+            .map_err(|error| LabError::io(format!("making {shown}"), error))
+    }
+
+    fn use_table(&mut self, _shape: &TableShape) -> Result<(), LabError> {
+        if !self.directory.exists() {
+            let shown = self.directory.display();
+            return Err(LabError::Usage(format!(
+                "{shown} is not there: load it first, and keep it with --data"
+            )));
+        }
+        if self.store.is_none() {
+            self.store = Some(S::open(&self.directory, &self.settings)?);
+        }
+        Ok(())
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>, LabError> {
+        let store = self.store.as_ref().ok_or_else(|| LabError::engine(S::NAME, "session", "not open"))?;
+        Ok(Box::new(KeyValueSession { store, record: Vec::new(), changed: Vec::new() }))
+    }
+}
+
+struct KeyValueSession<'a, S> {
+    store: &'a S,
+    record: Vec<u8>,
+    changed: Vec<u8>,
+}
+
+impl<S: KeyValueStore> Session for KeyValueSession<'_, S> {
+    fn insert(&mut self, key: &str, values: &FieldValues) -> Result<(), Failure> {
+        self.record.clear();
+        values.iter().for_each(|(field, value)| push_field(&mut self.record, field, value));
+        self.store.put(key.as_bytes(), &self.record)
+    }
+
+    fn update(&mut self, key: &str, values: &FieldValues) -> Result<(), Failure> {
+        let Self { store, record, changed } = self;
+        record.clear();
+        store.get(key.as_bytes(), &mut |found| record.extend_from_slice(found))?;
+        if record.is_empty() {
+            return Err(Failure::not_found(key));
+        }
+        changed.clear();
+        for (field, old) in fields(record) {
+            let new = values.iter().find(|(changed, _)| *changed == field).map(|(_, value)| value);
+            push_field(changed, field, new.unwrap_or(old));
+        }
+        store.put(key.as_bytes(), changed)
+    }
+
+    fn read(&mut self, key: &str, field: Option<usize>, rows: &mut RowSink) -> Result<(), Failure> {
+        self.store.get(key.as_bytes(), &mut |record| push_row(rows, key.as_bytes(), record, field))
+    }
+
+    fn scan(
+        &mut self,
+        key: &str,
+        length: usize,
+        field: Option<usize>,
+        rows: &mut RowSink,
+    ) -> Result<(), Failure> {
+        self.store.scan(key.as_bytes(), length, &mut |key, record| push_row(rows, key, record, field))
+    }
+}
+
+fn push_row(rows: &mut RowSink, key: &[u8], record: &[u8], only: Option<usize>) {
+    rows.row(key);
+    fields(record)
+        .filter(|(field, _)| only.is_none_or(|only| only == *field))
+        .for_each(|(field, value)| rows.field(field, value));
+}
+
+/// `<field's index: u16><length: u32><value>`, little-endian, for each field of a record.
+fn push_field(record: &mut Vec<u8>, field: usize, value: &[u8]) {
+    record.extend_from_slice(&(field as u16).to_le_bytes());
+    record.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    record.extend_from_slice(value);
+}
+
+/// The fields of a record up to its end, or to where it is no record.
+fn fields(mut record: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    std::iter::from_fn(move || {
+        let (field, rest) = record.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        record = rest;
+        Some((usize::from(u16::from_le_bytes(*field)), value))
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// What every store must do: read what was written, update a field, scan in order, replace, come back.
+    #[cfg_attr(
+        not(any(feature = "leveldb", feature = "rocksdb", feature = "fjall")),
+        expect(dead_code, reason = "for the stores behind features")
+    )]
+    pub fn check<S: KeyValueStore>() {
+        let directory = tempfile::tempdir().unwrap();
+        let shape = TableShape { table: "usertable".into(), field_names: vec!["a".into(), "b".into()] };
+        let open = |replace| {
+            let mut engine = KeyValueEngine::<S>::new(directory.path(), StoreSettings::default());
+            engine.create_table(&shape, replace).unwrap();
+            engine.use_table(&shape).unwrap();
+            engine
+        };
+        let read = |session: &mut dyn Session, key: &str, length: usize, field: Option<usize>| {
+            let mut rows = RowSink::new(None);
+            session.scan(key, length, field, &mut rows).unwrap();
+            (rows.rows(), rows.bytes())
+        };
+        let engine = open(false);
+        let mut session = engine.session().unwrap();
+        let mut values = FieldValues::default();
+        values.push(0, b"one");
+        values.push(1, b"two");
+        for key in ["k2", "k1", "k3"] {
+            session.insert(key, &values).unwrap();
+        }
+        values.clear();
+        values.push(1, b"longer");
+        session.update("k2", &values).unwrap();
+        assert_eq!(session.update("none", &values), Err(Failure::not_found("none")));
+        let mut rows = RowSink::new(None);
+        session.read("k2", None, &mut rows).unwrap();
+        assert_eq!((rows.rows(), rows.bytes()), (1, 2 + 3 + 6));
+        rows.clear();
+        session.read("absent", None, &mut rows).unwrap();
+        assert_eq!(rows.rows(), 0);
+        assert_eq!(read(session.as_mut(), "k1", 2, None), (2, 8 + 11));
+        assert_eq!(read(session.as_mut(), "k15", 9, Some(1)), (2, 8 + 5));
+        drop(session);
+        drop(engine);
+
+        let engine = open(false);
+        assert_eq!(read(engine.session().unwrap().as_mut(), "", 9, Some(0)), (3, 15));
+        drop(engine);
+        let engine = open(true);
+        assert_eq!(read(engine.session().unwrap().as_mut(), "", 9, None), (0, 0));
+    }
+
+    #[test]
+    fn a_record_gives_its_fields_back_and_a_torn_one_ends() {
+        let mut record = Vec::new();
+        push_field(&mut record, 3, b"abc");
+        push_field(&mut record, 700, b"");
+        let whole: Vec<(usize, &[u8])> = fields(&record).collect();
+        assert_eq!(whole, [(3, &b"abc"[..]), (700, b"")]);
+        assert_eq!(fields(&record[..8]).count(), 0);
+        assert_eq!(fields(&record[..12]).count(), 1);
+    }
+}
