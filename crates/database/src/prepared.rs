@@ -1,6 +1,7 @@
 //! Prepared statements: planned once, found again by id, planned again when the schema has changed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use md5::{Digest, Md5};
@@ -27,6 +28,8 @@ pub struct Prepared {
     /// The keyspace it was prepared in, if that matters.
     keyspace: Option<Box<str>>,
     planned: ArcSwap<Planned>,
+    /// Set for good when planning again gave other result columns than before.
+    result_has_changed: AtomicBool,
 }
 
 impl Prepared {
@@ -45,13 +48,24 @@ impl Prepared {
         PreparedDescription(self.planned.load_full())
     }
 
+    /// Whether the columns of its rows have changed since it was prepared first. Clients of v4 and before, which cannot
+    /// say which columns they know, may then know others than the present ones.
+    pub fn result_has_changed(&self) -> bool {
+        self.result_has_changed.load(Ordering::Acquire)
+    }
+
     /// The plan against `catalog`, made again if it was made against another one.
     pub(crate) fn planned(&self, catalog: &Arc<Catalog>) -> Result<Arc<Planned>> {
         let planned = self.planned.load();
         if Arc::ptr_eq(&planned.catalog, catalog) {
             return Ok(planned.clone());
         }
-        let planned = Arc::new(Planned::new(&self.cql, catalog, self.keyspace.as_deref())?);
+        let replanned = Arc::new(Planned::new(&self.cql, catalog, self.keyspace.as_deref())?);
+        let result_id = |planned: &Planned| planned.result.as_ref().map(|result| result.id);
+        if result_id(&replanned) != result_id(&planned) {
+            self.result_has_changed.store(true, Ordering::Release);
+        }
+        let planned = replanned;
         self.planned.store(planned.clone());
         Ok(planned)
     }
@@ -113,6 +127,7 @@ impl PreparedStatements {
             cql: cql.into(),
             keyspace: keyspace.map(Into::into),
             planned: ArcSwap::from_pointee(planned),
+            result_has_changed: AtomicBool::new(false),
         });
         self.0.insert(id, prepared.clone());
         Ok(prepared)

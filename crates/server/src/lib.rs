@@ -1,14 +1,18 @@
 //! Listener, connections, sessions: the native protocol over TCP.
 //!
-//! One task serves a connection (see `connection`); what a request does is the [`Backend`]'s business.
+//! One task serves a connection (see `connection`); what a request does is the [`Backend`]'s business, which is the
+//! database floor, or a script in tests.
 
 pub mod authentication;
 pub mod backend;
 mod config;
 mod connection;
+mod database;
 mod limits;
+mod result;
 mod server;
 
 pub use backend::{Answer, Backend, Effort};
 pub use config::ServerConfig;
+pub use database::ClientSession;
 pub use server::Server;

@@ -1,0 +1,330 @@
+//! The database floor as the server's backend: requests become statements, outcomes become results.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use cassette_database::{
+    self as db, BatchKind, BatchSource, BoundValue, Database, DatabaseError, Executed, Outcome, Prepared,
+    StatementOptions,
+};
+use cassette_protocol::{
+    Consistency, Prelude, QueryParameters, Request, ResultMessage, Value, Values, Version,
+    request::{Batch, BatchType, Execute, Prepare, Query, StatementSource},
+    response::{self, ChangeType, Error, ErrorDetail, Failures, SchemaChange, SchemaTarget},
+};
+use smallvec::SmallVec;
+
+use crate::{
+    backend::{Answer, Backend, Effort},
+    result::{MetadataWanted, ResultSink, columns, result_metadata},
+};
+
+/// What Cassandra gives for the result metadata id of statements without a result: the MD5 digest of nothing.
+const EMPTY_METADATA_ID: [u8; 16] =
+    [0xd4, 0x1d, 0x8c, 0xd9, 0x8f, 0x00, 0xb2, 0x04, 0xe9, 0x80, 0x09, 0x98, 0xec, 0xf8, 0x42, 0x7e];
+
+/// What a connection keeps between its requests.
+#[derive(Debug, Default)]
+pub struct ClientSession {
+    /// The keyspace that USE chose.
+    keyspace: ArcSwapOption<String>,
+}
+
+impl Backend for Database {
+    type Session = ClientSession;
+    type Subscription = db::Subscription;
+
+    fn open_session(&self, _peer: SocketAddr) -> ClientSession {
+        ClientSession::default()
+    }
+
+    fn execute(
+        &self,
+        session: &ClientSession,
+        request: &Request,
+        version: Version,
+        effort: Effort,
+        body: &mut Vec<u8>,
+    ) -> Result<Answer, Error> {
+        let execution = Execution { database: self, session, version };
+        let answer = match request {
+            Request::Execute(execute) => {
+                let prepared = self.prepared(&execute.id).map_err(error_response)?;
+                if effort == Effort::MemoryOnly && may_take_long(&prepared) {
+                    return Ok(Answer::WouldBlock);
+                }
+                execution.execute(execute, &prepared, body)
+            }
+            Request::Batch(batch) => execution.batch(batch, body),
+            Request::Prepare(prepare) => execution.prepare(prepare, body),
+            // What a text does is known only when it is parsed. Texts that come often are prepared.
+            Request::Query(_) if effort == Effort::MemoryOnly => return Ok(Answer::WouldBlock),
+            Request::Query(query) => execution.query(query, body),
+            other => Err(DatabaseError::Protocol(format!("{} is not a request to execute", other.opcode()))),
+        };
+        answer.map(Answer::Result).map_err(error_response)
+    }
+
+    fn subscribe(&self, listener: Box<dyn Fn(&SchemaChange) + Send + Sync>) -> db::Subscription {
+        self.on_schema_change(move |change| listener(&schema_change(change)))
+    }
+}
+
+/// The execution of one request.
+struct Execution<'a> {
+    database: &'a Database,
+    session: &'a ClientSession,
+    version: Version,
+}
+
+impl Execution<'_> {
+    fn query(&self, query: &Query, body: &mut Vec<u8>) -> db::Result<Prelude> {
+        let wanted = if query.parameters.skip_metadata { MetadataWanted::Skip } else { MetadataWanted::Full };
+        let mut sink = ResultSink::new(body, self.version, wanted);
+        let bound = Bound::new(&query.parameters.values);
+        let keyspace = self.session.keyspace.load();
+        let executed = self.database.query(
+            keyspace.as_deref().map(String::as_str),
+            &query.query,
+            bound.values(),
+            &options(&query.parameters),
+            &mut sink,
+        )?;
+        Ok(self.finish(executed, sink))
+    }
+
+    fn execute(&self, execute: &Execute, prepared: &Prepared, body: &mut Vec<u8>) -> db::Result<Prelude> {
+        let mut sink = ResultSink::new(body, self.version, metadata_wanted(prepared, execute));
+        let bound = Bound::new(&execute.parameters.values);
+        let keyspace = self.session.keyspace.load();
+        let executed = self.database.execute(
+            keyspace.as_deref().map(String::as_str),
+            prepared,
+            bound.values(),
+            &options(&execute.parameters),
+            &mut sink,
+        )?;
+        Ok(self.finish(executed, sink))
+    }
+
+    fn batch(&self, batch: &Batch, body: &mut Vec<u8>) -> db::Result<Prelude> {
+        /// A statement's source without the borrow that the database wants.
+        enum Source<'a> {
+            Query(&'a str),
+            Prepared(Arc<Prepared>),
+        }
+        let statements = batch
+            .statements
+            .iter()
+            .map(|statement| {
+                let source = match &statement.source {
+                    StatementSource::Query(query) => Source::Query(query),
+                    StatementSource::Prepared(id) => Source::Prepared(self.database.prepared(id)?),
+                };
+                Ok((source, Bound::new(&statement.values)))
+            })
+            .collect::<db::Result<Vec<_>>>()?;
+        let statements: Vec<_> = statements
+            .iter()
+            .map(|(source, bound)| db::BatchStatement {
+                source: match source {
+                    Source::Query(query) => BatchSource::Query(query),
+                    Source::Prepared(prepared) => BatchSource::Prepared(prepared),
+                },
+                values: &bound.values,
+            })
+            .collect();
+        let kind = match batch.batch_type {
+            BatchType::Logged => BatchKind::Logged,
+            BatchType::Unlogged => BatchKind::Unlogged,
+            BatchType::Counter => BatchKind::Counter,
+        };
+        let mut sink = ResultSink::new(body, self.version, MetadataWanted::Full);
+        let keyspace = self.session.keyspace.load();
+        let executed = self.database.batch(
+            keyspace.as_deref().map(String::as_str),
+            kind,
+            &statements,
+            &options(&batch.parameters),
+            &mut sink,
+        )?;
+        Ok(self.finish(executed, sink))
+    }
+
+    fn prepare(&self, prepare: &Prepare, body: &mut Vec<u8>) -> db::Result<Prelude> {
+        let keyspace = self.session.keyspace.load();
+        let keyspace = prepare.keyspace.as_deref().or(keyspace.as_deref().map(String::as_str));
+        let prepared = self.database.prepare(keyspace, &prepare.query)?;
+        let description = prepared.description();
+        let result = description.result();
+        let metadata_id = result.map_or(&EMPTY_METADATA_ID, |result| &result.id);
+        let message = response::Prepared {
+            id: Bytes::copy_from_slice(&prepared.id()),
+            result_metadata_id: Some(Bytes::copy_from_slice(metadata_id)),
+            bind_markers: columns(description.markers()),
+            partition_key_indexes: description.partition_key_indexes().to_vec(),
+            result_metadata: result.map(|result| result_metadata(result)).unwrap_or_default(),
+        };
+        ResultMessage::Prepared(message).encode(self.version, body);
+        Ok(Prelude { warnings: description.warnings().to_vec(), ..Prelude::default() })
+    }
+
+    /// Completes the body with what the statement came to.
+    fn finish(&self, executed: Executed, sink: ResultSink<'_>) -> Prelude {
+        match executed.outcome {
+            Outcome::Rows { paging_state } => sink.finish_rows(paging_state.as_deref()),
+            Outcome::Void => sink.finish(&ResultMessage::Void),
+            Outcome::SetKeyspace(keyspace) => {
+                self.session.keyspace.store(Some(Arc::new(keyspace.clone())));
+                sink.finish(&ResultMessage::SetKeyspace(keyspace));
+            }
+            Outcome::SchemaChange(change) => {
+                sink.finish(&ResultMessage::SchemaChange(schema_change(&change)))
+            }
+        }
+        Prelude { warnings: executed.warnings, ..Prelude::default() }
+    }
+}
+
+/// The values of a statement as the database takes them: up to 16 without allocation.
+struct Bound<'a> {
+    values: SmallVec<[BoundValue<'a>; 16]>,
+    /// As many as values, or none at all.
+    names: Vec<&'a str>,
+}
+
+impl<'a> Bound<'a> {
+    fn new(values: &'a Values) -> Self {
+        let bound = |value| match value {
+            Value::Null => BoundValue::Null,
+            Value::Unset => BoundValue::Unset,
+            Value::Set(bytes) => BoundValue::Set(bytes),
+        };
+        Self {
+            values: values.iter().map(bound).collect(),
+            names: (0..values.len()).map_while(|index| values.name(index)).collect(),
+        }
+    }
+
+    fn values(&self) -> db::Values<'_> {
+        db::Values { values: &self.values, names: (!self.names.is_empty()).then_some(&*self.names) }
+    }
+}
+
+/// Whether a statement may read much, or wait for a disk: all but those on one partition that is known from the values.
+fn may_take_long(prepared: &Prepared) -> bool {
+    prepared.description().partition_key_indexes().is_empty()
+}
+
+/// Which metadata the result of a prepared statement is to have.
+fn metadata_wanted<'a>(prepared: &Prepared, execute: &'a Execute) -> MetadataWanted<'a> {
+    // The columns of a conditional statement's result depend on what it finds, so the client cannot know them.
+    if prepared.description().result().is_none() {
+        return MetadataWanted::Full;
+    }
+    let skip = execute.parameters.skip_metadata;
+    match &execute.result_metadata_id {
+        Some(known_id) => MetadataWanted::UnlessKnown { known_id, skip },
+        // Before v5 a client cannot say which columns it knows. It may know only those it was told at first.
+        None if skip && !prepared.result_has_changed() => MetadataWanted::Skip,
+        None => MetadataWanted::Full,
+    }
+}
+
+fn options(parameters: &QueryParameters) -> StatementOptions {
+    StatementOptions {
+        consistency: to_database(parameters.consistency),
+        serial_consistency: parameters.serial_consistency.map(to_database),
+        page_size: parameters.page_size,
+        paging_state: parameters.paging_state.clone(),
+        timestamp: parameters.timestamp,
+        now_in_seconds: parameters.now_in_seconds,
+        keyspace: parameters.keyspace.clone(),
+    }
+}
+
+fn to_database(consistency: Consistency) -> db::Consistency {
+    match consistency {
+        Consistency::Any => db::Consistency::Any,
+        Consistency::One => db::Consistency::One,
+        Consistency::Two => db::Consistency::Two,
+        Consistency::Three => db::Consistency::Three,
+        Consistency::Quorum => db::Consistency::Quorum,
+        Consistency::All => db::Consistency::All,
+        Consistency::LocalQuorum => db::Consistency::LocalQuorum,
+        Consistency::EachQuorum => db::Consistency::EachQuorum,
+        Consistency::Serial => db::Consistency::Serial,
+        Consistency::LocalSerial => db::Consistency::LocalSerial,
+        Consistency::LocalOne => db::Consistency::LocalOne,
+    }
+}
+
+fn to_protocol(consistency: db::Consistency) -> Consistency {
+    match consistency {
+        db::Consistency::Any => Consistency::Any,
+        db::Consistency::One => Consistency::One,
+        db::Consistency::Two => Consistency::Two,
+        db::Consistency::Three => Consistency::Three,
+        db::Consistency::Quorum => Consistency::Quorum,
+        db::Consistency::All => Consistency::All,
+        db::Consistency::LocalQuorum => Consistency::LocalQuorum,
+        db::Consistency::EachQuorum => Consistency::EachQuorum,
+        db::Consistency::Serial => Consistency::Serial,
+        db::Consistency::LocalSerial => Consistency::LocalSerial,
+        db::Consistency::LocalOne => Consistency::LocalOne,
+    }
+}
+
+fn schema_change(change: &db::SchemaChange) -> SchemaChange {
+    SchemaChange {
+        change: match change.kind {
+            db::SchemaChangeKind::Created => ChangeType::Created,
+            db::SchemaChangeKind::Updated => ChangeType::Updated,
+            db::SchemaChangeKind::Dropped => ChangeType::Dropped,
+        },
+        keyspace: change.keyspace.clone(),
+        target: match change.target {
+            db::SchemaChangeTarget::Keyspace => SchemaTarget::Keyspace,
+            db::SchemaChangeTarget::Table => SchemaTarget::Table(change.name.clone()),
+            db::SchemaChangeTarget::Type => SchemaTarget::Type(change.name.clone()),
+        },
+    }
+}
+
+/// The table that turns the database's errors into CQL's codes. This node is the one replica that has to answer.
+fn error_response(error: DatabaseError) -> Error {
+    let message = error.to_string();
+    let detail = match error {
+        DatabaseError::Server(_) => ErrorDetail::ServerError,
+        DatabaseError::Protocol(_) => ErrorDetail::ProtocolError,
+        DatabaseError::Overloaded(_) => ErrorDetail::Overloaded,
+        DatabaseError::Truncate(_) => ErrorDetail::TruncateError,
+        DatabaseError::ReadFailure { consistency, .. } => ErrorDetail::ReadFailure {
+            consistency: to_protocol(consistency),
+            received: 0,
+            block_for: 1,
+            failures: Failures::Count(1),
+            data_present: false,
+        },
+        DatabaseError::WriteFailure { consistency, write_type, .. } => ErrorDetail::WriteFailure {
+            consistency: to_protocol(consistency),
+            received: 0,
+            block_for: 1,
+            failures: Failures::Count(1),
+            write_type: match write_type {
+                db::WriteType::Simple => response::WriteType::Simple,
+                db::WriteType::Batch => response::WriteType::Batch,
+                db::WriteType::UnloggedBatch => response::WriteType::UnloggedBatch,
+                db::WriteType::Cas => response::WriteType::Cas,
+            },
+        },
+        DatabaseError::Syntax(_) => ErrorDetail::SyntaxError,
+        DatabaseError::Unauthorized(_) => ErrorDetail::Unauthorized,
+        DatabaseError::Invalid(_) => ErrorDetail::Invalid,
+        DatabaseError::Config(_) => ErrorDetail::ConfigError,
+        DatabaseError::AlreadyExists { keyspace, table } => ErrorDetail::AlreadyExists { keyspace, table },
+        DatabaseError::Unprepared { id } => ErrorDetail::Unprepared { id: id.into() },
+    };
+    Error::new(detail, message)
+}

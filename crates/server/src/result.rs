@@ -1,0 +1,149 @@
+//! Rows on their way from the database into a response.
+
+use std::sync::Arc;
+
+use cassette_database as db;
+use cassette_protocol::{
+    ColumnSpec, MetadataMode, ResultKind, ResultMessage, ResultMetadata, RowsEncoder, Version,
+};
+
+/// Which metadata a client wants with its rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum MetadataWanted<'a> {
+    /// All columns.
+    Full,
+    /// None: it knows them.
+    Skip,
+    /// It knows those with this id (v5): others are sent, with their id; these only unless it said `skip`.
+    UnlessKnown { known_id: &'a [u8], skip: bool },
+}
+
+/// Encodes rows into the body of a RESULT as the database reads them.
+pub(crate) struct ResultSink<'a> {
+    version: Version,
+    wanted: MetadataWanted<'a>,
+    /// The body, until the rows have begun.
+    body: Option<&'a mut Vec<u8>>,
+    rows: Option<RowsEncoder<'a>>,
+}
+
+/// What [`db::RowSink`] promises to its implementors.
+const BEGINS_ONCE: &str = "rows, and only they, begin with their metadata, once";
+
+impl<'a> ResultSink<'a> {
+    pub fn new(body: &'a mut Vec<u8>, version: Version, wanted: MetadataWanted<'a>) -> Self {
+        Self { version, wanted, body: Some(body), rows: None }
+    }
+
+    /// Completes a result of rows.
+    pub fn finish_rows(self, paging_state: Option<&[u8]>) {
+        self.rows.expect(BEGINS_ONCE).finish(paging_state);
+    }
+
+    /// Makes it a result without rows.
+    pub fn finish(self, result: &ResultMessage) {
+        result.encode(self.version, self.body.expect(BEGINS_ONCE));
+    }
+
+    fn rows(&mut self) -> &mut RowsEncoder<'a> {
+        self.rows.as_mut().expect(BEGINS_ONCE)
+    }
+}
+
+impl db::RowSink for ResultSink<'_> {
+    fn begin(&mut self, metadata: &Arc<db::ResultMetadata>) {
+        let body = self.body.take().expect(BEGINS_ONCE);
+        let mode = match self.wanted {
+            MetadataWanted::Full => MetadataMode::Full,
+            MetadataWanted::Skip => MetadataMode::Skip,
+            MetadataWanted::UnlessKnown { known_id, .. } if known_id != metadata.id => {
+                MetadataMode::Changed { new_metadata_id: &metadata.id }
+            }
+            MetadataWanted::UnlessKnown { skip: true, .. } => MetadataMode::Skip,
+            MetadataWanted::UnlessKnown { skip: false, .. } => MetadataMode::Full,
+        };
+        ResultKind::Rows.encode(body);
+        self.rows = Some(RowsEncoder::begin(body, self.version, &result_metadata(metadata), mode));
+    }
+
+    fn value(&mut self, value: Option<&[u8]>) {
+        self.rows().push(value);
+    }
+
+    fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        self.rows().push_with(write);
+    }
+
+    fn end_row(&mut self) {
+        self.rows().end_row();
+    }
+}
+
+/// The protocol's form of a result's metadata, with its encoded bytes: made once and kept with it.
+pub(crate) fn result_metadata(metadata: &db::ResultMetadata) -> ResultMetadata {
+    match metadata.derived(|metadata| columns(&metadata.columns)) {
+        Some(kept) => kept.clone(),
+        None => columns(&metadata.columns),
+    }
+}
+
+/// The protocol's form of columns or bind markers.
+pub(crate) fn columns(specs: &[db::ColumnSpec]) -> ResultMetadata {
+    let column = |spec: &db::ColumnSpec| ColumnSpec {
+        keyspace: Arc::clone(&spec.keyspace),
+        table: Arc::clone(&spec.table),
+        name: Arc::clone(&spec.name),
+        data_type: spec.data_type.clone(),
+    };
+    ResultMetadata::new(specs.iter().map(column).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use cassette_database::RowSink;
+    use cassette_protocol::EncodedRows;
+    use cassette_rows::DataType;
+
+    use super::*;
+
+    fn metadata() -> Arc<db::ResultMetadata> {
+        let column = db::ColumnSpec {
+            keyspace: "ks".into(),
+            table: "t".into(),
+            name: "v".into(),
+            data_type: DataType::Text,
+        };
+        db::ResultMetadata::new(vec![column])
+    }
+
+    /// Whether the columns, and whether their new id, come with one row.
+    fn encode(
+        metadata: &Arc<db::ResultMetadata>,
+        version: Version,
+        wanted: MetadataWanted<'_>,
+    ) -> (bool, bool) {
+        let mut body = Vec::new();
+        let mut sink = ResultSink::new(&mut body, version, wanted);
+        sink.begin(metadata);
+        sink.value_with(&mut |buffer| buffer.extend_from_slice(b"one"));
+        sink.end_row();
+        sink.finish_rows(None);
+        let rows = body.strip_prefix(&[0, 0, 0, 2]).expect("the kind is Rows");
+        let rows = EncodedRows::new(rows.to_vec().into(), version).decode(None).unwrap();
+        assert_eq!(rows.iter().next().unwrap().next(), Some(Some(&b"one"[..])));
+        (!rows.metadata.columns().is_empty(), rows.new_metadata_id.is_some_and(|id| id == metadata.id[..]))
+    }
+
+    #[test]
+    fn metadata_is_left_out_only_for_those_who_know_it() {
+        let metadata = metadata();
+        let known = |skip| MetadataWanted::UnlessKnown { known_id: &metadata.id, skip };
+        let other = |skip| MetadataWanted::UnlessKnown { known_id: &[1; 16], skip };
+        assert_eq!(encode(&metadata, Version::V4, MetadataWanted::Full), (true, false));
+        assert_eq!(encode(&metadata, Version::V4, MetadataWanted::Skip), (false, false));
+        assert_eq!(encode(&metadata, Version::V5, known(true)), (false, false));
+        assert_eq!(encode(&metadata, Version::V5, known(false)), (true, false));
+        assert_eq!(encode(&metadata, Version::V5, other(true)), (true, true));
+        assert_eq!(encode(&metadata, Version::V5, other(false)), (true, true));
+    }
+}
