@@ -9,6 +9,7 @@ use cassette_cql::ast::BatchKind;
 use cassette_engine::{Engine, EngineError, KeyRange, Mutation};
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
 use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
+use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, SchemaEvents, Subscription};
@@ -19,6 +20,7 @@ use crate::prepared::{Prepared, PreparedStatements};
 use crate::request::{BoundValue, StatementOptions, Values};
 use crate::response::{Executed, Outcome, RowSink, SchemaChange};
 use crate::session::Session;
+use crate::system::{self, local::Node};
 use crate::time_uuids::TimeUuids;
 
 /// How a database is to be opened.
@@ -30,8 +32,8 @@ pub struct Options {
     pub file_system: Arc<dyn FileSystem>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// `cluster_name`, as `system.local` shows it.
-    pub cluster_name: String,
+    /// What `system.local` says of this node. The host id is made at the first start and kept; this one is not looked at.
+    pub node: Node,
 }
 
 impl Options {
@@ -41,7 +43,7 @@ impl Options {
             engine: cassette_engine::Options::new(path),
             file_system: Arc::new(RealFileSystem),
             clock: Arc::new(SystemClock::new()),
-            cluster_name: "Test Cluster".into(),
+            node: Node::default(),
         }
     }
 }
@@ -79,7 +81,10 @@ struct Inner {
     engine: Engine,
     clock: Arc<dyn Clock>,
     catalog: ArcSwap<Catalog>,
+    /// Held while the schema changes.
+    changing_schema: Mutex<()>,
     events: SchemaEvents,
+    node: Node,
     prepared: PreparedStatements,
     last_timestamp: AtomicI64,
     time_uuids: TimeUuids,
@@ -94,13 +99,16 @@ impl Database {
         let options = options.into();
         let engine = Engine::open(options.engine, options.file_system, options.clock.clone())
             .map_err(|error| DatabaseError::Server(error.to_string()))?;
+        let opened = system::open::open(&engine, &*options.clock, options.node)?;
         Ok(Self(Arc::new(Inner {
             engine,
             clock: options.clock,
-            catalog: ArcSwap::from_pointee(Catalog::default()),
+            catalog: ArcSwap::new(opened.catalog),
+            changing_schema: Mutex::new(()),
             events: SchemaEvents::default(),
+            node: opened.node,
             prepared: PreparedStatements::new(),
-            last_timestamp: AtomicI64::new(i64::MIN),
+            last_timestamp: AtomicI64::new(opened.newest_timestamp),
             time_uuids: TimeUuids::new(),
         })))
     }
@@ -234,6 +242,25 @@ impl Database {
         let execution = Execution::new(self, &planned.catalog, values, options, keyspace);
         let outcome = planned.execute(&execution, sink)?;
         Ok(Executed { outcome, warnings: execution.warnings.into_inner() })
+    }
+
+    /// What `system.local` says of this node.
+    pub fn node(&self) -> &Node {
+        &self.0.node
+    }
+
+    /// Keeps others from changing the schema while it is held.
+    pub(crate) fn lock_schema(&self) -> MutexGuard<'_, ()> {
+        self.0.changing_schema.lock()
+    }
+
+    /// Puts a catalog into force. The schema must be locked.
+    pub(crate) fn swap_catalog(&self, catalog: Arc<Catalog>) {
+        self.0.catalog.store(catalog);
+    }
+
+    pub(crate) fn events(&self) -> &SchemaEvents {
+        &self.0.events
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {

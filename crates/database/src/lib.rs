@@ -25,6 +25,7 @@ mod restrictions;
 mod schema;
 mod select;
 mod session;
+mod system;
 mod terms;
 mod time_uuids;
 mod virtual_tables;
@@ -40,3 +41,4 @@ pub use response::{
     SchemaChangeTarget,
 };
 pub use session::Session;
+pub use system::local::Node;

@@ -1,30 +1,200 @@
 //! DDL: what a schema statement makes of the catalog.
+//!
+//! Deciding is pure: each statement's module takes the catalog and gives a [`Change`], or nothing when there is nothing
+//! to do. Doing is [`commit`]'s: rows of `system_schema`, the engine's tables, the new catalog, the event.
 
-use cassette_cql::ast;
+mod alter_table;
+pub(crate) mod commit;
+pub(crate) mod compaction;
+pub(crate) mod compression;
+mod create_table;
+mod keyspaces;
+mod properties;
+pub(crate) mod replication;
+mod speculation;
+pub(crate) mod table_params;
 
-use crate::error::{DatabaseError, Result};
+#[cfg(test)]
+mod tests;
+mod user_types;
+
+use std::sync::Arc;
+
+use cassette_cql::ast::Statement;
+use uuid::Uuid;
+
+use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
+use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
 use crate::plan::PlanContext;
-use crate::response::Outcome;
+use crate::response::{Outcome, SchemaChange, SchemaChangeKind, SchemaChangeTarget};
+pub(crate) use create_table::own_table;
 
-/// A planned schema statement.
+/// The longest name of a keyspace.
+const KEYSPACE_NAME_LENGTH: usize = 48;
+
+/// A schema statement, and the keyspace it changes.
 #[derive(Debug)]
 pub(crate) struct SchemaStatement {
-    #[expect(dead_code, reason = "until DDL is executed")]
-    statement: ast::Statement,
-    #[expect(dead_code, reason = "until DDL is executed")]
-    keyspace: Option<String>,
+    statement: Statement,
+    keyspace: String,
+}
+
+/// What deciding looks at.
+pub(crate) struct SchemaContext<'a> {
+    /// The catalog to change.
+    pub catalog: &'a Catalog,
+    /// The one data center, `data_center` of `system.local`.
+    pub data_center: &'a str,
+    /// When the change is made, microseconds: the write time of its rows, and of dropped columns.
+    pub timestamp: i64,
+    /// The id of a table to create, unless the statement gives one.
+    pub new_id: Uuid,
+}
+
+/// What a statement makes of the catalog.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// The keyspace that changes.
+    pub keyspace: KeyspaceChange,
+    /// What clients are told.
+    pub event: SchemaChange,
+    /// What the client that asked is warned of.
+    pub warnings: Vec<String>,
+}
+
+/// A changed keyspace.
+#[derive(Debug)]
+pub(crate) enum KeyspaceChange {
+    /// It is there, like this.
+    Put(Keyspace),
+    /// It is gone.
+    Drop(String),
 }
 
 impl SchemaStatement {
-    /// Names are looked up when it runs, under the schema's lock.
-    pub fn new(statement: &ast::Statement, cx: &mut PlanContext<'_>) -> Result<Self> {
-        cx.used_session_keyspace = true;
-        Ok(Self { statement: statement.clone(), keyspace: cx.session_keyspace.map(str::to_owned) })
+    /// Finds the keyspace; other names are looked up when it runs, under the schema's lock.
+    pub fn new(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<Self> {
+        let keyspace = match statement {
+            Statement::CreateKeyspace(create) => create.name.as_str(),
+            Statement::AlterKeyspace(alter) => alter.name.as_str(),
+            Statement::DropKeyspace(drop) => drop.name.as_str(),
+            Statement::CreateTable(create) => cx.keyspace_of(&create.name)?,
+            Statement::AlterTable(alter) => cx.keyspace_of(&alter.name)?,
+            Statement::DropTable(drop) => cx.keyspace_of(&drop.name)?,
+            Statement::CreateType(create) => cx.keyspace_of(&create.name)?,
+            Statement::AlterType(alter) => cx.keyspace_of(&alter.name)?,
+            Statement::DropType(drop) => cx.keyspace_of(&drop.name)?,
+            other => return Err(DatabaseError::not_supported(unsupported(other))),
+        };
+        Ok(Self { statement: statement.clone(), keyspace: keyspace.to_owned() })
+    }
+
+    /// What it makes of the catalog; `None` when nothing changes, as with `IF NOT EXISTS` of what exists.
+    fn decide(&self, cx: &SchemaContext<'_>) -> Result<Option<Change>> {
+        let keyspace = &self.keyspace;
+        match &self.statement {
+            Statement::CreateKeyspace(create) => keyspaces::create(create, cx),
+            Statement::AlterKeyspace(alter) => keyspaces::alter(alter, cx),
+            Statement::DropKeyspace(drop) => keyspaces::drop(drop, cx),
+            Statement::CreateTable(create) => create_table::create(create, keyspace, cx),
+            Statement::AlterTable(alter) => alter_table::alter(alter, keyspace, cx),
+            Statement::DropTable(drop) => alter_table::drop(drop, keyspace, cx),
+            Statement::CreateType(create) => user_types::create(create, keyspace, cx),
+            Statement::AlterType(alter) => user_types::alter(alter, keyspace, cx),
+            Statement::DropType(drop) => user_types::drop(drop, keyspace, cx),
+            other => Err(DatabaseError::not_supported(unsupported(other))),
+        }
     }
 }
 
-/// Changes the schema.
-pub(crate) fn execute(_statement: &SchemaStatement, _execution: &Execution<'_>) -> Result<Outcome> {
-    Err(DatabaseError::not_supported("DDL is"))
+/// Changes the schema: durable before it returns.
+pub(crate) fn execute(statement: &SchemaStatement, execution: &Execution<'_>) -> Result<Outcome> {
+    let change = commit::change_schema(execution.database, |cx| {
+        refuse_own_keyspace(&statement.keyspace, cx.catalog)?;
+        validate_keyspace_name(&statement.keyspace)?;
+        statement.decide(cx)
+    })?;
+    Ok(match change {
+        Some((event, warnings)) => {
+            warnings.into_iter().for_each(|warning| execution.warn(warning));
+            Outcome::SchemaChange(event)
+        }
+        None => Outcome::Void,
+    })
+}
+
+/// Refuses changes of the keyspaces that the database itself depends on.
+fn refuse_own_keyspace(name: &str, catalog: &Catalog) -> Result<()> {
+    // Whatever the case: directories might differ by it alone.
+    let kind = catalog.keyspace(&name.to_lowercase()).map(|keyspace| keyspace.kind);
+    match kind {
+        Some(KeyspaceKind::Local | KeyspaceKind::Virtual) => {
+            Err(DatabaseError::Unauthorized(format!("{name} keyspace is not user-modifiable.")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn validate_keyspace_name(name: &str) -> Result<()> {
+    if !is_word(name) {
+        bail_invalid!(
+            "Keyspace name must not be empty and must contain alphanumeric or underscore characters only (got \"{name}\")"
+        );
+    }
+    if name.len() > KEYSPACE_NAME_LENGTH {
+        bail_invalid!(
+            "Keyspace name must not be more than {KEYSPACE_NAME_LENGTH} characters long (got {} characters for \"{name}\")",
+            name.len()
+        );
+    }
+    Ok(())
+}
+
+/// Java's `\w+`: what may be part of a directory's name.
+fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The keyspace that a CREATE adds to.
+fn keyspace_to_change<'a>(name: &str, cx: &SchemaContext<'a>) -> Result<&'a Arc<Keyspace>> {
+    match cx.catalog.keyspace(name) {
+        Some(keyspace) => Ok(keyspace),
+        None => bail_invalid!("Keyspace '{name}' doesn't exist"),
+    }
+}
+
+fn table_event(kind: SchemaChangeKind, keyspace: &str, name: &str) -> SchemaChange {
+    SchemaChange {
+        kind,
+        target: SchemaChangeTarget::Table,
+        keyspace: keyspace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// What a statement is about that is not there yet, as the beginning of a sentence.
+fn unsupported(statement: &Statement) -> &'static str {
+    match statement {
+        Statement::CreateIndex(_) | Statement::DropIndex(_) => "Secondary indexes are",
+        Statement::CreateView(_) | Statement::AlterView(_) | Statement::DropView(_) => {
+            "Materialized views are"
+        }
+        Statement::CreateFunction(_) | Statement::DropFunction(_) => "User-defined functions are",
+        Statement::CreateAggregate(_) | Statement::DropAggregate(_) => "User-defined aggregates are",
+        Statement::CreateTrigger(_) | Statement::DropTrigger(_) => "Triggers are",
+        Statement::CreateRole(_)
+        | Statement::AlterRole(_)
+        | Statement::DropRole(_)
+        | Statement::GrantRole(_)
+        | Statement::RevokeRole(_)
+        | Statement::ListRoles(_)
+        | Statement::ListUsers
+        | Statement::AddIdentity(_)
+        | Statement::DropIdentity(_) => "Roles are",
+        Statement::GrantPermissions(_) | Statement::RevokePermissions(_) | Statement::ListPermissions(_) => {
+            "Permissions are"
+        }
+        _ => "This statement is",
+    }
 }

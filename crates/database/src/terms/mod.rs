@@ -24,7 +24,7 @@ use bytes::Bytes;
 use cassette_rows::DataType;
 
 use crate::response::ColumnSpec;
-pub(crate) use assignment::{Assignable, test_assignment};
+pub(crate) use assignment::{Assignable, is_value_compatible, test_assignment, test_type};
 pub(crate) use markers::Markers;
 
 /// A prepared term.

@@ -1,0 +1,221 @@
+//! ALTER TABLE and DROP TABLE.
+
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, AlterTableChange};
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableMetadata};
+
+use super::create_table::refuse_nested_multi_cell;
+use super::{Change, KeyspaceChange, SchemaContext, table_event, table_params};
+use crate::catalog::{Keyspace, TypeUse, resolve_type};
+use crate::error::{Result, bail_config, bail_invalid};
+use crate::response::SchemaChangeKind;
+use crate::system::schema_rows::without_user_types;
+
+/// How many static and regular columns a table ever has while the process runs: ids are 16 bits, and never used again.
+const COLUMN_IDS_MAX: usize = u16::MAX as usize;
+
+pub(super) fn alter(
+    statement: &ast::AlterTable,
+    keyspace: &str,
+    cx: &SchemaContext<'_>,
+) -> Result<Option<Change>> {
+    let name = statement.name.name.as_str();
+    let found = cx.catalog.keyspace(keyspace).and_then(|found| Some((found, found.tables.get(name)?)));
+    let Some((keyspace, table)) = found else {
+        return missing(keyspace, name, statement.if_exists);
+    };
+    let altered = match &statement.change {
+        AlterTableChange::AlterType { .. } => bail_invalid!("Altering column types is no longer supported"),
+        AlterTableChange::Mask { .. } => {
+            bail_invalid!("Dynamic data masking is not supported by Cassette yet")
+        }
+        AlterTableChange::DropCompactStorage => {
+            bail_invalid!("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.")
+        }
+        AlterTableChange::Add { if_not_exists, columns } => {
+            columns.iter().try_fold((**table).clone(), |table, column| {
+                add_column(&table, keyspace, column, *if_not_exists)
+            })?
+        }
+        AlterTableChange::Drop { if_exists, columns, timestamp } => {
+            let dropped_at = timestamp.unwrap_or_else(|| whole_millisecond(cx.timestamp));
+            columns.iter().try_fold((**table).clone(), |table, column| {
+                drop_column(&table, column, *if_exists, dropped_at)
+            })?
+        }
+        AlterTableChange::Rename { if_exists, columns } => columns
+            .iter()
+            .try_fold((**table).clone(), |table, (from, to)| rename_column(&table, from, to, *if_exists))?,
+        AlterTableChange::Properties(properties) => {
+            let params = table_params::read(properties, &table.params)?;
+            if table_params::table_id(properties)?.is_some() {
+                bail_config!("Cannot alter table id.");
+            }
+            if table.is_counter && params.default_time_to_live > 0 {
+                bail_invalid!("Cannot set default_time_to_live on a table with counters");
+            }
+            match params == table.params {
+                true => (**table).clone(),
+                false => table.with_params(params),
+            }
+        }
+    };
+    if altered == **table {
+        return Ok(None);
+    }
+    // However many columns one statement adds or drops, it is one new version.
+    let altered = TableMetadata { version: table.version + 1, ..altered };
+    let after = keyspace.with_table(Arc::new(altered));
+    Ok(Some(Change {
+        event: table_event(SchemaChangeKind::Updated, &after.name, name),
+        keyspace: KeyspaceChange::Put(after),
+        warnings: Vec::new(),
+    }))
+}
+
+pub(super) fn drop(
+    statement: &ast::DropElement,
+    keyspace: &str,
+    cx: &SchemaContext<'_>,
+) -> Result<Option<Change>> {
+    let name = statement.name.name.as_str();
+    let Some(keyspace) = cx.catalog.keyspace(keyspace).filter(|found| found.tables.contains_key(name)) else {
+        return missing(keyspace, name, statement.if_exists);
+    };
+    let mut after = (**keyspace).clone();
+    after.tables.remove(name);
+    Ok(Some(Change {
+        event: table_event(SchemaChangeKind::Dropped, &after.name, name),
+        keyspace: KeyspaceChange::Put(after),
+        warnings: Vec::new(),
+    }))
+}
+
+/// The schema stores the time of a drop in milliseconds: rounded up, it covers after a restart what it covered before.
+fn whole_millisecond(micros: i64) -> i64 {
+    micros.saturating_add(999).div_euclid(1000).saturating_mul(1000)
+}
+
+fn missing(keyspace: &str, name: &str, if_exists: bool) -> Result<Option<Change>> {
+    match if_exists {
+        true => Ok(None),
+        false => bail_invalid!("Table '{keyspace}.{name}' doesn't exist"),
+    }
+}
+
+fn add_column(
+    table: &TableMetadata,
+    keyspace: &Keyspace,
+    column: &ast::ColumnDefinition,
+    if_not_exists: bool,
+) -> Result<TableMetadata> {
+    let name = column.name.as_str();
+    let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
+    let data_type = resolve_type(&column.column_type, scope)?;
+    if column.mask.is_some() {
+        bail_invalid!("Dynamic data masking is not supported by Cassette yet");
+    }
+    if table.column(name).is_some() {
+        if if_not_exists {
+            return Ok(table.clone());
+        }
+        bail_invalid!("Column with name '{name}' already exists");
+    }
+    if column.is_static && table.clustering.is_empty() {
+        bail_invalid!(
+            "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+        );
+    }
+    refuse_nested_multi_cell(&data_type, &format!(" for column {name}"))?;
+    let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+    if let Some(dropped) = table.dropped_columns.get(name) {
+        if !is_serialization_compatible(&data_type, &dropped.data_type) {
+            bail_invalid!(
+                "Cannot add a column '{name}' of type {data_type}, incompatible with previously dropped column '{name}' of type {}",
+                dropped.data_type
+            );
+        }
+        if dropped.kind != kind {
+            bail_invalid!(
+                "Cannot re-add previously dropped column '{name}' of kind {}, incompatible with previous kind {}",
+                kind_name(kind),
+                kind_name(dropped.kind)
+            );
+        }
+    }
+    if data_type == DataType::Counter {
+        bail_config!("Cannot have a counter column (\"{name}\") in a non counter table");
+    }
+    if table.columns.len() >= COLUMN_IDS_MAX {
+        bail_invalid!(
+            "Table {} has had {COLUMN_IDS_MAX} columns; reopen the database to add more",
+            table.name
+        );
+    }
+    Ok(table.with_column_added(ColumnMetadata {
+        name: name.to_owned(),
+        kind,
+        position: 0,
+        data_type,
+        reversed: false,
+        id: ColumnId(u16::MAX),
+    }))
+}
+
+/// Whether cells written as `before` read as `after`: the same cells, and values that are all valid.
+fn is_serialization_compatible(after: &DataType, before: &DataType) -> bool {
+    let after = &without_user_types(after);
+    after.is_multi_cell() == before.is_multi_cell()
+        && crate::terms::is_value_compatible(before, after)
+        && after.fixed_width() == before.fixed_width()
+}
+
+fn kind_name(kind: ColumnKind) -> &'static str {
+    match kind {
+        ColumnKind::PartitionKey => "PARTITION_KEY",
+        ColumnKind::Clustering => "CLUSTERING",
+        ColumnKind::Static => "STATIC",
+        ColumnKind::Regular => "REGULAR",
+    }
+}
+
+fn drop_column(table: &TableMetadata, name: &str, if_exists: bool, dropped_at: i64) -> Result<TableMetadata> {
+    let Some(column) = table.column(name) else {
+        match if_exists {
+            true => return Ok(table.clone()),
+            false => bail_invalid!("Column {name} was not found in table '{}'", table.qualified_name()),
+        }
+    };
+    if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+        bail_invalid!("Cannot drop PRIMARY KEY column {name}");
+    }
+    if matches!(column.data_type, DataType::Udt { frozen: false, .. }) {
+        bail_invalid!("Cannot drop non-frozen column {name} of user type {}", column.data_type);
+    }
+    let mut altered = table.with_column_dropped(name, dropped_at);
+    // What is stored of the column may not depend on types that can be dropped.
+    if let Some(dropped) = altered.dropped_columns.get_mut(name) {
+        dropped.data_type = without_user_types(&dropped.data_type);
+    }
+    Ok(altered)
+}
+
+fn rename_column(table: &TableMetadata, from: &str, to: &str, if_exists: bool) -> Result<TableMetadata> {
+    let Some(column) = table.column(from) else {
+        match if_exists {
+            true => return Ok(table.clone()),
+            false => bail_invalid!("Undefined column name {from} in table {}", table.qualified_name()),
+        }
+    };
+    if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+        bail_invalid!("Cannot rename non PRIMARY KEY column {from}");
+    }
+    if table.column(to).is_some() {
+        bail_invalid!(
+            "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
+            table.qualified_name()
+        );
+    }
+    Ok(table.with_key_column_renamed(from, to))
+}

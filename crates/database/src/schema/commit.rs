@@ -1,0 +1,125 @@
+//! Putting a schema change into force.
+//!
+//! 1. New tables are made in the engine. A crash from here on leaves at most an empty directory that nothing refers to.
+//! 2. The rows of `system_schema` and `system.local` are written as one batch and the commit log is synced. From here on
+//!    the change survives; before, nothing of it does.
+//! 3. Changed tables get their new form in the engine, and then the catalog is swapped: no statement is planned against
+//!    a table that the engine does not know.
+//! 4. Dropped tables leave the engine. After a crash before this they are left over, and opening removes them.
+//! 5. Listeners are told.
+
+use std::sync::Arc;
+
+use cassette_rows::TableMetadata;
+
+use super::{Change, KeyspaceChange, SchemaContext};
+use crate::catalog::{Catalog, KeyspaceKind};
+use crate::database::Database;
+use crate::error::{DatabaseError, Result};
+use crate::response::SchemaChange;
+use crate::system;
+
+/// Lets `decide` look at the catalog while nobody else changes it, and puts what it decides into force. Gives the event
+/// and the warnings, or nothing when nothing changed.
+pub(crate) fn change_schema(
+    database: &Database,
+    decide: impl FnOnce(&SchemaContext<'_>) -> Result<Option<Change>>,
+) -> Result<Option<(SchemaChange, Vec<String>)>> {
+    let _changing = database.lock_schema();
+    let before = database.catalog();
+    let node = database.node();
+    let cx = SchemaContext {
+        catalog: &before,
+        data_center: &node.data_center,
+        timestamp: database.next_timestamp(database.clock().now_micros()),
+        new_id: database.next_time_uuid(),
+    };
+    let Some(Change { keyspace, event, warnings }) = decide(&cx)? else { return Ok(None) };
+    let (name, after) = match keyspace {
+        KeyspaceChange::Put(keyspace) => (keyspace.name.clone(), before.with_keyspace(keyspace)),
+        KeyspaceChange::Drop(name) => {
+            let after = before.without_keyspace(&name);
+            (name, after)
+        }
+    };
+    let after = Arc::new(after);
+    put_into_force(database, &name, &before, &after)?;
+    database.events().tell(&event);
+    Ok(Some((event, warnings)))
+}
+
+fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: &Arc<Catalog>) -> Result<()> {
+    let engine = database.engine();
+    let diff = TablesDiff::new(keyspace, before, after);
+    let mut created: Vec<&Arc<TableMetadata>> = Vec::new();
+    let undo = |created: &[&Arc<TableMetadata>], error: String| {
+        for table in created {
+            if let Err(error) = engine.drop_table(table.id) {
+                tracing::warn!(table = table.qualified_name(), %error, "cannot remove a table that was not created");
+            }
+        }
+        DatabaseError::Server(error)
+    };
+    for table in &diff.created {
+        match engine.create_table(table.clone()) {
+            Ok(()) => created.push(table),
+            Err(error) => {
+                return Err(undo(&created, format!("cannot create {}: {error}", table.qualified_name())));
+            }
+        }
+    }
+    // After everything that statements were given, and later than all earlier changes of the schema.
+    let timestamp = database.next_timestamp(database.clock().now_micros());
+    let mutations = system::schema_rows::changes(keyspace, before, after, timestamp)
+        .into_iter()
+        .chain(system::local::schema_version(after, timestamp))
+        .collect::<Vec<_>>();
+    engine
+        .apply(&mutations)
+        .and_then(|()| engine.sync_log())
+        .map_err(|error| undo(&created, format!("cannot write the schema: {error}")))?;
+    let mut failure = None;
+    for table in diff.altered {
+        if let Err(error) = engine.alter_table(table.clone()) {
+            failure.get_or_insert(format!("cannot alter {}: {error}", table.qualified_name()));
+        }
+    }
+    database.swap_catalog(after.clone());
+    for table in diff.dropped {
+        if let Err(error) = engine.drop_table(table.id) {
+            failure.get_or_insert(format!("cannot remove {}: {error}", table.qualified_name()));
+        }
+    }
+    failure.map_or(Ok(()), |failure| Err(DatabaseError::Server(failure)))
+}
+
+/// What a change does to the stored tables of a keyspace.
+struct TablesDiff {
+    created: Vec<Arc<TableMetadata>>,
+    altered: Vec<Arc<TableMetadata>>,
+    dropped: Vec<Arc<TableMetadata>>,
+}
+
+impl TablesDiff {
+    fn new(keyspace: &str, before: &Catalog, after: &Catalog) -> Self {
+        let stored = |catalog: &Catalog| -> Vec<Arc<TableMetadata>> {
+            match catalog.keyspace(keyspace) {
+                Some(keyspace) if keyspace.kind == KeyspaceKind::User => {
+                    keyspace.tables.values().cloned().collect()
+                }
+                _ => Vec::new(),
+            }
+        };
+        let (old, new) = (stored(before), stored(after));
+        let (mut created, mut altered) = (Vec::new(), Vec::new());
+        for table in &new {
+            match before.table_by_id(table.id) {
+                None => created.push(table.clone()),
+                Some(old) if !Arc::ptr_eq(old, table) => altered.push(table.clone()),
+                Some(_) => {}
+            }
+        }
+        let dropped = old.into_iter().filter(|table| after.table_by_id(table.id).is_none()).collect();
+        Self { created, altered, dropped }
+    }
+}

@@ -1,0 +1,274 @@
+//! CREATE TABLE.
+
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, CqlType, Direction, NativeType};
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
+use uuid::Uuid;
+
+use super::{Change, KeyspaceChange, SchemaContext, keyspace_to_change, table_event, table_params};
+use crate::catalog::{TypeUse, resolve_type};
+use crate::error::{DatabaseError, Result, bail_config, bail_invalid};
+use crate::response::SchemaChangeKind;
+
+/// The longest name of a table: its directory adds `-` and 32 hex digits, and file names end at 255 bytes.
+const TABLE_NAME_LENGTH: usize = 255 - 32 - 1;
+
+pub(super) fn create(
+    statement: &ast::CreateTable,
+    keyspace: &str,
+    cx: &SchemaContext<'_>,
+) -> Result<Option<Change>> {
+    let name = statement.name.name.as_str();
+    let (partition_key, clustering) = primary_key(statement)?;
+    let keyspace = keyspace_to_change(keyspace, cx)?;
+    if keyspace.tables.contains_key(name) {
+        if statement.if_not_exists {
+            return Ok(None);
+        }
+        return Err(DatabaseError::AlreadyExists { keyspace: keyspace.name.clone(), table: name.to_owned() });
+    }
+    let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
+    let table = build(statement, partition_key, clustering, scope, cx.new_id)?;
+    validate_name(name)?;
+    if table.is_counter {
+        bail_invalid!("Counter tables are not supported by Cassette yet");
+    }
+    if let Some(other) = cx.catalog.table_by_id(table.id) {
+        bail_config!("Table id {} is taken by table {}", table.id.0, other.qualified_name());
+    }
+    let after = keyspace.with_table(Arc::new(table));
+    Ok(Some(Change {
+        event: table_event(SchemaChangeKind::Created, &after.name, name),
+        keyspace: KeyspaceChange::Put(after),
+        warnings: Vec::new(),
+    }))
+}
+
+/// A table of the database's own, with the id that Cassandra gives it: a digest of its names.
+///
+/// # Panics
+/// When `cql` is no CREATE TABLE that can be executed; it is ours.
+pub(crate) fn own_table(keyspace: &str, cql: &str) -> TableMetadata {
+    let parsed = cassette_cql::parse(cql).unwrap_or_else(|error| panic!("{cql}: {error}"));
+    let ast::Statement::CreateTable(statement) = parsed.statement else { panic!("{cql}: no CREATE TABLE") };
+    let types = Default::default();
+    let scope = TypeUse { keyspace, types: &types };
+    let name = statement.name.name.as_str();
+    let build = || {
+        let (partition_key, clustering) = primary_key(&statement)?;
+        build(&statement, partition_key, clustering, scope, own_table_id(keyspace, name))
+    };
+    build().unwrap_or_else(|error| panic!("{cql}: {error}"))
+}
+
+/// `UUID.nameUUIDFromBytes` of the names: version 3 without a name space.
+fn own_table_id(keyspace: &str, table: &str) -> Uuid {
+    use md5::{Digest, Md5};
+    let mut digest = Md5::new();
+    digest.update(keyspace.as_bytes());
+    digest.update(table.as_bytes());
+    uuid::Builder::from_md5_bytes(digest.finalize().into()).into_uuid()
+}
+
+/// The one primary key that is declared: partition key and clustering.
+fn primary_key(statement: &ast::CreateTable) -> Result<(&[ast::Identifier], &[ast::Identifier])> {
+    let name = &statement.name;
+    let columns = &statement.columns;
+    for (i, column) in columns.iter().enumerate() {
+        if columns[..i].iter().any(|earlier| earlier.name == column.name) {
+            bail_invalid!(
+                "Duplicate column '{}' declaration for table '{}'",
+                column.name.as_str(),
+                display_name(name)
+            );
+        }
+    }
+    let order = &statement.clustering_order;
+    for (i, (column, _)) in order.iter().enumerate() {
+        if order[..i].iter().any(|(earlier, _)| earlier == column) {
+            bail_invalid!(
+                "Duplicate column '{}' in CLUSTERING ORDER BY clause for table '{}'",
+                column.as_str(),
+                display_name(name)
+            );
+        }
+    }
+    match &statement.primary_keys[..] {
+        [] => {
+            bail_invalid!("No PRIMARY KEY specifed for table '{}' (exactly one required)", display_name(name))
+        }
+        [only] => Ok((&only.partition_key, &only.clustering)),
+        _ => {
+            bail_invalid!(
+                "Multiple PRIMARY KEY specified for table '{}' (exactly one required)",
+                display_name(name)
+            )
+        }
+    }
+}
+
+fn display_name(name: &ast::QualifiedName) -> String {
+    match &name.keyspace {
+        Some(keyspace) => format!("{}.{}", keyspace.as_str(), name.name.as_str()),
+        None => name.name.as_str().to_owned(),
+    }
+}
+
+/// The table that `statement` declares. Its id is `new_id` unless the statement gives one.
+fn build(
+    statement: &ast::CreateTable,
+    partition_key: &[ast::Identifier],
+    clustering: &[ast::Identifier],
+    scope: TypeUse<'_>,
+    new_id: Uuid,
+) -> Result<TableMetadata> {
+    let name = statement.name.name.as_str();
+    let params = table_params::read(&statement.properties, &TableParams::default())?;
+    if statement.columns.iter().any(|column| column.mask.is_some()) {
+        bail_invalid!("Dynamic data masking is not supported by Cassette yet");
+    }
+    // In the order of names, which decides whose error is told.
+    let mut declared: Vec<_> = statement.columns.iter().collect();
+    declared.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+    let mut types = Vec::with_capacity(declared.len());
+    for column in &declared {
+        types.push(resolve_type(&column.column_type, scope)?);
+    }
+    for data_type in &types {
+        refuse_nested_multi_cell(data_type, "")?;
+    }
+    let find = |column: &ast::Identifier| declared.iter().position(|declared| declared.name == *column);
+    let key_columns = || partition_key.iter().chain(clustering);
+    for (i, column) in key_columns().enumerate() {
+        let Some(index) = find(column) else {
+            bail_invalid!(
+                "Unknown column '{}' referenced in PRIMARY KEY for table '{name}'",
+                column.as_str()
+            );
+        };
+        if key_columns().take(i).any(|earlier| earlier == column) {
+            bail_invalid!("Duplicate column '{}' in PRIMARY KEY clause for table '{name}'", column.as_str());
+        }
+        validate_key_column(declared[index], &types[index])?;
+    }
+    let reversed = clustering_directions(&statement.clustering_order, clustering)?;
+    let is_static = |index: usize| declared[index].is_static;
+    if clustering.is_empty() && (0..declared.len()).any(is_static) {
+        bail_invalid!(
+            "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+        );
+    }
+    let is_key = |index: usize| key_columns().any(|column| *column == declared[index].name);
+    if statement.columns.iter().any(|column| is_counter(&column.column_type)) {
+        if (0..declared.len()).any(|index| !is_key(index) && types[index] != DataType::Counter) {
+            bail_invalid!("Cannot mix counter and non counter columns in the same table");
+        }
+        if params.default_time_to_live > 0 {
+            bail_invalid!("Cannot set default_time_to_live on a table with counters");
+        }
+    }
+    let mut columns = Vec::with_capacity(declared.len());
+    for (index, column) in declared.iter().enumerate() {
+        let position_in = |key: &[ast::Identifier]| key.iter().position(|key| *key == column.name);
+        let (kind, position) = match (position_in(partition_key), position_in(clustering)) {
+            (Some(position), _) => (ColumnKind::PartitionKey, position),
+            (_, Some(position)) => (ColumnKind::Clustering, position),
+            _ if column.is_static => (ColumnKind::Static, 0),
+            _ => (ColumnKind::Regular, 0),
+        };
+        columns.push(ColumnMetadata {
+            name: column.name.as_str().to_owned(),
+            kind,
+            position,
+            data_type: types[index].clone(),
+            reversed: kind == ColumnKind::Clustering && reversed[position],
+            id: ColumnId(u16::MAX),
+        });
+    }
+    let id = table_params::table_id(&statement.properties)?.unwrap_or(new_id);
+    Ok(TableMetadata::new(TableId(id), scope.keyspace, name, columns, params))
+}
+
+fn is_counter(raw: &CqlType) -> bool {
+    matches!(raw, CqlType::Native(NativeType::Counter))
+}
+
+/// A non-frozen UDT is one cell a field: a field cannot be several cells.
+pub(super) fn refuse_nested_multi_cell(data_type: &DataType, suffix: &str) -> Result<()> {
+    if let DataType::Udt { definition, frozen: false } = data_type
+        && definition.fields.iter().any(|(_, field)| field.is_multi_cell())
+    {
+        bail_invalid!("Non-frozen UDTs with nested non-frozen collections are not supported{suffix}");
+    }
+    Ok(())
+}
+
+fn validate_key_column(column: &ast::ColumnDefinition, data_type: &DataType) -> Result<()> {
+    let name = column.name.as_str();
+    match data_type {
+        DataType::Udt { frozen: false, .. } => {
+            bail_invalid!("Invalid non-frozen user-defined type {data_type} for PRIMARY KEY column '{name}'")
+        }
+        multi if multi.is_multi_cell() => {
+            bail_invalid!("Invalid non-frozen collection type {multi} for PRIMARY KEY column '{name}'")
+        }
+        DataType::Counter => bail_invalid!("counter type is not supported for PRIMARY KEY column '{name}'"),
+        duration if duration.contains_duration() => {
+            bail_invalid!("duration type is not supported for PRIMARY KEY column '{name}'")
+        }
+        _ if column.is_static => bail_invalid!("Static column '{name}' cannot be part of the PRIMARY KEY"),
+        _ => Ok(()),
+    }
+}
+
+/// For each clustering column whether it descends. The directive names a prefix of them, in their order.
+fn clustering_directions(
+    order: &[(ast::Identifier, Direction)],
+    clustering: &[ast::Identifier],
+) -> Result<Vec<bool>> {
+    let strangers: Vec<&str> = order
+        .iter()
+        .filter(|(column, _)| !clustering.contains(column))
+        .map(|(column, _)| column.as_str())
+        .collect();
+    if !strangers.is_empty() {
+        bail_invalid!(
+            "Only clustering key columns can be defined in CLUSTERING ORDER directive: [{}] are not clustering columns",
+            strangers.join(", ")
+        );
+    }
+    for ((column, _), expected) in order.iter().zip(clustering) {
+        if column == expected {
+            continue;
+        }
+        if order.iter().any(|(column, _)| column == expected) {
+            bail_invalid!(
+                "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns ({} must appear before {})",
+                expected.as_str(),
+                column.as_str()
+            );
+        }
+        bail_invalid!("Missing CLUSTERING ORDER for column {}", expected.as_str());
+    }
+    let direction = |column: &ast::Identifier| order.iter().find(|(ordered, _)| ordered == column);
+    Ok(clustering
+        .iter()
+        .map(|column| direction(column).is_some_and(|(_, direction)| *direction == Direction::Desc))
+        .collect())
+}
+
+fn validate_name(name: &str) -> Result<()> {
+    if !super::is_word(name) {
+        bail_config!(
+            "Table name must not be empty or not contain non-alphanumeric-underscore characters (got \"{name}\")"
+        );
+    }
+    if name.len() > TABLE_NAME_LENGTH {
+        bail_config!(
+            "Table name must not be more than {TABLE_NAME_LENGTH} characters long (got {} characters for \"{name}\")",
+            name.len()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! CREATE, ALTER and DROP KEYSPACE.
+
+use std::collections::BTreeMap;
+
+use cassette_cql::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Properties};
+
+use super::properties::Attributes;
+use super::{Change, KeyspaceChange, SchemaContext, replication};
+use crate::catalog::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
+use crate::error::{DatabaseError, Result, bail_config, bail_invalid};
+use crate::response::{SchemaChange, SchemaChangeKind, SchemaChangeTarget};
+
+const OPTIONS: [&str; 2] = ["durable_writes", "replication"];
+
+pub(super) fn create(statement: &CreateKeyspace, cx: &SchemaContext<'_>) -> Result<Option<Change>> {
+    let name = statement.name.as_str();
+    let attributes = read_attributes(&statement.properties)?;
+    let Some(entries) = attributes.map("replication")? else {
+        bail_invalid!("Missing mandatory option 'replication'");
+    };
+    if cx.catalog.keyspace(name).is_some() {
+        if statement.if_not_exists {
+            return Ok(None);
+        }
+        return Err(DatabaseError::AlreadyExists { keyspace: name.to_owned(), table: String::new() });
+    }
+    if entries.is_empty() {
+        bail_config!("Missing replication strategy class");
+    }
+    let durable_writes = attributes.boolean("durable_writes")?.unwrap_or(true);
+    let replication = replication::parse(name, entries, &BTreeMap::new(), cx.data_center)?;
+    let warnings = replication::warnings(name, &replication);
+    let params = KeyspaceParams { durable_writes, replication };
+    Ok(Some(Change {
+        keyspace: KeyspaceChange::Put(Keyspace::new(name, KeyspaceKind::User, params)),
+        event: event(SchemaChangeKind::Created, name),
+        warnings,
+    }))
+}
+
+pub(super) fn alter(statement: &AlterKeyspace, cx: &SchemaContext<'_>) -> Result<Option<Change>> {
+    let name = statement.name.as_str();
+    let attributes = read_attributes(&statement.properties)?;
+    let Some(keyspace) = cx.catalog.keyspace(name) else {
+        return missing(name, statement.if_exists);
+    };
+    let before = &keyspace.params;
+    let durable_writes = attributes.boolean("durable_writes")?.unwrap_or(before.durable_writes);
+    let mut warnings = Vec::new();
+    let replication = match attributes.map("replication")? {
+        Some(entries) if !entries.is_empty() => {
+            let replication = replication::parse(name, entries, &before.replication.options, cx.data_center)?;
+            warnings = replication::warnings(name, &replication);
+            replication
+        }
+        _ => before.replication.clone(),
+    };
+    if grows(&before.replication, &replication) {
+        warnings.push(
+            "When increasing replication factor you need to run a full (-full) repair to distribute the data."
+                .to_owned(),
+        );
+    }
+    let params = KeyspaceParams { durable_writes, replication };
+    if params == *before {
+        return Ok(None);
+    }
+    Ok(Some(Change {
+        keyspace: KeyspaceChange::Put(Keyspace { params, ..(**keyspace).clone() }),
+        event: event(SchemaChangeKind::Updated, name),
+        warnings,
+    }))
+}
+
+pub(super) fn drop(statement: &DropKeyspace, cx: &SchemaContext<'_>) -> Result<Option<Change>> {
+    let name = statement.name.as_str();
+    if cx.catalog.keyspace(name).is_none() {
+        return missing(name, statement.if_exists);
+    }
+    Ok(Some(Change {
+        keyspace: KeyspaceChange::Drop(name.to_owned()),
+        event: event(SchemaChangeKind::Dropped, name),
+        warnings: Vec::new(),
+    }))
+}
+
+fn read_attributes(properties: &Properties) -> Result<Attributes<'_>> {
+    let attributes = Attributes(properties);
+    attributes.refuse_unknown(&OPTIONS)?;
+    if let Some(entries) = attributes.map("replication")?
+        && !entries.is_empty()
+        && !entries.iter().any(|(key, _)| **key == *"class")
+    {
+        bail_config!("Missing replication strategy class");
+    }
+    Ok(attributes)
+}
+
+fn missing(name: &str, if_exists: bool) -> Result<Option<Change>> {
+    match if_exists {
+        true => Ok(None),
+        false => bail_invalid!("Keyspace '{name}' doesn't exist"),
+    }
+}
+
+fn grows(before: &Replication, after: &Replication) -> bool {
+    replication::total_factor(before) < replication::total_factor(after)
+}
+
+fn event(kind: SchemaChangeKind, keyspace: &str) -> SchemaChange {
+    SchemaChange {
+        kind,
+        target: SchemaChangeTarget::Keyspace,
+        keyspace: keyspace.to_owned(),
+        name: String::new(),
+    }
+}

@@ -1,0 +1,236 @@
+//! Writing and reading rows of the database's own tables, by column name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_engine::Mutation;
+use cassette_rows::row::Cell;
+use cassette_rows::types::collection;
+use cassette_rows::{
+    Clustering, DecoratedKey, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL, PartitionUpdate, Row,
+    RowBuilder, TableMetadata,
+};
+
+/// The value of a column, to be written.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    /// The bytes of one value: a scalar or a frozen collection.
+    Bytes(Vec<u8>),
+    /// The elements of a non-frozen set, which replace all earlier ones.
+    Set(Vec<Vec<u8>>),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Bytes(text.as_bytes().to_vec())
+    }
+}
+
+impl From<i32> for Value {
+    fn from(value: i32) -> Self {
+        Self::Bytes(value.to_be_bytes().to_vec())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Bytes(value.to_be_bytes().to_vec())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Bytes(vec![u8::from(value)])
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Bytes(value.to_be_bytes().to_vec())
+    }
+}
+
+impl From<uuid::Uuid> for Value {
+    fn from(value: uuid::Uuid) -> Self {
+        Self::Bytes(value.as_bytes().to_vec())
+    }
+}
+
+impl From<std::net::IpAddr> for Value {
+    fn from(address: std::net::IpAddr) -> Self {
+        Self::Bytes(match address {
+            std::net::IpAddr::V4(address) => address.octets().to_vec(),
+            std::net::IpAddr::V6(address) => address.octets().to_vec(),
+        })
+    }
+}
+
+/// A frozen map of texts.
+impl From<&BTreeMap<String, String>> for Value {
+    fn from(map: &BTreeMap<String, String>) -> Self {
+        let mut out = Vec::new();
+        collection::write_map(&mut out, map.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())));
+        Self::Bytes(out)
+    }
+}
+
+/// A frozen list of texts, or a frozen set whose elements are in order.
+impl From<&[String]> for Value {
+    fn from(list: &[String]) -> Self {
+        let mut out = Vec::new();
+        collection::write_list(&mut out, list.iter().map(String::as_bytes));
+        Self::Bytes(out)
+    }
+}
+
+/// The partition of text `key`.
+pub(crate) fn text_key(key: &str) -> DecoratedKey {
+    DecoratedKey::new(Bytes::copy_from_slice(key.as_bytes()))
+}
+
+/// A row of `table` with these values, written at `timestamp` (microseconds) over whatever was there before.
+///
+/// # Panics
+/// When the table has no such column: tables and names are both ours.
+pub(crate) fn row(
+    table: &TableMetadata,
+    clustering: &[&str],
+    values: &[(&str, Value)],
+    timestamp: i64,
+) -> Row {
+    let mut builder = row_builder(clustering);
+    builder.liveness(LivenessInfo::new(timestamp));
+    builder.deletion(DeletionTime::new(timestamp - 1, seconds(timestamp)));
+    put_values(&mut builder, table, values, timestamp);
+    builder.finish()
+}
+
+/// The same row without a word on columns that are not given.
+pub(crate) fn row_update(
+    table: &TableMetadata,
+    clustering: &[&str],
+    values: &[(&str, Value)],
+    timestamp: i64,
+) -> Row {
+    let mut builder = row_builder(clustering);
+    builder.liveness(LivenessInfo::new(timestamp));
+    put_values(&mut builder, table, values, timestamp);
+    builder.finish()
+}
+
+/// The deletion of a row.
+pub(crate) fn row_deletion(clustering: &[&str], timestamp: i64) -> Row {
+    let mut builder = row_builder(clustering);
+    builder.deletion(DeletionTime::new(timestamp, seconds(timestamp)));
+    builder.finish()
+}
+
+fn row_builder(clustering: &[&str]) -> RowBuilder {
+    let values: Vec<&[u8]> = clustering.iter().map(|text| text.as_bytes()).collect();
+    RowBuilder::new(Clustering::of(&values))
+}
+
+fn put_values(builder: &mut RowBuilder, table: &TableMetadata, values: &[(&str, Value)], timestamp: i64) {
+    let mut values: Vec<_> = values
+        .iter()
+        .map(|(name, value)| match table.column(name) {
+            Some(column) => (column.id, value),
+            None => panic!("{} has no column {name}", table.qualified_name()),
+        })
+        .collect();
+    values.sort_by_key(|(id, _)| *id);
+    for (column, value) in values {
+        match value {
+            Value::Bytes(bytes) => {
+                builder.live_cell(column, bytes, timestamp);
+            }
+            Value::Set(elements) => {
+                let mut elements: Vec<_> = elements.iter().collect();
+                elements.sort();
+                builder.complex_deletion(column, DeletionTime::new(timestamp - 1, seconds(timestamp)));
+                for element in elements {
+                    builder.cell(Cell {
+                        column,
+                        path: Some(element),
+                        value: &[],
+                        timestamp,
+                        ttl: NO_TTL,
+                        local_deletion_time: NO_DELETION_TIME,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Seconds since 1970 of microseconds.
+pub(crate) fn seconds(micros: i64) -> u32 {
+    u32::try_from(micros.div_euclid(1_000_000)).unwrap_or(0)
+}
+
+/// A mutation of one partition of `table`.
+pub(crate) fn mutation(table: &Arc<TableMetadata>, key: &str, rows: Vec<Row>) -> Mutation {
+    let mut update = PartitionUpdate::new(text_key(key));
+    for row in rows {
+        update.add_row(row, table);
+    }
+    Mutation { table: table.clone(), update }
+}
+
+/// A row that was read, and its table.
+#[derive(Debug)]
+pub(crate) struct StoredRow<'a> {
+    pub table: &'a TableMetadata,
+    pub row: &'a Row,
+    pub now: u32,
+}
+
+impl<'a> StoredRow<'a> {
+    /// The live value of a simple column.
+    pub fn bytes(&self, name: &str) -> Option<&'a [u8]> {
+        let cell = self.row.cell(self.table.column(name)?.id)?;
+        cell.is_live(self.now).then_some(cell.value)
+    }
+
+    /// The value of clustering column `index` as text.
+    pub fn clustering_text(&self, index: usize) -> Option<&'a str> {
+        std::str::from_utf8(self.row.clustering().value(index)?).ok()
+    }
+
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        std::str::from_utf8(self.bytes(name)?).ok()
+    }
+
+    pub fn int(&self, name: &str) -> Option<i32> {
+        Some(i32::from_be_bytes(self.bytes(name)?.try_into().ok()?))
+    }
+
+    pub fn long(&self, name: &str) -> Option<i64> {
+        Some(i64::from_be_bytes(self.bytes(name)?.try_into().ok()?))
+    }
+
+    pub fn double(&self, name: &str) -> Option<f64> {
+        Some(f64::from_be_bytes(self.bytes(name)?.try_into().ok()?))
+    }
+
+    pub fn boolean(&self, name: &str) -> Option<bool> {
+        Some(self.bytes(name)? != [0])
+    }
+
+    pub fn uuid(&self, name: &str) -> Option<uuid::Uuid> {
+        uuid::Uuid::from_slice(self.bytes(name)?).ok()
+    }
+
+    /// A frozen map of texts.
+    pub fn text_map(&self, name: &str) -> Option<BTreeMap<String, String>> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Some(collection::read_map(self.bytes(name)?).map(|(key, value)| (text(key), text(value))).collect())
+    }
+
+    /// A frozen list or set of texts.
+    pub fn text_list(&self, name: &str) -> Option<Vec<String>> {
+        let items = collection::read_list(self.bytes(name)?);
+        Some(items.flatten().map(|item| String::from_utf8_lossy(item).into_owned()).collect())
+    }
+}

@@ -1,0 +1,278 @@
+//! Reading the schema back from `system_schema`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cassette_engine::{Engine, KeyRange};
+use cassette_rows::schema::DroppedColumn;
+use cassette_rows::types::UserType;
+use cassette_rows::{
+    ColumnId, ColumnKind, ColumnMetadata, PartitionStream, Selection, TableId, TableMetadata, TableParams,
+    Unfiltered,
+};
+
+use super::encode::StoredRow;
+use super::{SCHEMA, TextMap};
+use crate::catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, TypeUse, resolve_type};
+use crate::error::{DatabaseError, Result};
+use crate::schema::{compaction, compression, table_params};
+
+/// The stored keyspaces, tables and types, and the newest write time among their rows.
+pub(crate) struct StoredSchema {
+    pub keyspaces: Vec<Keyspace>,
+    pub newest_timestamp: i64,
+}
+
+/// Reads all of `system_schema`, whose tables `built_in` has.
+///
+/// # Errors
+/// Server, naming the row that cannot be understood.
+pub(crate) fn load(engine: &Engine, built_in: &Catalog, now: u32) -> Result<StoredSchema> {
+    let mut loader = Loader { engine, built_in, now, newest_timestamp: i64::MIN };
+    let mut keyspaces = BTreeMap::new();
+    loader.rows("keyspaces", |name, row| {
+        let kind = built_in.keyspace(name).map_or(KeyspaceKind::User, |keyspace| keyspace.kind);
+        let mut options = row.text_map("replication").unwrap_or_default();
+        let class = options.remove("class").unwrap_or_else(|| crate::schema::replication::SIMPLE.into());
+        let params = KeyspaceParams {
+            durable_writes: row.boolean("durable_writes").unwrap_or(true),
+            replication: Replication { class, options },
+        };
+        keyspaces.insert(name.to_owned(), Keyspace::new(name, kind, params));
+        Ok(())
+    })?;
+    load_types(&mut loader, &mut keyspaces)?;
+    load_tables(&mut loader, &mut keyspaces)?;
+    Ok(StoredSchema {
+        keyspaces: keyspaces.into_values().collect(),
+        newest_timestamp: loader.newest_timestamp,
+    })
+}
+
+struct Loader<'a> {
+    engine: &'a Engine,
+    built_in: &'a Catalog,
+    now: u32,
+    newest_timestamp: i64,
+}
+
+impl Loader<'_> {
+    /// Calls `each` with the keyspace's name and the row, for every live row of a table.
+    fn rows(&mut self, table: &str, mut each: impl FnMut(&str, StoredRow<'_>) -> Result<()>) -> Result<()> {
+        let failed = |error: String| DatabaseError::Server(format!("cannot read {SCHEMA}.{table}: {error}"));
+        let table = self.built_in.require_table(SCHEMA, table)?;
+        let mut stream = self
+            .engine
+            .scan(table.id, &KeyRange::ALL, &Selection::all())
+            .map_err(|error| failed(error.to_string()))?;
+        while let Some(header) = stream.next_partition().map_err(|error| failed(error.to_string()))? {
+            self.saw(header.deletion.timestamp);
+            let keyspace = String::from_utf8_lossy(header.key.key()).into_owned();
+            while let Some(next) = stream.next_unfiltered().map_err(|error| failed(error.to_string()))? {
+                let Unfiltered::Row(row) = next else { continue };
+                self.saw(row.liveness().timestamp);
+                self.saw(row.deletion().timestamp);
+                if row.is_live(self.now) {
+                    each(&keyspace, StoredRow { table, row: &row, now: self.now })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn saw(&mut self, timestamp: i64) {
+        self.newest_timestamp = self.newest_timestamp.max(timestamp);
+    }
+}
+
+fn unreadable(what: impl std::fmt::Display) -> DatabaseError {
+    DatabaseError::Server(format!("the stored schema cannot be understood: {what}"))
+}
+
+/// A user type as stored: its fields' types are text until the types they name are known.
+struct RawType {
+    name: String,
+    fields: Vec<(String, String)>,
+}
+
+fn load_types(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace>) -> Result<()> {
+    let mut raw: BTreeMap<String, Vec<RawType>> = BTreeMap::new();
+    loader.rows("types", |keyspace, row| {
+        let name = row.clustering_text(0).ok_or_else(|| unreadable("a type without name"))?.to_owned();
+        let names = row.text_list("field_names").unwrap_or_default();
+        let types = row.text_list("field_types").unwrap_or_default();
+        if names.len() != types.len() {
+            return Err(unreadable(format!("fields of type {keyspace}.{name}")));
+        }
+        let fields = names.into_iter().zip(types).collect();
+        raw.entry(keyspace.to_owned()).or_default().push(RawType { name, fields });
+        Ok(())
+    })?;
+    for (name, mut pending) in raw {
+        let Some(keyspace) = keyspaces.get_mut(&name) else { continue };
+        // A type may name others: each round resolves those whose names are all known.
+        while !pending.is_empty() {
+            let before = pending.len();
+            let mut left = Vec::new();
+            let mut last_error = None;
+            for user_type in pending {
+                match resolve_user_type(&user_type, keyspace) {
+                    Ok(resolved) => {
+                        keyspace.types.insert(resolved.name.clone(), Arc::new(resolved));
+                    }
+                    Err(error) => {
+                        last_error = Some(error);
+                        left.push(user_type);
+                    }
+                }
+            }
+            if left.len() == before {
+                let error = last_error.map(|error| error.to_string()).unwrap_or_default();
+                return Err(unreadable(format!("type {name}.{}: {error}", left[0].name)));
+            }
+            pending = left;
+        }
+    }
+    Ok(())
+}
+
+fn resolve_user_type(raw: &RawType, keyspace: &Keyspace) -> Result<UserType> {
+    let mut fields = Vec::with_capacity(raw.fields.len());
+    for (name, text) in &raw.fields {
+        fields.push((name.clone(), resolve_text(text, keyspace)?));
+    }
+    Ok(UserType { keyspace: keyspace.name.clone(), name: raw.name.clone(), fields })
+}
+
+fn resolve_text(text: &str, keyspace: &Keyspace) -> Result<cassette_rows::DataType> {
+    let raw = cassette_cql::parse_type(text).map_err(|error| unreadable(format!("{text}: {error}")))?;
+    resolve_type(&raw, TypeUse { keyspace: &keyspace.name, types: &keyspace.types })
+}
+
+type ByTable<T> = BTreeMap<(String, String), Vec<T>>;
+
+fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace>) -> Result<()> {
+    let mut columns: ByTable<ColumnMetadata> = BTreeMap::new();
+    loader.rows("columns", |keyspace, row| {
+        let Some(keyspace) = keyspaces.get(keyspace) else { return Ok(()) };
+        let (table, column) = load_column(keyspace, &row)?;
+        columns.entry((keyspace.name.clone(), table)).or_default().push(column);
+        Ok(())
+    })?;
+    let mut dropped: ByTable<(String, DroppedColumn)> = BTreeMap::new();
+    loader.rows("dropped_columns", |keyspace, row| {
+        let Some(keyspace) = keyspaces.get(keyspace) else { return Ok(()) };
+        let (table, name, column) = load_dropped_column(keyspace, &row)?;
+        dropped.entry((keyspace.name.clone(), table)).or_default().push((name, column));
+        Ok(())
+    })?;
+    let mut tables = Vec::new();
+    loader.rows("tables", |keyspace, row| {
+        if !keyspaces.contains_key(keyspace) {
+            return Ok(());
+        }
+        let name = row.clustering_text(0).ok_or_else(|| unreadable("a table without name"))?;
+        let key = (keyspace.to_owned(), name.to_owned());
+        let unreadable = |what: &str| unreadable(format!("table {keyspace}.{name}: {what}"));
+        let id = row.uuid("id").ok_or_else(|| unreadable("no id"))?;
+        let columns = columns.remove(&key).ok_or_else(|| unreadable("no columns"))?;
+        if row.text_list("flags").is_some_and(|flags| !flags.iter().any(|flag| flag == "compound")) {
+            return Err(unreadable("COMPACT STORAGE is not supported"));
+        }
+        let params = load_params(&row).map_err(|error| unreadable(&error.to_string()))?;
+        let mut table = TableMetadata::new(TableId(id), keyspace, name, columns, params);
+        table.dropped_columns = dropped.remove(&key).unwrap_or_default().into_iter().collect();
+        tables.push(table);
+        Ok(())
+    })?;
+    for table in tables {
+        if let Some(keyspace) = keyspaces.get_mut(&table.keyspace) {
+            keyspace.tables.insert(table.name.clone(), Arc::new(table));
+        }
+    }
+    Ok(())
+}
+
+fn load_kind(name: &str) -> Option<ColumnKind> {
+    Some(match name {
+        "partition_key" => ColumnKind::PartitionKey,
+        "clustering" => ColumnKind::Clustering,
+        "static" => ColumnKind::Static,
+        "regular" => ColumnKind::Regular,
+        _ => return None,
+    })
+}
+
+fn load_column(keyspace: &Keyspace, row: &StoredRow<'_>) -> Result<(String, ColumnMetadata)> {
+    let load = || {
+        let table = row.clustering_text(0)?.to_owned();
+        let name = row.clustering_text(1)?.to_owned();
+        let kind = load_kind(row.text("kind")?)?;
+        let position = usize::try_from(row.int("position")?.max(0)).ok()?;
+        let reversed = row.text("clustering_order") == Some("desc");
+        Some((table, name, kind, position, reversed, row.text("type")?))
+    };
+    let Some((table, name, kind, position, reversed, text)) = load() else {
+        return Err(unreadable(format!("a column of keyspace {}", keyspace.name)));
+    };
+    let data_type = resolve_text(text, keyspace)
+        .map_err(|error| unreadable(format!("column {}.{table}.{name}: {error}", keyspace.name)))?;
+    Ok((table, ColumnMetadata { name, kind, position, data_type, reversed, id: ColumnId(u16::MAX) }))
+}
+
+fn load_dropped_column(keyspace: &Keyspace, row: &StoredRow<'_>) -> Result<(String, String, DroppedColumn)> {
+    let load = || {
+        let kind = row.text("kind").map_or(Some(ColumnKind::Regular), load_kind)?;
+        let table = row.clustering_text(0)?.to_owned();
+        let name = row.clustering_text(1)?.to_owned();
+        Some((table, name, kind, row.long("dropped_time")?, row.text("type")?))
+    };
+    let Some((table, name, kind, dropped_time, text)) = load() else {
+        return Err(unreadable(format!("a dropped column of keyspace {}", keyspace.name)));
+    };
+    let data_type = resolve_text(text, keyspace)
+        .map_err(|error| unreadable(format!("dropped column {}.{table}.{name}: {error}", keyspace.name)))?;
+    let dropped_at = dropped_time.saturating_mul(1000);
+    Ok((table, name, DroppedColumn { data_type, kind, dropped_at }))
+}
+
+fn load_params(row: &StoredRow<'_>) -> Result<TableParams> {
+    let default = TableParams::default();
+    let int = |name: &str, default: u32| {
+        row.int(name).and_then(|value| u32::try_from(value).ok()).unwrap_or(default)
+    };
+    let text = |name: &str, default: &str| row.text(name).unwrap_or(default).to_owned();
+    let entries = |map: TextMap| -> Vec<(Box<str>, Box<str>)> {
+        map.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
+    };
+    Ok(TableParams {
+        additional_write_policy: text("additional_write_policy", &default.additional_write_policy),
+        allow_auto_snapshot: row.boolean("allow_auto_snapshot"),
+        bloom_filter_fp_chance: row.double("bloom_filter_fp_chance"),
+        caching: match row.text_map("caching") {
+            Some(map) => table_params::read_caching(&entries(map))?,
+            None => default.caching,
+        },
+        cdc: row.boolean("cdc").unwrap_or(false),
+        comment: text("comment", ""),
+        compaction: match row.text_map("compaction") {
+            Some(map) => compaction::from_map(map)?,
+            None => default.compaction,
+        },
+        compression: match row.text_map("compression") {
+            Some(map) => compression::from_map(map)?,
+            None => default.compression,
+        },
+        crc_check_chance: row.double("crc_check_chance").unwrap_or(default.crc_check_chance),
+        default_time_to_live: int("default_time_to_live", default.default_time_to_live),
+        extensions: BTreeMap::new(),
+        gc_grace_seconds: int("gc_grace_seconds", default.gc_grace_seconds),
+        incremental_backups: row.boolean("incremental_backups"),
+        max_index_interval: int("max_index_interval", default.max_index_interval),
+        memtable: text("memtable", &default.memtable),
+        memtable_flush_period_in_ms: int("memtable_flush_period_in_ms", 0),
+        min_index_interval: int("min_index_interval", default.min_index_interval),
+        read_repair: text("read_repair", &default.read_repair),
+        speculative_retry: text("speculative_retry", &default.speculative_retry),
+    })
+}

@@ -1,0 +1,96 @@
+//! The database's own keyspaces: what they hold, and how the schema is kept in them.
+//!
+//! `system.local` and `system_schema.*` are stored as any other table, with Cassandra's columns and ids. The other tables
+//! of `system`, `system_auth`, `system_distributed` and `system_traces` are there for those who ask for them, and empty:
+//! what they are about (peers, repairs, hints, roles) does not exist here.
+
+mod definitions;
+pub(crate) mod encode;
+pub(crate) mod load;
+pub(crate) mod local;
+pub(crate) mod open;
+pub(crate) mod schema_rows;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cassette_rows::schema::CompactionParams;
+use cassette_rows::{PartitionUpdate, TableMetadata, TableParams};
+
+use crate::catalog::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
+use crate::database::Database;
+use crate::schema::own_table;
+use crate::virtual_tables::VirtualTable;
+use definitions::Definition;
+
+/// The keyspace of the schema tables.
+pub(crate) const SCHEMA: &str = "system_schema";
+/// The keyspace of `local` and `peers`.
+pub(crate) const SYSTEM: &str = "system";
+
+/// `system` and `system_schema`.
+pub(crate) fn local_keyspaces() -> Vec<Keyspace> {
+    let params = || KeyspaceParams { durable_writes: true, replication: Replication::local() };
+    let seven_days = 7 * 24 * 60 * 60;
+    let mut system = keyspace(SYSTEM, KeyspaceKind::Local, params(), definitions::SYSTEM, 0);
+    // `local` alone is stored.
+    system.virtual_tables.remove("local");
+    let mut schema = keyspace(SCHEMA, KeyspaceKind::Local, params(), definitions::SYSTEM_SCHEMA, seven_days);
+    schema.virtual_tables.clear();
+    vec![system, schema]
+}
+
+/// `system_auth`, `system_distributed` and `system_traces`, as they are before anybody alters their replication.
+pub(crate) fn replicated_keyspaces() -> Vec<Keyspace> {
+    let make = |name, tables, factor, gc_grace_seconds| {
+        let params = KeyspaceParams { durable_writes: true, replication: Replication::simple(factor) };
+        keyspace(name, KeyspaceKind::Replicated, params, tables, gc_grace_seconds)
+    };
+    vec![
+        make("system_auth", definitions::SYSTEM_AUTH, 1, 90 * 24 * 60 * 60),
+        make("system_distributed", definitions::SYSTEM_DISTRIBUTED, 3, 10 * 24 * 60 * 60),
+        make("system_traces", definitions::SYSTEM_TRACES, 2, 0),
+    ]
+}
+
+fn keyspace(
+    name: &str,
+    kind: KeyspaceKind,
+    params: KeyspaceParams,
+    tables: &[Definition],
+    gc_grace_seconds: u32,
+) -> Keyspace {
+    let mut keyspace = Keyspace::new(name, kind, params);
+    let hour_in_ms = 60 * 60 * 1000;
+    for definition in tables {
+        let table = own_table(name, definition.cql);
+        let mut params = TableParams {
+            comment: definition.comment.to_owned(),
+            gc_grace_seconds,
+            memtable_flush_period_in_ms: if kind == KeyspaceKind::Local { hour_in_ms } else { 0 },
+            default_time_to_live: definition.default_time_to_live,
+            ..table.params.clone()
+        };
+        if let Some((class, options)) = definition.compaction {
+            let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            params.compaction = CompactionParams { class: class.to_owned(), options: options.collect() };
+        }
+        let table = Arc::new(TableMetadata { params, ..table });
+        keyspace.virtual_tables.insert(table.name.clone(), Arc::new(EmptyTable));
+        keyspace.tables.insert(table.name.clone(), table);
+    }
+    keyspace
+}
+
+/// A table that never holds anything.
+#[derive(Debug)]
+struct EmptyTable;
+
+impl VirtualTable for EmptyTable {
+    fn partitions(&self, _table: &Arc<TableMetadata>, _database: &Database) -> Vec<PartitionUpdate> {
+        Vec::new()
+    }
+}
+
+/// Names and values of a map option, as stored.
+pub(crate) type TextMap = BTreeMap<String, String>;
