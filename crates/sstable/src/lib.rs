@@ -22,9 +22,11 @@ pub mod statistics;
 pub mod summary;
 pub mod toc;
 mod verify;
+pub mod writer;
 
 pub use chunk_cache::ChunkCache;
 pub use chunked_file::Caching;
 pub use descriptor::{Component, Descriptor, SSTableId};
 pub use reader::{ForeignFiles, OpenOptions, SSTableReader};
 pub use verify::Verified;
+pub use writer::{EncodingStats, FinishedSSTable, SSTableWriter, WriterOptions};

@@ -210,7 +210,9 @@ impl SummaryBuilder {
     /// Adds the next key, whose entry in Index.db begins at `position`.
     pub fn add(&mut self, key: &DecoratedKey, position: u64) {
         if self.keys.is_multiple_of(u64::from(self.min_index_interval)) {
-            self.entries.push(Entry { key: key.clone(), position });
+            // A copy: the key may share a buffer much larger than itself.
+            let copy = DecoratedKey::with_token(key.token(), Bytes::copy_from_slice(key.key()));
+            self.entries.push(Entry { key: copy, position });
         }
         self.keys += 1;
         self.last = Some(key.clone());

@@ -86,27 +86,28 @@ impl Compressor {
         Ok(compressor)
     }
 
-    /// Replaces the content of `out` with `plain` compressed.
+    /// Appends `plain` compressed to `out`.
     pub fn compress(
         &self,
         plain: &[u8],
         workspace: &mut Workspace,
         out: &mut Vec<u8>,
     ) -> std::io::Result<()> {
-        out.clear();
+        let start = out.len();
         match self {
             Self::Lz4 { .. } => {
-                out.resize(4 + lz4_flex::block::get_maximum_output_size(plain.len()), 0);
-                out[..4].copy_from_slice(&(plain.len() as u32).to_le_bytes());
-                let length =
-                    lz4_flex::block::compress_into_with_table(plain, &mut out[4..], &mut workspace.lz4)
-                        .map_err(std::io::Error::other)?;
-                out.truncate(4 + length);
+                out.resize(start + 4 + lz4_flex::block::get_maximum_output_size(plain.len()), 0);
+                let (length, block) = out[start..].split_at_mut(4);
+                length.copy_from_slice(&(plain.len() as u32).to_le_bytes());
+                let length = lz4_flex::block::compress_into_with_table(plain, block, &mut workspace.lz4)
+                    .map_err(std::io::Error::other)?;
+                out.truncate(start + 4 + length);
             }
             Self::Snappy => {
-                out.resize(snap::raw::max_compress_len(plain.len()), 0);
-                let length = workspace.snappy.compress(plain, out).map_err(std::io::Error::other)?;
-                out.truncate(length);
+                out.resize(start + snap::raw::max_compress_len(plain.len()), 0);
+                let length =
+                    workspace.snappy.compress(plain, &mut out[start..]).map_err(std::io::Error::other)?;
+                out.truncate(start + length);
             }
             Self::Zstd { level } => {
                 let bulk = match &mut workspace.zstd {
@@ -118,9 +119,9 @@ impl Compressor {
                         &mut workspace.zstd.insert((*level, bulk)).1
                     }
                 };
-                out.resize(zstd::zstd_safe::compress_bound(plain.len()), 0);
-                let length = bulk.compress_to_buffer(plain, out.as_mut_slice())?;
-                out.truncate(length);
+                out.resize(start + zstd::zstd_safe::compress_bound(plain.len()), 0);
+                let length = bulk.compress_to_buffer(plain, &mut out[start..])?;
+                out.truncate(start + length);
             }
             Self::Deflate => {
                 let mut encoder = flate2::write::ZlibEncoder::new(&mut *out, flate2::Compression::default());
@@ -219,6 +220,7 @@ mod tests {
         let plain: Vec<u8> = (0..40_000u32).map(|i| (i / 7 * 31) as u8 ^ (i >> 9) as u8).collect();
         for compressor in all() {
             for length in [0, 1, 17, 16384, 40_000] {
+                stored.clear();
                 compressor.compress(&plain[..length], &mut workspace, &mut stored).unwrap();
                 let mut back = vec![0; length];
                 compressor.decompress(&stored, &mut back).unwrap();

@@ -172,6 +172,10 @@ fn present_columns(stored: &StoredColumns, row: &Row, present: &mut Vec<u32>) {
                 .filter(|(_, column)| column.id.is_some_and(has))
                 .map(|(index, _)| index),
         );
+        let listed = |id| stored.columns.iter().any(|column| column.id == Some(id));
+        let all = row.cells().all(|cell| listed(cell.column))
+            && row.complex_deletions().iter().all(|(id, _)| listed(*id));
+        assert!(all, "a row of columns that the header lists");
         return;
     }
     let mut cells = row.cells().peekable();
@@ -190,10 +194,8 @@ fn present_columns(stored: &StoredColumns, row: &Row, present: &mut Vec<u32>) {
             present.push(index);
         }
     }
-    debug_assert!(
-        cells.peek().is_none() && deletions.peek().is_none(),
-        "a column that the header does not list"
-    );
+    // Leaving out a cell would lose it.
+    assert!(cells.peek().is_none() && deletions.peek().is_none(), "a row of columns that the header lists");
 }
 
 /// Appends which columns are present, as `Subset` draws it.

@@ -232,6 +232,16 @@ impl SSTableReader {
         IndexCursor::new(self.shared.index.clone(), 0, caching)
     }
 
+    /// Bytes of the uncompressed rows in each chunk but the last.
+    pub fn chunk_length(&self) -> u64 {
+        self.shared.data.chunk_length()
+    }
+
+    /// Verified bytes of the uncompressed rows: chunk `index`.
+    pub fn chunk(&self, index: u64) -> Result<bytes::Bytes> {
+        self.shared.data.chunk(index, Caching::LeaveAlone)
+    }
+
     pub(crate) fn file_system(&self) -> &Arc<dyn FileSystem> {
         &self.shared.file_system
     }

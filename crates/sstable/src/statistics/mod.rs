@@ -20,7 +20,7 @@ pub use header::{ColumnDefinition, SerializationHeader};
 pub use histogram::EstimatedHistogram;
 pub use hyper_log_log::HyperLogLog;
 pub use stats::{CommitLogPosition, Stats};
-pub use validation::Validation;
+pub use validation::{MURMUR3_PARTITIONER, Validation};
 
 use bytes::BufMut;
 

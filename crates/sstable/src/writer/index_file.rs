@@ -1,0 +1,65 @@
+//! Writes Index.db.
+
+use std::path::PathBuf;
+
+use cassette_rows::{DecoratedKey, DeletionTime, Result, StorageError};
+use cassette_vfs::WritableFile;
+
+use crate::checksums::{BlockChecksums, INDEX_BLOCK};
+use crate::index::{self, PromotedIndexBuilder};
+
+/// Index.db in the making.
+pub struct IndexFile {
+    path: PathBuf,
+    file: Box<dyn WritableFile>,
+    out: Vec<u8>,
+    promoted: Vec<u8>,
+    written: u64,
+    checksums: BlockChecksums,
+}
+
+/// Index.db gets this many bytes at a time.
+const INDEX_WRITE_LENGTH: usize = 64 << 10;
+
+impl IndexFile {
+    /// Into a file just created.
+    pub fn new(path: PathBuf, file: Box<dyn WritableFile>) -> Self {
+        let checksums = BlockChecksums::new(INDEX_BLOCK);
+        Self { path, file, out: Vec::new(), promoted: Vec::new(), written: 0, checksums }
+    }
+
+    /// Where the next entry goes.
+    pub fn position(&self) -> u64 {
+        self.written + self.out.len() as u64
+    }
+
+    /// Appends a partition's entry, with the index of its rows if that has two blocks or more; it is then empty.
+    pub fn append(
+        &mut self,
+        key: &DecoratedKey,
+        position: u64,
+        promoted: &mut PromotedIndexBuilder,
+        header_length: u64,
+        deletion: DeletionTime,
+    ) -> Result<()> {
+        self.promoted.clear();
+        promoted.finish_into(header_length, deletion, &mut self.promoted);
+        index::encode_entry(key.key(), position, &self.promoted, &mut self.out);
+        if self.out.len() >= INDEX_WRITE_LENGTH { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.checksums.update(&self.out);
+        self.file.write_all(&self.out).map_err(|e| StorageError::io(&self.path, "write to the file", e))?;
+        self.written += self.out.len() as u64;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Makes the file durable. Gives its length and the checksums of its blocks.
+    pub fn finish(mut self) -> Result<(u64, Vec<u32>)> {
+        self.write()?;
+        self.file.sync().map_err(|e| StorageError::io(&self.path, "sync the file", e))?;
+        Ok(self.checksums.finish())
+    }
+}

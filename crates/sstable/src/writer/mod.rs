@@ -1,0 +1,426 @@
+//! Writes an SSTable from partitions in order.
+//!
+//! # When it exists
+//!
+//! The files get their final names at once. [`SSTableWriter::finish`] writes and syncs all of them but TOC.txt, syncs
+//! the directory, and only then writes TOC.txt, syncs it and the directory. So after a crash an SSTable with a TOC.txt
+//! is whole and durable, and files without one are left-overs of a write that never ended: nobody may have been told
+//! of it, and they can be removed. Whether a whole SSTable counts as part of its table is for the engine to say.
+
+mod collector;
+mod data_file;
+mod encoding_stats;
+mod index_file;
+mod options;
+
+use std::sync::Arc;
+
+use cassette_rows::key::MAX_KEY_LENGTH;
+use cassette_rows::{
+    DecoratedKey, DeletionTime, PartitionHeader, PartitionStream, Result, StorageError, TableMetadata,
+    Unfiltered,
+};
+use cassette_vfs::FileSystem;
+
+pub use encoding_stats::EncodingStats;
+pub use options::{DEFAULT_COLUMN_INDEX_SIZE, WriterOptions};
+
+use self::collector::Collector;
+use self::data_file::{Chunks, DataFile};
+use self::index_file::IndexFile;
+use crate::checksums::{FileChecksum, FileChecksums};
+use crate::data::row_format::{RowFormat, header_for};
+use crate::data::{RowEncoder, deletion_codec};
+use crate::descriptor::{Component, Descriptor};
+use crate::filter::BloomFilter;
+use crate::index::PromotedIndexBuilder;
+use crate::output::Output;
+use crate::statistics::{MURMUR3_PARTITIONER, SerializationHeader, Statistics, Stats, Validation};
+use crate::summary::SummaryBuilder;
+use crate::{digest, toc};
+
+/// What was written.
+#[derive(Debug, Clone)]
+pub struct FinishedSSTable {
+    /// Where it lies.
+    pub descriptor: Descriptor,
+    /// Partitions.
+    pub partitions: u64,
+    /// Bytes of all files.
+    pub bytes_on_disk: u64,
+    /// The smallest key.
+    pub first_key: DecoratedKey,
+    /// The largest key.
+    pub last_key: DecoratedKey,
+}
+
+/// An SSTable in the making. Dropped before [`finish`](Self::finish) has returned, it removes its files.
+pub struct SSTableWriter {
+    file_system: Arc<dyn FileSystem>,
+    descriptor: Descriptor,
+    table: Arc<TableMetadata>,
+    header: SerializationHeader,
+    encoder: RowEncoder,
+    column_index_size: u64,
+    data: Option<DataFile>,
+    index: Option<IndexFile>,
+    filter: Option<BloomFilter>,
+    summary: SummaryBuilder,
+    collector: Option<Collector>,
+    has_static: bool,
+    partition: Partition,
+    last_key: Option<DecoratedKey>,
+    finished: bool,
+}
+
+/// The partition at hand.
+#[derive(Debug)]
+struct Partition {
+    /// Its key, once its header is written.
+    key: Option<DecoratedKey>,
+    deletion: DeletionTime,
+    /// Whether it has begun and not ended.
+    begun: bool,
+    /// Its header waits until there is something to write: a partition with nothing in it leaves no trace.
+    header: Option<PartitionHeader>,
+    /// Where it begins in the stream.
+    start: u64,
+    /// From there to its first row or marker.
+    header_length: u64,
+    /// Where the row or marker before begins; where the partition does before the first.
+    previous: u64,
+    /// Where the block at hand begins.
+    block_start: u64,
+    /// What the block at hand begins with, empty before its first row.
+    block_first: Vec<u8>,
+    block_last: Vec<u8>,
+    /// The range tombstone that is open.
+    open: Option<DeletionTime>,
+    promoted: PromotedIndexBuilder,
+    ends: Option<(Unfiltered, Unfiltered)>,
+}
+
+impl SSTableWriter {
+    /// Creates the files. The directory must exist, and the id be unused.
+    pub fn create(
+        file_system: Arc<dyn FileSystem>,
+        descriptor: Descriptor,
+        table: Arc<TableMetadata>,
+        options: WriterOptions,
+    ) -> Result<Self> {
+        let header =
+            header_for(&table, options.columns.iter().copied(), options.encoding_stats.base_values());
+        let format = RowFormat::new(&header, &table)
+            .map_err(|detail| StorageError::Unsupported { path: descriptor.path(Component::Data), detail })?;
+        let create = |component| {
+            let path = descriptor.path(component);
+            let file =
+                file_system.create(&path).map_err(|e| StorageError::io(&path, "create the file", e))?;
+            Ok((path, file))
+        };
+        let (path, file) = create(Component::Data)?;
+        let data = DataFile::new(path, file, options.compression);
+        let (path, file) = create(Component::Index)?;
+        let stats = Stats {
+            level: options.level,
+            repaired_at: options.repaired_at,
+            host_id: options.host_id,
+            commit_log_intervals: options.commit_log_intervals,
+            ..Stats::default()
+        };
+        Ok(Self {
+            has_static: !format.statics.is_empty(),
+            encoder: RowEncoder::new(format),
+            header,
+            column_index_size: u64::from(options.column_index_size.max(1)),
+            data: Some(data),
+            index: Some(IndexFile::new(path, file)),
+            filter: BloomFilter::with_chance(
+                options.expected_keys.max(1),
+                table.params.bloom_filter_fp_chance(),
+            ),
+            summary: SummaryBuilder::new(table.params.min_index_interval),
+            collector: Some(Collector::new(stats)),
+            partition: Partition::none(),
+            last_key: None,
+            finished: false,
+            file_system,
+            descriptor,
+            table,
+        })
+    }
+
+    /// Where it will lie.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// Bytes of Data stored so far, about: for cutting a compaction's output.
+    pub fn bytes_written(&self) -> u64 {
+        self.data.as_ref().map_or(0, DataFile::stored_bytes)
+    }
+
+    /// Partitions written so far.
+    pub fn partitions(&self) -> u64 {
+        self.summary.keys()
+    }
+
+    /// Writes all partitions of a stream, which must come after those written before.
+    pub fn write_all(&mut self, stream: &mut dyn PartitionStream) -> Result<()> {
+        while let Some(header) = stream.next_partition()? {
+            self.begin(header)?;
+            while let Some(unfiltered) = stream.next_unfiltered()? {
+                self.append(&unfiltered)?;
+            }
+            self.end()?;
+        }
+        Ok(())
+    }
+
+    /// Begins a partition. It must come after the one before.
+    pub fn begin(&mut self, header: PartitionHeader) -> Result<()> {
+        if self.last_key.as_ref().is_some_and(|last| *last >= header.key) {
+            return Err(self.misused(format!("partition {:02x?} after a later one", header.key.key())));
+        }
+        if header.key.key().len() > MAX_KEY_LENGTH {
+            return Err(self.misused(format!("a partition key of {} bytes", header.key.key().len())));
+        }
+        if self.data.is_none() || self.partition.begun {
+            return Err(self.misused("a partition before the end of another, or after that of all".into()));
+        }
+        let has_static_row = header.static_row.as_ref().is_some_and(|row| !row.is_empty());
+        let has_content = has_static_row || !header.deletion.is_live();
+        self.partition.begun = true;
+        self.partition.header = Some(header);
+        if has_content { self.write_header() } else { Ok(()) }
+    }
+
+    /// Writes the header that waits, if one does.
+    fn write_header(&mut self) -> Result<()> {
+        let partition = &mut self.partition;
+        let Some(header) = partition.header.take() else { return Ok(()) };
+        let (Some(data), Some(collector)) = (&mut self.data, &mut self.collector) else {
+            return Err(self.misused("a partition after the end".into()));
+        };
+        partition.start = data.position();
+        let out = &mut data.stream;
+        out.put_bytes16(header.key.key());
+        deletion_codec::encode_plain(header.deletion, out);
+        collector.deletion(header.deletion);
+        let static_row = header.static_row.filter(|row| !row.is_empty());
+        if let Some(row) = &static_row {
+            // Leaving out the row would lose it.
+            assert!(self.has_static, "a static row of columns that the header lists");
+            collector.row(row);
+        }
+        if self.has_static {
+            self.encoder.encode_static_row(static_row.as_ref(), out);
+        }
+        partition.header_length = data.position() - partition.start;
+        partition.previous = partition.start;
+        partition.open = None;
+        partition.ends = None;
+        partition.block_first.clear();
+        partition.key = Some(header.key);
+        partition.deletion = header.deletion;
+        data.advance()
+    }
+
+    /// Appends a row or marker to the partition, after those before.
+    pub fn append(&mut self, unfiltered: &Unfiltered) -> Result<()> {
+        // A row that says nothing is never written.
+        if matches!(unfiltered, Unfiltered::Row(row) if row.is_empty()) {
+            return Ok(());
+        }
+        if self.partition.header.is_some() {
+            self.write_header()?;
+        }
+        let (Some(data), Some(collector), true) = (&mut self.data, &mut self.collector, self.partition.begun)
+        else {
+            return Err(self.misused("a row outside of a partition".into()));
+        };
+        let partition = &mut self.partition;
+        let start = data.position();
+        let previous = start - partition.previous;
+        match unfiltered {
+            Unfiltered::Row(row) => {
+                self.encoder.encode_row(row, previous, &mut data.stream);
+                collector.row(row);
+            }
+            Unfiltered::Marker(marker) => {
+                self.encoder.encode_marker(marker, previous, &mut data.stream);
+                collector.marker(marker);
+                partition.open = marker.open;
+            }
+        }
+        partition.previous = start;
+        if partition.block_first.is_empty() {
+            partition.block_first.extend_from_slice(self.encoder.prefix());
+            partition.block_start = start;
+        }
+        partition.block_last.clear();
+        partition.block_last.extend_from_slice(self.encoder.prefix());
+        match &mut partition.ends {
+            Some((_, last)) => *last = unfiltered.clone(),
+            None => partition.ends = Some((unfiltered.clone(), unfiltered.clone())),
+        }
+        if data.position() - partition.block_start >= self.column_index_size {
+            partition.end_block(data.position());
+        }
+        data.advance()
+    }
+
+    /// Ends the partition. One with nothing in it leaves no trace.
+    pub fn end(&mut self) -> Result<()> {
+        let partition = &mut self.partition;
+        if !std::mem::take(&mut partition.begun) {
+            return Err(self.misused("the end of a partition that has not begun".into()));
+        }
+        let (None, Some(key)) = (partition.header.take(), partition.key.take()) else { return Ok(()) };
+        let (Some(data), Some(index), Some(collector)) =
+            (&mut self.data, &mut self.index, &mut self.collector)
+        else {
+            return Err(self.misused("the end of a partition after that of all".into()));
+        };
+        data.stream.push(END_OF_PARTITION);
+        let end = data.position();
+        if !partition.block_first.is_empty() {
+            // The last block takes in the end of the partition.
+            partition.end_block(end);
+        }
+        let ends = partition.ends.as_ref().map(|(first, last)| (first, last));
+        collector.partition(key.key(), end - partition.start, ends, &self.table.comparator);
+        if let Some(filter) = &mut self.filter {
+            filter.add(key.key());
+        }
+        self.summary.add(&key, index.position());
+        let (header_length, deletion) = (partition.header_length, partition.deletion);
+        index.append(&key, partition.start, &mut partition.promoted, header_length, deletion)?;
+        self.last_key = Some(key);
+        data.advance()
+    }
+
+    /// Writes the other files and makes everything durable. `None`, and no file, if no partition was written.
+    pub fn finish(mut self) -> Result<Option<FinishedSSTable>> {
+        let (Some(data), Some(index), Some(collector)) =
+            (self.data.take(), self.index.take(), self.collector.take())
+        else {
+            return Err(self.misused("a second end".into()));
+        };
+        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(1));
+        let partitions = summary.keys();
+        let Some(summary) = summary.finish() else { return Ok(None) };
+
+        let (chunks, crc, ratio) = data.finish()?;
+        let (index_length, index_crcs) = index.finish()?;
+        let (stats, cardinality) = collector.finish(ratio);
+        let statistics = Statistics {
+            validation: Validation {
+                partitioner: MURMUR3_PARTITIONER.into(),
+                bloom_filter_fp_chance: self.table.params.bloom_filter_fp_chance(),
+            },
+            cardinality: cardinality.into(),
+            stats,
+            header: self.header.clone(),
+        };
+        let mut files = vec![match chunks {
+            Chunks::Compressed(info) => (Component::CompressionInfo, info.encode()),
+            Chunks::Plain(checksums) => (Component::Crc, checksums.encode()),
+        }];
+        files.extend(self.filter.take().map(|filter| (Component::Filter, filter.encode())));
+        files.push((Component::Summary, summary.encode()));
+        let vouched = files.iter().filter(|(component, _)| *component != Component::Crc);
+        let checksums = FileChecksums {
+            files: vouched.map(|(component, bytes)| (*component, FileChecksum::of(bytes))).collect(),
+            index_length,
+            index_crcs,
+        };
+        files.push((Component::Statistics, statistics.encode()));
+        files.push((Component::Digest, digest::encode(crc)));
+        files.push((Component::Checksums, checksums.encode()));
+        let mut components = vec![Component::Data, Component::Index];
+        for (component, content) in &files {
+            self.write_file(*component, content)?;
+            components.push(*component);
+        }
+        self.sync_directory()?;
+        self.write_file(Component::Toc, &toc::encode(&components))?;
+        self.sync_directory()?;
+        self.finished = true;
+
+        let sizes = components.iter().chain([&Component::Toc]).map(|component| {
+            let path = self.descriptor.path(*component);
+            let metadata = self.file_system.metadata(&path);
+            metadata.map(|metadata| metadata.len).map_err(|e| StorageError::io(&path, "look at the file", e))
+        });
+        Ok(Some(FinishedSSTable {
+            bytes_on_disk: sizes.sum::<Result<_>>()?,
+            descriptor: self.descriptor.clone(),
+            partitions,
+            first_key: summary.first,
+            last_key: summary.last,
+        }))
+    }
+
+    fn write_file(&self, component: Component, content: &[u8]) -> Result<()> {
+        let path = self.descriptor.path(component);
+        let write = || {
+            let mut file = self.file_system.create(&path)?;
+            file.write_all(content)?;
+            file.sync()
+        };
+        write().map_err(|e| StorageError::io(&path, "write the file", e))
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        let directory = &self.descriptor.directory;
+        self.file_system.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))
+    }
+
+    #[cold]
+    fn misused(&self, detail: String) -> StorageError {
+        StorageError::corrupt(self.descriptor.path(Component::Data), format!("cannot be written: {detail}"))
+    }
+}
+
+impl Drop for SSTableWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            for component in Component::ALL {
+                // The files may not be there, and what is left without a TOC.txt counts for nothing.
+                let _ = self.file_system.remove_file(&self.descriptor.path(component));
+            }
+        }
+    }
+}
+
+/// What ends a partition in the stream.
+const END_OF_PARTITION: u8 = 1;
+
+impl Partition {
+    fn none() -> Self {
+        Self {
+            key: None,
+            deletion: DeletionTime::LIVE,
+            begun: false,
+            header: None,
+            start: 0,
+            header_length: 0,
+            previous: 0,
+            block_start: 0,
+            block_first: Vec::new(),
+            block_last: Vec::new(),
+            open: None,
+            promoted: PromotedIndexBuilder::default(),
+            ends: None,
+        }
+    }
+
+    /// Ends the block at hand at `end` of the stream.
+    fn end_block(&mut self, end: u64) {
+        let (offset, width) = (self.block_start - self.start, end - self.block_start);
+        let open = self.open.unwrap_or(DeletionTime::LIVE);
+        self.promoted.add(&self.block_first, &self.block_last, offset, width, open);
+        self.block_first.clear();
+    }
+}
