@@ -32,19 +32,20 @@ Examples:
   The mixed workload A on the embedded engine, in a directory that is thrown away:
     cassette lab ycsb --workload a --records 100000
 
-  All six on a server, Cassette's or Apache Cassandra's, 16 requests in flight, with what the server's
-  process costs, three times:
+  All six on a server, Cassette's or Apache Cassandra's, 16 requests in flight, with what its process
+  costs, three times:
     cassette lab ycsb --workload a..f --records 1000000 --threads 16 --engine cql \\
         --contact 127.0.0.1:9042 --server-pid $(pgrep -f CassandraDaemon) --replace --repeat 3
 
   How long requests take at 20,000 a second, whatever the server does meanwhile:
-    cassette lab ycsb --workload b --phase run --records 1000000 --engine cql --threads 64 --rate 20000
+    cassette lab ycsb --workload b --phase run --records 1000000 --engine cql --threads 64 \\
+        --rate 20000
 
 Workloads (zipfian keys unless said otherwise):
   a  50 % reads, 50 % updates             d  95 % reads of the latest, 5 % inserts
   b  95 % reads, 5 % updates              e  95 % scans of 1 to 100 records, 5 % inserts
   c  reads only                           f  50 % reads, 50 % read-modify-writes
-A record is a key such as user6284781860667377211 and 10 fields of 100 bytes; updates write one field.";
+A record is a key such as user6284781860667377211 and 10 fields of 100 bytes; an update writes one field.";
 
 /// Arguments of `cassette lab ycsb`.
 #[derive(Debug, Clone, Args)]
@@ -100,10 +101,6 @@ pub struct YcsbArgs {
     #[arg(long, value_name = "CQL", default_value = "", hide_default_value = true)]
     pub table_options: String,
 
-    #[command(flatten)]
-    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
-    pub server: ServerArgs,
-
     /// Which phases to perform; a run alone takes the table as an earlier load left it
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Phase::Load, Phase::Run])]
     pub phase: Vec<Phase>,
@@ -112,8 +109,8 @@ pub struct YcsbArgs {
     #[arg(long)]
     pub replace: bool,
 
-    /// Perform the phases this often and show medians and their spread; each load after the first starts from an empty
-    /// table
+    /// Perform the phases this often and show medians and their spread; loads then need --replace, unless the directory
+    /// is a temporary one
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repeat: usize,
 
@@ -146,9 +143,9 @@ pub struct YcsbArgs {
     #[arg(long, conflicts_with = "json")]
     pub no_json: bool,
 
-    /// The process of the server, to measure what it takes of processor and memory; it must be on this machine
-    #[arg(long, value_name = "PID")]
-    pub server_pid: Option<u32>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
+    pub server: ServerArgs,
 }
 
 /// Arguments for `--engine cql`.
@@ -186,6 +183,10 @@ pub struct ServerArgs {
     /// The user's password; left out of the report
     #[arg(long, value_name = "TEXT", requires = "user")]
     pub password: Option<String>,
+
+    /// The process of the server, to measure what it takes of processor and memory; it must be on this machine
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
 }
 
 fn parse_consistency(text: &str) -> Result<Consistency, String> {
@@ -269,6 +270,11 @@ impl YcsbArgs {
         self.workload.iter().flat_map(|letters| letters.0.iter().copied()).collect()
     }
 
+    /// Whether the engine's files go to a directory that is removed at the end.
+    pub fn is_temporary(&self) -> bool {
+        self.data.is_none() && !matches!(self.engine, EngineKind::Cql)
+    }
+
     /// The experiment these arguments ask for. Files of properties are read here.
     pub fn experiment(&self) -> Result<Experiment, LabError> {
         let workloads = self
@@ -280,14 +286,14 @@ impl YcsbArgs {
             workloads,
             load: self.phase.contains(&Phase::Load),
             run: self.phase.contains(&Phase::Run),
-            replace: self.replace,
+            replace: self.replace || self.is_temporary(),
             in_flight: self.threads,
             rate: self.rate,
             spin: self.spin,
             seed: self.seed,
             repeats: self.repeat,
             settle: Duration::from_secs(self.settle),
-            server_pid: self.server_pid,
+            server_pid: self.server.server_pid,
         })
     }
 

@@ -76,7 +76,7 @@ impl Experiment {
             // Every phase draws its own numbers, the same ones whenever the experiment is performed again.
             let mut seed = self.seed.wrapping_add((repeat as u64) << 32);
             if self.load {
-                target.create_table(&shape, self.replace || repeat > 1)?;
+                target.create_table(&shape, self.replace)?;
                 target.use_table(&shape)?;
                 let loaded = KeySpace::starting_at(first.insert_start);
                 let factory = StreamFactory::load(first, loaded, seed)?;
@@ -131,6 +131,11 @@ impl Experiment {
         }
         if self.in_flight == 0 || self.repeats == 0 || !(self.load || self.run) {
             return wrong("threads, repeats and phases must be at least one");
+        }
+        if self.load && self.repeats > 1 && !self.replace {
+            return wrong(
+                "a load is repeated on an empty table only: say that the table may be emptied, --replace",
+            );
         }
         if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             return wrong("the rate must be above 0 operations a second");
@@ -295,7 +300,7 @@ mod tests {
     #[test]
     fn phases_follow_one_another_and_repeat() {
         let log = Log::default();
-        let experiment = Experiment { repeats: 2, ..experiment(&['a', 'd']) };
+        let experiment = Experiment { repeats: 2, replace: true, ..experiment(&['a', 'd']) };
         let reports = experiment.perform(&mut Threads(Noop), &log).unwrap();
         let once =
             ["load Some(500)", "done 500", "run a Some(300)", "done 300", "run d Some(300)", "done 300"];
@@ -320,6 +325,7 @@ mod tests {
             Experiment { in_flight: 0, ..experiment(&['a']) },
             Experiment { workloads: Vec::new(), ..experiment(&[]) },
             Experiment { load: false, run: false, ..experiment(&['a']) },
+            Experiment { repeats: 2, ..experiment(&['a']) },
             Experiment { rate: Some(0.0), ..experiment(&['a']) },
             Experiment { server_pid: Some(u32::MAX), ..experiment(&['a']) },
         ] {

@@ -226,6 +226,7 @@ fn perform(
     let workload = |letter: char| {
         let mut workload = CoreWorkload::core(letter).unwrap();
         (workload.record_count, workload.operation_count) = (300, 1000);
+        workload.max_scan_length = workload.max_scan_length.min(10);
         workload.data_integrity = true;
         (letter.to_string(), workload)
     };
