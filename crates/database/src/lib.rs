@@ -11,6 +11,7 @@
 )]
 
 mod catalog;
+mod columns;
 mod database;
 mod describe;
 mod error;

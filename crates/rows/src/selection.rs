@@ -83,6 +83,20 @@ impl Slices {
         self.0.get(i).is_some_and(|s| s.contains(position, comparator))
     }
 
+    /// The places that lie in both.
+    pub fn intersection(&self, other: &Self, comparator: &ClusteringComparator) -> Self {
+        let compare = |a: &Bound, b: &Bound| comparator.compare(a.position(), b.position());
+        let mut common = Vec::new();
+        for a in &self.0 {
+            for b in &other.0 {
+                let start = if compare(&a.start, &b.start).is_lt() { &b.start } else { &a.start };
+                let end = if compare(&a.end, &b.end).is_lt() { &a.end } else { &b.end };
+                common.push(Slice { start: start.clone(), end: end.clone() });
+            }
+        }
+        Self::new(common, comparator)
+    }
+
     /// Whether one of the slices and the range from `min` to `max` have a place in common.
     pub fn intersects(
         &self,

@@ -10,9 +10,10 @@ use cassette_rows::{
     Unfiltered, key,
 };
 
-use super::conditions::{Conditions, value_of};
+use super::conditions::Conditions;
 use super::mutations::Mutations;
 use super::rows::RowsPlan;
+use crate::columns::{value_of, wildcard};
 use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::execution::Execution;
 use crate::response::{ColumnSpec, Outcome, ResultMetadata, RowSink};
@@ -205,21 +206,4 @@ fn push(
         Static => sink.value(static_row.and_then(|row| value_of(row, column, now)).as_deref()),
         Regular => sink.value(row.and_then(|row| value_of(row, column, now)).as_deref()),
     }
-}
-
-/// The columns of `SELECT *`: key, clustering, static and regular ones, the last two each by name.
-fn wildcard(table: &TableMetadata) -> impl Iterator<Item = Arc<ColumnMetadata>> {
-    let mut statics: Vec<_> = table.static_columns().cloned().collect();
-    let mut regulars: Vec<_> = table.regular_columns().cloned().collect();
-    statics.sort_by(|a, b| a.name.cmp(&b.name));
-    regulars.sort_by(|a, b| a.name.cmp(&b.name));
-    table
-        .partition_key
-        .iter()
-        .chain(&table.clustering)
-        .cloned()
-        .chain(statics)
-        .chain(regulars)
-        .collect::<Vec<_>>()
-        .into_iter()
 }

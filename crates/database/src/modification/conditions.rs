@@ -8,6 +8,7 @@ use cassette_cql::ast::{self, ColumnPart, ConditionValue, InValues, Operator};
 use cassette_rows::types::collection;
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, Row, TableMetadata};
 
+use crate::columns::value_of;
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
 use crate::plan::PlanContext;
@@ -350,33 +351,4 @@ fn contains(actual: &[u8], data_type: &DataType, operator: Operator, wanted: &[u
         }),
         _ => false,
     }
-}
-
-/// The value of a static or regular column at `now`: a complex one put together. `None` if it has none.
-pub(super) fn value_of<'r>(row: &'r Row, column: &ColumnMetadata, now: u32) -> Option<Cow<'r, [u8]>> {
-    if !column.data_type.is_multi_cell() {
-        return row.cell(column.id).filter(|cell| cell.is_live(now)).map(|cell| Cow::Borrowed(cell.value));
-    }
-    let live: Vec<(&[u8], &[u8])> = row
-        .cells_of(column.id)
-        .filter(|cell| cell.is_live(now))
-        .map(|cell| (cell.path.unwrap_or_default(), cell.value))
-        .collect();
-    if live.is_empty() {
-        return None;
-    }
-    let mut out = Vec::new();
-    match &column.data_type {
-        DataType::Set { .. } => collection::write_list(&mut out, live.iter().map(|(path, _)| *path)),
-        DataType::Map { .. } => collection::write_map(&mut out, live.iter().copied()),
-        DataType::Udt { definition, .. } => {
-            let field = |index: usize| {
-                let path = (index as u16).to_be_bytes();
-                live.iter().find(|(p, _)| *p == path).map(|(_, value)| *value)
-            };
-            collection::write_tuple(&mut out, (0..definition.fields.len()).map(field));
-        }
-        _ => collection::write_list(&mut out, live.iter().map(|(_, value)| *value)),
-    }
-    Some(Cow::Owned(out))
 }

@@ -107,6 +107,18 @@ impl ClusteringRestrictions {
         })
     }
 
+    /// Whether the column at `position` is given one value.
+    pub fn is_equal(&self, position: usize) -> bool {
+        self.segments.iter().any(|segment| {
+            let within = (segment.first..segment.first + segment.width()).contains(&position);
+            within
+                && matches!(
+                    segment.what,
+                    SegmentKind::TupleEq(_) | SegmentKind::Single(ColumnRestriction::Eq(_))
+                )
+        })
+    }
+
     /// Whether every clustering column is given values, so that rows are named one by one. True when the table has
     /// no clustering columns.
     pub fn names_rows(&self) -> bool {
@@ -576,7 +588,7 @@ impl ClusteringRestrictions {
                 if let Some((tuple, inclusive)) = side {
                     let values = self.values(tuple, first, execution)?;
                     let pieces = self.beyond(prefix, &values, above, *inclusive);
-                    within = intersect(&within, &Slices::new(pieces, &self.comparator), &self.comparator);
+                    within = within.intersection(&Slices::new(pieces, &self.comparator), &self.comparator);
                 }
             }
             all.extend_from_slice(within.as_slice());
@@ -602,20 +614,6 @@ impl ClusteringRestrictions {
             })
             .collect()
     }
-}
-
-/// The places that lie in both.
-fn intersect(a: &Slices, b: &Slices, comparator: &ClusteringComparator) -> Slices {
-    let compare = |a: &Edge, b: &Edge| comparator.compare(a.position(), b.position());
-    let mut out = Vec::new();
-    for x in a.as_slice() {
-        for y in b.as_slice() {
-            let start = if compare(&x.start, &y.start).is_lt() { &y.start } else { &x.start };
-            let end = if compare(&x.end, &y.end).is_lt() { &x.end } else { &y.end };
-            out.push(Slice { start: start.clone(), end: end.clone() });
-        }
-    }
-    Slices::new(out, comparator)
 }
 
 fn clustering(values: &[Cow<'_, [u8]>]) -> Clustering {

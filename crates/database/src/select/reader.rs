@@ -1,0 +1,180 @@
+//! Reading the rows that restrictions name, partition by partition.
+
+use std::sync::Arc;
+
+use cassette_engine::KeyRange;
+use cassette_rows::{
+    Bound, DecoratedKey, PartitionStream, Selection, Slice, Slices, StorageError, Unfiltered,
+};
+
+use super::SelectPlan;
+use super::limits::Limits;
+use super::paging::PagingState;
+use super::row::{CurrentPartition, CurrentRow};
+use crate::error::{DatabaseError, Result};
+use crate::execution::Execution;
+use crate::restrictions::Partitions;
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    Continue,
+    Stop,
+}
+
+/// Takes a row, and the limits as they are after it.
+pub(super) type Visit<'v> = dyn FnMut(&CurrentRow, &Limits) -> Result<Flow> + 'v;
+
+/// One execution's reads.
+pub(super) struct Reader<'p, 'e> {
+    plan: &'p SelectPlan,
+    execution: &'p Execution<'e>,
+    selection: Selection,
+    partitions: Partitions,
+    /// The rest of the partition in which an earlier page ended.
+    resumed: Option<(DecoratedKey, Selection)>,
+    /// Whether a partition without rows shows its static row.
+    shows_static_rows: bool,
+}
+
+impl<'p, 'e> Reader<'p, 'e> {
+    /// Reads all that the plan's restrictions name, or what is left of it after an earlier page.
+    pub fn new(
+        plan: &'p SelectPlan,
+        execution: &'p Execution<'e>,
+        resume: Option<&PagingState>,
+    ) -> Result<Self> {
+        let restrictions = &plan.restrictions;
+        let selection =
+            Selection { slices: restrictions.clustering.slices(execution)?, reversed: plan.reversed };
+        let mut partitions = restrictions.partition.partitions(execution)?;
+        let mut resumed = None;
+        if let Some(state) = resume {
+            let key = DecoratedKey::new(state.key.clone());
+            if let Some(clustering) = &state.clustering {
+                resumed = Some((key.clone(), after(&selection, clustering.clone(), plan)));
+            }
+            partitions = match partitions {
+                Partitions::Keys(mut keys) => {
+                    let done = keys.iter().position(|k| *k == key).map_or(0, |at| at + 1);
+                    Partitions::Keys(keys.split_off(done))
+                }
+                Partitions::Range(range) => Partitions::Range(range.after(key)),
+            };
+        }
+        let shows_static_rows = restrictions.clustering.is_empty()
+            && !restrictions.filters.iter().any(|f| {
+                matches!(
+                    f.column.kind,
+                    cassette_rows::ColumnKind::Regular | cassette_rows::ColumnKind::Clustering
+                )
+            });
+        Ok(Self { plan, execution, selection, partitions, resumed, shows_static_rows })
+    }
+
+    /// Calls `visit` with each row within the limits, until it says stop.
+    pub fn for_each(&mut self, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<()> {
+        if let Some((key, selection)) = self.resumed.take() {
+            let stream = self.read(&key, &selection)?;
+            if self.drain(stream, false, limits, visit)? == Flow::Stop {
+                return Ok(());
+            }
+            limits.next_partition();
+        }
+        match std::mem::replace(&mut self.partitions, Partitions::Keys(Vec::new())) {
+            Partitions::Keys(keys) => {
+                for key in keys {
+                    let stream = self.read(&key, &self.selection)?;
+                    if self.drain(stream, self.shows_static_rows, limits, visit)? == Flow::Stop {
+                        return Ok(());
+                    }
+                }
+            }
+            Partitions::Range(range) => {
+                let stream = self.scan(&range)?;
+                self.drain(stream, self.shows_static_rows, limits, visit)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, key: &DecoratedKey, selection: &Selection) -> Result<Box<dyn PartitionStream>> {
+        self.execution.database.read(self.execution, &self.plan.table, key, selection)
+    }
+
+    fn scan(&self, range: &KeyRange) -> Result<Box<dyn PartitionStream>> {
+        self.execution.database.scan(self.execution, &self.plan.table, range, &self.selection)
+    }
+
+    /// Visits the rows of all partitions of `stream`.
+    fn drain(
+        &self,
+        mut stream: Box<dyn PartitionStream>,
+        shows_static_rows: bool,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        let now = self.execution.now_seconds;
+        while let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
+            header.static_row = header.static_row.filter(|row| row.has_live_cell(now));
+            let partition = Arc::new(CurrentPartition::new(header, &self.plan.table));
+            let mut any = false;
+            while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
+                let Unfiltered::Row(row) = next else { continue };
+                if !row.is_live(now) {
+                    continue;
+                }
+                any = true;
+                let current = CurrentRow { partition: partition.clone(), row: Some(row) };
+                if self.visit(current, limits, visit)? == Flow::Stop {
+                    return Ok(Flow::Stop);
+                }
+                if self.plan.distinct || limits.is_reached_in_partition() {
+                    break;
+                }
+            }
+            if !any && shows_static_rows && partition.static_row.is_some() {
+                let current = CurrentRow { partition, row: None };
+                if self.visit(current, limits, visit)? == Flow::Stop {
+                    return Ok(Flow::Stop);
+                }
+            }
+            limits.next_partition();
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// One row: past the filters, within the limits, to `visit`.
+    fn visit(&self, current: CurrentRow, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<Flow> {
+        for filter in &self.plan.restrictions.filters {
+            if !super::filter::matches(filter, &current, self.execution)? {
+                return Ok(Flow::Continue);
+            }
+        }
+        if limits.is_reached() {
+            return Ok(Flow::Stop);
+        }
+        limits.take();
+        let flow = visit(&current, limits)?;
+        // Where a page may end just here, the reader has to look whether a row follows; after the last one of a LIMIT
+        // nothing does.
+        Ok(if limits.is_reached() { Flow::Stop } else { flow })
+    }
+
+    fn failed(&self, error: StorageError) -> DatabaseError {
+        DatabaseError::read_failure(self.execution.options.consistency, &error)
+    }
+}
+
+/// The part of `selection` that comes after the row at `clustering`.
+fn after(selection: &Selection, clustering: cassette_rows::Clustering, plan: &SelectPlan) -> Selection {
+    let comparator = &plan.table.comparator;
+    let rest = match selection.reversed {
+        false => Slice { start: Bound::after(clustering), end: Bound::top() },
+        true => Slice { start: Bound::bottom(), end: Bound::before(clustering) },
+    };
+    Selection {
+        slices: selection.slices.intersection(&Slices::new(vec![rest], comparator), comparator),
+        ..*selection
+    }
+}
