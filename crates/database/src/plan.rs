@@ -99,7 +99,7 @@ pub(crate) struct Planned {
 /// What to do.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    Select(SelectPlan),
+    Select(Box<SelectPlan>),
     Modification(ModificationPlan),
     Batch(BatchPlan),
     Use(String),
@@ -157,7 +157,7 @@ fn plan(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<(Plan, Option
         Statement::Select(select) => {
             let plan = SelectPlan::new(select, cx)?;
             let table = plan.table().clone();
-            Ok((Plan::Select(plan), Some(table)))
+            Ok((Plan::Select(Box::new(plan)), Some(table)))
         }
         Statement::Modification(modification) => {
             let plan = ModificationPlan::new(modification, cx)?;

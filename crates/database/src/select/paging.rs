@@ -45,9 +45,10 @@ impl PagingState {
     }
 
     pub fn encode(&self) -> Bytes {
-        let flags = u8::from(self.clustering.is_some()) * HAS_CLUSTERING
-            | u8::from(self.remaining.is_some()) * HAS_REMAINING
-            | u8::from(self.remaining_in_partition.is_some()) * HAS_REMAINING_IN_PARTITION;
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let flags = flag(self.clustering.is_some(), HAS_CLUSTERING)
+            | flag(self.remaining.is_some(), HAS_REMAINING)
+            | flag(self.remaining_in_partition.is_some(), HAS_REMAINING_IN_PARTITION);
         let mut out = Vec::with_capacity(16 + self.key.len());
         out.put_u8(VERSION);
         out.put_u8(flags);
