@@ -100,7 +100,7 @@ pub(super) fn candidates(
     use DataType::*;
     let numeric = [TinyInt, SmallInt, Int, BigInt, Float, Double, Decimal, VarInt, Counter];
     Ok(match name {
-        "count_rows" | "countrows" => vec![AggregateFunction::count_rows()],
+        "count_rows" => vec![AggregateFunction::count_rows()],
         // Whatever it is, it is bytes.
         "count" => AggregateFunction::of_type(name, &Blob).into_iter().collect(),
         "sum" | "avg" => {

@@ -138,27 +138,32 @@ impl Duration {
         self.check_floor()?;
         let step = self.days_and_time_ms();
         if self.months == 0 {
-            return Ok(if step == 0 { ms } else { ms - (ms - start) % step });
+            let passed = i128::from(ms) - i128::from(start);
+            let into = if step == 0 { 0 } else { passed % i128::from(step) };
+            return Ok((i128::from(ms) - into) as i64);
         }
+        // The start of the period after so many: as many months later, and then as many days and times.
+        let after = |count: i64| {
+            let months = count.saturating_mul(i64::from(self.months));
+            let day = Civil::from_days(start.div_euclid(DAY_MS)).plus_months(months);
+            let midnight = i128::from(day.to_days()) * i128::from(DAY_MS);
+            midnight + i128::from(start.rem_euclid(DAY_MS)) + i128::from(count) * i128::from(step)
+        };
         let month_of = |ms: i64| {
             let day = Civil::from_days(ms.div_euclid(DAY_MS));
             day.year * 12 + i64::from(day.month)
         };
-        let steps = |count: i64| {
-            let months = Self { months: 0, days: 0, nanoseconds: 0 };
-            let day = Civil::from_days(start.div_euclid(DAY_MS)).plus_months(count * i64::from(self.months));
-            let start = day.to_days() * DAY_MS + start.rem_euclid(DAY_MS);
-            months.add_to(start).wrapping_add(count.wrapping_mul(step))
-        };
-        let mut count = (month_of(ms) - month_of(start)) / i64::from(self.months);
-        if self.days == 0 && self.nanoseconds == 0 {
-            return Ok(steps(count));
+        let count = (month_of(ms) - month_of(start)) / i64::from(self.months);
+        if step == 0 {
+            return Ok(after(count) as i64);
         }
-        // The days of all periods may have gone too far.
-        while count > 0 && steps(count) > ms {
-            count -= 1;
+        // The days of so many periods may go too far: the last count that does not is between none and this one.
+        let (mut low, mut high) = (0, count + 1);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if after(middle) > i128::from(ms) { high = middle } else { low = middle }
         }
-        Ok(steps(count).max(start))
+        Ok(after(low).max(i128::from(start)) as i64)
     }
 
     /// The start of the period of this length, counted from midnight, in which a time of the day lies.

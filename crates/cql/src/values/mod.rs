@@ -67,3 +67,5 @@ impl ArithmeticFailure {
 
 #[cfg(test)]
 mod oracle_tests;
+#[cfg(test)]
+mod property_tests;

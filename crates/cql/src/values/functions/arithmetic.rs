@@ -2,7 +2,7 @@
 
 use cassette_rows::types::DataType;
 
-use super::resolve::{Argument, Pick, pick};
+use super::resolve::{Argument, Pick, none_matches, pick};
 use super::time::{from_millis, millis};
 use super::{Evaluated, Function, ScalarFunction, Surroundings, Values, present};
 use crate::ast::ArithmeticOperator;
@@ -63,10 +63,7 @@ pub fn resolve_negation(
     match pick(&candidates, &[argument], receiver) {
         Pick::One(Function::Scalar(function)) => Ok(function),
         Pick::Many(_) => Err(ValueError::invalid("Ambiguous negation: use type casts to disambiguate")),
-        _ => Err(ValueError::invalid(format!(
-            "Invalid call to function system._negate, none of its type signatures match (known type signatures: {})",
-            candidates.iter().map(Function::to_string).collect::<Vec<_>>().join(", ")
-        ))),
+        _ => Err(none_matches("system._negate", &candidates)),
     }
 }
 

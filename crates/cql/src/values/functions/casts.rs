@@ -3,7 +3,7 @@
 use cassette_rows::types::DataType;
 
 use super::blobs::native_data_type;
-use super::resolve::{Argument, resolve};
+use super::resolve::{Argument, Pick, ambiguous, none_matches, pick};
 use super::{Evaluated, Function, ScalarFunction, Surroundings, Values, present, time};
 use crate::ast::NativeType;
 use crate::values::ValueError;
@@ -28,16 +28,19 @@ pub fn resolve_cast(argument: &dyn Argument, to: NativeType) -> Result<Option<Sc
         return Ok(None);
     }
     let to = if to == NativeType::Varchar { NativeType::Text } else { to };
-    match resolve(&format!("cast_as_{to}"), &[argument], None)? {
-        Some(Function::Scalar(function)) => Ok(Some(function)),
-        _ => Err(ValueError::invalid(format!("{argument} cannot be cast to {to}"))),
+    let candidates: Vec<_> = functions(&format!("cast_as_{to}")).into_iter().map(Function::Scalar).collect();
+    match pick(&candidates, &[argument], None) {
+        _ if candidates.is_empty() => Err(ValueError::invalid(format!("{argument} cannot be cast to {to}"))),
+        Pick::One(Function::Scalar(function)) => Ok(Some(function)),
+        Pick::Many(compatible) => Err(ambiguous(&format!("system.cast_as_{to}"), &compatible)),
+        _ => Err(none_matches(&format!("system.cast_as_{to}"), &candidates)),
     }
 }
 
-/// The functions called `name`, by their names of today or of before 5.0.
+/// The functions called `name`.
 pub(super) fn functions(name: &str) -> Vec<ScalarFunction> {
     use DataType::*;
-    let target = name.strip_prefix("cast_as_").or_else(|| name.strip_prefix("castas"));
+    let target = name.strip_prefix("cast_as_");
     let Some(native) = target.and_then(|to| NativeType::ALL.iter().find(|native| native.name() == to)) else {
         return Vec::new();
     };

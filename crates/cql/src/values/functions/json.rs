@@ -44,10 +44,8 @@ pub(super) fn resolve(
                 match json {
                     Json::Null => Ok(None),
                     json => decode_value(&function.returns, &json).map(Some).map_err(|reason| {
-                        function.failure(format!(
-                            "execution of 'system.{}[text]' failed: org.apache.cassandra.serializers.MarshalException: {reason}",
-                            function.name
-                        ))
+                        function
+                            .failure(format!("org.apache.cassandra.serializers.MarshalException: {reason}"))
                     }),
                 }
             })))

@@ -22,7 +22,7 @@ mod vectors;
 
 use std::fmt::{self, Display, Formatter};
 
-use cassette_rows::types::DataType;
+use cassette_rows::types::{DataType, quote_identifier};
 
 pub use arithmetic::{resolve_arithmetic, resolve_negation};
 pub use casts::resolve_cast;
@@ -79,7 +79,8 @@ impl Function {
 impl Display for Function {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let arguments: Vec<_> = self.arguments().iter().map(DataType::to_string).collect();
-        write!(f, "system.{} : ({}) -> {}", self.name(), arguments.join(", "), self.returns())
+        let name = quote_identifier(self.name());
+        write!(f, "system.{name} : ({}) -> {}", arguments.join(", "), self.returns())
     }
 }
 
@@ -146,3 +147,6 @@ impl ScalarFunction {
 fn present<'a>(values: &Values<'a>, index: usize) -> Option<&'a [u8]> {
     values.get(index).copied().flatten().filter(|bytes| !bytes.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,16 +98,26 @@ pub fn resolve(
         }
         _ => match pick(&candidates, arguments, receiver) {
             Pick::One(function) => Ok(Some(function)),
-            Pick::None => Err(ValueError::invalid(format!(
-                "Invalid call to function system.{name}, none of its type signatures match (known type signatures: {})",
-                list(&candidates)
-            ))),
-            Pick::Many(compatible) => Err(ValueError::invalid(format!(
-                "Ambiguous call to function system.{name} (can be matched by following signatures: {}): use type casts to disambiguate",
-                list(&compatible)
-            ))),
+            Pick::None => Err(none_matches(name, &candidates)),
+            Pick::Many(compatible) => Err(ambiguous(name, &compatible)),
         },
     }
+}
+
+/// The error of a call that none of these functions takes.
+pub(super) fn none_matches(name: &str, candidates: &[Function]) -> ValueError {
+    ValueError::invalid(format!(
+        "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
+        list(candidates)
+    ))
+}
+
+/// The error of a call that more than one of these functions takes.
+pub(super) fn ambiguous(name: &str, compatible: &[Function]) -> ValueError {
+    ValueError::invalid(format!(
+        "Ambiguous call to function {name} (can be matched by following signatures: {}): use type casts to disambiguate",
+        list(compatible)
+    ))
 }
 
 fn candidates(

@@ -16,14 +16,19 @@ pub(super) fn resolve(
     if !matches!(name, "similarity_cosine" | "similarity_euclidean" | "similarity_dot_product") {
         return Ok(None);
     }
-    // An argument of no known type is a vector like the other one.
-    let first = |index: usize| arguments.get(index).and_then(|argument| argument.known_type());
-    let like = first(0).or_else(|| first(1)).or_else(|| receiver.cloned());
     let signature = format!("system.{name}(vector<float, n>, vector<float, n>)");
-    let types = known_types(&signature, arguments, 2..=2, &[like.clone(), like])?;
-    for (argument, found) in arguments.iter().zip(&types) {
-        if !matches!(found, DataType::Vector { element, .. } if **element == DataType::Float) {
-            return Err(requires(name, "a float vector argument", *argument, found));
+    // What is no vector by itself, such as a marker or `[1, 0]`, is one like the other argument.
+    let is_vector = |data_type: &DataType| matches!(data_type, DataType::Vector { element, .. } if **element == DataType::Float);
+    let known = arguments.iter().filter_map(|argument| argument.known_type());
+    let like = known.chain(receiver.cloned()).find(is_vector);
+    let mut types = known_types(&signature, arguments, 2..=2, &[like.clone(), like.clone()])?;
+    for (argument, found) in arguments.iter().zip(&mut types) {
+        if is_vector(found) {
+            continue;
+        }
+        match like.as_ref().filter(|like| argument.assignment(like).is_assignable()) {
+            Some(like) => *found = like.clone(),
+            None => return Err(requires(name, "a float vector argument", *argument, found)),
         }
     }
     if types[0] != types[1] {
@@ -51,7 +56,7 @@ fn similarity(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundin
             let is_zero = |vector: &[f32]| vector.iter().all(|element| *element == 0.0);
             if is_zero(&left) || is_zero(&right) {
                 return Err(ValueError::invalid(format!(
-                    "Function {name} doesn't support all-zero vectors."
+                    "Function system.{name} doesn't support all-zero vectors."
                 )));
             }
             let norms = f64::from(dot(&left, &left)) * f64::from(dot(&right, &right));
