@@ -5,9 +5,14 @@ use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
 
-use cassette_rows::{PartitionHeader, PartitionStream, TableMetadata, Unfiltered};
-use cassette_sstable::{ChunkCache, Component, Descriptor, OpenOptions, SSTableReader};
-use cassette_vfs::RealFileSystem;
+use cassette_rows::{
+    PartitionHeader, PartitionStream, PartitionUpdate, Selection, TableMetadata, Unfiltered,
+};
+use cassette_sstable::{
+    ChunkCache, Component, Descriptor, EncodingStats, FinishedSSTable, OpenOptions, SSTableReader,
+    SSTableWriter, WriterOptions,
+};
+use cassette_vfs::{FileSystem, RealFileSystem};
 
 /// The folder of the golden cases.
 pub fn golden() -> PathBuf {
@@ -52,6 +57,7 @@ pub fn component(descriptor: &Descriptor, component: Component) -> Option<Vec<u8
 }
 
 pub mod model;
+pub mod random_table;
 pub mod schema;
 
 /// Every golden table: case, table, SSTables.
@@ -121,4 +127,27 @@ pub fn collect(stream: &mut dyn PartitionStream) -> cassette_rows::Result<Vec<Pa
         partitions.push(Partition { header, rows });
     }
     Ok(partitions)
+}
+
+/// Writes partitions, which are in order, as an SSTable.
+pub fn write(
+    file_system: Arc<dyn FileSystem>,
+    descriptor: &Descriptor,
+    table: &Arc<TableMetadata>,
+    partitions: &[PartitionUpdate],
+    change: impl FnOnce(WriterOptions) -> WriterOptions,
+) -> cassette_rows::Result<Option<FinishedSSTable>> {
+    let mut stats = EncodingStats::default();
+    for partition in partitions {
+        stats.add_deletion(partition.deletion);
+        partition.static_row.iter().chain(&partition.rows).for_each(|row| stats.add_row(row));
+        partition.range_tombstones.as_slice().iter().for_each(|t| stats.add_deletion(t.deletion));
+    }
+    let options = WriterOptions::new(table, partitions.len() as u64).unwrap();
+    let options = change(WriterOptions { encoding_stats: stats, ..options });
+    let mut writer = SSTableWriter::create(file_system, descriptor.clone(), table.clone(), options)?;
+    for partition in partitions {
+        writer.write_all(&mut partition.clone().into_stream(table.clone(), &Selection::all()))?;
+    }
+    writer.finish()
 }
