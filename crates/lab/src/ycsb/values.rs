@@ -75,8 +75,12 @@ impl FieldValues {
 /// Fills `out` with YCSB's random text: each 32 random bits give six bytes of 5, 6, 5, 5, 6 and 6 bits, all of them
 /// ASCII from space up. How well a store's compression does depends on these bits being these.
 fn fill_random(out: &mut [u8], rng: &mut impl Rng) {
-    for chunk in out.chunks_mut(6) {
-        chunk.copy_from_slice(&random_six(rng.next_u32())[..chunk.len()]);
+    let (sixes, rest) = out.as_chunks_mut();
+    for six in sixes {
+        *six = random_six(rng.next_u32());
+    }
+    if !rest.is_empty() {
+        rest.copy_from_slice(&random_six(rng.next_u32())[..rest.len()]);
     }
 }
 
