@@ -74,7 +74,8 @@ impl Decoder {
     }
 
     /// Fixes what STARTUP has agreed on: other versions are refused from here, and the next bytes of a v5 connection
-    /// are frames.
+    /// are frames. The answer to STARTUP is never in a frame but, before v5, may be compressed: a client calls this after
+    /// that answer in v5, and before it otherwise.
     pub fn fix_version(&mut self, version: Version, compression: Option<Compression>) {
         self.version = Some(version);
         self.compression = compression;

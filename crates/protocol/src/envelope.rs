@@ -27,6 +27,16 @@ pub enum Direction {
     Response,
 }
 
+/// As error messages have it.
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Request => "REQUEST",
+            Self::Response => "RESPONSE",
+        })
+    }
+}
+
 /// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants are the specification's names")]
@@ -205,15 +215,10 @@ impl Header {
     /// the headers of v1 and v2 are shorter, and a client of those would wait forever for an answer.
     pub fn decode(bytes: &[u8], direction: Direction) -> Result<Option<Self>, RejectedHeader> {
         let Some(&first) = bytes.first() else { return Ok(None) };
-        let version = Version::from_number(first & !Self::RESPONSE_BIT).map_err(|error| {
-            // From v3 on every version, known or not, has had its stream here.
-            let stream = match (error.clone(), bytes) {
-                (ProtocolError::UnsupportedVersion { version: 3.. }, [_, _, high, low, ..]) => {
-                    i16::from_be_bytes([*high, *low])
-                }
-                _ => 0,
-            };
-            RejectedHeader { error, stream, length: None }
+        let version = Version::from_number(first & !Self::RESPONSE_BIT).map_err(|error| RejectedHeader {
+            error,
+            stream: 0,
+            length: None,
         })?;
         let Some(&[_, flags, stream_high, stream_low, opcode, l0, l1, l2, l3]) =
             bytes.first_chunk::<{ Self::LENGTH }>()
@@ -231,7 +236,7 @@ impl Header {
         let opcode = Opcode::from_number(opcode).map_err(reject)?;
         let sent_as = if first & Self::RESPONSE_BIT == 0 { Direction::Request } else { Direction::Response };
         if opcode.direction() != direction || sent_as != direction {
-            return Err(reject(ProtocolError::WrongDirection { opcode }));
+            return Err(reject(ProtocolError::WrongDirection { opcode, got: sent_as }));
         }
         Ok(Some(Self { version, flags: Flags(flags), stream, opcode, length }))
     }

@@ -1,7 +1,7 @@
 //! What a peer can get wrong.
 
 use crate::{
-    Opcode, Version,
+    Direction, Opcode, Version,
     response::{Error as ErrorResponse, ErrorDetail},
 };
 
@@ -30,8 +30,12 @@ pub enum ProtocolError {
     UnknownOpcode(u8),
 
     /// A request where a response is expected, or the reverse.
-    #[error("Wrong protocol direction for opcode {} ({opcode})", opcode.number())]
-    WrongDirection { opcode: Opcode },
+    #[error(
+        "Wrong protocol direction (expected {}, got {got}) for opcode {} ({opcode})",
+        opcode.direction(),
+        opcode.number()
+    )]
+    WrongDirection { opcode: Opcode, got: Direction },
 
     /// A body length beyond what the format allows at all.
     #[error("Invalid value for envelope header body length field: {0}")]

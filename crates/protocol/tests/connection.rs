@@ -403,7 +403,10 @@ fn an_unknown_opcode_is_refused_and_the_next_message_read() {
         let results = decode_chunked(&mut decoder, encoder.bytes(), &[3]);
         let rejected = results[0].as_ref().unwrap_err();
         assert_eq!((rejected.stream, rejected.fatal), (3, false));
-        assert_eq!(rejected.error, ProtocolError::WrongDirection { opcode: Opcode::Result });
+        assert_eq!(
+            rejected.error,
+            ProtocolError::WrongDirection { opcode: Opcode::Result, got: Direction::Response }
+        );
         assert_eq!(results[1].as_ref().unwrap().header.stream, 4);
     }
 }

@@ -20,7 +20,7 @@ pub use query::Query;
 pub use register::{EventType, Register};
 pub use startup::Startup;
 
-use crate::{Envelope, Flags, Opcode, ProtocolError, Version, notation::Reader};
+use crate::{Direction, Envelope, Flags, Opcode, ProtocolError, Version, notation::Reader};
 
 /// A request's message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +91,9 @@ impl Request {
             | Opcode::Result
             | Opcode::Event
             | Opcode::AuthChallenge
-            | Opcode::AuthSuccess => return Err(ProtocolError::WrongDirection { opcode }),
+            | Opcode::AuthSuccess => {
+                return Err(ProtocolError::WrongDirection { opcode, got: Direction::Request });
+            }
         })
     }
 

@@ -22,7 +22,7 @@ pub use result::{ResultKind, ResultMessage};
 pub use schema_change::{ChangeType, SchemaChange, SchemaTarget};
 pub use supported::Supported;
 
-use crate::{Envelope, Opcode, ProtocolError, Version, notation::Reader};
+use crate::{Direction, Envelope, Opcode, ProtocolError, Version, notation::Reader};
 
 /// A response's message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,9 @@ impl Response {
             | Opcode::Execute
             | Opcode::Register
             | Opcode::Batch
-            | Opcode::AuthResponse) => return Err(ProtocolError::WrongDirection { opcode }),
+            | Opcode::AuthResponse) => {
+                return Err(ProtocolError::WrongDirection { opcode, got: Direction::Response });
+            }
         };
         Ok((response, prelude))
     }
