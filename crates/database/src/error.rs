@@ -1,5 +1,6 @@
 //! What a statement can fail with, and the code it answers with.
 
+use cassette_cql::values::ValueError;
 use cassette_rows::StorageError;
 
 use crate::request::Consistency;
@@ -25,6 +26,18 @@ pub enum DatabaseError {
         /// The level asked for.
         consistency: Consistency,
         /// Which file, and what is wrong with it.
+        message: String,
+    },
+    /// A function failed at what it was given.
+    #[error("{message}")]
+    FunctionFailure {
+        /// The function's keyspace.
+        keyspace: String,
+        /// The function.
+        function: String,
+        /// The types of its arguments.
+        argument_types: Vec<String>,
+        /// What went wrong.
         message: String,
     },
     /// A write failed below: nothing of it was applied.
@@ -105,6 +118,7 @@ impl DatabaseError {
             Self::Overloaded(_) => 0x1001,
             Self::Truncate(_) => 0x1003,
             Self::ReadFailure { .. } => 0x1300,
+            Self::FunctionFailure { .. } => 0x1400,
             Self::WriteFailure { .. } => 0x1500,
             Self::Syntax(_) => 0x2000,
             Self::Unauthorized(_) => 0x2100,
@@ -128,6 +142,17 @@ impl DatabaseError {
     /// That a feature is not there yet: `Materialized views are not supported yet`.
     pub(crate) fn not_supported(what: impl std::fmt::Display) -> Self {
         Self::Invalid(format!("{what} not supported by Cassette yet"))
+    }
+}
+
+impl From<ValueError> for DatabaseError {
+    fn from(error: ValueError) -> Self {
+        match error {
+            ValueError::Invalid(message) => Self::Invalid(message),
+            ValueError::FunctionFailure { function, argument_types, message } => {
+                Self::FunctionFailure { keyspace: "system".to_owned(), function, argument_types, message }
+            }
+        }
     }
 }
 

@@ -16,7 +16,6 @@ mod database;
 mod describe;
 mod error;
 mod execution;
-mod functions;
 mod modification;
 mod plan;
 mod prepared;

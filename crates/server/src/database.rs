@@ -307,6 +307,9 @@ fn error_response(error: DatabaseError) -> Error {
             failures: Failures::Count(1),
             data_present: false,
         },
+        DatabaseError::FunctionFailure { keyspace, function, argument_types, .. } => {
+            ErrorDetail::FunctionFailure { keyspace, function, arg_types: argument_types }
+        }
         DatabaseError::WriteFailure { consistency, write_type, .. } => ErrorDetail::WriteFailure {
             consistency: to_protocol(consistency),
             received: 0,

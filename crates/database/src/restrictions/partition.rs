@@ -223,7 +223,7 @@ impl PartitionRestrictions {
 impl TokenRestriction {
     /// From where to where.
     fn range(&self, execution: &Execution<'_>) -> Result<(RangeBound<Token>, RangeBound<Token>)> {
-        let bound = |of: &Option<(Term, bool)>| {
+        let bound = |of: &Option<(Term, bool)>| -> Result<RangeBound<Token>> {
             Ok(match of {
                 None => RangeBound::Unbounded,
                 Some((term, true)) => RangeBound::Included(token(term, execution)?),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, AlterTableChange};
+use cassette_cql::values::Assignment;
 use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use super::create_table::refuse_nested_multi_cell;
@@ -167,7 +168,7 @@ fn add_column(
 fn is_serialization_compatible(after: &DataType, before: &DataType) -> bool {
     let after = &without_user_types(after);
     after.is_multi_cell() == before.is_multi_cell()
-        && crate::terms::is_value_compatible(before, after)
+        && Assignment::of_type(before, after).is_assignable()
         && after.fixed_width() == before.fixed_width()
 }
 

@@ -1,36 +1,39 @@
-//! Whether a term can stand for a value of a type, and how exactly it fits.
+//! Whether a term can stand for a value of a type, and what type it has by itself.
 
-use cassette_cql::ast::{self, Literal, LiteralKind};
+use std::fmt;
+
+use cassette_cql::ast;
+use cassette_cql::values::functions::{self, Argument, Function, NullArgument, ScalarFunction};
+use cassette_cql::values::{Assignment, ValueError, preferred_type};
 use cassette_rows::DataType;
 
-use crate::catalog::{TypeUse, resolve_type};
-use crate::functions::ScalarFunction;
+use crate::catalog::{TypeUse, resolve_native, resolve_type};
 use crate::plan::PlanContext;
 
-/// How a term fits a type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Assignable {
-    /// It is of that type.
-    Exactly,
-    /// It can be taken for a value of that type.
-    Weakly,
-    /// It cannot.
-    No,
+/// A term as an argument of a function that is still to be chosen.
+pub(super) struct TermArgument<'a, 'c> {
+    pub raw: &'a ast::Term,
+    /// The keyspace of the statement: where user types are looked up.
+    pub keyspace: &'a str,
+    pub cx: &'a PlanContext<'c>,
 }
 
-impl Assignable {
-    /// Whether it can stand for a value of the type.
-    pub fn is_assignable(self) -> bool {
-        self != Self::No
+impl fmt::Display for TermArgument<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.raw {
+            ast::Term::Null => NullArgument.fmt(f),
+            raw => raw.fmt(f),
+        }
+    }
+}
+
+impl Argument for TermArgument<'_, '_> {
+    fn assignment(&self, wanted: &DataType) -> Assignment {
+        test_assignment(self.raw, wanted, self.keyspace, self.cx)
     }
 
-    /// All exact is exact, one misfit is none.
-    fn all(fits: impl Iterator<Item = Self>) -> Self {
-        fits.fold(Self::Exactly, |all, fit| match (all, fit) {
-            (Self::No, _) | (_, Self::No) => Self::No,
-            (Self::Exactly, Self::Exactly) => Self::Exactly,
-            _ => Self::Weakly,
-        })
+    fn known_type(&self) -> Option<DataType> {
+        known_type(self.raw, self.keyspace, self.cx)
     }
 }
 
@@ -40,141 +43,143 @@ pub(crate) fn test_assignment(
     wanted: &DataType,
     keyspace: &str,
     cx: &PlanContext<'_>,
-) -> Assignable {
+) -> Assignment {
     let test = |raw: &ast::Term, wanted: &DataType| test_assignment(raw, wanted, keyspace, cx);
+    let weakly = |fits: bool| if fits { Assignment::Weak } else { Assignment::No };
     match raw {
-        ast::Term::Null => match wanted {
-            DataType::Counter => Assignable::No,
-            _ => Assignable::Weakly,
-        },
-        ast::Term::Literal(literal) => test_literal(literal, wanted),
-        ast::Term::BindMarker(_) => Assignable::Weakly,
+        ast::Term::Null => NullArgument.assignment(wanted),
+        ast::Term::Literal(literal) => Assignment::of_literal(literal, wanted),
+        ast::Term::BindMarker(_) => Assignment::Weak,
         ast::Term::List(elements) => match wanted {
-            DataType::List { .. } if elements.is_empty() => Assignable::Weakly,
-            DataType::List { element, .. } => Assignable::all(elements.iter().map(|raw| test(raw, element))),
+            DataType::List { .. } if elements.is_empty() => Assignment::Weak,
+            DataType::List { element, .. } => Assignment::all(elements.iter().map(|raw| test(raw, element))),
             DataType::Vector { element, dimension } if elements.len() == *dimension as usize => {
-                Assignable::all(elements.iter().map(|raw| test(raw, element)))
+                Assignment::all(elements.iter().map(|raw| test(raw, element)))
             }
-            _ => Assignable::No,
+            _ => Assignment::No,
         },
         ast::Term::Set(elements) => match wanted {
-            DataType::Set { .. } | DataType::Map { .. } if elements.is_empty() => Assignable::Weakly,
-            DataType::Set { element, .. } => Assignable::all(elements.iter().map(|raw| test(raw, element))),
-            _ => Assignable::No,
+            DataType::Set { .. } | DataType::Map { .. } if elements.is_empty() => Assignment::Weak,
+            DataType::Set { element, .. } => Assignment::all(elements.iter().map(|raw| test(raw, element))),
+            _ => Assignment::No,
         },
         ast::Term::Map(entries) => match wanted {
             DataType::Map { key, value, .. } => {
-                Assignable::all(entries.iter().flat_map(|(k, v)| [test(k, key), test(v, value)]))
+                Assignment::all(entries.iter().flat_map(|(k, v)| [test(k, key), test(v, value)]))
             }
-            _ => Assignable::No,
+            _ => Assignment::No,
         },
         ast::Term::UserType(fields) => match wanted {
-            DataType::Udt { definition, .. } => {
-                let fit = |(name, raw): &(ast::Identifier, ast::Term)| {
-                    definition.field(name).is_none_or(|(_, field)| test(raw, field).is_assignable())
-                };
-                if fields.iter().all(fit) { Assignable::Weakly } else { Assignable::No }
-            }
-            _ => Assignable::No,
+            DataType::Udt { definition, .. } => weakly(fields.iter().all(|(name, raw)| {
+                definition.field(name).is_none_or(|(_, field)| test(raw, field).is_assignable())
+            })),
+            _ => Assignment::No,
         },
         ast::Term::Tuple(elements) => match (wanted, &elements[..]) {
-            (DataType::Tuple(items), _) => {
-                let fits = elements.len() <= items.len()
-                    && elements.iter().zip(items.iter()).all(|(raw, item)| test(raw, item).is_assignable());
-                if fits { Assignable::Weakly } else { Assignable::No }
-            }
+            (DataType::Tuple(items), _) => weakly(
+                elements.len() <= items.len()
+                    && elements.iter().zip(items.iter()).all(|(raw, item)| test(raw, item).is_assignable()),
+            ),
             (_, [only]) => test(only, wanted),
-            _ => Assignable::No,
+            _ => Assignment::No,
         },
-        ast::Term::TypeHint(hint, _) => {
-            let Some(keyspace) = cx.catalog.keyspace(keyspace) else { return Assignable::No };
-            let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
-            match resolve_type(hint, scope) {
-                Ok(hinted) => test_type(&hinted, wanted),
-                Err(_) => Assignable::No,
+        ast::Term::TypeHint(hint, _) => match resolve_hint(hint, keyspace, cx) {
+            Some(hinted) => Assignment::of_type(&hinted, wanted),
+            None => Assignment::No,
+        },
+        // A call that means nothing is assignable: preparing it says what is wrong.
+        ast::Term::Function(_) | ast::Term::Cast(..) | ast::Term::Arithmetic(..) | ast::Term::Negated(_) => {
+            match call_type(raw, Some(wanted), keyspace, cx) {
+                Some(returned) => Assignment::of_type(&returned, wanted),
+                None => Assignment::Weak,
             }
         }
-        // An unknown function is assignable: preparing it says what is wrong.
-        ast::Term::Function(call) => match ScalarFunction::by_name(&call.name.name) {
-            Some(function) => test_type(&function.return_type(), wanted),
-            None => Assignable::Weakly,
+    }
+}
+
+/// The type that `raw` has whatever receives it, if it has one.
+fn known_type(raw: &ast::Term, keyspace: &str, cx: &PlanContext<'_>) -> Option<DataType> {
+    let known = |raw: &ast::Term| known_type(raw, keyspace, cx);
+    let first = |elements: &[ast::Term]| elements.iter().find_map(known);
+    match raw {
+        ast::Term::Null | ast::Term::BindMarker(_) | ast::Term::UserType(_) => None,
+        ast::Term::Literal(literal) => preferred_type(literal),
+        ast::Term::List(elements) => Some(DataType::list(first(elements)?)),
+        ast::Term::Set(elements) => Some(DataType::set(first(elements)?)),
+        ast::Term::Map(entries) => {
+            let key = entries.iter().find_map(|(key, _)| known(key))?;
+            Some(DataType::map(key, entries.iter().find_map(|(_, value)| known(value))?))
+        }
+        ast::Term::Tuple(elements) => match &elements[..] {
+            [only] => known(only),
+            _ => Some(DataType::tuple(elements.iter().map(known).collect::<Option<Vec<_>>>()?)),
         },
-        ast::Term::Cast(..) | ast::Term::Arithmetic(..) | ast::Term::Negated(_) => Assignable::Weakly,
+        ast::Term::TypeHint(hint, _) => resolve_hint(hint, keyspace, cx),
+        call => call_type(call, None, keyspace, cx),
     }
 }
 
-/// How a value of type `given` fits where one of type `wanted` is.
-pub(crate) fn test_type(given: &DataType, wanted: &DataType) -> Assignable {
-    if given == wanted {
-        Assignable::Exactly
-    } else if is_value_compatible(given, wanted) {
-        Assignable::Weakly
-    } else {
-        Assignable::No
+fn resolve_hint(hint: &ast::CqlType, keyspace: &str, cx: &PlanContext<'_>) -> Option<DataType> {
+    let keyspace = cx.catalog.keyspace(keyspace)?;
+    resolve_type(hint, TypeUse { keyspace: &keyspace.name, types: &keyspace.types }).ok()
+}
+
+/// The type of a call's result; `None` if the call means nothing.
+fn call_type(
+    raw: &ast::Term,
+    wanted: Option<&DataType>,
+    keyspace: &str,
+    cx: &PlanContext<'_>,
+) -> Option<DataType> {
+    match raw {
+        ast::Term::Function(call) if is_token(call) => Some(DataType::BigInt),
+        ast::Term::Function(call) => Some(resolve_call(call, wanted, keyspace, cx).ok()??.returns().clone()),
+        ast::Term::Cast(_, to) => Some(resolve_native(*to)),
+        ast::Term::Arithmetic(left, operator, right) => {
+            Some(resolve_arithmetic(left, *operator, right, wanted, keyspace, cx).ok()?.returns)
+        }
+        ast::Term::Negated(inner) => {
+            let argument = TermArgument { raw: inner, keyspace, cx };
+            Some(functions::resolve_negation(&argument, wanted).ok()?.returns)
+        }
+        _ => None,
     }
 }
 
-/// Whether every value of `given` is one of `wanted`, whatever their order.
-pub(crate) fn is_value_compatible(given: &DataType, wanted: &DataType) -> bool {
-    given.freeze() == wanted.freeze()
-        || matches!(
-            (given, wanted),
-            (_, DataType::Blob)
-                | (DataType::Ascii, DataType::Text)
-                | (DataType::TimeUuid, DataType::Uuid)
-                | (DataType::Timestamp | DataType::Counter, DataType::BigInt)
-                | (DataType::BigInt, DataType::Timestamp)
-                | (DataType::Int | DataType::BigInt | DataType::Timestamp, DataType::VarInt)
-        )
+/// Whether `call` is of `token`, which is about a table's partition key.
+pub(super) fn is_token(call: &ast::FunctionCall) -> bool {
+    is_native(&call.name) && call.name.name == "token"
 }
 
-fn test_literal(literal: &Literal, wanted: &DataType) -> Assignable {
-    use DataType::*;
-    let fits = match literal.kind {
-        LiteralKind::String => matches!(wanted, Ascii | Text | Inet | Date | Time | Timestamp),
-        LiteralKind::Integer => matches!(
-            wanted,
-            BigInt
-                | Counter
-                | Date
-                | Decimal
-                | Double
-                | Duration
-                | Float
-                | Int
-                | SmallInt
-                | Time
-                | Timestamp
-                | TinyInt
-                | VarInt
-        ),
-        LiteralKind::Uuid => matches!(wanted, Uuid | TimeUuid),
-        LiteralKind::Float => matches!(wanted, Decimal | Double | Float),
-        LiteralKind::Boolean => matches!(wanted, Boolean),
-        LiteralKind::Hex => matches!(wanted, Blob),
-        LiteralKind::Duration => matches!(wanted, Duration),
-    };
-    // Tuples are no native type: Cassandra lets any literal pass and then fails to read it.
-    match fits {
-        true if preferred_type(literal).as_ref() == Some(wanted) => Assignable::Exactly,
-        true => Assignable::Weakly,
-        false => Assignable::No,
+/// Whether `name` can be a native function's: it has no keyspace, or theirs.
+fn is_native(name: &ast::QualifiedName) -> bool {
+    name.keyspace.as_ref().is_none_or(|keyspace| *keyspace == "system")
+}
+
+/// The native function that a call means; `None` if none is called so.
+pub(super) fn resolve_call(
+    call: &ast::FunctionCall,
+    wanted: Option<&DataType>,
+    keyspace: &str,
+    cx: &PlanContext<'_>,
+) -> Result<Option<Function>, ValueError> {
+    if !is_native(&call.name) {
+        return Ok(None);
     }
+    let arguments: Vec<_> = call.arguments.iter().map(|raw| TermArgument { raw, keyspace, cx }).collect();
+    let arguments: Vec<&dyn Argument> = arguments.iter().map(|argument| argument as &dyn Argument).collect();
+    functions::resolve(&call.name.name, &arguments, wanted)
 }
 
-/// The type that a literal is of when nothing else says it.
-pub(crate) fn preferred_type(literal: &Literal) -> Option<DataType> {
-    Some(match literal.kind {
-        LiteralKind::String => DataType::Text,
-        LiteralKind::Integer => match literal.text.parse::<i64>() {
-            Ok(value) if i32::try_from(value).is_ok() => DataType::Int,
-            Ok(_) => DataType::BigInt,
-            Err(_) => DataType::VarInt,
-        },
-        LiteralKind::Float => DataType::Double,
-        LiteralKind::Boolean => DataType::Boolean,
-        LiteralKind::Duration => DataType::Duration,
-        LiteralKind::Uuid => DataType::Uuid,
-        LiteralKind::Hex => return None,
-    })
+pub(super) fn resolve_arithmetic(
+    left: &ast::Term,
+    operator: ast::ArithmeticOperator,
+    right: &ast::Term,
+    wanted: Option<&DataType>,
+    keyspace: &str,
+    cx: &PlanContext<'_>,
+) -> Result<ScalarFunction, ValueError> {
+    let left = TermArgument { raw: left, keyspace, cx };
+    let right = TermArgument { raw: right, keyspace, cx };
+    functions::resolve_arithmetic(operator, &left, &right, wanted)
 }

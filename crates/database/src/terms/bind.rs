@@ -46,7 +46,10 @@ impl Term {
                 }
                 Bound::Value(Cow::Owned(assemble_items(parts.iter().map(Bound::value))))
             }
-            Self::Function(function) => Bound::Value(Cow::Owned(function.function.call(execution)?)),
+            Self::Function(function) => match function.call(execution)? {
+                Some(bytes) => Bound::Value(Cow::Owned(bytes)),
+                None => Bound::Null,
+            },
         })
     }
 }

@@ -13,7 +13,7 @@
 
 mod assignment;
 mod bind;
-mod literal;
+mod calls;
 mod markers;
 mod prepare;
 
@@ -24,7 +24,8 @@ use bytes::Bytes;
 use cassette_rows::DataType;
 
 use crate::response::ColumnSpec;
-pub(crate) use assignment::{Assignable, is_value_compatible, test_assignment, test_type};
+pub(crate) use assignment::test_assignment;
+pub(crate) use calls::Callable;
 pub(crate) use markers::Markers;
 
 /// A prepared term.
@@ -59,11 +60,11 @@ pub(crate) enum Term {
     Function(Box<FunctionTerm>),
 }
 
-/// A native function that is called for each execution.
+/// A function that is called for each execution.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FunctionTerm {
     /// The function, resolved by its arguments' types.
-    pub function: crate::functions::ScalarFunction,
+    pub function: Callable,
     /// The arguments.
     pub arguments: Vec<Term>,
 }

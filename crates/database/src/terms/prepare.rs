@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cassette_cql::ast;
+use cassette_cql::values::{Assignment, literal_bytes};
 use cassette_rows::DataType;
 
-use super::assignment::{Assignable, test_assignment};
+use super::Term;
+use super::assignment::test_assignment;
 use super::bind::{assemble_elements, assemble_items};
-use super::literal::literal_bytes;
-use super::{FunctionTerm, Term};
+use crate::catalog::{TypeUse, resolve_type};
 use crate::error::{Result, bail_invalid};
-use crate::functions::ScalarFunction;
 use crate::plan::PlanContext;
 use crate::response::ColumnSpec;
 
@@ -70,12 +70,12 @@ impl Term {
             },
             ast::Term::TypeHint(hint, inner) => {
                 let keyspace = cx.catalog.require_keyspace(&receiver.keyspace)?;
-                let scope = crate::catalog::TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
-                let hinted = crate::catalog::resolve_type(hint, scope)?;
+                let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
+                let hinted = resolve_type(hint, scope)?;
                 if !test_assignment(inner, &hinted, &receiver.keyspace, cx).is_assignable() {
                     bail_invalid!("Cannot cast value {inner} to type {hint}");
                 }
-                if !super::assignment::test_type(&hinted, &receiver.data_type).is_assignable() {
+                if !Assignment::of_type(&hinted, &receiver.data_type).is_assignable() {
                     bail_invalid!(
                         "Cannot assign value ({hint}){inner} to {} of type {}",
                         receiver.name,
@@ -84,10 +84,12 @@ impl Term {
                 }
                 Self::prepare(inner, receiver, cx)
             }
-            ast::Term::Function(call) => prepare_function(call, receiver),
-            ast::Term::Cast(..) | ast::Term::Arithmetic(..) | ast::Term::Negated(_) => {
-                bail_invalid!("Arithmetic and CAST in terms are not supported by Cassette yet: {raw}")
+            ast::Term::Function(call) => Self::prepare_call(call, receiver, cx),
+            ast::Term::Cast(inner, to) => Self::prepare_cast(inner, *to, receiver, cx),
+            ast::Term::Arithmetic(left, operator, right) => {
+                Self::prepare_arithmetic(left, *operator, right, receiver, cx)
             }
+            ast::Term::Negated(inner) => Self::prepare_negation(inner, receiver, cx),
         }
     }
 
@@ -116,7 +118,7 @@ impl Term {
 }
 
 fn fits(raw: &ast::Term, receiver: &ColumnSpec, cx: &PlanContext<'_>) -> bool {
-    test_assignment(raw, &receiver.data_type, &receiver.keyspace, cx) != Assignable::No
+    test_assignment(raw, &receiver.data_type, &receiver.keyspace, cx).is_assignable()
 }
 
 /// What receives a part of `whole`, for messages and nested markers.
@@ -278,29 +280,6 @@ fn items_term(items: Vec<Term>, receiver: &ColumnSpec) -> Term {
         return Term::Value(Bytes::from(assemble_items(items.iter().map(constant))));
     }
     Term::Items { data_type: receiver.data_type.clone(), items }
-}
-
-fn prepare_function(call: &ast::FunctionCall, receiver: &ColumnSpec) -> Result<Term> {
-    let Some(function) = ScalarFunction::by_name(&call.name.name) else {
-        bail_invalid!("Unknown function {} called", call.name.name.as_str());
-    };
-    let returned = function.return_type();
-    if !super::assignment::test_type(&returned, &receiver.data_type).is_assignable() {
-        bail_invalid!(
-            "Type error: cannot assign result of function {} (type {returned}) to {} (type {})",
-            call.name.name.as_str(),
-            receiver.name,
-            receiver.data_type
-        );
-    }
-    if !call.arguments.is_empty() {
-        bail_invalid!(
-            "Invalid number of arguments in call to function {}: 0 required but {} provided",
-            call.name.name.as_str(),
-            call.arguments.len()
-        );
-    }
-    Ok(Term::Function(Box::new(FunctionTerm { function, arguments: Vec::new() })))
 }
 
 /// Cassandra's name of a kind of literal.
