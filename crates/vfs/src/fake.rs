@@ -280,9 +280,10 @@ impl FileSystem for FakeFileSystem {
         let state = self.state.lock();
         state.alive("Metadata", &path)?;
         match state.tree.get(&path) {
-            Some(Node::Directory) => Ok(Metadata { is_dir: true, len: 0 }),
+            Some(Node::Directory) => Ok(Metadata { is_dir: true, len: 0, modified_millis: 0 }),
             Some(Node::File(content)) => {
-                Ok(Metadata { is_dir: false, len: content.lock().live().len() as u64 })
+                let len = content.lock().live().len() as u64;
+                Ok(Metadata { is_dir: false, len, modified_millis: 0 })
             }
             None => Err(error(io::ErrorKind::NotFound, "Metadata", &path, "no such file or directory")),
         }

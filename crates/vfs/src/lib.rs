@@ -194,4 +194,6 @@ pub struct Metadata {
     pub is_dir: bool,
     /// A file's length in bytes; 0 for a directory.
     pub len: u64,
+    /// When its content last changed, milliseconds since 1970; 0 when nobody knows.
+    pub modified_millis: i64,
 }

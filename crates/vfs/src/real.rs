@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::UNIX_EPOCH;
 
 use fs4::FileExt as _;
 
@@ -61,7 +62,9 @@ impl FileSystem for RealFileSystem {
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         let metadata = attempted(fs::metadata(path), "read the metadata of", path)?;
         let is_dir = metadata.is_dir();
-        Ok(Metadata { is_dir, len: if is_dir { 0 } else { metadata.len() } })
+        let modified = metadata.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let modified_millis = modified.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(0));
+        Ok(Metadata { is_dir, len: if is_dir { 0 } else { metadata.len() }, modified_millis })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
