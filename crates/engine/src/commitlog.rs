@@ -68,3 +68,14 @@ pub trait Record {
     /// Appends the record's bytes.
     fn encode(&self, out: &mut Vec<u8>);
 }
+
+/// Hands every record of the log in `directory` to `handler`, as [`CommitLog::open`] does, and leaves the log closed: torn
+/// tails are cleared away and everything in it is durable, but nothing is removed. It can be read again.
+pub fn read(
+    fs: &dyn cassette_vfs::FileSystem,
+    directory: &std::path::Path,
+    policy: ReplayPolicy,
+    handler: &mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>,
+) -> Result<ReplaySummary, OpenError> {
+    replay::replay(fs, directory, policy, handler).map(|replayed| replayed.summary)
+}

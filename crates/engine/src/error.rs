@@ -1,6 +1,11 @@
 //! What the engine refuses or fails with.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use cassette_rows::{StorageError, TableId};
+
+use crate::commitlog::{AppendError, OpenError};
 
 /// Why the engine did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -19,13 +24,101 @@ pub enum EngineError {
         /// The table that has it.
         name: String,
     },
-    /// The table asks for a compaction strategy that is not there yet.
-    #[error("compaction strategy {class} is not supported yet; supported: {}", crate::COMPACTION_STRATEGIES.join(", "))]
-    UnsupportedCompactionStrategy {
-        /// The class asked for.
-        class: String,
+    /// The table's options ask for what does not exist, or is not there yet.
+    #[error("{table}: {detail}")]
+    InvalidOptions {
+        /// Keyspace and name of the table.
+        table: String,
+        /// What is wrong, in Cassandra's words where it has some.
+        detail: String,
+    },
+    /// The write was not logged, or it is not known whether it was; see the cause.
+    #[error(transparent)]
+    CommitLog(#[from] AppendError),
+    /// The commit log could not be opened or replayed.
+    #[error(transparent)]
+    OpenCommitLog(#[from] OpenError),
+    /// Memtables hold all the memory they may, and could not be flushed. Writes are accepted again when that succeeds; it is
+    /// tried every second. Reads go on.
+    #[error(
+        "write refused: memtables hold their limit of {limit} bytes (memtable_heap_space), and flushing failed: {cause}"
+    )]
+    MemtablesFull {
+        /// `memtable_heap_space`.
+        limit: usize,
+        /// Why the last flush failed.
+        cause: Arc<EngineError>,
+    },
+    /// Writes are refused before [`Engine::finish_recovery`](crate::Engine::finish_recovery).
+    #[error("the engine is recovering and takes no writes yet")]
+    Recovering,
+    /// Replay comes before [`Engine::finish_recovery`](crate::Engine::finish_recovery).
+    #[error("recovery has ended: nothing can be replayed")]
+    Recovered,
+    /// The engine has been closed.
+    #[error("the engine is closed")]
+    Closed,
+    /// The engine refuses everything until the next start: after a corruption (`disk_failure_policy: stop`), or because a
+    /// thread of its own has panicked.
+    #[error("the engine has stopped: {reason}")]
+    Stopped {
+        /// Why.
+        reason: String,
+    },
+    /// A flush or compaction gave up: its table was dropped, the engine is closing, or a command took its place.
+    #[error("given up: the table was dropped, the engine is closing, or a command came in between")]
+    Cancelled,
+    /// No compaction of the table may run before the next start.
+    #[error(
+        "compactions wait for the next start, since it is unknown whether an earlier one took place: {reason}"
+    )]
+    CompactionsForbidden {
+        /// What went wrong.
+        reason: String,
+    },
+    /// A background thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+    /// Another process has the data directory open.
+    #[error("{} is in use: another process holds the lock on cassette.lock in it", directory.display())]
+    Locked {
+        /// The data directory.
+        directory: PathBuf,
+    },
+    /// The data directory has the layout of another version.
+    #[error("{} has layout {found}; this version reads and writes layout {expected}", directory.display())]
+    AnotherVersion {
+        /// The data directory.
+        directory: PathBuf,
+        /// The version it names.
+        found: String,
+        /// The version of this program.
+        expected: &'static str,
+    },
+    /// The directory holds data of another program.
+    #[error(
+        "{} has a `data` or `commitlog` directory with something in it but no `cassette.version`: it seems to belong to \
+         another program. Choose another directory",
+        directory.display()
+    )]
+    NotOurs {
+        /// The directory.
+        directory: PathBuf,
     },
 }
 
 /// A result with an [`EngineError`].
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+impl EngineError {
+    /// Whether the cause is a full disk: the request may succeed when there is space again.
+    pub fn is_disk_full(&self) -> bool {
+        let full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
+        match self {
+            Self::CommitLog(AppendError::Refused { source } | AppendError::Failed { source }) => full(source),
+            Self::Storage(StorageError::Io { source, .. }) => full(source),
+            Self::MemtablesFull { cause, .. } => cause.is_disk_full(),
+            _ => false,
+        }
+    }
+}

@@ -6,21 +6,37 @@
 //! The streams that reads give contain tombstones and rows that are no longer live: whoever answers a query passes over
 //! markers and over rows for which [`is_live`](cassette_rows::Row::is_live) says no.
 
-#![allow(dead_code)]
-
+mod background;
 pub mod commitlog;
+pub mod compaction;
+mod core;
+mod data_directory;
 mod engine;
+#[cfg(test)]
+mod engine_tests;
 mod error;
+mod flush;
 mod key_range;
+mod memory;
 mod memtable;
+mod mutation_codec;
 mod options;
 mod partition_lock;
+mod read;
+mod recovery;
+mod replay_positions;
+mod sstable_handle;
+mod sstable_writer;
 mod table;
+mod tables;
 #[cfg(test)]
 mod testing;
+mod transaction;
+mod write;
 
-pub use engine::{COMPACTION_STRATEGIES, Engine, Mutation, ReplaySummary, TableStats};
+pub use compaction::{COMPACTION_STRATEGIES, COMPACTION_STRATEGIES_TO_COME, CompactionOptions};
+pub use engine::{Engine, EngineStats, Mutation, ReplaySummary, TableStats};
 pub use error::{EngineError, Result};
 pub use key_range::{KeyRange, PartitionPosition};
-pub use options::Options;
+pub use options::{DiskFailurePolicy, FlushCompression, Options};
 pub use partition_lock::PartitionLock;

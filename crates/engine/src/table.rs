@@ -1,49 +1,211 @@
 //! What the engine holds of one table.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use cassette_rows::{TableId, TableMetadata};
+use cassette_sstable::{Descriptor, SSTableId};
+use hashbrown::HashSet;
+use parking_lot::{Condvar, Mutex, RwLock};
 
+use crate::commitlog::Position;
 use crate::memtable::Memtable;
+use crate::sstable_handle::SSTable;
 
-/// One table while it is open.
+/// One table while it is open. Locks are taken in the order of the fields, and none of them over I/O but `flush` and `major_compaction`; while
+/// `write_order` is held shared, the commit log may do I/O.
 pub(crate) struct Table {
     pub id: TableId,
-    metadata: ArcSwap<TableMetadata>,
+    /// Where its SSTables are.
+    pub directory: PathBuf,
+    /// Held while a command compacts all of it.
+    pub major_compaction: Mutex<()>,
+    /// Held while a memtable is flushed: one at a time, in order.
+    pub flush: Mutex<()>,
+    /// Held shared by writers from before a record is logged until it is in the memtable; held alone while the memtable
+    /// is replaced. So each write is wholly before or after that, in the log and in memory. A writer of several tables
+    /// takes theirs in the order of ids.
+    pub write_order: RwLock<()>,
+    /// Which SSTables are being compacted, and whether any may be.
+    pub compaction: Mutex<CompactionState>,
+    /// A compaction ended; waited for with `compaction`.
+    pub compaction_ended: Condvar,
+    /// More than 0: running compactions are to give up.
+    pub compactions_yield: AtomicUsize,
+    /// Held while the view is replaced.
+    view_change: Mutex<()>,
     view: ArcSwap<View>,
+    next_sstable: AtomicU64,
+    /// Set with `write_order` held alone: later writes are refused.
+    dropped: AtomicBool,
+    /// Up to where the log has been replayed into the memtable, while it is being replayed.
+    pub recovery: Mutex<Recovery>,
+    /// Figures since the table was opened.
+    pub counters: Counters,
+}
+
+/// How far a table's recovery is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Recovery {
+    /// Everything that the log holds of the table has been applied.
+    pub replayed: bool,
+    /// Behind the last record that was applied or passed over.
+    pub position: Position,
+}
+
+/// What compactions of a table have to agree on.
+#[derive(Debug, Default)]
+pub(crate) struct CompactionState {
+    /// Inputs of the compactions that are running.
+    pub compacting: HashSet<SSTableId>,
+    /// Why no compaction may run before the next start.
+    pub forbidden: Option<String>,
+    /// A command waits for the others to finish: none begins.
+    pub paused: usize,
+}
+
+/// Figures since a table was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub flushes: AtomicU64,
+    pub bytes_flushed: AtomicU64,
+    pub compactions: AtomicU64,
+    pub bytes_compacted: AtomicU64,
+    pub reads: AtomicU64,
+    pub sstables_read: AtomicU64,
 }
 
 /// Where a table's data is at one moment. Immutable; a reader keeps the one it began with.
+#[derive(Clone)]
 pub(crate) struct View {
+    /// The schema in whose terms rows are read.
+    pub table: Arc<TableMetadata>,
     /// Takes the writes.
     pub memtable: Arc<Memtable>,
+    /// Wait to be flushed, or are being flushed; the oldest first.
+    pub flushing: Vec<Arc<FrozenMemtable>>,
+    /// The SSTables, those with the greatest timestamps first.
+    pub sstables: Arc<[Arc<SSTable>]>,
+    /// Corrupt ones that are not read. Their data may be missing, so what it may need is not purged.
+    pub set_aside: Arc<[Arc<SSTable>]>,
+    /// SSTables that could not even be opened.
+    pub unreadable: usize,
+}
+
+/// A memtable that takes no more writes.
+pub(crate) struct FrozenMemtable {
+    pub memtable: Arc<Memtable>,
+    /// The table's log records from `memtable.begins` up to here are in it.
+    pub ends: Position,
+    /// Its heap bytes, as counted in the pool.
+    pub bytes: usize,
 }
 
 impl Table {
-    pub fn new(metadata: Arc<TableMetadata>) -> Self {
+    pub fn new(
+        table: Arc<TableMetadata>,
+        directory: PathBuf,
+        sstables: Vec<Arc<SSTable>>,
+        last_sstable: u64,
+        begins: Position,
+        now: Duration,
+    ) -> Self {
+        let id = table.id;
+        let view = View {
+            table,
+            memtable: Arc::new(Memtable::new(begins, now)),
+            flushing: Vec::new(),
+            sstables: sorted(sstables),
+            set_aside: Arc::new([]),
+            unreadable: 0,
+        };
         Self {
-            id: metadata.id,
-            metadata: ArcSwap::new(metadata),
-            view: ArcSwap::from_pointee(View { memtable: Arc::new(Memtable::new()) }),
+            id,
+            directory,
+            flush: Mutex::new(()),
+            write_order: RwLock::new(()),
+            major_compaction: Mutex::new(()),
+            compaction: Mutex::default(),
+            compaction_ended: Condvar::new(),
+            compactions_yield: AtomicUsize::new(0),
+            view_change: Mutex::new(()),
+            view: ArcSwap::from_pointee(view),
+            next_sstable: AtomicU64::new(last_sstable + 1),
+            dropped: AtomicBool::new(false),
+            recovery: Mutex::default(),
+            counters: Counters::default(),
         }
     }
 
-    /// The table's current schema.
-    pub fn metadata(&self) -> Arc<TableMetadata> {
-        self.metadata.load_full()
-    }
-
-    pub fn set_metadata(&self, metadata: Arc<TableMetadata>) {
-        self.metadata.store(metadata);
-    }
-
     /// Where its data is now.
+    #[inline]
     pub fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
     }
 
-    pub fn truncate(&self) {
-        self.view.store(Arc::new(View { memtable: Arc::new(Memtable::new()) }));
+    /// The table's current schema.
+    pub fn metadata(&self) -> Arc<TableMetadata> {
+        self.view.load().table.clone()
     }
+
+    /// Replaces the view by what `change` makes of it.
+    pub fn change_view<T>(&self, change: impl FnOnce(&mut View) -> T) -> T {
+        let changed = self.try_change_view(|view| Ok::<_, std::convert::Infallible>(change(view)));
+        changed.unwrap_or_else(|never| match never {})
+    }
+
+    /// Replaces the view by what `change` makes of it, unless that fails.
+    pub fn try_change_view<T, E>(&self, change: impl FnOnce(&mut View) -> Result<T, E>) -> Result<T, E> {
+        let _changing = self.view_change.lock();
+        let mut view = View::clone(&self.view.load());
+        let done = change(&mut view)?;
+        self.view.store(Arc::new(view));
+        Ok(done)
+    }
+
+    /// The name of a new SSTable.
+    pub fn next_descriptor(&self) -> Descriptor {
+        let number = self.next_sstable.fetch_add(1, Ordering::Relaxed);
+        Descriptor::new(&self.directory, SSTableId::Sequence(number))
+    }
+
+    /// Refuses writes from here on. Called with `write_order` held alone.
+    pub fn set_dropped(&self) {
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl View {
+    /// All memtables, the newest first.
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.memtable).chain(self.flushing.iter().rev().map(|frozen| &frozen.memtable))
+    }
+
+    /// Takes SSTables out and puts others in.
+    pub fn replace_sstables(&mut self, removed: &HashSet<SSTableId>, added: Vec<Arc<SSTable>>) {
+        let kept = self.sstables.iter().filter(|sstable| !removed.contains(&sstable.id())).cloned();
+        self.sstables = sorted(kept.chain(added).collect());
+    }
+
+    /// Leaves a corrupt SSTable out of reads; whether it was in them.
+    pub fn set_aside(&mut self, id: SSTableId) -> bool {
+        let Some(corrupt) = self.sstables.iter().find(|sstable| sstable.id() == id).cloned() else {
+            return false;
+        };
+        self.replace_sstables(&HashSet::from([id]), Vec::new());
+        self.set_aside = self.set_aside.iter().cloned().chain([corrupt]).collect();
+        true
+    }
+}
+
+fn sorted(mut sstables: Vec<Arc<SSTable>>) -> Arc<[Arc<SSTable>]> {
+    sstables.sort_by_key(|sstable| std::cmp::Reverse(sstable.max_timestamp()));
+    sstables.into()
 }

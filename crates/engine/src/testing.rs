@@ -9,8 +9,8 @@ use cassette_rows::{
     RangeTombstone, Row, RowBuilder, Selection, Side, Slice, Slices, TableId, TableMetadata, TableParams,
     Unfiltered,
 };
+use rand::RngExt;
 use rand::rngs::SmallRng;
-use rand::{Rng, RngExt};
 use uuid::Uuid;
 
 /// `k int, c1 int, c2 int DESC, s int static, v int, w int, m map<int, int>`
@@ -254,9 +254,59 @@ pub fn seeds(count: u64) -> impl Iterator<Item = u64> {
     only.into_iter().chain(all)
 }
 
-/// Some bytes.
-pub fn bytes(random: &mut SmallRng, length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    random.fill_bytes(&mut bytes);
-    bytes
+/// What a reader sees of a row at some moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VisibleRow {
+    pub clustering: Clustering,
+    pub has_liveness: bool,
+    pub cells: Vec<VisibleCell>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct VisibleCell {
+    pub column: ColumnId,
+    pub path: Option<Vec<u8>>,
+    pub value: Vec<u8>,
+    pub timestamp: i64,
+}
+
+/// What a reader sees of a partition at some moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Visible {
+    pub key: DecoratedKey,
+    pub static_row: Option<VisibleRow>,
+    pub rows: Vec<VisibleRow>,
+}
+
+/// What readers see at `now` (seconds) of what a stream gave. Partitions of which nothing is seen are left out.
+pub fn visible(partitions: Vec<Drained>, now: u32) -> Vec<Visible> {
+    let visible_row = |row: &Row| {
+        let cells = row.cells().filter(|cell| cell.is_live(now));
+        let row = VisibleRow {
+            clustering: row.clustering().clone(),
+            has_liveness: row.liveness().is_live(now),
+            cells: cells
+                .map(|cell| VisibleCell {
+                    column: cell.column,
+                    path: cell.path.map(<[u8]>::to_vec),
+                    value: cell.value.to_vec(),
+                    timestamp: cell.timestamp,
+                })
+                .collect(),
+        };
+        (row.has_liveness || !row.cells.is_empty()).then_some(row)
+    };
+    let visible_partition = |partition: Drained| {
+        let rows = partition.unfiltereds.iter().filter_map(|unfiltered| match unfiltered {
+            Unfiltered::Row(row) => visible_row(row),
+            Unfiltered::Marker(_) => None,
+        });
+        let visible = Visible {
+            rows: rows.collect(),
+            static_row: partition.header.static_row.as_ref().and_then(visible_row),
+            key: partition.header.key,
+        };
+        (visible.static_row.is_some() || !visible.rows.is_empty()).then_some(visible)
+    };
+    partitions.into_iter().filter_map(visible_partition).collect()
 }

@@ -14,12 +14,14 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cassette_rows::{DecoratedKey, PartitionUpdate, Selection, TableMetadata, Token};
 use crossbeam::utils::CachePadded;
 use parking_lot::RwLock;
 
+use crate::commitlog::Position;
 use crate::key_range::KeyBounds;
 use partition::Partition;
 pub(crate) use stats::MemtableStats;
@@ -30,6 +32,10 @@ const SHARDS: usize = 16;
 
 /// The writes of one table since its last flush.
 pub(crate) struct Memtable {
+    /// Where in the commit log its writes begin.
+    pub begins: Position,
+    /// When it was made, on the monotonic clock.
+    pub created: Duration,
     shards: [CachePadded<RwLock<Shard>>; SHARDS],
     heap_bytes: AtomicUsize,
 }
@@ -44,8 +50,14 @@ struct Shard {
 const ENTRY_SIZE: usize = (size_of::<DecoratedKey>() + size_of::<Partition>()) * 4 / 3;
 
 impl Memtable {
-    pub fn new() -> Self {
-        Self { shards: std::array::from_fn(|_| CachePadded::default()), heap_bytes: AtomicUsize::new(0) }
+    /// An empty memtable for writes logged from `begins` on.
+    pub fn new(begins: Position, created: Duration) -> Self {
+        Self {
+            begins,
+            created,
+            shards: std::array::from_fn(|_| CachePadded::default()),
+            heap_bytes: AtomicUsize::new(0),
+        }
     }
 
     fn shard_of(token: Token) -> usize {

@@ -1,9 +1,9 @@
 //! What is known of a memtable's contents without reading them.
 
-use cassette_rows::{DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL, PartitionUpdate, Row};
+use cassette_rows::{ColumnId, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL, PartitionUpdate, Row};
 
 /// Bounds over everything that was written to a memtable, overwritten data included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MemtableStats {
     /// Least write timestamp, microseconds; `i64::MAX` when there is none.
     pub min_timestamp: i64,
@@ -13,8 +13,8 @@ pub(crate) struct MemtableStats {
     pub min_local_deletion_time: u32,
     /// Least TTL of what expires, seconds; `u32::MAX` when nothing does.
     pub min_ttl: u32,
-    /// Rows written, overwritten ones included.
-    pub rows_written: u64,
+    /// The columns that occur, as bits: column `n` is bit `n % 64` of word `n / 64`.
+    columns: Vec<u64>,
 }
 
 impl Default for MemtableStats {
@@ -24,7 +24,7 @@ impl Default for MemtableStats {
             max_timestamp: i64::MIN,
             min_local_deletion_time: NO_DELETION_TIME,
             min_ttl: u32::MAX,
-            rows_written: 0,
+            columns: Vec::new(),
         }
     }
 }
@@ -47,19 +47,25 @@ impl MemtableStats {
         self.max_timestamp = self.max_timestamp.max(other.max_timestamp);
         self.min_local_deletion_time = self.min_local_deletion_time.min(other.min_local_deletion_time);
         self.min_ttl = self.min_ttl.min(other.min_ttl);
-        self.rows_written += other.rows_written;
+        if self.columns.len() < other.columns.len() {
+            self.columns.resize(other.columns.len(), 0);
+        }
+        for (word, other) in self.columns.iter_mut().zip(&other.columns) {
+            *word |= other;
+        }
     }
 
     fn row(&mut self, row: &Row) {
-        self.rows_written += 1;
         self.liveness(row.liveness());
         self.deletion(row.deletion());
-        for (_, deletion) in row.complex_deletions() {
+        for (column, deletion) in row.complex_deletions() {
             self.deletion(*deletion);
+            self.column(*column);
         }
         let has_deletions = row.has_deletions();
         for cell in row.cells() {
             self.timestamp(cell.timestamp);
+            self.column(cell.column);
             if has_deletions {
                 self.min_local_deletion_time = self.min_local_deletion_time.min(cell.local_deletion_time);
                 if cell.ttl != NO_TTL {
@@ -85,6 +91,23 @@ impl MemtableStats {
             self.timestamp(deletion.timestamp);
             self.min_local_deletion_time = self.min_local_deletion_time.min(deletion.local_deletion_time);
         }
+    }
+
+    /// The columns that occur, ascending.
+    pub fn columns(&self) -> impl Iterator<Item = ColumnId> {
+        let words = self.columns.iter().enumerate();
+        words.flat_map(|(word, bits)| {
+            (0..64).filter(move |bit| bits & 1 << bit != 0).map(move |bit| ColumnId((word * 64 + bit) as u16))
+        })
+    }
+
+    #[inline]
+    fn column(&mut self, column: ColumnId) {
+        let (word, bit) = (usize::from(column.0) / 64, column.0 % 64);
+        if word >= self.columns.len() {
+            self.columns.resize(word + 1, 0);
+        }
+        self.columns[word] |= 1 << bit;
     }
 
     fn timestamp(&mut self, timestamp: i64) {

@@ -27,7 +27,7 @@ fn a_memtable_holds_what_merging_its_updates_gives() {
         let generator = Updates { clusterings, ..Updates::of(table.clone()) };
         let count = random.random_range(1..if seed % 10 == 0 { 900 } else { 40 });
         let updates: Vec<_> = (0..count).map(|_| generator.next(&mut random)).collect();
-        let memtable = Arc::new(Memtable::new());
+        let memtable = Arc::new(Memtable::new(Position::ZERO, Duration::ZERO));
         for update in &updates {
             memtable.apply(&update.key, [(update, &*table)].into_iter());
         }
@@ -48,7 +48,7 @@ fn a_memtable_holds_what_merging_its_updates_gives() {
 #[test]
 fn a_memtable_that_lost_everything_again_accounts_for_its_partitions_alone() {
     let table = testing::table();
-    let memtable = Memtable::new();
+    let memtable = Memtable::new(Position::ZERO, Duration::ZERO);
     let mut random = SmallRng::seed_from_u64(1);
     let generator = Updates { keys: 1, clusterings: 20, deletions_one_in: 0, ..Updates::of(table.clone()) };
     let mut grown = 0;
@@ -69,7 +69,7 @@ fn a_memtable_that_lost_everything_again_accounts_for_its_partitions_alone() {
 fn rows_that_come_in_order_or_in_reverse_stay_in_order_across_chunks() {
     let table = testing::table();
     for step in [1, -1, 7] {
-        let memtable = Arc::new(Memtable::new());
+        let memtable = Arc::new(Memtable::new(Position::ZERO, Duration::ZERO));
         for i in 0..1000i32 {
             let c1 = (i * step).rem_euclid(1000);
             let mut row = RowBuilder::new(testing::clustering(c1, 0));
@@ -98,7 +98,7 @@ fn rows_that_come_in_order_or_in_reverse_stay_in_order_across_chunks() {
 #[test]
 fn a_scan_of_a_range_gives_its_keys_in_order() {
     let table = testing::simple_table("t", Default::default());
-    let memtable = Arc::new(Memtable::new());
+    let memtable = Arc::new(Memtable::new(Position::ZERO, Duration::ZERO));
     let mut keys: Vec<_> = (0..2000).map(testing::key).collect();
     for k in 0..2000 {
         let update = testing::insert(k, b"value", 1);
@@ -122,7 +122,7 @@ fn a_scan_of_a_range_gives_its_keys_in_order() {
 #[test]
 fn a_snapshot_does_not_see_later_writes() {
     let table = testing::table();
-    let memtable = Memtable::new();
+    let memtable = Memtable::new(Position::ZERO, Duration::ZERO);
     let mut random = SmallRng::seed_from_u64(5);
     let generator = Updates { keys: 1, clusterings: 12, ..Updates::of(table.clone()) };
     let mut updates = Vec::new();
@@ -143,7 +143,7 @@ fn a_snapshot_does_not_see_later_writes() {
 #[test]
 fn readers_see_updates_of_a_partition_whole() {
     let table = testing::table();
-    let memtable = Memtable::new();
+    let memtable = Memtable::new(Position::ZERO, Duration::ZERO);
     let write = |timestamp: i64| {
         let mut update = PartitionUpdate::new(testing::key(0));
         for c1 in 0..200 {

@@ -1,0 +1,121 @@
+//! Threads of the engine's own: flushers and compactors.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::core::Core;
+
+/// Wakes threads that wait for something to do. Raising it again before one wakes costs next to nothing.
+#[derive(Default)]
+pub(crate) struct Signal {
+    raised: AtomicBool,
+    stopped: AtomicBool,
+    waiting: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Signal {
+    /// Something is to be done.
+    pub fn raise(&self) {
+        if !self.raised.swap(true, Ordering::AcqRel) {
+            drop(self.waiting.lock());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Nothing will be done any more.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        drop(self.waiting.lock());
+        self.changed.notify_all();
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Waits until the signal is raised, for `time` at most; false when all is to stop.
+    fn wait(&self, time: Duration) -> bool {
+        let mut waiting = self.waiting.lock();
+        if !self.raised.load(Ordering::Acquire) && !self.is_stopped() {
+            self.changed.wait_for(&mut waiting, time);
+        }
+        self.raised.store(false, Ordering::Release);
+        !self.is_stopped()
+    }
+}
+
+/// The threads; stopped and joined on drop.
+pub(crate) struct Background {
+    core: Arc<Core>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// How often flushers look for what is due by time or has failed before.
+const FLUSH_CHECK: Duration = Duration::from_secs(1);
+/// How often compactors look for what has become worth it by time alone.
+const COMPACTION_CHECK: Duration = Duration::from_secs(60);
+
+impl Background {
+    /// No thread yet.
+    pub fn new(core: Arc<Core>) -> Self {
+        Self { core, threads: Mutex::new(Vec::new()) }
+    }
+
+    /// Starts the threads that the options ask for.
+    pub fn start(&self) -> std::io::Result<()> {
+        if !self.core.options.background_threads {
+            return Ok(());
+        }
+        for number in 0..self.core.options.memtable_flush_writers.max(1) {
+            self.spawn(format!("flush-{number}"), |core| {
+                while core.flush_wanted.wait(FLUSH_CHECK) {
+                    core.flush_what_is_due();
+                }
+            })?;
+        }
+        for number in 0..self.core.options.concurrent_compactors.max(1) {
+            self.spawn(format!("compaction-{number}"), |core| {
+                while core.compaction_wanted.wait(COMPACTION_CHECK) {
+                    core.compact_what_is_due();
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A thread that panics takes the engine with it: writers must not wait for a flush that never comes.
+    fn spawn(&self, name: String, work: impl Fn(&Arc<Core>) + Send + 'static) -> std::io::Result<()> {
+        let core = self.core.clone();
+        let of = name.clone();
+        let guarded = move || {
+            if catch_unwind(AssertUnwindSafe(|| work(&core))).is_err() {
+                core.stop(format!("thread {of} has panicked"));
+            }
+        };
+        self.threads.lock().push(thread::Builder::new().name(name).spawn(guarded)?);
+        Ok(())
+    }
+
+    /// Lets the threads finish the partition they are at, and waits for them.
+    pub fn stop(&self) {
+        self.core.flush_wanted.stop();
+        self.core.compaction_wanted.stop();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a background thread of the engine had panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

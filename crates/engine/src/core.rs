@@ -1,0 +1,165 @@
+//! What all parts of the engine share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use cassette_rows::{StorageError, TableId};
+use cassette_sstable::Descriptor;
+use cassette_sstable::chunk_cache::ChunkCache;
+use cassette_vfs::{Clock, FileSystem};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::background::Signal;
+use crate::commitlog::CommitLog;
+use crate::compaction::Throttle;
+use crate::data_directory::DataDirectory;
+use crate::error::{EngineError, Result};
+use crate::memory::MemtablePool;
+use crate::options::{DiskFailurePolicy, Options};
+use crate::partition_lock::PartitionLocks;
+use crate::replay_positions::ReplayPositions;
+use crate::table::Table;
+
+/// The engine's state. Its behaviour is in `tables`, `write`, `flush`, `read`, `recovery` and `compaction`.
+pub(crate) struct Core {
+    pub options: Options,
+    pub fs: Arc<dyn FileSystem>,
+    pub clock: Arc<dyn Clock>,
+    pub directory: DataDirectory,
+    pub positions: ReplayPositions,
+    /// There from the end of recovery until closing.
+    pub log: ArcSwapOption<CommitLog>,
+    pub tables: ArcSwap<HashMap<TableId, Arc<Table>>>,
+    /// Held while `tables` changes.
+    pub changing_tables: Mutex<()>,
+    pub partition_locks: PartitionLocks,
+    pub memory: MemtablePool,
+    pub cache: Arc<ChunkCache>,
+    pub throttle: Throttle,
+    phase: AtomicU8,
+    /// Why the last flush failed, while no later one has succeeded.
+    pub flush_failure: Mutex<Option<Arc<EngineError>>>,
+    /// Whether `stop_reason` says why everything is refused.
+    stopped: AtomicBool,
+    stop_reason: Mutex<String>,
+    pub flush_wanted: Signal,
+    pub compaction_wanted: Signal,
+    /// Makes time UUIDs differ that are made in the same microsecond.
+    uuids: AtomicU64,
+}
+
+/// What the engine allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Tables may be created and read, and the log replayed.
+    Recovering = 0,
+    /// Everything.
+    Open = 1,
+    /// Nothing.
+    Closed = 2,
+}
+
+impl Core {
+    pub fn open(options: Options, fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Result<Self> {
+        let directory = DataDirectory::open(fs.clone(), &options.data_dir)?;
+        let positions = ReplayPositions::open(fs.clone(), directory.replay_positions())?;
+        Ok(Self {
+            memory: MemtablePool::new(options.memtable_heap_space, options.cleanup_threshold()),
+            cache: Arc::new(ChunkCache::new(options.file_cache_size)),
+            throttle: Throttle::new(options.compaction_throughput),
+            options,
+            fs,
+            clock,
+            directory,
+            positions,
+            log: ArcSwapOption::empty(),
+            tables: ArcSwap::default(),
+            changing_tables: Mutex::new(()),
+            partition_locks: PartitionLocks::new(),
+            phase: AtomicU8::new(Phase::Recovering as u8),
+            flush_failure: Mutex::new(None),
+            stopped: AtomicBool::new(false),
+            stop_reason: Mutex::default(),
+            flush_wanted: Signal::default(),
+            compaction_wanted: Signal::default(),
+            uuids: AtomicU64::new(0),
+        })
+    }
+
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Recovering,
+            1 => Phase::Open,
+            _ => Phase::Closed,
+        }
+    }
+
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// The table with this id.
+    #[inline]
+    pub fn table(&self, id: TableId) -> Result<Arc<Table>> {
+        self.tables.load().get(&id).cloned().ok_or(EngineError::UnknownTable(id))
+    }
+
+    /// Refuses what comes after closing or [`stop`](Self::stop).
+    pub fn check_running(&self) -> Result<()> {
+        if self.stopped.load(Ordering::Acquire) {
+            return Err(EngineError::Stopped { reason: self.stop_reason.lock().clone() });
+        }
+        if self.phase() == Phase::Closed { Err(EngineError::Closed) } else { Ok(()) }
+    }
+
+    /// Refuses everything from here on, until the next start.
+    pub fn stop(&self, reason: String) {
+        tracing::error!(reason, "the engine stops");
+        *self.stop_reason.lock() = reason;
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    /// Does about a corrupt SSTable what the policy says.
+    pub fn on_corruption(&self, table: TableId, sstable: &Descriptor, error: &StorageError) {
+        if let Ok(table) = self.table(table)
+            && let Some(corrupt) = table.view().sstables.iter().find(|other| other.id() == sstable.id)
+        {
+            corrupt.mark_suspect();
+        }
+        match self.options.disk_failure_policy {
+            DiskFailurePolicy::Ignore => tracing::error!(%error, "an SSTable is corrupt"),
+            DiskFailurePolicy::Stop => self.stop(format!("{error} (disk_failure_policy: stop)")),
+            DiskFailurePolicy::BestEffort => {
+                let set_aside =
+                    self.table(table).is_ok_and(|table| table.change_view(|view| view.set_aside(sstable.id)));
+                if set_aside {
+                    tracing::error!(
+                        %error,
+                        "an SSTable is corrupt and left out of reads from here on (disk_failure_policy: best_effort)"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Seconds since 1970.
+    pub fn now_seconds(&self) -> u32 {
+        u32::try_from(self.clock.now_seconds()).unwrap_or(0)
+    }
+
+    /// A new version 1 UUID.
+    pub fn time_uuid(&self) -> Uuid {
+        // Ticks of 100 ns since 1582-10-15.
+        const TICKS_TO_1970: u64 = 0x01b2_1dd2_1381_4000;
+        let micros = u64::try_from(self.clock.now_micros()).unwrap_or(0);
+        let count = self.uuids.fetch_add(1, Ordering::Relaxed);
+        let ticks = TICKS_TO_1970 + micros * 10 + count % 10;
+        let high = ticks << 32 | (ticks >> 32 & 0xffff) << 16 | 0x1000 | ticks >> 48 & 0x0fff;
+        // Variant bits, then what makes it differ from others of this microsecond.
+        Uuid::from_u64_pair(high, 1 << 63 | (count & 0x3fff) << 48 | 0x0100_0000_0000)
+    }
+}

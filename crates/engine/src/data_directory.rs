@@ -1,0 +1,180 @@
+//! The directory that holds everything: who may use it, and what lies where.
+//!
+//! ```text
+//! <data_dir>/cassette.version                      "1\n": the layout of this directory
+//! <data_dir>/cassette.lock                         locked while an engine is open
+//! <data_dir>/replay_positions                      see replay_positions.rs
+//! <data_dir>/commitlog/CommitLog-*.log             see commitlog.rs
+//! <data_dir>/data/<keyspace>/<table>-<id>/nb-*     a table's SSTables, see transaction.rs
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassette_rows::{StorageError, TableMetadata};
+use cassette_vfs::{FileLock, FileSystem};
+use parking_lot::Mutex;
+
+use crate::error::{EngineError, Result};
+
+/// The layout's version. Another number: another layout.
+const VERSION: &str = "1";
+
+/// The data directory, locked.
+pub(crate) struct DataDirectory {
+    fs: Arc<dyn FileSystem>,
+    root: PathBuf,
+    lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+impl DataDirectory {
+    /// Makes the directory if it is not there, and locks it.
+    pub fn open(fs: Arc<dyn FileSystem>, root: &Path) -> Result<Self> {
+        create_durably(fs.as_ref(), root, root)?;
+        let lock_path = root.join("cassette.lock");
+        let lock = fs.lock(&lock_path).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => EngineError::Locked { directory: root.to_owned() },
+            _ => StorageError::io(&lock_path, "lock", error).into(),
+        })?;
+        let directory = Self { fs, root: root.to_owned(), lock: Mutex::new(Some(lock)) };
+        directory.check_version()?;
+        for below in [directory.commitlog(), directory.root.join("data")] {
+            create_durably(directory.fs.as_ref(), &below, root)?;
+        }
+        Ok(directory)
+    }
+
+    fn check_version(&self) -> Result<()> {
+        let path = self.root.join("cassette.version");
+        let io = |action: &str, error| StorageError::io(&path, action, error);
+        if self.fs.exists(&path).map_err(|e| io("look for", e))? {
+            let found = self.fs.read(&path).map_err(|e| io("read", e))?;
+            let found = String::from_utf8_lossy(&found).trim().to_owned();
+            if found == VERSION {
+                return Ok(());
+            }
+            let directory = self.root.clone();
+            return Err(EngineError::AnotherVersion { directory, found, expected: VERSION });
+        }
+        for name in ["data", "commitlog"] {
+            let below = self.root.join(name);
+            let there = match self.fs.read_dir(&below) {
+                Ok(entries) => !entries.is_empty(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+                Err(error) => return Err(StorageError::io(&below, "list", error).into()),
+            };
+            if there {
+                return Err(EngineError::NotOurs { directory: self.root.clone() });
+            }
+        }
+        let content = format!("{VERSION}\n");
+        self.fs.write_atomically(&path, content.as_bytes()).map_err(|e| io("write", e).into())
+    }
+
+    /// Lets others open the directory. Nothing in it may be changed from here on.
+    pub fn release(&self) {
+        self.lock.lock().take();
+    }
+
+    /// Where the commit log's segments are.
+    pub fn commitlog(&self) -> PathBuf {
+        self.root.join("commitlog")
+    }
+
+    /// The file of the replay positions.
+    pub fn replay_positions(&self) -> PathBuf {
+        self.root.join("replay_positions")
+    }
+
+    /// The directory of a table, which is made if it is not there.
+    pub fn table(&self, table: &TableMetadata) -> Result<PathBuf> {
+        let path = self.root.join("data").join(&table.keyspace).join(table.directory_name());
+        create_durably(self.fs.as_ref(), &path, &self.root)?;
+        Ok(path)
+    }
+}
+
+/// Makes a directory and those missing above it, and makes the names of `path` and of all from there up to `root` durable.
+/// Also of those that are there: the process that made them may have died before it synced them.
+fn create_durably(fs: &dyn FileSystem, path: &Path, root: &Path) -> Result<()> {
+    let mut named = Vec::new();
+    for directory in path.ancestors().take_while(|directory| !directory.as_os_str().is_empty()) {
+        let is_above = !directory.starts_with(root);
+        if is_above && fs.exists(directory).map_err(|e| StorageError::io(directory, "look for", e))? {
+            break;
+        }
+        named.push(directory);
+    }
+    fs.create_dir_all(path).map_err(|e| StorageError::io(path, "create the directory", e))?;
+    for directory in named.into_iter().rev() {
+        let parent = match directory.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            Some(_) => Path::new("."),
+            None => continue,
+        };
+        fs.sync_dir(parent).map_err(|e| StorageError::io(parent, "sync the directory", e))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use cassette_vfs::FakeFileSystem;
+
+    use super::*;
+    use crate::testing;
+
+    fn open(fs: &FakeFileSystem) -> Result<DataDirectory> {
+        DataDirectory::open(Arc::new(fs.clone()), Path::new("/var/db"))
+    }
+
+    #[test]
+    fn a_directory_opens_again_after_a_crash_with_everything_in_it() {
+        for seed in 0..20 {
+            let fs = FakeFileSystem::new();
+            let table = open(&fs).unwrap().table(&testing::table()).unwrap();
+            let fs = fs.crash(seed);
+            assert!((&fs as &dyn FileSystem).exists(&table).unwrap());
+            open(&fs).unwrap();
+        }
+    }
+
+    #[test]
+    fn names_that_a_killed_process_left_unsynced_are_synced_by_the_next() {
+        let fs = FakeFileSystem::new();
+        fs.create_dir_all(Path::new("/var/db")).unwrap();
+        fs.sync_dir(Path::new("/")).unwrap();
+        let path = open(&fs).unwrap().root.join("data/ks").join(testing::table().directory_name());
+        fs.create_dir_all(&path).unwrap();
+        let fs = fs.kill();
+        open(&fs).unwrap().table(&testing::table()).unwrap();
+        for seed in 0..20 {
+            let survivor = fs.kill().crash(seed);
+            assert!((&survivor as &dyn FileSystem).exists(&path).unwrap(), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_second_process_is_told_that_the_directory_is_locked() {
+        let fs = FakeFileSystem::new();
+        let first = open(&fs).unwrap();
+        assert!(matches!(open(&fs), Err(EngineError::Locked { .. })));
+        drop(first);
+        open(&fs).unwrap();
+    }
+
+    #[test]
+    fn the_directory_of_another_version_or_program_is_left_alone() {
+        let fs = FakeFileSystem::new();
+        drop(open(&fs).unwrap());
+        let version = Path::new("/var/db/cassette.version");
+        (&fs as &dyn FileSystem).write_atomically(version, b"2\n").unwrap();
+        let Err(EngineError::AnotherVersion { found, .. }) = open(&fs) else { panic!("another version") };
+        assert_eq!(found, "2");
+
+        let fs = FakeFileSystem::new();
+        fs.create_dir_all(Path::new("/var/db/data/system")).unwrap();
+        assert!(matches!(open(&fs), Err(EngineError::NotOurs { .. })));
+    }
+}

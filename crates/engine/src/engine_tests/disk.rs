@@ -1,0 +1,174 @@
+//! Full disks, corrupt files, locked directories.
+
+use cassette_rows::StorageError;
+use cassette_vfs::OperationKind;
+
+use super::*;
+use crate::testing::{insert, key, simple_table};
+use crate::{DiskFailurePolicy, EngineError};
+
+fn simple_world() -> (World, Arc<TableMetadata>) {
+    let table = simple_table("t", Default::default());
+    (World::new(vec![table.clone()]), table)
+}
+
+fn put(engine: &Engine, table: &Arc<TableMetadata>, k: i32, size: usize) -> Result<()> {
+    engine.apply(&[mutation(table, insert(k, &vec![b'x'; size], 1))])
+}
+
+fn is_there(engine: &Engine, table: &Arc<TableMetadata>, k: i32) -> Result<bool> {
+    let read = engine.read(table.id, &key(k), &Selection::all())?;
+    Ok(!drain(read).is_empty())
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_space() {
+    let (mut world, table) = simple_world();
+    world.options.memtable_heap_space = 200_000;
+    let engine = world.open().unwrap();
+    world.fs.set_capacity(world.fs.used() + 300_000);
+    let mut written = 0;
+    let refused = loop {
+        match put(&engine, &table, written, 1000) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 10_000, "never full");
+    };
+    assert!(refused.is_disk_full(), "{refused}");
+    assert!(put(&engine, &table, written, 1000).is_err());
+    for k in 0..written {
+        assert!(is_there(&engine, &table, k).unwrap());
+    }
+    world.fs.set_capacity(u64::MAX);
+    // What a background thread does every second.
+    let _ = engine.flush(None);
+    for k in written..written + 300 {
+        put(&engine, &table, k, 1000).unwrap();
+    }
+    drop(engine);
+    let engine = world.open().unwrap();
+    for k in 0..written + 300 {
+        assert!(is_there(&engine, &table, k).unwrap(), "{k}");
+    }
+}
+
+#[test]
+fn a_flush_that_fails_keeps_everything_and_is_made_up_for() {
+    let (world, table) = simple_world();
+    let engine = world.open().unwrap();
+    for k in 0..50 {
+        put(&engine, &table, k, 100).unwrap();
+    }
+    world.fs.fail_when(|operation| {
+        (operation.kind == OperationKind::Create && operation.path.to_string_lossy().contains("-big-"))
+            .then_some(std::io::ErrorKind::Other)
+    });
+    assert!(engine.flush(None).is_err());
+    assert!(is_there(&engine, &table, 7).unwrap());
+    put(&engine, &table, 50, 100).unwrap();
+    assert_eq!(world.sstables(&table), 0);
+    world.fs.heal();
+    engine.flush(None).unwrap();
+    assert_eq!(engine.table_stats(table.id).unwrap().pending_flushes, 0);
+    assert_eq!(world.sstables(&table), 2);
+    assert_eq!(engine.table_stats(table.id).unwrap().memtable_bytes, 0);
+    for k in 0..=50 {
+        assert!(is_there(&engine, &table, k).unwrap());
+    }
+}
+
+/// Two SSTables, the first of which has a flipped bit in its data.
+fn with_corrupt_sstable(policy: DiskFailurePolicy) -> (World, Arc<TableMetadata>) {
+    let (mut world, table) = simple_world();
+    world.options.disk_failure_policy = policy;
+    let engine = world.open().unwrap();
+    put(&engine, &table, 1, 1000).unwrap();
+    engine.flush(None).unwrap();
+    put(&engine, &table, 2, 1000).unwrap();
+    engine.flush(None).unwrap();
+    drop(engine);
+    let directory = Path::new("db/data/ks").join(table.directory_name());
+    let data = world.files(&table).into_iter().find(|name| name.ends_with("-Data.db")).unwrap();
+    world.fs.corrupt(&directory.join(data), 20, 4);
+    (world, table)
+}
+
+#[test]
+fn a_corrupt_sstable_is_named_and_set_aside_and_others_are_served() {
+    let (world, table) = with_corrupt_sstable(DiskFailurePolicy::BestEffort);
+    let engine = world.open().unwrap();
+    let mut stream = engine.read(table.id, &key(1), &Selection::all()).and_then(|mut stream| {
+        stream.next_partition()?;
+        stream.next_unfiltered()?;
+        Ok(stream)
+    });
+    let Err(EngineError::Storage(StorageError::Corrupt { path, .. })) = &mut stream else {
+        panic!("a corrupt SSTable")
+    };
+    assert!(path.to_string_lossy().ends_with("-Data.db"), "{path:?}");
+    drop(stream);
+    assert!(is_there(&engine, &table, 2).unwrap());
+    assert!(!is_there(&engine, &table, 1).unwrap());
+    assert_eq!(engine.table_stats(table.id).unwrap().sstables_set_aside, 1);
+    put(&engine, &table, 3, 10).unwrap();
+    engine.flush(None).unwrap();
+    engine.compact(table.id).unwrap();
+    assert_eq!(world.sstables(&table), 2, "the corrupt one stays for repair");
+}
+
+#[test]
+fn under_the_policy_to_stop_everything_is_refused_after_a_corruption() {
+    let (world, table) = with_corrupt_sstable(DiskFailurePolicy::Stop);
+    let engine = world.open().unwrap();
+    assert!(engine.compact(table.id).is_err());
+    assert!(matches!(put(&engine, &table, 3, 10), Err(EngineError::Stopped { .. })));
+    assert!(matches!(is_there(&engine, &table, 2), Err(EngineError::Stopped { .. })));
+}
+
+#[test]
+fn under_the_policy_to_ignore_only_what_meets_the_corruption_fails() {
+    let (world, table) = with_corrupt_sstable(DiskFailurePolicy::Ignore);
+    let engine = world.open().unwrap();
+    for _ in 0..2 {
+        assert!(engine.compact(table.id).is_err() || world.sstables(&table) == 2);
+        assert!(is_there(&engine, &table, 2).unwrap());
+    }
+    assert_eq!(engine.table_stats(table.id).unwrap().sstables, 2);
+}
+
+#[test]
+fn a_directory_in_use_is_refused_until_it_is_closed() {
+    let (world, table) = simple_world();
+    let engine = world.open().unwrap();
+    put(&engine, &table, 1, 10).unwrap();
+    assert!(matches!(world.open(), Err(EngineError::Locked { .. })));
+    engine.close().unwrap();
+    assert!(matches!(put(&engine, &table, 2, 10), Err(EngineError::Closed)));
+    assert!(is_there(&world.open().unwrap(), &table, 1).unwrap());
+}
+
+#[test]
+fn a_damaged_commit_log_stops_with_what_to_do() {
+    let (world, table) = simple_world();
+    let engine = world.open().unwrap();
+    for k in 0..20 {
+        put(&engine, &table, k, 100).unwrap();
+    }
+    drop(engine);
+    let directory = Path::new("db/commitlog");
+    let log = world.fs.read_dir(directory).unwrap().into_iter().next().unwrap().name;
+    world.fs.corrupt(&directory.join(log), 300, 1);
+    let Err(EngineError::OpenCommitLog(error)) = world.open() else { panic!("a damaged log") };
+    assert!(error.to_string().contains("Restore the file"), "{error}");
+}
+
+#[test]
+fn a_write_that_is_too_large_is_refused_and_nothing_of_it_is_seen() {
+    let (world, table) = simple_world();
+    let engine = world.open().unwrap();
+    let batch = [mutation(&table, insert(1, b"small", 1)), mutation(&table, insert(2, &[0; 10_000], 1))];
+    assert!(matches!(engine.apply(&batch), Err(EngineError::CommitLog(_))));
+    assert!(!is_there(&engine, &table, 1).unwrap());
+    assert!(put(&engine, &table, 1, 10).is_ok());
+}

@@ -1,0 +1,140 @@
+//! Random operations, held against a list of everything that was written.
+
+use cassette_rows::TableParams;
+use cassette_rows::schema::CompactionParams;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+use crate::testing::{self, Updates, merged, seeds};
+
+/// One run: two tables, and what was written to each.
+struct Model {
+    world: World,
+    generators: Vec<Updates>,
+    written: Vec<Vec<PartitionUpdate>>,
+    random: SmallRng,
+    /// Tombstones are purged, so each write has a later timestamp than all before.
+    purging: bool,
+    time: i64,
+}
+
+fn params(gc_grace_seconds: u32) -> TableParams {
+    let options = [("min_threshold", "2"), ("max_threshold", "4")];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    TableParams {
+        gc_grace_seconds,
+        compaction: CompactionParams { class: "SizeTieredCompactionStrategy".into(), options },
+        ..TableParams::default()
+    }
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let purging = seed % 2 == 1;
+        let gc_grace_seconds = if purging { 0 } else { 1_000_000 };
+        let tables = vec![
+            testing::table_with("a", params(gc_grace_seconds)),
+            testing::table_with("b", params(gc_grace_seconds)),
+        ];
+        let generator = |table: &Arc<TableMetadata>| Updates { keys: 12, ..Updates::of(table.clone()) };
+        let mut world = World::new(tables.clone());
+        world.options.memtable_heap_space = 60_000;
+        Self {
+            generators: tables.iter().map(generator).collect(),
+            written: vec![Vec::new(), Vec::new()],
+            world,
+            random: SmallRng::seed_from_u64(seed),
+            purging,
+            time: 0,
+        }
+    }
+
+    fn batch(&mut self) -> Vec<(usize, PartitionUpdate)> {
+        let count = if self.random.random_range(0..4) == 0 { self.random.random_range(2..6) } else { 1 };
+        let mut batch = Vec::new();
+        for _ in 0..count {
+            let table = self.random.random_range(0..2);
+            self.time += 1;
+            let generator = &mut self.generators[table];
+            if self.purging {
+                generator.timestamps = self.time..self.time + 1;
+            }
+            let update = generator.next(&mut self.random);
+            if !update.is_empty() {
+                batch.push((table, update));
+            }
+        }
+        batch
+    }
+
+    fn check(&mut self, engine: &Engine) {
+        for table in 0..2 {
+            let selection = self.generators[table].selection(&mut self.random);
+            let metadata = &self.world.tables[table];
+            let expected = visible(merged(&self.written[table], metadata, &selection), self.world.now());
+            let seen = self.world.seen(engine, metadata.id, &selection);
+            assert_eq!(seen, expected, "a scan under {selection:?}");
+            let k = testing::key(self.random.random_range(0..12));
+            let seen = visible(drain(engine.read(metadata.id, &k, &selection).unwrap()), self.world.now());
+            let expected: Vec<_> = expected.into_iter().filter(|partition| partition.key == k).collect();
+            assert_eq!(seen, expected, "a read under {selection:?}");
+            let range = KeyRange::ALL.after(k.clone());
+            let seen = drain(engine.scan(metadata.id, &range, &selection).unwrap());
+            assert!(seen.iter().all(|partition| partition.header.key > k));
+        }
+    }
+
+    fn step(&mut self, engine: &mut Engine) {
+        match self.random.random_range(0..40) {
+            0 => engine.flush(None).unwrap(),
+            1 | 2 => {
+                let table = self.random.random_range(0..2);
+                engine.flush(Some(self.world.tables[table].id)).unwrap();
+            }
+            3 => engine.compact(self.world.tables[self.random.random_range(0..2)].id).unwrap(),
+            4 | 5 => engine.run_pending_compactions(),
+            6 => {
+                engine.close().unwrap();
+                *engine = self.world.open().unwrap();
+            }
+            7 => {
+                self.world.fs = self.world.fs.crash(self.random.random());
+                *engine = self.world.open().unwrap();
+            }
+            8 => self.world.pass(1),
+            9 if self.random.random_range(0..4) == 0 => {
+                let table = self.random.random_range(0..2);
+                engine.truncate(self.world.tables[table].id).unwrap();
+                self.written[table].clear();
+            }
+            10..=14 => self.check(engine),
+            _ => {
+                let batch = self.batch();
+                let mutations: Vec<_> = batch
+                    .iter()
+                    .map(|(table, update)| mutation(&self.world.tables[*table], update.clone()))
+                    .collect();
+                engine.apply(&mutations).unwrap();
+                for (table, update) in batch {
+                    self.written[table].push(update);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_engine_shows_what_was_written_through_flushes_compactions_crashes_and_truncations() {
+    for seed in seeds(24) {
+        let run = std::panic::catch_unwind(|| {
+            let mut model = Model::new(seed);
+            let mut engine = model.world.open().unwrap();
+            for _ in 0..300 {
+                model.step(&mut engine);
+            }
+            model.check(&engine);
+        });
+        assert!(run.is_ok(), "seed {seed}: SEED={seed} repeats it");
+    }
+}

@@ -1,0 +1,184 @@
+//! Flushing: a memtable becomes an SSTable while writes go on.
+//!
+//! 1. Switch: with writers of the table held out for a moment, a new memtable takes the place of the old one, and the
+//!    position of the log is noted: the old one holds every record of the table before it, the new one all after.
+//! 2. The old memtable is written to an SSTable, under a [`Transaction`].
+//! 3. The view is replaced by one with the SSTable instead of the old memtable. No read sees neither or misses both.
+//! 4. The position is noted durably in [`ReplayPositions`](crate::replay_positions::ReplayPositions).
+//! 5. The log is told that the table is clean up to there, and may remove segments.
+//!
+//! If any step fails the memtable stays in the view and will be flushed again. A crash before the commit of step 2 leaves
+//! the log as it was; a crash after it replays what the SSTable holds already, which changes nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::commitlog::Position;
+use crate::core::{Core, Phase};
+use crate::error::Result;
+use crate::key_range::KeyRange;
+use crate::memtable::{Memtable, MemtableScan};
+use crate::sstable_writer::{Contents, Job, flush_compression};
+use crate::table::{FrozenMemtable, Table};
+use crate::transaction::OperationType;
+use cassette_rows::Selection;
+
+impl Core {
+    /// Flushes everything that is in the table's memtables now.
+    pub fn flush(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+        let _alone = table.flush.lock();
+        self.flush_alone(table)
+    }
+
+    /// [`flush`](Self::flush), with the table's flush lock held.
+    pub fn flush_alone(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+        self.switch(table);
+        let flushed = self.flush_frozen(table);
+        match &flushed {
+            Ok(()) => *self.flush_failure.lock() = None,
+            Err(error) => {
+                tracing::error!(table = table.metadata().qualified_name(), %error, "a flush failed; it will be tried again");
+            }
+        }
+        flushed
+    }
+
+    fn flush_frozen(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+        loop {
+            let Some(oldest) = table.view().flushing.first().cloned() else { return Ok(()) };
+            self.write_out(table, &oldest)?;
+        }
+    }
+
+    /// Puts a new memtable in the place of the one that takes the writes, if that holds anything.
+    fn switch(&self, table: &Table) {
+        let writers_held_out = table.write_order.write();
+        let ends = self.log_position(table);
+        let memtable = table.view().memtable.clone();
+        if !memtable.is_empty() {
+            let bytes = memtable.heap_bytes();
+            self.memory.begin_flush(bytes);
+            table.change_view(|view| {
+                view.flushing.push(Arc::new(FrozenMemtable { memtable: memtable.clone(), ends, bytes }));
+                view.memtable = Arc::new(Memtable::new(ends, self.clock.monotonic()));
+            });
+            return;
+        }
+        drop(writers_held_out);
+        // Whatever the log holds of the table from here to there has no effect.
+        if let Some(log) = &*self.log.load() {
+            log.mark_clean(table.id.0.as_u128(), memtable.begins, ends);
+        }
+    }
+
+    /// Behind the last log record whose effect on the table is in its memtables.
+    fn log_position(&self, table: &Table) -> Position {
+        match &*self.log.load() {
+            Some(log) => log.position(),
+            None => table.recovery.lock().position,
+        }
+    }
+
+    fn write_out(self: &Arc<Self>, table: &Arc<Table>, frozen: &Arc<FrozenMemtable>) -> Result<()> {
+        let metadata = table.metadata();
+        let job = Job {
+            operation: OperationType::Flush,
+            contents: Contents::of_memtable(&frozen.memtable),
+            compression: flush_compression(&metadata.params.compression, self.options.flush_compression),
+            removed: &[],
+            yields: false,
+        };
+        let selection = Arc::new(Selection::all());
+        let memtable = frozen.memtable.clone();
+        let mut scan = MemtableScan::new(memtable, metadata.clone(), KeyRange::ALL.bounds(), selection);
+        let written = self.replace_sstables(table, &metadata, job, &mut scan, |view| {
+            view.flushing.retain(|other| !Arc::ptr_eq(other, frozen));
+        })?;
+        table.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        table.counters.bytes_flushed.fetch_add(written, Ordering::Relaxed);
+        self.mark_clean(table, frozen.memtable.begins, frozen.ends);
+        self.memory.release(frozen.bytes);
+        self.compaction_wanted.raise();
+        Ok(())
+    }
+
+    /// The table's records in the log up to `ends` are in SSTables, or not wanted any more.
+    pub fn mark_clean(&self, table: &Table, begins: Position, ends: Position) {
+        if let Err(error) = self.positions.advance(table.id, ends) {
+            tracing::error!(%error, "replay positions were not saved; the log keeps its segments until they are");
+            return;
+        }
+        if let Some(log) = &*self.log.load() {
+            log.mark_clean(table.id.0.as_u128(), begins, ends);
+        }
+    }
+
+    /// Flushes what memory, the log's size or a table's flush period ask for, and what could not be flushed before.
+    pub fn flush_what_is_due(self: &Arc<Self>) {
+        self.flush_left_over();
+        while self.memory.wants_flush() && !self.flush_wanted.is_stopped() {
+            let mut tables: Vec<_> = self.tables.load().values().cloned().collect();
+            tables.sort_by_key(|table| std::cmp::Reverse(table.view().memtable.heap_bytes()));
+            if !tables.iter().any(|table| self.try_flush(table)) {
+                break;
+            }
+        }
+        let by_log = self.log.load().as_ref().map(|log| log.tables_to_flush()).unwrap_or_default();
+        let now = self.clock.monotonic();
+        for table in self.tables.load().values() {
+            let view = table.view();
+            let period = Duration::from_millis(u64::from(view.table.params.memtable_flush_period_in_ms));
+            let by_period = !period.is_zero()
+                && now.saturating_sub(view.memtable.created) >= period
+                && !view.memtable.is_empty();
+            drop(view);
+            if (by_period || by_log.contains(&table.id.0.as_u128())) && !self.flush_wanted.is_stopped() {
+                self.try_flush(table);
+            }
+        }
+    }
+
+    /// Flushes memtables whose flush has failed before.
+    fn flush_left_over(self: &Arc<Self>) {
+        for table in self.tables.load().values() {
+            if !table.view().flushing.is_empty()
+                && let Some(_alone) = table.flush.try_lock()
+            {
+                match self.flush_frozen(table) {
+                    Ok(()) => *self.flush_failure.lock() = None,
+                    Err(error) => self.flush_failed(error),
+                }
+            }
+        }
+    }
+
+    /// Flushes the table unless someone does already; whether that freed memory.
+    fn try_flush(self: &Arc<Self>, table: &Arc<Table>) -> bool {
+        let Some(_alone) = table.flush.try_lock() else { return false };
+        match self.flush_alone(table) {
+            Ok(()) => true,
+            Err(error) => {
+                self.flush_failed(error);
+                false
+            }
+        }
+    }
+
+    fn flush_failed(&self, error: crate::EngineError) {
+        *self.flush_failure.lock() = Some(Arc::new(error));
+    }
+
+    /// Flushes what is worth it before closing; the log keeps the rest.
+    pub fn flush_before_closing(self: &Arc<Self>) -> Result<()> {
+        /// Replaying so much takes a few milliseconds, about as long as flushing it.
+        const LEFT_TO_THE_LOG: usize = 1 << 20;
+        debug_assert_ne!(self.phase(), Phase::Recovering);
+        for table in self.tables.load().values() {
+            if table.view().memtable.heap_bytes() > LEFT_TO_THE_LOG || !table.view().flushing.is_empty() {
+                self.flush(table)?;
+            }
+        }
+        Ok(())
+    }
+}

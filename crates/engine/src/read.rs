@@ -1,0 +1,241 @@
+//! The way of a read: a view, the sources that may hold something of it, one merged stream.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cassette_rows::merge::merge_rows;
+use cassette_rows::stream::EmptyStream;
+use cassette_rows::{
+    DecoratedKey, DeletionTime, MergedStream, PartitionHeader, PartitionStream, Result as StorageResult, Row,
+    Selection, TableMetadata, Unfiltered,
+};
+use cassette_sstable::chunked_file::Caching;
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::key_range::{KeyBounds, KeyRange};
+use crate::memtable::MemtableScan;
+use crate::sstable_handle::SSTable;
+use crate::table::{Table, View};
+
+type Source = Box<dyn PartitionStream>;
+
+impl Core {
+    /// See [`Engine::read`](crate::Engine::read).
+    pub fn read(&self, table: &Table, key: &DecoratedKey, selection: &Selection) -> Result<Source> {
+        self.check_running()?;
+        let view = table.view();
+        let selection = Arc::new(selection.clone());
+        let candidates = || {
+            view.sstables
+                .iter()
+                .filter(|sstable| may_have(sstable, &selection) && sstable.reader.may_contain(key))
+        };
+        table.counters.reads.fetch_add(1, Ordering::Relaxed);
+        if asks_for_one_row(&view.table, &selection) {
+            let (read, sstables) = read_row(&view, key, &selection, candidates())?;
+            table.counters.sstables_read.fetch_add(sstables, Ordering::Relaxed);
+            return Ok(read);
+        }
+        let mut sources: Vec<Source> = Vec::new();
+        let mut may_need_merge = false;
+        for memtable in view.memtables() {
+            if let Some(found) = memtable.read(key, &view.table, &selection) {
+                sources.push(Box::new(found));
+            }
+        }
+        for sstable in candidates() {
+            if let Some(found) = sstable.read(key, &selection)? {
+                table.counters.sstables_read.fetch_add(1, Ordering::Relaxed);
+                may_need_merge |= sstable.reader.may_have_deletions();
+                sources.push(Box::new(found));
+            }
+        }
+        Ok(merged(sources, may_need_merge, &view.table, selection.reversed))
+    }
+
+    /// See [`Engine::scan`](crate::Engine::scan).
+    pub fn scan(&self, table: &Table, range: &KeyRange, selection: &Selection) -> Result<Source> {
+        self.check_running()?;
+        let bounds = range.bounds();
+        if bounds.is_empty() {
+            return Ok(Box::new(EmptyStream));
+        }
+        let view = table.view();
+        let selection = Arc::new(selection.clone());
+        let mut sources: Vec<Source> = Vec::new();
+        let mut may_need_merge = false;
+        for memtable in view.memtables().filter(|memtable| !memtable.is_empty()) {
+            let scan =
+                MemtableScan::new(memtable.clone(), view.table.clone(), bounds.clone(), selection.clone());
+            sources.push(Box::new(scan));
+        }
+        for sstable in view.sstables.iter().filter(|sstable| lies_in(sstable, &bounds)) {
+            if may_have(sstable, &selection) {
+                may_need_merge |= sstable.reader.may_have_deletions();
+                let (start, end) = (bounds.start.as_ref(), bounds.end.as_ref());
+                sources.push(Box::new(sstable.scan(start, end, &selection, Caching::Use)?));
+            }
+        }
+        Ok(merged(sources, may_need_merge, &view.table, selection.reversed))
+    }
+}
+
+/// Whether anything of some partition in the SSTable can be in the answer.
+fn may_have(sstable: &SSTable, selection: &Selection) -> bool {
+    sstable.reader.may_contain_rows_in(&selection.slices)
+        || sstable.reader.may_have_static()
+        || sstable.reader.may_have_deletions()
+}
+
+fn lies_in(sstable: &SSTable, bounds: &KeyBounds) -> bool {
+    bounds.intersects(sstable.reader.first_key(), sstable.reader.last_key())
+}
+
+/// One stream of many. A memtable is reconciled in itself; an SSTable is too if we wrote it, but where deletions occur
+/// that is not left to whoever else may have.
+fn merged(
+    mut sources: Vec<Source>,
+    may_need_merge: bool,
+    table: &Arc<TableMetadata>,
+    reversed: bool,
+) -> Source {
+    match sources.len() {
+        0 => Box::new(EmptyStream),
+        1 if !may_need_merge => sources.remove(0),
+        _ => Box::new(MergedStream::new(sources, table.clone(), reversed)),
+    }
+}
+
+/// Whether the selection can give one row at most, whose older versions need not be read once each of its columns has been
+/// found in newer ones.
+fn asks_for_one_row(table: &TableMetadata, selection: &Selection) -> bool {
+    if table.is_counter
+        || table.columns.iter().flatten().any(|column| column.data_type.is_multi_cell())
+        || table.has_static_columns()
+    {
+        return false;
+    }
+    match selection.slices.as_slice() {
+        [slice] => {
+            slice.start.prefix.len() == table.clustering.len()
+                && slice.start.prefix == slice.end.prefix
+                && slice.start.side != slice.end.side
+        }
+        _ => false,
+    }
+}
+
+/// Reads one row: memtables first, then SSTables from the greatest timestamps down, as long as they can still change it.
+/// Also says how many SSTables were read.
+fn read_row<'a>(
+    view: &View,
+    key: &DecoratedKey,
+    selection: &Arc<Selection>,
+    sstables: impl Iterator<Item = &'a Arc<SSTable>>,
+) -> Result<(Source, u64)> {
+    let mut found = Versions::default();
+    for memtable in view.memtables() {
+        if let Some(read) = memtable.read(key, &view.table, selection) {
+            found.take(read)?;
+        }
+    }
+    let mut read = 0;
+    for sstable in sstables {
+        if !found.can_be_changed_by(sstable.max_timestamp(), &view.table) {
+            break;
+        }
+        if let Some(partition) = sstable.read(key, selection)? {
+            found.take(partition)?;
+            read += 1;
+        }
+    }
+    Ok((found.into_stream(key, &view.table), read))
+}
+
+/// What was found of a row.
+#[derive(Default)]
+struct Versions {
+    partition_found: bool,
+    partition_deletion: Option<DeletionTime>,
+    /// The greatest range deletion that covers it.
+    range_deletion: Option<DeletionTime>,
+    rows: Vec<Row>,
+}
+
+impl Versions {
+    fn take(&mut self, mut stream: impl PartitionStream) -> StorageResult<()> {
+        let greater = |a: Option<DeletionTime>, b: DeletionTime| match a {
+            Some(a) => Some(a.max(b)),
+            None => (!b.is_live()).then_some(b),
+        };
+        let Some(header) = stream.next_partition()? else { return Ok(()) };
+        self.partition_found = true;
+        self.partition_deletion = greater(self.partition_deletion, header.deletion);
+        // Markers are clipped to the selection, which is one row: what is open anywhere covers the row.
+        while let Some(unfiltered) = stream.next_unfiltered()? {
+            match unfiltered {
+                Unfiltered::Row(row) => self.rows.push(row),
+                Unfiltered::Marker(marker) => {
+                    if let Some(open) = marker.open {
+                        self.range_deletion = greater(self.range_deletion, open);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deletion(&self) -> DeletionTime {
+        let partition = self.partition_deletion.unwrap_or(DeletionTime::LIVE);
+        self.range_deletion.map_or(partition, |range| partition.max(range))
+    }
+
+    /// Whether data with timestamps up to `max_timestamp` can make a difference.
+    fn can_be_changed_by(&self, max_timestamp: i64, table: &TableMetadata) -> bool {
+        if self.deletion().deletes(max_timestamp) {
+            return false;
+        }
+        if self.rows.iter().any(|row| row.deletion().deletes(max_timestamp)) {
+            return false;
+        }
+        let is_newer = |timestamp: i64| timestamp > max_timestamp;
+        let has_liveness =
+            self.rows.iter().any(|row| !row.liveness().is_empty() && is_newer(row.liveness().timestamp));
+        let has_cell = |column: &Arc<cassette_rows::ColumnMetadata>| {
+            self.rows.iter().any(|row| row.cell(column.id).is_some_and(|cell| is_newer(cell.timestamp)))
+        };
+        !has_liveness || !table.regular_columns().all(has_cell)
+    }
+
+    fn into_stream(self, key: &DecoratedKey, table: &TableMetadata) -> Source {
+        if !self.partition_found {
+            return Box::new(EmptyStream);
+        }
+        let deletion = self.partition_deletion.unwrap_or(DeletionTime::LIVE);
+        let header = PartitionHeader { key: key.clone(), deletion, static_row: None };
+        let row = merge_rows(&self.rows, self.deletion(), table);
+        Box::new(RowStream { header: Some(header), row, started: false })
+    }
+}
+
+/// A partition of one row.
+struct RowStream {
+    header: Option<PartitionHeader>,
+    row: Option<Row>,
+    started: bool,
+}
+
+impl PartitionStream for RowStream {
+    fn next_partition(&mut self) -> StorageResult<Option<PartitionHeader>> {
+        if self.started {
+            self.row = None;
+        }
+        self.started = true;
+        Ok(self.header.take())
+    }
+
+    fn next_unfiltered(&mut self) -> StorageResult<Option<Unfiltered>> {
+        Ok(if self.started { self.row.take().map(Unfiltered::Row) } else { None })
+    }
+}

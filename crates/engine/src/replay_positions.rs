@@ -1,0 +1,176 @@
+//! Up to where each table's log records are in its SSTables, so that replay leaves them out.
+//!
+//! Applying a record twice would do no harm by itself: versions merge. But a segment can outlive a later one: a write that
+//! came back without the deletion that followed it, long flushed, purged and forgotten, would be a write that returned from
+//! the dead. So each flush notes the place in the log where its memtable ended, before the log lets go of anything.
+//!
+//! One file for all tables, replaced atomically:
+//!
+//! ```text
+//! "CASSTPOS", u32 version, u32 n, n * (u128 table, u64 segment, u32 offset), u32 crc32 of all before      big-endian
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut};
+use cassette_rows::{Result, StorageError, TableId};
+use cassette_vfs::FileSystem;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::commitlog::Position;
+
+const MAGIC: [u8; 8] = *b"CASSTPOS";
+/// Never reuse a number for another layout.
+const VERSION: u32 = 1;
+/// 16 table + 8 segment + 4 offset.
+const ENTRY_SIZE: usize = 28;
+
+/// The positions, in memory and on disk.
+pub(crate) struct ReplayPositions {
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+    positions: Mutex<HashMap<TableId, Position>>,
+}
+
+impl ReplayPositions {
+    /// Reads the file, if there is one.
+    pub fn open(fs: Arc<dyn FileSystem>, path: PathBuf) -> Result<Self> {
+        let exists = fs.exists(&path).map_err(|e| StorageError::io(&path, "look for", e))?;
+        let positions = if exists {
+            let content = fs.read(&path).map_err(|e| StorageError::io(&path, "read", e))?;
+            decode(&content).map_err(|detail| damaged(&path, &detail))?
+        } else {
+            HashMap::new()
+        };
+        Ok(Self { fs, path, positions: Mutex::new(positions) })
+    }
+
+    /// Where the table's records that are not in its SSTables begin.
+    pub fn get(&self, table: TableId) -> Position {
+        self.positions.lock().get(&table).copied().unwrap_or(Position::ZERO)
+    }
+
+    /// The highest segment that any position names.
+    pub fn last_segment(&self) -> u64 {
+        self.positions.lock().values().map(|position| position.segment).max().unwrap_or(0)
+    }
+
+    /// Notes, durably, that the table's records up to `position` are in its SSTables or not wanted any more. On error it is
+    /// noted in memory, and becomes durable with the next change.
+    pub fn advance(&self, table: TableId, position: Position) -> Result<()> {
+        let mut positions = self.positions.lock();
+        let noted = positions.entry(table).or_default();
+        *noted = position.max(*noted);
+        self.write(&positions)
+    }
+
+    /// Forgets tables that are gone.
+    pub fn retain(&self, is_known: impl Fn(TableId) -> bool) -> Result<()> {
+        let mut positions = self.positions.lock();
+        let before = positions.len();
+        positions.retain(|table, _| is_known(*table));
+        if positions.len() == before { Ok(()) } else { self.write(&positions) }
+    }
+
+    /// Called with the lock held, so that a later state never is overwritten by an earlier one.
+    fn write(&self, positions: &HashMap<TableId, Position>) -> Result<()> {
+        let content = encode(positions);
+        self.fs.write_atomically(&self.path, &content).map_err(|e| StorageError::io(&self.path, "write", e))
+    }
+}
+
+fn damaged(path: &Path, detail: &str) -> StorageError {
+    let advice = "Remove the file to replay all of the commit log: writes whose deletions have been purged since may return";
+    StorageError::corrupt(path, format!("{detail}. {advice}"))
+}
+
+fn encode(positions: &HashMap<TableId, Position>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(20 + positions.len() * ENTRY_SIZE);
+    out.put_slice(&MAGIC);
+    out.put_u32(VERSION);
+    out.put_u32(positions.len() as u32);
+    for (table, position) in positions {
+        out.put_u128(table.0.as_u128());
+        out.put_u64(position.segment);
+        out.put_u32(position.offset);
+    }
+    out.put_u32(crc32fast::hash(&out));
+    out
+}
+
+fn decode(content: &[u8]) -> Result<HashMap<TableId, Position>, String> {
+    let Some((mut fields, checksum)) = content.split_last_chunk::<4>() else {
+        return Err(format!("{} bytes are too few", content.len()));
+    };
+    let (stored, computed) = (u32::from_be_bytes(*checksum), crc32fast::hash(fields));
+    if stored != computed {
+        return Err(format!("checksum {stored:#x}, computed {computed:#x}"));
+    }
+    if fields.len() < 16 || fields[..8] != MAGIC {
+        return Err("no list of replay positions".into());
+    }
+    fields.advance(8);
+    let (version, count) = (fields.get_u32(), fields.get_u32());
+    if version != VERSION {
+        return Err(format!("version {version}; this is version {VERSION}"));
+    }
+    if fields.len() != count as usize * ENTRY_SIZE {
+        return Err(format!("{} bytes for {count} positions", fields.len()));
+    }
+    let entry = |fields: &mut &[u8]| {
+        let table = TableId(Uuid::from_u128(fields.get_u128()));
+        (table, Position { segment: fields.get_u64(), offset: fields.get_u32() })
+    };
+    Ok((0..count).map(|_| entry(&mut fields)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use cassette_vfs::FakeFileSystem;
+
+    use super::*;
+
+    fn open(fs: &FakeFileSystem) -> Result<ReplayPositions> {
+        ReplayPositions::open(Arc::new(fs.clone()), "positions".into())
+    }
+
+    fn table(id: u128) -> TableId {
+        TableId(Uuid::from_u128(id))
+    }
+
+    fn position(segment: u64, offset: u32) -> Position {
+        Position { segment, offset }
+    }
+
+    #[test]
+    fn positions_survive_a_crash_and_never_go_back() {
+        let fs = FakeFileSystem::new();
+        let positions = open(&fs).unwrap();
+        assert_eq!(positions.get(table(1)), Position::ZERO);
+        positions.advance(table(1), position(3, 40)).unwrap();
+        positions.advance(table(2), position(2, 10)).unwrap();
+        positions.advance(table(1), position(3, 20)).unwrap();
+        let positions = open(&fs.crash(1)).unwrap();
+        assert_eq!(positions.get(table(1)), position(3, 40));
+        assert_eq!(positions.last_segment(), 3);
+        positions.retain(|id| id == table(2)).unwrap();
+        assert_eq!(positions.get(table(1)), Position::ZERO);
+        assert_eq!(positions.get(table(2)), position(2, 10));
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let fs = FakeFileSystem::new();
+        open(&fs).unwrap().advance(table(1), position(3, 40)).unwrap();
+        let content = (&fs as &dyn FileSystem).read(Path::new("positions")).unwrap();
+        for bit in 0..content.len() * 8 {
+            let mut flipped = content.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&flipped).is_err(), "bit {bit}");
+            assert!(decode(&content[..bit / 8]).is_err());
+        }
+    }
+}

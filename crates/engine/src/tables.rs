@@ -1,0 +1,240 @@
+//! Making, opening, altering, truncating and dropping tables.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use cassette_rows::{StorageError, TableId, TableMetadata};
+use cassette_sstable::descriptor::{FileName, parse_file_name};
+use cassette_sstable::reader::OpenOptions;
+use cassette_sstable::{Component, Descriptor, SSTableId, SSTableReader};
+use cassette_vfs::DirEntry;
+use hashbrown::HashMap;
+
+use crate::compaction::CompactionOptions;
+use crate::core::{Core, Phase};
+use crate::error::{EngineError, Result};
+use crate::memtable::Memtable;
+use crate::options::DiskFailurePolicy;
+use crate::sstable_handle::SSTable;
+use crate::table::Table;
+use crate::transaction::{self, OperationType, Transaction};
+
+impl Core {
+    /// See [`Engine::create_table`](crate::Engine::create_table).
+    pub fn create_table(self: &Arc<Self>, metadata: Arc<TableMetadata>) -> Result<()> {
+        self.check_running()?;
+        check_options(&metadata)?;
+        let _changing = self.changing_tables.lock();
+        let mut tables = HashMap::clone(&self.tables.load());
+        if let Some(old) = tables.get(&metadata.id) {
+            return Err(EngineError::TableExists { id: metadata.id, name: old.metadata().qualified_name() });
+        }
+        let directory = self.directory.table(&metadata)?;
+        let table = self.open_table(metadata, &directory)?;
+        tables.insert(table.id, Arc::new(table));
+        self.tables.store(Arc::new(tables));
+        self.compaction_wanted.raise();
+        Ok(())
+    }
+
+    fn open_table(self: &Arc<Self>, metadata: Arc<TableMetadata>, directory: &Path) -> Result<Table> {
+        transaction::recover(self.fs.as_ref(), directory)?;
+        let entries =
+            self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
+        let mut sstables = Vec::new();
+        let mut last_number = 0;
+        let mut unreadable = 0;
+        for entry in entries.iter().filter(|entry| !entry.is_dir) {
+            match parse_file_name(&entry.name) {
+                Some(FileName::Known(id, Component::Data)) => {
+                    if let SSTableId::Sequence(number) = id {
+                        last_number = last_number.max(number);
+                    }
+                    match self.open_sstable(Descriptor::new(directory, id), &metadata) {
+                        Ok(sstable) => sstables.push(Arc::new(sstable)),
+                        Err(error @ StorageError::Corrupt { .. })
+                            if self.options.disk_failure_policy == DiskFailurePolicy::BestEffort =>
+                        {
+                            unreadable += 1;
+                            tracing::error!(%error, "an SSTable cannot be opened and is left out \
+                                (disk_failure_policy: best_effort)");
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Some(FileName::OtherVersion { version, format }) => {
+                    let detail = format!(
+                        "SSTables of version {version} of the format {format} are not supported yet; supported: nb (big)"
+                    );
+                    return Err(
+                        StorageError::Unsupported { path: directory.join(&entry.name), detail }.into()
+                    );
+                }
+                _ => {}
+            }
+        }
+        let begins = match &*self.log.load() {
+            Some(log) => log.position(),
+            None => crate::commitlog::Position::ZERO,
+        };
+        let now = self.clock.monotonic();
+        let table = Table::new(metadata, directory.to_owned(), sstables, last_number, begins, now);
+        table.change_view(|view| view.unreadable = unreadable);
+        // Only the log of a table that was there before recovery began holds anything of it.
+        table.recovery.lock().replayed = self.phase() == Phase::Open;
+        Ok(table)
+    }
+
+    /// Opens an SSTable. One that we did not write is verified, and from then on protected as ours are.
+    pub fn open_sstable(
+        self: &Arc<Self>,
+        descriptor: Descriptor,
+        metadata: &Arc<TableMetadata>,
+    ) -> cassette_rows::Result<SSTable> {
+        let options = OpenOptions::default();
+        let reader =
+            SSTableReader::open(self.fs.clone(), descriptor, metadata.clone(), self.cache.clone(), options)?;
+        if !reader.is_checksummed() {
+            reader.adopt()?;
+        }
+        Ok(self.handle(reader))
+    }
+
+    /// What the engine keeps about an SSTable, around its reader.
+    pub fn handle(self: &Arc<Self>, reader: SSTableReader) -> SSTable {
+        let (core, id): (Weak<Core>, TableId) = (Arc::downgrade(self), reader.table().id);
+        let on_corruption = move |descriptor: &Descriptor, error: &StorageError| {
+            if let Some(core) = core.upgrade() {
+                core.on_corruption(id, descriptor, error);
+            }
+        };
+        let data = reader.descriptor().path(Component::Data);
+        let modified = self.fs.metadata(&data).map_or(0, |metadata| metadata.modified_millis / 1000);
+        let created = u32::try_from(modified).ok().filter(|at| *at > 0).unwrap_or(self.now_seconds());
+        SSTable::new(reader, created, Arc::new(on_corruption))
+    }
+
+    /// See [`Engine::alter_table`](crate::Engine::alter_table).
+    pub fn alter_table(self: &Arc<Self>, metadata: Arc<TableMetadata>) -> Result<()> {
+        self.check_running()?;
+        check_options(&metadata)?;
+        let table = self.table(metadata.id)?;
+        let drops_columns = table.try_change_view(|view| {
+            let altered = |sstable: &Arc<SSTable>| sstable.with_table(metadata.clone()).map(Arc::new);
+            view.sstables = view.sstables.iter().map(altered).collect::<Result<_, _>>()?;
+            view.set_aside = view.set_aside.iter().map(altered).collect::<Result<_, _>>()?;
+            let dropped = |(old, new): (&Option<_>, &Option<_>)| old.is_some() && new.is_none();
+            let drops_columns = view.table.columns.iter().zip(&metadata.columns).any(dropped);
+            view.table = metadata.clone();
+            Ok::<_, EngineError>(drops_columns)
+        })?;
+        if drops_columns && self.phase() == Phase::Open {
+            // Memtables hold the dropped cells; SSTables do not get them, nor read them from older ones.
+            self.flush(&table)?;
+        }
+        self.compaction_wanted.raise();
+        Ok(())
+    }
+
+    /// See [`Engine::drop_table`](crate::Engine::drop_table).
+    pub fn drop_table(&self, id: TableId) -> Result<()> {
+        self.check_running()?;
+        let _changing = self.changing_tables.lock();
+        let mut tables = HashMap::clone(&self.tables.load());
+        let table = tables.remove(&id).ok_or(EngineError::UnknownTable(id))?;
+        {
+            let _writers_held_out = table.write_order.write();
+            table.set_dropped();
+        }
+        self.tables.store(Arc::new(tables));
+        let _no_compaction = self.pause_compactions(&table);
+        let _no_flush = table.flush.lock();
+        self.forget_memtables(&table);
+        if let Some(log) = &*self.log.load() {
+            log.forget_table(id.0.as_u128());
+        }
+        let directory = &table.directory;
+        self.fs
+            .remove_dir_all(directory)
+            .map_err(|error| StorageError::io(directory, "remove the directory", error))?;
+        let parent = directory.parent().unwrap_or(directory);
+        self.fs.sync_dir(parent).map_err(|error| StorageError::io(parent, "sync the directory", error))?;
+        self.positions.retain(|other| other != id)?;
+        Ok(())
+    }
+
+    /// See [`Engine::truncate`](crate::Engine::truncate).
+    ///
+    /// Without SSTables, all there is to remove is in the log: the position up to which it is not wanted any more is noted,
+    /// in one step. Otherwise everything goes into SSTables first, and these go in one transaction.
+    pub fn truncate(self: &Arc<Self>, id: TableId) -> Result<()> {
+        self.check_running()?;
+        if self.phase() == Phase::Recovering {
+            return Err(EngineError::Recovering);
+        }
+        let table = self.table(id)?;
+        let _no_compaction = self.pause_compactions(&table);
+        let _no_flush = table.flush.lock();
+        let view = table.view();
+        let has_sstables = !view.sstables.is_empty() || !view.set_aside.is_empty() || view.unreadable > 0;
+        drop(view);
+        if !has_sstables {
+            let writers_held_out = table.write_order.write();
+            let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
+            let ends = log.position();
+            let begins =
+                table.view().flushing.first().map_or(table.view().memtable.begins, |f| f.memtable.begins);
+            self.positions.advance(id, ends)?;
+            self.forget_memtables(&table);
+            table.change_view(|view| {
+                view.flushing.clear();
+                view.memtable = Arc::new(Memtable::new(ends, self.clock.monotonic()));
+            });
+            drop(writers_held_out);
+            log.mark_clean(id.0.as_u128(), begins, ends);
+            return Ok(());
+        }
+        self.flush_alone(&table)?;
+        // Also those that could not be opened.
+        let descriptors = self.data_files(&table.directory)?;
+        let transaction =
+            Transaction::begin(self.fs.clone(), &table.directory, OperationType::Truncate, self.time_uuid())?;
+        let committed = self.commit(&table, transaction, &descriptors)?;
+        table.change_view(|view| {
+            view.sstables = Arc::new([]);
+            view.set_aside = Arc::new([]);
+            view.unreadable = 0;
+        });
+        committed.finish()?;
+        Ok(())
+    }
+
+    /// The SSTables of version `nb` in a directory.
+    fn data_files(&self, directory: &Path) -> Result<Vec<Descriptor>> {
+        let entries =
+            self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
+        let descriptor = |entry: &DirEntry| match parse_file_name(&entry.name)? {
+            FileName::Known(id, Component::Data) => Some(Descriptor::new(directory, id)),
+            _ => None,
+        };
+        Ok(entries.iter().filter_map(descriptor).collect())
+    }
+
+    /// Gives the memory of a table's memtables back. Their writers are held out for good.
+    fn forget_memtables(&self, table: &Table) {
+        let view = table.view();
+        let bytes = view.memtable.heap_bytes();
+        self.memory.begin_flush(bytes);
+        self.memory.release(bytes);
+        for frozen in &view.flushing {
+            self.memory.release(frozen.bytes);
+        }
+    }
+}
+
+/// Refuses options that say what is not there.
+fn check_options(table: &TableMetadata) -> Result<()> {
+    CompactionOptions::parse(&table.params.compaction)
+        .map(drop)
+        .map_err(|detail| EngineError::InvalidOptions { table: table.qualified_name(), detail })
+}

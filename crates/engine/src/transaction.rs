@@ -1,0 +1,439 @@
+//! Adding and removing SSTables of a table so that a crash leaves all of it or nothing.
+//!
+//! A transaction is a file `nb_txn_<operation>_<time uuid>.log` in the table's directory, in Cassandra's own format, so that
+//! Cassandra too tidies up after us should it open the directory next. One record a line:
+//!
+//! ```text
+//! ADD:[/absolute/path/nb-7-big-,0,0][<checksum>]                                   a new SSTable
+//! REMOVE:[/absolute/path/nb-5-big-,<last modified, ms>,<files>][<checksum>]        an old one
+//! COMMIT:[,0,0][<checksum>]
+//!
+//! checksum = crc32 in decimal of: path, type, i32 low half and i32 high half of the time, i32 files     big-endian
+//! ```
+//!
+//! 1. [`add`](Transaction::add): the line is durable before the first of the SSTable's files is created.
+//! 2. The SSTable's files are written and synced, and their names too, by whoever writes them.
+//! 3. [`commit`](Transaction::commit): the REMOVE lines are durable before COMMIT is written, so that no crash leaves a COMMIT
+//!    after a line that is not whole. When COMMIT is durable the change has happened.
+//! 4. The removed SSTables' files are deleted, durably, and then the transaction's.
+//!
+//! [`recover`] does on opening what is left: after COMMIT step 4; without it the added SSTables' files go, durably, and
+//! then the transaction's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassette_rows::StorageError;
+use cassette_sstable::{Component, Descriptor};
+use cassette_vfs::{FileSystem, WritableFile};
+use uuid::Uuid;
+
+/// What a transaction is part of; names its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OperationType {
+    Flush,
+    Compaction,
+    /// SSTables are removed and none is added.
+    Truncate,
+}
+
+impl OperationType {
+    /// Cassandra knows no truncation here; any name of its own will do.
+    fn file_name(self) -> &'static str {
+        match self {
+            Self::Flush => "flush",
+            Self::Compaction => "compaction",
+            Self::Truncate => "cleanup",
+        }
+    }
+}
+
+/// A transaction under way. Dropped before it is committed, it leaves everything to [`recover`].
+pub(crate) struct Transaction {
+    fs: Arc<dyn FileSystem>,
+    directory: PathBuf,
+    path: PathBuf,
+    file: Box<dyn WritableFile>,
+    added: Vec<Descriptor>,
+}
+
+type Result<T> = cassette_rows::Result<T>;
+
+impl Transaction {
+    /// Begins a transaction in a table's directory.
+    pub fn begin(
+        fs: Arc<dyn FileSystem>,
+        directory: &Path,
+        operation: OperationType,
+        id: Uuid,
+    ) -> Result<Self> {
+        let path = directory.join(format!("nb_txn_{}_{id}.log", operation.file_name()));
+        let file = fs.create(&path).map_err(|e| StorageError::io(&path, "create the transaction log", e))?;
+        Ok(Self { fs, directory: directory.to_owned(), path, file, added: Vec::new() })
+    }
+
+    /// Announces a new SSTable, before any of its files is created.
+    pub fn add(&mut self, sstable: &Descriptor) -> Result<()> {
+        let first = self.added.is_empty();
+        self.added.push(sstable.clone());
+        self.append(&line("ADD", &absolute_prefix(sstable), 0, 0))?;
+        if first { self.sync_directory() } else { Ok(()) }
+    }
+
+    /// Makes the change happen: the added SSTables stay, `removed` ones go.
+    pub fn commit(mut self, removed: &[Descriptor]) -> std::result::Result<Committed, CommitError> {
+        match self.write_commit(removed) {
+            Ok(()) => Ok(Committed {
+                fs: self.fs,
+                directory: self.directory,
+                path: self.path,
+                removed: removed.iter().map(file_prefix).collect(),
+            }),
+            Err(cause) => match self.undo() {
+                Ok(()) => Err(CommitError::Undone(cause)),
+                Err(_) => Err(CommitError::Unknown(cause)),
+            },
+        }
+    }
+
+    fn write_commit(&mut self, removed: &[Descriptor]) -> Result<()> {
+        let mut lines = String::new();
+        for sstable in removed {
+            let files = files_of(self.fs.as_ref(), &self.directory, &file_prefix(sstable))?;
+            let mut modified = 0;
+            for file in files.iter().filter(|file| !file.ends_with("-Statistics.db")) {
+                let path = self.directory.join(file);
+                let metadata =
+                    self.fs.metadata(&path).map_err(|e| StorageError::io(&path, "look at it", e))?;
+                modified = modified.max(metadata.modified_millis);
+            }
+            lines.push_str(&line("REMOVE", &absolute_prefix(sstable), modified, files.len()));
+        }
+        if !lines.is_empty() {
+            self.append(&lines)?;
+        }
+        self.append(&line("COMMIT", "", 0, 0))?;
+        if self.added.is_empty() { self.sync_directory() } else { Ok(()) }
+    }
+
+    /// After a failed commit, COMMIT may be on disk or not: the log must be gone, durably, before the added files go, lest
+    /// they go and the removed ones too.
+    fn undo(self) -> Result<()> {
+        drop(self.file);
+        finish(self.fs.as_ref(), &self.directory, &self.path, &[])?;
+        let prefixes: Vec<_> = self.added.iter().map(file_prefix).collect();
+        remove_files(self.fs.as_ref(), &self.directory, &prefixes)
+    }
+
+    /// Gives up: removes the files of the added SSTables. What fails here is done again by [`recover`].
+    pub fn abort(self) -> Result<()> {
+        let added: Vec<_> = self.added.iter().map(file_prefix).collect();
+        drop(self.file);
+        finish(self.fs.as_ref(), &self.directory, &self.path, &added)
+    }
+
+    fn append(&mut self, lines: &str) -> Result<()> {
+        let written = self.file.write_all(lines.as_bytes()).and_then(|()| self.file.sync());
+        written.map_err(|e| StorageError::io(&self.path, "write the transaction log", e))
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        let synced = self.fs.sync_dir(&self.directory);
+        synced.map_err(|e| StorageError::io(&self.directory, "sync the directory", e))
+    }
+}
+
+/// Why a transaction did not happen.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommitError {
+    /// It did not, and nothing of it is left.
+    #[error(transparent)]
+    Undone(StorageError),
+    /// The next start will tell whether it did. Until then nothing may happen that relies on either.
+    #[error(transparent)]
+    Unknown(StorageError),
+}
+
+/// A transaction that has happened and whose removed SSTables still have files.
+#[must_use = "the removed SSTables' files are still there"]
+pub(crate) struct Committed {
+    fs: Arc<dyn FileSystem>,
+    directory: PathBuf,
+    path: PathBuf,
+    removed: Vec<String>,
+}
+
+impl Committed {
+    /// Removes the files of the removed SSTables. What fails here is done again by [`recover`].
+    pub fn finish(self) -> Result<()> {
+        finish(self.fs.as_ref(), &self.directory, &self.path, &self.removed)
+    }
+}
+
+/// Removes the files with these prefixes, then the transaction's, each durably before the next.
+fn finish(fs: &dyn FileSystem, directory: &Path, transaction: &Path, prefixes: &[String]) -> Result<()> {
+    remove_files(fs, directory, prefixes)?;
+    fs.remove_file(transaction).map_err(|e| StorageError::io(transaction, "remove", e))?;
+    fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))
+}
+
+/// Removes the files with these prefixes, durably.
+fn remove_files(fs: &dyn FileSystem, directory: &Path, prefixes: &[String]) -> Result<()> {
+    let mut removed = false;
+    for prefix in prefixes {
+        for file in files_of(fs, directory, prefix)? {
+            let path = directory.join(file);
+            fs.remove_file(&path).map_err(|e| StorageError::io(&path, "remove", e))?;
+            removed = true;
+        }
+    }
+    if removed {
+        fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))?;
+    }
+    Ok(())
+}
+
+/// Completes or undoes the transactions that a crash left in a table's directory.
+pub(crate) fn recover(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
+    let entries = fs.read_dir(directory).map_err(|e| StorageError::io(directory, "list", e))?;
+    for entry in entries.iter().filter(|entry| !entry.is_dir && is_transaction(&entry.name)) {
+        let path = directory.join(&entry.name);
+        let content = fs.read(&path).map_err(|e| StorageError::io(&path, "read", e))?;
+        let leftover = Leftover::parse(&content).map_err(|line| {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            StorageError::corrupt(
+                &path,
+                format!(
+                    "line {line:?} of a committed transaction fails its checksum. Remove the SSTables that its other \
+                     lines call REMOVE, or, if that is not known, those of its ADD lines, and the file itself"
+                ),
+            )
+        })?;
+        tracing::info!(path = %path.display(), committed = leftover.committed, "finishing an interrupted transaction");
+        finish(fs, directory, &path, &leftover.doomed)?;
+    }
+    Ok(())
+}
+
+/// Whether a file name is a transaction's.
+fn is_transaction(name: &str) -> bool {
+    name.ends_with(".log")
+        && (name.starts_with("txn_") || name.get(2..).is_some_and(|n| n.starts_with("_txn_")))
+}
+
+/// What a transaction left to do.
+#[derive(Debug, PartialEq, Eq)]
+struct Leftover {
+    committed: bool,
+    /// File name prefixes of the SSTables to remove.
+    doomed: Vec<String>,
+}
+
+impl Leftover {
+    /// The error is a line that is damaged though a COMMIT follows it.
+    fn parse(content: &[u8]) -> std::result::Result<Self, Vec<u8>> {
+        let (mut added, mut removed) = (Vec::new(), Vec::new());
+        let mut damaged = None;
+        for raw in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match parse_line(raw) {
+                Some(("COMMIT", _)) => match damaged {
+                    Some(line) => return Err(line),
+                    None => return Ok(Self { committed: true, doomed: removed }),
+                },
+                Some(("ADD", prefix)) => added.push(prefix),
+                Some(("REMOVE", prefix)) => removed.push(prefix),
+                Some(_) => {}
+                None => damaged = Some(raw.to_owned()),
+            }
+        }
+        Ok(Self { committed: false, doomed: added })
+    }
+}
+
+/// A line's type and the file name prefix it is about; `None` if it is damaged.
+fn parse_line(line: &[u8]) -> Option<(&str, String)> {
+    let text = std::str::from_utf8(line).ok()?;
+    let (kind, rest) = text.split_once(":[")?;
+    let (fields, sum) = rest.strip_suffix(']')?.rsplit_once("][")?;
+    let mut fields = fields.rsplitn(3, ',');
+    let files = fields.next()?.parse().ok()?;
+    let modified = fields.next()?.parse().ok()?;
+    let path = fields.next()?;
+    if sum.parse().ok() != Some(checksum(kind, path, modified, files)) {
+        return None;
+    }
+    let prefix = path.rsplit('/').next().unwrap_or_default();
+    // An empty prefix would match every file.
+    let names_files = prefix.ends_with('-');
+    (names_files || !matches!(kind, "ADD" | "REMOVE")).then(|| (kind, prefix.to_owned()))
+}
+
+fn line(kind: &str, path: &str, modified: i64, files: usize) -> String {
+    let files = i32::try_from(files).unwrap_or(i32::MAX);
+    format!("{kind}:[{path},{modified},{files}][{}]\n", checksum(kind, path, modified, files))
+}
+
+fn checksum(kind: &str, path: &str, modified: i64, files: i32) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(path.as_bytes());
+    crc.update(kind.as_bytes());
+    crc.update(&(modified as i32).to_be_bytes());
+    crc.update(&((modified >> 32) as i32).to_be_bytes());
+    crc.update(&files.to_be_bytes());
+    crc.finalize()
+}
+
+/// What the names of the SSTable's files begin with: `nb-7-big-`.
+fn file_prefix(sstable: &Descriptor) -> String {
+    sstable.file_name(Component::Toc).trim_end_matches(Component::Toc.file_name()).to_owned()
+}
+
+fn absolute_prefix(sstable: &Descriptor) -> String {
+    let path = sstable.directory.join(file_prefix(sstable));
+    std::path::absolute(&path).unwrap_or(path).display().to_string()
+}
+
+fn files_of(fs: &dyn FileSystem, directory: &Path, prefix: &str) -> Result<Vec<String>> {
+    let entries = fs.read_dir(directory).map_err(|e| StorageError::io(directory, "list", e))?;
+    Ok(entries.into_iter().map(|entry| entry.name).filter(|name| name.starts_with(prefix)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use cassette_sstable::SSTableId;
+    use cassette_vfs::FakeFileSystem;
+
+    use super::*;
+
+    const DIRECTORY: &str = "t";
+
+    /// A directory with SSTables 1 and 2, durably; each of two files.
+    fn directory() -> FakeFileSystem {
+        let fs = FakeFileSystem::new();
+        fs.create_dir_all(Path::new(DIRECTORY)).unwrap();
+        fs.sync_dir(Path::new("")).unwrap();
+        write(&fs, 1).unwrap();
+        write(&fs, 2).unwrap();
+        fs
+    }
+
+    fn descriptor(number: u64) -> Descriptor {
+        Descriptor::new(DIRECTORY, SSTableId::Sequence(number))
+    }
+
+    fn write(fs: &FakeFileSystem, number: u64) -> std::io::Result<()> {
+        for component in [Component::Data, Component::Toc] {
+            let mut file = fs.create(&descriptor(number).path(component))?;
+            file.write_all(b"content")?;
+            file.sync()?;
+        }
+        fs.sync_dir(Path::new(DIRECTORY))
+    }
+
+    /// The SSTables that have all their files; panics if one has only some.
+    fn sstables(fs: &FakeFileSystem) -> Vec<u64> {
+        let names: Vec<_> =
+            fs.read_dir(Path::new(DIRECTORY)).unwrap().into_iter().map(|entry| entry.name).collect();
+        assert!(!names.iter().any(|name| is_transaction(name)), "{names:?}");
+        let whole = (1..10).filter(|number| {
+            let files =
+                [Component::Data, Component::Toc].map(|component| descriptor(*number).file_name(component));
+            let there = files.iter().filter(|file| names.contains(file)).count();
+            assert_ne!(there, 1, "{names:?}");
+            there == 2
+        });
+        whole.collect()
+    }
+
+    /// Replaces SSTables 1 and 2 by 3; whether it was committed.
+    fn replace(fs: &FakeFileSystem) -> std::result::Result<(), Box<dyn std::error::Error>> {
+        let shared = Arc::new(fs.clone());
+        let mut transaction =
+            Transaction::begin(shared, Path::new(DIRECTORY), OperationType::Compaction, Uuid::nil())?;
+        transaction.add(&descriptor(3))?;
+        write(fs, 3)?;
+        let _ = transaction.commit(&[descriptor(1), descriptor(2)])?.finish();
+        Ok(())
+    }
+
+    #[test]
+    fn a_crash_at_any_step_leaves_the_old_sstables_or_the_new_one() {
+        let steps = {
+            let fs = directory();
+            let before = fs.operations();
+            replace(&fs).unwrap();
+            assert_eq!(sstables(&fs), [3]);
+            fs.operations() - before
+        };
+        assert!(steps > 15);
+        for step in 1..=steps {
+            for seed in 0..40 {
+                let fs = directory();
+                fs.fail_from(fs.operations() + step);
+                let committed = replace(&fs).is_ok();
+                let fs = fs.crash(seed);
+                recover(&fs, Path::new(DIRECTORY)).unwrap();
+                let left = sstables(&fs);
+                assert!(left == [3] || left == [1, 2] && !committed, "step {step}, seed {seed}: {left:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_crash_during_recovery_is_recovered_from() {
+        for step in 1..30 {
+            for seed in 0..20 {
+                let fs = directory();
+                fs.fail_from(fs.operations() + 11 + seed % 12);
+                let _ = replace(&fs);
+                let fs = fs.crash(seed);
+                fs.fail_from(fs.operations() + step);
+                let _ = recover(&fs, Path::new(DIRECTORY));
+                let fs = fs.crash(seed + 1);
+                recover(&fs, Path::new(DIRECTORY)).unwrap();
+                let left = sstables(&fs);
+                assert!(left == [3] || left == [1, 2], "{left:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_failure_leaves_the_old_or_the_new_and_says_which() {
+        for step in 1..40 {
+            let fs = directory();
+            fs.fail_at(fs.operations() + step);
+            let committed = replace(&fs).is_ok();
+            fs.heal();
+            recover(&fs, Path::new(DIRECTORY)).unwrap();
+            let left = sstables(&fs);
+            // After a failed commit the new one may have been left beside the old ones, whole: the same data twice.
+            let expected = if committed { left == [3] } else { left == [1, 2] || left == [1, 2, 3] };
+            assert!(expected, "step {step}: {left:?}, committed: {committed}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_cassandra_is_understood() {
+        // Written by Cassandra 5.0.8 while it compacted; only the path is shortened and the checksums made anew.
+        let log = [
+            line("REMOVE", "/var/lib/cassandra/data/ks/t-1/nb-1-big-", 1795228485000, 8),
+            line("ADD", "/var/lib/cassandra/data/ks/t-1/nb-3-big-", 0, 8),
+            line("COMMIT", "", 0, 0),
+        ]
+        .concat();
+        let leftover = Leftover::parse(log.as_bytes()).unwrap();
+        assert_eq!(leftover, Leftover { committed: true, doomed: vec!["nb-1-big-".into()] });
+        let torn = &log.as_bytes()[..log.len() - 3];
+        let leftover = Leftover::parse(torn).unwrap();
+        assert_eq!(leftover, Leftover { committed: false, doomed: vec!["nb-3-big-".into()] });
+        let mut damaged = log.into_bytes();
+        damaged[12] ^= 1;
+        assert!(Leftover::parse(&damaged).is_err());
+    }
+
+    #[test]
+    fn a_line_without_a_file_name_removes_nothing() {
+        let log = line("ADD", "/", 0, 0);
+        assert_eq!(Leftover::parse(log.as_bytes()).unwrap().doomed, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,184 @@
+//! The way of a write: room, log, memtable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cassette_rows::{DecoratedKey, PartitionUpdate, TableId};
+use parking_lot::RwLockReadGuard;
+
+use crate::commitlog::{Record, TableVersion};
+use crate::core::{Core, Phase};
+use crate::engine::Mutation;
+use crate::error::{EngineError, Result};
+use crate::mutation_codec;
+use crate::table::Table;
+
+/// How long a writer waits for room before it looks whether there will be any.
+const ROOM_CHECK: Duration = Duration::from_millis(50);
+
+impl Core {
+    /// See [`Engine::apply`](crate::Engine::apply).
+    pub fn apply(self: &Arc<Self>, mutations: &[Mutation]) -> Result<()> {
+        self.check_running()?;
+        if self.phase() == Phase::Recovering {
+            return Err(EngineError::Recovering);
+        }
+        self.wait_for_room()?;
+        match mutations {
+            [] => Ok(()),
+            [only] => self.apply_one(only),
+            many => self.apply_many(many),
+        }
+    }
+
+    fn apply_one(self: &Arc<Self>, mutation: &Mutation) -> Result<()> {
+        if mutation.update.is_empty() {
+            return Ok(());
+        }
+        let table = self.table(mutation.table.id)?;
+        let writing = table.begin_write()?;
+        let tables = [version_of(mutation)];
+        let record = LogRecord { tables: &tables, mutations: std::slice::from_ref(mutation), places: &[0] };
+        self.append(&record)?;
+        let update = [(&mutation.update, &*mutation.table)];
+        let growth = table.view().memtable.apply(&mutation.update.key, update.into_iter());
+        drop(writing);
+        self.grown(growth);
+        Ok(())
+    }
+
+    fn apply_many(self: &Arc<Self>, mutations: &[Mutation]) -> Result<()> {
+        // By table and key: locks are taken in the order of tables, and a partition's changes made together.
+        let key = |i: usize| -> (TableId, &DecoratedKey) {
+            let mutation = &mutations[i];
+            (mutation.table.id, &mutation.update.key)
+        };
+        let mut order: Vec<usize> =
+            (0..mutations.len()).filter(|i| !mutations[*i].update.is_empty()).collect();
+        order.sort_by(|a, b| key(*a).cmp(&key(*b)));
+        if order.is_empty() {
+            return Ok(());
+        }
+        let mut tables: Vec<Arc<Table>> = Vec::new();
+        for i in &order {
+            if tables.last().is_none_or(|table| table.id != key(*i).0) {
+                tables.push(self.table(key(*i).0)?);
+            }
+        }
+        let writing = tables.iter().map(|table| table.begin_write()).collect::<Result<Vec<_>>>()?;
+        self.append_many(mutations, &order)?;
+
+        let mut growth = 0;
+        let mut rest = &order[..];
+        for table in &tables {
+            let view = table.view();
+            while let Some(first) = rest.first().filter(|first| key(**first).0 == table.id) {
+                let same = rest.iter().take_while(|i| key(**i) == key(*first)).count();
+                let updates = rest[..same].iter().map(|i| (&mutations[*i].update, &*mutations[*i].table));
+                growth += view.memtable.apply(key(*first).1, updates);
+                rest = &rest[same..];
+            }
+        }
+        drop(writing);
+        self.grown(growth);
+        Ok(())
+    }
+
+    fn append_many(&self, mutations: &[Mutation], order: &[usize]) -> Result<()> {
+        let mut tables: Vec<TableVersion> = Vec::new();
+        let mut places = vec![0; mutations.len()];
+        for i in order {
+            let version = version_of(&mutations[*i]);
+            places[*i] = match tables.iter().position(|table| *table == version) {
+                Some(place) => place,
+                None => {
+                    tables.push(version);
+                    tables.len() - 1
+                }
+            };
+        }
+        self.append(&LogRecord { tables: &tables, mutations, places: &places })
+    }
+
+    fn append(&self, record: &LogRecord<'_>) -> Result<()> {
+        let log = self.log.load();
+        let Some(log) = &*log else { return Err(EngineError::Closed) };
+        log.append(record).map(drop).map_err(EngineError::from)
+    }
+
+    /// Holds a writer up while memtables hold all the memory they may, and refuses it when none will become free.
+    fn wait_for_room(self: &Arc<Self>) -> Result<()> {
+        while self.memory.is_full() {
+            if self.options.background_threads {
+                self.flush_wanted.raise();
+            } else {
+                self.flush_what_is_due();
+            }
+            if let Some(cause) = self.flush_failure.lock().clone() {
+                return Err(EngineError::MemtablesFull { limit: self.options.memtable_heap_space, cause });
+            }
+            if !self.options.background_threads {
+                return Ok(());
+            }
+            self.memory.wait_for_room(ROOM_CHECK);
+            self.check_running()?;
+        }
+        Ok(())
+    }
+
+    fn grown(self: &Arc<Self>, growth: isize) {
+        self.memory.grow(growth);
+        if self.memory.wants_flush() {
+            if self.options.background_threads {
+                self.flush_wanted.raise();
+            } else {
+                self.flush_what_is_due();
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Lets a write begin; its memtable stays the one to write to until the guard is dropped.
+    fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        let guard = self.write_order.read();
+        if self.is_dropped() { Err(EngineError::UnknownTable(self.id)) } else { Ok(guard) }
+    }
+}
+
+fn version_of(mutation: &Mutation) -> TableVersion {
+    TableVersion { table: mutation.table.id.0.as_u128(), schema: mutation.table.version }
+}
+
+/// The mutations of one `apply` as a record of the commit log.
+struct LogRecord<'a> {
+    tables: &'a [TableVersion],
+    mutations: &'a [Mutation],
+    /// Of each mutation, the place of its table in `tables`.
+    places: &'a [usize],
+}
+
+impl LogRecord<'_> {
+    fn updates(&self) -> impl Iterator<Item = (usize, &PartitionUpdate)> {
+        let both = self.places.iter().zip(self.mutations);
+        both.map(|(place, mutation)| (*place, &mutation.update)).filter(|(_, update)| !update.is_empty())
+    }
+}
+
+impl Record for LogRecord<'_> {
+    fn tables(&self) -> &[TableVersion] {
+        self.tables
+    }
+
+    fn encode_dictionary(&self, table: TableVersion, out: &mut Vec<u8>) {
+        if let Some(mutation) = self.mutations.iter().find(|mutation| version_of(mutation) == table) {
+            mutation_codec::encode_dictionary(&mutation.table, out);
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        for (place, update) in self.updates() {
+            mutation_codec::encode(place, update, out);
+        }
+    }
+}
