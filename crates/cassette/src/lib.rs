@@ -1,1 +1,5 @@
-//! Cassandra boxed: the binary, and the public library.
+//! Cassandra boxed: a CQL database to embed.
+//!
+//! The public library is the database floor's: [`Database`] and [`Session`].
+
+pub use cassette_database::*;

@@ -41,6 +41,11 @@ impl<B: Backend> Server<B> {
     /// Listens at the configured address.
     pub async fn bind(config: ServerConfig, backend: Arc<B>) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen_address).await?;
+        Ok(Self::with_listener(listener, config, backend))
+    }
+
+    /// Takes a listener, whatever address is configured: for a backend that must know the port before it is opened.
+    pub fn with_listener(listener: TcpListener, config: ServerConfig, backend: Arc<B>) -> Self {
         let (events, _) = broadcast::channel(EVENTS_BEHIND_MAX);
         let sender = events.clone();
         let subscription = backend.subscribe(Box::new(move |change| {
@@ -49,7 +54,7 @@ impl<B: Backend> Server<B> {
         }));
         let limits = Limits::new(&config);
         let shared = Arc::new(Shared { config, backend, limits, events });
-        Ok(Self { listener, shared, _subscription: subscription })
+        Self { listener, shared, _subscription: subscription }
     }
 
     /// Where it listens, with the port that was taken.
