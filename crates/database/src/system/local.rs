@@ -21,7 +21,7 @@ pub(crate) const NATIVE_PROTOCOL_VERSION: &str = "5";
 /// The partitioner's class.
 pub(crate) const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 /// The port between nodes. Nothing listens there; drivers and tools show it.
-const STORAGE_PORT: i32 = 7000;
+pub(crate) const STORAGE_PORT: i32 = 7000;
 
 /// What this node is called and where it is.
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ pub(crate) fn node_row(catalog: &Catalog, node: &Node, timestamp: i64) -> Option
 }
 
 /// The one token of a node that owns the whole ring: any would do.
-const TOKEN: &str = "-9223372036854775808";
+pub(crate) const TOKEN: &str = "-9223372036854775808";
 
 /// The new `schema_version` of `system.local`.
 pub(crate) fn schema_version(catalog: &Catalog, timestamp: i64) -> Option<Mutation> {

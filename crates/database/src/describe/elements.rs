@@ -1,0 +1,134 @@
+//! The elements of a schema, in the order in which they are described.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cassette_cql::quote_identifier;
+use cassette_rows::types::UserType;
+use cassette_rows::{DataType, TableMetadata};
+
+use super::cql_text;
+use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
+
+/// What can be described.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Element<'a> {
+    Keyspace(&'a Keyspace),
+    Type(&'a Arc<UserType>),
+    Table(&'a Arc<TableMetadata>, KeyspaceKind),
+}
+
+impl<'a> Element<'a> {
+    /// The keyspace it is or is in, quoted where it must be.
+    pub fn keyspace(&self) -> Cow<'a, str> {
+        quote_identifier(match self {
+            Self::Keyspace(keyspace) => &keyspace.name,
+            Self::Type(user_type) => &user_type.keyspace,
+            Self::Table(table, _) => &table.keyspace,
+        })
+    }
+
+    /// Its name, quoted where it must be.
+    pub fn name(&self) -> Cow<'a, str> {
+        quote_identifier(match self {
+            Self::Keyspace(keyspace) => &keyspace.name,
+            Self::Type(user_type) => &user_type.name,
+            Self::Table(table, _) => &table.name,
+        })
+    }
+
+    /// `keyspace`, `type` or `table`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Keyspace(_) => "keyspace",
+            Self::Type(_) => "type",
+            Self::Table(..) => "table",
+        }
+    }
+
+    /// The statements that make it again; `with_internals` also its id and dropped columns.
+    pub fn text(&self, with_internals: bool) -> String {
+        match self {
+            Self::Keyspace(keyspace) => cql_text::create_keyspace(keyspace),
+            Self::Type(user_type) => cql_text::create_type(user_type),
+            Self::Table(table, kind) => {
+                cql_text::create_table(table, *kind == KeyspaceKind::Virtual, with_internals)
+            }
+        }
+    }
+}
+
+/// Names in Cassandra's order, which does not look at case.
+fn by_name<T>(mut items: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
+    items.sort_by_cached_key(|item| name(item).to_lowercase());
+    items
+}
+
+pub(super) fn sorted_keyspaces(catalog: &Catalog) -> Vec<&Keyspace> {
+    by_name(catalog.keyspaces().map(|keyspace| &**keyspace).collect(), |keyspace| &keyspace.name)
+}
+
+pub(super) fn sorted_tables(keyspace: &Keyspace) -> Vec<Element<'_>> {
+    let tables = by_name(keyspace.tables.values().collect(), |table| &table.name);
+    tables.into_iter().map(|table| Element::Table(table, keyspace.kind)).collect()
+}
+
+pub(super) fn types_by_name(keyspace: &Keyspace) -> Vec<Element<'_>> {
+    by_name(keyspace.types.values().collect(), |user_type| &user_type.name)
+        .into_iter()
+        .map(Element::Type)
+        .collect()
+}
+
+/// A keyspace and what is in it: types, each after those it names, then tables.
+pub(super) fn of_keyspace(keyspace: &Keyspace) -> Vec<Element<'_>> {
+    let mut elements = vec![Element::Keyspace(keyspace)];
+    let mut seen = BTreeSet::new();
+    for user_type in keyspace.types.values() {
+        add_type(user_type, keyspace, &mut seen, &mut elements);
+    }
+    elements.extend(sorted_tables(keyspace));
+    elements
+}
+
+fn add_type<'a>(
+    user_type: &'a Arc<UserType>,
+    keyspace: &'a Keyspace,
+    seen: &mut BTreeSet<&'a str>,
+    elements: &mut Vec<Element<'a>>,
+) {
+    if !seen.insert(&user_type.name) {
+        return;
+    }
+    for (_, field) in &user_type.fields {
+        add_types_in(field, keyspace, seen, elements);
+    }
+    elements.push(Element::Type(user_type));
+}
+
+fn add_types_in<'a>(
+    data_type: &DataType,
+    keyspace: &'a Keyspace,
+    seen: &mut BTreeSet<&'a str>,
+    elements: &mut Vec<Element<'a>>,
+) {
+    match data_type {
+        DataType::Udt { definition, .. } => {
+            if let Some(user_type) = keyspace.types.get(&definition.name) {
+                add_type(user_type, keyspace, seen, elements);
+            }
+        }
+        DataType::List { element, .. } | DataType::Set { element, .. } | DataType::Vector { element, .. } => {
+            add_types_in(element, keyspace, seen, elements);
+        }
+        DataType::Map { key, value, .. } => {
+            add_types_in(key, keyspace, seen, elements);
+            add_types_in(value, keyspace, seen, elements);
+        }
+        DataType::Tuple(items) => {
+            items.iter().for_each(|item| add_types_in(item, keyspace, seen, elements));
+        }
+        _ => {}
+    }
+}
