@@ -1,17 +1,19 @@
 //! The configuration file: cassandra.yaml's keys, those that mean something here.
 
-#[allow(dead_code, reason = "rates and durations come with the keys of the engine")]
 mod units;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use cassette_engine::commitlog::SyncMode;
+use cassette_engine::{DiskFailurePolicy, FlushCompression};
 use cassette_server::ServerConfig;
 use serde::Deserialize;
 
-use units::bytes;
+use units::{bytes, bytes_per_second, duration};
 
 /// Keys of cassandra.yaml that a database of one machine has no use for: accepted with a warning, so that a file made
 /// for Cassandra can be given as it is.
@@ -99,7 +101,19 @@ pub struct Config {
     native_transport_max_threads: Option<usize>,
     native_transport_max_request_data_in_flight: Option<String>,
     native_transport_max_request_data_in_flight_per_ip: Option<String>,
+    commitlog_sync: Option<String>,
+    commitlog_sync_period: Option<String>,
+    commitlog_sync_group_window: Option<String>,
+    commitlog_segment_size: Option<String>,
+    commitlog_total_space: Option<String>,
     memtable_heap_space: Option<String>,
+    memtable_cleanup_threshold: Option<f64>,
+    memtable_flush_writers: Option<usize>,
+    file_cache_size: Option<String>,
+    concurrent_compactors: Option<usize>,
+    compaction_throughput: Option<String>,
+    flush_compression: Option<String>,
+    disk_failure_policy: Option<String>,
     #[serde(flatten)]
     others: BTreeMap<String, serde::de::IgnoredAny>,
 }
@@ -169,8 +183,56 @@ impl Config {
             options.node.cluster_name.clone_from(name);
         }
         let engine = &mut options.engine;
+        engine.commitlog_sync = self.sync_mode()?.unwrap_or(engine.commitlog_sync);
+        set(&mut engine.commitlog_segment_size, &self.commitlog_segment_size, "commitlog_segment_size")?;
+        set(&mut engine.commitlog_total_space, &self.commitlog_total_space, "commitlog_total_space")?;
         set(&mut engine.memtable_heap_space, &self.memtable_heap_space, "memtable_heap_space")?;
+        set(&mut engine.file_cache_size, &self.file_cache_size, "file_cache_size")?;
+        engine.memtable_cleanup_threshold = self.memtable_cleanup_threshold;
+        engine.memtable_flush_writers = self.memtable_flush_writers.unwrap_or(engine.memtable_flush_writers);
+        engine.concurrent_compactors = self.concurrent_compactors.unwrap_or(engine.concurrent_compactors);
+        if let Some(rate) = &self.compaction_throughput {
+            engine.compaction_throughput = bytes_per_second(rate).context("compaction_throughput")?;
+        }
+        if let Some(compression) = &self.flush_compression {
+            engine.flush_compression = match compression.as_str() {
+                "none" => FlushCompression::None,
+                "fast" => FlushCompression::Fast,
+                "table" => FlushCompression::Table,
+                other => bail!("flush_compression: {other} is none of none, fast, table"),
+            };
+        }
+        if let Some(policy) = &self.disk_failure_policy {
+            engine.disk_failure_policy = match policy.as_str() {
+                "best_effort" => DiskFailurePolicy::BestEffort,
+                "stop" | "stop_paranoid" | "die" => DiskFailurePolicy::Stop,
+                "ignore" => DiskFailurePolicy::Ignore,
+                other => {
+                    bail!(
+                        "disk_failure_policy: {other} is none of best_effort, stop, stop_paranoid, die, ignore"
+                    )
+                }
+            };
+        }
         Ok(options)
+    }
+
+    fn sync_mode(&self) -> anyhow::Result<Option<SyncMode>> {
+        let time = |text: &Option<String>, name: &'static str, default: u64| match text {
+            Some(text) => duration(text).context(name),
+            None => Ok(Duration::from_millis(default)),
+        };
+        Ok(match self.commitlog_sync.as_deref() {
+            None if self.commitlog_sync_period.is_none() => None,
+            None | Some("periodic") => Some(SyncMode::Periodic {
+                period: time(&self.commitlog_sync_period, "commitlog_sync_period", 10_000)?,
+            }),
+            Some("group") => Some(SyncMode::Group {
+                window: time(&self.commitlog_sync_group_window, "commitlog_sync_group_window", 1_000)?,
+            }),
+            Some("batch") => Some(SyncMode::Batch),
+            Some(other) => bail!("commitlog_sync: {other} is none of periodic, group, batch"),
+        })
     }
 }
 
@@ -192,11 +254,14 @@ mod tests {
     fn a_cassandra_yaml_is_taken_as_it_is() {
         let config = Config::parse(
             "cluster_name: 'Test'\nnum_tokens: 16\nseed_provider:\n  - class_name: x\n    parameters: [{seeds: a}]\n\
-             memtable_heap_space: 64MiB\nrpc_address: 127.0.0.2\nnative_transport_port: 9999\n",
+             commitlog_sync: batch\nmemtable_heap_space: 64MiB\nrpc_address: 127.0.0.2\nnative_transport_port: 9999\n\
+             compaction_throughput: 16MiB/s\n",
         )
         .unwrap();
         let options = config.database(Path::new("x")).unwrap();
         assert_eq!(options.engine.memtable_heap_space, 64 << 20);
+        assert_eq!(options.engine.compaction_throughput, 16 << 20);
+        assert!(matches!(options.engine.commitlog_sync, SyncMode::Batch));
         assert_eq!(config.server().unwrap().listen_address, "127.0.0.2:9999".parse().unwrap());
     }
 
