@@ -184,6 +184,43 @@ pub enum Resource {
     MBeans(Box<str>),
 }
 
+impl Resource {
+    /// Whether the permission means anything on this resource. GRANT and REVOKE pass over those that do not, as
+    /// long as one does.
+    pub fn supports(&self, permission: Permission) -> bool {
+        use Permission::*;
+        match self {
+            Resource::AllKeyspaces | Resource::Keyspace(_) | Resource::AllTables(_) => {
+                !matches!(permission, Describe | Execute)
+            }
+            Resource::Table(_) => !matches!(permission, Create | Describe | Execute),
+            Resource::AllRoles => matches!(permission, Create | Alter | Drop | Authorize | Describe),
+            Resource::Role(_) => matches!(permission, Alter | Drop | Authorize | Describe),
+            Resource::AllFunctions | Resource::AllFunctionsIn(_) => {
+                matches!(permission, Create | Alter | Drop | Authorize | Execute)
+            }
+            Resource::Function(..) => matches!(permission, Alter | Drop | Authorize | Execute),
+            Resource::AllMBeans | Resource::MBean(_) | Resource::MBeans(_) => {
+                matches!(permission, Authorize | Describe | Execute | Modify | Select)
+            }
+        }
+    }
+
+    /// What Cassandra calls this sort of resource in messages.
+    pub fn class_name(&self) -> &'static str {
+        match self {
+            Resource::AllKeyspaces | Resource::Keyspace(_) | Resource::AllTables(_) | Resource::Table(_) => {
+                "DataResource"
+            }
+            Resource::AllRoles | Resource::Role(_) => "RoleResource",
+            Resource::AllFunctions | Resource::AllFunctionsIn(_) | Resource::Function(..) => {
+                "FunctionResource"
+            }
+            Resource::AllMBeans | Resource::MBean(_) | Resource::MBeans(_) => "JMXResource",
+        }
+    }
+}
+
 /// `ADD IDENTITY 'identity' TO ROLE 'role'`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddIdentity {

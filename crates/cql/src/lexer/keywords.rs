@@ -224,6 +224,26 @@ pub fn must_be_quoted(name: &str) -> bool {
     }
 }
 
+/// Words that no user-defined type may be called unless quoted: they were once kept for types to come.
+pub const RESERVED_TYPE_NAMES: [&str; 7] =
+    ["byte", "complex", "enum", "date", "interval", "macaddr", "bitstring"];
+
+/// Whether `name`, written by [`quote_identifier`](crate::quote_identifier), means a user-defined type of this name.
+pub fn is_plain_type_name(name: &str) -> bool {
+    let class = lookup(name.as_bytes()).map(|keyword| (keyword, keyword.class()));
+    let taken = matches!(class, Some((_, KeywordClass::Type(_))))
+        || matches!(class, Some((keyword, KeywordClass::Selector)) if keyword != Keyword::Key);
+    !taken && !RESERVED_TYPE_NAMES.contains(&name)
+}
+
+/// Whether `name`, written by [`quote_identifier`](crate::quote_identifier) before `(`, means a function of this
+/// name.
+pub fn is_plain_function_name(name: &str) -> bool {
+    let class = lookup(name.as_bytes()).map(|keyword| (keyword, keyword.class()));
+    let taken = matches!(class, Some((keyword, KeywordClass::Selector)) if keyword != Keyword::Count);
+    !taken && name != "expr"
+}
+
 /// Sixteen is more than the longest spelling has.
 const WORD_MAX: usize = 16;
 

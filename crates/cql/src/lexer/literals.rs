@@ -1,7 +1,12 @@
 //! Words, numbers, strings: the tokens whose end must be searched for.
 
 use super::keywords;
-use super::{LexicalProblem, Symbol, TokenKind};
+use super::{Symbol, TokenKind};
+
+// Cassandra's lexer decides early what a token is going to be, and then insists. `12345678-1` and `abcdef12-x` must
+// be UUIDs, `1a` and `1e5a` too; `-n` must become `-NaN`, `-P` a duration; `1h2` must get another unit. Where a
+// longest match would find several tokens, these are errors, and so they are here: what Cassandra refuses must
+// not mean something else.
 
 /// A token that starts with a letter: a keyword, a boolean, a name, a UUID or an ISO 8601 duration.
 pub(super) fn word(bytes: &[u8], start: usize) -> (TokenKind, usize) {
@@ -11,13 +16,16 @@ pub(super) fn word(bytes: &[u8], start: usize) -> (TokenKind, usize) {
     if let Some(keyword) = keywords::lookup(word) {
         return (TokenKind::Keyword(keyword), start + length);
     }
-    if length == 8 && is_uuid(rest) {
-        return (TokenKind::Uuid, start + UUID_LENGTH);
+    if length == 8 && rest.get(8) == Some(&b'-') && word.iter().all(u8::is_ascii_hexdigit) {
+        return uuid_or_error(rest, start);
     }
-    if word[0] == b'P'
-        && let Some(duration) = iso_duration(rest).filter(|duration| *duration >= length)
-    {
-        return (TokenKind::Duration, start + duration);
+    if word[0] == b'P' {
+        if let Some(duration) = iso_duration(rest).filter(|duration| duration.length >= length) {
+            return (TokenKind::Duration, start + duration.length);
+        }
+        if length == 5 && rest.get(5) == Some(&b'-') && word[1..].iter().all(u8::is_ascii_digit) {
+            return (TokenKind::Error, bytes.len());
+        }
     }
     if word == b"expr" && rest.get(length) == Some(&b'(') {
         return (TokenKind::Symbol(Symbol::ExprOpen), start + length + 1);
@@ -31,77 +39,109 @@ pub(super) fn word(bytes: &[u8], start: usize) -> (TokenKind, usize) {
 /// A token that starts with a digit.
 pub(super) fn number(bytes: &[u8], start: usize) -> (TokenKind, usize) {
     let rest = &bytes[start..];
-    if is_uuid(rest) {
-        return (TokenKind::Uuid, start + UUID_LENGTH);
-    }
     if rest[0] == b'0' && matches!(rest.get(1), Some(b'x' | b'X')) {
         let digits = rest[2..].iter().take_while(|b| b.is_ascii_hexdigit()).count();
         return (TokenKind::Hex, start + 2 + digits);
     }
-    unsigned_number(bytes, start)
+    let (kind, end) = unsigned_number(bytes, start);
+    if must_be_uuid(rest, end - start) || is_uuid(rest) {
+        return uuid_or_error(rest, start);
+    }
+    (kind, end)
+}
+
+/// Whether the number of this length at the start of `rest` goes on as only a UUID does: it is all hexadecimal
+/// digits, and a ninth character `-` follows, or another such digit as one of the first eight.
+pub(super) fn must_be_uuid(rest: &[u8], length: usize) -> bool {
+    let goes_on = match rest.get(length) {
+        Some(b'-') => length == 8,
+        Some(next) => length < 8 && next.is_ascii_hexdigit(),
+        None => false,
+    };
+    goes_on && rest[..length].iter().all(u8::is_ascii_hexdigit)
+}
+
+fn is_uuid(rest: &[u8]) -> bool {
+    matches_shape(rest, UUID_SHAPE, |b| b.is_ascii_hexdigit())
+}
+
+fn uuid_or_error(rest: &[u8], start: usize) -> (TokenKind, usize) {
+    if is_uuid(rest) {
+        (TokenKind::Uuid, start + UUID_SHAPE.len())
+    } else {
+        (TokenKind::Error, start + rest.len())
+    }
 }
 
 /// A token that starts with `-` and is neither a comment nor `-=`.
 pub(super) fn minus(bytes: &[u8], start: usize) -> (TokenKind, usize) {
     let rest = &bytes[start + 1..];
-    if rest.first() == Some(&b'P')
-        && let Some(length) = iso_duration(rest)
-    {
-        return (TokenKind::Duration, start + 1 + length);
-    }
+    let constant = |kind, word: &[u8]| match rest.get(..word.len()) {
+        Some(head) if head.eq_ignore_ascii_case(word) => (kind, start + 1 + word.len()),
+        _ => (TokenKind::Error, bytes.len()),
+    };
     match rest.first() {
         Some(b'0'..=b'9') => unsigned_number(bytes, start + 1),
-        Some(b'n' | b'N') if starts_with_word(rest, b"nan") => (TokenKind::NegativeNaN, start + 4),
-        Some(b'i' | b'I') if starts_with_word(rest, b"infinity") => (TokenKind::NegativeInfinity, start + 9),
+        Some(b'n' | b'N') => constant(TokenKind::NegativeNaN, b"nan"),
+        Some(b'i' | b'I') => constant(TokenKind::NegativeInfinity, b"infinity"),
+        Some(b'P') => match iso_duration(rest) {
+            Some(duration) if !duration.breaks_off => (TokenKind::Duration, start + 1 + duration.length),
+            _ => (TokenKind::Error, bytes.len()),
+        },
         _ => (TokenKind::Symbol(Symbol::Minus), start + 1),
     }
-}
-
-fn starts_with_word(rest: &[u8], word: &[u8]) -> bool {
-    rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
 }
 
 /// An integer, a float or a duration in units, at a digit. An integer before `..` ends there.
 fn unsigned_number(bytes: &[u8], start: usize) -> (TokenKind, usize) {
     let mut at = digits_end(bytes, start);
-    if unit_length(&bytes[at..]) > 0 {
-        return (TokenKind::Duration, unit_duration_end(bytes, at));
-    }
-    let mut kind = TokenKind::Integer;
-    if bytes.get(at) == Some(&b'.') {
-        let dots = bytes[at..].iter().take(3).take_while(|b| **b == b'.').count();
-        match dots {
+    match bytes.get(at) {
+        Some(b'.') => match bytes[at..].iter().take(3).take_while(|b| **b == b'.').count() {
             2 => return (TokenKind::Integer, at),
             3 => return (TokenKind::Float, at + 1),
-            _ => {}
+            _ => at = digits_end(bytes, at + 1),
+        },
+        Some(b'e' | b'E') => {}
+        _ => {
+            return match unit_duration_end(bytes, at) {
+                Ok(end) if end == at => (TokenKind::Integer, at),
+                Ok(end) => (TokenKind::Duration, end),
+                Err(_) => (TokenKind::Error, bytes.len()),
+            };
         }
-        kind = TokenKind::Float;
-        at = digits_end(bytes, at + 1);
     }
-    if matches!(bytes.get(at), Some(b'e' | b'E')) {
-        let sign = usize::from(matches!(bytes.get(at + 1), Some(b'+' | b'-')));
-        let end = digits_end(bytes, at + 1 + sign);
-        if end > at + 1 + sign {
-            return (TokenKind::Float, end);
-        }
+    if !matches!(bytes.get(at), Some(b'e' | b'E')) {
+        return (TokenKind::Float, at);
     }
-    (kind, at)
+    let sign = usize::from(matches!(bytes.get(at + 1), Some(b'+' | b'-')));
+    let end = digits_end(bytes, at + 1 + sign);
+    if end > at + 1 + sign { (TokenKind::Float, end) } else { (TokenKind::Error, bytes.len()) }
 }
 
-fn digits_end(bytes: &[u8], at: usize) -> usize {
+pub(super) fn digits_end(bytes: &[u8], at: usize) -> usize {
     at + bytes.get(at..).unwrap_or_default().iter().take_while(|b| b.is_ascii_digit()).count()
 }
 
-/// The end of a duration whose first unit stands at `at`: `unit (digits unit)*`.
-fn unit_duration_end(bytes: &[u8], mut at: usize) -> usize {
+/// The end of `unit (digits unit)*` at `at`, which is `at` where no unit can start; or `Err` with the offset of the
+/// character that breaks it off in the midst.
+pub(super) fn unit_duration_end(bytes: &[u8], mut at: usize) -> Result<usize, usize> {
+    let mut digits = at;
     loop {
-        at += unit_length(&bytes[at..]);
-        let next = digits_end(bytes, at);
-        if next == at || unit_length(&bytes[next..]) == 0 {
-            return at;
+        match unit_length(&bytes[digits..]) {
+            0 if digits == at && !starts_two_letter_unit(&bytes[at..]) => return Ok(at),
+            0 => return Err(digits),
+            length => at = digits + length,
         }
-        at = next;
+        digits = digits_end(bytes, at);
+        if digits == at {
+            return Ok(at);
+        }
     }
+}
+
+/// Whether `rest` starts as `us`, `µs` and `ns` do, and nothing else that may follow a number's digits.
+fn starts_two_letter_unit(rest: &[u8]) -> bool {
+    matches!(rest, [b'u' | b'U' | b'n' | b'N', ..] | [0xC2, 0xB5, ..])
 }
 
 /// The length in bytes of the longest duration unit that `rest` starts with: y mo w d h m s ms us µs ns.
@@ -117,54 +157,53 @@ fn unit_length(rest: &[u8]) -> usize {
     }
 }
 
-/// The length of the longest ISO 8601 duration that `rest` starts with, `P` included. All letters are capitals.
-fn iso_duration(rest: &[u8]) -> Option<usize> {
-    if let Some(length) = iso_alternative_duration(rest) {
-        return Some(length);
-    }
-    let mut at = 1;
-    let mut last = 0;
-    // each designator at most once and in order; a week stands alone
-    for designator in [b'Y', b'M', b'D'] {
-        at = designated(rest, at, designator, &mut last);
-    }
-    if last == 0 {
-        designated(rest, at, b'W', &mut last);
-        if last > 0 {
-            return Some(last);
-        }
-    }
-    if rest.get(at) == Some(&b'T') {
-        let mut time = at + 1;
-        for designator in [b'H', b'M', b'S'] {
-            time = designated(rest, time, designator, &mut last);
-        }
-    }
-    (last > 0).then_some(last)
+/// An ISO 8601 duration as far as it goes.
+struct IsoDuration {
+    /// Its length in bytes, `P` included.
+    length: usize,
+    /// Whether something follows that starts like a further part of it, but is none.
+    breaks_off: bool,
 }
 
-/// Steps over `digits designator` at `at`, if they are there, and then sets `last` to the new position.
-fn designated(rest: &[u8], at: usize, designator: u8, last: &mut usize) -> usize {
-    let end = digits_end(rest, at);
-    if end > at && rest.get(end) == Some(&designator) {
-        *last = end + 1;
-        return end + 1;
+/// The longest ISO 8601 duration that `rest`, which starts with `P`, starts with. All letters are capitals.
+fn iso_duration(rest: &[u8]) -> Option<IsoDuration> {
+    if matches_shape(rest, PERIOD_SHAPE, |b| b.is_ascii_digit()) {
+        return Some(IsoDuration { length: PERIOD_SHAPE.len(), breaks_off: false });
+    }
+    let date = designated(rest, 1, b"YMD");
+    if date == 1 {
+        let week = designated(rest, 1, b"W");
+        if week > 1 {
+            return Some(IsoDuration { length: week, breaks_off: false });
+        }
+    }
+    let starts_part =
+        |at: usize, last: u8| rest[at - 1] != last && rest.get(at).is_some_and(u8::is_ascii_digit);
+    if rest.get(date) == Some(&b'T') {
+        let time = designated(rest, date + 1, b"HMS");
+        if time > date + 1 {
+            return Some(IsoDuration { length: time, breaks_off: starts_part(time, b'S') });
+        }
+    }
+    let breaks_off = rest.get(date) == Some(&b'T') || starts_part(date, b'D');
+    (date > 1).then_some(IsoDuration { length: date, breaks_off })
+}
+
+/// The end of `digits designator` at `at`, for any of the designators in their order.
+fn designated(rest: &[u8], mut at: usize, designators: &[u8]) -> usize {
+    for designator in designators {
+        let end = digits_end(rest, at);
+        if end > at && rest.get(end) == Some(designator) {
+            at = end + 1;
+        }
     }
     at
 }
 
 /// `PYYYY-MM-DDThh:mm:ss`
-fn iso_alternative_duration(rest: &[u8]) -> Option<usize> {
-    const SHAPE: &[u8] = b"P0000-00-00T00:00:00";
-    matches_shape(rest, SHAPE, |b| b.is_ascii_digit()).then_some(SHAPE.len())
-}
+pub(super) const PERIOD_SHAPE: &[u8] = b"P0000-00-00T00:00:00";
 
-const UUID_SHAPE: &[u8] = b"00000000-0000-0000-0000-000000000000";
-const UUID_LENGTH: usize = UUID_SHAPE.len();
-
-fn is_uuid(rest: &[u8]) -> bool {
-    rest.get(8) == Some(&b'-') && matches_shape(rest, UUID_SHAPE, |b| b.is_ascii_hexdigit())
-}
+pub(super) const UUID_SHAPE: &[u8] = b"00000000-0000-0000-0000-000000000000";
 
 /// Whether `rest` starts with bytes like `shape`, where a `0` stands for any byte that `is_digit`.
 fn matches_shape(rest: &[u8], shape: &[u8], is_digit: impl Fn(u8) -> bool) -> bool {
@@ -211,19 +250,4 @@ pub(super) fn dollar_string(bytes: &[u8], start: usize) -> (TokenKind, usize) {
         Some(length) => (TokenKind::String, start + 2 + length + 2),
         None => (TokenKind::Error, bytes.len()),
     }
-}
-
-/// See [`super::Lexer::problem_at`].
-pub(super) fn problem_at(source: &str, start: usize) -> LexicalProblem {
-    let rest = source.get(start..).unwrap_or_default();
-    if rest.starts_with(['\'', '"'])
-        || rest.starts_with("$$")
-        || rest.starts_with("--")
-        || rest.starts_with('/')
-    {
-        let message = "mismatched character '<EOF>'".to_string();
-        return LexicalProblem { message, offset: source.len() };
-    }
-    let character = rest.chars().next().map_or("<EOF>".to_string(), |c| c.to_string());
-    LexicalProblem { message: format!("no viable alternative at character '{character}'"), offset: start }
 }

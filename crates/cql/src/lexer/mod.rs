@@ -4,6 +4,7 @@
 
 pub mod keywords;
 mod literals;
+mod problems;
 
 use std::borrow::Cow;
 
@@ -161,7 +162,7 @@ impl<'a> Lexer<'a> {
 
     /// Why [`Lexer::next_token`] returned [`TokenKind::Error`] with this `start`, in ANTLR's words, and where.
     pub fn problem_at(source: &str, start: usize) -> LexicalProblem {
-        literals::problem_at(source, start)
+        problems::problem_at(source, start)
     }
 }
 

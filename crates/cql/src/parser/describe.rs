@@ -1,8 +1,8 @@
 //! DESCRIBE.
 
-use super::names::is_name;
+use super::names::{is_function_name, is_name};
 use super::{Parsed, Parser};
-use crate::ast::{Describe, DescribeTarget};
+use crate::ast::{Describe, DescribeTarget, QualifiedName};
 use crate::lexer::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
@@ -30,7 +30,8 @@ impl Parser<'_> {
             return Ok(target);
         }
         // these want a name after them; without one they are names themselves
-        let named = is_name(self.peek()) || self.peek() == TokenKind::Symbol(Symbol::QuestionMark);
+        let named = matches!(keyword, Keyword::Type | Keyword::Function | Keyword::Aggregate)
+            && !follows_any(self.peek());
         match keyword {
             Keyword::Schema => {
                 self.advance();
@@ -52,12 +53,17 @@ impl Parser<'_> {
             }
             Keyword::Index => {
                 self.advance();
-                Ok(DescribeTarget::Index(self.index_name()?))
+                Ok(DescribeTarget::Index(self.table_name()?))
             }
             Keyword::Materialized => {
                 self.advance();
                 self.expect(Keyword::View)?;
                 Ok(DescribeTarget::View(self.table_name()?))
+            }
+            Keyword::Type | Keyword::Function | Keyword::Aggregate
+                if named && !is_name(self.peek()) && !is_function_name(self.peek()) =>
+            {
+                Err(self.no_viable_ahead(1))
             }
             Keyword::Type if named => {
                 self.advance();
@@ -86,6 +92,23 @@ impl Parser<'_> {
         if !is_name(self.kind()) {
             return Err(self.no_viable());
         }
-        Ok(DescribeTarget::Any(self.table_name()?))
+        if !follows_any(self.peek()) {
+            return Err(self.no_viable_ahead(1));
+        }
+        let first = self.take_name();
+        if self.eat(Symbol::Dot) {
+            return Ok(DescribeTarget::Any(QualifiedName::new(Some(first), self.identifier()?)));
+        }
+        Ok(DescribeTarget::Any(QualifiedName::new(None, first)))
     }
+}
+
+/// Whether a token of this kind can follow the bare name of what is described.
+fn follows_any(kind: TokenKind) -> bool {
+    matches!(
+        kind,
+        TokenKind::Keyword(Keyword::With)
+            | TokenKind::Symbol(Symbol::Dot | Symbol::Semicolon)
+            | TokenKind::Eof
+    )
 }

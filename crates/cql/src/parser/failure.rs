@@ -28,14 +28,19 @@ pub(super) enum FailureKind {
     MismatchedSet,
     /// Nothing fits.
     NoViable,
-    /// More text after the statement.
-    Trailing,
     /// The grammar fits, but what it says is refused at once.
     Refused(String),
     /// Nested deeper than the limit.
     TooDeep(u32),
     /// Chains more operators than the limit.
     TooLong(u32),
+}
+
+impl Failure {
+    /// Whether the text is refused for its size, however it might be read.
+    pub(super) fn is_limit(&self) -> bool {
+        matches!(self.kind, FailureKind::TooDeep(_) | FailureKind::TooLong(_))
+    }
 }
 
 impl Parser<'_> {
@@ -57,13 +62,9 @@ impl Parser<'_> {
     /// Looking `n` tokens ahead from the current one, that one fits none of several continuations.
     pub(super) fn no_viable_ahead(&mut self, n: usize) -> Box<Failure> {
         let token = if n == 0 { self.current } else { self.peek_token(n) };
+        // this decision came to nothing, and was built on no token
+        self.predicted = None;
         Box::new(Failure { kind: FailureKind::NoViable, token, shown: self.current })
-    }
-
-    /// More text after the statement.
-    pub(super) fn trailing(&mut self) -> Box<Failure> {
-        self.peek();
-        self.fail(FailureKind::Trailing)
     }
 
     /// What was written is grammatical and still refused with this message.
@@ -85,16 +86,12 @@ impl Parser<'_> {
             }
             FailureKind::MismatchedSet => format!("mismatched input '{text}' expecting set null"),
             FailureKind::NoViable => format!("no viable alternative at input '{text}'"),
-            FailureKind::Trailing => match self.peek() {
-                TokenKind::Eof => format!("extraneous input '{text}' expecting EOF"),
-                _ => format!("missing EOF at '{text}'"),
-            },
             FailureKind::TooDeep(limit) => format!("nested deeper than {limit} levels at input '{text}'"),
             FailureKind::TooLong(limit) => {
                 format!("expression of more than {limit} operators at input '{text}'")
             }
         };
-        let snippet = snippet(self.source, shown, self.furthest);
+        let snippet = snippet(self.source, shown, self.furthest, self.predicted);
         if token.kind == TokenKind::Eof {
             return SyntaxError {
                 message: format!("line 0:-1 {what}{snippet}"),
@@ -109,8 +106,16 @@ impl Parser<'_> {
 
     /// The error of a text that is no token, if reading got that far.
     fn lexical_error(&self) -> Option<SyntaxError> {
-        let token =
-            [Some(self.current), self.next].into_iter().flatten().find(|t| t.kind == TokenKind::Error)?;
+        let mut lexer = Lexer::new(self.source);
+        let token = loop {
+            let token = lexer.next_token();
+            match token.kind {
+                TokenKind::Error => break token,
+                TokenKind::Eof => return None,
+                _ if token.start >= self.furthest => return None,
+                _ => {}
+            }
+        };
         let problem = Lexer::problem_at(self.source, token.start as usize);
         let place = place(self.source, problem.offset);
         let message = format!("line {}:{} {}", place.line, place.column, problem.message);
@@ -144,14 +149,15 @@ fn token_text(source: &str, token: Token) -> String {
     }
 }
 
-/// ` (...the text around [shown]...)`, reading no further than the token that starts at `furthest`.
-fn snippet(source: &str, shown: Token, furthest: u32) -> String {
+/// ` (...the text around [shown]...)`, reading no further than the token that starts at `furthest`, or one
+/// after the token that starts at `predicted`.
+///
+/// Cassandra measures tokens by their text without quotes, so the closing bracket stands too early by those, and
+/// numbers columns line by line, joining the lines without a break. So does this.
+fn snippet(source: &str, shown: Token, furthest: u32, predicted: Option<u32>) -> String {
     const TOKENS_BEFORE: usize = 10;
     const TOKENS_AFTER: usize = 2;
-    if shown.kind == TokenKind::Eof {
-        return String::new();
-    }
-    let tokens = all_tokens(source, furthest);
+    let tokens = all_tokens(source, furthest, predicted);
     let Some(index) = tokens.iter().position(|token| token.start == shown.start) else {
         return String::new();
     };
@@ -160,20 +166,34 @@ fn snippet(source: &str, shown: Token, furthest: u32) -> String {
     if last.kind == TokenKind::Eof {
         return String::new();
     }
+    let shown_end = shown.start + unquoted_length(source, shown);
+    let last_end = last.start + unquoted_length(source, last);
     let slice = |from: u32, to: u32| source.get(from as usize..to as usize).unwrap_or_default();
+    let (middle, after) = if shown_end <= last_end {
+        (slice(shown.start, shown_end), slice(shown_end, last_end))
+    } else {
+        (slice(shown.start, last_end), "")
+    };
     format!(
-        " ({}{}[{}]{}{})",
+        " ({}{}[{middle}]{after}{})",
         if first.start == 0 { "" } else { "..." },
         slice(first.start, shown.start),
-        slice(shown.start, shown.end),
-        slice(shown.end, last.end),
-        if last.end as usize == source.len() { "" } else { "..." },
+        if last_end as usize == source.len() { "" } else { "..." },
     )
     .replace('\n', "")
 }
 
-/// The tokens up to the one that starts at `furthest`, with every run of blanks as a token of its own.
-fn all_tokens(source: &str, furthest: u32) -> Vec<Token> {
+/// The length in bytes of a token's text, that of strings and quoted names without the quotes.
+fn unquoted_length(source: &str, token: Token) -> u32 {
+    match token.kind {
+        TokenKind::String | TokenKind::QuotedName => token_text(source, token).len() as u32,
+        _ => token.end - token.start,
+    }
+}
+
+/// The tokens up to the one that starts at `furthest`, or to the one after that at `predicted`, with every run of
+/// blanks as a token of its own.
+fn all_tokens(source: &str, furthest: u32, predicted: Option<u32>) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut lexer = Lexer::new(source);
     let mut end = 0;
@@ -184,7 +204,8 @@ fn all_tokens(source: &str, furthest: u32) -> Vec<Token> {
         }
         tokens.push(token);
         end = token.end;
-        if token.start >= furthest || matches!(token.kind, TokenKind::Eof | TokenKind::Error) {
+        let enough = token.start >= furthest && predicted.is_none_or(|predicted| token.start > predicted);
+        if enough || matches!(token.kind, TokenKind::Eof | TokenKind::Error) {
             return tokens;
         }
     }

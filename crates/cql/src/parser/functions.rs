@@ -1,5 +1,7 @@
 //! CREATE and DROP of functions and aggregates.
 
+use super::names::is_name;
+use super::types::starts_type;
 use super::{Parsed, Parser};
 use crate::ast::{CqlType, CreateAggregate, CreateFunction, DropFunction, Statement};
 use crate::lexer::keywords::Keyword;
@@ -17,7 +19,7 @@ impl Parser<'_> {
         self.expect(Keyword::Function)?;
         let if_not_exists = self.if_not_exists()?;
         let name = self.function_name()?;
-        let arguments = self.delimited(Symbol::ParenOpen, Symbol::ParenClose, |parser| {
+        let arguments = self.delimited(Symbol::ParenOpen, Symbol::ParenClose, is_name, |parser| {
             Ok((parser.identifier()?, parser.cql_type()?))
         })?;
         let called_on_null_input = match self.kind() {
@@ -75,7 +77,7 @@ impl Parser<'_> {
 
     /// `(types)`
     pub(super) fn signature(&mut self) -> Parsed<Vec<CqlType>> {
-        self.delimited(Symbol::ParenOpen, Symbol::ParenClose, Self::cql_type)
+        self.delimited(Symbol::ParenOpen, Symbol::ParenClose, starts_type, Self::cql_type)
     }
 
     pub(super) fn drop_function(&mut self) -> Parsed<Statement> {

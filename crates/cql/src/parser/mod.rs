@@ -3,9 +3,11 @@
 
 mod describe;
 mod failure;
+mod follow;
 mod functions;
 mod modification;
 mod names;
+mod permissions;
 mod properties;
 mod relations;
 mod roles;
@@ -76,16 +78,19 @@ struct Parser<'a> {
     /// Where the furthest token starts that was looked at so far; error messages show the text around the failure
     /// only up to there, as Cassandra's do.
     furthest: u32,
+    /// Where the furthest token starts that a decision was built on: Cassandra's parser reads one more then.
+    predicted: Option<u32>,
     bind_markers: Vec<Option<Identifier>>,
     nesting: u32,
     chain: u32,
 }
 
-/// A place to come back to after looking ahead. No bind markers may be read meanwhile.
+/// A place to come back to after looking ahead.
 struct Mark<'a> {
     lexer: Lexer<'a>,
     current: Token,
     next: Option<Token>,
+    bind_markers: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -104,6 +109,7 @@ impl<'a> Parser<'a> {
             current,
             next: None,
             furthest: current.start,
+            predicted: None,
             bind_markers: Vec::new(),
             nesting: 0,
             chain: 0,
@@ -144,7 +150,7 @@ impl<'a> Parser<'a> {
         while self.eat(Symbol::Semicolon) {}
         match self.current.kind {
             TokenKind::Eof => Ok(()),
-            _ => Err(self.trailing()),
+            _ => Err(self.mismatched(TokenKind::Eof)),
         }
     }
 
@@ -165,8 +171,15 @@ impl<'a> Parser<'a> {
         token
     }
 
-    /// The kind of the token after the current one.
+    /// The kind of the token after the current one, which decides how to go on.
     fn peek(&mut self) -> TokenKind {
+        let kind = self.glance();
+        self.predicted = self.predicted.max(self.next.map(|next| next.start));
+        kind
+    }
+
+    /// The kind of the token after the current one, where Cassandra's parser looks at no more than that.
+    fn glance(&mut self) -> TokenKind {
         let next = match self.next {
             Some(next) => next,
             None => {
@@ -188,6 +201,7 @@ impl<'a> Parser<'a> {
             token = lexer.next_token();
         }
         self.furthest = self.furthest.max(token.start);
+        self.predicted = self.predicted.max(Some(token.start));
         token
     }
 
@@ -258,13 +272,19 @@ impl<'a> Parser<'a> {
     }
 
     fn mark(&self) -> Mark<'a> {
-        Mark { lexer: self.lexer, current: self.current, next: self.next }
+        Mark {
+            lexer: self.lexer,
+            current: self.current,
+            next: self.next,
+            bind_markers: self.bind_markers.len(),
+        }
     }
 
     fn reset(&mut self, mark: Mark<'a>) {
         self.lexer = mark.lexer;
         self.current = mark.current;
         self.next = mark.next;
+        self.bind_markers.truncate(mark.bind_markers);
     }
 
     /// Runs `rule` one level deeper, unless that is too deep.

@@ -1,6 +1,9 @@
 //! INSERT, UPDATE, DELETE and BATCH.
 
+use std::collections::{HashMap, HashSet};
+
 use super::failure::FailureKind;
+use super::names::is_function_name;
 use super::{Parsed, Parser};
 use crate::ast::{
     Assignment, AssignmentOperation, Batch, BatchKind, Delete, DeleteTarget, Identifier, Insert,
@@ -8,6 +11,35 @@ use crate::ast::{
 };
 use crate::lexer::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
+
+/// What an UPDATE has assigned so far, by column.
+#[derive(Default)]
+struct Assigned(HashMap<Identifier, AssignedParts>);
+
+#[derive(Default)]
+struct AssignedParts {
+    /// `c = value`
+    whole: bool,
+    /// `c.field = value`
+    fields: HashSet<Identifier>,
+}
+
+impl Assigned {
+    /// Takes note of an assignment. Says whether it goes with those before: a column may be assigned several times
+    /// as long as none of it sets the whole column, or the same field.
+    fn add(&mut self, Assignment { column, operation }: &Assignment) -> bool {
+        let first = !self.0.contains_key(column);
+        let parts = self.0.entry(column.clone()).or_default();
+        match operation {
+            AssignmentOperation::Set(_) => {
+                parts.whole = true;
+                first
+            }
+            AssignmentOperation::SetField(field, _) => parts.fields.insert(field.clone()) && !parts.whole,
+            _ => !parts.whole,
+        }
+    }
+}
 
 impl Parser<'_> {
     /// INSERT, UPDATE or DELETE.
@@ -91,13 +123,17 @@ impl Parser<'_> {
         let table = self.table_name()?;
         let using = self.optional_using()?;
         self.expect(Keyword::Set)?;
-        let mut assignments = Vec::new();
-        loop {
-            let assignment = self.assignment()?;
-            self.refuse_conflict(&assignments, &assignment)?;
-            assignments.push(assignment);
-            if !self.eat(Symbol::Comma) {
-                break;
+        let mut assignments = vec![self.assignment()?];
+        if self.is(Symbol::Comma) {
+            let mut assigned = Assigned::default();
+            assigned.add(&assignments[0]);
+            while self.eat(Symbol::Comma) {
+                let assignment = self.assignment()?;
+                if !assigned.add(&assignment) {
+                    let column = assignment.column.as_str();
+                    return Err(self.refused(format!("Multiple incompatible setting of column {column}")));
+                }
+                assignments.push(assignment);
             }
         }
         self.expect(Keyword::Where)?;
@@ -141,8 +177,7 @@ impl Parser<'_> {
 
     /// What stands after `column =`: a term, `term + column`, `column + term`, `column - term`, or `column -1`.
     fn assigned(&mut self, column: &Identifier) -> Parsed<AssignmentOperation> {
-        let cast = self.is(Keyword::Cast) && self.peek() == TokenKind::Symbol(Symbol::ParenOpen);
-        if !self.at_column() || cast || self.call_ahead(0) {
+        if !self.at_column() || self.term_ahead() {
             let term = self.term()?;
             if !self.eat(Symbol::Plus) {
                 return Ok(AssignmentOperation::Set(term));
@@ -151,6 +186,9 @@ impl Parser<'_> {
                 return Err(self.refused("Only expressions of the form X = <value> + X are supported."));
             }
             return Ok(AssignmentOperation::Prepend(term));
+        }
+        if !matches!(self.peek(), TokenKind::Integer | TokenKind::Symbol(Symbol::Plus | Symbol::Minus)) {
+            return Err(self.no_viable_ahead(1));
         }
         let operand = self.column()?;
         if self.is(TokenKind::Integer) {
@@ -181,19 +219,11 @@ impl Parser<'_> {
         Ok(operation(term))
     }
 
-    /// A column may be assigned several times as long as none of it sets the whole column, or the same field.
-    fn refuse_conflict(&self, earlier: &[Assignment], new: &Assignment) -> Parsed<()> {
-        use AssignmentOperation::{Set, SetField};
-        let conflict = |old: &AssignmentOperation| match (old, &new.operation) {
-            (Set(_), _) | (_, Set(_)) => true,
-            (SetField(old, _), SetField(new, _)) => old == new,
-            _ => false,
-        };
-        match earlier.iter().find(|old| old.column == new.column && conflict(&old.operation)) {
-            Some(_) => {
-                Err(self.refused(format!("Multiple incompatible setting of column {}", new.column.as_str())))
-            }
-            None => Ok(()),
+    /// Whether, at a name, a function call starts, or a cast.
+    fn term_ahead(&mut self) -> bool {
+        match self.peek() {
+            TokenKind::Symbol(Symbol::ParenOpen) => is_function_name(self.kind()) || self.is(Keyword::Cast),
+            next => next == TokenKind::Symbol(Symbol::Dot) && !self.is(TokenKind::EmptyQuotedName),
         }
     }
 
@@ -215,6 +245,15 @@ impl Parser<'_> {
     }
 
     fn delete_target(&mut self) -> Parsed<DeleteTarget> {
+        if self.at_column()
+            && !matches!(
+                self.peek(),
+                TokenKind::Symbol(Symbol::Comma | Symbol::BracketOpen | Symbol::Dot)
+                    | TokenKind::Keyword(Keyword::From)
+            )
+        {
+            return Err(self.no_viable_ahead(1));
+        }
         let column = self.column()?;
         if self.eat(Symbol::BracketOpen) {
             let key = self.term()?;

@@ -1,13 +1,11 @@
 //! Names of all sorts. They differ in which keywords they admit.
 
+use super::follow::{follows_function_name, follows_index, follows_table};
+use super::terms::starts_term;
 use super::{Parsed, Parser};
 use crate::ast::{Identifier, QualifiedName};
-use crate::lexer::keywords::{Keyword, KeywordClass};
+use crate::lexer::keywords::{Keyword, KeywordClass, RESERVED_TYPE_NAMES};
 use crate::lexer::{Symbol, TokenKind, unquote};
-
-/// Words that no user type may be called unless quoted: they were once kept for types to come.
-const RESERVED_TYPE_NAMES: [&str; 7] =
-    ["byte", "complex", "enum", "date", "interval", "macaddr", "bitstring"];
 
 /// Whether a token of this kind can be a name: a word, a quoted name, or an unreserved keyword.
 pub(super) fn is_name(kind: TokenKind) -> bool {
@@ -24,6 +22,15 @@ pub(super) fn is_function_name(kind: TokenKind) -> bool {
         TokenKind::Ident | TokenKind::QuotedName => true,
         TokenKind::Keyword(Keyword::Token | Keyword::Count) => true,
         TokenKind::Keyword(keyword) => matches!(keyword.class(), KeywordClass::Basic | KeywordClass::Type(_)),
+        _ => false,
+    }
+}
+
+/// Whether a token of this kind can be the name of a user-defined type.
+pub(super) fn is_user_type_name(kind: TokenKind) -> bool {
+    match kind {
+        TokenKind::Ident | TokenKind::QuotedName => true,
+        TokenKind::Keyword(keyword) => keyword == Keyword::Key || keyword.class() == KeywordClass::Basic,
         _ => false,
     }
 }
@@ -66,22 +73,26 @@ impl Parser<'_> {
 
     /// `[keyspace.]table`
     pub(super) fn table_name(&mut self) -> Parsed<QualifiedName> {
-        self.qualified_name("table")
+        self.qualified_name("table", follows_table)
     }
 
     /// `[keyspace.]index`
     pub(super) fn index_name(&mut self) -> Parsed<QualifiedName> {
-        self.qualified_name("index")
+        self.qualified_name("index", follows_index)
     }
 
-    fn qualified_name(&mut self, what: &str) -> Parsed<QualifiedName> {
-        let keyspace = if self.peek() == TokenKind::Symbol(Symbol::Dot) {
-            let keyspace = self.keyspace_name()?;
-            self.expect(Symbol::Dot)?;
-            Some(keyspace)
-        } else {
-            None
-        };
+    fn qualified_name(&mut self, what: &str, follows: fn(TokenKind) -> bool) -> Parsed<QualifiedName> {
+        let mut keyspace = None;
+        if is_name(self.kind()) || self.is(Symbol::QuestionMark) {
+            match self.peek() {
+                TokenKind::Symbol(Symbol::Dot) => {
+                    keyspace = Some(self.keyspace_name()?);
+                    self.advance();
+                }
+                next if !follows(next) => return Err(self.no_viable_ahead(1)),
+                _ => {}
+            }
+        }
         Ok(QualifiedName { keyspace, name: self.schema_name(what)? })
     }
 
@@ -95,22 +106,21 @@ impl Parser<'_> {
 
     /// `[keyspace.]type`
     pub(super) fn user_type_name(&mut self) -> Parsed<QualifiedName> {
-        if is_name(self.kind()) && self.peek() == TokenKind::Symbol(Symbol::Dot) {
+        if is_name(self.kind()) && self.glance() == TokenKind::Symbol(Symbol::Dot) {
             let keyspace = self.take_name();
             self.advance();
-            return Ok(QualifiedName { keyspace: Some(keyspace), name: self.bare_type_name()? });
+            return Ok(QualifiedName { keyspace: Some(keyspace), name: self.bare_type_name(true)? });
         }
-        Ok(QualifiedName { keyspace: None, name: self.bare_type_name()? })
+        Ok(QualifiedName { keyspace: None, name: self.bare_type_name(false)? })
     }
 
-    fn bare_type_name(&mut self) -> Parsed<Identifier> {
-        let admitted = match self.kind() {
-            TokenKind::Ident | TokenKind::QuotedName => true,
-            TokenKind::Keyword(keyword) => keyword == Keyword::Key || keyword.class() == KeywordClass::Basic,
-            _ => false,
-        };
-        if !admitted {
-            return Err(self.no_viable());
+    fn bare_type_name(&mut self, qualified: bool) -> Parsed<Identifier> {
+        if !is_user_type_name(self.kind()) {
+            return if qualified || !is_name(self.kind()) {
+                Err(self.no_viable())
+            } else {
+                self.missing_dot()
+            };
         }
         if self.is(TokenKind::Ident) && RESERVED_TYPE_NAMES.contains(&self.text(self.current)) {
             let name = self.text(self.current);
@@ -121,14 +131,55 @@ impl Parser<'_> {
 
     /// `[keyspace.]function`
     pub(super) fn function_name(&mut self) -> Parsed<QualifiedName> {
-        let keyspace = if self.peek() == TokenKind::Symbol(Symbol::Dot) {
-            let keyspace = self.keyspace_name()?;
-            self.expect(Symbol::Dot)?;
-            Some(keyspace)
-        } else {
-            None
-        };
+        let mut keyspace = None;
+        if self.is(Symbol::QuestionMark) {
+            self.keyspace_name()?;
+        }
+        if is_name(self.kind()) {
+            match self.peek() {
+                TokenKind::Symbol(Symbol::Dot) => {
+                    keyspace = Some(self.keyspace_name()?);
+                    self.advance();
+                }
+                _ if !is_function_name(self.kind()) => return self.missing_dot(),
+                next if !follows_function_name(next) => return Err(self.no_viable_ahead(1)),
+                _ => {}
+            }
+        }
         Ok(QualifiedName { keyspace, name: self.bare_function_name()? })
+    }
+
+    /// Fails at the token after a name that can only be a keyspace's.
+    fn missing_dot<T>(&mut self) -> Parsed<T> {
+        self.advance();
+        Err(self.mismatched(Symbol::Dot.into()))
+    }
+
+    /// `[keyspace.]function`, which must be followed by `(`.
+    pub(super) fn called_function_name(&mut self) -> Parsed<QualifiedName> {
+        let broken_off_at = match self.peek() {
+            TokenKind::Symbol(Symbol::ParenOpen) if is_function_name(self.kind()) => self.call_breaks_off(2),
+            TokenKind::Symbol(Symbol::Dot) if is_name(self.kind()) => {
+                if !is_function_name(self.peek_nth(2)) {
+                    Some(2)
+                } else if self.peek_nth(3) != TokenKind::Symbol(Symbol::ParenOpen) {
+                    Some(3)
+                } else {
+                    self.call_breaks_off(4)
+                }
+            }
+            _ => Some(1),
+        };
+        match broken_off_at {
+            Some(n) => Err(self.no_viable_ahead(n)),
+            None => self.function_name(),
+        }
+    }
+
+    /// `Some(n)` if the token `n` ahead, after a call's `(`, neither starts an argument nor ends the call.
+    fn call_breaks_off(&mut self, n: usize) -> Option<usize> {
+        let next = self.peek_nth(n);
+        (next != TokenKind::Symbol(Symbol::ParenClose) && !starts_term(next)).then_some(n)
     }
 
     pub(super) fn bare_function_name(&mut self) -> Parsed<Identifier> {

@@ -1,5 +1,6 @@
 //! WHERE clauses and IF conditions.
 
+use super::names::is_name;
 use super::{Parsed, Parser};
 use crate::ast::{
     ColumnPart, Condition, ConditionValue, Conditions, CustomIndexExpression, Identifier, InValues, Operator,
@@ -43,12 +44,19 @@ impl Parser<'_> {
             }
             TokenKind::Symbol(Symbol::ParenOpen) if self.column_tuple_ahead() => self.tuple_relation(),
             TokenKind::Symbol(Symbol::ParenOpen) => {
+                self.refuse_parenthesis()?;
                 self.advance();
                 let relation = self.nested(Self::relation)?;
                 self.expect(Symbol::ParenClose)?;
                 Ok(relation)
             }
             _ if self.at_column() => {
+                if !self.relation_operator_ahead() {
+                    return Err(self.no_viable_ahead(1));
+                }
+                if self.peek() == TokenKind::Keyword(Keyword::In) && !starts_in_values(self.peek_nth(2)) {
+                    return Err(self.no_viable_ahead(2));
+                }
                 let column = self.column()?;
                 self.column_relation(column)
             }
@@ -127,12 +135,31 @@ impl Parser<'_> {
         if !self.is(Symbol::ParenOpen) {
             return Err(self.no_viable());
         }
-        Ok(InValues::List(self.delimited(Symbol::ParenOpen, Symbol::ParenClose, Self::term)?))
+        Ok(InValues::List(self.terms(Symbol::ParenOpen, Symbol::ParenClose)?))
     }
 
     /// Whether, at `(`, columns follow and not a relation: `(c,` or `(c)`.
     fn column_tuple_ahead(&mut self) -> bool {
-        matches!(self.peek_nth(2), TokenKind::Symbol(Symbol::Comma | Symbol::ParenClose))
+        let first = self.peek();
+        (is_name(first) || first == TokenKind::EmptyQuotedName)
+            && matches!(self.peek_nth(2), TokenKind::Symbol(Symbol::Comma | Symbol::ParenClose))
+    }
+
+    /// Refuses `(` that starts neither a relation nor a tuple of columns.
+    fn refuse_parenthesis(&mut self) -> Parsed<()> {
+        let next = self.peek();
+        if matches!(next, TokenKind::Keyword(Keyword::Token) | TokenKind::Symbol(Symbol::ParenOpen)) {
+            return Ok(());
+        }
+        if !is_name(next) && next != TokenKind::EmptyQuotedName {
+            return Err(self.no_viable_ahead(1));
+        }
+        if starts_relation_operator(self.peek_nth(2)) { Ok(()) } else { Err(self.no_viable_ahead(2)) }
+    }
+
+    /// Whether what stands after `column` in a relation follows the current token.
+    fn relation_operator_ahead(&mut self) -> bool {
+        starts_relation_operator(self.peek())
     }
 
     /// `(c1, c2)`
@@ -148,13 +175,14 @@ impl Parser<'_> {
         if self.eat(Keyword::In) {
             return Ok(Relation::TupleIn { columns, values: self.tuple_in_values()? });
         }
+        if self.at_comparison().is_some() && !starts_in_values(self.peek()) {
+            return Err(self.no_viable_ahead(1));
+        }
         let operator = self.comparison()?;
         let value = if self.at_bind_marker() {
             TupleValue::BindMarker(self.bind_marker()?)
-        } else if self.is(Symbol::ParenOpen) {
-            TupleValue::Literal(self.tuple_elements()?)
         } else {
-            return Err(self.no_viable());
+            TupleValue::Literal(self.tuple_elements()?)
         };
         Ok(Relation::Tuple { columns, operator, value })
     }
@@ -171,6 +199,7 @@ impl Parser<'_> {
             TokenKind::Symbol(Symbol::ParenOpen) => Ok(TupleInValues::Literals(self.delimited(
                 Symbol::ParenOpen,
                 Symbol::ParenClose,
+                |_| true,
                 Self::tuple_elements,
             )?)),
             TokenKind::Symbol(Symbol::ParenClose) => {
@@ -179,7 +208,7 @@ impl Parser<'_> {
                 Ok(TupleInValues::Literals(Vec::new()))
             }
             TokenKind::Symbol(Symbol::QuestionMark | Symbol::Colon) => Ok(TupleInValues::BindMarkers(
-                self.delimited(Symbol::ParenOpen, Symbol::ParenClose, Self::bind_marker)?,
+                self.delimited(Symbol::ParenOpen, Symbol::ParenClose, |_| true, Self::bind_marker)?,
             )),
             _ => Err(self.no_viable_ahead(1)),
         }
@@ -192,6 +221,9 @@ impl Parser<'_> {
         }
         // a column may be called exists
         if self.is(Keyword::Exists) && !self.condition_operator_ahead() {
+            if !follows_conditions(self.peek()) {
+                return Err(self.no_viable_ahead(1));
+            }
             self.advance();
             return Ok(Conditions::Exists);
         }
@@ -200,20 +232,8 @@ impl Parser<'_> {
 
     /// Whether what follows the current token would make it the column of a condition.
     fn condition_operator_ahead(&mut self) -> bool {
-        match self.peek() {
-            TokenKind::Symbol(symbol) => matches!(
-                symbol,
-                Symbol::Equal
-                    | Symbol::NotEqual
-                    | Symbol::Less
-                    | Symbol::LessEqual
-                    | Symbol::Greater
-                    | Symbol::GreaterEqual
-                    | Symbol::BracketOpen
-                    | Symbol::Dot
-            ),
-            kind => matches!(kind, TokenKind::Keyword(Keyword::In | Keyword::Contains)),
-        }
+        let next = self.peek();
+        next == TokenKind::Symbol(Symbol::Dot) || starts_relation_operator(next)
     }
 
     fn condition(&mut self) -> Parsed<Condition> {
@@ -244,4 +264,38 @@ impl Parser<'_> {
         let value = ConditionValue::Term(self.term()?);
         Ok(Condition { column, part, operator, value })
     }
+}
+
+/// Whether a token of this kind can stand after the column of a relation.
+fn starts_relation_operator(kind: TokenKind) -> bool {
+    match kind {
+        TokenKind::Symbol(symbol) => matches!(
+            symbol,
+            Symbol::Equal
+                | Symbol::NotEqual
+                | Symbol::Less
+                | Symbol::LessEqual
+                | Symbol::Greater
+                | Symbol::GreaterEqual
+                | Symbol::BracketOpen
+        ),
+        kind => {
+            matches!(kind, TokenKind::Keyword(Keyword::In | Keyword::Contains | Keyword::Like | Keyword::Is))
+        }
+    }
+}
+
+/// Whether a token of this kind can start what stands after IN, or what a tuple is compared with.
+fn starts_in_values(kind: TokenKind) -> bool {
+    matches!(kind, TokenKind::Symbol(Symbol::QuestionMark | Symbol::Colon | Symbol::ParenOpen))
+}
+
+/// Whether a token of this kind can follow a statement with conditions.
+fn follows_conditions(kind: TokenKind) -> bool {
+    matches!(
+        kind,
+        TokenKind::Keyword(Keyword::Apply | Keyword::Insert | Keyword::Update | Keyword::Delete)
+            | TokenKind::Symbol(Symbol::Semicolon)
+            | TokenKind::Eof
+    )
 }

@@ -1,17 +1,15 @@
 //! Roles, users, identities and permissions.
 
-use super::names::is_name;
 use super::{Parsed, Parser};
 use crate::ast::{
-    Access, AddIdentity, AlterRole, CreateRole, DropIdentity, DropRole, Identifier, ListPermissions,
-    ListRoles, Permission, PermissionGrant, Permissions, Resource, RoleGrant, RoleOptions, Statement,
+    Access, AddIdentity, AlterRole, CreateRole, DropIdentity, DropRole, Identifier, RoleOptions, Statement,
 };
 use crate::lexer::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind, unquote};
 
 impl Parser<'_> {
     /// A role: a name, or a string, which keeps its case.
-    fn role_name(&mut self) -> Parsed<Identifier> {
+    pub(super) fn role_name(&mut self) -> Parsed<Identifier> {
         if self.is(TokenKind::String) {
             return Ok(Identifier::new(self.string()?));
         }
@@ -188,6 +186,10 @@ impl Parser<'_> {
             TokenKind::Keyword(Keyword::From) => (&mut options.cidrs, Keyword::Cidrs),
             _ => return Err(self.no_viable_ahead(1)),
         };
+        let all_or_some = [Keyword::All.into(), places.into()];
+        if !all_or_some.contains(&self.peek_nth(2)) {
+            return Err(self.no_viable_ahead(2));
+        }
         self.advance();
         self.advance();
         let access = if self.eat(Keyword::All) {
@@ -202,178 +204,6 @@ impl Parser<'_> {
         };
         *slot = Some(access);
         Ok(())
-    }
-
-    /// `GRANT permissions ON resource TO role` or `GRANT role TO role`
-    pub(super) fn grant(&mut self) -> Parsed<Statement> {
-        self.advance();
-        if self.at_permissions() {
-            let (permissions, resource) = self.permissions_on_resource()?;
-            self.expect(Keyword::To)?;
-            let grantee = self.role_name()?;
-            return Ok(Statement::GrantPermissions(PermissionGrant { permissions, resource, grantee }));
-        }
-        let role = self.role_name()?;
-        self.expect(Keyword::To)?;
-        Ok(Statement::GrantRole(RoleGrant { role, grantee: self.role_name()? }))
-    }
-
-    /// `REVOKE permissions ON resource FROM role` or `REVOKE role FROM role`
-    pub(super) fn revoke(&mut self) -> Parsed<Statement> {
-        self.advance();
-        if self.at_permissions() {
-            let (permissions, resource) = self.permissions_on_resource()?;
-            self.expect(Keyword::From)?;
-            let grantee = self.role_name()?;
-            return Ok(Statement::RevokePermissions(PermissionGrant { permissions, resource, grantee }));
-        }
-        let role = self.role_name()?;
-        self.expect(Keyword::From)?;
-        Ok(Statement::RevokeRole(RoleGrant { role, grantee: self.role_name()? }))
-    }
-
-    /// Whether permissions follow and not a role: some permissions are names too.
-    fn at_permissions(&mut self) -> bool {
-        if self.at_permission().is_none() && !self.is(Keyword::All) {
-            return false;
-        }
-        !is_name(self.kind()) || !matches!(self.peek(), TokenKind::Keyword(Keyword::To | Keyword::From))
-    }
-
-    fn permissions_on_resource(&mut self) -> Parsed<(Permissions, Resource)> {
-        let permissions = self.permissions()?;
-        self.expect(Keyword::On)?;
-        Ok((permissions, self.resource()?))
-    }
-
-    /// `ALL [PERMISSIONS]` or `permission [PERMISSION], ...`
-    fn permissions(&mut self) -> Parsed<Permissions> {
-        if self.eat(Keyword::All) {
-            self.eat(Keyword::Permissions);
-            return Ok(Permissions::All);
-        }
-        let listed = self.separated(Symbol::Comma, |parser| {
-            let permission = parser.at_permission().ok_or_else(|| parser.no_viable())?;
-            parser.advance();
-            parser.eat(Keyword::Permission);
-            Ok(permission)
-        })?;
-        Ok(Permissions::Listed(listed))
-    }
-
-    fn at_permission(&self) -> Option<Permission> {
-        let TokenKind::Keyword(keyword) = self.kind() else { return None };
-        Some(match keyword {
-            Keyword::Create => Permission::Create,
-            Keyword::Alter => Permission::Alter,
-            Keyword::Drop => Permission::Drop,
-            Keyword::Select => Permission::Select,
-            Keyword::Modify => Permission::Modify,
-            Keyword::Authorize => Permission::Authorize,
-            Keyword::Describe => Permission::Describe,
-            Keyword::Execute => Permission::Execute,
-            Keyword::Unmask => Permission::Unmask,
-            Keyword::SelectMasked => Permission::SelectMasked,
-            _ => return None,
-        })
-    }
-
-    fn resource(&mut self) -> Parsed<Resource> {
-        // all these words but KEYSPACE and TABLE are names of tables too
-        let next_ends = matches!(
-            self.peek(),
-            TokenKind::Keyword(Keyword::To | Keyword::From | Keyword::Of | Keyword::NoRecursive)
-                | TokenKind::Symbol(Symbol::Dot | Symbol::Semicolon)
-                | TokenKind::Eof
-        );
-        match self.kind() {
-            TokenKind::Keyword(Keyword::Keyspace) => {
-                self.advance();
-                Ok(Resource::Keyspace(self.keyspace_name()?))
-            }
-            TokenKind::Keyword(Keyword::ColumnFamily) => {
-                self.advance();
-                Ok(Resource::Table(self.table_name()?))
-            }
-            _ if next_ends => Ok(Resource::Table(self.table_name()?)),
-            TokenKind::Keyword(Keyword::All) => self.all_of_a_kind(),
-            TokenKind::Keyword(Keyword::Role) => {
-                self.advance();
-                Ok(Resource::Role(self.role_name()?))
-            }
-            TokenKind::Keyword(Keyword::Function) => {
-                self.advance();
-                Ok(Resource::Function(self.function_name()?, self.signature()?))
-            }
-            TokenKind::Keyword(Keyword::MBean) => {
-                self.advance();
-                Ok(Resource::MBean(self.string()?))
-            }
-            TokenKind::Keyword(Keyword::MBeans) => {
-                self.advance();
-                Ok(Resource::MBeans(self.string()?))
-            }
-            _ => Ok(Resource::Table(self.table_name()?)),
-        }
-    }
-
-    /// `ALL KEYSPACES`, `ALL TABLES IN KEYSPACE name`, ...
-    fn all_of_a_kind(&mut self) -> Parsed<Resource> {
-        let TokenKind::Keyword(what) = self.peek() else { return Err(self.no_viable_ahead(1)) };
-        let resource = match what {
-            Keyword::Keyspaces => Resource::AllKeyspaces,
-            Keyword::Roles => Resource::AllRoles,
-            Keyword::MBeans => Resource::AllMBeans,
-            Keyword::Functions => {
-                self.advance();
-                self.advance();
-                return if self.optional([Keyword::In, Keyword::Keyspace])? {
-                    Ok(Resource::AllFunctionsIn(self.keyspace_name()?))
-                } else {
-                    Ok(Resource::AllFunctions)
-                };
-            }
-            Keyword::Tables => {
-                self.advance();
-                self.advance();
-                self.expect_all([Keyword::In, Keyword::Keyspace])?;
-                return Ok(Resource::AllTables(self.keyspace_name()?));
-            }
-            _ => return Err(self.no_viable_ahead(1)),
-        };
-        self.advance();
-        self.advance();
-        Ok(resource)
-    }
-
-    /// `LIST ROLES`, `LIST USERS`, `LIST permissions`
-    pub(super) fn list(&mut self) -> Parsed<Statement> {
-        match self.peek() {
-            TokenKind::Keyword(Keyword::Users) => {
-                self.advance();
-                self.advance();
-                return Ok(Statement::ListUsers);
-            }
-            TokenKind::Keyword(Keyword::Roles) => {
-                self.advance();
-                self.advance();
-                let grantee = if self.eat(Keyword::Of) { Some(self.role_name()?) } else { None };
-                let no_recursive = self.eat(Keyword::NoRecursive);
-                return Ok(Statement::ListRoles(ListRoles { grantee, no_recursive }));
-            }
-            _ => {}
-        }
-        let mark = self.mark();
-        self.advance();
-        if self.at_permission().is_none() && !self.is(Keyword::All) {
-            self.reset(mark);
-            return Err(self.no_viable_ahead(1));
-        }
-        let permissions = self.permissions()?;
-        let resource = if self.eat(Keyword::On) { Some(self.resource()?) } else { None };
-        let grantee = if self.eat(Keyword::Of) { Some(self.role_name()?) } else { None };
-        let no_recursive = self.eat(Keyword::NoRecursive);
-        Ok(Statement::ListPermissions(ListPermissions { permissions, resource, grantee, no_recursive }))
     }
 
     pub(super) fn add_identity(&mut self) -> Parsed<Statement> {

@@ -1,5 +1,6 @@
 //! CREATE, ALTER and DROP: which of what. Keyspaces, types, indexes and triggers; the rest have files of their own.
 
+use super::names::is_name;
 use super::{Parsed, Parser};
 use crate::ast::{
     AlterKeyspace, AlterType, AlterTypeChange, AlterView, CqlType, CreateIndex, CreateKeyspace,
@@ -132,7 +133,7 @@ impl Parser<'_> {
         let mut fields = vec![self.field_definition()?];
         while self.eat(Symbol::Comma) {
             // commas may trail
-            if !self.is(Symbol::Comma) && !self.is(Symbol::ParenClose) {
+            if is_name(self.kind()) {
                 fields.push(self.field_definition()?);
             }
         }
@@ -184,10 +185,12 @@ impl Parser<'_> {
         let custom = self.eat(Keyword::Custom);
         self.expect(Keyword::Index)?;
         let if_not_exists = self.if_not_exists()?;
-        let name = if self.is(Keyword::On) { None } else { Some(self.schema_name("index")?) };
+        let named = is_name(self.kind()) || self.is(Symbol::QuestionMark);
+        let name = if named { Some(self.schema_name("index")?) } else { None };
         self.expect(Keyword::On)?;
         let table = self.table_name()?;
-        let targets = self.delimited(Symbol::ParenOpen, Symbol::ParenClose, Self::index_target)?;
+        let targets =
+            self.delimited(Symbol::ParenOpen, Symbol::ParenClose, starts_index_target, Self::index_target)?;
         let using = if self.eat(Keyword::Using) { Some(self.string()?) } else { None };
         let properties = if self.eat(Keyword::With) { self.properties()? } else { Properties::default() };
         Ok(Statement::CreateIndex(Box::new(CreateIndex {
@@ -210,6 +213,11 @@ impl Parser<'_> {
             }
             TokenKind::Keyword(Keyword::Values) if self.peek() == TokenKind::Symbol(Symbol::ParenOpen) => {
                 IndexTargetKind::Values
+            }
+            TokenKind::Keyword(Keyword::Keys | Keyword::Values)
+                if !matches!(self.peek(), TokenKind::Symbol(Symbol::Comma | Symbol::ParenClose)) =>
+            {
+                return Err(self.no_viable_ahead(1));
             }
             _ => return Ok(IndexTarget { column: self.column()?, kind: IndexTargetKind::Simple }),
         };
@@ -247,4 +255,10 @@ impl Parser<'_> {
         let table = self.table_name()?;
         Ok(Statement::DropTrigger(DropTrigger { name, if_exists, table }))
     }
+}
+
+/// Whether a token of this kind can start what an index is on.
+fn starts_index_target(kind: TokenKind) -> bool {
+    is_name(kind)
+        || matches!(kind, TokenKind::EmptyQuotedName | TokenKind::Keyword(Keyword::Entries | Keyword::Full))
 }

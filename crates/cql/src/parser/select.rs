@@ -8,9 +8,8 @@ use crate::lexer::keywords::Keyword;
 impl Parser<'_> {
     pub(super) fn select(&mut self) -> Parsed<Select> {
         self.advance();
-        let json = self.select_modifier(Keyword::Json);
-        let distinct = self.select_modifier(Keyword::Distinct);
-        let selections = self.selections()?;
+        let (json, (distinct, selections)) =
+            self.modified(Keyword::Json, |parser| parser.modified(Keyword::Distinct, Self::selections))?;
         self.expect(Keyword::From)?;
         let table = self.table_name()?;
         let where_clause = self.optional_where()?;
@@ -45,13 +44,21 @@ impl Parser<'_> {
         })
     }
 
-    /// Steps over JSON or DISTINCT, unless it is a column: both are names too.
-    fn select_modifier(&mut self, keyword: Keyword) -> bool {
-        if !self.is(keyword) || !Self::starts_selections(self.peek()) {
-            return false;
+    /// `keyword rule`, or else `rule`, since JSON and DISTINCT are columns too; says which.
+    fn modified<T>(
+        &mut self,
+        keyword: Keyword,
+        mut rule: impl FnMut(&mut Self) -> Parsed<T>,
+    ) -> Parsed<(bool, T)> {
+        if self.is(keyword) {
+            let mark = self.mark();
+            self.advance();
+            match rule(self) {
+                Err(failure) if !failure.is_limit() => self.reset(mark),
+                parsed => return Ok((true, parsed?)),
+            }
         }
-        self.advance();
-        true
+        Ok((false, rule(self)?))
     }
 
     fn ordering(&mut self) -> Parsed<Ordering> {

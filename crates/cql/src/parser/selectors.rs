@@ -1,9 +1,10 @@
 //! Selectors.
 
+use super::follow::follows_selector;
 use super::names::{is_function_name, is_name};
 use super::terms::literal_kind;
 use super::{Parsed, Parser};
-use crate::ast::{ArithmeticOperator, Selection, Selector};
+use crate::ast::{ArithmeticOperator, QualifiedName, Selection, Selector};
 use crate::lexer::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
@@ -18,11 +19,6 @@ impl Parser<'_> {
             let alias = if parser.eat(Keyword::As) { Some(parser.identifier()?) } else { None };
             Ok(Selection { selector, alias })
         })
-    }
-
-    /// Whether a token of this kind can start a select clause.
-    pub(super) fn starts_selections(kind: TokenKind) -> bool {
-        matches!(kind, TokenKind::Symbol(Symbol::Star | Symbol::Minus)) || starts_operand(kind)
     }
 
     /// A selector.
@@ -64,7 +60,19 @@ impl Parser<'_> {
             return Ok(Selector::Negated(Box::new(self.nested(Self::selector_sign)?)));
         }
         let operand = self.operand()?;
-        self.modifiers(operand)
+        self.predicted = self.predicted.max(Some(self.current.start));
+        if !self.is(Symbol::Dot) && !self.is(Symbol::BracketOpen) {
+            return Ok(operand);
+        }
+        // Cassandra tries the modifiers and, if they fail, misses what may follow a selector without them
+        let mark = self.mark();
+        match self.modifiers(operand.clone()) {
+            Err(failure) if !failure.is_limit() => {
+                self.reset(mark);
+                Ok(operand)
+            }
+            parsed => parsed,
+        }
     }
 
     /// `(.field | [element])*` after `selector`.
@@ -82,7 +90,8 @@ impl Parser<'_> {
                     selector = self.sub_selection(selector)?;
                     self.expect(Symbol::BracketClose)?;
                 }
-                _ => return Ok(selector),
+                kind if follows_selector(kind) => return Ok(selector),
+                _ => return Err(self.no_viable()),
             }
         }
     }
@@ -107,15 +116,16 @@ impl Parser<'_> {
             return Ok(Selector::Literal(literal));
         }
         match self.kind() {
+            TokenKind::Symbol(Symbol::QuestionMark) if !follows_selector(self.peek()) => {
+                Err(self.no_viable_ahead(1))
+            }
             TokenKind::Symbol(Symbol::QuestionMark | Symbol::Colon) => {
                 Ok(Selector::BindMarker(self.bind_marker()?))
             }
             TokenKind::Symbol(Symbol::ParenOpen) => self.parenthesized_selector(),
-            TokenKind::Symbol(Symbol::BracketOpen) => Ok(Selector::List(self.delimited(
-                Symbol::BracketOpen,
-                Symbol::BracketClose,
-                Self::selector,
-            )?)),
+            TokenKind::Symbol(Symbol::BracketOpen) => {
+                Ok(Selector::List(self.selectors(Symbol::BracketOpen, Symbol::BracketClose)?))
+            }
             TokenKind::Symbol(Symbol::BraceOpen) => self.braced_selector(),
             TokenKind::Keyword(Keyword::Null) => {
                 self.advance();
@@ -132,6 +142,9 @@ impl Parser<'_> {
             && let TokenKind::Keyword(keyword) = self.kind()
         {
             match keyword {
+                Keyword::Count if !starts_count_argument(self.peek_nth(2)) => {
+                    return Err(self.no_viable_ahead(2));
+                }
                 Keyword::Count if self.peek_nth(2) == TokenKind::Symbol(Symbol::Star) => {
                     self.advance();
                     self.advance();
@@ -146,12 +159,36 @@ impl Parser<'_> {
                 _ => {}
             }
         }
-        if self.call_ahead(0) {
-            let name = self.function_name()?;
-            let arguments = self.delimited(Symbol::ParenOpen, Symbol::ParenClose, Self::selector)?;
+        if self.call_ahead(0) || self.is(Keyword::Token) {
+            let name = if self.is(Keyword::Token) {
+                QualifiedName::new(None, self.bare_function_name()?)
+            } else {
+                self.function_name()?
+            };
+            let arguments = self.selectors(Symbol::ParenOpen, Symbol::ParenClose)?;
             return Ok(Selector::Function(name, arguments));
         }
-        Ok(Selector::Column(self.identifier()?))
+        match self.peek() {
+            TokenKind::Symbol(Symbol::Dot) => {
+                let field = self.peek_nth(2);
+                if !is_name(field) {
+                    return Err(self.no_viable_ahead(2));
+                }
+                let after = self.peek_nth(3);
+                let ends = follows_selector(after) || after == TokenKind::Symbol(Symbol::Dot);
+                if is_function_name(field) && !ends {
+                    return Err(self.no_viable_ahead(3));
+                }
+            }
+            next if !follows_selector(next) => return Err(self.no_viable_ahead(1)),
+            _ => {}
+        }
+        Ok(Selector::Column(self.take_name()))
+    }
+
+    /// `open close` or `open selector (, selector)* close`
+    fn selectors(&mut self, open: Symbol, close: Symbol) -> Parsed<Vec<Selector>> {
+        self.delimited(open, close, starts_selector, Self::selector)
     }
 
     /// `keyword(column modifiers)`
@@ -178,11 +215,15 @@ impl Parser<'_> {
     /// `(type) selector`, a tuple, or a selector in parentheses.
     fn parenthesized_selector(&mut self) -> Parsed<Selector> {
         if self.type_hint_ahead(|parser| starts_operand(parser.kind())) {
+            let mark = self.mark();
             self.advance();
             let hint = self.cql_type()?;
             self.expect(Symbol::ParenClose)?;
-            let of = self.nested(Self::operand)?;
-            return Ok(Selector::TypeHint(hint, Box::new(of)));
+            match self.nested(Self::operand) {
+                // then the hint was a column in parentheses
+                Err(failure) if !failure.is_limit() => self.reset(mark),
+                operand => return Ok(Selector::TypeHint(hint, Box::new(operand?))),
+            }
         }
         self.advance();
         let elements = self.separated(Symbol::Comma, Self::selector)?;
@@ -197,6 +238,9 @@ impl Parser<'_> {
             return Ok(Selector::Set(Vec::new()));
         }
         let first = self.selector()?;
+        if !self.at_collection_separator() {
+            return Err(self.no_viable());
+        }
         if !self.eat(Symbol::Colon) {
             let mut elements = vec![first];
             while self.eat(Symbol::Comma) {
@@ -216,6 +260,11 @@ impl Parser<'_> {
     }
 }
 
+/// Whether a token of this kind can start a selector.
+fn starts_selector(kind: TokenKind) -> bool {
+    kind == TokenKind::Symbol(Symbol::Minus) || starts_operand(kind)
+}
+
 /// Whether a token of this kind can start a selector other than a negated one.
 fn starts_operand(kind: TokenKind) -> bool {
     match kind {
@@ -230,4 +279,9 @@ fn starts_operand(kind: TokenKind) -> bool {
         TokenKind::Keyword(Keyword::Null) => true,
         _ => literal_kind(kind).is_some() || is_name(kind) || is_function_name(kind),
     }
+}
+
+/// Whether a token of this kind can come after `count(`.
+fn starts_count_argument(kind: TokenKind) -> bool {
+    matches!(kind, TokenKind::Symbol(Symbol::Star | Symbol::ParenClose)) || starts_selector(kind)
 }

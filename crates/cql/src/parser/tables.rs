@@ -1,5 +1,8 @@
 //! CREATE and ALTER of tables, and CREATE of views.
 
+use super::names::is_name;
+use super::properties::Options;
+use super::terms::starts_term;
 use super::{Parsed, Parser};
 use crate::ast::{
     AlterTable, AlterTableChange, ColumnDefinition, ColumnMask, CreateTable, CreateView, Direction,
@@ -24,7 +27,7 @@ impl Parser<'_> {
         self.table_item(&mut table)?;
         while self.eat(Symbol::Comma) {
             // commas may trail
-            if !self.is(Symbol::Comma) && !self.is(Symbol::ParenClose) {
+            if is_name(self.kind()) || self.is(Keyword::Primary) {
                 self.table_item(&mut table)?;
             }
         }
@@ -60,15 +63,30 @@ impl Parser<'_> {
 
     /// `MASKED WITH DEFAULT` or `MASKED WITH function(arguments)`
     fn column_mask(&mut self) -> Parsed<ColumnMask> {
-        self.expect_all([Keyword::Masked, Keyword::With])?;
-        // a function may be called default
-        if self.is(Keyword::Default) && !self.call_ahead(0) {
-            self.advance();
+        if self.peek() != TokenKind::Keyword(Keyword::With) {
+            return Err(self.no_viable_ahead(1));
+        }
+        if self.peek_nth(2) == TokenKind::Keyword(Keyword::Default)
+            && !matches!(self.peek_nth(3), TokenKind::Symbol(Symbol::ParenOpen | Symbol::Dot))
+        {
+            if !follows_mask(self.peek_nth(3)) {
+                return Err(self.no_viable_ahead(3));
+            }
+            self.expect_all([Keyword::Masked, Keyword::With, Keyword::Default])?;
             let function = QualifiedName::new(None, Identifier::from("mask_default"));
             return Ok(ColumnMask { function, arguments: Vec::new() });
         }
+        self.advance();
+        self.advance();
         let function = self.function_name()?;
-        let arguments = self.delimited(Symbol::ParenOpen, Symbol::ParenClose, Self::term)?;
+        if !self.is(Symbol::ParenOpen) {
+            return Err(self.no_viable());
+        }
+        let first = self.peek();
+        if first != TokenKind::Symbol(Symbol::ParenClose) && !starts_term(first) {
+            return Err(self.no_viable_ahead(1));
+        }
+        let arguments = self.terms(Symbol::ParenOpen, Symbol::ParenClose)?;
         Ok(ColumnMask { function, arguments })
     }
 
@@ -94,9 +112,9 @@ impl Parser<'_> {
     /// `[WITH option AND ...]`, an option being `CLUSTERING ORDER BY (...)` or `name = value`.
     fn table_options(&mut self) -> Parsed<(Vec<(Identifier, Direction)>, Properties)> {
         let mut clustering_order = Vec::new();
-        let mut properties = Properties::default();
+        let mut options = Options::default();
         if !self.eat(Keyword::With) {
-            return Ok((clustering_order, properties));
+            return Ok((clustering_order, options.properties));
         }
         loop {
             match self.kind() {
@@ -115,10 +133,10 @@ impl Parser<'_> {
                     clustering_order.extend(self.separated(Symbol::Comma, Self::clustering_direction)?);
                     self.expect(Symbol::ParenClose)?;
                 }
-                _ => self.property(&mut properties)?,
+                _ => self.property(&mut options)?,
             }
             if !self.eat(Keyword::And) {
-                return Ok((clustering_order, properties));
+                return Ok((clustering_order, options.properties));
             }
         }
     }
@@ -160,6 +178,15 @@ impl Parser<'_> {
 
     /// `ALTER column TYPE type`, `ALTER [IF EXISTS] column MASKED WITH ...`, `... DROP MASKED`
     fn alter_column(&mut self) -> Parsed<AlterTableChange> {
+        let next = self.peek();
+        if is_name(next) || next == TokenKind::EmptyQuotedName {
+            let after = self.peek_nth(2);
+            if !matches!(after, TokenKind::Keyword(Keyword::Type | Keyword::Masked | Keyword::Drop)) {
+                return Err(self.no_viable_ahead(2));
+            }
+        } else if next != TokenKind::Keyword(Keyword::If) {
+            return Err(self.no_viable_ahead(1));
+        }
         self.advance();
         let if_exists = self.if_exists()?;
         let column = self.column()?;
@@ -189,6 +216,23 @@ impl Parser<'_> {
 
     /// `DROP COMPACT STORAGE`, `DROP [IF EXISTS] columns [USING TIMESTAMP t]`
     fn drop_columns(&mut self) -> Parsed<AlterTableChange> {
+        let next = self.peek();
+        if !is_name(next)
+            && !matches!(next, TokenKind::Keyword(Keyword::If) | TokenKind::Symbol(Symbol::ParenOpen))
+        {
+            return Err(self.no_viable_ahead(1));
+        }
+        let follows_column = |kind| {
+            matches!(
+                kind,
+                TokenKind::Keyword(Keyword::Using | Keyword::Storage)
+                    | TokenKind::Symbol(Symbol::Semicolon)
+                    | TokenKind::Eof
+            )
+        };
+        if self.peek() == TokenKind::Keyword(Keyword::Compact) && !follows_column(self.peek_nth(2)) {
+            return Err(self.no_viable_ahead(2));
+        }
         self.advance();
         if self.is(Keyword::Compact) && self.peek() == TokenKind::Keyword(Keyword::Storage) {
             self.advance();
@@ -241,4 +285,14 @@ impl Parser<'_> {
             properties,
         })))
     }
+}
+
+/// Whether a token of this kind can follow `MASKED WITH DEFAULT`.
+fn follows_mask(kind: TokenKind) -> bool {
+    matches!(
+        kind,
+        TokenKind::Keyword(Keyword::Primary)
+            | TokenKind::Symbol(Symbol::Comma | Symbol::ParenClose | Symbol::Semicolon)
+            | TokenKind::Eof
+    )
 }

@@ -1,9 +1,10 @@
 //! Terms.
 
-use super::names::{is_function_name, is_name};
+use super::follow::{follows_simple_term, follows_term};
+use super::names::{is_function_name, is_name, is_user_type_name};
 use super::{Parsed, Parser};
 use crate::ast::{ArithmeticOperator, BindMarker, FunctionCall, Literal, LiteralKind, Term};
-use crate::lexer::keywords::Keyword;
+use crate::lexer::keywords::{Keyword, KeywordClass};
 use crate::lexer::{Symbol, TokenKind, unquote};
 
 /// The kind of constant that a token of this kind is.
@@ -32,9 +33,14 @@ impl Parser<'_> {
         loop {
             let operator = match self.kind() {
                 // `SET c = term + c` is no addition
-                TokenKind::Symbol(Symbol::Plus) if !self.column_after_plus() => ArithmeticOperator::Add,
+                TokenKind::Symbol(Symbol::Plus) if self.column_after_plus()? => return Ok(left),
+                TokenKind::Symbol(Symbol::Plus) => ArithmeticOperator::Add,
                 TokenKind::Symbol(Symbol::Minus) => ArithmeticOperator::Subtract,
-                _ => return Ok(left),
+                kind if follows_term(kind) => {
+                    self.predicted = self.predicted.max(Some(self.current.start));
+                    return Ok(left);
+                }
+                _ => return Err(self.no_viable()),
             };
             self.link()?;
             self.advance();
@@ -42,12 +48,22 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a name follows the current token that is not a function's.
-    fn column_after_plus(&mut self) -> bool {
+    /// Whether a column follows the current token, and not a term.
+    fn column_after_plus(&mut self) -> Parsed<bool> {
         let next = self.peek();
-        (is_name(next) || next == TokenKind::EmptyQuotedName)
-            && next != TokenKind::Keyword(Keyword::Cast)
-            && !self.call_ahead(1)
+        if next == TokenKind::EmptyQuotedName {
+            return Ok(true);
+        }
+        if !is_name(next) {
+            return if starts_term(next) { Ok(false) } else { Err(self.no_viable_ahead(1)) };
+        }
+        let called = is_function_name(next) || next == TokenKind::Keyword(Keyword::Cast);
+        match self.peek_nth(2) {
+            TokenKind::Symbol(Symbol::Comma) | TokenKind::Keyword(Keyword::Where) => Ok(true),
+            TokenKind::Symbol(Symbol::Dot) => Ok(false),
+            TokenKind::Symbol(Symbol::ParenOpen) if called => Ok(false),
+            _ => Err(self.no_viable_ahead(2)),
+        }
     }
 
     fn multiplication(&mut self) -> Parsed<Term> {
@@ -78,11 +94,14 @@ impl Parser<'_> {
             return Ok(Term::Literal(literal));
         }
         match self.kind() {
+            TokenKind::Symbol(Symbol::QuestionMark) if !follows_simple_term(self.peek()) => {
+                Err(self.no_viable_ahead(1))
+            }
             TokenKind::Symbol(Symbol::QuestionMark | Symbol::Colon) => {
                 Ok(Term::BindMarker(self.bind_marker()?))
             }
             TokenKind::Symbol(Symbol::BracketOpen) => {
-                Ok(Term::List(self.delimited(Symbol::BracketOpen, Symbol::BracketClose, Self::term)?))
+                Ok(Term::List(self.terms(Symbol::BracketOpen, Symbol::BracketClose)?))
             }
             TokenKind::Symbol(Symbol::BraceOpen) => self.braced_term(),
             TokenKind::Symbol(Symbol::ParenOpen) => self.parenthesized_term(),
@@ -90,16 +109,19 @@ impl Parser<'_> {
                 self.advance();
                 Ok(Term::Null)
             }
-            TokenKind::Keyword(Keyword::Cast) if self.peek() == TokenKind::Symbol(Symbol::ParenOpen) => {
-                self.cast_term()
-            }
-            kind if is_name(kind) || is_function_name(kind) => {
-                let name = self.function_name()?;
-                let arguments = self.delimited(Symbol::ParenOpen, Symbol::ParenClose, Self::term)?;
-                Ok(Term::Function(FunctionCall { name, arguments }))
-            }
+            TokenKind::Keyword(Keyword::Cast) => match self.peek() {
+                TokenKind::Symbol(Symbol::ParenOpen) => self.cast_term(),
+                _ => self.function_term(),
+            },
+            kind if is_name(kind) || is_function_name(kind) => self.function_term(),
             _ => Err(self.no_viable()),
         }
+    }
+
+    fn function_term(&mut self) -> Parsed<Term> {
+        let name = self.called_function_name()?;
+        let arguments = self.terms(Symbol::ParenOpen, Symbol::ParenClose)?;
+        Ok(Term::Function(FunctionCall { name, arguments }))
     }
 
     /// The current token as a constant, if it is one.
@@ -149,15 +171,23 @@ impl Parser<'_> {
         Ok(Term::BindMarker(self.bind_marker()?))
     }
 
-    /// `open close` or `open rule (, rule)* close`
+    /// `open close` or `open term (, term)* close`
+    pub(super) fn terms(&mut self, open: Symbol, close: Symbol) -> Parsed<Vec<Term>> {
+        self.delimited(open, close, starts_term, Self::term)
+    }
+
+    /// `open close` or `open rule (, rule)* close`. Where neither `close` nor what `starts` the rule comes, `close`
+    /// is missed.
     pub(super) fn delimited<T>(
         &mut self,
         open: Symbol,
         close: Symbol,
+        starts: impl FnOnce(TokenKind) -> bool,
         rule: impl FnMut(&mut Self) -> Parsed<T>,
     ) -> Parsed<Vec<T>> {
         self.expect(open)?;
-        if self.eat(close) {
+        if !starts(self.kind()) {
+            self.expect(close)?;
             return Ok(Vec::new());
         }
         let items = self.separated(Symbol::Comma, rule)?;
@@ -167,6 +197,15 @@ impl Parser<'_> {
 
     /// `{}`, a set, a map, or a value of a user-defined type.
     fn braced_term(&mut self) -> Parsed<Term> {
+        let next = self.peek();
+        if next != TokenKind::Symbol(Symbol::BraceClose) && !starts_term(next) {
+            return Err(self.no_viable_ahead(1));
+        }
+        if is_name(next)
+            && !matches!(self.peek_nth(2), TokenKind::Symbol(Symbol::Colon | Symbol::Dot | Symbol::ParenOpen))
+        {
+            return Err(self.no_viable_ahead(2));
+        }
         self.advance();
         if self.eat(Symbol::BraceClose) {
             return Ok(Term::Set(Vec::new()));
@@ -181,6 +220,9 @@ impl Parser<'_> {
             return Ok(Term::UserType(fields));
         }
         let first = self.term()?;
+        if !self.at_collection_separator() {
+            return Err(self.no_viable());
+        }
         if !self.eat(Symbol::Colon) {
             let mut elements = vec![first];
             while self.eat(Symbol::Comma) {
@@ -199,9 +241,14 @@ impl Parser<'_> {
         Ok(Term::Map(entries))
     }
 
+    /// Whether what may follow the first element of a set or map comes.
+    pub(super) fn at_collection_separator(&self) -> bool {
+        matches!(self.kind(), TokenKind::Symbol(Symbol::Colon | Symbol::Comma | Symbol::BraceClose))
+    }
+
     /// `(type) term`, or a tuple.
     fn parenthesized_term(&mut self) -> Parsed<Term> {
-        if self.type_hint_ahead(Self::at_simple_term) {
+        if self.starts_type_hint()? {
             self.advance();
             let hint = self.cql_type()?;
             self.expect(Symbol::ParenClose)?;
@@ -209,6 +256,48 @@ impl Parser<'_> {
             return Ok(Term::TypeHint(hint, Box::new(term)));
         }
         Ok(Term::Tuple(self.tuple_elements()?))
+    }
+
+    /// Whether, at `(`, a type hint starts, and no tuple.
+    fn starts_type_hint(&mut self) -> Parsed<bool> {
+        let first = self.peek();
+        if first == TokenKind::String {
+            return Ok(self.type_hint_ahead(Self::at_simple_term));
+        }
+        if first == TokenKind::Keyword(Keyword::Set) {
+            return Ok(true);
+        }
+        if !starts_term(first) {
+            return Err(self.no_viable_ahead(1));
+        }
+        if !is_name(first) {
+            return Ok(false);
+        }
+        let parameterized = matches!(
+            first,
+            TokenKind::Keyword(
+                Keyword::List | Keyword::Map | Keyword::Tuple | Keyword::Vector | Keyword::Frozen
+            )
+        );
+        match self.peek_nth(2) {
+            TokenKind::Symbol(Symbol::ParenOpen)
+                if is_function_name(first) || first == TokenKind::Keyword(Keyword::Cast) =>
+            {
+                Ok(false)
+            }
+            TokenKind::Symbol(Symbol::ParenClose) if is_type_name(first) => Ok(true),
+            TokenKind::Symbol(Symbol::Less) if parameterized => Ok(true),
+            TokenKind::Symbol(Symbol::Dot) => {
+                let name = self.peek_nth(3);
+                match self.peek_nth(4) {
+                    _ if !is_user_type_name(name) => Ok(false),
+                    TokenKind::Symbol(Symbol::ParenClose) => Ok(true),
+                    TokenKind::Symbol(Symbol::ParenOpen) => Ok(false),
+                    _ => Err(self.no_viable_ahead(4)),
+                }
+            }
+            _ => Err(self.no_viable_ahead(2)),
+        }
     }
 
     /// `(a, b)`, not empty.
@@ -232,7 +321,7 @@ impl Parser<'_> {
         found
     }
 
-    /// Whether the current token starts a simple term.
+    /// Whether the current token starts a simple term, and not what may follow one.
     fn at_simple_term(&mut self) -> bool {
         match self.kind() {
             TokenKind::Symbol(symbol) => matches!(
@@ -259,4 +348,28 @@ impl Parser<'_> {
         self.expect(Symbol::ParenClose)?;
         Ok(Term::Cast(Box::new(term), native))
     }
+}
+
+/// Whether a token of this kind can start a term.
+pub(super) fn starts_term(kind: TokenKind) -> bool {
+    match kind {
+        TokenKind::Symbol(symbol) => matches!(
+            symbol,
+            Symbol::QuestionMark
+                | Symbol::Colon
+                | Symbol::BracketOpen
+                | Symbol::BraceOpen
+                | Symbol::ParenOpen
+                | Symbol::Minus
+        ),
+        TokenKind::Keyword(Keyword::Null) => true,
+        _ => literal_kind(kind).is_some() || is_name(kind) || is_function_name(kind),
+    }
+}
+
+/// Whether a token of this kind can be the whole of a type.
+fn is_type_name(kind: TokenKind) -> bool {
+    let native =
+        matches!(kind, TokenKind::Keyword(keyword) if matches!(keyword.class(), KeywordClass::Type(_)));
+    native || is_user_type_name(kind)
 }

@@ -1,5 +1,7 @@
 //! Types.
 
+use super::follow::follows_type;
+use super::names::is_name;
 use super::{Parsed, Parser};
 use crate::ast::{CqlType, NativeType};
 use crate::lexer::keywords::{Keyword, KeywordClass};
@@ -15,15 +17,10 @@ impl Parser<'_> {
         match self.kind() {
             TokenKind::String => Ok(CqlType::Custom(self.string()?)),
             TokenKind::Keyword(keyword) => match keyword {
-                _ if self.peek() == TokenKind::Symbol(Symbol::Dot) => self.user_type(),
                 Keyword::Set => self.parameters(Self::set_type),
-                _ if self.peek() != TokenKind::Symbol(Symbol::Less) => match keyword.class() {
-                    KeywordClass::Type(native) => {
-                        self.advance();
-                        Ok(CqlType::Native(native))
-                    }
-                    _ => self.user_type(),
-                },
+                _ if keyword.class() == KeywordClass::Reserved => Err(self.no_viable()),
+                _ if self.glance() == TokenKind::Symbol(Symbol::Dot) => self.user_type(),
+                _ if self.glance() != TokenKind::Symbol(Symbol::Less) => self.plain_type(keyword),
                 Keyword::List => self.parameters(|parser| Ok(CqlType::List(Box::new(parser.cql_type()?)))),
                 Keyword::Map => self.parameters(Self::map_type),
                 Keyword::Tuple => self.parameters(|parser| {
@@ -31,9 +28,31 @@ impl Parser<'_> {
                 }),
                 Keyword::Vector => self.parameters(Self::vector_type),
                 Keyword::Frozen => self.frozen_type(),
-                _ => self.user_type(),
+                _ => self.plain_type(keyword),
             },
             _ => self.user_type(),
+        }
+    }
+
+    /// A type without parameters, at a keyword.
+    fn plain_type(&mut self, keyword: Keyword) -> Parsed<CqlType> {
+        let looks_ahead = matches!(
+            keyword,
+            Keyword::List | Keyword::Map | Keyword::Tuple | Keyword::Vector | Keyword::Frozen
+        );
+        let native = match keyword.class() {
+            KeywordClass::Type(native) => Some(native),
+            _ => None,
+        };
+        if (looks_ahead || native.is_some()) && !follows_type(self.peek()) {
+            return Err(self.no_viable_ahead(1));
+        }
+        match native {
+            Some(native) => {
+                self.advance();
+                Ok(CqlType::Native(native))
+            }
+            None => self.user_type(),
         }
     }
 
@@ -91,4 +110,9 @@ impl Parser<'_> {
         }
         Err(self.no_viable())
     }
+}
+
+/// Whether a token of this kind can start a type.
+pub(super) fn starts_type(kind: TokenKind) -> bool {
+    is_name(kind) || matches!(kind, TokenKind::String | TokenKind::Keyword(Keyword::Set))
 }
