@@ -4,7 +4,7 @@ use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::ops::Deref;
 
-use crate::lexer::keywords::must_be_quoted;
+use crate::lexer::keywords::{is_plain_function_name, is_plain_type_name, must_be_quoted};
 
 /// A name as the schema knows it: lower-cased if it was written bare, verbatim if it was quoted.
 ///
@@ -86,7 +86,45 @@ pub fn quote_identifier(name: &str) -> Cow<'_, str> {
     let bare = bytes.next().is_some_and(|b| b.is_ascii_lowercase())
         && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
         && !must_be_quoted(name);
-    if bare { Cow::Borrowed(name) } else { Cow::Owned(format!("\"{}\"", name.replace('"', "\"\""))) }
+    if bare { Cow::Borrowed(name) } else { Cow::Owned(in_double_quotes(name)) }
+}
+
+/// Writes the name of a user-defined type so that no native type is read.
+pub(crate) struct TypeName<'a>(pub &'a QualifiedName);
+
+impl fmt::Display for TypeName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_keyspace(f, &self.0.keyspace)?;
+        let name = &self.0.name;
+        if is_plain_type_name(name) { write!(f, "{name}") } else { f.write_str(&in_double_quotes(name)) }
+    }
+}
+
+/// Writes the name of a function that is called so that no special form is read.
+pub(crate) struct FunctionName<'a>(pub &'a QualifiedName);
+
+impl fmt::Display for FunctionName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_keyspace(f, &self.0.keyspace)?;
+        match self.0.name.as_str() {
+            // reserved, but a function's name all the same
+            "token" => f.write_str("token"),
+            name if is_plain_function_name(name) => f.write_str(&quote_identifier(name)),
+            name => f.write_str(&in_double_quotes(name)),
+        }
+    }
+}
+
+/// `keyspace.`, if there is one.
+fn write_keyspace(f: &mut fmt::Formatter<'_>, keyspace: &Option<Identifier>) -> fmt::Result {
+    match keyspace {
+        Some(keyspace) => write!(f, "{keyspace}."),
+        None => Ok(()),
+    }
+}
+
+fn in_double_quotes(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// `text` as a CQL string literal: in single quotes, inner quotes doubled.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::identifiers::{Identifier, QualifiedName};
+use super::identifiers::{FunctionName, Identifier, QualifiedName};
 use super::terms::{ArithmeticOperator, BindMarker, Literal, Separated, Term};
 use super::types::{CqlType, NativeType};
 
@@ -83,8 +83,14 @@ impl fmt::Display for Selector {
             Selector::MaxWriteTime(of) => write!(f, "maxwritetime({of})"),
             Selector::Ttl(of) => write!(f, "ttl({of})"),
             Selector::Cast(of, native) => write!(f, "cast({of} as {native})"),
-            Selector::Function(name, arguments) => write!(f, "{name}({})", Separated(arguments)),
-            Selector::Field(of, field) => write!(f, "{of}.{field}"),
+            Selector::Function(name, arguments) => {
+                write!(f, "{}({})", FunctionName(name), Separated(arguments))
+            }
+            // `1.a` would start with a float
+            Selector::Field(of, field) => match **of {
+                Selector::Literal(_) => write!(f, "{of} .{field}"),
+                _ => write!(f, "{of}.{field}"),
+            },
             Selector::Element(of, key) => write!(f, "{of}[{key}]"),
             Selector::Slice(of, from, to) => {
                 write!(f, "{of}[")?;

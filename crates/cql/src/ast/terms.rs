@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::identifiers::{Identifier, QualifiedName, quote_string};
+use super::identifiers::{FunctionName, Identifier, QualifiedName, quote_string};
 use super::types::{CqlType, NativeType};
 
 /// A value, or how to compute one.
@@ -124,7 +124,7 @@ impl ArithmeticOperator {
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Term::Null => f.write_str("null"),
+            Term::Null => f.write_str("NULL"),
             Term::Literal(literal) => write!(f, "{literal}"),
             Term::BindMarker(marker) => write!(f, "{marker}"),
             Term::List(elements) => write!(f, "[{}]", Separated(elements)),
@@ -144,7 +144,10 @@ impl fmt::Display for Term {
                 f.write_str("}")
             }
             Term::Tuple(elements) => write!(f, "({})", Separated(elements)),
-            Term::Function(call) => write!(f, "{}({})", call.name, Separated(&call.arguments)),
+            Term::Function(call) => {
+                let name = FunctionName(&call.name);
+                write!(f, "{name}({})", Separated(&call.arguments))
+            }
             Term::TypeHint(hint, term) => write!(f, "({hint}) {term}"),
             Term::Cast(term, native) => write!(f, "CAST({term} AS {native})"),
             Term::Arithmetic(left, operator, right) => write!(f, "{left} {} {right}", operator.symbol()),

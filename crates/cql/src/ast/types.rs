@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::identifiers::{QualifiedName, quote_string};
+use super::identifiers::{QualifiedName, TypeName, quote_string};
 
 /// A type as it stands in a statement.
 ///
@@ -48,7 +48,7 @@ impl fmt::Display for CqlType {
             }
             CqlType::Vector(element, dimension) => write!(f, "vector<{element}, {dimension}>"),
             CqlType::Frozen(inner) => write!(f, "frozen<{inner}>"),
-            CqlType::UserType(name) => write!(f, "{name}"),
+            CqlType::UserType(name) => write!(f, "{}", TypeName(name)),
             CqlType::Custom(class) => f.write_str(&quote_string(class)),
         }
     }
