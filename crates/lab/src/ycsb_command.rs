@@ -55,13 +55,11 @@ pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
 fn target(args: &YcsbArgs) -> Result<(Box<dyn Target>, Option<TempDir>), LabError> {
     Ok(match args.engine {
         EngineKind::Embedded => {
-            if args.cache_mib.is_some() {
-                return Err(LabError::Usage("the embedded engine has no --cache-mib yet".into()));
-            }
             let (data, thrown_away) = data_directory(args)?;
             let settings = EmbeddedSettings {
                 data,
                 memtable_bytes: args.memtable_mib.map(|mib| mib << 20),
+                cache_bytes: args.cache_mib.map(|mib| mib << 20),
                 table_options: args.table_options.clone(),
             };
             (Box::new(Threads(Embedded::open(settings)?)), thrown_away)

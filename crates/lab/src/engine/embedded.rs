@@ -23,6 +23,8 @@ pub struct EmbeddedSettings {
     pub data: PathBuf,
     /// `memtable_heap_space` in bytes; `None` for the default.
     pub memtable_bytes: Option<u64>,
+    /// `file_cache_size` in bytes; `None` for the default.
+    pub cache_bytes: Option<u64>,
     /// What the table is made WITH; empty for the defaults.
     pub table_options: String,
 }
@@ -43,8 +45,8 @@ impl Embedded {
         if let Some(bytes) = settings.memtable_bytes {
             options.engine.memtable_heap_space = usize::try_from(bytes).unwrap_or(usize::MAX);
         }
-        let mut told =
-            BTreeMap::from([("memtable_heap_space".into(), options.engine.memtable_heap_space.to_string())]);
+        options.engine.file_cache_size = settings.cache_bytes.unwrap_or(options.engine.file_cache_size);
+        let mut told = tell(&options);
         if !settings.table_options.is_empty() {
             told.insert("table options".into(), settings.table_options.clone());
         }
@@ -63,6 +65,21 @@ impl Embedded {
             .map(|_| ())
             .map_err(|error| refused(cql, error))
     }
+}
+
+/// The settings that decide what operations cost, by cassandra.yaml's names.
+fn tell(options: &Options) -> BTreeMap<String, String> {
+    let engine = &options.engine;
+    let told = [
+        ("commitlog_sync", format!("{:?}", engine.commitlog_sync)),
+        ("memtable_heap_space", engine.memtable_heap_space.to_string()),
+        ("memtable_flush_writers", engine.memtable_flush_writers.to_string()),
+        ("file_cache_size", engine.file_cache_size.to_string()),
+        ("flush_compression", format!("{:?}", engine.flush_compression)),
+        ("concurrent_compactors", engine.concurrent_compactors.to_string()),
+        ("compaction_throughput", engine.compaction_throughput.to_string()),
+    ];
+    told.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
 fn refused(attempt: &str, error: DatabaseError) -> LabError {
@@ -200,5 +217,52 @@ impl cassette_database::RowSink for Forward<'_> {
 
     fn end_row(&mut self) {
         self.column = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(data: &std::path::Path) -> Embedded {
+        let shape =
+            TableShape { table: "usertable".into(), field_names: vec!["field0".into(), "field1".into()] };
+        let settings = EmbeddedSettings {
+            data: data.to_path_buf(),
+            memtable_bytes: Some(64 << 20),
+            cache_bytes: None,
+            table_options: String::new(),
+        };
+        let mut embedded = Embedded::open(settings).unwrap();
+        embedded.create_table(&shape, false).unwrap();
+        embedded.use_table(&shape).unwrap();
+        embedded
+    }
+
+    #[test]
+    fn embedded_keeps_records() {
+        let directory = tempfile::tempdir().unwrap();
+        let embedded = open(directory.path());
+        let mut session = embedded.session().unwrap();
+        let mut values = FieldValues::default();
+        values.push(0, b"one");
+        values.push(1, b"two");
+        for key in ["k1", "k2", "k3"] {
+            session.insert(key, &values).unwrap();
+        }
+        values.clear();
+        values.push(1, b"longer");
+        session.update("k2", &values).unwrap();
+        let mut rows = RowSink::new(None);
+        session.read("k2", None, &mut rows).unwrap();
+        assert_eq!((rows.rows(), rows.bytes()), (1, 2 + 3 + 6));
+        rows.clear();
+        session.read("k2", Some(1), &mut rows).unwrap();
+        assert_eq!((rows.rows(), rows.bytes()), (1, 2 + 6));
+        rows.clear();
+        session.read("absent", None, &mut rows).unwrap();
+        assert_eq!(rows.rows(), 0);
+        session.scan("k1", 1, None, &mut rows).unwrap();
+        assert_eq!(rows.rows(), 1);
     }
 }
