@@ -27,6 +27,7 @@ impl Parser<'_> {
         };
         if let Some(target) = plural {
             self.advance();
+            self.predicted = self.predicted.max(Some(self.current.start));
             return Ok(target);
         }
         // these want a name after them; without one they are names themselves

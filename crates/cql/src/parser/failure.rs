@@ -167,7 +167,7 @@ fn snippet(source: &str, shown: Token, furthest: u32, predicted: Option<u32>) ->
         return String::new();
     }
     let shown_end = shown.start + unquoted_length(source, shown);
-    let last_end = last.start + unquoted_length(source, last);
+    let last_end = last.start + length_in_line(source, last);
     let slice = |from: u32, to: u32| source.get(from as usize..to as usize).unwrap_or_default();
     let (middle, after) = if shown_end <= last_end {
         (slice(shown.start, shown_end), slice(shown_end, last_end))
@@ -183,6 +183,13 @@ fn snippet(source: &str, shown: Token, furthest: u32, predicted: Option<u32>) ->
     .replace('\n', "")
 }
 
+/// The length of what the excerpt shows of its last token: it ends with the line.
+fn length_in_line(source: &str, token: Token) -> u32 {
+    let text = source.get(token.start as usize..token.end as usize).unwrap_or_default();
+    let line_end = text.find('\n').unwrap_or(text.len()) as u32;
+    unquoted_length(source, token).min(line_end)
+}
+
 /// The length in bytes of a token's text, that of strings and quoted names without the quotes.
 fn unquoted_length(source: &str, token: Token) -> u32 {
     match token.kind {
@@ -192,21 +199,36 @@ fn unquoted_length(source: &str, token: Token) -> u32 {
 }
 
 /// The tokens up to the one that starts at `furthest`, or to the one after that at `predicted`, with every run of
-/// blanks as a token of its own.
+/// white space and every comment as a token of its own.
 fn all_tokens(source: &str, furthest: u32, predicted: Option<u32>) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut lexer = Lexer::new(source);
     let mut end = 0;
     loop {
         let token = lexer.next_token();
-        if token.start > end {
-            tokens.push(Token { kind: token.kind, start: end, end: token.start });
-        }
+        push_blanks(source, end, token, &mut tokens);
         tokens.push(token);
         end = token.end;
         let enough = token.start >= furthest && predicted.is_none_or(|predicted| token.start > predicted);
         if enough || matches!(token.kind, TokenKind::Eof | TokenKind::Error) {
             return tokens;
         }
+    }
+}
+
+/// Pushes the white space and comments between `start` and the token `next`.
+fn push_blanks(source: &str, mut start: u32, next: Token, tokens: &mut Vec<Token>) {
+    while start < next.start {
+        let blanks = source.get(start as usize..next.start as usize).unwrap_or_default();
+        let length = if blanks.starts_with("/*") {
+            blanks.find("*/").map(|at| at + 2)
+        } else if blanks.starts_with("--") || blanks.starts_with("//") {
+            blanks.find(['\n', '\r']).map(|at| at + 1)
+        } else {
+            blanks.find(|c: char| !c.is_ascii_whitespace())
+        };
+        let end = start + length.unwrap_or(blanks.len()).max(1) as u32;
+        tokens.push(Token { kind: next.kind, start, end });
+        start = end;
     }
 }

@@ -1,5 +1,5 @@
 //! A recursive-descent parser. Every method reads one rule of Cassandra's grammar from the current token on and
-//! leaves the current token after it; what it returns on failure is turned into words by [`failure`].
+//! leaves the current token after it; what it returns on failure is turned into words by `failure`.
 
 mod describe;
 mod failure;
