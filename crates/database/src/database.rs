@@ -13,13 +13,13 @@ use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, SchemaEvents, Subscription};
+use crate::embedded::Session;
 use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::execution::Execution;
 use crate::plan::{Plan, Planned};
 use crate::prepared::{Prepared, PreparedStatements};
 use crate::request::{BoundValue, StatementOptions, Values};
 use crate::response::{Executed, Outcome, RowSink, SchemaChange};
-use crate::session::Session;
 use crate::system::{self, local::Node};
 use crate::time_uuids::TimeUuids;
 
@@ -148,7 +148,7 @@ impl Database {
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
         let keyspace = options.keyspace.as_deref().or(keyspace);
-        let planned = Planned::new(cql, &self.catalog(), keyspace)?;
+        let planned = self.plan(keyspace, cql)?;
         let mut executed = self.execute_planned(&planned, keyspace, values, options, sink)?;
         executed.warnings.splice(0..0, planned.warnings);
         Ok(executed)
@@ -228,7 +228,12 @@ impl Database {
         Ok(Executed { outcome, warnings })
     }
 
-    fn execute_planned(
+    /// Parses and plans one statement.
+    pub(crate) fn plan(&self, keyspace: Option<&str>, cql: &str) -> Result<Planned> {
+        Planned::new(cql, &self.catalog(), keyspace)
+    }
+
+    pub(crate) fn execute_planned(
         &self,
         planned: &Planned,
         keyspace: Option<&str>,

@@ -14,6 +14,7 @@ mod catalog;
 mod columns;
 mod database;
 mod describe;
+pub mod embedded;
 mod error;
 mod execution;
 mod modification;
@@ -24,7 +25,6 @@ mod response;
 mod restrictions;
 mod schema;
 mod select;
-mod session;
 mod system;
 mod terms;
 mod time_uuids;
@@ -33,6 +33,7 @@ mod virtual_tables;
 pub use cassette_cql::ast::BatchKind;
 pub use catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription};
 pub use database::{BatchSource, BatchStatement, Database, Options};
+pub use embedded::{Batch, Row, Rows, Session, Statement, Value};
 pub use error::{DatabaseError, Result, WriteType};
 pub use prepared::{Prepared, PreparedDescription, StatementId};
 pub use request::{BoundValue, Consistency, StatementOptions, Values};
@@ -40,5 +41,4 @@ pub use response::{
     ColumnSpec, Executed, Outcome, ResultMetadata, RowSink, SchemaChange, SchemaChangeKind,
     SchemaChangeTarget,
 };
-pub use session::Session;
 pub use system::local::Node;

@@ -1,0 +1,126 @@
+//! The values of a statement's markers.
+
+use super::{ToCql, Value, Written};
+use crate::error::{DatabaseError, Result, bail_invalid};
+use crate::request::BoundValue;
+use crate::response::ColumnSpec;
+
+/// The values that a statement is given: `()`, a tuple, a slice or vector by position, or [`Value`]s by name.
+pub trait BindValues {
+    /// Writes a value for each of `markers`, in order.
+    ///
+    /// # Errors
+    /// Invalid, if there are too many or too few, or one is of another type.
+    fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()>;
+}
+
+/// Values of markers as bytes, one behind the other.
+#[derive(Debug, Default)]
+pub struct Encoded {
+    bytes: Vec<u8>,
+    /// Where each value lies; `None` is null.
+    ranges: Vec<Option<std::ops::Range<usize>>>,
+}
+
+impl Encoded {
+    /// Adds the value of the marker that `spec` describes.
+    pub fn push(&mut self, value: &(impl ToCql + ?Sized), spec: &ColumnSpec) -> Result<()> {
+        let start = self.bytes.len();
+        let written = value.write(&spec.data_type, &mut self.bytes).map_err(|error| match error {
+            DatabaseError::Invalid(text) => DatabaseError::Invalid(format!("{}: {text}", spec.name)),
+            other => other,
+        })?;
+        self.ranges.push(match written {
+            Written::Bytes => Some(start..self.bytes.len()),
+            Written::Null => None,
+        });
+        Ok(())
+    }
+
+    /// The values as statements take them.
+    pub(super) fn values(&self) -> Vec<BoundValue<'_>> {
+        let value = |range: &Option<std::ops::Range<usize>>| match range {
+            Some(range) => BoundValue::Set(&self.bytes[range.clone()]),
+            None => BoundValue::Null,
+        };
+        self.ranges.iter().map(value).collect()
+    }
+}
+
+fn check_count(markers: &[ColumnSpec], values: usize) -> Result<()> {
+    match markers.len() == values {
+        true => Ok(()),
+        false => bail_invalid!("there were {} markers(?) in CQL but {values} bound variables", markers.len()),
+    }
+}
+
+impl BindValues for () {
+    fn bind(&self, markers: &[ColumnSpec], _: &mut Encoded) -> Result<()> {
+        check_count(markers, 0)
+    }
+}
+
+impl<T: ToCql> BindValues for [T] {
+    fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()> {
+        check_count(markers, self.len())?;
+        self.iter().zip(markers).try_for_each(|(value, spec)| out.push(value, spec))
+    }
+}
+
+impl<T: ToCql> BindValues for Vec<T> {
+    fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()> {
+        self.as_slice().bind(markers, out)
+    }
+}
+
+impl<T: ToCql, const N: usize> BindValues for [T; N] {
+    fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()> {
+        self.as_slice().bind(markers, out)
+    }
+}
+
+impl<T: BindValues + ?Sized> BindValues for &T {
+    fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()> {
+        (**self).bind(markers, out)
+    }
+}
+
+/// By the markers' names.
+impl BindValues for std::collections::BTreeMap<&str, Value> {
+    fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()> {
+        for spec in markers {
+            match self.get(&*spec.name) {
+                Some(value) => out.push(value, spec)?,
+                None => bail_invalid!("Missing value for bind marker {}", spec.name),
+            }
+        }
+        Ok(())
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident $index:tt),+))+) => {$(
+        impl<$($name: ToCql),+> BindValues for ($($name,)+) {
+            fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()> {
+                check_count(markers, [$($index),+].len())?;
+                $(out.push(&self.$index, &markers[$index])?;)+
+                Ok(())
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
+}

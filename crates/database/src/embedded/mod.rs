@@ -1,0 +1,40 @@
+//! The embedded door: Rust values in, Rust values out.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path();
+//! use cassette_database::Database;
+//!
+//! let session = Database::open(path)?.session();
+//! session.execute(
+//!     "CREATE KEYSPACE app WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+//!     (),
+//! )?;
+//! session.execute("USE app", ())?;
+//! session.execute("CREATE TABLE users (id int PRIMARY KEY, name text)", ())?;
+//! session.execute("INSERT INTO users (id, name) VALUES (?, ?)", (1, "Ada"))?;
+//! for row in &session.execute("SELECT name FROM users WHERE id = ?", (1,))? {
+//!     let name: String = row.get("name")?;
+//!     assert_eq!(name, "Ada");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod bind;
+mod from_cql;
+mod rows;
+mod session;
+mod to_cql;
+mod value;
+
+pub use bind::BindValues;
+pub use from_cql::FromCql;
+pub use rows::{Row, Rows};
+pub use session::{Batch, Session, Statement};
+pub use to_cql::{ToCql, Written};
+pub use value::Value;
+
+#[cfg(test)]
+mod tests;

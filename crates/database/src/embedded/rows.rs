@@ -1,0 +1,150 @@
+//! The rows of a result, in memory.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::FromCql;
+use crate::error::{DatabaseError, Result, bail_invalid};
+use crate::response::{ColumnSpec, ResultMetadata, RowSink};
+
+/// The rows that a statement gave; none, for statements that give none.
+#[derive(Debug, Default)]
+pub struct Rows {
+    metadata: Option<Arc<ResultMetadata>>,
+    /// Per value: where it ends in `bytes`, and whether it is null. Row after row.
+    ends: Vec<(usize, bool)>,
+    bytes: Vec<u8>,
+    count: usize,
+    pub(super) paging_state: Option<Bytes>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Rows {
+    /// The columns.
+    pub fn columns(&self) -> &[ColumnSpec] {
+        self.metadata.as_ref().map_or(&[], |metadata| &metadata.columns)
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Row number `index`.
+    pub fn get(&self, index: usize) -> Option<Row<'_>> {
+        (index < self.count).then_some(Row { rows: self, index })
+    }
+
+    /// The first row.
+    pub fn first(&self) -> Option<Row<'_>> {
+        self.get(0)
+    }
+
+    /// The rows in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
+        (0..self.count).map(|index| Row { rows: self, index })
+    }
+
+    /// Where the next page begins, when the statement was executed in pages and this was not the last.
+    pub fn paging_state(&self) -> Option<&Bytes> {
+        self.paging_state.as_ref()
+    }
+
+    /// What the database warns of.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+impl<'a> IntoIterator for &'a Rows {
+    type Item = Row<'a>;
+    type IntoIter = Box<dyn Iterator<Item = Row<'a>> + 'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.iter())
+    }
+}
+
+impl RowSink for Rows {
+    fn begin(&mut self, metadata: &Arc<ResultMetadata>) {
+        self.metadata = Some(metadata.clone());
+    }
+
+    fn value(&mut self, value: Option<&[u8]>) {
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.ends.push((self.bytes.len(), value.is_none()));
+    }
+
+    fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.ends.push((self.bytes.len(), false));
+    }
+
+    fn end_row(&mut self) {
+        self.count += 1;
+    }
+}
+
+/// One row of a result.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    rows: &'a Rows,
+    index: usize,
+}
+
+impl<'a> Row<'a> {
+    /// The value of a column, by name or by place.
+    ///
+    /// # Errors
+    /// Invalid, if there is no such column or its type is another.
+    pub fn get<T: FromCql>(&self, column: impl ColumnIndex) -> Result<T> {
+        let index = column.find(self.rows.columns())?;
+        let spec = &self.rows.columns()[index];
+        T::read(&spec.data_type, self.bytes(index)).map_err(|error| match error {
+            DatabaseError::Invalid(text) => DatabaseError::Invalid(format!("{}: {text}", spec.name)),
+            other => other,
+        })
+    }
+
+    /// The bytes of the value at `index`; `None` if it is null or there is none.
+    pub fn bytes(&self, index: usize) -> Option<&'a [u8]> {
+        let columns = self.rows.columns().len();
+        if index >= columns {
+            return None;
+        }
+        let value = self.index * columns + index;
+        let (end, is_null) = *self.rows.ends.get(value)?;
+        let start = value.checked_sub(1).map_or(0, |before| self.rows.ends[before].0);
+        (!is_null).then(|| &self.rows.bytes[start..end])
+    }
+}
+
+/// What names a column: its name, or its place from 0.
+pub trait ColumnIndex {
+    /// The column's place.
+    fn find(&self, columns: &[ColumnSpec]) -> Result<usize>;
+}
+
+impl ColumnIndex for usize {
+    fn find(&self, columns: &[ColumnSpec]) -> Result<usize> {
+        match *self < columns.len() {
+            true => Ok(*self),
+            false => bail_invalid!("no column {self}: the result has {}", columns.len()),
+        }
+    }
+}
+
+impl ColumnIndex for &str {
+    fn find(&self, columns: &[ColumnSpec]) -> Result<usize> {
+        match columns.iter().position(|column| *column.name == **self) {
+            Some(index) => Ok(index),
+            None => bail_invalid!("the result has no column {self}"),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cassette_vfs::FakeFileSystem;
+
+use super::{Batch, Session, Value};
+use crate::{Database, Options};
+
+fn session() -> Session {
+    let options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
+    let session = Database::open(options).unwrap().session();
+    let keyspace =
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    session.execute(keyspace, ()).unwrap();
+    session.execute("USE ks", ()).unwrap();
+    session
+}
+
+#[test]
+fn values_of_every_type_come_back_as_they_were_given() {
+    let session = session();
+    session.execute("CREATE TYPE u (a int, b text)", ()).unwrap();
+    let columns = [
+        ("ascii", Value::Text("abc".into())),
+        ("bigint", Value::BigInt(-1 << 40)),
+        ("blob", Value::Blob(vec![0, 255])),
+        ("boolean", Value::Boolean(true)),
+        ("date", Value::Date(1 << 31)),
+        ("decimal", Value::Decimal { unscaled: (-12345).into(), scale: 2 }),
+        ("double", Value::Double(1.5)),
+        ("duration", Value::Duration { months: 1, days: 2, nanoseconds: 3 }),
+        ("float", Value::Float(0.1)),
+        ("inet", Value::Inet("::1".parse().unwrap())),
+        ("int", Value::Int(i32::MIN)),
+        ("smallint", Value::SmallInt(-7)),
+        ("text", Value::Text("größer".into())),
+        ("time", Value::Time(86_399_999_999_999)),
+        ("timestamp", Value::Timestamp(-1)),
+        ("tinyint", Value::TinyInt(-128)),
+        ("uuid", Value::Uuid(uuid::Uuid::from_u128(1 << 100))),
+        ("varint", Value::VarInt((i128::from(i64::MAX) * 7).into())),
+        ("list<int>", Value::List(vec![Value::Int(2), Value::Int(1)])),
+        ("set<text>", Value::Set(vec![Value::Text("a".into()), Value::Text("b".into())])),
+        ("map<text, int>", Value::Map(vec![(Value::Text("k".into()), Value::Int(1))])),
+        ("tuple<int, text>", Value::Tuple(vec![Value::Null, Value::Text("t".into())])),
+        ("u", Value::UserType(vec![("a".into(), Value::Int(1)), ("b".into(), Value::Null)])),
+        ("vector<float, 2>", Value::List(vec![Value::Float(1.0), Value::Float(2.0)])),
+    ];
+    for (i, (data_type, value)) in columns.iter().enumerate() {
+        session.execute(&format!("CREATE TABLE t{i} (k int PRIMARY KEY, v {data_type})"), ()).unwrap();
+        let insert = session.prepare(&format!("INSERT INTO t{i} (k, v) VALUES (1, ?)")).unwrap();
+        session.execute_prepared(&insert, (value,)).unwrap();
+        let rows = session.execute(&format!("SELECT v FROM t{i}"), ()).unwrap();
+        assert_eq!(rows.first().unwrap().get::<Value>("v").unwrap(), *value, "{data_type}");
+    }
+}
+
+#[test]
+fn rust_collections_are_written_and_read() {
+    let session = session();
+    session
+        .execute("CREATE TABLE t (k int PRIMARY KEY, l list<int>, s set<text>, m map<int, text>)", ())
+        .unwrap();
+    let set = BTreeSet::from(["x", "y"]);
+    let map = BTreeMap::from([(2, "two"), (1, "one")]);
+    session.execute("INSERT INTO t (k, l, s, m) VALUES (?, ?, ?, ?)", (1, vec![3, 1], set, map)).unwrap();
+    let rows = session.execute("SELECT l, s, m FROM t WHERE k = 1", ()).unwrap();
+    let row = rows.first().unwrap();
+    assert_eq!(row.get::<Vec<i32>>("l").unwrap(), [3, 1]);
+    assert_eq!(row.get::<BTreeSet<String>>("s").unwrap(), BTreeSet::from(["x".into(), "y".into()]));
+    let map: BTreeMap<i32, String> = row.get(2).unwrap();
+    assert_eq!(map[&2], "two");
+}
+
+#[test]
+fn a_value_of_another_type_is_refused_by_name() {
+    let session = session();
+    session.execute("CREATE TABLE t (k int PRIMARY KEY, v text)", ()).unwrap();
+    let insert = "INSERT INTO t (k, v) VALUES (?, ?)";
+    let error = session.execute(insert, (1, 2)).unwrap_err().to_string();
+    assert!(error.starts_with("v: "), "{error}");
+    let error = session.execute(insert, (1i64 << 40, "v")).unwrap_err().to_string();
+    assert!(error.contains("out of the range of CQL's int"), "{error}");
+    let error = session.execute(insert, (1,)).unwrap_err().to_string();
+    assert_eq!(error, "there were 2 markers(?) in CQL but 1 bound variables");
+    session.execute(insert, (1, None::<String>)).unwrap();
+    let rows = session.execute("SELECT v FROM t", ()).unwrap();
+    let row = rows.first().unwrap();
+    assert_eq!(row.get::<Option<String>>("v").unwrap(), None);
+    assert!(row.get::<String>("v").is_err());
+    assert!(row.get::<String>("w").is_err());
+}
+
+#[test]
+fn a_batch_is_applied_whole() {
+    let session = session();
+    session.execute("CREATE TABLE t (k int PRIMARY KEY, v int)", ()).unwrap();
+    let insert = session.prepare("INSERT INTO t (k, v) VALUES (?, ?)").unwrap();
+    let mut batch = Batch::new();
+    for k in 0..10 {
+        batch.add(&insert, (k, k * k)).unwrap();
+    }
+    session.execute_batch(&batch).unwrap();
+    assert_eq!(session.execute("SELECT * FROM t", ()).unwrap().len(), 10);
+}
