@@ -1,5 +1,6 @@
 //! The database: storage, catalog and prepared statements behind one door.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,6 +23,7 @@ use crate::request::{BoundValue, StatementOptions, Values};
 use crate::response::{Executed, Outcome, RowSink, SchemaChange};
 use crate::system::{self, local::Node};
 use crate::time_uuids::TimeUuids;
+use crate::virtual_tables::engine_settings;
 
 /// How a database is to be opened.
 #[derive(Clone)]
@@ -34,6 +36,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// What `system.local` says of this node. The host id is made at the first start and kept; this one is not looked at.
     pub node: Node,
+    /// What else `system_views.settings` is to show beside the engine's options.
+    pub settings: BTreeMap<String, String>,
 }
 
 impl Options {
@@ -44,6 +48,7 @@ impl Options {
             file_system: Arc::new(RealFileSystem),
             clock: Arc::new(SystemClock::new()),
             node: Node::default(),
+            settings: BTreeMap::new(),
         }
     }
 }
@@ -85,6 +90,7 @@ struct Inner {
     changing_schema: Mutex<()>,
     events: SchemaEvents,
     node: Node,
+    settings: BTreeMap<String, String>,
     prepared: PreparedStatements,
     last_timestamp: AtomicI64,
     time_uuids: TimeUuids,
@@ -97,6 +103,9 @@ impl Database {
     /// If another process has it open, or its files cannot be read or written.
     pub fn open(options: impl Into<Options>) -> Result<Self> {
         let options = options.into();
+        let mut settings = engine_settings(&options.engine);
+        settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
+        settings.extend(options.settings);
         let engine = Engine::open(options.engine, options.file_system, options.clock.clone())
             .map_err(|error| DatabaseError::Server(error.to_string()))?;
         let opened = system::open::open(&engine, &*options.clock, options.node)?;
@@ -107,6 +116,7 @@ impl Database {
             changing_schema: Mutex::new(()),
             events: SchemaEvents::default(),
             node: opened.node,
+            settings,
             prepared: PreparedStatements::new(),
             last_timestamp: AtomicI64::new(opened.newest_timestamp),
             time_uuids: TimeUuids::new(),
@@ -252,6 +262,11 @@ impl Database {
     /// What `system.local` says of this node.
     pub fn node(&self) -> &Node {
         &self.0.node
+    }
+
+    /// What the database was configured with, by cassandra.yaml's names.
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.0.settings
     }
 
     /// Keeps others from changing the schema while it is held.

@@ -1,59 +1,60 @@
 use std::sync::Arc;
 
-use cassette_vfs::{FakeFileSystem, FileSystem};
+use cassette_vfs::FakeFileSystem;
 
-use crate::response::ResultMetadata;
-use crate::system;
-use crate::{Database, DatabaseError, Executed, Options, Outcome, RowSink, StatementOptions, Values};
+use crate::catalog::Catalog;
+use crate::{Database, Options, Session};
 
-/// Throws rows away.
-struct NoRows;
-
-impl RowSink for NoRows {
-    fn begin(&mut self, _: &Arc<ResultMetadata>) {}
-    fn value(&mut self, _: Option<&[u8]>) {}
-    fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
-        write(&mut Vec::new());
-    }
-    fn end_row(&mut self) {}
+/// Without threads of its own the engine does the same in every run.
+fn options(fs: &FakeFileSystem) -> Options {
+    let mut options = Options { file_system: Arc::new(fs.clone()), ..Options::new("/data") };
+    options.engine.background_threads = false;
+    // The fake file system copies whole files.
+    options.engine.commitlog_segment_size = 1 << 20;
+    options
 }
 
-fn open(fs: &Arc<dyn FileSystem>) -> Database {
-    Database::open(Options { file_system: fs.clone(), ..Options::new("/data") }).unwrap()
-}
-
-fn run(database: &Database, cql: &str) -> Result<Executed, DatabaseError> {
-    database.query(None, cql, Values::NONE, &StatementOptions::default(), &mut NoRows)
-}
-
-fn error(database: &Database, cql: &str) -> (i32, String) {
-    let error = run(database, cql).unwrap_err();
-    (error.code(), error.to_string())
+fn open(fs: &FakeFileSystem) -> Session {
+    Database::open(options(fs)).unwrap().session()
 }
 
 const KEYSPACE: &str =
     "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
 
+/// One of each kind of statement.
+const STATEMENTS: [&str; 13] = [
+    KEYSPACE,
+    "CREATE TYPE ks.a (x int, y text)",
+    "CREATE TYPE ks.b (a frozen<a>, l frozen<list<int>>)",
+    "CREATE TABLE ks.t (k int, c text, d timestamp, s int static, v a, w frozen<b>, m map<int, text>, \
+     PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC) AND gc_grace_seconds = 5",
+    "ALTER TABLE ks.t DROP m",
+    "ALTER TABLE ks.t ADD n int",
+    "ALTER TABLE ks.t RENAME c TO cc",
+    "ALTER TABLE ks.t WITH comment = 'it''s'",
+    "ALTER TYPE ks.a ADD z boolean",
+    "CREATE TABLE ks.u (k int PRIMARY KEY)",
+    "DROP TABLE ks.u",
+    "ALTER KEYSPACE ks WITH durable_writes = true AND replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}",
+    "DROP KEYSPACE ks",
+];
+
 #[test]
-fn the_schema_reads_back_from_its_tables_as_it_is_in_force() {
-    let fs: Arc<dyn FileSystem> = Arc::new(FakeFileSystem::new());
-    let database = open(&fs);
-    for cql in [
-        KEYSPACE,
-        "CREATE TYPE ks.a (x int, y text)",
-        "CREATE TYPE ks.b (a frozen<a>, l frozen<list<int>>)",
-        "CREATE TABLE ks.t (k int, c text, d timestamp, s int static, v a, w frozen<b>, m map<int, text>, \
-         PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC) AND gc_grace_seconds = 5",
-        "ALTER TABLE ks.t DROP m",
-        "ALTER TABLE ks.t ADD n int",
-        "ALTER TABLE ks.t RENAME c TO cc",
-        "ALTER TYPE ks.a ADD z boolean",
-    ] {
-        run(&database, cql).unwrap();
+fn a_schema_comes_back_as_it_was_when_the_database_is_opened_again() {
+    let fs = FakeFileSystem::new();
+    let session = open(&fs);
+    for cql in &STATEMENTS[..12] {
+        session.execute(cql, ()).unwrap();
     }
-    let before = database.catalog();
-    let after = system::open::read_back(&database).unwrap();
+    let before = session.database().catalog();
+    let host_id = session.database().node().host_id;
+    session.database().close().unwrap();
+    drop(session);
+
+    let session = open(&fs);
+    let after = session.database().catalog();
     assert_eq!(after.version(), before.version());
+    assert_eq!(session.database().node().host_id, host_id);
     assert_eq!(after.keyspace("ks").unwrap().types, before.keyspace("ks").unwrap().types);
     let table = after.table("ks", "t").unwrap();
     assert_eq!(table.id, before.table("ks", "t").unwrap().id);
@@ -63,29 +64,146 @@ fn the_schema_reads_back_from_its_tables_as_it_is_in_force() {
     assert_eq!(table.column("v").unwrap().data_type.to_string(), "a");
 }
 
+/// The machine dies at any file operation of any statement. What was acknowledged is there; what was not is there whole
+/// or not at all.
 #[test]
-fn statements_that_change_nothing_say_so_and_others_name_what_changed() {
-    let database = open(&(Arc::new(FakeFileSystem::new()) as Arc<dyn FileSystem>));
-    assert!(matches!(run(&database, KEYSPACE).unwrap().outcome, Outcome::SchemaChange(_)));
-    let again = KEYSPACE.replace("KEYSPACE ks", "KEYSPACE IF NOT EXISTS ks");
-    assert_eq!(run(&database, &again).unwrap().outcome, Outcome::Void);
-    assert_eq!(run(&database, "DROP TABLE IF EXISTS ks.t").unwrap().outcome, Outcome::Void);
-    assert_eq!(error(&database, KEYSPACE), (0x2400, "Cannot add existing keyspace \"ks\"".into()));
-    run(&database, "CREATE TABLE ks.t (k int PRIMARY KEY)").unwrap();
-    assert_eq!(
-        error(&database, "CREATE TABLE ks.t (k int PRIMARY KEY)"),
-        (0x2400, "Cannot add already existing table \"t\" to keyspace \"ks\"".into())
-    );
+fn a_crash_at_any_moment_of_a_schema_change_leaves_it_done_or_undone() {
+    /// Crashes tried for each statement, spread over its file operations.
+    const CRASHES: u64 = 12;
+    let versions = versions_after_each_statement();
+    let start = FakeFileSystem::new();
+    for (i, statement) in STATEMENTS.iter().enumerate() {
+        let whole = start.fork();
+        let session = open(&whole);
+        let before = whole.operations();
+        session.execute(statement, ()).unwrap();
+        let operations = whole.operations() - before;
+        drop(session);
+        for crash in 0..CRASHES {
+            let at = operations * crash / (CRASHES - 1);
+            let fs = start.fork();
+            let session = open(&fs);
+            fs.fail_from(fs.operations() + at);
+            let acknowledged = session.execute(statement, ()).is_ok();
+            let survivor = fs.crash(crash * 31 + i as u64);
+            drop(session);
+            let session = open(&survivor);
+            let version = normal(&session.database().catalog());
+            let expected = if acknowledged { &versions[i + 1..=i + 1] } else { &versions[i..=i + 1] };
+            assert!(
+                expected.contains(&version),
+                "{statement}: crash at operation {at} of {operations}, acknowledged: {acknowledged}"
+            );
+            // It can be changed further.
+            session.execute(&KEYSPACE.replace(" ks ", " other "), ()).unwrap();
+        }
+        let session = open(&start);
+        session.execute(statement, ()).unwrap();
+        session.database().close().unwrap();
+    }
+}
+
+fn versions_after_each_statement() -> Vec<Vec<String>> {
+    let session = open(&FakeFileSystem::new());
+    let mut versions = vec![normal(&session.database().catalog())];
+    for statement in STATEMENTS {
+        session.execute(statement, ()).unwrap();
+        versions.push(normal(&session.database().catalog()));
+    }
+    versions
+}
+
+/// What is in keyspace `ks`, without ids and times, which differ from run to run.
+fn normal(catalog: &Catalog) -> Vec<String> {
+    let Some(keyspace) = catalog.keyspace("ks") else { return Vec::new() };
+    let mut lines = vec![format!("{:?}", keyspace.params)];
+    lines.extend(keyspace.types.values().map(|user_type| format!("{user_type:?}")));
+    for table in keyspace.tables.values() {
+        let dropped: Vec<_> = table.dropped_columns.keys().collect();
+        lines.push(format!("{} {:?} {dropped:?}", table.name, table.params));
+        let mut columns: Vec<_> = table
+            .all_columns()
+            .map(|c| format!("{} {:?} {} {} {}", c.name, c.kind, c.position, c.data_type, c.reversed))
+            .collect();
+        columns.sort();
+        lines.extend(columns);
+    }
+    lines
 }
 
 #[test]
 fn a_keyspace_dropped_and_made_again_has_none_of_its_tables() {
-    let fs: Arc<dyn FileSystem> = Arc::new(FakeFileSystem::new());
-    let database = open(&fs);
-    run(&database, KEYSPACE).unwrap();
-    run(&database, "CREATE TABLE ks.t (k int PRIMARY KEY)").unwrap();
-    run(&database, "DROP KEYSPACE ks").unwrap();
-    run(&database, KEYSPACE).unwrap();
-    assert_eq!(database.catalog().keyspace("ks").unwrap().tables.len(), 0);
-    assert_eq!(system::open::read_back(&database).unwrap().keyspace("ks").unwrap().tables.len(), 0);
+    let fs = FakeFileSystem::new();
+    let session = open(&fs);
+    for cql in [KEYSPACE, "CREATE TABLE ks.t (k int PRIMARY KEY)", "DROP KEYSPACE ks", KEYSPACE] {
+        session.execute(cql, ()).unwrap();
+    }
+    assert_eq!(session.database().catalog().keyspace("ks").unwrap().tables.len(), 0);
+    session.database().close().unwrap();
+    drop(session);
+    assert_eq!(open(&fs).database().catalog().keyspace("ks").unwrap().tables.len(), 0);
+}
+
+#[test]
+fn a_table_dropped_and_made_again_has_none_of_its_rows() {
+    let fs = FakeFileSystem::new();
+    let session = open(&fs);
+    let table = "CREATE TABLE ks.t (k int PRIMARY KEY, v int)";
+    for cql in [KEYSPACE, table, "INSERT INTO ks.t (k, v) VALUES (1, 1)", "DROP TABLE ks.t", table] {
+        session.execute(cql, ()).unwrap();
+    }
+    assert_eq!(session.execute("SELECT * FROM ks.t", ()).unwrap().len(), 0);
+    drop(session);
+    let session = open(&fs.kill());
+    assert_eq!(session.execute("SELECT * FROM ks.t", ()).unwrap().len(), 0);
+}
+
+#[test]
+fn rows_written_before_columns_changed_are_read_after() {
+    let fs = FakeFileSystem::new();
+    let session = open(&fs);
+    for cql in [
+        KEYSPACE,
+        "CREATE TABLE ks.t (k int PRIMARY KEY, a int, b int)",
+        "INSERT INTO ks.t (k, a, b) VALUES (1, 2, 3)",
+        "ALTER TABLE ks.t DROP a",
+        "ALTER TABLE ks.t ADD aa text",
+        "ALTER TABLE ks.t ADD a int",
+        "ALTER TABLE ks.t RENAME k TO kk",
+    ] {
+        session.execute(cql, ()).unwrap();
+    }
+    let check = |session: &Session| {
+        let rows = session.execute("SELECT kk, a, aa, b FROM ks.t", ()).unwrap();
+        let row = rows.first().unwrap();
+        assert_eq!(row.get::<i32>("kk").unwrap(), 1);
+        assert_eq!(row.get::<Option<i32>>("a").unwrap(), None, "dropped with its values");
+        assert_eq!(row.get::<Option<String>>("aa").unwrap(), None);
+        assert_eq!(row.get::<i32>("b").unwrap(), 3);
+    };
+    check(&session);
+    drop(session);
+    let survivor = fs.kill();
+    let session = open(&survivor);
+    check(&session);
+    session.database().close().unwrap();
+    drop(session);
+    check(&open(&survivor));
+}
+
+#[test]
+fn virtual_tables_tell_of_themselves() {
+    let session = open(&FakeFileSystem::new());
+    let rows = session
+        .execute(
+            "SELECT table_name FROM system_virtual_schema.tables WHERE keyspace_name = 'system_views'",
+            (),
+        )
+        .unwrap();
+    assert_eq!(rows.first().unwrap().get::<String>(0).unwrap(), "settings");
+    let rows =
+        session.execute("SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'", ()).unwrap();
+    assert_eq!(rows.first().unwrap().get::<String>("value").unwrap(), "periodic");
+    let error = session.execute("INSERT INTO system_views.settings (name) VALUES ('a')", ()).unwrap_err();
+    assert_eq!(error.to_string(), "Modification is not supported by table system_views.settings");
 }

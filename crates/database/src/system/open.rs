@@ -26,9 +26,7 @@ pub(crate) struct Opened {
 
 /// Recovers `engine`'s tables, and the catalog from them.
 pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result<Opened> {
-    let built_in: Vec<Arc<Keyspace>> =
-        local_keyspaces().into_iter().chain(replicated_keyspaces()).map(Arc::new).collect();
-    let built_in = Catalog::new(built_in);
+    let built_in = built_in();
     let own = [SYSTEM, SCHEMA].into_iter().filter_map(|name| built_in.keyspace(name));
     for keyspace in own {
         for table in keyspace.tables.values().filter(|table| built_in.virtual_table(table).is_none()) {
@@ -55,6 +53,12 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
     let timestamp = newest_timestamp.saturating_add(1);
     write_own(engine, &stored, &catalog, &node, timestamp)?;
     Ok(Opened { catalog, node, newest_timestamp: timestamp })
+}
+
+/// The keyspaces that come with the database.
+fn built_in() -> Catalog {
+    let keyspaces = local_keyspaces().into_iter().chain(replicated_keyspaces());
+    Catalog::new(keyspaces.chain(crate::virtual_tables::keyspaces()).map(Arc::new))
 }
 
 fn failed(what: &str, error: EngineError) -> DatabaseError {
@@ -105,16 +109,4 @@ fn write_own(
         .apply(&mutations)
         .and_then(|()| engine.sync_log())
         .map_err(|error| DatabaseError::Server(format!("cannot write system tables: {error}")))
-}
-
-/// The catalog that opening the database would give now.
-#[cfg(test)]
-pub(crate) fn read_back(database: &crate::Database) -> Result<Catalog> {
-    let built_in: Vec<Arc<Keyspace>> =
-        local_keyspaces().into_iter().chain(replicated_keyspaces()).map(Arc::new).collect();
-    let built_in = Catalog::new(built_in);
-    let now = encode::seconds(database.clock().now_micros());
-    let stored = load::load(database.engine(), &built_in, now)?;
-    let stored = Catalog::new(stored.keyspaces.into_iter().map(Arc::new));
-    Ok(merge(&built_in, &stored))
 }

@@ -1,12 +1,19 @@
 //! Virtual tables: read-only tables whose rows are computed from memory when they are read.
 
+mod schema;
+mod settings;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use cassette_engine::KeyRange;
 use cassette_rows::{DecoratedKey, PartitionStream, PartitionUpdate, Selection, TableMetadata};
 
+use crate::catalog::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
 use crate::database::Database;
+use crate::schema::own_table;
+use schema::VirtualSchema;
+pub(crate) use settings::of_engine as engine_settings;
 
 /// Computes the rows of a virtual table.
 pub(crate) trait VirtualTable: Debug + Send + Sync {
@@ -22,6 +29,56 @@ pub(crate) trait VirtualTable: Debug + Send + Sync {
     ) -> Option<PartitionUpdate> {
         self.partitions(table, database).into_iter().find(|partition| partition.key == *key)
     }
+}
+
+/// `system_virtual_schema` and `system_views`.
+pub(crate) fn keyspaces() -> Vec<Keyspace> {
+    type Table = (&'static str, &'static str, Arc<dyn VirtualTable>);
+    let keyspace = |name: &str, tables: Vec<Table>| {
+        let params = KeyspaceParams { durable_writes: true, replication: Replication::local() };
+        let mut keyspace = Keyspace::new(name, KeyspaceKind::Virtual, params);
+        for (cql, comment, source) in tables {
+            let mut table = own_table(name, cql);
+            comment.clone_into(&mut table.params.comment);
+            table.params.gc_grace_seconds = 0;
+            keyspace.virtual_tables.insert(table.name.clone(), source);
+            keyspace.tables.insert(table.name.clone(), Arc::new(table));
+        }
+        keyspace
+    };
+    vec![
+        keyspace(
+            "system_virtual_schema",
+            vec![
+                (
+                    "CREATE TABLE keyspaces (keyspace_name text PRIMARY KEY)",
+                    "virtual keyspace definitions",
+                    Arc::new(VirtualSchema::Keyspaces),
+                ),
+                (
+                    "CREATE TABLE tables (keyspace_name text, table_name text, comment text, \
+                     PRIMARY KEY (keyspace_name, table_name))",
+                    "virtual table definitions",
+                    Arc::new(VirtualSchema::Tables),
+                ),
+                (
+                    "CREATE TABLE columns (keyspace_name text, table_name text, column_name text, \
+                     clustering_order text, column_name_bytes blob, kind text, position int, type text, \
+                     PRIMARY KEY (keyspace_name, table_name, column_name))",
+                    "virtual column definitions",
+                    Arc::new(VirtualSchema::Columns),
+                ),
+            ],
+        ),
+        keyspace(
+            "system_views",
+            vec![(
+                "CREATE TABLE settings (name text PRIMARY KEY, value text)",
+                "current settings",
+                Arc::new(settings::Settings),
+            )],
+        ),
+    ]
 }
 
 /// The partitions of `source` within `range`, in the order of stored ones.

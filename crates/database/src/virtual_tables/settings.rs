@@ -1,0 +1,80 @@
+//! `system_views.settings`: what the database was configured with, under cassandra.yaml's names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cassette_engine::commitlog::SyncMode;
+use cassette_rows::{DecoratedKey, PartitionUpdate, TableMetadata};
+
+use super::VirtualTable;
+use crate::database::Database;
+use crate::system::encode::{row_update, text_key};
+
+/// `system_views.settings`
+#[derive(Debug)]
+pub(super) struct Settings;
+
+impl VirtualTable for Settings {
+    fn partitions(&self, table: &Arc<TableMetadata>, database: &Database) -> Vec<PartitionUpdate> {
+        database.settings().iter().map(|(name, value)| setting(table, name, value)).collect()
+    }
+
+    fn partition(
+        &self,
+        table: &Arc<TableMetadata>,
+        database: &Database,
+        key: &DecoratedKey,
+    ) -> Option<PartitionUpdate> {
+        let name = std::str::from_utf8(key.key()).ok()?;
+        database.settings().get(name).map(|value| setting(table, name, value))
+    }
+}
+
+fn setting(table: &TableMetadata, name: &str, value: &str) -> PartitionUpdate {
+    let mut partition = PartitionUpdate::new(text_key(name));
+    partition.add_row(row_update(table, &[], &[("value", value.into())], 1), table);
+    partition
+}
+
+/// The engine's options by name, as cassandra.yaml would write them.
+pub(crate) fn of_engine(options: &cassette_engine::Options) -> BTreeMap<String, String> {
+    let mebibytes = |bytes: u64| format!("{}MiB", bytes >> 20);
+    let mut settings = BTreeMap::new();
+    let mut put = |name: &str, value: String| settings.insert(name.to_owned(), value);
+    put("data_file_directories", format!("[{}]", options.data_dir.display()));
+    match options.commitlog_sync {
+        SyncMode::Periodic { period } => {
+            put("commitlog_sync", "periodic".to_owned());
+            put("commitlog_sync_period", format!("{}ms", period.as_millis()));
+        }
+        SyncMode::Group { window } => {
+            put("commitlog_sync", "group".to_owned());
+            put("commitlog_sync_group_window", format!("{}ms", window.as_millis()));
+        }
+        SyncMode::Batch => {
+            put("commitlog_sync", "batch".to_owned());
+        }
+    }
+    put("commitlog_segment_size", mebibytes(options.commitlog_segment_size.into()));
+    put("commitlog_total_space", mebibytes(options.commitlog_total_space));
+    put("memtable_heap_space", mebibytes(options.memtable_heap_space as u64));
+    if let Some(threshold) = options.memtable_cleanup_threshold {
+        put("memtable_cleanup_threshold", threshold.to_string());
+    }
+    put("memtable_flush_writers", options.memtable_flush_writers.to_string());
+    put("file_cache_size", mebibytes(options.file_cache_size));
+    put("concurrent_compactors", options.concurrent_compactors.to_string());
+    put("compaction_throughput", format!("{}MiB/s", options.compaction_throughput >> 20));
+    put("flush_compression", format!("{:?}", options.flush_compression).to_lowercase());
+    put("disk_failure_policy", disk_failure_policy(options).to_owned());
+    settings
+}
+
+fn disk_failure_policy(options: &cassette_engine::Options) -> &'static str {
+    use cassette_engine::DiskFailurePolicy;
+    match options.disk_failure_policy {
+        DiskFailurePolicy::BestEffort => "best_effort",
+        DiskFailurePolicy::Stop => "stop",
+        DiskFailurePolicy::Ignore => "ignore",
+    }
+}
