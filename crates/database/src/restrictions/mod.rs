@@ -136,6 +136,19 @@ impl Restrictions {
         Ok(restrictions)
     }
 
+    /// Whether the column is given one value.
+    pub fn is_equal(&self, column: &ColumnMetadata) -> bool {
+        let by_key = match column.kind {
+            ColumnKind::PartitionKey => self.partition.is_equal(column.position),
+            ColumnKind::Clustering => self.clustering.is_equal(column.position),
+            ColumnKind::Static | ColumnKind::Regular => false,
+        };
+        by_key
+            || self.filters.iter().any(|filter| {
+                filter.column.name == column.name && matches!(filter.restriction, ColumnRestriction::Eq(_))
+            })
+    }
+
     fn validate(&mut self, table: &TableMetadata, rules: Rules) -> Result<()> {
         let partition_filters = self.partition.validate(table, rules)?;
         if rules.only_static_columns && !self.clustering.is_empty() {
@@ -240,7 +253,11 @@ fn add_column(
 pub(crate) fn existing(table: &TableMetadata, name: &str) -> Result<Arc<ColumnMetadata>> {
     match table.column(name) {
         Some(column) => Ok(column.clone()),
-        None => bail_invalid!("Undefined column name {name} in table {}", table.qualified_name()),
+        None => bail_invalid!(
+            "Undefined column name {name} in table {}.{}",
+            ast::quote_identifier(&table.keyspace),
+            ast::quote_identifier(&table.name)
+        ),
     }
 }
 

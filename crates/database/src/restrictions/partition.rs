@@ -151,6 +151,11 @@ impl PartitionRestrictions {
         self.columns.iter().all(Option::is_some)
     }
 
+    /// Whether the component at `position` is given one value.
+    pub fn is_equal(&self, position: usize) -> bool {
+        matches!(self.columns.get(position), Some(Some(ColumnRestriction::Eq(_))))
+    }
+
     /// Whether more than one key may be named: some component has an IN.
     pub fn has_in(&self) -> bool {
         self.columns.iter().flatten().any(|r| matches!(r, ColumnRestriction::In(_)))

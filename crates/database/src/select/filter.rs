@@ -1,7 +1,9 @@
 //! Checking rows one by one: what ALLOW FILTERING allows.
 
-use cassette_rows::DataType;
+use std::borrow::Cow;
+
 use cassette_rows::types::collection;
+use cassette_rows::{ColumnMetadata, DataType};
 
 use super::row::CurrentRow;
 use crate::error::{Result, bail_invalid};
@@ -9,48 +11,77 @@ use crate::execution::Execution;
 use crate::restrictions::{ColumnRestriction, Filter};
 use crate::terms::{Bound, Term};
 
-/// Whether a row's value is what `filter` wants.
-pub(super) fn matches(filter: &Filter, row: &CurrentRow, execution: &Execution<'_>) -> Result<bool> {
-    let column = &filter.column;
-    let data_type = &column.data_type;
-    let name = &column.name;
-    let value = row.value(column, execution.now_seconds);
-    match &filter.restriction {
-        ColumnRestriction::Eq(_) | ColumnRestriction::In(_) => {
-            let wanted = filter.restriction.values(name, execution)?;
-            Ok(value.is_some_and(|value| wanted.iter().any(|w| data_type.compare(&value, w).is_eq())))
-        }
-        ColumnRestriction::Slice(slice) => {
-            for (side, above) in [(&slice.lower, true), (&slice.upper, false)] {
-                let Some((term, inclusive)) = side else { continue };
-                let edge = match term.bind(execution)? {
-                    Bound::Unset => continue,
-                    Bound::Null => bail_invalid!("Invalid null value in condition for column {name}"),
-                    Bound::Value(edge) => edge,
-                };
-                let Some(value) = &value else { return Ok(false) };
-                let order = data_type.compare(value, &edge);
-                let within = order.is_eq() && *inclusive || if above { order.is_gt() } else { order.is_lt() };
-                if !within {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        }
-        ColumnRestriction::Contains { values, keys, entries } => {
-            let required = |term: &Term| match term.bind(execution)? {
-                Bound::Value(value) => Ok(value.into_owned()),
+/// A filter with its values for one execution.
+pub(super) struct BoundFilter<'e> {
+    column: &'e ColumnMetadata,
+    test: Test<'e>,
+}
+
+enum Test<'e> {
+    /// It must be one of these.
+    OneOf(Vec<Value<'e>>),
+    /// It must lie between these, each with whether it is included.
+    Between(Option<Edge<'e>>, Option<Edge<'e>>),
+    /// It must hold all of these.
+    Holds { values: Vec<Value<'e>>, keys: Vec<Value<'e>>, entries: Vec<(Value<'e>, Value<'e>)> },
+}
+
+type Value<'e> = Cow<'e, [u8]>;
+type Edge<'e> = (Value<'e>, bool);
+
+impl<'e> BoundFilter<'e> {
+    /// # Errors
+    /// Invalid, for nulls, which nothing is compared with.
+    pub fn new(filter: &'e Filter, execution: &Execution<'e>) -> Result<Self> {
+        let name = &filter.column.name;
+        let required = |term: &'e Term| match term.bind(execution)? {
+            Bound::Value(value) => Ok(value),
+            Bound::Null => bail_invalid!("Invalid null value in condition for column {name}"),
+            Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
+        };
+        let edge = |side: &'e Option<(Term, bool)>| match side {
+            None => Ok(None),
+            Some((term, inclusive)) => match term.bind(execution)? {
+                Bound::Value(value) => Ok(Some((value, *inclusive))),
+                Bound::Unset => Ok(None),
                 Bound::Null => bail_invalid!("Invalid null value in condition for column {name}"),
-                Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
-            };
-            let values = values.iter().map(required).collect::<Result<Vec<_>>>()?;
-            let keys = keys.iter().map(required).collect::<Result<Vec<_>>>()?;
-            let mut wanted = Vec::with_capacity(entries.len());
-            for (key, value) in entries {
-                wanted.push((required(key)?, required(value)?));
+            },
+        };
+        let test = match &filter.restriction {
+            restriction @ (ColumnRestriction::Eq(_) | ColumnRestriction::In(_)) => {
+                Test::OneOf(restriction.values(name, execution)?)
             }
-            let Some(held) = value else { return Ok(false) };
-            Ok(match data_type {
+            ColumnRestriction::Slice(slice) => Test::Between(edge(&slice.lower)?, edge(&slice.upper)?),
+            ColumnRestriction::Contains { values, keys, entries } => Test::Holds {
+                values: values.iter().map(required).collect::<Result<_>>()?,
+                keys: keys.iter().map(required).collect::<Result<_>>()?,
+                entries: entries
+                    .iter()
+                    .map(|(key, value)| Ok((required(key)?, required(value)?)))
+                    .collect::<Result<_>>()?,
+            },
+        };
+        Ok(Self { column: &filter.column, test })
+    }
+
+    /// Whether the row's value at `now` (seconds) is what is wanted. One that is null never is.
+    pub fn matches(&self, row: CurrentRow<'_>, now: u32) -> bool {
+        let Some(held) = row.value(self.column, now) else { return false };
+        let data_type = &self.column.data_type;
+        match &self.test {
+            Test::OneOf(wanted) => wanted.iter().any(|wanted| data_type.compare(&held, wanted).is_eq()),
+            Test::Between(lower, upper) => {
+                let above = |(edge, inclusive): &Edge<'_>| {
+                    let order = data_type.compare(&held, edge);
+                    order.is_gt() || (order.is_eq() && *inclusive)
+                };
+                let below = |(edge, inclusive): &Edge<'_>| {
+                    let order = data_type.compare(&held, edge);
+                    order.is_lt() || (order.is_eq() && *inclusive)
+                };
+                lower.as_ref().is_none_or(above) && upper.as_ref().is_none_or(below)
+            }
+            Test::Holds { values, keys, entries } => match data_type {
                 DataType::List { element, .. } | DataType::Set { element, .. } => {
                     values.iter().all(|wanted| {
                         collection::read_list(&held).flatten().any(|v| element.compare(v, wanted).is_eq())
@@ -62,14 +93,14 @@ pub(super) fn matches(filter: &Filter, row: &CurrentRow, execution: &Execution<'
                     };
                     values.iter().all(|wanted| any(&|_, v| value.compare(v, wanted).is_eq()))
                         && keys.iter().all(|wanted| any(&|k, _| key.compare(k, wanted).is_eq()))
-                        && wanted.iter().all(|(wanted_key, wanted_value)| {
+                        && entries.iter().all(|(wanted_key, wanted)| {
                             any(&|k, v| {
-                                key.compare(k, wanted_key).is_eq() && value.compare(v, wanted_value).is_eq()
+                                key.compare(k, wanted_key).is_eq() && value.compare(v, wanted).is_eq()
                             })
                         })
                 }
                 _ => false,
-            })
+            },
         }
     }
 }

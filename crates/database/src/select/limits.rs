@@ -73,6 +73,9 @@ fn bind(term: &Option<Term>, name: &str, execution: &Execution<'_>) -> Result<Op
 }
 
 impl Limits {
+    /// None at all.
+    pub const NONE: Self = Self { total: None, per_partition: None, in_partition: None };
+
     /// Whether no further row may come.
     pub fn is_reached(&self) -> bool {
         self.total == Some(0)
@@ -97,6 +100,11 @@ impl Limits {
 
     pub fn total(&self) -> Option<u32> {
         self.total
+    }
+
+    /// How many rows may come in all.
+    pub fn rows_max(&self) -> usize {
+        self.total.map_or(usize::MAX, |total| total as usize)
     }
 
     pub fn in_partition(&self) -> Option<u32> {

@@ -1,11 +1,17 @@
 //! SELECT: planning and execution.
 //!
 //! ```text
-//! ast --plan--> SelectPlan: outputs (what of each row), restrictions (which rows), order, limits
-//! plan + values + where a page goes on --reader--> rows one by one --> outputs, straight into the sink
+//! ast --selectable--> columns found, functions chosen --builder--> expressions --outputs--> what of each row
+//!     --restrictions--> which rows      --order, limits, group_by--> in which order, how many, which make a group
+//! plan + values + where a page goes on --reader--> rows one by one --outputs, aggregation--> straight into the sink
 //! ```
 
+mod aggregation;
+mod builder;
+mod cell_times;
+mod expression;
 mod filter;
+mod group_by;
 mod limits;
 mod order;
 mod outputs;
@@ -13,20 +19,26 @@ mod paging;
 mod plan;
 mod reader;
 mod row;
+mod selectable;
 
 use std::sync::Arc;
 
-use cassette_rows::TableMetadata;
+use cassette_rows::{Clustering, DecoratedKey, TableMetadata};
 
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
 use crate::response::{Outcome, ResultMetadata, RowSink};
 use crate::restrictions::Restrictions;
-use limits::LimitTerms;
+use crate::terms::Bound;
+use aggregation::{Aggregation, Group};
+use expression::Input;
+use group_by::GroupBy;
+use limits::{LimitTerms, Limits};
+use order::Order;
 use outputs::Outputs;
 use paging::PagingState;
 use reader::{Flow, Reader};
-use row::CurrentRow;
+use row::KeptRow;
 
 /// A planned SELECT.
 #[derive(Debug)]
@@ -37,11 +49,20 @@ pub(crate) struct SelectPlan {
     metadata: Arc<ResultMetadata>,
     /// One row a partition, of key and static columns.
     distinct: bool,
-    /// The clusterings of each partition come backwards.
-    reversed: bool,
-    /// Rows of several partitions are put in the order of their clusterings once all are read.
-    sorts_rows: bool,
+    group_by: Option<GroupBy>,
+    order: Order,
     limits: LimitTerms,
+}
+
+/// What one execution has at hand.
+#[derive(Clone, Copy)]
+struct Run<'r, 'e> {
+    execution: &'r Execution<'e>,
+    /// The bound terms of the outputs.
+    terms: &'r [Bound<'r>],
+    /// Rows a page; `None` when all come in one.
+    page_size: Option<u32>,
+    resume: Option<&'r PagingState>,
 }
 
 impl SelectPlan {
@@ -62,71 +83,172 @@ impl SelectPlan {
             Some(bytes) => Some(PagingState::decode(bytes, &self.table)?),
             None => None,
         };
+        let resume = resume.as_ref();
         let page_size =
             execution.options.page_size.and_then(|size| u32::try_from(size).ok()).filter(|n| *n > 0);
-        let mut limits = self.limits.bind(execution, resume.as_ref())?;
-        if self.sorts_rows {
-            if page_size.is_some() {
-                bail_invalid!(
-                    "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client side, or disable paging for this query"
-                );
-            }
-            return self.execute_sorted(execution, limits, sink);
+        let limits = self.limits.bind(execution, resume)?;
+        let terms = self.outputs.bind(execution)?;
+        let run = Run { execution, terms: &terms, page_size, resume };
+        if self.group_by.is_some() || self.outputs.has_aggregates() {
+            self.warn_of_aggregation(execution);
+        }
+        if self.order.sorts_rows() && page_size.is_some() {
+            bail_invalid!(
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client side, or disable paging for this query"
+            );
         }
         sink.begin(&self.metadata);
-        let mut reader = Reader::new(self, execution, resume.as_ref())?;
-        if self.outputs.is_aggregate() {
-            let mut aggregation = self.outputs.aggregation();
-            reader.for_each(&mut limits, &mut |row, _| {
-                aggregation.add(row, execution)?;
-                Ok(Flow::Continue)
-            })?;
-            aggregation.push(execution, sink)?;
-            return Ok(Outcome::Rows { paging_state: None });
+        let next = match &self.group_by {
+            Some(group_by) => self.push_groups(group_by, run, limits, sink)?,
+            None if self.outputs.has_aggregates() => self.push_aggregates(run, sink)?,
+            None if self.order.sorts_rows() => self.push_sorted(run, limits, sink)?,
+            None => self.push_rows(run, limits, sink)?,
+        };
+        Ok(Outcome::Rows { paging_state: next.map(|state| state.encode()) })
+    }
+
+    fn warn_of_aggregation(&self, execution: &Execution<'_>) {
+        if self.restrictions.partition.is_empty() {
+            execution.warn("Aggregation query used without partition key");
+        } else if self.restrictions.partition.has_in() {
+            execution.warn("Aggregation query used on multiple partition keys (IN restriction)");
         }
-        let mut left = page_size;
-        let mut last: Option<PagingState> = None;
+    }
+
+    /// Rows as they are read. Returns where the next page begins.
+    fn push_rows(
+        &self,
+        run: Run<'_, '_>,
+        mut limits: Limits,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<PagingState>> {
+        let mut left = run.page_size;
+        let mut next = None;
         let mut more = false;
-        reader.for_each(&mut limits, &mut |row, limits| {
+        Reader::new(self, run.execution, run.resume)?.for_each(&mut limits, &mut |row, limits| {
             if left == Some(0) {
                 more = true;
                 return Ok(Flow::Stop);
             }
-            self.outputs.push(row, execution, sink)?;
+            let input = Input { row: Some(row), terms: run.terms, aggregates: &[], execution: run.execution };
+            self.outputs.push(input, sink)?;
             if let Some(left) = &mut left {
                 *left -= 1;
                 if *left == 0 {
-                    last = Some(PagingState::after(row, limits));
+                    next = Some(PagingState::after(&row.partition.key, row.clustering(), limits));
                 }
             }
             Ok(Flow::Continue)
         })?;
-        let paging_state = last.filter(|_| more).map(|state| state.encode());
-        Ok(Outcome::Rows { paging_state })
+        Ok(next.filter(|_| more))
     }
 
-    /// Reads all rows, then puts them in order.
-    fn execute_sorted(
-        &self,
-        execution: &Execution<'_>,
-        limits: limits::Limits,
-        sink: &mut dyn RowSink,
-    ) -> Result<Outcome> {
-        let mut rows: Vec<CurrentRow> = Vec::new();
-        let mut unlimited = limits.without_total();
-        Reader::new(self, execution, None)?.for_each(&mut unlimited, &mut |row, _| {
-            rows.push(row.clone());
+    /// One row of all rows. LIMIT is about rows of the result, of which there is one.
+    fn push_aggregates(&self, run: Run<'_, '_>, sink: &mut dyn RowSink) -> Result<Option<PagingState>> {
+        let mut aggregation = Aggregation::new(&self.outputs, run.terms, run.execution);
+        Reader::new(self, run.execution, None)?.for_each(&mut Limits::NONE.clone(), &mut |row, _| {
+            aggregation.add(row, false)?;
             Ok(Flow::Continue)
         })?;
-        let comparator = &self.table.comparator;
-        rows.sort_by(|a, b| {
-            let order = comparator.compare_rows(a.clustering(), b.clustering());
-            if self.reversed { order.reverse() } else { order }
-        });
-        sink.begin(&self.metadata);
-        for row in rows.iter().take(limits.total().map_or(usize::MAX, |limit| limit as usize)) {
-            self.outputs.push(row, execution, sink)?;
+        let group = aggregation.finish()?;
+        aggregation.push(&group, sink)?;
+        Ok(None)
+    }
+
+    /// All rows, then in order.
+    fn push_sorted(
+        &self,
+        run: Run<'_, '_>,
+        limits: Limits,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<PagingState>> {
+        let mut rows: Vec<KeptRow> = Vec::new();
+        Reader::new(self, run.execution, None)?.for_each(&mut limits.without_total(), &mut |row, _| {
+            rows.push(row.keep());
+            Ok(Flow::Continue)
+        })?;
+        rows.sort_by(|a, b| self.order.compare(a.get().clustering(), b.get().clustering()));
+        for row in rows.iter().take(limits.rows_max()) {
+            let input =
+                Input { row: Some(row.get()), terms: run.terms, aggregates: &[], execution: run.execution };
+            self.outputs.push(input, sink)?;
         }
-        Ok(Outcome::Rows { paging_state: None })
+        Ok(None)
+    }
+
+    /// A row of each group. Limits and pages count groups. Returns where the next page begins: always between groups.
+    fn push_groups(
+        &self,
+        group_by: &GroupBy,
+        run: Run<'_, '_>,
+        limits: Limits,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<PagingState>> {
+        let sorts = self.order.sorts_rows();
+        let mut left = run.page_size;
+        let mut counted = if sorts { limits.without_total() } else { limits };
+        let mut aggregation = Aggregation::new(&self.outputs, run.terms, run.execution);
+        let mut groups = group_by.bind(run.execution)?;
+        let mut sorted: Vec<Group> = Vec::new();
+        // Where the last row was read.
+        let mut last: Option<(DecoratedKey, Option<Clustering>)> = None;
+        let mut next = None;
+        let mut end = |aggregation: &mut Aggregation<'_, '_>| {
+            let group = aggregation.finish()?;
+            if sorts {
+                sorted.push(group);
+                return Ok(());
+            }
+            aggregation.push(&group, sink)
+        };
+        Reader::new(self, run.execution, run.resume)?.for_each(
+            &mut Limits::NONE.clone(),
+            &mut |row, _| {
+                if !groups.begins(row)? {
+                    aggregation.add(row, sorts)?;
+                    if let Some((_, clustering)) = &mut last {
+                        *clustering = row.clustering().cloned();
+                    }
+                    return Ok(Flow::Continue);
+                }
+                if let Some((key, clustering)) = &last {
+                    let same_partition = *key == row.partition.key;
+                    if aggregation.is_open() {
+                        end(&mut aggregation)?;
+                        counted.take();
+                        left = left.map(|left| left - 1);
+                    }
+                    if counted.is_reached() {
+                        return Ok(Flow::Stop);
+                    }
+                    if same_partition && counted.is_reached_in_partition() {
+                        return Ok(Flow::NextPartition);
+                    }
+                    if left == Some(0) {
+                        next = Some(PagingState::after(key, clustering.as_ref(), &counted));
+                        return Ok(Flow::Stop);
+                    }
+                    if !same_partition {
+                        counted.next_partition();
+                    }
+                } else if run.resume.is_some_and(|state| state.key != row.partition.key.key()) {
+                    counted.next_partition();
+                }
+                last = Some((row.partition.key.clone(), row.clustering().cloned()));
+                aggregation.add(row, sorts)?;
+                Ok(Flow::Continue)
+            },
+        )?;
+        if aggregation.is_open() {
+            end(&mut aggregation)?;
+        }
+        sorted.sort_by(|a, b| {
+            let clustering = |group: &Group| group.row().and_then(|row| row.clustering().cloned());
+            self.order.compare(clustering(a).as_ref(), clustering(b).as_ref())
+        });
+        for group in sorted.iter().take(limits.rows_max()) {
+            aggregation.push(group, sink)?;
+        }
+        Ok(next)
     }
 }

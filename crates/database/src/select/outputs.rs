@@ -1,91 +1,105 @@
-//! What is selected of each row.
+//! What is selected of each row, or of each group of rows.
 
 use std::sync::Arc;
 
-use cassette_rows::{ColumnKind, ColumnMetadata};
+use cassette_cql::values::json::encode_row;
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType};
 
+use super::builder::{Aggregate, Builder, Built, PlannedTerm};
+use super::expression::{Expression, Input};
 use super::row::CurrentRow;
-use crate::error::Result;
+use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
 use crate::response::RowSink;
+use crate::terms::Bound;
 
 /// The columns of a result, one after the other.
 #[derive(Debug)]
-pub(super) struct Outputs(Vec<Output>);
-
-/// One column of a result.
-#[derive(Debug)]
-pub(super) enum Output {
-    /// A column of the table.
-    Column(Arc<ColumnMetadata>),
-    /// `count(*)`
-    CountRows,
+pub(super) struct Outputs {
+    expressions: Vec<Expression>,
+    terms: Vec<PlannedTerm>,
+    /// The aggregates in the expressions.
+    pub aggregates: Vec<Aggregate>,
+    /// `SELECT JSON`: names and types of the expressions, which become one text.
+    json: Option<Vec<(String, DataType)>>,
+    /// All expressions are columns, pushed as they are.
+    is_plain: bool,
 }
 
 impl Outputs {
-    pub fn new(outputs: Vec<Output>) -> Self {
-        Self(outputs)
+    /// These expressions, which were made by `builder`.
+    pub fn new(built: Vec<Built>, builder: Builder<'_>, json: bool) -> Self {
+        let json = json.then(|| built.iter().map(|b| (b.name.clone(), b.data_type.clone())).collect());
+        let expressions: Vec<Expression> = built.into_iter().map(|built| built.expression).collect();
+        let is_plain = json.is_none() && expressions.iter().all(|e| matches!(e, Expression::Column(_)));
+        Self { expressions, terms: builder.terms, aggregates: builder.aggregates, json, is_plain }
     }
 
-    /// Whether many rows become one.
-    pub fn is_aggregate(&self) -> bool {
-        self.0.iter().any(|output| matches!(output, Output::CountRows))
+    /// Whether the rows of a group become one.
+    pub fn has_aggregates(&self) -> bool {
+        !self.aggregates.is_empty()
     }
 
-    /// Pushes the values of one row.
-    pub fn push(&self, row: &CurrentRow, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<()> {
-        let now = execution.now_seconds;
-        for output in &self.0 {
-            if let Output::Column(column) = output {
-                push_column(column, row, now, sink);
+    /// Whether nothing but aggregates is selected, so that no row needs to be kept.
+    pub fn are_aggregates_only(&self) -> bool {
+        self.expressions.iter().all(|expression| matches!(expression, Expression::Aggregate(_)))
+    }
+
+    /// Binds the terms for one execution.
+    ///
+    /// # Errors
+    /// Invalid, with Cassandra's texts, for values that are missing.
+    pub fn bind<'e>(&'e self, execution: &Execution<'e>) -> Result<Vec<Bound<'e>>> {
+        bind_terms(&self.terms, execution)
+    }
+
+    /// Pushes the values of one row, or of one group whose first row this is.
+    pub fn push(&self, input: Input<'_, '_>, sink: &mut dyn RowSink) -> Result<()> {
+        if let Some(names) = &self.json {
+            let values = self.expressions.iter().map(|e| e.evaluate(input)).collect::<Result<Vec<_>>>()?;
+            let columns = names
+                .iter()
+                .zip(&values)
+                .map(|((name, data_type), value)| (&**name, data_type, value.as_deref()));
+            sink.value(Some(encode_row(columns).as_bytes()));
+        } else if let (true, Some(row)) = (self.is_plain, &input.row) {
+            for expression in &self.expressions {
+                if let Expression::Column(column) = expression {
+                    push_column(column, row, input.now(), sink);
+                }
+            }
+        } else {
+            for expression in &self.expressions {
+                sink.value(expression.evaluate(input)?.as_deref());
             }
         }
         sink.end_row();
         Ok(())
     }
-
-    /// Where to put the rows that become one.
-    pub fn aggregation(&self) -> Aggregation<'_> {
-        Aggregation { outputs: self, count: 0, first: None }
-    }
 }
 
 /// Straight from the row where the value lies in one piece.
-fn push_column(column: &ColumnMetadata, row: &CurrentRow, now: u32, sink: &mut dyn RowSink) {
+#[inline]
+fn push_column(column: &Arc<ColumnMetadata>, row: &CurrentRow<'_>, now: u32, sink: &mut dyn RowSink) {
     if column.kind == ColumnKind::Regular && !column.data_type.is_multi_cell() {
-        let cell = row.row.as_ref().and_then(|row| row.cell(column.id)).filter(|cell| cell.is_live(now));
+        let cell = row.row.and_then(|row| row.cell(column.id)).filter(|cell| cell.is_live(now));
         sink.value(cell.map(|cell| cell.value));
     } else {
         sink.value(row.value(column, now).as_deref());
     }
 }
 
-/// Rows becoming one.
-pub(super) struct Aggregation<'o> {
-    outputs: &'o Outputs,
-    count: i64,
-    /// Plain columns show the first row's values.
-    first: Option<CurrentRow>,
-}
-
-impl Aggregation<'_> {
-    pub fn add(&mut self, row: &CurrentRow, _execution: &Execution<'_>) -> Result<()> {
-        self.count += 1;
-        if self.first.is_none() {
-            self.first = Some(row.clone());
-        }
-        Ok(())
-    }
-
-    pub fn push(self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<()> {
-        for output in &self.outputs.0 {
-            match (output, &self.first) {
-                (Output::CountRows, _) => sink.value(Some(&self.count.to_be_bytes())),
-                (Output::Column(column), Some(row)) => push_column(column, row, execution.now_seconds, sink),
-                (Output::Column(_), None) => sink.value(None),
+/// Binds terms for one execution; what is required must be there.
+pub(super) fn bind_terms<'e>(terms: &'e [PlannedTerm], execution: &Execution<'e>) -> Result<Vec<Bound<'e>>> {
+    let bind = |planned: &'e PlannedTerm| {
+        let bound = planned.term.bind(execution)?;
+        match (&planned.required, &bound) {
+            (Some(required), Bound::Null) => bail_invalid!("Invalid null value for {}", required.what),
+            (Some(required), Bound::Unset) if !required.may_be_unset => {
+                bail_invalid!("Invalid unset value for {}", required.what)
             }
+            _ => Ok(bound),
         }
-        sink.end_row();
-        Ok(())
-    }
+    };
+    terms.iter().map(bind).collect()
 }

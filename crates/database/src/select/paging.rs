@@ -11,10 +11,9 @@
 //! Everything is big-endian. Clients keep it as they please, so it says nothing that a restart forgets.
 
 use bytes::{Buf, BufMut, Bytes};
-use cassette_rows::{Clustering, TableMetadata};
+use cassette_rows::{Clustering, DecoratedKey, TableMetadata};
 
 use super::limits::Limits;
-use super::row::CurrentRow;
 use crate::error::{DatabaseError, Result};
 
 const VERSION: u8 = 1;
@@ -33,12 +32,13 @@ pub(super) struct PagingState {
 }
 
 impl PagingState {
-    /// After `row`, with `limits` as they are then.
-    pub fn after(row: &CurrentRow, limits: &Limits) -> Self {
-        let goes_on = row.row.is_some() && !limits.is_reached_in_partition();
+    /// After the row at `clustering`, or after the static row that is shown without rows, with `limits` as they are then.
+    pub fn after(key: &DecoratedKey, clustering: Option<&Clustering>, limits: &Limits) -> Self {
+        let clustering = clustering.filter(|_| !limits.is_reached_in_partition()).cloned();
+        let goes_on = clustering.is_some();
         Self {
-            key: row.partition.key.key_bytes().clone(),
-            clustering: goes_on.then(|| row.clustering().clone()),
+            key: key.key_bytes().clone(),
+            clustering,
             remaining: limits.total(),
             remaining_in_partition: limits.in_partition().filter(|_| goes_on),
         }

@@ -2,87 +2,133 @@
 
 use std::sync::Arc;
 
-use cassette_cql::ast::{self, Selector};
-use cassette_rows::{ColumnKind, DataType, TableMetadata};
+use cassette_cql::ast;
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
+use super::SelectPlan;
+use super::builder::{Builder, Built};
+use super::group_by::GroupBy;
 use super::limits::LimitTerms;
-use super::outputs::{Output, Outputs};
-use super::{SelectPlan, order};
+use super::order::Order;
+use super::outputs::Outputs;
+use super::selectable::{Scope, Selectable};
 use crate::columns::wildcard;
-use crate::error::{DatabaseError, Result, bail_invalid};
+use crate::error::{Result, bail_invalid};
 use crate::plan::PlanContext;
 use crate::response::{ColumnSpec, ResultMetadata};
-use crate::restrictions::{Restrictions, Rules, StatementKind, existing};
+use crate::restrictions::{ALLOW_FILTERING_MESSAGE, Restrictions, Rules, StatementKind, existing};
 
 impl SelectPlan {
     /// Resolves `select` against the catalog.
     pub fn new(select: &ast::Select, cx: &mut PlanContext<'_>) -> Result<Self> {
         let table = cx.table(&select.table)?;
-        if select.json {
-            return Err(DatabaseError::not_supported("SELECT JSON is"));
+        let selectables = select
+            .selections
+            .iter()
+            .map(|selection| Selectable::resolve(&selection.selector, Scope { table: &table, cx }))
+            .collect::<Result<Vec<_>>>()?;
+        for ordering in &select.order_by {
+            existing(&table, &ordering.column)?;
         }
-        if !select.group_by.is_empty() {
-            return Err(DatabaseError::not_supported("GROUP BY is"));
-        }
-        let (outputs, specs) = outputs(select, &table)?;
-        let only_static_columns = !select.selections.is_empty()
-            && select.selections.iter().all(|selection| match &selection.selector {
-                Selector::Column(name) => table
-                    .column(name)
-                    .is_some_and(|c| matches!(c.kind, ColumnKind::Static | ColumnKind::PartitionKey)),
-                _ => false,
-            })
-            && select.selections.iter().any(|selection| match &selection.selector {
-                Selector::Column(name) => table.column(name).is_some_and(|c| c.kind == ColumnKind::Static),
-                _ => false,
-            });
         let rules = Rules {
             kind: StatementKind::Select,
-            only_static_columns,
+            only_static_columns: selects_only_static_columns(&selectables, &table),
             allow_filtering: select.allow_filtering || cx.catalog.virtual_table(&table).is_some(),
             allow_clustering_slices: true,
         };
         let restrictions = Restrictions::new(&select.where_clause, &table, rules, cx)?;
+        let mut builder = Builder::new(&table);
+        let mut built = Vec::with_capacity(selectables.len());
+        if selectables.is_empty() {
+            for column in wildcard(&table) {
+                built.push(builder.build(&Selectable::Column(column), None, cx)?);
+            }
+        }
+        for (selection, selectable) in select.selections.iter().zip(&selectables) {
+            let output = builder.build(selectable, None, cx)?;
+            built.push(match &selection.alias {
+                Some(alias) => Built { name: alias.as_str().to_owned(), ..output },
+                None => output,
+            });
+        }
         if select.distinct {
-            validate_distinct(select, &table)?;
+            if select.per_partition_limit.is_some() {
+                bail_invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
+            }
+            validate_distinct(&builder.columns, &table, &restrictions)?;
         }
-        let reversed = order::is_reversed(select, &table, &restrictions)?;
-        let sorts_rows = !select.order_by.is_empty() && restrictions.partition.has_in();
+        let group_by = GroupBy::new(&select.group_by, &table, &restrictions, select.distinct, cx)?;
+        if group_by.is_none() && !builder.aggregates.is_empty() && select.per_partition_limit.is_some() {
+            bail_invalid!("PER PARTITION LIMIT is not allowed with aggregate queries.");
+        }
+        let order = Order::new(select, &table, &restrictions)?;
+        if !rules.allow_filtering
+            && !restrictions.partition.names_keys()
+            && !restrictions.clustering.is_empty()
+        {
+            bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
+        }
         let limits = LimitTerms::new(select, &table, cx)?;
-        if select.distinct && limits.has_per_partition() {
-            bail_invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
-        }
+        let metadata = metadata(&built, select.json, &table);
+        let outputs = Outputs::new(built, builder, select.json);
         Ok(Self {
             restrictions,
             outputs,
-            metadata: ResultMetadata::new(specs),
+            metadata,
             distinct: select.distinct,
-            reversed,
-            sorts_rows,
+            group_by,
+            order,
             limits,
             table,
         })
     }
 }
 
-fn validate_distinct(select: &ast::Select, table: &TableMetadata) -> Result<()> {
-    for selection in &select.selections {
-        if let Selector::Column(name) = &selection.selector {
-            let column = existing(table, name)?;
-            if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Static) {
-                bail_invalid!(
-                    "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {})",
-                    column.name
-                );
-            }
-        }
+fn metadata(built: &[Built], json: bool, table: &TableMetadata) -> Arc<ResultMetadata> {
+    let keyspace: Arc<str> = table.keyspace.as_str().into();
+    let table: Arc<str> = table.name.as_str().into();
+    let spec = |name: &str, data_type: DataType| ColumnSpec {
+        keyspace: keyspace.clone(),
+        table: table.clone(),
+        name: name.into(),
+        data_type,
+    };
+    ResultMetadata::new(match json {
+        true => vec![spec("[json]", DataType::Text)],
+        false => built.iter().map(|built| spec(&built.name, built.data_type.clone())).collect(),
+    })
+}
+
+fn selects_only_static_columns(selectables: &[Selectable<'_>], table: &TableMetadata) -> bool {
+    let any = |predicate: &dyn Fn(&ColumnMetadata) -> bool| selectables.iter().any(|s| s.selects(predicate));
+    table.static_columns().next().is_some()
+        && any(&|column| column.kind == ColumnKind::Static)
+        && !any(&|column| matches!(column.kind, ColumnKind::Regular | ColumnKind::Clustering))
+}
+
+fn validate_distinct(
+    selected: &[Arc<ColumnMetadata>],
+    table: &TableMetadata,
+    restrictions: &Restrictions,
+) -> Result<()> {
+    let of_rows =
+        |column: &ColumnMetadata| matches!(column.kind, ColumnKind::Regular | ColumnKind::Clustering);
+    if !restrictions.clustering.is_empty() || restrictions.filters.iter().any(|f| of_rows(&f.column)) {
+        bail_invalid!(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns."
+        );
+    }
+    if let Some(column) = selected.iter().find(|column| of_rows(column)) {
+        bail_invalid!(
+            "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {})",
+            column.name
+        );
+    }
+    if restrictions.partition.names_keys() {
+        return Ok(());
     }
     for key in &table.partition_key {
-        let selected = select
-            .selections
-            .iter()
-            .any(|s| matches!(&s.selector, Selector::Column(name) if name.as_str() == key.name));
-        if !selected && !select.selections.is_empty() {
+        if !selected.iter().any(|column| column.name == key.name) {
             bail_invalid!(
                 "SELECT DISTINCT queries must request all the partition key columns (missing {})",
                 key.name
@@ -90,37 +136,4 @@ fn validate_distinct(select: &ast::Select, table: &TableMetadata) -> Result<()> 
         }
     }
     Ok(())
-}
-
-fn outputs(select: &ast::Select, table: &Arc<TableMetadata>) -> Result<(Outputs, Vec<ColumnSpec>)> {
-    let spec = |name: &str, data_type: DataType| ColumnSpec {
-        keyspace: table.keyspace.as_str().into(),
-        table: table.name.as_str().into(),
-        name: name.into(),
-        data_type,
-    };
-    let mut outputs = Vec::new();
-    let mut specs = Vec::new();
-    if select.selections.is_empty() {
-        for column in wildcard(table) {
-            specs.push(spec(&column.name, column.data_type.clone()));
-            outputs.push(Output::Column(column));
-        }
-    }
-    for selection in &select.selections {
-        let alias = selection.alias.as_ref().map(|alias| alias.as_str());
-        match &selection.selector {
-            Selector::Column(name) => {
-                let column = existing(table, name)?;
-                specs.push(spec(alias.unwrap_or(&column.name), column.data_type.clone()));
-                outputs.push(Output::Column(column));
-            }
-            Selector::CountRows => {
-                specs.push(spec(alias.unwrap_or("count"), DataType::BigInt));
-                outputs.push(Output::CountRows);
-            }
-            other => return Err(DatabaseError::not_supported(format!("Selecting {other} is"))),
-        }
-    }
-    Ok((Outputs::new(outputs), specs))
 }

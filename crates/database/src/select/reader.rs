@@ -1,13 +1,12 @@
 //! Reading the rows that restrictions name, partition by partition.
 
-use std::sync::Arc;
-
 use cassette_engine::KeyRange;
 use cassette_rows::{
-    Bound, DecoratedKey, PartitionStream, Selection, Slice, Slices, StorageError, Unfiltered,
+    Bound, ColumnKind, DecoratedKey, PartitionStream, Selection, Slice, Slices, StorageError, Unfiltered,
 };
 
 use super::SelectPlan;
+use super::filter::BoundFilter;
 use super::limits::Limits;
 use super::paging::PagingState;
 use super::row::{CurrentPartition, CurrentRow};
@@ -15,15 +14,19 @@ use crate::error::{DatabaseError, Result};
 use crate::execution::Execution;
 use crate::restrictions::Partitions;
 
-/// Whether to go on.
+/// Whether to go on, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
+    /// With the next row.
     Continue,
+    /// With the next partition.
+    NextPartition,
+    /// Nowhere.
     Stop,
 }
 
 /// Takes a row, and the limits as they are after it.
-pub(super) type Visit<'v> = dyn FnMut(&CurrentRow, &Limits) -> Result<Flow> + 'v;
+pub(super) type Visit<'v> = dyn FnMut(CurrentRow<'_>, &Limits) -> Result<Flow> + 'v;
 
 /// One execution's reads.
 pub(super) struct Reader<'p, 'e> {
@@ -31,13 +34,14 @@ pub(super) struct Reader<'p, 'e> {
     execution: &'p Execution<'e>,
     selection: Selection,
     partitions: Partitions,
+    filters: Vec<BoundFilter<'p>>,
     /// The rest of the partition in which an earlier page ended.
     resumed: Option<(DecoratedKey, Selection)>,
     /// Whether a partition without rows shows its static row.
     shows_static_rows: bool,
 }
 
-impl<'p, 'e> Reader<'p, 'e> {
+impl<'p, 'e: 'p> Reader<'p, 'e> {
     /// Reads all that the plan's restrictions name, or what is left of it after an earlier page.
     pub fn new(
         plan: &'p SelectPlan,
@@ -46,7 +50,7 @@ impl<'p, 'e> Reader<'p, 'e> {
     ) -> Result<Self> {
         let restrictions = &plan.restrictions;
         let selection =
-            Selection { slices: restrictions.clustering.slices(execution)?, reversed: plan.reversed };
+            Selection { slices: restrictions.clustering.slices(execution)?, reversed: plan.order.reversed };
         let mut partitions = restrictions.partition.partitions(execution)?;
         let mut resumed = None;
         if let Some(state) = resume {
@@ -62,14 +66,14 @@ impl<'p, 'e> Reader<'p, 'e> {
                 Partitions::Range(range) => Partitions::Range(range.after(key)),
             };
         }
+        let filters =
+            restrictions.filters.iter().map(|f| BoundFilter::new(f, execution)).collect::<Result<_>>()?;
         let shows_static_rows = restrictions.clustering.is_empty()
-            && !restrictions.filters.iter().any(|f| {
-                matches!(
-                    f.column.kind,
-                    cassette_rows::ColumnKind::Regular | cassette_rows::ColumnKind::Clustering
-                )
-            });
-        Ok(Self { plan, execution, selection, partitions, resumed, shows_static_rows })
+            && !restrictions
+                .filters
+                .iter()
+                .any(|f| matches!(f.column.kind, ColumnKind::Regular | ColumnKind::Clustering));
+        Ok(Self { plan, execution, selection, partitions, filters, resumed, shows_static_rows })
     }
 
     /// Calls `visit` with each row within the limits, until it says stop.
@@ -115,9 +119,10 @@ impl<'p, 'e> Reader<'p, 'e> {
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
         let now = self.execution.now_seconds;
+        let key_columns = self.plan.table.partition_key.len();
         while let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
             header.static_row = header.static_row.filter(|row| row.has_live_cell(now));
-            let partition = Arc::new(CurrentPartition::new(header, &self.plan.table));
+            let partition = CurrentPartition::new(header, key_columns);
             let mut any = false;
             while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
                 let Unfiltered::Row(row) = next else { continue };
@@ -125,16 +130,16 @@ impl<'p, 'e> Reader<'p, 'e> {
                     continue;
                 }
                 any = true;
-                let current = CurrentRow { partition: partition.clone(), row: Some(row) };
-                if self.visit(current, limits, visit)? == Flow::Stop {
-                    return Ok(Flow::Stop);
-                }
-                if self.plan.distinct || limits.is_reached_in_partition() {
-                    break;
+                let current = CurrentRow { partition: &partition, row: Some(&row) };
+                match self.visit(current, limits, visit)? {
+                    Flow::Stop => return Ok(Flow::Stop),
+                    Flow::NextPartition => break,
+                    Flow::Continue if self.plan.distinct || limits.is_reached_in_partition() => break,
+                    Flow::Continue => {}
                 }
             }
             if !any && shows_static_rows && partition.static_row.is_some() {
-                let current = CurrentRow { partition, row: None };
+                let current = CurrentRow { partition: &partition, row: None };
                 if self.visit(current, limits, visit)? == Flow::Stop {
                     return Ok(Flow::Stop);
                 }
@@ -145,17 +150,16 @@ impl<'p, 'e> Reader<'p, 'e> {
     }
 
     /// One row: past the filters, within the limits, to `visit`.
-    fn visit(&self, current: CurrentRow, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<Flow> {
-        for filter in &self.plan.restrictions.filters {
-            if !super::filter::matches(filter, &current, self.execution)? {
-                return Ok(Flow::Continue);
-            }
+    fn visit(&self, current: CurrentRow<'_>, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<Flow> {
+        let now = self.execution.now_seconds;
+        if !self.filters.iter().all(|filter| filter.matches(current, now)) {
+            return Ok(Flow::Continue);
         }
         if limits.is_reached() {
             return Ok(Flow::Stop);
         }
         limits.take();
-        let flow = visit(&current, limits)?;
+        let flow = visit(current, limits)?;
         // Where a page may end just here, the reader has to look whether a row follows; after the last one of a LIMIT
         // nothing does.
         Ok(if limits.is_reached() { Flow::Stop } else { flow })

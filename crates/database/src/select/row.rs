@@ -1,76 +1,99 @@
 //! The row at hand: its partition's key and static row, and itself.
 
 use std::borrow::Cow;
-use std::ops::Range;
-use std::sync::Arc;
 
-use cassette_rows::{
-    Clustering, ColumnKind, ColumnMetadata, DecoratedKey, PartitionHeader, Row, TableMetadata,
-};
+use cassette_rows::{Cell, Clustering, ColumnKind, ColumnMetadata, DecoratedKey, PartitionHeader, Row};
 
 use crate::columns::value_of;
 
-/// A row of a result before anything is selected from it. Cheap to clone.
-#[derive(Debug, Clone)]
-pub(super) struct CurrentRow {
-    pub partition: Arc<CurrentPartition>,
+/// A row of a result before anything is selected from it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CurrentRow<'r> {
+    pub partition: &'r CurrentPartition,
     /// `None` when only the static row is there.
-    pub row: Option<Row>,
+    pub row: Option<&'r Row>,
+}
+
+/// A [`CurrentRow`] that outlives the reading of its partition.
+#[derive(Debug, Clone)]
+pub(super) struct KeptRow {
+    partition: CurrentPartition,
+    row: Option<Row>,
 }
 
 /// What all rows of a partition share.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct CurrentPartition {
     pub key: DecoratedKey,
-    /// Where the key's components are; empty when there is just one.
-    components: Vec<Range<usize>>,
+    /// Whether the key is a composite.
+    is_composite: bool,
     pub static_row: Option<Row>,
 }
 
 impl CurrentPartition {
-    pub fn new(header: PartitionHeader, table: &TableMetadata) -> Self {
-        let mut components = Vec::new();
-        if table.partition_key.len() > 1 {
-            let mut at = 0;
-            for component in cassette_rows::key::components(header.key.key(), table.partition_key.len())
-                .unwrap_or_default()
-            {
-                // Two bytes of length before each, a byte of zero after.
-                components.push(at + 2..at + 2 + component.len());
-                at += component.len() + 3;
-            }
-        }
-        Self { key: header.key, components, static_row: header.static_row }
+    /// Of a table whose partition key has `key_columns` columns.
+    pub fn new(header: PartitionHeader, key_columns: usize) -> Self {
+        Self { key: header.key, is_composite: key_columns > 1, static_row: header.static_row }
     }
 
     /// A component of the partition key.
     pub fn key_component(&self, position: usize) -> Option<&[u8]> {
-        if self.components.is_empty() {
-            return Some(self.key.key());
+        let mut rest = self.key.key();
+        if !self.is_composite {
+            return Some(rest);
         }
-        self.key.key().get(self.components.get(position)?.clone())
+        let mut left = position;
+        loop {
+            // Two bytes of length before each component, a byte of zero after it.
+            let (length, after) = rest.split_first_chunk::<2>()?;
+            let (component, after) = after.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+            if left == 0 {
+                return Some(component);
+            }
+            left -= 1;
+            rest = after.get(1..)?;
+        }
     }
 }
 
-impl CurrentRow {
-    /// The clustering; empty when only the static row is there.
-    pub fn clustering(&self) -> &Clustering {
-        static EMPTY: std::sync::OnceLock<Clustering> = std::sync::OnceLock::new();
-        match &self.row {
-            Some(row) => row.clustering(),
-            None => EMPTY.get_or_init(Clustering::empty),
-        }
+impl<'r> CurrentRow<'r> {
+    /// The clustering; `None` when only the static row is there.
+    pub fn clustering(&self) -> Option<&'r Clustering> {
+        self.row.map(Row::clustering)
     }
 
     /// The value of a column at `now` (seconds); `None` if it has none.
-    pub fn value(&self, column: &ColumnMetadata, now: u32) -> Option<Cow<'_, [u8]>> {
+    pub fn value(&self, column: &ColumnMetadata, now: u32) -> Option<Cow<'r, [u8]>> {
         match column.kind {
             ColumnKind::PartitionKey => self.partition.key_component(column.position).map(Cow::Borrowed),
-            ColumnKind::Clustering => {
-                self.row.as_ref()?.clustering().value(column.position).map(Cow::Borrowed)
-            }
-            ColumnKind::Static => value_of(self.partition.static_row.as_ref()?, column, now),
-            ColumnKind::Regular => value_of(self.row.as_ref()?, column, now),
+            ColumnKind::Clustering => self.row?.clustering().value(column.position).map(Cow::Borrowed),
+            ColumnKind::Static | ColumnKind::Regular => value_of(self.stored(column)?, column, now),
         }
+    }
+
+    /// The live cells of a static or regular column at `now` (seconds), in their order.
+    pub fn cells(&self, column: &ColumnMetadata, now: u32) -> impl Iterator<Item = Cell<'r>> + use<'r> {
+        let id = column.id;
+        let cells = self.stored(column).into_iter().flat_map(move |row| row.cells_of(id));
+        cells.filter(move |cell| cell.is_live(now))
+    }
+
+    /// The row that holds a static or regular column.
+    fn stored(&self, column: &ColumnMetadata) -> Option<&'r Row> {
+        match column.kind {
+            ColumnKind::Static => self.partition.static_row.as_ref(),
+            _ => self.row,
+        }
+    }
+
+    /// The same row, to be kept.
+    pub fn keep(&self) -> KeptRow {
+        KeptRow { partition: self.partition.clone(), row: self.row.cloned() }
+    }
+}
+
+impl KeptRow {
+    pub fn get(&self) -> CurrentRow<'_> {
+        CurrentRow { partition: &self.partition, row: self.row.as_ref() }
     }
 }
