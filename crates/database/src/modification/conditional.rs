@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use cassette_rows::{
-    Clustering, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices, TableMetadata,
-    Unfiltered, key,
+    Clustering, ColumnKind, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices,
+    TableMetadata, Unfiltered, key,
 };
 
 use super::conditions::Conditions;
@@ -147,6 +147,11 @@ fn refuse(
 ) -> Result<Outcome> {
     let Part { plan, execution } = &parts[0];
     let table = &plan.table;
+    // Cassandra does not read static columns that nothing is said of, and shows them as null.
+    let reads_statics = |part: &Part<'_, '_>| {
+        !part.plan.operations.statics.is_empty() || part.plan.conditions.touch(ColumnKind::Static)
+    };
+    let static_row = current.static_row.as_ref().filter(|_| parts.iter().any(reads_statics));
     let conditional = || parts.iter().filter(|part| !part.plan.conditions.is_empty());
     let shows_all =
         conditional().any(|p| matches!(p.plan.conditions, Conditions::Exists | Conditions::NotExists));
@@ -165,7 +170,7 @@ fn refuse(
     }
 
     let only_static = conditional().all(|p| p.plan.only_statics || p.plan.conditions.only_static_columns());
-    let rows: Vec<Option<&Row>> = match (&current.rows[..], &current.static_row) {
+    let rows: Vec<Option<&Row>> = match (&current.rows[..], static_row) {
         ([], Some(_)) if only_static || shows_all => vec![None],
         (rows, _) => rows.iter().map(Some).collect(),
     };
@@ -184,7 +189,7 @@ fn refuse(
     for row in rows {
         sink.value(Some(&[0]));
         for column in &columns {
-            push(column, row, current.static_row.as_ref(), &key_values, execution.now_seconds, sink);
+            push(column, row, static_row, &key_values, execution.now_seconds, sink);
         }
         sink.end_row();
     }

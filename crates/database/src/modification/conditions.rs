@@ -75,10 +75,10 @@ impl Conditions {
         matches!(self, Self::None)
     }
 
-    /// Whether a condition is on a regular column.
-    pub fn touch_regular_columns(&self) -> bool {
+    /// Whether a condition is on a column of this kind.
+    pub fn touch(&self, kind: ColumnKind) -> bool {
         match self {
-            Self::Columns(conditions) => conditions.iter().any(|c| c.column.kind == ColumnKind::Regular),
+            Self::Columns(conditions) => conditions.iter().any(|c| c.column.kind == kind),
             _ => false,
         }
     }

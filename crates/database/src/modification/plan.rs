@@ -153,7 +153,7 @@ pub(super) fn delete(
         if !only_statics {
             bail_invalid!("{NEEDED} delete non static columns");
         }
-        if conditions.touch_regular_columns() {
+        if conditions.touch(ColumnKind::Regular) {
             bail_invalid!("{NEEDED} use IF condition on non static columns");
         }
     }
