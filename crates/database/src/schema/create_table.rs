@@ -30,7 +30,7 @@ pub(super) fn create(
     }
     let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
     let table = build(statement, partition_key, clustering, scope, cx.new_id)?;
-    validate_name(name)?;
+    validate_name(&table)?;
     if table.is_counter {
         bail_invalid!("Counter tables are not supported by Cassette yet");
     }
@@ -258,10 +258,12 @@ fn clustering_directions(
         .collect())
 }
 
-fn validate_name(name: &str) -> Result<()> {
+fn validate_name(table: &TableMetadata) -> Result<()> {
+    let name = &table.name;
     if !super::is_word(name) {
         bail_config!(
-            "Table name must not be empty or not contain non-alphanumeric-underscore characters (got \"{name}\")"
+            "{}.{name}: Table name must not be empty or not contain non-alphanumeric-underscore characters (got \"{name}\")",
+            table.keyspace
         );
     }
     if name.len() > TABLE_NAME_LENGTH {

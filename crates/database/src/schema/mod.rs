@@ -111,7 +111,7 @@ impl SchemaStatement {
 /// Changes the schema: durable before it returns.
 pub(crate) fn execute(statement: &SchemaStatement, execution: &Execution<'_>) -> Result<Outcome> {
     let change = commit::change_schema(execution.database, |cx| {
-        refuse_own_keyspace(&statement.keyspace, cx.catalog)?;
+        refuse_own_keyspace(statement, cx.catalog)?;
         validate_keyspace_name(&statement.keyspace)?;
         statement.decide(cx)
     })?;
@@ -125,11 +125,19 @@ pub(crate) fn execute(statement: &SchemaStatement, execution: &Execution<'_>) ->
 }
 
 /// Refuses changes of the keyspaces that the database itself depends on.
-fn refuse_own_keyspace(name: &str, catalog: &Catalog) -> Result<()> {
+fn refuse_own_keyspace(statement: &SchemaStatement, catalog: &Catalog) -> Result<()> {
+    let name = &statement.keyspace;
     // Whatever the case: directories might differ by it alone.
     let kind = catalog.keyspace(&name.to_lowercase()).map(|keyspace| keyspace.kind);
-    match kind {
-        Some(KeyspaceKind::Local | KeyspaceKind::Virtual) => {
+    match (kind, &statement.statement) {
+        // Nobody has asked for permissions on a keyspace that is still to be made, so this is found out later.
+        (Some(KeyspaceKind::Local), Statement::CreateKeyspace(_)) => {
+            bail_invalid!("System keyspace '{name}' is not user-modifiable")
+        }
+        (Some(KeyspaceKind::Virtual), Statement::CreateKeyspace(_)) => {
+            bail_invalid!("Virtual keyspace '{name}' is not user-modifiable")
+        }
+        (Some(KeyspaceKind::Local | KeyspaceKind::Virtual), _) => {
             Err(DatabaseError::Unauthorized(format!("{name} keyspace is not user-modifiable.")))
         }
         _ => Ok(()),

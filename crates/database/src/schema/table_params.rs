@@ -1,6 +1,7 @@
 //! Table options: reading and checking them.
 
 use cassette_cql::ast::Properties;
+use cassette_cql::values::number::double_to_text;
 use cassette_rows::TableParams;
 use cassette_rows::schema::{CachingParams, RowsPerPartition};
 use uuid::Uuid;
@@ -137,8 +138,9 @@ pub(super) fn read(properties: &Properties, base: &TableParams) -> Result<TableP
     let chance = params.bloom_filter_fp_chance();
     if chance <= BLOOM_FILTER_FP_CHANCE_MIN || chance > 1.0 || chance.is_nan() {
         bail_config!(
-            "bloom_filter_fp_chance must be larger than {} and less than or equal to 1.0 (got {chance:?})",
-            "6.71E-5"
+            "bloom_filter_fp_chance must be larger than {} and less than or equal to 1.0 (got {})",
+            "6.71E-5",
+            double_to_text(chance)
         );
     }
     // Decided once: a later change of the compaction strategy does not change it.

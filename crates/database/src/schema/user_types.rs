@@ -64,7 +64,9 @@ pub(super) fn alter(statement: &AlterType, keyspace: &str, cx: &SchemaContext<'_
                 match user_type.field(from) {
                     Some((index, _)) => renamed[index].0 = to.as_str().to_owned(),
                     None if *if_exists => {}
-                    None => bail_invalid!("Unkown field {} in user type {name}", from.as_str()),
+                    None => {
+                        bail_invalid!("Unkown field {} in user type {}.{name}", from.as_str(), keyspace.name)
+                    }
                 }
             }
             for (i, (field, _)) in renamed.iter().enumerate() {
@@ -96,7 +98,10 @@ fn add_field(
         if if_not_exists {
             return Ok(fields);
         }
-        bail_invalid!("Cannot add field {field} to type {name}: a field with name {field} already exists");
+        bail_invalid!(
+            "Cannot add field {field} to type {}.{name}: a field with name {field} already exists",
+            keyspace.name
+        );
     }
     let field_type = resolve_type(raw, TypeUse { keyspace: &keyspace.name, types: &keyspace.types })?;
     if field_type.references_udt(&keyspace.name, name) {

@@ -52,7 +52,9 @@ impl Term {
                     prepare_elements("vector", elements, receiver, cx)
                 }
                 DataType::List { .. } => prepare_elements("list", elements, receiver, cx),
-                other => bail_invalid!("Invalid list literal for {} of type {other}", receiver.name),
+                other => {
+                    bail_invalid!("Unexpected receiver type '{other}'; only list and vector are expected")
+                }
             },
             ast::Term::Set(elements) => match &receiver.data_type {
                 DataType::Set { .. } => prepare_elements("set", elements, receiver, cx),
