@@ -1,0 +1,150 @@
+//! The same statements, judged beside Apache Cassandra, without a server between.
+//!
+//! `tests/conformance/NAME.cql` at the root holds statements, one a paragraph; `NAME.json` what Cassandra 5.0.8 answered to
+//! each through the Python driver; `differences.json` the answers of ours that differ and stay. `tests/clients` holds the
+//! server to the same files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassette_database::{Database, DatabaseError, Options, Rows, Session, StatementOptions};
+use cassette_rows::DataType;
+use cassette_vfs::FakeFileSystem;
+use serde_json::{Map, Value, json};
+
+const KEYSPACE: &str = "conformance";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn read_json(path: &Path) -> Value {
+    serde_json::from_str(&read(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The paragraphs of a file without its comments.
+fn statements(path: &Path) -> Vec<String> {
+    let text: String = read(path)
+        .lines()
+        .filter(|line| !line.starts_with("--"))
+        .flat_map(|line| [line.trim_end(), "\n"])
+        .collect();
+    text.split("\n\n").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+fn session() -> Session {
+    let options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
+    let session = Database::open(options).unwrap().session();
+    let create = format!(
+        "CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+    );
+    session.execute(&create, ()).unwrap();
+    session.execute(&format!("USE {KEYSPACE}"), ()).unwrap();
+    session
+}
+
+/// What the database says to `statement`, as `raw.py` puts it.
+fn answer(session: &Session, statement: &str) -> Value {
+    // The driver's page size.
+    let options = StatementOptions { page_size: Some(5000), ..StatementOptions::default() };
+    match session.execute_with(statement, (), &options) {
+        Ok(rows) => rows_answer(&rows),
+        Err(DatabaseError::AlreadyExists { keyspace, table }) => {
+            json!({"error": "2400", "keyspace": keyspace, "table": table})
+        }
+        Err(error) => json!({"error": format!("{:04x}", error.code()), "message": error.to_string()}),
+    }
+}
+
+fn rows_answer(rows: &Rows) -> Value {
+    let mut answer = Map::new();
+    if !rows.warnings().is_empty() {
+        answer.insert("warnings".into(), json!(rows.warnings()));
+    }
+    if !rows.columns().is_empty() {
+        let column =
+            |spec: &cassette_database::ColumnSpec| format!("{} {}", spec.name, driver_name(&spec.data_type));
+        answer.insert("columns".into(), rows.columns().iter().map(column).collect());
+        let row = |row: cassette_database::Row<'_>| -> Value {
+            (0..rows.columns().len())
+                .map(|i| row.bytes(i).map_or(Value::Null, |bytes| hex(bytes).into()))
+                .collect()
+        };
+        answer.insert("rows".into(), rows.iter().map(row).collect());
+    }
+    Value::Object(answer)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What the Python driver calls a type.
+fn driver_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Text => "varchar".to_owned(),
+        DataType::List { element, .. } => format!("list<{}>", driver_name(element)),
+        DataType::Set { element, .. } => format!("set<{}>", driver_name(element)),
+        DataType::Map { key, value, .. } => format!("map<{}, {}>", driver_name(key), driver_name(value)),
+        DataType::Tuple(items) => {
+            let items: Vec<_> = items.iter().map(driver_name).collect();
+            format!("frozen<tuple<{}>>", items.join(", "))
+        }
+        DataType::Udt { definition, .. } => format!("frozen<{}>", definition.name),
+        DataType::Vector { element, dimension } => {
+            format!("org.apache.cassandra.db.marshal.VectorType<{}, {dimension}>", driver_name(element))
+        }
+        native => native.to_string(),
+    }
+}
+
+/// What is wrong with the answer to one statement; `None` if nothing is.
+fn judge(statement: &str, ours: &Value, cassandra: &Value, kept: Option<&Value>) -> Option<String> {
+    match kept {
+        Some(_) if ours == cassandra => {
+            Some(format!("{statement}\n  no longer differs: take it out of differences.json"))
+        }
+        Some(kept) if *ours != kept["answer"] => {
+            Some(format!("{statement}\n  ours      {ours}\n  accepted  {}", kept["answer"]))
+        }
+        None if ours != cassandra => {
+            Some(format!("{statement}\n  ours      {ours}\n  Cassandra {cassandra}"))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn answers_are_those_of_cassandra() {
+    let differences = read_json(&folder().join("differences.json"));
+    let mut names: Vec<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "cql"))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    assert!(!names.is_empty(), "no statements in {}", folder().display());
+    let mut wrong = Vec::new();
+    for name in &names {
+        let recorded = read_json(&folder().join(format!("{name}.json")));
+        let recorded = recorded.as_array().unwrap();
+        let statements = statements(&folder().join(format!("{name}.cql")));
+        let known: Vec<&str> = recorded.iter().filter_map(|entry| entry["statement"].as_str()).collect();
+        assert_eq!(statements, known, "{name}: record the answers anew");
+        let session = session();
+        for entry in recorded {
+            let statement = entry["statement"].as_str().unwrap();
+            let ours = answer(&session, statement);
+            let kept = differences.get(name).and_then(|of_file| of_file.get(statement));
+            wrong.extend(
+                judge(statement, &ours, &entry["answer"], kept).map(|wrong| format!("{name}: {wrong}")),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));
+}
