@@ -39,6 +39,12 @@ pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
         },
         phases: Vec::new(),
     };
+    // Cassandra's clients read its version in `system.local`, so Cassette tells that one too: the program tells them apart.
+    if let Some(pid) = experiment.server_pid
+        && let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe"))
+    {
+        report.engine.settings.insert("server program".into(), program.display().to_string());
+    }
     let console = Console::new();
     console.print(&text::heading(&report));
     report.phases = experiment.perform(target.as_mut(), &console)?;
