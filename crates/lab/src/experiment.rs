@@ -248,6 +248,7 @@ impl Processes {
                     .then(|| (user_seconds + system_seconds) * 1e6 / operations as f64),
                 rss_bytes_max: rss_bytes_max.max(now.rss_bytes),
                 threads: now.threads,
+                open_files: now.open_files,
                 written_bytes: now.written_bytes.zip(before.written_bytes).map(|(now, before)| now - before),
             })
         };

@@ -139,6 +139,9 @@ pub struct ProcessReport {
     pub rss_bytes_max: u64,
     /// Threads at the end.
     pub threads: u64,
+    /// Files, sockets and the like open at the end; absent where the system does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
     /// Bytes the process sent to disk; absent where the system does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,

@@ -15,6 +15,8 @@ pub struct ProcessUse {
     pub rss_bytes: u64,
     /// Threads now.
     pub threads: u64,
+    /// Files, sockets and the like it has open now; `None` when not told.
+    pub open_files: Option<u64>,
     /// Bytes it sent to disk; `None` when not told (another user's process).
     pub written_bytes: Option<u64>,
 }
@@ -27,10 +29,11 @@ impl ProcessUse {
         let stat = std::fs::read_to_string(&path).map_err(|error| LabError::io(attempt(), error))?;
         let written_bytes =
             std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| parse_written(&text));
+        let open_files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok().map(|files| files.count() as u64);
         let ticks_per_second = rustix::param::clock_ticks_per_second();
         let page_bytes = rustix::param::page_size() as u64;
         parse_stat(&stat, ticks_per_second, page_bytes)
-            .map(|parsed| Self { written_bytes, ..parsed })
+            .map(|parsed| Self { written_bytes, open_files, ..parsed })
             .ok_or_else(|| LabError::io(attempt(), io::Error::other(format!("not understood: {stat:?}"))))
     }
 }
@@ -46,6 +49,7 @@ fn parse_stat(stat: &str, ticks_per_second: u64, page_bytes: u64) -> Option<Proc
         system_seconds: seconds(field(15)?),
         threads: field(20)?,
         rss_bytes: field(24)?.checked_mul(page_bytes)?,
+        open_files: None,
         written_bytes: None,
     })
 }
@@ -66,6 +70,7 @@ mod tests {
             system_seconds: 0.5,
             rss_bytes: 2000 * 4096,
             threads: 9,
+            open_files: None,
             written_bytes: None,
         };
         assert_eq!(parse_stat(stat, 100, 4096), Some(expected));

@@ -94,9 +94,10 @@ fn process_line(out: &mut String, process: &ProcessReport) {
         Some(bytes) => format!(", {} MiB written", grouped(bytes >> 20)),
         None => String::new(),
     };
+    let files = process.open_files.map_or(String::new(), |files| format!(", {files} open files"));
     let _ = writeln!(
         out,
-        "  {}: {per_operation}, at most {} MiB resident, {} threads{written}",
+        "  {}: {per_operation}, at most {} MiB resident, {} threads{files}{written}",
         process.role,
         grouped(process.rss_bytes_max >> 20),
         process.threads
@@ -203,6 +204,7 @@ mod tests {
             cpu_us_per_operation: Some(84.25),
             rss_bytes_max: 5 << 20,
             threads: 3,
+            open_files: Some(40),
             written_bytes: Some(7 << 20),
         });
         let expected = "\
@@ -211,7 +213,7 @@ run f: 2 operations in 0.50 s, 4 ops/s, 1 FAILED
   latency in µs            count       mean        p50        p95        p99      p99.9         max
   READ                         1      200.1      200.1      200.1      200.1      200.1       200.1
   READ-MODIFY-WRITE            1      200.1      200.1      200.1      200.1      200.1       200.1
-  server: 84.2 µs CPU an operation (0.8 s), at most 5 MiB resident, 3 threads, 7 MiB written
+  server: 84.2 µs CPU an operation (0.8 s), at most 5 MiB resident, 3 threads, 40 open files, 7 MiB written
 ";
         // The histogram rounds 200.0 to its buckets.
         let shown = phase(&report).replace("200.0", "200.1");
