@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use cassette_database::Database;
-use cassette_server::Server;
+use cassette_server::{Server, ServerConfig};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,14 +52,18 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         Some(path) => Config::read(path)?,
         None => Config::default(),
     };
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(arguments, &config))
-}
-
-async fn serve(arguments: &ServeArguments, config: &Config) -> anyhow::Result<()> {
     let mut server = config.server()?;
     if let Some(address) = arguments.listen {
         server.listen_address = address;
     }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(server.max_threads)
+        .build()?;
+    runtime.block_on(serve(arguments, &config, server))
+}
+
+async fn serve(arguments: &ServeArguments, config: &Config, server: ServerConfig) -> anyhow::Result<()> {
     let wanted = server.listen_address;
     let listener = TcpListener::bind(wanted).await.with_context(|| format!("cannot listen on {wanted}"))?;
     let address = listener.local_addr()?;

@@ -45,7 +45,7 @@ impl Default for ServerConfig {
             max_frame_size: MESSAGE_LENGTH_MAX_DEFAULT,
             max_concurrent_connections: None,
             max_concurrent_connections_per_ip: None,
-            max_threads: 128,
+            max_threads: default_max_threads(),
             max_threads_per_connection: 16,
             max_request_data_in_flight: 64 << 20,
             max_request_data_in_flight_per_ip: 32 << 20,
@@ -54,4 +54,10 @@ impl Default for ServerConfig {
             stop_timeout: Duration::from_secs(10),
         }
     }
+}
+
+/// Four for each processor: enough to keep a disk busy, and few enough that their stacks and caches are small beside
+/// the data. Cassandra's 128 wait for replicas; these only wait for a disk.
+fn default_max_threads() -> usize {
+    std::thread::available_parallelism().map_or(8, |n| (4 * n.get()).clamp(8, 128))
 }
