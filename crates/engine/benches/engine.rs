@@ -21,6 +21,10 @@ use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
 use uuid::Uuid;
 
+/// The binary's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const FIELDS: u16 = 10;
 const FIELD_BYTES: usize = 100;
 

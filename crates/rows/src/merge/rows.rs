@@ -45,6 +45,19 @@ pub fn merge_rows(rows: &[Row], active: DeletionTime, table: &TableMetadata) -> 
         .filter(|l| !l.is_empty() && !active.deletes(l.timestamp))
         .fold(LivenessInfo::EMPTY, |a, b| if b.supersedes(&a) { b } else { a });
 
+    if !table.is_counter
+        && let Some(cells) = merge_simple_cells(rows)
+    {
+        let is_left = |cell: &&Cell<'_>| !active.deletes(cell.timestamp);
+        let bytes = cells.iter().filter(is_left).map(|cell| cell.value.len()).sum();
+        let mut out = RowBuilder::with_capacity(first.clustering().clone(), cells.len(), bytes);
+        out.liveness(liveness).deletion(deletion);
+        cells.iter().filter(is_left).for_each(|cell| {
+            out.cell(*cell);
+        });
+        return (!out.is_empty()).then(|| out.finish());
+    }
+
     let (cells, bytes) = rows
         .iter()
         .fold((0, 0), |(cells, bytes), row| (cells.max(row.cell_count()), bytes.max(row.data_size())));
@@ -65,6 +78,33 @@ pub fn merge_rows(rows: &[Row], active: DeletionTime, table: &TableMetadata) -> 
         merge_cells(&mut cursors, column, data_type, shadow, &mut out);
     }
     (!out.is_empty()).then(|| out.finish())
+}
+
+/// The winners among the cells of rows that have only simple columns, most rows; `None` if one has others.
+///
+/// Row by row: what was won so far and the next row's cells both ascend by column.
+fn merge_simple_cells(rows: &[Row]) -> Option<Vec<Cell<'_>>> {
+    let has_others = |row: &Row| !row.complex_deletions().is_empty() || row.cells().any(|c| c.path.is_some());
+    if rows.iter().any(has_others) {
+        return None;
+    }
+    let (first, rest) = rows.split_first()?;
+    let mut merged: Vec<Cell<'_>> = first.cells().collect();
+    for row in rest {
+        let mut won = merged.into_iter().peekable();
+        merged = Vec::with_capacity(won.len() + row.cell_count());
+        for cell in row.cells() {
+            while let Some(before) = won.next_if(|other| other.column < cell.column) {
+                merged.push(before);
+            }
+            match won.next_if(|other| other.column == cell.column) {
+                Some(other) if reconcile(&cell, &other).is_le() => merged.push(other),
+                _ => merged.push(cell),
+            }
+        }
+        merged.extend(won);
+    }
+    Some(merged)
 }
 
 /// Whether `active` or the row's own deletions remove anything of `row`.

@@ -90,6 +90,27 @@ impl IndexCursor {
         }
     }
 
+    /// Passes over entries before `end` whose keys are not `key`, as far as they lie in the window and have no index of rows:
+    /// a loop over bytes, since half of a summary's interval is passed over for each key that is looked up.
+    pub fn pass_over_others(&mut self, key: &[u8], end: u64) {
+        let window_end = self.window.len().min(end.saturating_sub(self.window_start) as usize);
+        let Some(mut at) = self.next.checked_sub(self.window_start).map(|at| at as usize) else { return };
+        while let Some(rest) = self.window.get(at..window_end) {
+            let Some((length, rest)) = rest.split_first_chunk::<2>() else { break };
+            let length = usize::from(u16::from_be_bytes(*length));
+            let Some((found, rest)) = rest.split_at_checked(length) else { break };
+            // The first byte of a vint says how many follow.
+            let Some(position_length) = rest.first().map(|first| 1 + first.leading_ones() as usize) else {
+                break;
+            };
+            if found == key || rest.get(position_length) != Some(&0) {
+                break;
+            }
+            at += 2 + length + position_length + 1;
+        }
+        self.next = self.window_start + at as u64;
+    }
+
     /// Takes the block that the next entry begins in as the window.
     fn load(&mut self, wanted: u64) -> Result<()> {
         let block = self.next / self.file.chunk_length();

@@ -194,12 +194,15 @@ impl SSTableReader {
         let end = end.unwrap_or(self.shared.index.data_length());
         let mut cursor = IndexCursor::new(self.shared.index.clone(), start, caching);
         // Keys of the interval are compared for equality alone: that needs no tokens.
-        while cursor.entry_end() < end && cursor.advance()? {
+        loop {
+            cursor.pass_over_others(key.key(), end);
+            if cursor.entry_end() >= end || !cursor.advance()? {
+                return Ok(None);
+            }
             if cursor.key() == key.key() {
                 return Ok(Some(cursor));
             }
         }
-        Ok(None)
     }
 
     /// Reads a partition; `None` if it is not here.
