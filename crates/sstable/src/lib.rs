@@ -12,6 +12,7 @@ pub mod crc;
 pub mod data;
 pub mod descriptor;
 pub mod digest;
+pub mod dump;
 pub mod error;
 pub mod filter;
 pub mod index;

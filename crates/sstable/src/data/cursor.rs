@@ -1,5 +1,6 @@
 //! Reads the stream of Data.db from any place on, a row at a time, in one piece each.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -150,8 +151,11 @@ impl Cursor {
             return Ok(chunk.clone());
         }
         let chunk = self.file.chunk(index, self.caching)?;
-        self.recent.swap(0, 1);
-        self.recent[0] = (index, chunk.clone());
+        // What the cache keeps need not be kept here as well.
+        if self.caching == Caching::LeaveAlone {
+            self.recent.swap(0, 1);
+            self.recent[0] = (index, chunk.clone());
+        }
         Ok(chunk)
     }
 
@@ -185,14 +189,12 @@ impl Cursor {
     }
 
     /// Reads key and deletion at the start of a partition.
-    pub fn partition_start(&mut self) -> Result<(DecoratedKey, DeletionTime)> {
-        let (key, deletion) = self.parse(|_, input| {
+    fn partition_start(&mut self) -> Result<(Range<usize>, DeletionTime)> {
+        self.parse(|_, input| {
             let key = input.bytes16()?;
             let range = input.position() - key.len()..input.position();
             Ok((range, deletion_codec::decode_plain(input)?))
-        })?;
-        // A copy: the key may outlive the chunk by far.
-        Ok((DecoratedKey::new(Bytes::copy_from_slice(&self.window[key])), deletion))
+        })
     }
 
     /// Reads the static row, if the header says that partitions have one.
@@ -212,7 +214,22 @@ impl Cursor {
     /// Reads a partition up to its first row or marker.
     pub fn partition_header(&mut self) -> Result<PartitionHeader> {
         let (key, deletion) = self.partition_start()?;
+        // A copy: the key may outlive the chunk by far.
+        let key = DecoratedKey::new(Bytes::copy_from_slice(&self.window[key]));
         Ok(PartitionHeader { key, deletion, static_row: self.static_row()? })
+    }
+
+    /// [`Self::partition_header`] of a partition that must have this key.
+    pub fn partition_header_of(&mut self, expected: &DecoratedKey) -> Result<PartitionHeader> {
+        let start = self.offset();
+        let (key, deletion) = self.partition_start()?;
+        let found = &self.window[key];
+        if found != expected.key() {
+            let detail =
+                format!("partition key {:02x?} expected by Index.db, {found:02x?} found", expected.key());
+            return Err(self.corrupt(start, &detail));
+        }
+        Ok(PartitionHeader { key: expected.clone(), deletion, static_row: self.static_row()? })
     }
 
     /// Reads the head of the next row or marker. Its body is to be read or passed over next.
@@ -276,7 +293,7 @@ impl Cursor {
 
     /// Where the next `length` bytes lie in the window; they are passed over.
     #[inline]
-    fn take(&mut self, length: usize) -> Result<std::ops::Range<usize>> {
+    fn take(&mut self, length: usize) -> Result<Range<usize>> {
         self.fill(length)?;
         if self.window.len() - self.position < length {
             let left = self.file.data_length().saturating_sub(self.offset());

@@ -90,25 +90,46 @@ impl IndexCursor {
         }
     }
 
-    /// Passes over entries before `end` whose keys are not `key`, as far as they lie in the window and have no index of rows:
-    /// a loop over bytes, since half of a summary's interval is passed over for each key that is looked up.
-    pub fn pass_over_others(&mut self, key: &[u8], end: u64) {
-        let window_end = self.window.len().min(end.saturating_sub(self.window_start) as usize);
-        let Some(mut at) = self.next.checked_sub(self.window_start).map(|at| at as usize) else { return };
-        while let Some(rest) = self.window.get(at..window_end) {
-            let Some((length, rest)) = rest.split_first_chunk::<2>() else { break };
-            let length = usize::from(u16::from_be_bytes(*length));
-            let Some((found, rest)) = rest.split_at_checked(length) else { break };
-            // The first byte of a vint says how many follow.
-            let Some(position_length) = rest.first().map(|first| 1 + first.leading_ones() as usize) else {
+    /// Goes to the entry of `key` if it begins before `end`. Keys are compared for equality alone: that needs no
+    /// tokens.
+    pub fn find(&mut self, key: &[u8], end: u64) -> Result<bool> {
+        loop {
+            self.pass_over(key, end);
+            if self.next >= end || !self.advance()? {
+                return Ok(false);
+            }
+            if self.key() == key {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Passes over entries of other keys than `key` that lie whole in the window, with as little work as can be:
+    /// some dozens of them come before the one looked for. Stops before anything that is not plainly such an entry.
+    #[inline]
+    fn pass_over(&mut self, key: &[u8], end: u64) {
+        let Some(mut at) = self.next.checked_sub(self.window_start).map(|offset| offset as usize) else {
+            return;
+        };
+        while self.window_start + (at as u64) < end {
+            let Some((length, rest)) = self.window.get(at..).and_then(|rest| rest.split_first_chunk::<2>())
+            else {
                 break;
             };
-            if found == key || rest.get(position_length) != Some(&0) {
+            let length = usize::from(u16::from_be_bytes(*length));
+            let Some((found, rest)) = rest.split_at_checked(length) else { break };
+            if found == key {
                 break;
             }
-            at += 2 + length + position_length + 1;
+            // The position's own length is told by its first byte; no index of rows is a zero.
+            let Some(position) = rest.first() else { break };
+            let position = 1 + position.leading_ones() as usize;
+            if rest.get(position) != Some(&0) {
+                break;
+            }
+            at += 2 + length + position + 1;
+            self.next = self.window_start + at as u64;
         }
-        self.next = self.window_start + at as u64;
     }
 
     /// Takes the block that the next entry begins in as the window.

@@ -160,9 +160,15 @@ impl SSTableReader {
     /// Whether it may hold the partition: it lies between the first and last key and passes the filter. `false` is
     /// certain.
     pub fn may_contain(&self, key: &DecoratedKey) -> bool {
+        self.may_contain_hashed(key, murmur3_hash(key.key()))
+    }
+
+    /// [`Self::may_contain`] by a key whose [`murmur3_hash`] is at hand.
+    #[inline]
+    pub fn may_contain_hashed(&self, key: &DecoratedKey, hash: (u64, u64)) -> bool {
         *key >= self.shared.summary.first
             && *key <= self.shared.summary.last
-            && self.shared.filter.as_ref().is_none_or(|f| f.may_contain_hash(murmur3_hash(key.key())))
+            && self.shared.filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash))
     }
 
     /// Whether some row, or a marker, may lie in `slices`; by the smallest and largest clustering. The static row
@@ -193,21 +199,22 @@ impl SSTableReader {
         let Some((start, end)) = self.shared.summary.find(key) else { return Ok(None) };
         let end = end.unwrap_or(self.shared.index.data_length());
         let mut cursor = IndexCursor::new(self.shared.index.clone(), start, caching);
-        // Keys of the interval are compared for equality alone: that needs no tokens.
-        loop {
-            cursor.pass_over_others(key.key(), end);
-            if cursor.entry_end() >= end || !cursor.advance()? {
-                return Ok(None);
-            }
-            if cursor.key() == key.key() {
-                return Ok(Some(cursor));
-            }
-        }
+        Ok(cursor.find(key.key(), end)?.then_some(cursor))
     }
 
     /// Reads a partition; `None` if it is not here.
     pub fn partition(&self, key: &DecoratedKey, selection: &Arc<Selection>) -> Result<Option<PartitionRead>> {
-        if !self.may_contain(key) {
+        self.partition_hashed(key, murmur3_hash(key.key()), selection)
+    }
+
+    /// [`Self::partition`] by a key whose [`murmur3_hash`] is at hand: one that many SSTables are asked for.
+    pub fn partition_hashed(
+        &self,
+        key: &DecoratedKey,
+        hash: (u64, u64),
+        selection: &Arc<Selection>,
+    ) -> Result<Option<PartitionRead>> {
+        if !self.may_contain_hashed(key, hash) {
             return Ok(None);
         }
         let Some(entry) = self.find(key, Caching::Use)? else { return Ok(None) };

@@ -54,23 +54,14 @@ impl Rows {
 /// Reads the header of the partition that the index cursor stands at, and checks that Index and Data agree about it.
 pub(super) fn start(
     reader: &SSTableReader,
+    key: &DecoratedKey,
     entry: &IndexCursor,
     mut cursor: Cursor,
     selection: &Arc<Selection>,
 ) -> Result<(PartitionHeader, Rows)> {
     let start = entry.position();
     cursor.seek(start);
-    let header = cursor.partition_header()?;
-    if header.key.key() != entry.key() {
-        return Err(cursor.corrupt(
-            start,
-            &format!(
-                "partition key {:02x?} expected by Index.db, {:02x?} found",
-                entry.key(),
-                header.key.key()
-            ),
-        ));
-    }
+    let header = cursor.partition_header_of(key)?;
     let rows_start = cursor.offset();
     let promoted =
         match selection.slices.is_all() && !selection.reversed || selection.slices.as_slice().is_empty() {
@@ -113,9 +104,7 @@ impl PartitionRead {
         selection: &Arc<Selection>,
         caching: Caching,
     ) -> Result<Self> {
-        let (mut header, rows) = start(reader, entry, reader.cursor(caching), selection)?;
-        // The caller's key shares its memory.
-        header.key = key.clone();
+        let (header, rows) = start(reader, key, entry, reader.cursor(caching), selection)?;
         Ok(Self { header: Some(header), rows, started: false })
     }
 }

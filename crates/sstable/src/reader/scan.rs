@@ -147,7 +147,8 @@ impl SelectedScan {
             return Ok(None);
         }
         let cursor = self.reader.cursor(self.caching);
-        let (header, rows) = partition::start(&self.reader, &self.index, cursor, &self.selection)?;
+        let key = self.index.decorated_key();
+        let (header, rows) = partition::start(&self.reader, &key, &self.index, cursor, &self.selection)?;
         self.rows = rows;
         Ok(Some(header))
     }

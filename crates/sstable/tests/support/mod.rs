@@ -59,6 +59,7 @@ pub fn component(descriptor: &Descriptor, component: Component) -> Option<Vec<u8
 pub mod model;
 pub mod random_table;
 pub mod schema;
+pub mod value_text;
 
 /// Every golden table: case, table, SSTables.
 pub struct GoldenTable {
