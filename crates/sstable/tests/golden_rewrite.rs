@@ -6,31 +6,10 @@ mod support;
 use std::sync::Arc;
 
 use cassette_rows::Selection;
-use cassette_sstable::compression::{ChunkFormat, CompressionInfo};
+use cassette_sstable::compression::ChunkFormat;
 use cassette_sstable::statistics::Statistics;
-use cassette_sstable::{
-    Caching, ChunkCache, Component, Descriptor, EncodingStats, SSTableReader, SSTableWriter, WriterOptions,
-};
-use cassette_vfs::RealFileSystem;
-use support::{collect, component, golden_tables, open};
-
-fn options(reader: &SSTableReader) -> WriterOptions {
-    let table = reader.table();
-    let header = reader.header();
-    let columns = header.static_columns.iter().chain(&header.regular_columns);
-    let info = component(reader.descriptor(), Component::CompressionInfo);
-    let format = info.map(|bytes| CompressionInfo::decode(&bytes, u64::MAX).unwrap().format);
-    WriterOptions {
-        encoding_stats: EncodingStats::of_header(header),
-        columns: columns.filter_map(|column| Some(table.column(&column.name)?.id)).collect(),
-        compression: format,
-        level: reader.stats().level,
-        repaired_at: reader.stats().repaired_at,
-        host_id: reader.stats().host_id,
-        commit_log_intervals: reader.stats().commit_log_intervals.clone(),
-        ..WriterOptions::new(table, reader.estimated_keys()).unwrap()
-    }
-}
+use cassette_sstable::{Caching, Component, SSTableReader, WriterOptions};
+use support::{collect, component, golden_tables, rewrite, rewrite_options};
 
 /// The uncompressed rows.
 fn stream(reader: &SSTableReader) -> Vec<u8> {
@@ -41,25 +20,12 @@ fn stream(reader: &SSTableReader) -> Vec<u8> {
     out
 }
 
-fn rewrite(reader: &SSTableReader, options: WriterOptions, directory: &tempfile::TempDir) -> SSTableReader {
-    let descriptor = Descriptor::new(directory.path(), reader.descriptor().id);
-    let table = reader.table();
-    let file_system = Arc::new(RealFileSystem);
-    let mut writer = SSTableWriter::create(file_system, descriptor.clone(), table.clone(), options).unwrap();
-    writer.write_all(&mut reader.scan_all().unwrap()).unwrap();
-    let finished = writer.finish().unwrap().unwrap();
-    let written = open(&descriptor, table, &Arc::new(ChunkCache::new(1 << 20))).unwrap();
-    assert_eq!(finished.bytes_on_disk, written.bytes_on_disk());
-    assert_eq!(&finished.first_key, written.first_key());
-    written
-}
-
 #[test]
 fn every_golden_sstable_is_written_as_cassandra_wrote_it() {
     for golden in golden_tables() {
         for original in golden.open() {
             let directory = tempfile::tempdir().unwrap();
-            let written = rewrite(&original, options(&original), &directory);
+            let written = rewrite(&original, rewrite_options(&original), directory.path());
             written.verify().unwrap();
             // What a table has dropped is left out.
             if !golden.table.dropped_columns.is_empty() {
@@ -96,7 +62,7 @@ fn what_is_written_reads_back_with_every_compressor() {
     let formats = {
         let mut formats: Vec<Option<ChunkFormat>> = vec![None];
         for golden in golden_tables().iter().filter(|golden| golden.case.ends_with("compression")) {
-            formats.extend(golden.open().iter().map(|reader| options(reader).compression));
+            formats.extend(golden.open().iter().map(|reader| rewrite_options(reader).compression));
         }
         formats
     };
@@ -110,8 +76,8 @@ fn what_is_written_reads_back_with_every_compressor() {
             turn += 2;
             for format in formats.iter().cycle().skip(turn).take(2) {
                 let directory = tempfile::tempdir().unwrap();
-                let options = WriterOptions { compression: format.clone(), ..options(&original) };
-                let written = rewrite(&original, options, &directory);
+                let options = WriterOptions { compression: format.clone(), ..rewrite_options(&original) };
+                let written = rewrite(&original, options, directory.path());
                 let found = collect(&mut written.scan_all().unwrap()).unwrap();
                 assert!(found == expected, "{original:?} {format:?}");
                 let key = &expected[expected.len() / 2].header.key;

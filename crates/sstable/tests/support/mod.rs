@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cassette_rows::{
     PartitionHeader, PartitionStream, PartitionUpdate, Selection, TableMetadata, Unfiltered,
 };
+use cassette_sstable::compression::CompressionInfo;
 use cassette_sstable::{
     ChunkCache, Component, Descriptor, EncodingStats, FinishedSSTable, OpenOptions, SSTableReader,
     SSTableWriter, WriterOptions,
@@ -151,4 +152,37 @@ pub fn write(
         writer.write_all(&mut partition.clone().into_stream(table.clone(), &Selection::all()))?;
     }
     writer.finish()
+}
+
+/// Options with which the rows of an SSTable are written as they were.
+pub fn rewrite_options(reader: &SSTableReader) -> WriterOptions {
+    let table = reader.table();
+    let header = reader.header();
+    let columns = header.static_columns.iter().chain(&header.regular_columns);
+    let info = component(reader.descriptor(), Component::CompressionInfo);
+    let format = info.map(|bytes| CompressionInfo::decode(&bytes, u64::MAX).unwrap().format);
+    WriterOptions {
+        encoding_stats: EncodingStats::of_header(header),
+        columns: columns.filter_map(|column| Some(table.column(&column.name)?.id)).collect(),
+        compression: format,
+        level: reader.stats().level,
+        repaired_at: reader.stats().repaired_at,
+        host_id: reader.stats().host_id,
+        commit_log_intervals: reader.stats().commit_log_intervals.clone(),
+        ..WriterOptions::new(table, reader.estimated_keys()).unwrap()
+    }
+}
+
+/// Writes the rows of an SSTable anew in another directory, and opens the result.
+pub fn rewrite(reader: &SSTableReader, options: WriterOptions, directory: &Path) -> SSTableReader {
+    let descriptor = Descriptor::new(directory, reader.descriptor().id);
+    let table = reader.table();
+    let file_system = Arc::new(RealFileSystem);
+    let mut writer = SSTableWriter::create(file_system, descriptor.clone(), table.clone(), options).unwrap();
+    writer.write_all(&mut reader.scan_all().unwrap()).unwrap();
+    let finished = writer.finish().unwrap().unwrap();
+    let written = open(&descriptor, table, &Arc::new(ChunkCache::new(1 << 20))).unwrap();
+    assert_eq!(finished.bytes_on_disk, written.bytes_on_disk());
+    assert_eq!(&finished.first_key, written.first_key());
+    written
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cassette_rows::merge::merge_rows;
 use cassette_rows::{
     Bound, Cell, Clustering, ColumnId, ColumnKind, ColumnMetadata, DataType, DecoratedKey, DeletionTime,
     LivenessInfo, NO_DELETION_TIME, NO_TTL, PartitionUpdate, RangeTombstone, Row, RowBuilder, Side, TableId,
@@ -226,7 +227,10 @@ impl<R: FnMut() -> usize> Contents<'_, R> {
         if row.is_empty() && kind == ColumnKind::Regular {
             row.liveness(LivenessInfo::new(self.timestamp()));
         }
-        row.finish()
+        // What the row's own deletions cover is never stored.
+        let row = row.finish();
+        merge_rows(&[row], DeletionTime::LIVE, &table)
+            .unwrap_or_else(|| RowBuilder::new(Clustering::empty()).finish())
     }
 
     fn clustering(&mut self) -> Clustering {
@@ -259,7 +263,11 @@ impl<R: FnMut() -> usize> Contents<'_, R> {
         let mut places: Vec<_> = (0..rows).map(|_| self.clustering()).collect();
         places.sort_by(|a, b| table.comparator.compare_rows(a, b));
         places.dedup_by(|a, b| table.comparator.compare_rows(a, b).is_eq());
-        update.rows = places.into_iter().map(|place| self.row(place, ColumnKind::Regular)).collect();
+        update.rows = places
+            .into_iter()
+            .map(|place| self.row(place, ColumnKind::Regular))
+            .filter(|row| !row.is_empty())
+            .collect();
         if !table.clustering.is_empty() {
             for _ in 0..[0, 0, 1, rows / 4][self.below(4)] {
                 let tombstone =
