@@ -9,7 +9,7 @@ use cassette_sstable::chunk_cache::CacheStats;
 use cassette_vfs::{Clock, FileSystem};
 
 use crate::background::Background;
-use crate::commitlog::CommitLogStats;
+use crate::commitlog::{CommitLogStats, SyncMode};
 use crate::core::{Core, Phase};
 use crate::error::{EngineError, Result};
 use crate::key_range::KeyRange;
@@ -155,6 +155,13 @@ impl Engine {
     /// Returns when the write is as safe as `commitlog_sync` promises.
     pub fn apply(&self, mutations: &[Mutation]) -> Result<()> {
         self.inner.core.apply(mutations)
+    }
+
+    /// Whether [`apply`](Self::apply) would keep its caller waiting, as far as can be told now: for a disk, as `commitlog_sync`
+    /// `group` and `batch` do with every write, or for room in memtables.
+    pub fn apply_would_wait(&self) -> bool {
+        let core = &self.inner.core;
+        !matches!(core.options.commitlog_sync, SyncMode::Periodic { .. }) || core.memory.is_full()
     }
 
     /// Waits for the lock of a partition, for a write that depends on a read. Plain writes do not take it. A thread

@@ -48,13 +48,20 @@ impl Backend for Database {
         body: &mut Vec<u8>,
     ) -> Result<Answer, Error> {
         let execution = Execution { database: self, session, version };
+        // Writes that wait for the disk in threads of their own share one sync.
+        let must_wait = || self.engine().apply_would_wait();
         let answer = match request {
             Request::Execute(execute) => {
                 let prepared = self.prepared(&execute.id).map_err(error_response)?;
-                if effort == Effort::MemoryOnly && may_take_long(&prepared) {
+                if effort == Effort::MemoryOnly
+                    && (may_take_long(&prepared) || writes(&prepared) && must_wait())
+                {
                     return Ok(Answer::WouldBlock);
                 }
                 execution.execute(execute, &prepared, body)
+            }
+            Request::Batch(_) if effort == Effort::MemoryOnly && must_wait() => {
+                return Ok(Answer::WouldBlock);
             }
             Request::Batch(batch) => execution.batch(batch, body),
             Request::Prepare(prepare) => execution.prepare(prepare, body),
@@ -215,6 +222,11 @@ impl<'a> Bound<'a> {
 /// Whether a statement may read much, or wait for a disk: all but those on one partition that is known from the values.
 fn may_take_long(prepared: &Prepared) -> bool {
     prepared.description().partition_key_indexes().is_empty()
+}
+
+/// Whether a statement changes something.
+fn writes(prepared: &Prepared) -> bool {
+    prepared.description().result().is_none()
 }
 
 /// Which metadata the result of a prepared statement is to have.
