@@ -34,6 +34,10 @@ $(VENV)/installed: tests/clients/requirements.txt
 	$(VENV)/bin/pip install --quiet --requirement $<
 	touch $@
 
+.PHONY: soak-kill
+soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeats a run
+	CASSETTE_KILL_ROUNDS=200 cargo test --package cassette --test kill -- --nocapture
+
 .PHONY: lint
 lint: ## formatting and lints, warnings denied
 	cargo fmt --all --check

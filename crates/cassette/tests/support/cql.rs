@@ -1,0 +1,62 @@
+//! The unmodified Rust driver.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::deserialize::row::DeserializeRow;
+use scylla::errors::ExecutionError;
+use scylla::serialize::row::SerializeRow;
+
+use super::PATIENCE;
+
+/// One keyspace for one node.
+pub const REPLICATION: &str = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+
+/// Connects with the driver's defaults, but for patience with a busy machine.
+pub async fn connect(address: SocketAddr) -> Session {
+    builder(address).build().await.unwrap()
+}
+
+/// Connects and makes and uses keyspace `ks`.
+pub async fn connect_to_keyspace(address: SocketAddr) -> Session {
+    let session = connect(address).await;
+    execute(&session, &format!("CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {REPLICATION}")).await;
+    session.use_keyspace("ks", false).await.unwrap();
+    session
+}
+
+/// What [`connect`] connects with.
+pub fn builder(address: SocketAddr) -> SessionBuilder {
+    SessionBuilder::new().known_node_addr(address).connection_timeout(PATIENCE)
+}
+
+/// Executes a statement without values or rows.
+pub async fn execute(session: &Session, cql: &str) {
+    session.query_unpaged(cql, ()).await.unwrap_or_else(|error| panic!("{cql}: {error}"));
+}
+
+/// All rows of a statement, in one page.
+pub async fn rows<R>(session: &Session, cql: &str, values: impl SerializeRow) -> Vec<R>
+where
+    R: for<'f, 'm> DeserializeRow<'f, 'm>,
+{
+    let result = session.query_unpaged(cql, values).await.unwrap_or_else(|error| panic!("{cql}: {error}"));
+    let result = result.into_rows_result().unwrap_or_else(|error| panic!("{cql}: {error}"));
+    result.rows::<R>().unwrap_or_else(|error| panic!("{cql}: {error}")).map(|row| row.unwrap()).collect()
+}
+
+/// Executes a statement until it succeeds: for a driver that is still reconnecting, or a disk that is being emptied.
+pub async fn execute_eventually(session: &Session, cql: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut last: Option<ExecutionError> = None;
+    while Instant::now() < deadline {
+        match session.query_unpaged(cql, ()).await {
+            Ok(_) => return,
+            Err(error) => last = Some(error),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("{cql}: {last:?}");
+}

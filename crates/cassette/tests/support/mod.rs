@@ -1,0 +1,183 @@
+//! A server as its users start it: a process with a data directory, watched from outside.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+pub mod cql;
+pub mod process;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// What may take long on a busy machine, and never does on purpose.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How a server is to be started.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    data: PathBuf,
+    listen: SocketAddr,
+    config: Option<PathBuf>,
+    wrapper: Vec<String>,
+}
+
+/// A running server, killed when dropped.
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+}
+
+/// How a server ended instead of becoming ready, or after it was.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    /// What it wrote to stderr.
+    pub log: String,
+}
+
+impl Launch {
+    /// A server on a free port of the loopback interface, with default settings. What it logs goes to `<data>.log`.
+    pub fn new(data: &Path) -> Self {
+        Self { data: data.to_owned(), listen: ([127, 0, 0, 1], 0).into(), config: None, wrapper: Vec::new() }
+    }
+
+    /// On this address: that of an earlier server.
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = address;
+        self
+    }
+
+    /// With this configuration file, written beside the data directory.
+    pub fn config(mut self, yaml: &str) -> Self {
+        let path = self.data.with_extension("yaml");
+        std::fs::write(&path, yaml).unwrap();
+        self.config = Some(path);
+        self
+    }
+
+    /// As an argument of another command, which must end in `exec "$@"`.
+    pub fn wrapped_in(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Starts it and waits until it says that it is ready.
+    pub fn start(self) -> Server {
+        match self.try_start() {
+            Ok(server) => server,
+            Err(ended) => panic!("the server ended with {}:\n{}", ended.status, ended.log),
+        }
+    }
+
+    /// Starts it, which is expected to fail.
+    pub fn refused(self) -> Ended {
+        match self.try_start() {
+            Ok(server) => panic!("the server started on {}", server.address),
+            Err(ended) => ended,
+        }
+    }
+
+    /// Starts it and waits until it says that it is ready, or ends.
+    pub fn try_start(self) -> Result<Server, Ended> {
+        let (mut child, log) = self.spawn();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        // The line comes, or the end of the file with the end of the process.
+        output.read_line(&mut line).unwrap();
+        match line.trim_end().rsplit_once(" listens for CQL on ") {
+            Some((_, address)) => Ok(Server { address: address.parse().unwrap(), child, log }),
+            None => {
+                let status = wait(&mut child);
+                Err(Ended { status, log: std::fs::read_to_string(log).unwrap() })
+            }
+        }
+    }
+
+    /// Starts it and kills it as by `kill -9` after `delay`, ready or not.
+    pub fn start_and_kill(self, delay: Duration) {
+        let (mut child, _) = self.spawn();
+        std::thread::sleep(delay);
+        child.kill().unwrap();
+        wait(&mut child);
+    }
+
+    fn spawn(&self) -> (Child, PathBuf) {
+        let mut words = self.wrapper.clone();
+        words.push(env!("CARGO_BIN_EXE_cassette").to_owned());
+        let log = self.data.with_extension("log");
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg("serve").arg("--data").arg(&self.data);
+        command.arg("--listen").arg(self.listen.to_string());
+        if let Some(config) = &self.config {
+            command.arg("--config").arg(config);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
+        (command.spawn().unwrap_or_else(|error| panic!("cannot start {words:?}: {error}")), log)
+    }
+}
+
+impl Server {
+    /// With default settings on a free port.
+    pub fn start(data: &Path) -> Self {
+        Launch::new(data).start()
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// As by `kill -9`: nothing is flushed or said goodbye to.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        wait(&mut self.child);
+    }
+
+    /// As by an operator: SIGTERM, and a clean end.
+    pub fn stop(mut self) {
+        let sent = Command::new("kill").arg("-TERM").arg(self.id().to_string()).status().unwrap();
+        assert!(sent.success());
+        let status = wait(&mut self.child);
+        assert!(status.success(), "ended with {status}:\n{}", self.log());
+    }
+
+    /// Fails the test if it is not running any more.
+    pub fn assert_running(&mut self) {
+        if let Some(status) = self.child.try_wait().unwrap() {
+            panic!("the server ended with {status}:\n{}", self.log());
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            // Already dying with the test, or stopped by it: either way nobody asks for the outcome.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn wait(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match child.try_wait().unwrap() {
+            Some(status) => return status,
+            None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+            None => panic!("the server did not end within {PATIENCE:?}"),
+        }
+    }
+}
