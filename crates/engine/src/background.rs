@@ -28,6 +28,11 @@ impl Signal {
         }
     }
 
+    /// Whether it was raised since it was last waited for or taken.
+    pub fn take(&self) -> bool {
+        self.raised.swap(false, Ordering::AcqRel)
+    }
+
     /// Nothing will be done any more.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);

@@ -39,7 +39,7 @@ impl DataDirectory {
         })?;
         let directory = Self { fs, root: root.to_owned(), lock: Mutex::new(Some(lock)) };
         directory.check_version()?;
-        for below in [directory.commitlog(), directory.root.join("data")] {
+        for below in [directory.commitlog(), directory.tables()] {
             create_durably(directory.fs.as_ref(), &below, root)?;
         }
         Ok(directory)
@@ -87,9 +87,14 @@ impl DataDirectory {
         self.root.join("replay_positions")
     }
 
+    /// Where the keyspaces' directories are.
+    pub fn tables(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
     /// The directory of a table, which is made if it is not there.
     pub fn table(&self, table: &TableMetadata) -> Result<PathBuf> {
-        let path = self.root.join("data").join(&table.keyspace).join(table.directory_name());
+        let path = self.tables().join(&table.keyspace).join(table.directory_name());
         create_durably(self.fs.as_ref(), &path, &self.root)?;
         Ok(path)
     }

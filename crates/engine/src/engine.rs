@@ -1,5 +1,6 @@
 //! The engine's doors: opening, tables, writes, reads.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -144,6 +145,15 @@ impl Engine {
     /// Removes a table and its data.
     pub fn drop_table(&self, id: TableId) -> Result<()> {
         self.inner.core.drop_table(id)
+    }
+
+    /// Removes the directories of tables that are not known: those that were dropped shortly before a crash. To be called when
+    /// all tables have been created that there are. Gives what was removed.
+    ///
+    /// # Errors
+    /// If some known table has a corrupt SSTable: it may hold the schema, and the unknown tables may be none that were dropped.
+    pub fn remove_unknown_tables(&self) -> Result<Vec<PathBuf>> {
+        self.inner.core.remove_unknown_tables()
     }
 
     /// Removes a table's data, in one step.

@@ -76,6 +76,24 @@ pub enum EngineError {
         /// What went wrong.
         reason: String,
     },
+    /// Unknown tables are not removed while it is not sure that they were dropped.
+    #[error(
+        "{table} has corrupt SSTables: tables that are not known may be none that were dropped, and are not removed"
+    )]
+    CorruptTables {
+        /// The table that has corrupt SSTables.
+        table: String,
+    },
+    /// A compaction would need more space than there is.
+    #[error("{table}: compacting needs up to {needed} bytes, and {available} are available")]
+    NoSpaceToCompact {
+        /// The table.
+        table: String,
+        /// Bytes of the inputs.
+        needed: u64,
+        /// Bytes left.
+        available: u64,
+    },
     /// A background thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

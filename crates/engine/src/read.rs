@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use cassette_rows::merge::merge_rows;
 use cassette_rows::stream::EmptyStream;
+use cassette_rows::token::murmur3_hash;
 use cassette_rows::{
     DecoratedKey, DeletionTime, MergedStream, PartitionHeader, PartitionStream, Result as StorageResult, Row,
     Selection, TableMetadata, Unfiltered,
@@ -26,29 +27,38 @@ impl Core {
         self.check_running()?;
         let view = table.view();
         let selection = Arc::new(selection.clone());
-        let candidates = || {
-            view.sstables
-                .iter()
-                .filter(|sstable| may_have(sstable, &selection) && sstable.reader.may_contain(key))
-        };
+        let hash = murmur3_hash(key.key());
+        let candidates = view.sstables.iter().filter(|sstable| may_have(sstable, &selection));
         table.counters.reads.fetch_add(1, Ordering::Relaxed);
         if asks_for_one_row(&view.table, &selection) {
-            let (read, sstables) = read_row(&view, key, &selection, candidates())?;
+            let (read, sstables) = read_row(&view, (key, hash), &selection, candidates)?;
             table.counters.sstables_read.fetch_add(sstables, Ordering::Relaxed);
             return Ok(read);
         }
         let mut sources: Vec<Source> = Vec::new();
         let mut may_need_merge = false;
+        let mut deletion = DeletionTime::LIVE;
         for memtable in view.memtables() {
             if let Some(found) = memtable.read(key, &view.table, &selection) {
+                deletion = deletion.max(found.deletion());
                 sources.push(Box::new(found));
             }
         }
-        for sstable in candidates() {
-            if let Some(found) = sstable.read(key, &selection)? {
-                table.counters.sstables_read.fetch_add(1, Ordering::Relaxed);
-                may_need_merge |= sstable.reader.may_have_deletions();
+        for sstable in candidates {
+            // They come by their greatest timestamps: neither this one nor those after it have anything that is left.
+            if deletion.deletes(sstable.max_timestamp()) {
+                break;
+            }
+            let Some(found) = sstable.read(key, hash, &selection)? else { continue };
+            table.counters.sstables_read.fetch_add(1, Ordering::Relaxed);
+            if !sstable.reader.may_have_deletions() {
                 sources.push(Box::new(found));
+                continue;
+            }
+            may_need_merge = true;
+            if let Some(headed) = Headed::new(found)? {
+                deletion = deletion.max(headed.deletion);
+                sources.push(Box::new(headed));
             }
         }
         Ok(merged(sources, may_need_merge, &view.table, selection.reversed))
@@ -130,7 +140,7 @@ fn asks_for_one_row(table: &TableMetadata, selection: &Selection) -> bool {
 /// Also says how many SSTables were read.
 fn read_row<'a>(
     view: &View,
-    key: &DecoratedKey,
+    (key, hash): (&DecoratedKey, (u64, u64)),
     selection: &Arc<Selection>,
     sstables: impl Iterator<Item = &'a Arc<SSTable>>,
 ) -> Result<(Source, u64)> {
@@ -145,7 +155,7 @@ fn read_row<'a>(
         if !found.can_be_changed_by(sstable.max_timestamp(), &view.table) {
             break;
         }
-        if let Some(partition) = sstable.read(key, selection)? {
+        if let Some(partition) = sstable.read(key, hash, selection)? {
             found.take(partition)?;
             read += 1;
         }
@@ -216,6 +226,35 @@ impl Versions {
         let header = PartitionHeader { key: key.clone(), deletion, static_row: None };
         let row = merge_rows(&self.rows, self.deletion(), table);
         Box::new(RowStream { header: Some(header), row, started: false })
+    }
+}
+
+/// A stream of one partition whose header has been read ahead.
+struct Headed<S> {
+    header: Option<PartitionHeader>,
+    deletion: DeletionTime,
+    started: bool,
+    stream: S,
+}
+
+impl<S: PartitionStream> Headed<S> {
+    /// `None` if there is no partition.
+    fn new(mut stream: S) -> StorageResult<Option<Self>> {
+        let Some(header) = stream.next_partition()? else { return Ok(None) };
+        Ok(Some(Self { deletion: header.deletion, header: Some(header), started: false, stream }))
+    }
+}
+
+impl<S: PartitionStream> PartitionStream for Headed<S> {
+    fn next_partition(&mut self) -> StorageResult<Option<PartitionHeader>> {
+        if std::mem::replace(&mut self.started, true) {
+            return self.stream.next_partition();
+        }
+        Ok(self.header.take())
+    }
+
+    fn next_unfiltered(&mut self) -> StorageResult<Option<Unfiltered>> {
+        if self.started { self.stream.next_unfiltered() } else { Ok(None) }
     }
 }
 

@@ -81,15 +81,17 @@ impl SSTable {
         self.shared.reads.rate(now) / self.reader.estimated_keys().max(1) as f64
     }
 
-    /// Reads a partition; `None` if it is not in it. The caller has asked the filter.
+    /// Reads a partition, whose key has this [`murmur3_hash`](cassette_rows::token::murmur3_hash); `None` if it is not in it.
     pub fn read(
         self: &Arc<Self>,
         key: &DecoratedKey,
+        hash: (u64, u64),
         selection: &Arc<Selection>,
     ) -> Result<Option<Watched<cassette_sstable::reader::PartitionRead>>> {
+        let found = self.reader.partition_hashed(key, hash, selection).map_err(|error| self.failed(error))?;
+        let Some(stream) = found else { return Ok(None) };
         self.shared.reads.count();
-        let found = self.reader.partition(key, selection).map_err(|error| self.failed(error))?;
-        Ok(found.map(|stream| Watched { stream, sstable: self.clone() }))
+        Ok(Some(Watched { stream, sstable: self.clone() }))
     }
 
     /// Reads the partitions of a range.

@@ -192,6 +192,9 @@ impl View {
     pub fn replace_sstables(&mut self, removed: &HashSet<SSTableId>, added: Vec<Arc<SSTable>>) {
         let kept = self.sstables.iter().filter(|sstable| !removed.contains(&sstable.id())).cloned();
         self.sstables = sorted(kept.chain(added).collect());
+        // One that was found corrupt while it was being replaced is gone too.
+        self.set_aside =
+            self.set_aside.iter().filter(|sstable| !removed.contains(&sstable.id())).cloned().collect();
     }
 
     /// Leaves a corrupt SSTable out of reads; whether it was in them.

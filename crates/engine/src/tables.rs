@@ -1,6 +1,6 @@
 //! Making, opening, altering, truncating and dropping tables.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use cassette_rows::{StorageError, TableId, TableMetadata};
@@ -9,6 +9,7 @@ use cassette_sstable::reader::OpenOptions;
 use cassette_sstable::{Component, Descriptor, SSTableId, SSTableReader};
 use cassette_vfs::DirEntry;
 use hashbrown::HashMap;
+use uuid::Uuid;
 
 use crate::compaction::CompactionOptions;
 use crate::core::{Core, Phase};
@@ -161,6 +162,39 @@ impl Core {
         self.fs.sync_dir(parent).map_err(|error| StorageError::io(parent, "sync the directory", error))?;
         self.positions.retain(|other| other != id)?;
         Ok(())
+    }
+
+    /// See [`Engine::remove_unknown_tables`](crate::Engine::remove_unknown_tables).
+    pub fn remove_unknown_tables(&self) -> Result<Vec<PathBuf>> {
+        self.check_running()?;
+        let _changing = self.changing_tables.lock();
+        let tables = self.tables.load();
+        for table in tables.values() {
+            let view = table.view();
+            if view.unreadable > 0 || !view.set_aside.is_empty() {
+                // It may be the schema that cannot be read: then unknown tables are not dropped ones.
+                return Err(EngineError::CorruptTables { table: view.table.qualified_name() });
+            }
+        }
+        let root = self.directory.tables();
+        let list = |path: &Path| {
+            self.fs.read_dir(path).map_err(|error| StorageError::io(path, "list the directory", error))
+        };
+        let mut removed = Vec::new();
+        for keyspace in list(&root)?.into_iter().filter(|entry| entry.is_dir) {
+            let keyspace = root.join(keyspace.name);
+            for table in list(&keyspace)?.into_iter().filter(|entry| entry.is_dir) {
+                let id = table.name.rsplit('-').next().and_then(|id| Uuid::try_parse(id).ok());
+                if id.is_some_and(|id| !tables.contains_key(&TableId(id))) {
+                    let path = keyspace.join(table.name);
+                    tracing::info!(path = %path.display(), "removing what a dropped table left");
+                    let io = |error| StorageError::io(&path, "remove the directory", error);
+                    self.fs.remove_dir_all(&path).map_err(io)?;
+                    removed.push(path);
+                }
+            }
+        }
+        Ok(removed)
     }
 
     /// See [`Engine::truncate`](crate::Engine::truncate).

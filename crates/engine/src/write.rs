@@ -128,12 +128,12 @@ impl Core {
 
     fn grown(self: &Arc<Self>, growth: isize) {
         self.memory.grow(growth);
-        if self.memory.wants_flush() {
-            if self.options.background_threads {
+        if self.options.background_threads {
+            if self.memory.wants_flush() {
                 self.flush_wanted.raise();
-            } else {
-                self.flush_what_is_due();
             }
+        } else if self.flush_wanted.take() || self.memory.wants_flush() {
+            self.flush_what_is_due();
         }
     }
 }

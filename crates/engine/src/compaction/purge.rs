@@ -36,7 +36,7 @@ impl PurgePolicy for Purge {
         let sstables = outside(&view, &self.compacting).filter(|sstable| sstable.reader.may_contain(key));
         let in_sstables = sstables.map(|sstable| sstable.min_timestamp()).min();
         let memtables = view.memtables().filter(|memtable| memtable.contains(key));
-        let in_memtables = memtables.map(|memtable| memtable.stats().min_timestamp).min();
+        let in_memtables = memtables.map(|memtable| memtable.min_timestamp()).min();
         in_sstables.unwrap_or(i64::MAX).min(in_memtables.unwrap_or(i64::MAX))
     }
 }
@@ -56,7 +56,7 @@ pub(super) fn expired(view: &View, compacting: &[Arc<SSTable>], gc_before: u32) 
     let overlapping = outside(view, &ids).filter(|other| compacting.iter().any(|one| one.overlaps(other)));
     let overlapping: Vec<_> = overlapping.map(|sstable| lifetime(sstable)).collect();
     let lifetimes: Vec<_> = compacting.iter().map(|sstable| lifetime(sstable)).collect();
-    let in_memtables = view.memtables().map(|memtable| memtable.stats().min_timestamp).min();
+    let in_memtables = view.memtables().map(|memtable| memtable.min_timestamp()).min();
     let expired = fully_expired(&lifetimes, &overlapping, in_memtables.unwrap_or(i64::MAX), gc_before);
     expired.into_iter().map(|i| compacting[i].clone()).collect()
 }

@@ -120,6 +120,16 @@ impl Core {
             .cloned()
             .collect();
 
+        // The output is no larger than the inputs, and these stay until it is there.
+        let needed = read.iter().map(|sstable| sstable.reader.bytes_on_disk()).sum();
+        let available = self.fs.available_space(&table.directory);
+        if let Ok(available) = available
+            && available < needed
+        {
+            let table = metadata.qualified_name();
+            return Err(crate::EngineError::NoSpaceToCompact { table, needed, available });
+        }
+
         let selection = Arc::new(Selection::all());
         let mut sources: Vec<Box<dyn PartitionStream>> = Vec::with_capacity(read.len());
         for sstable in &read {

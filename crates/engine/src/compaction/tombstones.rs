@@ -88,11 +88,12 @@ mod tests {
     #[test]
     fn what_expired_goes_if_it_is_older_than_everything_that_lives() {
         let old = life(1, 9, 50);
+        let none: [usize; 0] = [];
         assert_eq!(fully_expired(&[old], &[], i64::MAX, 100), [0]);
-        assert_eq!(fully_expired(&[old], &[], i64::MAX, 50), Vec::<usize>::new(), "not yet beyond gc_grace");
+        assert_eq!(fully_expired(&[old], &[], i64::MAX, 50), none, "not yet beyond gc_grace");
         assert_eq!(fully_expired(&[old], &[life(10, 20, LIVING)], i64::MAX, 100), [0]);
-        assert_eq!(fully_expired(&[old], &[life(9, 20, LIVING)], i64::MAX, 100), Vec::<usize>::new());
-        assert_eq!(fully_expired(&[old], &[], 9, 100), Vec::<usize>::new(), "a memtable holds older data");
+        assert_eq!(fully_expired(&[old], &[life(9, 20, LIVING)], i64::MAX, 100), none);
+        assert_eq!(fully_expired(&[old], &[], 9, 100), none, "a memtable holds older data");
         // Others that expired hold nothing that needs it.
         assert_eq!(fully_expired(&[old, life(0, 5, 60)], &[life(0, 3, 70)], i64::MAX, 100), [0, 1]);
         assert_eq!(fully_expired(&[old, life(4, 20, LIVING), life(0, 3, 7)], &[], i64::MAX, 100), [2]);

@@ -3,6 +3,7 @@
 mod crash;
 mod disk;
 mod model;
+mod recovery;
 mod threads;
 
 use std::path::Path;

@@ -135,6 +135,11 @@ impl Memtable {
         all
     }
 
+    /// The least write timestamp in it, microseconds; `i64::MAX` when there is none.
+    pub fn min_timestamp(&self) -> i64 {
+        self.shards.iter().map(|shard| shard.read().stats.min_timestamp).min().unwrap_or(i64::MAX)
+    }
+
     /// Copies up to `limit` partitions of a shard within `range`; whether the shard may have more.
     fn copy_partitions(
         &self,

@@ -5,7 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use cassette_rows::{
-    DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, TableMetadata, Unfiltered,
+    DecoratedKey, DeletionTime, PartitionHeader, PartitionStream, Result, Selection, TableMetadata,
+    Unfiltered,
 };
 
 use super::Memtable;
@@ -34,6 +35,13 @@ impl PartitionRead {
             started: false,
             finished: false,
         }
+    }
+}
+
+impl PartitionRead {
+    /// The deletion of the whole partition.
+    pub fn deletion(&self) -> DeletionTime {
+        self.header.as_ref().map_or(DeletionTime::LIVE, |header| header.deletion)
     }
 }
 

@@ -1,0 +1,232 @@
+//! What comes back from the log, and what does not.
+
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, DeletionTime, TableParams, Unfiltered};
+
+use super::*;
+use crate::testing::{insert, key, simple_table};
+
+fn put(engine: &Engine, table: &Arc<TableMetadata>, update: PartitionUpdate) {
+    engine.apply(&[mutation(table, update)]).unwrap();
+}
+
+fn partitions(engine: &Engine, table: &TableMetadata) -> usize {
+    drain(engine.scan(table.id, &KeyRange::ALL, &Selection::all()).unwrap()).len()
+}
+
+#[test]
+fn writes_wait_for_the_end_of_recovery() {
+    let table = simple_table("t", Default::default());
+    let world = World::new(vec![table.clone()]);
+    let engine =
+        Engine::open(world.options.clone(), Arc::new(world.fs.clone()), world.clock.clone()).unwrap();
+    engine.create_table(table.clone()).unwrap();
+    let write = || engine.apply(&[mutation(&table, insert(1, b"x", 1))]);
+    assert!(matches!(write(), Err(crate::EngineError::Recovering)));
+    engine.finish_recovery().unwrap();
+    write().unwrap();
+    assert!(matches!(engine.replay(), Err(crate::EngineError::Recovered)));
+}
+
+#[test]
+fn each_table_is_replayed_once_whenever_it_is_created() {
+    let tables: Vec<_> = ["a", "b", "c"].map(|name| simple_table(name, Default::default())).into();
+    let world = World::new(tables.clone());
+    let engine = world.open().unwrap();
+    let batch: Vec<_> = tables.iter().map(|table| mutation(table, insert(1, b"x", 1))).collect();
+    engine.apply(&batch).unwrap();
+    drop(engine);
+    let engine =
+        Engine::open(world.options.clone(), Arc::new(world.fs.clone()), world.clock.clone()).unwrap();
+    let mut replayed = Vec::new();
+    for table in &tables {
+        engine.create_table(table.clone()).unwrap();
+        replayed.push(match table.name.as_str() {
+            "c" => engine.finish_recovery().unwrap().mutations,
+            _ => engine.replay().unwrap().mutations,
+        });
+        assert_eq!(partitions(&engine, table), 1);
+    }
+    assert_eq!(replayed, [1, 1, 1]);
+}
+
+#[test]
+fn what_was_flushed_is_not_replayed() {
+    let table = simple_table("t", Default::default());
+    let world = World::new(vec![table.clone()]);
+    let engine = world.open().unwrap();
+    for k in 0..10 {
+        put(&engine, &table, insert(k, b"x", 1));
+    }
+    engine.flush(None).unwrap();
+    put(&engine, &table, insert(10, b"x", 1));
+    drop(engine);
+    let engine =
+        Engine::open(world.options.clone(), Arc::new(world.fs.clone()), world.clock.clone()).unwrap();
+    engine.create_table(table.clone()).unwrap();
+    assert_eq!(engine.finish_recovery().unwrap().mutations, 1);
+    assert_eq!(partitions(&engine, &table), 11);
+}
+
+/// The segment with the row outlives the one with its deletion, because another table needs it.
+#[test]
+fn a_row_does_not_come_back_after_its_tombstone_was_purged() {
+    let params = || TableParams { gc_grace_seconds: 0, ..TableParams::default() };
+    let (table, other) = (simple_table("t", params()), simple_table("other", params()));
+    let world = World::new(vec![table.clone(), other.clone()]);
+    let engine = world.open().unwrap();
+    let both = [mutation(&other, insert(1, b"x", 1)), mutation(&table, insert(1, b"x", 1))];
+    engine.apply(&both).unwrap();
+    for k in 100..140 {
+        put(&engine, &table, insert(k, &[0; 1000], 1));
+    }
+    let deletion = DeletionTime::new(2, 1000);
+    put(&engine, &table, PartitionUpdate { deletion, ..PartitionUpdate::new(key(1)) });
+    engine.flush(Some(table.id)).unwrap();
+    world.pass(10);
+    engine.compact(table.id).unwrap();
+    assert_eq!(partitions(&engine, &table), 40);
+    drop(engine);
+    let engine = world.open().unwrap();
+    assert_eq!(partitions(&engine, &table), 40);
+    assert_eq!(partitions(&engine, &other), 1);
+}
+
+#[test]
+fn a_truncated_table_stays_empty_and_a_dropped_one_gone() {
+    let tables: Vec<_> = ["a", "b", "c"].map(|name| simple_table(name, Default::default())).into();
+    let mut world = World::new(tables.clone());
+    let engine = world.open().unwrap();
+    for table in &tables {
+        put(&engine, table, insert(1, b"x", 1));
+    }
+    engine.flush(Some(tables[1].id)).unwrap();
+    put(&engine, &tables[1], insert(2, b"x", 1));
+    engine.truncate(tables[0].id).unwrap();
+    engine.truncate(tables[1].id).unwrap();
+    put(&engine, &tables[1], insert(3, b"x", 1));
+    engine.drop_table(tables[2].id).unwrap();
+    world.tables.pop();
+    world.fs = world.fs.crash(7);
+    drop(engine);
+    let engine = world.open().unwrap();
+    assert_eq!(partitions(&engine, &tables[0]), 0);
+    assert_eq!(partitions(&engine, &tables[1]), 1);
+    engine.create_table(tables[2].clone()).unwrap();
+    assert_eq!(partitions(&engine, &tables[2]), 0);
+}
+
+#[test]
+fn what_a_table_left_that_was_dropped_before_a_crash_is_removed() {
+    let tables: Vec<_> = ["a", "b"].map(|name| simple_table(name, Default::default())).into();
+    let mut world = World::new(tables.clone());
+    let engine = world.open().unwrap();
+    put(&engine, &tables[1], insert(1, b"x", 1));
+    engine.flush(None).unwrap();
+    drop(engine);
+    world.tables.pop();
+    let engine = world.open().unwrap();
+    let removed = engine.remove_unknown_tables().unwrap();
+    assert_eq!(removed.len(), 1);
+    assert!(removed[0].ends_with(tables[1].directory_name()));
+    assert!(engine.remove_unknown_tables().unwrap().is_empty());
+}
+
+#[test]
+fn a_dropped_column_is_gone_from_memtable_log_and_sstables() {
+    let old = simple_table("t", Default::default());
+    let mut world = World::new(vec![old.clone()]);
+    let engine = world.open().unwrap();
+    put(&engine, &old, insert(1, b"in an SSTable", 1));
+    engine.flush(None).unwrap();
+    put(&engine, &old, insert(2, b"in the memtable", 1));
+    let new = Arc::new(old.with_column_dropped("v", 100));
+    engine.alter_table(new.clone()).unwrap();
+    // Planned before the table was altered.
+    put(&engine, &old, insert(3, b"late", 1));
+    let cells = |engine: &Engine, k: i32| {
+        let read = drain(engine.read(new.id, &key(k), &Selection::all()).unwrap());
+        match &read[0].unfiltereds[..] {
+            [Unfiltered::Row(row)] => {
+                row.cells().filter(|cell| new.column_by_id(cell.column).is_some()).count()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([1, 2].map(|k| cells(&engine, k)), [0, 0]);
+    engine.flush(None).unwrap();
+    engine.compact(new.id).unwrap();
+    put(&engine, &old, insert(4, b"in the log", 1));
+    assert_eq!([1, 2, 3, 4].map(|k| cells(&engine, k)), [0; 4]);
+    drop(engine);
+    world.tables = vec![new.clone()];
+    let engine = world.open().unwrap();
+    assert_eq!([1, 2, 3, 4].map(|k| cells(&engine, k)), [0; 4]);
+}
+
+#[test]
+fn a_column_that_was_added_is_read_as_missing_from_what_is_older() {
+    let old = simple_table("t", Default::default());
+    let world = World::new(vec![old.clone()]);
+    let engine = world.open().unwrap();
+    put(&engine, &old, insert(1, b"old", 1));
+    engine.flush(None).unwrap();
+    let column = ColumnMetadata {
+        name: "a".into(),
+        kind: ColumnKind::Regular,
+        position: 0,
+        data_type: DataType::Text,
+        reversed: false,
+        id: ColumnId(0),
+    };
+    let new = Arc::new(old.with_column_added(column));
+    engine.alter_table(new.clone()).unwrap();
+    let mut row = cassette_rows::RowBuilder::new(cassette_rows::Clustering::empty());
+    row.live_cell(new.column("a").unwrap().id, b"new", 2);
+    let mut update = PartitionUpdate::new(key(1));
+    update.rows.push(row.finish());
+    put(&engine, &new, update);
+    for _ in 0..2 {
+        let read = drain(engine.read(new.id, &key(1), &Selection::all()).unwrap());
+        let Unfiltered::Row(row) = &read[0].unfiltereds[0] else { panic!("a row") };
+        assert_eq!(row.cell(old.column("v").unwrap().id).unwrap().value, b"old");
+        assert_eq!(row.cell(new.column("a").unwrap().id).unwrap().value, b"new");
+        engine.flush(None).unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_grows_too_large_makes_the_tables_flush_that_hold_it() {
+    let (quiet, busy) = (simple_table("quiet", Default::default()), simple_table("busy", Default::default()));
+    let mut world = World::new(vec![quiet.clone(), busy.clone()]);
+    world.options.commitlog_total_space = 100 << 10;
+    world.options.memtable_heap_space = 100 << 20;
+    let engine = world.open().unwrap();
+    put(&engine, &quiet, insert(1, b"x", 1));
+    for k in 0..1000 {
+        put(&engine, &busy, insert(k, &[0; 1000], 1));
+    }
+    assert!(world.sstables(&quiet) > 0);
+    assert!(engine.stats().commit_log.unwrap().total_size < 200 << 10);
+}
+
+#[test]
+fn a_table_with_a_flush_period_is_flushed_by_time() {
+    let table =
+        simple_table("t", TableParams { memtable_flush_period_in_ms: 5000, ..TableParams::default() });
+    let other = simple_table("other", Default::default());
+    let mut world = World::new(vec![table.clone(), other.clone()]);
+    world.options.background_threads = true;
+    let engine = world.open().unwrap();
+    put(&engine, &table, insert(1, b"x", 1));
+    put(&engine, &other, insert(1, b"x", 1));
+    world.pass(6);
+    // The flusher looks every second.
+    for _ in 0..600 {
+        if engine.table_stats(table.id).unwrap().flushes > 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(engine.table_stats(table.id).unwrap().flushes, 1);
+    assert_eq!(engine.table_stats(other.id).unwrap().flushes, 0);
+}
