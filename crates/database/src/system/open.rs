@@ -46,8 +46,11 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
             engine.create_table(table.clone()).map_err(|error| failed(&table.qualified_name(), error))?;
         }
     }
-    engine.replay().map_err(|error| failed("the commit log", error))?;
-    engine.finish_recovery().map_err(|error| failed("what dropped tables left", error))?;
+    // Which replays the log for the tables that have been created since.
+    engine.finish_recovery().map_err(|error| failed("the commit log", error))?;
+    if let Err(error) = engine.remove_unknown_tables() {
+        tracing::warn!(%error, "what dropped tables left stays until the next start");
+    }
 
     node.host_id = identity(engine, &catalog, &node, now)?;
     let timestamp = newest_timestamp.saturating_add(1);
