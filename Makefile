@@ -38,6 +38,10 @@ $(VENV)/installed: tests/clients/requirements.txt
 soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeats a run
 	CASSETTE_KILL_ROUNDS=200 cargo test --package cassette --test kill -- --nocapture
 
+.PHONY: bench-cassandra
+bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPERATIONS, SCANS, ROUNDS)
+	benches/cassandra_comparison.sh
+
 .PHONY: lint
 lint: ## formatting and lints, warnings denied
 	cargo fmt --all --check
