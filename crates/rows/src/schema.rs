@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::clustering::ClusteringComparator;
-use crate::types::DataType;
+use crate::types::{DataType, quote_identifier};
 
 /// A table's identity: it stays when the table is renamed or altered, and names its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -235,9 +235,9 @@ impl TableMetadata {
         table
     }
 
-    /// `keyspace.name`, for messages.
+    /// `keyspace.name`, for messages; quoted where CQL has to.
     pub fn qualified_name(&self) -> String {
-        format!("{}.{}", self.keyspace, self.name)
+        format!("{}.{}", quote_identifier(&self.keyspace), quote_identifier(&self.name))
     }
 
     /// The name of the table's directory below its keyspace's: `<name>-<id as 32 hex digits>`.

@@ -146,7 +146,11 @@ fn add_column(
         }
     }
     if data_type == DataType::Counter {
-        bail_config!("Cannot have a counter column (\"{name}\") in a non counter table");
+        bail_config!(
+            "{}.{}: Cannot have a counter column (\"{name}\") in a non counter table",
+            table.keyspace,
+            table.name
+        );
     }
     if table.columns.len() >= COLUMN_IDS_MAX {
         bail_invalid!(

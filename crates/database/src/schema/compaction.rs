@@ -23,7 +23,7 @@ pub(crate) fn from_map(mut options: BTreeMap<String, String>) -> Result<Compacti
         bail_config!("Missing sub-option 'class' for the 'compaction' option");
     };
     let class = class.strip_prefix(PACKAGE).unwrap_or(&class).to_owned();
-    if class == "SizeTieredCompactionStrategy" {
+    if class != "UnifiedCompactionStrategy" {
         options.entry("min_threshold".into()).or_insert_with(|| "4".into());
         options.entry("max_threshold".into()).or_insert_with(|| "32".into());
     }

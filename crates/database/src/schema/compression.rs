@@ -77,7 +77,7 @@ fn validate_options(compressor: Compressor, options: &BTreeMap<String, String>) 
             (Compressor::Lz4, "lz4_compressor_type") => {
                 if value != "fast" && value != "high" {
                     bail_config!(
-                        "Invalid compressor type '{value}' specified for LZ4 parameter '{key}'. Valid options are [fast, high]."
+                        "Invalid compressor type '{value}' specified for LZ4 parameter '{key}'. Valid options are [high, fast]."
                     );
                 }
             }
@@ -95,7 +95,7 @@ fn validate_options(compressor: Compressor, options: &BTreeMap<String, String>) 
                     "ZstdCompressor.create() threw an error: java.lang.IllegalArgumentException {key}={level} is invalid"
                 ),
                 Err(_) => bail_config!(
-                    "ZstdCompressor.create() threw an error: java.lang.IllegalArgumentException Invalid value for compression_level: {value}"
+                    "ZstdCompressor.create() threw an error: java.lang.NumberFormatException For input string: \"{value}\""
                 ),
             },
             _ => bail_config!("Unknown compression options {key}"),

@@ -131,14 +131,18 @@ fn refuse_own_keyspace(statement: &SchemaStatement, catalog: &Catalog) -> Result
     let kind = catalog.keyspace(&name.to_lowercase()).map(|keyspace| keyspace.kind);
     match (kind, &statement.statement) {
         // Nobody has asked for permissions on a keyspace that is still to be made, so this is found out later.
-        (Some(KeyspaceKind::Local), Statement::CreateKeyspace(_)) => {
+        (Some(KeyspaceKind::Local | KeyspaceKind::Virtual), Statement::CreateKeyspace(_)) => {
             bail_invalid!("System keyspace '{name}' is not user-modifiable")
-        }
-        (Some(KeyspaceKind::Virtual), Statement::CreateKeyspace(_)) => {
-            bail_invalid!("Virtual keyspace '{name}' is not user-modifiable")
         }
         (Some(KeyspaceKind::Local | KeyspaceKind::Virtual), _) => {
             Err(DatabaseError::Unauthorized(format!("{name} keyspace is not user-modifiable.")))
+        }
+        // Only their replication is the user's to alter: what they hold is the database's.
+        (Some(KeyspaceKind::Replicated), Statement::AlterKeyspace(_) | Statement::CreateKeyspace(_)) => {
+            Ok(())
+        }
+        (Some(KeyspaceKind::Replicated), _) => {
+            bail_invalid!("Changing the tables of {name} is not supported by Cassette yet")
         }
         _ => Ok(()),
     }

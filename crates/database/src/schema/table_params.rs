@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::properties::{Attributes, Entries};
 use super::{compaction, compression, speculation};
-use crate::error::{DatabaseError, Result, bail_config, bail_invalid};
+use crate::error::{Result, bail_config, bail_invalid};
 
 const OPTIONS: [&str; 21] = [
     "additional_write_policy",
@@ -122,11 +122,7 @@ pub(super) fn read(properties: &Properties, base: &TableParams) -> Result<TableP
     if let Some(value) = attributes.string("read_repair")? {
         params.read_repair = match value.to_uppercase().as_str() {
             value @ ("NONE" | "BLOCKING") => value.to_owned(),
-            other => {
-                return Err(DatabaseError::Server(format!(
-                    "java.lang.IllegalArgumentException: No enum constant org.apache.cassandra.service.reads.repair.ReadRepairStrategy.{other}"
-                )));
-            }
+            _ => bail_config!("Invalid value {value} for option 'read_repair'"),
         };
     }
     if let Some(entries) = attributes.map("extensions")?

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cassette_cql::ast::{AlterType, AlterTypeChange, CqlType, CreateType, DropElement, NativeType};
+use cassette_cql::ast::{
+    AlterType, AlterTypeChange, CqlType, CreateType, DropElement, NativeType, QualifiedName,
+};
+use cassette_cql::quote_identifier;
 use cassette_rows::types::UserType;
 use cassette_rows::{ColumnMetadata, DataType, TableMetadata};
 
@@ -64,9 +67,11 @@ pub(super) fn alter(statement: &AlterType, keyspace: &str, cx: &SchemaContext<'_
                 match user_type.field(from) {
                     Some((index, _)) => renamed[index].0 = to.as_str().to_owned(),
                     None if *if_exists => {}
-                    None => {
-                        bail_invalid!("Unkown field {} in user type {}.{name}", from.as_str(), keyspace.name)
-                    }
+                    None => bail_invalid!(
+                        "Unkown field {} in user type {}",
+                        from.as_str(),
+                        qualified_name(user_type)
+                    ),
                 }
             }
             for (i, (field, _)) in renamed.iter().enumerate() {
@@ -92,31 +97,32 @@ fn add_field(
     if_not_exists: bool,
 ) -> Result<Vec<(String, DataType)>> {
     refuse_field_type(raw)?;
-    let name = &user_type.name;
+    let name = qualified_name(user_type);
+    let raw_name = qualified(raw, &keyspace.name);
     let mut fields = user_type.fields.clone();
     if user_type.field(field).is_some() {
         if if_not_exists {
             return Ok(fields);
         }
-        bail_invalid!(
-            "Cannot add field {field} to type {}.{name}: a field with name {field} already exists",
-            keyspace.name
-        );
+        bail_invalid!("Cannot add field {field} to type {name}: a field with name {field} already exists");
     }
     let field_type = resolve_type(raw, TypeUse { keyspace: &keyspace.name, types: &keyspace.types })?;
-    if field_type.references_udt(&keyspace.name, name) {
+    if field_type.references_udt(&keyspace.name, &user_type.name) {
         bail_invalid!(
-            "Cannot add new field {field} of type {raw} to user type {name} as it would create a circular reference"
+            "Cannot add new field {field} of type {raw_name} to user type {name} as it would create a circular reference"
         );
     }
     let in_key = |table: &&Arc<TableMetadata>| {
-        table.partition_key.iter().any(|column| column.data_type.references_udt(&keyspace.name, name))
+        table
+            .partition_key
+            .iter()
+            .any(|column| column.data_type.references_udt(&keyspace.name, &user_type.name))
     };
     let tables: Vec<_> =
         keyspace.tables.values().filter(in_key).map(|table| table.qualified_name()).collect();
     if !tables.is_empty() {
         bail_invalid!(
-            "Cannot add new field {field} of type {raw} to user type {name} as the type is being used in partition key by the following tables: {}",
+            "Cannot add new field {field} of type {raw_name} to user type {name} as the type is being used in partition key by the following tables: {}",
             tables.join(", ")
         );
     }
@@ -167,6 +173,29 @@ pub(super) fn drop(
     let mut after = (**keyspace).clone();
     after.types.remove(name);
     Ok(Some(change(after, SchemaChangeKind::Dropped, name)))
+}
+
+/// `keyspace.name`, quoted where CQL has to.
+fn qualified_name(user_type: &UserType) -> String {
+    format!("{}.{}", quote_identifier(&user_type.keyspace), quote_identifier(&user_type.name))
+}
+
+/// `raw` with its keyspace before every user type that is written without.
+fn qualified(raw: &CqlType, keyspace: &str) -> CqlType {
+    let inner = |inner: &CqlType| Box::new(qualified(inner, keyspace));
+    match raw {
+        CqlType::UserType(name) => {
+            let of = name.keyspace.clone().unwrap_or_else(|| keyspace.into());
+            CqlType::UserType(QualifiedName::new(Some(of), name.name.clone()))
+        }
+        CqlType::Frozen(of) => CqlType::Frozen(inner(of)),
+        CqlType::List(element) => CqlType::List(inner(element)),
+        CqlType::Set(element) => CqlType::Set(inner(element)),
+        CqlType::Map(key, value) => CqlType::Map(inner(key), inner(value)),
+        CqlType::Vector(element, dimension) => CqlType::Vector(inner(element), *dimension),
+        CqlType::Tuple(items) => CqlType::Tuple(items.iter().map(|item| qualified(item, keyspace)).collect()),
+        CqlType::Native(_) | CqlType::Custom(_) => raw.clone(),
+    }
 }
 
 fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {

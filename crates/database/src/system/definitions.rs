@@ -51,7 +51,7 @@ pub(super) const SYSTEM: &[Definition] = &[
          timeuuid, most_recent_commit_version int, proposal blob, proposal_ballot timeuuid, \
          proposal_version int, PRIMARY KEY ((row_key), cf_id))",
     )
-    .compacted("LeveledCompactionStrategy", &[]),
+    .compacted("LeveledCompactionStrategy", &[("max_threshold", "32"), ("min_threshold", "4")]),
     Definition::new(
         "built column indexes",
         "CREATE TABLE \"IndexInfo\" (table_name text, index_name text, value blob, PRIMARY KEY \
