@@ -229,11 +229,13 @@ impl ClusteringComparator {
     fn compare_common(&self, a: &Clustering, b: &Clustering) -> Ordering {
         for ((a, b), (data_type, reversed)) in a.values().zip(b.values()).zip(&self.columns) {
             let order = match (a, b) {
+                (Some(a), Some(b)) if *reversed => data_type.compare(b, a),
                 (Some(a), Some(b)) => data_type.compare(a, b),
+                // Null comes first whatever the column's order.
                 (a, b) => a.is_some().cmp(&b.is_some()),
             };
             if order != Ordering::Equal {
-                return if *reversed { order.reverse() } else { order };
+                return order;
             }
         }
         Ordering::Equal
