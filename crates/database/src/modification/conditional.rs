@@ -111,8 +111,17 @@ impl Current {
         targets: &[Option<Clustering>],
         execution: &Execution<'_>,
     ) -> Result<Self> {
-        let slices = targets.iter().flatten().map(|clustering| Slice::prefix(clustering.clone())).collect();
-        let selection = Selection { slices: Slices::new(slices, &table.comparator), reversed: false };
+        let mut rows = targets.iter().flatten().peekable();
+        // Where only the static row is in question, Cassandra shows the first row beside it.
+        let only_first = rows.peek().is_none();
+        let slices = match only_first {
+            true => Slices::all(),
+            false => {
+                let slices = rows.map(|clustering| Slice::prefix(clustering.clone())).collect();
+                Slices::new(slices, &table.comparator)
+            }
+        };
+        let selection = Selection { slices, reversed: false };
         let failed = |error: cassette_rows::StorageError| {
             DatabaseError::read_failure(execution.options.consistency, &error)
         };
@@ -126,6 +135,9 @@ impl Current {
                     && row.is_live(now)
                 {
                     current.rows.push(row);
+                    if only_first {
+                        break;
+                    }
                 }
             }
         }
@@ -147,11 +159,14 @@ fn refuse(
 ) -> Result<Outcome> {
     let Part { plan, execution } = &parts[0];
     let table = &plan.table;
-    // Cassandra does not read static columns that nothing is said of, and shows them as null.
+    // Cassandra does not read columns of a kind that nothing is said of, and shows them as null.
     let reads_statics = |part: &Part<'_, '_>| {
         !part.plan.operations.statics.is_empty() || part.plan.conditions.touch(ColumnKind::Static)
     };
+    let reads_regulars =
+        |part: &Part<'_, '_>| !part.plan.only_statics || part.plan.conditions.touch(ColumnKind::Regular);
     let static_row = current.static_row.as_ref().filter(|_| parts.iter().any(reads_statics));
+    let shows_regulars = parts.iter().any(reads_regulars);
     let conditional = || parts.iter().filter(|part| !part.plan.conditions.is_empty());
     let shows_all =
         conditional().any(|p| matches!(p.plan.conditions, Conditions::Exists | Conditions::NotExists));
@@ -189,6 +204,10 @@ fn refuse(
     for row in rows {
         sink.value(Some(&[0]));
         for column in &columns {
+            if column.kind == ColumnKind::Regular && !shows_regulars {
+                sink.value(None);
+                continue;
+            }
             push(column, row, static_row, &key_values, execution.now_seconds, sink);
         }
         sink.end_row();

@@ -12,7 +12,7 @@ use super::cells;
 use super::conditions::Conditions;
 use super::mutations::Mutations;
 use super::operation::{ColumnOperations, Operations};
-use crate::error::{DatabaseError, Result};
+use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
 use crate::restrictions::{Restrictions, StatementKind};
 
@@ -112,6 +112,13 @@ impl RowsPlan {
         } else {
             for slice in clustering.slices(execution)?.as_slice() {
                 let Slice { start, end } = slice.clone();
+                // A SELECT may ask for what lies above null; a tombstone of that would be a bound that no row has.
+                if [&start, &end].iter().any(|bound| bound.prefix.values().any(|value| value.is_none())) {
+                    bail_invalid!(
+                        "Invalid null value in the range to delete from {}",
+                        self.table.qualified_name()
+                    );
+                }
                 update.range_tombstones.add(RangeTombstone { start, end, deletion }, &self.table.comparator);
             }
         }

@@ -61,6 +61,15 @@ enum TupleIn {
     Marker(Term),
 }
 
+impl SegmentKind {
+    /// A slice of one column, as one of a tuple.
+    fn of_slice(slice: SliceTerms) -> Self {
+        let bound =
+            |side: Option<(Term, bool)>| side.map(|(term, inclusive)| (Tuple::Terms(vec![term]), inclusive));
+        Self::TupleSlice { lower: bound(slice.lower), upper: bound(slice.upper), width: 1 }
+    }
+}
+
 impl Segment {
     fn width(&self) -> usize {
         match &self.what {
@@ -134,23 +143,22 @@ impl ClusteringRestrictions {
     ) -> Result<()> {
         for segment in &mut self.segments {
             if segment.first <= column.position && column.position < segment.first + segment.width() {
-                return match &mut segment.what {
-                    SegmentKind::Single(old) => old.merge(restriction, &column.name),
-                    SegmentKind::TupleSlice { .. } if matches!(restriction, ColumnRestriction::Slice(_)) => {
-                        bail_invalid!(
-                            "Column \"{}\" cannot have both tuple-notation inequalities and single-column inequalities",
-                            column.name
-                        )
+                return match (&mut segment.what, restriction) {
+                    (SegmentKind::Single(old), restriction) => old.merge(restriction, &column.name),
+                    (SegmentKind::TupleSlice { .. }, ColumnRestriction::Slice(slice)) => {
+                        let columns = self.columns[column.position..=column.position].to_vec();
+                        let what = SegmentKind::of_slice(slice);
+                        self.add_multi(&columns, Segment { first: column.position, what }, allow_filtering)
                     }
-                    SegmentKind::TupleSlice { .. } => bail_invalid!(
+                    (SegmentKind::TupleSlice { .. }, _) => bail_invalid!(
                         "Column \"{}\" cannot be restricted by both an equality and an inequality relation",
                         column.name
                     ),
-                    SegmentKind::TupleEq(_) => bail_invalid!(
+                    (SegmentKind::TupleEq(_), _) => bail_invalid!(
                         "{} cannot be restricted by more than one relation if it includes an Equal",
                         column.name
                     ),
-                    SegmentKind::TupleIn(..) => bail_invalid!(
+                    (SegmentKind::TupleIn(..), _) => bail_invalid!(
                         "{} cannot be restricted by more than one relation if it includes a IN",
                         column.name
                     ),
@@ -218,7 +226,10 @@ impl ClusteringRestrictions {
                 TupleIn::Marker(Term::marker(marker, &spec, cx))
             }
         };
-        let what = SegmentKind::TupleIn(tuples, columns.len());
+        let what = match tuples {
+            TupleIn::Tuples(mut tuples) if tuples.len() == 1 => SegmentKind::TupleEq(tuples.remove(0)),
+            tuples => SegmentKind::TupleIn(tuples, columns.len()),
+        };
         self.add_multi(columns, Segment { first, what }, allow_filtering)
     }
 
@@ -232,7 +243,14 @@ impl ClusteringRestrictions {
         let overlapping =
             self.segments.iter_mut().find(|old| old.first < end && segment.first < old.first + old.width());
         let Some(old) = overlapping else { return self.insert(segment, allow_filtering) };
-        let common = names(columns);
+        let restricted = old.first..old.first + old.width();
+        let common = columns.iter().filter(|column| restricted.contains(&column.position));
+        let common = common.map(|column| column.name.as_str()).collect::<Vec<_>>().join(" ,");
+        if let (SegmentKind::Single(ColumnRestriction::Slice(slice)), SegmentKind::TupleSlice { .. }) =
+            (&mut old.what, &segment.what)
+        {
+            old.what = SegmentKind::of_slice(std::mem::take(slice));
+        }
         match (&mut old.what, segment.what) {
             (
                 SegmentKind::TupleSlice { lower, upper, width },
@@ -241,7 +259,7 @@ impl ClusteringRestrictions {
                 if old.first != segment.first {
                     bail_invalid!(
                         "Column \"{}\" cannot be restricted by two inequalities not starting with the same column",
-                        columns[0].name
+                        self.columns[old.first.max(segment.first)].name
                     );
                 }
                 if lower.is_some() && new_lower.is_some() {
@@ -254,12 +272,6 @@ impl ClusteringRestrictions {
                 *upper = upper.take().or(new_upper);
                 *width = (*width).max(new_width);
                 Ok(())
-            }
-            (SegmentKind::Single(ColumnRestriction::Slice(_)), SegmentKind::TupleSlice { .. }) => {
-                bail_invalid!(
-                    "Column \"{}\" cannot have both tuple-notation inequalities and single-column inequalities",
-                    columns[0].name
-                )
             }
             (SegmentKind::TupleSlice { .. } | SegmentKind::Single(ColumnRestriction::Slice(_)), _) => {
                 bail_invalid!(
@@ -392,22 +404,32 @@ impl ClusteringRestrictions {
                 preceding.name
             );
         }
-        self.segments.split_off(usable).into_iter().map(|segment| self.filter(segment)).collect()
+        let filters = self
+            .segments
+            .split_off(usable)
+            .into_iter()
+            .map(|segment| self.filters(segment))
+            .collect::<Result<Vec<_>>>();
+        Ok(filters?.into_iter().flatten().collect())
     }
 
-    fn filter(&self, segment: Segment) -> Result<Filter> {
+    fn filters(&self, segment: Segment) -> Result<Vec<Filter>> {
+        let filter = |position: usize, restriction: ColumnRestriction| Filter {
+            column: self.columns[position].clone(),
+            restriction,
+        };
         match segment.what {
-            SegmentKind::Single(restriction) => {
-                Ok(Filter { column: self.columns[segment.first].clone(), restriction })
-            }
+            SegmentKind::Single(restriction) => Ok(vec![filter(segment.first, restriction)]),
             SegmentKind::TupleIn(..) => bail_invalid!("Multicolumn IN filters are not supported"),
             SegmentKind::TupleSlice { .. } => {
                 bail_invalid!("Multi-column slice restrictions cannot be used for filtering.")
             }
-            SegmentKind::TupleEq(_) => {
-                bail_invalid!(
-                    "Multi-column equality restrictions cannot be used for filtering by Cassette yet"
-                )
+            SegmentKind::TupleEq(Tuple::Terms(terms)) => Ok((segment.first..)
+                .zip(terms)
+                .map(|(position, term)| filter(position, ColumnRestriction::Eq(term)))
+                .collect()),
+            SegmentKind::TupleEq(Tuple::Marker(..)) => {
+                bail_invalid!("Filtering by a tuple that is bound whole is not supported by Cassette yet")
             }
         }
     }
@@ -457,15 +479,29 @@ impl ClusteringRestrictions {
                 let name = &self.columns[segment.first].name;
                 restriction.values(name, execution)?.into_iter().map(|value| vec![value]).collect()
             }
-            SegmentKind::TupleEq(tuple) => vec![self.values(tuple, segment.first, execution)?],
-            SegmentKind::TupleIn(TupleIn::Tuples(tuples), _) => tuples
+            SegmentKind::TupleEq(tuple) => {
+                let values = self.values(tuple, segment.first, execution)?.into_iter();
+                vec![
+                    values
+                        .zip(&self.columns[segment.first..])
+                        .map(|(value, column)| match value {
+                            Some(value) => Ok(value),
+                            None => bail_invalid!("Invalid null value for column {}", column.name),
+                        })
+                        .collect::<Result<Vec<_>>>()?,
+                ]
+            }
+            SegmentKind::TupleIn(TupleIn::Tuples(tuples), width) => tuples
                 .iter()
-                .map(|tuple| self.values(tuple, segment.first, execution))
+                .map(|tuple| {
+                    let values = self.values(tuple, segment.first, execution)?;
+                    self.all_present(values, segment.first, *width)
+                })
                 .collect::<Result<Vec<_>>>()?,
             SegmentKind::TupleIn(TupleIn::Marker(marker), width) => match marker.bind(execution)? {
                 Bound::Value(list) => collection::read_list(&list)
                     .map(|tuple| match tuple {
-                        Some(tuple) => self.items(tuple, segment.first, *width),
+                        Some(tuple) => self.all_present(items(tuple, *width), segment.first, *width),
                         None => bail_invalid!("Invalid null value for IN restriction"),
                     })
                     .collect::<Result<Vec<_>>>()?,
@@ -482,39 +518,47 @@ impl ClusteringRestrictions {
         Ok(product.collect())
     }
 
+    /// The values of a tuple in IN, none of which may be null.
+    fn all_present<'a>(
+        &self,
+        values: Vec<Option<Cow<'a, [u8]>>>,
+        first: usize,
+        width: usize,
+    ) -> Result<Vec<Cow<'a, [u8]>>> {
+        match values.into_iter().collect() {
+            Some(values) => Ok(values),
+            None => bail_invalid!(
+                "Invalid null value in condition for columns: [{}]",
+                names(&self.columns[first..first + width])
+            ),
+        }
+    }
+
     /// The values of a tuple that begins at column `first`.
     fn values<'a>(
         &self,
         tuple: &'a Tuple,
         first: usize,
         execution: &Execution<'a>,
-    ) -> Result<Vec<Cow<'a, [u8]>>> {
+    ) -> Result<Vec<Option<Cow<'a, [u8]>>>> {
         match tuple {
             Tuple::Terms(terms) => terms
                 .iter()
                 .zip(&self.columns[first..])
-                .map(|(term, column)| not_null(term.bind(execution)?, &column.name))
+                .map(|(term, column)| match term.bind(execution)? {
+                    Bound::Value(value) => Ok(Some(value)),
+                    Bound::Null => Ok(None),
+                    Bound::Unset => bail_invalid!("Invalid unset value for column {}", column.name),
+                })
                 .collect(),
             Tuple::Marker(marker, width) => match marker.bind(execution)? {
-                Bound::Value(bytes) => self.items(&bytes, first, *width),
+                Bound::Value(bytes) => Ok(items(&bytes, *width)),
                 _ => bail_invalid!(
-                    "Invalid null value in condition for columns: {}",
-                    names(&self.columns[first..])
+                    "Invalid null value in condition for columns: [{}]",
+                    names(&self.columns[first..first + width])
                 ),
             },
         }
-    }
-
-    /// The items of a tuple that was bound whole.
-    fn items(&self, bytes: &[u8], first: usize, width: usize) -> Result<Vec<Cow<'static, [u8]>>> {
-        let mut items = collection::read_tuple(bytes);
-        self.columns[first..first + width]
-            .iter()
-            .map(|column| match items.next().flatten() {
-                Some(value) => Ok(Cow::Owned(value.to_vec())),
-                None => bail_invalid!("Invalid null value in condition for column {}", column.name),
-            })
-            .collect()
     }
 
     fn slices_of_column(
@@ -528,18 +572,18 @@ impl ClusteringRestrictions {
         let bound = |side: &Option<(Term, bool)>| match side {
             None => Ok(None),
             Some((term, inclusive)) => match term.bind(execution)? {
-                Bound::Value(value) => Ok(Some((value.into_owned(), *inclusive))),
-                // `c > ?` with unset is no restriction in Cassandra.
-                Bound::Unset => Ok(None),
-                Bound::Null => bail_invalid!("Invalid null value in condition for column {name}"),
+                Bound::Value(value) => Ok(Some((Some(value.into_owned()), *inclusive))),
+                // As in Cassandra, null comes before all values.
+                Bound::Null => Ok(Some((None, *inclusive))),
+                Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
             },
         };
         let (lower, upper) = (bound(&slice.lower)?, bound(&slice.upper)?);
         let slices = prefixes
             .iter()
             .map(|prefix| {
-                let lower = lower.as_ref().map(|(value, inclusive)| (&value[..], *inclusive));
-                let upper = upper.as_ref().map(|(value, inclusive)| (&value[..], *inclusive));
+                let lower = lower.as_ref().map(|(value, inclusive)| (value.as_deref(), *inclusive));
+                let upper = upper.as_ref().map(|(value, inclusive)| (value.as_deref(), *inclusive));
                 self.range(prefix, lower, upper)
             })
             .collect();
@@ -550,13 +594,13 @@ impl ClusteringRestrictions {
     fn range(
         &self,
         prefix: &[Cow<'_, [u8]>],
-        lower: Option<(&[u8], bool)>,
-        upper: Option<(&[u8], bool)>,
+        lower: Option<(Option<&[u8]>, bool)>,
+        upper: Option<(Option<&[u8]>, bool)>,
     ) -> Slice {
         let reversed = self.columns.get(prefix.len()).is_some_and(|c| c.reversed);
         let (first, last) = if reversed { (upper, lower) } else { (lower, upper) };
-        let with = |value: &[u8]| {
-            Clustering::new(prefix.iter().map(|v| Some(&**v)).chain(std::iter::once(Some(value))))
+        let with = |value: Option<&[u8]>| {
+            Clustering::new(prefix.iter().map(|v| Some(&**v)).chain(std::iter::once(value)))
         };
         Slice {
             start: match first {
@@ -586,7 +630,16 @@ impl ClusteringRestrictions {
             let mut within = whole;
             for (side, above) in [(lower, true), (upper, false)] {
                 if let Some((tuple, inclusive)) = side {
-                    let values = self.values(tuple, first, execution)?;
+                    let values = self.values(tuple, first, execution)?.into_iter();
+                    let values = values
+                        .zip(&self.columns[first..])
+                        .map(|(value, column)| match value {
+                            Some(value) => Ok(value),
+                            None => {
+                                bail_invalid!("Invalid null value in condition for column {}", column.name)
+                            }
+                        })
+                        .collect::<Result<Vec<_>>>()?;
                     let pieces = self.beyond(prefix, &values, above, *inclusive);
                     within = within.intersection(&Slices::new(pieces, &self.comparator), &self.comparator);
                 }
@@ -609,11 +662,17 @@ impl ClusteringRestrictions {
         (0..values.len())
             .map(|i| {
                 let equal: Vec<Cow<'_, [u8]>> = prefix.iter().chain(&values[..i]).cloned().collect();
-                let edge = Some((&*values[i], inclusive && i + 1 == values.len()));
+                let edge = Some((Some(&*values[i]), inclusive && i + 1 == values.len()));
                 if above { self.range(&equal, edge, None) } else { self.range(&equal, None, edge) }
             })
             .collect()
     }
+}
+
+/// The first `width` items of a tuple that was bound whole.
+fn items(bytes: &[u8], width: usize) -> Vec<Option<Cow<'static, [u8]>>> {
+    let items = collection::read_tuple(bytes).chain(std::iter::repeat(None));
+    items.take(width).map(|item| item.map(|value| Cow::Owned(value.to_vec()))).collect()
 }
 
 fn clustering(values: &[Cow<'_, [u8]>]) -> Clustering {

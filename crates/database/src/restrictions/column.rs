@@ -149,6 +149,9 @@ impl ColumnRestriction {
         validate_receiver(column, Operator::In)?;
         let to = receiver(table, column);
         Ok(Self::In(match values {
+            InValues::List(terms) if terms.len() == 1 => {
+                return Ok(Self::Eq(Term::prepare(&terms[0], &to, cx)?));
+            }
             InValues::List(terms) => InTerms::Terms(
                 terms.iter().map(|term| Term::prepare(term, &to, cx)).collect::<Result<Vec<_>>>()?,
             ),
@@ -228,37 +231,38 @@ impl ColumnRestriction {
     pub fn values<'a>(&'a self, name: &str, execution: &Execution<'a>) -> Result<Vec<Cow<'a, [u8]>>> {
         match self {
             Self::Eq(term) => Ok(vec![not_null(term.bind(execution)?, name)?]),
-            Self::In(terms) => terms.values(name, execution),
+            Self::In(terms) => match terms.values(name, execution)?.into_iter().collect() {
+                Some(values) => Ok(values),
+                None => bail_invalid!("Invalid null value in condition for column {name}"),
+            },
             Self::Slice(_) | Self::Contains { .. } => Ok(Vec::new()),
         }
     }
 }
 
 impl InTerms {
-    /// The values, none of them null.
-    pub fn values<'a>(&'a self, name: &str, execution: &Execution<'a>) -> Result<Vec<Cow<'a, [u8]>>> {
+    /// The values; `None` for those that are null.
+    pub fn values<'a>(&'a self, name: &str, execution: &Execution<'a>) -> Result<Vec<Option<Cow<'a, [u8]>>>> {
         match self {
-            Self::Terms(terms) => terms.iter().map(|term| not_null(term.bind(execution)?, name)).collect(),
-            Self::Marker(marker) => match marker.bind(execution)? {
+            Self::Terms(terms) => terms
+                .iter()
+                .map(|term| match term.bind(execution)? {
+                    Bound::Value(value) => Ok(Some(value)),
+                    Bound::Null => Ok(None),
+                    Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
+                })
+                .collect(),
+            Self::Marker(marker) => Ok(match marker.bind(execution)? {
                 Bound::Null => bail_invalid!("Invalid null value for column {name}"),
                 Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
-                Bound::Value(Cow::Borrowed(list)) => collection::read_list(list)
-                    .map(|value| {
-                        not_null(value.map_or(Bound::Null, |v| Bound::Value(Cow::Borrowed(v))), name)
-                    })
-                    .collect(),
-                Bound::Value(Cow::Owned(list)) => collection::read_list(&list)
-                    .map(|value| {
-                        not_null(value.map_or(Bound::Null, |v| Bound::Value(Cow::Owned(v.to_vec()))), name)
-                    })
-                    .collect(),
-            },
+                Bound::Value(Cow::Borrowed(list)) => {
+                    collection::read_list(list).map(|value| value.map(Cow::Borrowed)).collect()
+                }
+                Bound::Value(Cow::Owned(list)) => {
+                    collection::read_list(&list).map(|value| value.map(|v| Cow::Owned(v.to_vec()))).collect()
+                }
+            }),
         }
-    }
-
-    /// Whether it can list more than one value.
-    pub fn is_single(&self) -> bool {
-        matches!(self, Self::Terms(terms) if terms.len() == 1)
     }
 }
 

@@ -12,7 +12,7 @@ mod partition;
 
 use std::sync::Arc;
 
-use cassette_cql::ast::{self, Operator, Relation};
+use cassette_cql::ast::{self, Operator, Relation, TupleInValues, TupleValue};
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use crate::error::{Result, bail_invalid};
@@ -51,6 +51,12 @@ pub(crate) struct Filter {
     pub column: Arc<ColumnMetadata>,
     /// What its value must be.
     pub restriction: ColumnRestriction,
+}
+
+impl Filter {
+    fn is_of_partition_key(&self) -> bool {
+        self.column.kind == ColumnKind::PartitionKey
+    }
 }
 
 /// What Cassandra says when rows would have to be read only to be thrown away.
@@ -136,6 +142,19 @@ impl Restrictions {
         Ok(restrictions)
     }
 
+    /// Whether anything is said of the partition key.
+    pub fn restrict_partition_key(&self) -> bool {
+        !self.partition.is_empty() || self.filters.iter().any(Filter::is_of_partition_key)
+    }
+
+    /// Whether the partition key has an IN.
+    pub fn have_partition_in(&self) -> bool {
+        let is_in = |filter: &Filter| {
+            filter.is_of_partition_key() && matches!(filter.restriction, ColumnRestriction::In(_))
+        };
+        self.partition.has_in() || self.filters.iter().any(is_in)
+    }
+
     /// Whether the column is given one value.
     pub fn is_equal(&self, column: &ColumnMetadata) -> bool {
         let by_key = match column.kind {
@@ -192,12 +211,22 @@ fn add_relation(
         Relation::IsNotNull { column } => {
             bail_invalid!("Unsupported restriction: {column} IS NOT NULL")
         }
-        Relation::Tuple { columns, operator, value } => {
-            clustering.add_tuple(&tuple_columns(columns, table)?, *operator, value, rules.allow_filtering, cx)
+        Relation::Tuple { operator: Operator::Neq, .. } => {
+            bail_invalid!("Unsupported \"!=\" relation: {}", tuple_text(relation))
         }
-        Relation::TupleIn { columns, values } => {
-            clustering.add_tuple_in(&tuple_columns(columns, table)?, values, rules.allow_filtering, cx)
-        }
+        Relation::Tuple { columns, operator, value } => clustering.add_tuple(
+            &tuple_columns(columns, relation, table)?,
+            *operator,
+            value,
+            rules.allow_filtering,
+            cx,
+        ),
+        Relation::TupleIn { columns, values } => clustering.add_tuple_in(
+            &tuple_columns(columns, relation, table)?,
+            values,
+            rules.allow_filtering,
+            cx,
+        ),
         Relation::Token { columns, operator, value } => {
             let columns = columns.iter().map(|name| existing(table, name)).collect::<Result<Vec<_>>>()?;
             partition.add_token(&columns, *operator, value, table, cx)
@@ -277,7 +306,11 @@ pub(crate) fn named_receiver(table: &TableMetadata, name: &str, data_type: DataT
 }
 
 /// The columns of a multi-column relation: clustering columns, in order and without gaps.
-fn tuple_columns(names: &[ast::Identifier], table: &TableMetadata) -> Result<Vec<Arc<ColumnMetadata>>> {
+fn tuple_columns(
+    names: &[ast::Identifier],
+    relation: &Relation,
+    table: &TableMetadata,
+) -> Result<Vec<Arc<ColumnMetadata>>> {
     let mut columns: Vec<Arc<ColumnMetadata>> = Vec::with_capacity(names.len());
     for name in names {
         let column = existing(table, name)?;
@@ -287,17 +320,47 @@ fn tuple_columns(names: &[ast::Identifier], table: &TableMetadata) -> Result<Vec
                 column.name
             );
         }
-        let listed = || names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if columns.iter().any(|c| c.name == column.name) {
-            bail_invalid!("Column \"{}\" appeared twice in a relation: ({})", column.name, listed());
+            bail_invalid!(
+                "Column \"{}\" appeared twice in a relation: {}",
+                column.name,
+                tuple_text(relation)
+            );
         }
         if columns.last().is_some_and(|last| column.position != last.position + 1) {
             bail_invalid!(
-                "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: ({})",
-                listed()
+                "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: {}",
+                tuple_text(relation)
             );
         }
         columns.push(column);
     }
     Ok(columns)
+}
+
+/// A relation of several columns as messages show it: `(a, b) = (1, 2)`.
+fn tuple_text(relation: &Relation) -> String {
+    let joined = |parts: Vec<String>| format!("({})", parts.join(", "));
+    let tuple = |terms: &[ast::Term]| joined(terms.iter().map(ToString::to_string).collect());
+    let left = |columns: &[ast::Identifier]| joined(columns.iter().map(|c| c.as_str().to_owned()).collect());
+    match relation {
+        Relation::Tuple { columns, operator, value } => {
+            let value = match value {
+                TupleValue::Literal(terms) => tuple(terms),
+                TupleValue::BindMarker(marker) => marker.to_string(),
+            };
+            format!("{} {operator} {value}", left(columns))
+        }
+        Relation::TupleIn { columns, values } => {
+            let values = match values {
+                TupleInValues::Literals(tuples) => joined(tuples.iter().map(|terms| tuple(terms)).collect()),
+                TupleInValues::BindMarkers(markers) => {
+                    joined(markers.iter().map(ToString::to_string).collect())
+                }
+                TupleInValues::BindMarker(marker) => marker.to_string(),
+            };
+            format!("{} IN {values}", left(columns))
+        }
+        _ => String::new(),
+    }
 }

@@ -67,10 +67,17 @@ impl PartitionRestrictions {
         cx: &mut PlanContext<'_>,
     ) -> Result<()> {
         if columns.len() != self.key.len() || columns.iter().zip(&self.key).any(|(a, b)| a.name != b.name) {
-            if columns.iter().any(|c| !self.key.iter().any(|k| k.name == c.name)) {
+            if self.key.iter().any(|k| !columns.iter().any(|c| c.name == k.name)) {
                 bail_invalid!(
                     "The token() function must be applied to all partition key components or none of them"
                 );
+            }
+            if columns.len() > self.key.len() {
+                let is_twice = |i: usize| columns[..i].iter().any(|c| c.name == columns[i].name);
+                if (0..columns.len()).any(is_twice) {
+                    bail_invalid!("The token() function contains duplicate partition key components");
+                }
+                bail_invalid!("The token() function must contains only partition key components");
             }
             bail_invalid!(
                 "The token function arguments must be in the partition key order: {}",

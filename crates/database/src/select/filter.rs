@@ -6,7 +6,7 @@ use cassette_rows::types::collection;
 use cassette_rows::{ColumnMetadata, DataType};
 
 use super::row::CurrentRow;
-use crate::error::{Result, bail_invalid};
+use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
 use crate::restrictions::{ColumnRestriction, Filter};
 use crate::terms::{Bound, Term};
@@ -34,30 +34,29 @@ impl<'e> BoundFilter<'e> {
     /// Invalid, for nulls, which nothing is compared with.
     pub fn new(filter: &'e Filter, execution: &Execution<'e>) -> Result<Self> {
         let name = &filter.column.name;
-        let required = |term: &'e Term| match term.bind(execution)? {
+        let required = |term: &'e Term, what: &str| match term.bind(execution)? {
             Bound::Value(value) => Ok(value),
-            Bound::Null => bail_invalid!("Invalid null value in condition for column {name}"),
-            Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
+            Bound::Null => bail_invalid!("Unsupported null {what} for column {name}"),
+            Bound::Unset => bail_invalid!("Unsupported unset {what} for column {name}"),
         };
+        let value = |term: &'e Term| required(term, "value");
         let edge = |side: &'e Option<(Term, bool)>| match side {
+            Some((term, inclusive)) => Ok::<_, DatabaseError>(Some((value(term)?, *inclusive))),
             None => Ok(None),
-            Some((term, inclusive)) => match term.bind(execution)? {
-                Bound::Value(value) => Ok(Some((value, *inclusive))),
-                Bound::Unset => Ok(None),
-                Bound::Null => bail_invalid!("Invalid null value in condition for column {name}"),
-            },
         };
         let test = match &filter.restriction {
-            restriction @ (ColumnRestriction::Eq(_) | ColumnRestriction::In(_)) => {
-                Test::OneOf(restriction.values(name, execution)?)
+            ColumnRestriction::Eq(term) => Test::OneOf(vec![value(term)?]),
+            // Null is equal to nothing, not even to null.
+            ColumnRestriction::In(terms) => {
+                Test::OneOf(terms.values(name, execution)?.into_iter().flatten().collect())
             }
             ColumnRestriction::Slice(slice) => Test::Between(edge(&slice.lower)?, edge(&slice.upper)?),
             ColumnRestriction::Contains { values, keys, entries } => Test::Holds {
-                values: values.iter().map(required).collect::<Result<_>>()?,
-                keys: keys.iter().map(required).collect::<Result<_>>()?,
+                values: values.iter().map(value).collect::<Result<_>>()?,
+                keys: keys.iter().map(value).collect::<Result<_>>()?,
                 entries: entries
                     .iter()
-                    .map(|(key, value)| Ok((required(key)?, required(value)?)))
+                    .map(|(key, value)| Ok((required(key, "map key")?, required(value, "map value")?)))
                     .collect::<Result<_>>()?,
             },
         };

@@ -156,7 +156,7 @@ fn validate_monotonic(expression: &Expression) -> Result<()> {
             if !monotonic {
                 bail_invalid!(
                     "Only monotonic functions are supported in the GROUP BY clause. Got: {} ",
-                    Function::Scalar((**function).clone())
+                    applied_text(function, arguments)
                 );
             }
             arguments.iter().filter(|argument| !is_term(argument)).try_for_each(validate_monotonic)
@@ -165,6 +165,17 @@ fn validate_monotonic(expression: &Expression) -> Result<()> {
             "Only column names and monotonic scalar functions are supported in the GROUP BY clause."
         ),
     }
+}
+
+/// A function as messages show it, with which arguments are known: `system.floor : (timestamp, duration(constant)) -> …`.
+fn applied_text(function: &ScalarFunction, arguments: &[Expression]) -> String {
+    let argument = |(data_type, argument): (&DataType, &Expression)| match argument {
+        Expression::Term(_) => format!("{data_type}(constant)"),
+        _ => data_type.to_string(),
+    };
+    let types: Vec<String> = function.arguments.iter().zip(arguments).map(argument).collect();
+    let name = ast::quote_identifier(&function.name);
+    format!("system.{name} : ({}) -> {}", types.join(", "), function.returns)
 }
 
 /// Whether the function tells the same time in another type.

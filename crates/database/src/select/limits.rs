@@ -42,8 +42,8 @@ impl LimitTerms {
 
     /// The limits of an execution: as written, or as an earlier page left them.
     pub fn bind(&self, execution: &Execution<'_>, resume: Option<&PagingState>) -> Result<Limits> {
-        let total = bind(&self.total, "LIMIT", execution)?;
-        let per_partition = bind(&self.per_partition, "PER PARTITION LIMIT", execution)?;
+        let total = bind(&self.total, execution)?;
+        let per_partition = bind(&self.per_partition, execution)?;
         let limits = Limits { total, per_partition, in_partition: per_partition };
         Ok(match resume {
             None => limits,
@@ -56,7 +56,7 @@ impl LimitTerms {
     }
 }
 
-fn bind(term: &Option<Term>, name: &str, execution: &Execution<'_>) -> Result<Option<u32>> {
+fn bind(term: &Option<Term>, execution: &Execution<'_>) -> Result<Option<u32>> {
     let Some(term) = term else { return Ok(None) };
     let value = match term.bind(execution)? {
         Bound::Unset => return Ok(None),
@@ -68,7 +68,7 @@ fn bind(term: &Option<Term>, name: &str, execution: &Execution<'_>) -> Result<Op
     };
     match u32::try_from(limit) {
         Ok(limit) if limit > 0 => Ok(Some(limit)),
-        _ => bail_invalid!("{name} must be strictly positive"),
+        _ => bail_invalid!("LIMIT must be strictly positive"),
     }
 }
 

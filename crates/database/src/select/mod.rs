@@ -108,9 +108,9 @@ impl SelectPlan {
     }
 
     fn warn_of_aggregation(&self, execution: &Execution<'_>) {
-        if self.restrictions.partition.is_empty() {
+        if !self.restrictions.restrict_partition_key() {
             execution.warn("Aggregation query used without partition key");
-        } else if self.restrictions.partition.has_in() {
+        } else if self.restrictions.have_partition_in() {
             execution.warn("Aggregation query used on multiple partition keys (IN restriction)");
         }
     }

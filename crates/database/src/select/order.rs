@@ -34,14 +34,22 @@ impl Order {
                 "ORDER BY is only supported when the partition key is restricted by an EQ or an IN."
             );
         }
-        let columns: Vec<_> = select
-            .order_by
-            .iter()
-            .map(|ordering| existing(table, &ordering.column))
-            .collect::<Result<_>>()?;
+        // Of a column that is named twice, the first place and the last direction count.
+        let mut columns: Vec<Arc<ColumnMetadata>> = Vec::with_capacity(select.order_by.len());
+        let mut directions: Vec<Direction> = Vec::with_capacity(select.order_by.len());
+        for ordering in &select.order_by {
+            let column = existing(table, &ordering.column)?;
+            match columns.iter().position(|c| c.name == column.name) {
+                Some(i) => directions[i] = ordering.direction,
+                None => {
+                    columns.push(column);
+                    directions.push(ordering.direction);
+                }
+            }
+        }
         let mut reversed = None;
         let mut position = 0;
-        for (ordering, column) in select.order_by.iter().zip(&columns) {
+        for (direction, column) in directions.into_iter().zip(&columns) {
             if column.kind != ColumnKind::Clustering {
                 bail_invalid!(
                     "Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {}",
@@ -57,7 +65,7 @@ impl Order {
                 position += 1;
             }
             position += 1;
-            let is_reversed = (ordering.direction == Direction::Desc) != column.reversed;
+            let is_reversed = (direction == Direction::Desc) != column.reversed;
             if *reversed.get_or_insert(is_reversed) != is_reversed {
                 bail_invalid!("Unsupported order by relation");
             }
