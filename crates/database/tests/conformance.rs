@@ -102,8 +102,27 @@ fn driver_name(data_type: &DataType) -> String {
     }
 }
 
+/// The answer with the functions that its message enumerates in the order of their names: Cassandra takes them from a hash map.
+fn in_order(answer: &Value) -> Value {
+    let mut answer = answer.clone();
+    if let Some(Value::String(message)) = answer.get_mut("message")
+        && let Some((before, listed)) = message.split_once("signatures: ")
+    {
+        let (listed, after) = match listed.find("): ") {
+            Some(end) => listed.split_at(end),
+            None => (listed.trim_end_matches(')'), ")"),
+        };
+        let mut signatures: Vec<&str> =
+            listed.split(", system.").map(|s| s.trim_start_matches("system.")).collect();
+        signatures.sort_unstable();
+        *message = format!("{before}signatures: {}{after}", signatures.join(", "));
+    }
+    answer
+}
+
 /// What is wrong with the answer to one statement; `None` if nothing is.
 fn judge(statement: &str, ours: &Value, cassandra: &Value, kept: Option<&Value>) -> Option<String> {
+    let (ours, cassandra) = (&in_order(ours), &in_order(cassandra));
     match kept {
         Some(_) if ours == cassandra => {
             Some(format!("{statement}\n  no longer differs: take it out of differences.json"))
