@@ -119,8 +119,13 @@ impl Core {
         self.flush_left_over();
         while self.memory.wants_flush() && !self.flush_wanted.is_stopped() {
             let mut tables: Vec<_> = self.tables.load().values().cloned().collect();
-            tables.sort_by_key(|table| std::cmp::Reverse(table.view().memtable.heap_bytes()));
-            if !tables.iter().any(|table| self.try_flush(table)) {
+            let size = |table: &Arc<Table>| table.view().memtable.heap_bytes();
+            tables.sort_by_cached_key(|table| std::cmp::Reverse(size(table)));
+            // Someone may be flushing the largest one. Then the next ones are worth it, unless they are small: those would be
+            // flushed again and again until that is done, and free nothing.
+            let worth_it = tables.first().map_or(0, size) / 4;
+            let mut large = tables.iter().filter(|table| size(table) > worth_it);
+            if !large.any(|table| self.try_flush(table)) {
                 break;
             }
         }
