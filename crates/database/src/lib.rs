@@ -3,13 +3,6 @@
 //! Two doors lead in. The embedded one is [`Database::open`] and [`Session`]. The server's is [`Database::query`],
 //! [`Database::prepare`] and [`Database::execute`]: raw bytes in, rows pushed into a [`RowSink`] out.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "the rooms that use the contracts are being built"
-)]
-
 mod catalog;
 mod columns;
 mod database;

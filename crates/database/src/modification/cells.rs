@@ -68,7 +68,6 @@ impl<'a> Change<'a> {
         }
         let mut writer = ComplexWriter {
             data_type,
-            name: &column.column.name,
             current: current.map(|row| live_elements(row, id, execution.now_seconds)),
             deletion: ComplexDeletion::No,
             elements: Vec::new(),
@@ -153,7 +152,6 @@ fn live_elements(row: &Row, column: ColumnId, now: u32) -> Vec<(Vec<u8>, Vec<u8>
 
 struct ComplexWriter<'a> {
     data_type: &'a DataType,
-    name: &'a str,
     /// Of a list that an operation depends on.
     current: Option<Vec<(Vec<u8>, Vec<u8>)>>,
     deletion: ComplexDeletion,

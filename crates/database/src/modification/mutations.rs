@@ -52,11 +52,6 @@ impl Mutations {
         }
     }
 
-    /// The updates.
-    pub fn as_slice(&self) -> &[Mutation] {
-        &self.list
-    }
-
     /// Applies all or none.
     pub fn apply(&self, execution: &Execution<'_>, write_type: WriteType) -> Result<()> {
         if self.list.is_empty() {

@@ -9,7 +9,7 @@ use cassette_rows::{
     Bound as Edge, Clustering, ClusteringComparator, ColumnMetadata, DataType, Slice, Slices, TableMetadata,
 };
 
-use super::column::{ColumnRestriction, SliceTerms, names, not_null};
+use super::column::{ColumnRestriction, SliceTerms, names};
 use super::{Filter, Rules, named_receiver, receiver};
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;

@@ -21,7 +21,7 @@ use crate::response::ColumnSpec;
 use crate::terms::Term;
 
 pub(crate) use clustering::ClusteringRestrictions;
-pub(crate) use column::{ColumnRestriction, InTerms, SliceTerms};
+pub(crate) use column::ColumnRestriction;
 pub(crate) use partition::{PartitionRestrictions, Partitions};
 
 /// The kinds of statements that have a WHERE, or, for INSERT, columns that act as one.

@@ -36,10 +36,6 @@ impl LimitTerms {
         Ok(Self { total: prepare(&select.limit, "[limit]")?, per_partition })
     }
 
-    pub fn has_per_partition(&self) -> bool {
-        self.per_partition.is_some()
-    }
-
     /// The limits of an execution: as written, or as an earlier page left them.
     pub fn bind(&self, execution: &Execution<'_>, resume: Option<&PagingState>) -> Result<Limits> {
         let total = bind(&self.total, execution)?;
