@@ -42,6 +42,14 @@ soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeat
 bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPERATIONS, SCANS, ROUNDS)
 	benches/cassandra_comparison.sh
 
+.PHONY: soak-memory
+soak-memory: ## load 5 GB with small memtables and caches; memory, files and threads must stay
+	CASSETTE_MEMORY_MB=5000 cargo test --release --package cassette --test memory -- --nocapture
+
+.PHONY: bench-startup
+bench-startup: ## how soon the server is ready on an empty directory, and its memory then
+	cargo bench --package cassette --bench startup
+
 .PHONY: lint
 lint: ## formatting and lints, warnings denied
 	cargo fmt --all --check

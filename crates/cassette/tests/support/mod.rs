@@ -22,6 +22,8 @@ pub struct Launch {
     listen: SocketAddr,
     config: Option<PathBuf>,
     wrapper: Vec<String>,
+    /// The configuration file and the log are this path with another extension.
+    beside: PathBuf,
 }
 
 /// A running server, killed when dropped.
@@ -42,7 +44,8 @@ pub struct Ended {
 impl Launch {
     /// A server on a free port of the loopback interface, with default settings. What it logs goes to `<data>.log`.
     pub fn new(data: &Path) -> Self {
-        Self { data: data.to_owned(), listen: ([127, 0, 0, 1], 0).into(), config: None, wrapper: Vec::new() }
+        let (data, beside) = (data.to_owned(), data.to_owned());
+        Self { data, listen: ([127, 0, 0, 1], 0).into(), config: None, wrapper: Vec::new(), beside }
     }
 
     /// On this address: that of an earlier server.
@@ -51,9 +54,15 @@ impl Launch {
         self
     }
 
+    /// Its log and configuration file beside another path than the data directory.
+    pub fn logs_beside(mut self, path: &Path) -> Self {
+        self.beside = path.to_owned();
+        self
+    }
+
     /// With this configuration file, written beside the data directory.
     pub fn config(mut self, yaml: &str) -> Self {
-        let path = self.data.with_extension("yaml");
+        let path = self.beside.with_extension("yaml");
         std::fs::write(&path, yaml).unwrap();
         self.config = Some(path);
         self
@@ -108,7 +117,7 @@ impl Launch {
     fn spawn(&self) -> (Child, PathBuf) {
         let mut words = self.wrapper.clone();
         words.push(env!("CARGO_BIN_EXE_cassette").to_owned());
-        let log = self.data.with_extension("log");
+        let log = self.beside.with_extension("log");
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).arg("serve").arg("--data").arg(&self.data);
         command.arg("--listen").arg(self.listen.to_string());
