@@ -20,6 +20,8 @@ mod plan;
 mod reader;
 mod row;
 mod selectable;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -135,7 +137,9 @@ impl SelectPlan {
             if let Some(left) = &mut left {
                 *left -= 1;
                 if *left == 0 {
-                    next = Some(PagingState::after(&row.partition.key, row.clustering(), limits));
+                    // Of a partition whose one row is shown nothing is left.
+                    let clustering = row.clustering().filter(|_| !self.distinct);
+                    next = Some(PagingState::after(&row.partition.key, clustering, limits));
                 }
             }
             Ok(Flow::Continue)
@@ -225,7 +229,8 @@ impl SelectPlan {
                         return Ok(Flow::NextPartition);
                     }
                     if left == Some(0) {
-                        next = Some(PagingState::after(key, clustering.as_ref(), &counted));
+                        let clustering = clustering.as_ref().filter(|_| !self.distinct);
+                        next = Some(PagingState::after(key, clustering, &counted));
                         return Ok(Flow::Stop);
                     }
                     if !same_partition {

@@ -1,0 +1,157 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_vfs::FakeFileSystem;
+use proptest::prelude::*;
+
+use crate::{Database, DatabaseError, Options, Rows, Session, StatementOptions};
+
+fn session() -> Session {
+    let options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
+    let session = Database::open(options).unwrap().session();
+    for statement in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "USE ks",
+        "CREATE TABLE t (k int, c int, d int, v int, s int static, PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c ASC, d DESC)",
+    ] {
+        session.execute(statement, ()).unwrap();
+    }
+    session
+}
+
+/// The values of each row.
+fn values(rows: &Rows) -> Vec<Vec<Option<Vec<u8>>>> {
+    let columns = rows.columns().len();
+    rows.iter().map(|row| (0..columns).map(|i| row.bytes(i).map(<[u8]>::to_vec)).collect()).collect()
+}
+
+fn page(session: &Session, cql: &str, size: i32, state: Option<Bytes>) -> Result<Rows, DatabaseError> {
+    let options =
+        StatementOptions { page_size: Some(size), paging_state: state, ..StatementOptions::default() };
+    session.execute_with(cql, (), &options)
+}
+
+/// Whether a clause holds for a row.
+type Holds = Box<dyn Fn(i32, i32) -> bool>;
+
+const PAGED: [&str; 15] = [
+    "SELECT * FROM t",
+    "SELECT k, c, d FROM t WHERE k = 1",
+    "SELECT k, c, d FROM t WHERE k = 1 ORDER BY c DESC",
+    "SELECT k, c, d FROM t WHERE k = 1 AND c IN (0, 2) AND d > 0",
+    "SELECT k, c, d FROM t WHERE k IN (2, 0, 1)",
+    "SELECT k, c, d FROM t WHERE k IN (2, 0, 1) LIMIT 5",
+    "SELECT k, c, d FROM t LIMIT 7",
+    "SELECT k, c, d FROM t PER PARTITION LIMIT 2",
+    "SELECT k, c, d FROM t PER PARTITION LIMIT 2 LIMIT 5",
+    "SELECT DISTINCT k, s FROM t",
+    "SELECT DISTINCT k, count(*) FROM t GROUP BY k",
+    "SELECT k, c, v FROM t WHERE v > 1 ALLOW FILTERING",
+    "SELECT k, c, count(*), max(d) FROM t GROUP BY k, c",
+    "SELECT k, c, count(*) FROM t GROUP BY k, c PER PARTITION LIMIT 2 LIMIT 5",
+    "SELECT k, s, count(*) FROM t GROUP BY k",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn pages_of_any_size_give_the_rows_of_no_pages(
+        rows in prop::collection::vec((0..4, 0..3, 0..4, 0..4), 0..24),
+        statics in prop::collection::vec(0..6, 0..3),
+        size in 1..7,
+    ) {
+        let session = session();
+        for (k, c, d, v) in rows {
+            session.execute(&format!("INSERT INTO t (k, c, d, v) VALUES ({k}, {c}, {d}, {v})"), ()).unwrap();
+        }
+        for k in statics {
+            session.execute(&format!("INSERT INTO t (k, s) VALUES ({k}, 1)"), ()).unwrap();
+        }
+        for cql in PAGED {
+            let whole = values(&session.execute(cql, ()).unwrap());
+            let mut paged = Vec::new();
+            let mut state = None;
+            loop {
+                let rows = page(&session, cql, size, state.take()).unwrap();
+                // A page is only promised when it has rows, and only the last one may be short.
+                prop_assert!(!rows.is_empty() || whole.is_empty(), "{cql}: an empty page");
+                paged.extend(values(&rows));
+                state = rows.paging_state().cloned();
+                if state.is_none() {
+                    break;
+                }
+                prop_assert_eq!(rows.len(), size as usize, "{}", cql);
+            }
+            prop_assert_eq!(paged, whole, "{} in pages of {}", cql, size);
+        }
+    }
+
+    #[test]
+    fn a_paging_state_from_elsewhere_is_refused_and_never_believed(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        let answer = page(&session(), "SELECT * FROM t", 2, Some(bytes.into()));
+        prop_assert!(matches!(answer, Ok(_) | Err(DatabaseError::Protocol(_))));
+    }
+
+    #[test]
+    fn slices_and_range_deletions_agree_with_a_sorted_map(
+        rows in prop::collection::btree_set((0..4, 0..4), 0..14),
+        (c, low, high) in (0..4, 0..4, 0..4),
+        delete in any::<bool>(),
+    ) {
+        let session = session();
+        let mut model = BTreeMap::new();
+        for (c, d) in rows {
+            session.execute(&format!("INSERT INTO t (k, c, d, v) VALUES (1, {c}, {d}, 0)"), ()).unwrap();
+            model.insert((c, d), ());
+        }
+        let clauses: [(String, Holds); 6] = [
+            (format!("c = {c} AND d > {low} AND d <= {high}"), Box::new(move |x, y| x == c && y > low && y <= high)),
+            (format!("c >= {low} AND c < {high}"), Box::new(move |x, _| x >= low && x < high)),
+            (format!("(c, d) > ({low}, {c})"), Box::new(move |x, y| (x, y) > (low, c))),
+            (format!("(c, d) >= ({low}, {c}) AND (c) <= ({high})"), Box::new(move |x, y| (x, y) >= (low, c) && x <= high)),
+            (format!("(c, d) > ({low}, {c}) AND c < {high}"), Box::new(move |x, y| (x, y) > (low, c) && x < high)),
+            (format!("c IN ({low}, {high}) AND d >= {c}"), Box::new(move |x, y| (x == low || x == high) && y >= c)),
+        ];
+        for (clause, holds) in clauses {
+            let read = |cql: &str| -> Vec<(i32, i32)> {
+                let rows = session.execute(cql, ()).unwrap();
+                let mut found: Vec<_> =
+                    rows.iter().map(|row| (row.get("c").unwrap(), row.get("d").unwrap())).collect();
+                found.sort_unstable();
+                found
+            };
+            let expected: Vec<_> = model.keys().copied().filter(|(x, y)| holds(*x, *y)).collect();
+            prop_assert_eq!(read(&format!("SELECT c, d FROM t WHERE k = 1 AND {clause}")), expected, "{}", clause);
+            if delete {
+                session.execute(&format!("DELETE FROM t WHERE k = 1 AND {clause}"), ()).unwrap();
+                model.retain(|(x, y), ()| !holds(*x, *y));
+                prop_assert_eq!(read("SELECT c, d FROM t WHERE k = 1"), model.keys().copied().collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tombstone_never_reaches_to_a_null() {
+    let session = session();
+    session.execute("INSERT INTO t (k, c, d) VALUES (1, 1, 1)", ()).unwrap();
+    for clause in ["c > null", "c < null", "c = 1 AND d >= null"] {
+        let error = session.execute(&format!("DELETE FROM t WHERE k = 1 AND {clause}"), ()).unwrap_err();
+        assert!(matches!(error, DatabaseError::Invalid(_)), "{clause}: {error:?}");
+    }
+    assert_eq!(session.execute("SELECT * FROM t", ()).unwrap().len(), 1);
+}
+
+#[test]
+fn terms_of_the_select_clause_are_bound() {
+    let session = session();
+    session.execute("INSERT INTO t (k, c, d, v) VALUES (1, 1, 1, 5)", ()).unwrap();
+    let select = session.prepare("SELECT v + (int) ?, (text) ?, token(?) FROM t WHERE k = ?").unwrap();
+    let rows = session.execute_prepared(&select, (3, "x", 1, 1)).unwrap();
+    let row = rows.first().unwrap();
+    assert_eq!((row.get::<i32>(0).unwrap(), row.get::<String>(1).unwrap()), (8, "x".to_owned()));
+    let token: i64 = session.execute("SELECT token(k) FROM t", ()).unwrap().first().unwrap().get(0).unwrap();
+    assert_eq!(row.get::<i64>(2).unwrap(), token);
+}
