@@ -34,7 +34,8 @@ def in_order(answer):
     if not found:
         return answer
     before, listed, after = found.groups()
-    return {**answer, "message": before + ", ".join(sorted(listed.split(", system."))) + after}
+    functions = sorted("system." + function for function in listed.removeprefix("system.").split(", system."))
+    return {**answer, "message": before + ", ".join(functions) + after}
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.cql")), ids=lambda path: path.stem)
