@@ -220,7 +220,7 @@ async fn a_corrupt_sstable_is_set_aside_by_best_effort_after_an_error_that_names
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_sstable_without_a_component_is_named_and_nothing_else_suffers() {
-    for name in ["-Index.db", "-Statistics.db", "-CompressionInfo.db"] {
+    for name in ["-Data.db", "-Index.db", "-Statistics.db", "-CompressionInfo.db"] {
         let (_directory, data) = data_directory();
         let table = write_sstables(&data).await;
         let missing = component(&table, name);

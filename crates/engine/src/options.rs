@@ -32,7 +32,8 @@ pub struct Options {
     pub compaction_throughput: u64,
     /// `flush_compression`: how flushed SSTables are compressed. Fast.
     pub flush_compression: FlushCompression,
-    /// `disk_failure_policy`: what is done about corrupt SSTables. Best effort.
+    /// `disk_failure_policy`: what is done about corrupt SSTables. Ignore: a
+    /// request that meets one fails, and no request is answered without the rows it holds.
     pub disk_failure_policy: DiskFailurePolicy,
     /// Whether to flush, compact and sync in threads of the engine's own. Without them the threads that write flush when
     /// that is due, and compactions wait for a command, so that a run can be repeated exactly.
@@ -77,7 +78,7 @@ impl Options {
             concurrent_compactors: 2,
             compaction_throughput: 64 << 20,
             flush_compression: FlushCompression::Fast,
-            disk_failure_policy: DiskFailurePolicy::BestEffort,
+            disk_failure_policy: DiskFailurePolicy::Ignore,
             background_threads: true,
         }
     }

@@ -47,11 +47,21 @@ impl Core {
         let mut unreadable = 0;
         for entry in entries.iter().filter(|entry| !entry.is_dir) {
             match parse_file_name(&entry.name) {
-                Some(FileName::Known(id, Component::Data)) => {
+                Some(FileName::Known(id, component)) => {
+                    let opened = match component {
+                        Component::Data => self.open_sstable(Descriptor::new(directory, id), &metadata),
+                        // Written last, so that its SSTable was whole: without Data rows are gone, which must not
+                        // pass for an SSTable that never was.
+                        Component::Toc if !has_data(&entries, id) => Err(StorageError::corrupt(
+                            directory.join(&entry.name),
+                            "its SSTable has no Data.db; bring the file back, or remove the SSTable's other files to go on without its rows",
+                        )),
+                        _ => continue,
+                    };
                     if let SSTableId::Sequence(number) = id {
                         last_number = last_number.max(number);
                     }
-                    match self.open_sstable(Descriptor::new(directory, id), &metadata) {
+                    match opened {
                         Ok(sstable) => sstables.push(Arc::new(sstable)),
                         Err(error @ StorageError::Corrupt { .. })
                             if self.options.disk_failure_policy == DiskFailurePolicy::BestEffort =>
@@ -264,6 +274,11 @@ impl Core {
             self.memory.release(frozen.bytes);
         }
     }
+}
+
+/// Whether an SSTable's Data component is among a directory's entries.
+fn has_data(entries: &[DirEntry], id: SSTableId) -> bool {
+    entries.iter().any(|entry| parse_file_name(&entry.name) == Some(FileName::Known(id, Component::Data)))
 }
 
 /// Refuses options that say what is not there.
