@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use cassette_database::Database;
+use cassette_engine::commitlog::ReplayPolicy;
 use cassette_server::{Server, ServerConfig};
 use clap::Args;
 use tokio::net::TcpListener;
@@ -36,6 +37,10 @@ pub struct ServeArguments {
     /// Where to listen; port 0 takes any free one [default: 127.0.0.1:9042]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+
+    /// Start with a damaged commit log, passing over what cannot be read of it: acknowledged writes may be lost
+    #[arg(long)]
+    skip_damaged_log: bool,
 
     /// A configuration file with cassandra.yaml's keys
     #[arg(long, value_name = "FILE")]
@@ -69,6 +74,9 @@ async fn serve(arguments: &ServeArguments, config: &Config, server: ServerConfig
     let address = listener.local_addr()?;
 
     let mut options = config.database(&arguments.data)?;
+    if arguments.skip_damaged_log {
+        options.engine.commitlog_replay = ReplayPolicy::SkipDamaged;
+    }
     options.node.address = address.ip();
     options.node.port = address.port();
     let database = Database::open(options)

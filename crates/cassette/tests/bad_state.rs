@@ -127,7 +127,12 @@ async fn a_damaged_commit_log_stops_the_start_with_the_place_and_what_to_do() {
     let ended = Launch::new(&data).refused();
     assert_says(
         &ended,
-        &[&segment.display().to_string(), "damaged at offset", "Restore the file from a copy"],
+        &[
+            &segment.display().to_string(),
+            "damaged at offset",
+            "Restore the file from a copy",
+            "--skip-damaged-log",
+        ],
     );
     assert!(fs::read(&segment).unwrap() == damaged, "the damaged segment was changed");
 
@@ -135,6 +140,19 @@ async fn a_damaged_commit_log_stops_the_start_with_the_place_and_what_to_do() {
     flip(&segment, at);
     let server = Server::start(&data);
     assert_eq!(keys(&connect(server.address()).await).await, Vec::from_iter(0..100));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_commit_log_is_passed_over_when_that_is_asked_for() {
+    let (_directory, data) = data_directory();
+    write_and_kill(&data, 100).await;
+    let (segment, at) = find(&data.join("commitlog"), &needle(50));
+    flip(&segment, at);
+    let server = Launch::new(&data).flag("--skip-damaged-log").start();
+    let found = keys(&connect(server.address()).await).await;
+    // What came before the damage is there, the damaged record is not, and nothing is made up.
+    assert!(found.starts_with(&Vec::from_iter(0..50)) && !found.contains(&50), "{found:?}");
+    assert!(found.iter().all(|key| *key < 100), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

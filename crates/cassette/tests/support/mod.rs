@@ -22,6 +22,7 @@ pub struct Launch {
     listen: SocketAddr,
     config: Option<PathBuf>,
     wrapper: Vec<String>,
+    flags: Vec<&'static str>,
     /// The configuration file and the log are this path with another extension.
     beside: PathBuf,
 }
@@ -45,7 +46,14 @@ impl Launch {
     /// A server on a free port of the loopback interface, with default settings. What it logs goes to `<data>.log`.
     pub fn new(data: &Path) -> Self {
         let (data, beside) = (data.to_owned(), data.to_owned());
-        Self { data, listen: ([127, 0, 0, 1], 0).into(), config: None, wrapper: Vec::new(), beside }
+        Self {
+            data,
+            listen: ([127, 0, 0, 1], 0).into(),
+            config: None,
+            wrapper: Vec::new(),
+            flags: Vec::new(),
+            beside,
+        }
     }
 
     /// On this address: that of an earlier server.
@@ -65,6 +73,12 @@ impl Launch {
         let path = self.beside.with_extension("yaml");
         std::fs::write(&path, yaml).unwrap();
         self.config = Some(path);
+        self
+    }
+
+    /// With this flag of `cassette serve`.
+    pub fn flag(mut self, flag: &'static str) -> Self {
+        self.flags.push(flag);
         self
     }
 
@@ -120,7 +134,7 @@ impl Launch {
         let log = self.beside.with_extension("log");
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).arg("serve").arg("--data").arg(&self.data);
-        command.arg("--listen").arg(self.listen.to_string());
+        command.arg("--listen").arg(self.listen.to_string()).args(&self.flags);
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);
         }
