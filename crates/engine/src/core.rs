@@ -18,6 +18,7 @@ use crate::compaction::Throttle;
 use crate::data_directory::DataDirectory;
 use crate::error::{EngineError, Result};
 use crate::memory::MemtablePool;
+use crate::metrics::EngineMetrics;
 use crate::options::{DiskFailurePolicy, Options};
 use crate::partition_lock::PartitionLocks;
 use crate::replay_positions::ReplayPositions;
@@ -39,6 +40,7 @@ pub(crate) struct Core {
     pub memory: MemtablePool,
     pub cache: Arc<ChunkCache>,
     pub throttle: Throttle,
+    pub metrics: EngineMetrics,
     phase: AtomicU8,
     /// Why the last flush failed, while no later one has succeeded.
     pub flush_failure: Mutex<Option<Arc<EngineError>>>,
@@ -71,6 +73,7 @@ impl Core {
             memory: MemtablePool::new(options.memtable_heap_space, options.cleanup_threshold()),
             cache: Arc::new(ChunkCache::new(options.file_cache_size)),
             throttle: Throttle::new(options.compaction_throughput),
+            metrics: EngineMetrics::default(),
             options,
             fs,
             clock,
@@ -130,6 +133,7 @@ impl Core {
         {
             corrupt.mark_suspect();
         }
+        self.metrics.exceptions.add(1);
         match self.options.disk_failure_policy {
             DiskFailurePolicy::Ignore => tracing::error!(%error, "an SSTable is corrupt"),
             DiskFailurePolicy::Stop => self.stop(format!("{error} (disk_failure_policy: stop)")),
@@ -143,6 +147,14 @@ impl Core {
                     );
                 }
             }
+        }
+    }
+
+    /// Brings recent figures up to date, if that is due.
+    pub fn tick_metrics(&self) {
+        let now = self.clock.monotonic();
+        if self.metrics.is_tick_due(now) {
+            self.tables.load().values().for_each(|table| table.metrics.tick(now));
         }
     }
 
