@@ -1,10 +1,11 @@
 //! Decompressed, verified chunks in memory, shared by all files.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use quick_cache::Weighter;
+use bytes::{Bytes, BytesMut};
 use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
 /// Which chunk: a file's number in this process, and the chunk's in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,10 +24,60 @@ impl Weighter<Key, Bytes> for ByteWeight {
     }
 }
 
+/// The memory of chunks that were evicted and that nobody reads, for chunks that this thread reads next. A full cache
+/// so goes on without allocating: memory of this size is costly to get, and to fill with zeros.
+struct Spare;
+
+/// How many a thread keeps: as many as one chunk may push out, but for very uneven ones.
+const SPARE_BUFFERS: usize = 4;
+/// The largest that a thread keeps.
+const SPARE_LENGTH_MAX: usize = 128 << 10;
+
+thread_local! {
+    static SPARE: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Spare {
+    fn keep(chunk: Bytes) {
+        if chunk.len() > SPARE_LENGTH_MAX {
+            return;
+        }
+        if let Ok(buffer) = chunk.try_into_mut() {
+            SPARE.with_borrow_mut(|spare| {
+                if spare.len() < SPARE_BUFFERS {
+                    spare.push(buffer);
+                }
+            });
+        }
+    }
+}
+
+/// A buffer of `length` bytes, whatever they are, for a chunk.
+pub(crate) fn buffer(length: usize) -> BytesMut {
+    match SPARE.with_borrow_mut(|spare| spare.pop()).filter(|buffer| buffer.capacity() >= length) {
+        Some(mut buffer) => {
+            buffer.resize(length, 0);
+            buffer
+        }
+        None => BytesMut::zeroed(length),
+    }
+}
+
+#[derive(Debug, Clone)]
+struct KeepEvicted;
+
+impl Lifecycle<Key, Bytes> for KeepEvicted {
+    type RequestState = Vec<Bytes>;
+
+    fn on_evict(&self, evicted: &mut Vec<Bytes>, _: Key, chunk: Bytes) {
+        evicted.push(chunk);
+    }
+}
+
 /// A cache of chunks bounded by bytes. Whoever holds a chunk keeps it alive beyond its eviction.
 #[derive(Debug)]
 pub struct ChunkCache {
-    cache: Cache<Key, Bytes, ByteWeight>,
+    cache: Cache<Key, Bytes, ByteWeight, DefaultHashBuilder, KeepEvicted>,
     files: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -53,7 +104,7 @@ impl ChunkCache {
         // Chunks are 4 to 64 KiB; the estimate only sizes the cache's first tables.
         let items = (capacity / (16 << 10)).clamp(16, 1 << 20) as usize;
         Self {
-            cache: Cache::with_weighter(items, capacity, ByteWeight),
+            cache: Cache::with(items, capacity, ByteWeight, DefaultHashBuilder::default(), KeepEvicted),
             files: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -76,7 +127,9 @@ impl ChunkCache {
 
     /// Keeps a chunk. Two readers that miss at once both read it; the second one's replaces the first's.
     pub(crate) fn insert(&self, file: u64, chunk: u64, bytes: Bytes) {
-        self.cache.insert(Key { file, chunk }, bytes);
+        let mut evicted = Vec::new();
+        self.cache.insert_with_lifecycle(Key { file, chunk }, bytes, &mut evicted);
+        evicted.into_iter().for_each(Spare::keep);
     }
 
     /// What it holds and how often it helped.
@@ -110,5 +163,29 @@ mod tests {
         let stats = cache.stats();
         assert!(stats.bytes <= stats.capacity && stats.entries > 16, "{stats:?}");
         assert_ne!(cache.register_file(), file);
+    }
+
+    #[test]
+    fn a_chunk_that_is_read_keeps_its_bytes_when_it_is_evicted() {
+        let cache = ChunkCache::new(1 << 20);
+        let file = cache.register_file();
+        let read = |chunk: u64| {
+            let mut buffer = buffer(16 << 10);
+            buffer.fill(chunk as u8);
+            let bytes = buffer.freeze();
+            cache.insert(file, chunk, bytes.clone());
+            bytes
+        };
+        let held: Vec<_> = (0..10).map(read).collect();
+        (10..1000).for_each(|chunk| drop(read(chunk)));
+        for (chunk, bytes) in held.iter().enumerate() {
+            assert!(bytes.len() == 16 << 10 && bytes.iter().all(|byte| *byte == chunk as u8));
+        }
+        for chunk in 0..1000 {
+            if let Some(bytes) = cache.get(file, chunk) {
+                assert!(bytes.iter().all(|byte| *byte == chunk as u8));
+            }
+        }
+        assert_eq!(buffer(100).len(), 100);
     }
 }

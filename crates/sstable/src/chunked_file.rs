@@ -3,6 +3,7 @@
 //! Data of a compressed table comes in compressed chunks with a checksum each; Data of others, and Index, in blocks of
 //! the plain file whose checksums lie in another file.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,8 +11,16 @@ use bytes::Bytes;
 use cassette_rows::{Result, StorageError};
 use cassette_vfs::RandomAccessFile;
 
-use crate::chunk_cache::ChunkCache;
-use crate::compression::CompressionInfo;
+use crate::chunk_cache::{ChunkCache, buffer};
+use crate::compression::{CHUNK_CRC_LENGTH, CompressionInfo};
+
+/// The longest stored chunk for which a thread keeps a buffer: all that defaults make, and most others.
+const KEPT_BUFFER: usize = 128 << 10;
+
+thread_local! {
+    /// Where chunks are read before they are decompressed.
+    static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// How the stream lies in the file.
 #[derive(Debug)]
@@ -146,25 +155,46 @@ impl ChunkedFile {
 
     fn read_compressed(&self, info: &CompressionInfo, index: u64) -> Result<Bytes> {
         let stored = info.chunk(index, self.file_length).ok_or_else(|| self.past_end(index))?;
-        let offset = stored.offset;
-        let mut buffer = vec![0; stored.stored_length + 4];
-        self.read(offset, &mut buffer)?;
-        let Some((body, crc)) = buffer.split_last_chunk::<4>() else { return Err(self.past_end(index)) };
-        self.check_crc(offset, u32::from_be_bytes(*crc), crc32fast::hash(body))?;
+        let length = stored.stored_length + CHUNK_CRC_LENGTH as usize;
         if stored.raw {
+            let mut buffer = vec![0; length];
+            let found = self.read_checked(stored.offset, &mut buffer)?.len();
             // Raw chunks are as long as their data, unless the last one was padded up to where "raw" begins.
-            let length = stored.plain_length.max(info.format.max_compressed_length as usize);
-            if body.len() != length && body.len() != stored.plain_length {
-                return Err(
-                    self.corrupt(offset, format!("{length} raw bytes expected, {} found", body.len()))
-                );
+            let padded = stored.plain_length.max(info.format.max_compressed_length as usize);
+            if found != padded && found != stored.plain_length {
+                let detail = format!("{padded} raw bytes expected, {found} found");
+                return Err(self.corrupt(stored.offset, detail));
             }
             buffer.truncate(stored.plain_length);
             return Ok(buffer.into());
         }
-        let mut plain = vec![0; stored.plain_length];
-        info.format.compressor.decompress(body, &mut plain).map_err(|e| self.corrupt(offset, e))?;
-        Ok(plain.into())
+        let decompress = |stored_bytes: &mut [u8]| {
+            let body = self.read_checked(stored.offset, stored_bytes)?;
+            let mut plain = buffer(stored.plain_length);
+            let done = info.format.compressor.decompress(body, &mut plain);
+            done.map_err(|e| self.corrupt(stored.offset, e))?;
+            Ok(plain.freeze())
+        };
+        if length > KEPT_BUFFER {
+            return decompress(&mut vec![0; length]);
+        }
+        STORED.with_borrow_mut(|buffer| {
+            // Zeros are written once a thread, not for each chunk.
+            if buffer.len() < length {
+                buffer.resize(length, 0);
+            }
+            decompress(&mut buffer[..length])
+        })
+    }
+
+    /// Fills `buffer` with a stored chunk and its checksum; gives the chunk.
+    fn read_checked<'b>(&self, offset: u64, buffer: &'b mut [u8]) -> Result<&'b [u8]> {
+        self.read(offset, buffer)?;
+        let Some((body, crc)) = buffer.split_last_chunk::<4>() else {
+            return Err(self.corrupt(offset, "a chunk with its checksum expected".into()));
+        };
+        self.check_crc(offset, u32::from_be_bytes(*crc), crc32fast::hash(body))?;
+        Ok(body)
     }
 
     fn read_plain(&self, crcs: Option<&[u32]>, index: u64) -> Result<Bytes> {
@@ -173,14 +203,14 @@ impl ChunkedFile {
         if length == 0 {
             return Err(self.past_end(index));
         }
-        let mut buffer = vec![0; length as usize];
+        let mut buffer = buffer(length as usize);
         self.read(offset, &mut buffer)?;
         if let Some(crcs) = crcs {
             let expected = usize::try_from(index).ok().and_then(|index| crcs.get(index));
             let expected = expected.ok_or_else(|| self.past_end(index))?;
             self.check_crc(offset, *expected, crc32fast::hash(&buffer))?;
         }
-        Ok(buffer.into())
+        Ok(buffer.freeze())
     }
 
     fn check_crc(&self, offset: u64, expected: u32, found: u32) -> Result<()> {

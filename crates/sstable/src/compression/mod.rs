@@ -4,6 +4,7 @@ mod compressor;
 mod info;
 
 pub use compressor::{Compressor, Workspace};
+pub(crate) use info::CHUNK_CRC_LENGTH;
 pub use info::{CompressionInfo, StoredChunk};
 
 use cassette_rows::schema::CompressionParams;
