@@ -81,7 +81,6 @@ impl Background {
             self.spawn(format!("flush-{number}"), |core| {
                 while core.flush_wanted.wait(FLUSH_CHECK) {
                     core.flush_what_is_due();
-                    core.tick_metrics();
                 }
             })?;
         }

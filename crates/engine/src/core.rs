@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cassette_rows::{StorageError, TableId};
-use cassette_sstable::Descriptor;
 use cassette_sstable::chunk_cache::ChunkCache;
+use cassette_sstable::{Descriptor, KeyCache};
 use cassette_vfs::{Clock, FileSystem};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -18,7 +18,6 @@ use crate::compaction::Throttle;
 use crate::data_directory::DataDirectory;
 use crate::error::{EngineError, Result};
 use crate::memory::MemtablePool;
-use crate::metrics::EngineMetrics;
 use crate::options::{DiskFailurePolicy, Options};
 use crate::partition_lock::PartitionLocks;
 use crate::replay_positions::ReplayPositions;
@@ -39,8 +38,8 @@ pub(crate) struct Core {
     pub partition_locks: PartitionLocks,
     pub memory: MemtablePool,
     pub cache: Arc<ChunkCache>,
+    pub key_cache: Arc<KeyCache>,
     pub throttle: Throttle,
-    pub metrics: EngineMetrics,
     phase: AtomicU8,
     /// Why the last flush failed, while no later one has succeeded.
     pub flush_failure: Mutex<Option<Arc<EngineError>>>,
@@ -72,8 +71,8 @@ impl Core {
         Ok(Self {
             memory: MemtablePool::new(options.memtable_heap_space, options.cleanup_threshold()),
             cache: Arc::new(ChunkCache::new(options.file_cache_size)),
+            key_cache: Arc::new(KeyCache::new(options.key_cache_size)),
             throttle: Throttle::new(options.compaction_throughput),
-            metrics: EngineMetrics::default(),
             options,
             fs,
             clock,
@@ -133,7 +132,6 @@ impl Core {
         {
             corrupt.mark_suspect();
         }
-        self.metrics.exceptions.add(1);
         match self.options.disk_failure_policy {
             DiskFailurePolicy::Ignore => tracing::error!(%error, "an SSTable is corrupt"),
             DiskFailurePolicy::Stop => self.stop(format!("{error} (disk_failure_policy: stop)")),
@@ -147,14 +145,6 @@ impl Core {
                     );
                 }
             }
-        }
-    }
-
-    /// Brings recent figures up to date, if that is due.
-    pub fn tick_metrics(&self) {
-        let now = self.clock.monotonic();
-        if self.metrics.is_tick_due(now) {
-            self.tables.load().values().for_each(|table| table.metrics.tick(now));
         }
     }
 

@@ -26,6 +26,8 @@ pub struct Options {
     pub memtable_flush_writers: usize,
     /// `file_cache_size`, bytes of decompressed chunks kept in memory. 256 MiB.
     pub file_cache_size: u64,
+    /// `key_cache_size`, bytes of places of partitions in SSTables kept in memory; 0 for none. 50 MiB.
+    pub key_cache_size: u64,
     /// `concurrent_compactors`: threads that compact. 2.
     pub concurrent_compactors: usize,
     /// `compaction_throughput`, bytes a second that all compactions together may write; 0 for no limit. 64 MiB.
@@ -75,6 +77,7 @@ impl Options {
             memtable_cleanup_threshold: None,
             memtable_flush_writers: 2,
             file_cache_size: 256 << 20,
+            key_cache_size: 50 << 20,
             concurrent_compactors: 2,
             compaction_throughput: 64 << 20,
             flush_compression: FlushCompression::Fast,

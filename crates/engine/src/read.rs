@@ -1,6 +1,7 @@
 //! The way of a read: a view, the sources that may hold something of it, one merged stream.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cassette_rows::merge::merge_rows;
 use cassette_rows::stream::EmptyStream;
@@ -15,7 +16,6 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::key_range::{KeyBounds, KeyRange};
 use crate::memtable::MemtableScan;
-use crate::metrics::ReadTally;
 use crate::sstable_handle::SSTable;
 use crate::table::{Table, View};
 
@@ -29,14 +29,13 @@ impl Core {
         let selection = Arc::new(selection.clone());
         let hash = murmur3_hash(key.key());
         let candidates = view.sstables.iter().filter(|sstable| may_have(sstable, &selection));
-        let mut tally = ReadTally::default();
+        table.counters.reads.fetch_add(1, Ordering::Relaxed);
         if asks_for_one_row(&view.table, &selection) {
-            let read = read_row(&view, (key, hash), &selection, candidates, &mut tally)?;
-            table.metrics.record_read(&tally);
+            let (read, sstables) = read_row(&view, (key, hash), &selection, candidates)?;
+            table.counters.sstables_read.fetch_add(sstables, Ordering::Relaxed);
             return Ok(read);
         }
         let mut sources: Vec<Source> = Vec::new();
-        let mut may_need_merge = false;
         let mut deletion = DeletionTime::LIVE;
         for memtable in view.memtables() {
             if let Some(found) = memtable.read(key, &view.table, &selection) {
@@ -49,19 +48,18 @@ impl Core {
             if deletion.deletes(sstable.max_timestamp()) {
                 break;
             }
-            let Some(found) = sstable.read(key, hash, &selection, &mut tally)? else { continue };
+            let Some(found) = sstable.read(key, hash, &selection)? else { continue };
+            table.counters.sstables_read.fetch_add(1, Ordering::Relaxed);
             if !sstable.reader.may_have_deletions() {
                 sources.push(Box::new(found));
                 continue;
             }
-            may_need_merge = true;
             if let Some(headed) = Headed::new(found)? {
                 deletion = deletion.max(headed.deletion);
                 sources.push(Box::new(headed));
             }
         }
-        table.metrics.record_read(&tally);
-        Ok(merged(sources, may_need_merge, &view.table, selection.reversed))
+        Ok(merged(sources, &view.table, selection.reversed))
     }
 
     /// See [`Engine::scan`](crate::Engine::scan).
@@ -74,8 +72,6 @@ impl Core {
         let view = table.view();
         let selection = Arc::new(selection.clone());
         let mut sources: Vec<Source> = Vec::new();
-        let mut may_need_merge = false;
-        let mut sstables = 0;
         for memtable in view.memtables().filter(|memtable| !memtable.is_empty()) {
             let scan =
                 MemtableScan::new(memtable.clone(), view.table.clone(), bounds.clone(), selection.clone());
@@ -83,14 +79,11 @@ impl Core {
         }
         for sstable in view.sstables.iter().filter(|sstable| lies_in(sstable, &bounds)) {
             if may_have(sstable, &selection) {
-                may_need_merge |= sstable.reader.may_have_deletions();
-                sstables += 1;
                 let (start, end) = (bounds.start.as_ref(), bounds.end.as_ref());
                 sources.push(Box::new(sstable.scan(start, end, &selection, Caching::Use)?));
             }
         }
-        table.metrics.sstables_per_range_read.record(sstables);
-        Ok(merged(sources, may_need_merge, &view.table, selection.reversed))
+        Ok(merged(sources, &view.table, selection.reversed))
     }
 }
 
@@ -107,15 +100,10 @@ fn lies_in(sstable: &SSTable, bounds: &KeyBounds) -> bool {
 
 /// One stream of many. A memtable is reconciled in itself; an SSTable is too if we wrote it, but where deletions occur
 /// that is not left to whoever else may have.
-fn merged(
-    mut sources: Vec<Source>,
-    may_need_merge: bool,
-    table: &Arc<TableMetadata>,
-    reversed: bool,
-) -> Source {
-    match sources.len() {
-        0 => Box::new(EmptyStream),
-        1 if !may_need_merge => sources.remove(0),
+fn merged(mut sources: Vec<Source>, table: &Arc<TableMetadata>, reversed: bool) -> Source {
+    match &sources[..] {
+        [] => Box::new(EmptyStream),
+        [only] if only.is_reconciled() => sources.remove(0),
         _ => Box::new(MergedStream::new(sources, table.clone(), reversed)),
     }
 }
@@ -140,28 +128,30 @@ fn asks_for_one_row(table: &TableMetadata, selection: &Selection) -> bool {
 }
 
 /// Reads one row: memtables first, then SSTables from the greatest timestamps down, as long as they can still change it.
+/// Also says how many SSTables were read.
 fn read_row<'a>(
     view: &View,
     (key, hash): (&DecoratedKey, (u64, u64)),
     selection: &Arc<Selection>,
     sstables: impl Iterator<Item = &'a Arc<SSTable>>,
-    tally: &mut ReadTally,
-) -> Result<Source> {
+) -> Result<(Source, u64)> {
     let mut found = Versions::default();
     for memtable in view.memtables() {
         if let Some(read) = memtable.read(key, &view.table, selection) {
             found.take(read)?;
         }
     }
+    let mut read = 0;
     for sstable in sstables {
         if !found.can_be_changed_by(sstable.max_timestamp(), &view.table) {
             break;
         }
-        if let Some(partition) = sstable.read(key, hash, selection, tally)? {
+        if let Some(partition) = sstable.read(key, hash, selection)? {
             found.take(partition)?;
+            read += 1;
         }
     }
-    Ok(found.into_stream(key, &view.table))
+    Ok((found.into_stream(key, &view.table), read))
 }
 
 /// What was found of a row.

@@ -13,8 +13,6 @@ use cassette_sstable::chunked_file::Caching;
 use cassette_sstable::{Descriptor, SSTableId, SSTableReader};
 use parking_lot::Mutex;
 
-use crate::metrics::ReadTally;
-
 /// An SSTable of a view. Its files stay open, and so readable, until the last view and stream that hold it are gone.
 pub(crate) struct SSTable {
     pub reader: SSTableReader,
@@ -89,22 +87,9 @@ impl SSTable {
         key: &DecoratedKey,
         hash: (u64, u64),
         selection: &Arc<Selection>,
-        tally: &mut ReadTally,
     ) -> Result<Option<Watched<cassette_sstable::reader::PartitionRead>>> {
-        if !self.reader.spans(key) {
-            return Ok(None);
-        }
-        if !self.reader.passes_filter(hash) {
-            tally.filter.true_negatives += 1;
-            return Ok(None);
-        }
-        let found = self.reader.partition_unfiltered(key, selection).map_err(|error| self.failed(error))?;
-        let Some(stream) = found else {
-            tally.filter.false_positives += 1;
-            return Ok(None);
-        };
-        tally.filter.true_positives += 1;
-        tally.sstables += 1;
+        let found = self.reader.partition_hashed(key, hash, selection).map_err(|error| self.failed(error))?;
+        let Some(stream) = found else { return Ok(None) };
         self.shared.reads.count();
         Ok(Some(Watched { stream, sstable: self.clone() }))
     }
@@ -144,6 +129,10 @@ impl<S: PartitionStream> PartitionStream for Watched<S> {
     #[inline]
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         self.stream.next_unfiltered().map_err(|error| self.sstable.failed(error))
+    }
+
+    fn is_reconciled(&self) -> bool {
+        self.stream.is_reconciled()
     }
 }
 

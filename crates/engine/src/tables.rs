@@ -122,7 +122,7 @@ impl Core {
         let data = reader.descriptor().path(Component::Data);
         let modified = self.fs.metadata(&data).map_or(0, |metadata| metadata.modified_millis / 1000);
         let created = u32::try_from(modified).ok().filter(|at| *at > 0).unwrap_or(self.now_seconds());
-        SSTable::new(reader, created, Arc::new(on_corruption))
+        SSTable::new(reader.with_key_cache(self.key_cache.clone()), created, Arc::new(on_corruption))
     }
 
     /// See [`Engine::alter_table`](crate::Engine::alter_table).

@@ -332,6 +332,7 @@ impl RowBuilder {
     ///
     /// # Panics
     /// If the builder owns its data, or a range is not within the shared data.
+    #[inline]
     pub fn cell_in(
         &mut self,
         cell: Cell<'_>,
@@ -358,6 +359,7 @@ impl RowBuilder {
         })
     }
 
+    #[inline]
     fn push(&mut self, meta: CellMeta) -> &mut Self {
         self.has_deletion_times |= meta.local_deletion_time != NO_DELETION_TIME;
         self.cells.push(meta);

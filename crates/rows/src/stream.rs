@@ -61,6 +61,12 @@ pub trait PartitionStream: Send {
 
     /// The next row or marker of the current partition; `None` at its end, before the first partition and after the last.
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>>;
+
+    /// Whether nothing that it gives is deleted by anything else that it gives, so that a partition which no other
+    /// stream holds can be handed on as it is. `false` says nothing.
+    fn is_reconciled(&self) -> bool {
+        false
+    }
 }
 
 impl<S: PartitionStream + ?Sized> PartitionStream for Box<S> {
@@ -70,6 +76,10 @@ impl<S: PartitionStream + ?Sized> PartitionStream for Box<S> {
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         (**self).next_unfiltered()
+    }
+
+    fn is_reconciled(&self) -> bool {
+        (**self).is_reconciled()
     }
 }
 

@@ -11,14 +11,13 @@
 //! bytes32 first key, bytes32 last key
 //! ```
 
-use std::cmp::Ordering;
-
 use bytes::{BufMut, Bytes};
 use cassette_rows::DecoratedKey;
 
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 use crate::output::Output;
+use crate::token_search::count_less;
 
 /// The sampling level of a summary that leaves out nothing.
 pub const FULL_SAMPLING: u32 = 128;
@@ -33,6 +32,8 @@ pub struct Summary {
     /// Entries that full sampling would have.
     pub full_entries: u32,
     entries: Vec<Entry>,
+    /// Those of the entries, side by side: what a search goes through.
+    tokens: Box<[i64]>,
     /// The smallest partition key.
     pub first: DecoratedKey,
     /// The largest partition key.
@@ -52,15 +53,27 @@ impl Summary {
         if *key < self.first || *key > self.last {
             return None;
         }
-        let after = self.entries.partition_point(|entry| entry.key <= *key);
+        let after = self.count_before(key, true);
         let start = after.checked_sub(1)?;
         Some((self.entries[start].position, self.entries.get(after).map(|entry| entry.position)))
     }
 
-    /// Where in Index.db the first key that `before` does not call less lies at the earliest.
-    pub fn seek(&self, before: impl Fn(&DecoratedKey) -> Ordering) -> u64 {
-        let after = self.entries.partition_point(|entry| before(&entry.key).is_lt());
+    /// Where in Index.db the first key from `key` on, or after it if that is `passed`, lies at the earliest.
+    pub fn seek(&self, key: &DecoratedKey, passed: bool) -> u64 {
+        let after = self.count_before(key, passed);
         after.checked_sub(1).and_then(|i| self.entries.get(i)).map_or(0, |entry| entry.position)
+    }
+
+    /// The number of entries before `key`, or not after it if it is `passed`.
+    fn count_before(&self, key: &DecoratedKey, passed: bool) -> usize {
+        let mut count = count_less(&self.tokens, key.token().0);
+        while let Some(entry) = self.entries.get(count)
+            && entry.key.token() == key.token()
+            && (entry.key.key() < key.key() || passed && entry.key == *key)
+        {
+            count += 1;
+        }
+        count
     }
 
     /// The number of entries.
@@ -93,7 +106,7 @@ impl Summary {
 
     /// Bytes held on the heap, about: keys share one buffer when read from a file.
     pub fn heap_size(&self) -> usize {
-        self.entries.iter().map(|entry| entry.key.key().len() + size_of::<Entry>()).sum()
+        self.entries.iter().map(|entry| entry.key.key().len() + size_of::<Entry>() + 8).sum()
     }
 
     /// The file's content.
@@ -188,8 +201,13 @@ impl Summary {
         {
             return Err(Malformed::new(at, "first and last key around the sampled ones expected"));
         }
-        Ok(Self { min_index_interval, sampling_level, full_entries, entries, first, last })
+        let tokens = tokens(&entries);
+        Ok(Self { min_index_interval, sampling_level, full_entries, entries, tokens, first, last })
     }
+}
+
+fn tokens(entries: &[Entry]) -> Box<[i64]> {
+    entries.iter().map(|entry| entry.key.token().0).collect()
 }
 
 /// Gathers a summary while Index.db is written or read through.
@@ -230,6 +248,7 @@ impl SummaryBuilder {
             min_index_interval: self.min_index_interval,
             sampling_level: FULL_SAMPLING,
             full_entries: self.keys.div_ceil(u64::from(self.min_index_interval)) as u32,
+            tokens: tokens(&self.entries),
             entries: self.entries,
             first,
             last: self.last?,
@@ -258,7 +277,7 @@ mod tests {
             let (start, end) = summary.find(key).unwrap();
             let sampled = index as u64 / 8 * 80;
             assert_eq!((start, end), (sampled, (sampled < 960).then_some(sampled + 80)));
-            assert_eq!(summary.seek(|entry| entry.cmp(key)), (index as u64).saturating_sub(1) / 8 * 80);
+            assert_eq!(summary.seek(key, false), (index as u64).saturating_sub(1) / 8 * 80);
         }
     }
 

@@ -6,9 +6,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use cassette_rows::Selection;
+use cassette_rows::token::murmur3_hash;
 use cassette_sstable::compression::{ChunkFormat, Compressor};
 use cassette_sstable::{
-    Caching, ChunkCache, Descriptor, OpenOptions, SSTableId, SSTableReader, WriterOptions,
+    Caching, ChunkCache, Descriptor, KeyCache, OpenOptions, SSTableId, SSTableReader, WriterOptions,
 };
 use cassette_vfs::{FakeFileSystem, FileSystem};
 use proptest::prelude::*;
@@ -65,6 +66,8 @@ proptest! {
         let cache = Arc::new(ChunkCache::new(1 << 20));
         let reader =
             SSTableReader::open(files, descriptor, table.clone(), cache, OpenOptions::default()).unwrap();
+        let keys = Arc::new(KeyCache::new(16 << 10));
+        let reader = reader.with_key_cache(keys.clone());
         prop_assert_eq!(reader.verify().unwrap().partitions, expected.len() as u64);
         let found = collect(&mut reader.scan_all().unwrap()).unwrap();
         prop_assert!(found == expected);
@@ -76,6 +79,12 @@ proptest! {
                 let found = collect(&mut reader.partition(key, &selection).unwrap().unwrap()).unwrap();
                 prop_assert_eq!(&found, &[expected], "{:?}", selection);
             }
+            // As if both keys had the same hash.
+            let all = Arc::new(Selection::all());
+            let other = &updates[random() % updates.len()].key;
+            let found = reader.partition_hashed(key, murmur3_hash(other.key()), &all).unwrap();
+            let found = collect(&mut found.unwrap()).unwrap();
+            prop_assert_eq!(&found, std::slice::from_ref(partition));
             // What statistics rule out is not there.
             for selection in model::selections(partition, &table, &mut random) {
                 if !reader.may_contain_rows_in(&selection.slices) {

@@ -100,7 +100,6 @@ impl Core {
         inputs: &Inputs,
         yields: bool,
     ) -> Result<()> {
-        let _active = self.metrics.active_compactions.enter();
         let view = table.view();
         let metadata = view.table.clone();
         let options = CompactionOptions::parse(&metadata.params.compaction).unwrap_or_default();
@@ -148,13 +147,8 @@ impl Core {
             yields,
         };
         let written = self.replace_sstables(table, &metadata, job, &mut stream, |_| {})?;
-        for (compactions, bytes) in [
-            (&table.metrics.compactions, &table.metrics.bytes_compacted),
-            (&self.metrics.compactions, &self.metrics.bytes_compacted),
-        ] {
-            compactions.add(1);
-            bytes.add(written);
-        }
+        table.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        table.counters.bytes_compacted.fetch_add(written, Ordering::Relaxed);
         tracing::debug!(
             table = metadata.qualified_name(),
             inputs = current.len(),

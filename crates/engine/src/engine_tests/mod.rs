@@ -2,7 +2,6 @@
 
 mod crash;
 mod disk;
-mod figures;
 mod model;
 mod recovery;
 mod threads;

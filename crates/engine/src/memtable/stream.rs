@@ -59,6 +59,10 @@ impl PartitionStream for PartitionRead {
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         Ok(if self.started && !self.finished { self.cursor.next() } else { None })
     }
+
+    fn is_reconciled(&self) -> bool {
+        true
+    }
 }
 
 /// The partitions of a range, each as it was when the scan came near it. The memtable is locked, a shard at a time,
@@ -136,5 +140,9 @@ impl PartitionStream for MemtableScan {
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         Ok(self.cursor.as_mut().and_then(Cursor::next))
+    }
+
+    fn is_reconciled(&self) -> bool {
+        true
     }
 }

@@ -14,8 +14,17 @@ use super::rows::merge_rows;
 /// Many streams of one table as one, reconciled: each partition, row and cell once, without what is deleted.
 ///
 /// Tombstones come out too, unless a greater one covers them; whoever answers a query passes over them.
+///
+/// Most partitions lie in one source alone. Which one is next is found by the tokens, side by side in one array; then
+/// its rows are handed on without a look at the other sources.
 pub struct MergedStream {
     sources: Vec<Source>,
+    /// Of each source the token of the partition it stands at; the greatest when it has ended.
+    tokens: Vec<i64>,
+    /// The sources that hold the current partition, ascending.
+    active: Vec<usize>,
+    /// The one source whose rows need no merging.
+    alone: Option<usize>,
     table: Arc<TableMetadata>,
     reversed: bool,
     /// Deletion of the current partition.
@@ -28,31 +37,33 @@ pub struct MergedStream {
 
 struct Source {
     stream: Box<dyn PartitionStream>,
-    /// The partition the source stands at; `None` when it has ended or before the first.
+    /// See [`PartitionStream::is_reconciled`].
+    is_reconciled: bool,
+    /// The partition the source stands at, if another comes first; `None` when it has ended or is being read.
     header: Option<PartitionHeader>,
-    /// Whether `header` is the partition being merged, so that `head` is its next unfiltered.
-    in_partition: bool,
     /// Read ahead; `None` while not read, or at the partition's end when `exhausted`.
     head: Option<Unfiltered>,
     exhausted: bool,
     /// The range deletion that is open in this source.
     open: DeletionTime,
-    ended: bool,
 }
 
 impl MergedStream {
     /// `sources` must all be streams of `table` under the same selection; `reversed` says in which direction.
     pub fn new(sources: Vec<Box<dyn PartitionStream>>, table: Arc<TableMetadata>, reversed: bool) -> Self {
-        let source = |stream| Source {
+        let source = |stream: Box<dyn PartitionStream>| Source {
+            is_reconciled: stream.is_reconciled(),
             stream,
             header: None,
-            in_partition: true,
             head: None,
             exhausted: true,
             open: DeletionTime::LIVE,
-            ended: false,
         };
         Self {
+            tokens: vec![ENDED; sources.len()],
+            // All are to be advanced first.
+            active: (0..sources.len()).collect(),
+            alone: None,
             sources: sources.into_iter().map(source).collect(),
             table,
             reversed,
@@ -62,16 +73,40 @@ impl MergedStream {
         }
     }
 
-    /// Takes the versions of the row at the head of source `first` and of those after it, and merges them.
+    /// Fills `active` with the sources whose partition is the least.
+    fn activate_least(&mut self) {
+        self.active.clear();
+        let Some(&least) = self.tokens.iter().min() else { return };
+        for (i, token) in self.tokens.iter().enumerate() {
+            if *token != least {
+                continue;
+            }
+            let Some(header) = &self.sources[i].header else { continue };
+            let best = self.active.first().and_then(|first| self.sources[*first].header.as_ref());
+            match best.map_or(Ordering::Equal, |best| header.key.cmp(&best.key)) {
+                Ordering::Less => {
+                    self.active.clear();
+                    self.active.push(i);
+                }
+                Ordering::Equal => self.active.push(i),
+                Ordering::Greater => {}
+            }
+        }
+    }
+
+    /// The greatest of the deletions open in the sources, and of `least`.
+    fn greatest_open(&self, least: DeletionTime) -> DeletionTime {
+        self.active.iter().fold(least, |open, i| open.max(self.sources[*i].open))
+    }
+
+    /// Takes the versions of the row at the head of the active source number `first` and of those after it, and merges
+    /// them.
     fn merge_heads(&mut self, first: usize) -> Option<Row> {
-        let active = self
-            .sources
-            .iter()
-            .filter(|s| s.in_partition)
-            .fold(self.partition_deletion, |active, source| active.max(source.open));
+        let active = self.greatest_open(self.partition_deletion);
         self.versions.clear();
-        let Some(Unfiltered::Row(row)) = self.sources[first].head.take() else { return None };
-        for source in &mut self.sources[first + 1..] {
+        let Some(Unfiltered::Row(row)) = self.sources[self.active[first]].head.take() else { return None };
+        for i in &self.active[first + 1..] {
+            let source = &mut self.sources[*i];
             let same = match &source.head {
                 Some(Unfiltered::Row(other)) => {
                     self.table.comparator.compare_rows(other.clustering(), row.clustering()).is_eq()
@@ -86,11 +121,13 @@ impl MergedStream {
         merge_rows(&self.versions, active, &self.table)
     }
 
-    /// Takes the markers at the bound of the source `first` and says what changes in the output.
+    /// Takes the markers at the bound of the active source number `first` and says what changes in the output.
     fn merge_markers(&mut self, first: usize) -> Option<RangeTombstoneMarker> {
-        let Some(Unfiltered::Marker(marker)) = self.sources[first].head.take() else { return None };
-        self.sources[first].open = marker.open.unwrap_or(DeletionTime::LIVE);
-        for source in &mut self.sources[first + 1..] {
+        let source = &mut self.sources[self.active[first]];
+        let Some(Unfiltered::Marker(marker)) = source.head.take() else { return None };
+        source.open = marker.open.unwrap_or(DeletionTime::LIVE);
+        for i in &self.active[first + 1..] {
+            let source = &mut self.sources[*i];
             if let Some(Unfiltered::Marker(other)) = &source.head
                 && self.table.comparator.compare(other.bound.position(), marker.bound.position()).is_eq()
             {
@@ -98,11 +135,7 @@ impl MergedStream {
                 source.head = None;
             }
         }
-        let mut open = self
-            .sources
-            .iter()
-            .filter(|s| s.in_partition)
-            .fold(DeletionTime::LIVE, |open, source| open.max(source.open));
+        let mut open = self.greatest_open(DeletionTime::LIVE);
         if !open.supersedes(&self.partition_deletion) {
             open = DeletionTime::LIVE;
         }
@@ -117,20 +150,18 @@ impl MergedStream {
         })
     }
 
-    /// The first source whose head no other source's precedes; fills the heads.
+    /// The number of the first active source whose head no other one's precedes; fills the heads.
     fn least(&mut self) -> Result<Option<usize>> {
         let mut least: Option<usize> = None;
-        for i in 0..self.sources.len() {
-            let source = &mut self.sources[i];
-            if !source.in_partition {
-                continue;
-            }
+        for n in 0..self.active.len() {
+            let source = &mut self.sources[self.active[n]];
             if source.head.is_none() && !source.exhausted {
                 source.head = source.stream.next_unfiltered()?;
                 source.exhausted = source.head.is_none();
             }
-            let Some(head) = &self.sources[i].head else { continue };
-            let precedes = match least.and_then(|l| self.sources[l].head.as_ref()) {
+            let Some(head) = &self.sources[self.active[n]].head else { continue };
+            let best = least.and_then(|l| self.sources[self.active[l]].head.as_ref());
+            let precedes = match best {
                 None => true,
                 Some(best) => {
                     let order = self.table.comparator.compare(head.position(), best.position());
@@ -138,47 +169,56 @@ impl MergedStream {
                 }
             };
             if precedes {
-                least = Some(i);
+                least = Some(n);
             }
         }
         Ok(least)
     }
 }
 
+/// The token of a source that has ended. Keys may have it too: those have a header.
+const ENDED: i64 = i64::MAX;
+
 impl PartitionStream for MergedStream {
     fn next_partition(&mut self) -> Result<Option<PartitionHeader>> {
-        for source in &mut self.sources {
-            if source.in_partition && !source.ended {
-                source.header = source.stream.next_partition()?;
-                source.ended = source.header.is_none();
-            }
-            source.in_partition = false;
+        for i in &self.active {
+            let source = &mut self.sources[*i];
+            source.header = source.stream.next_partition()?;
+            self.tokens[*i] = source.header.as_ref().map_or(ENDED, |header| header.key.token().0);
             source.head = None;
-            source.exhausted = true;
+            source.exhausted = false;
             source.open = DeletionTime::LIVE;
+        }
+        self.activate_least();
+        self.alone = match self.active[..] {
+            [only] if self.sources[only].is_reconciled => Some(only),
+            _ => None,
+        };
+        if let Some(only) = self.alone {
+            return Ok(self.sources[only].header.take());
         }
         self.open = DeletionTime::LIVE;
         self.partition_deletion = DeletionTime::LIVE;
         self.versions.clear();
-        let Some(key) = self.sources.iter().filter_map(|s| s.header.as_ref()).map(|h| &h.key).min().cloned()
-        else {
-            return Ok(None);
-        };
-        for source in &mut self.sources {
-            if let Some(header) = source.header.as_mut().filter(|h| h.key == key) {
-                source.in_partition = true;
-                source.exhausted = false;
+        let mut key = None;
+        for i in &self.active {
+            if let Some(header) = self.sources[*i].header.take() {
                 self.partition_deletion = self.partition_deletion.max(header.deletion);
-                self.versions.extend(header.static_row.take());
+                self.versions.extend(header.static_row);
+                key.get_or_insert(header.key);
             }
         }
+        let Some(key) = key else { return Ok(None) };
         let static_row = merge_rows(&self.versions, self.partition_deletion, &self.table);
         Ok(Some(PartitionHeader { key, deletion: self.partition_deletion, static_row }))
     }
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
+        if let Some(only) = self.alone {
+            return self.sources[only].stream.next_unfiltered();
+        }
         while let Some(least) = self.least()? {
-            let next = match self.sources[least].head {
+            let next = match self.sources[self.active[least]].head {
                 Some(Unfiltered::Row(_)) => self.merge_heads(least).map(Unfiltered::Row),
                 _ => self.merge_markers(least).map(Unfiltered::Marker),
             };
@@ -187,5 +227,9 @@ impl PartitionStream for MergedStream {
             }
         }
         Ok(None)
+    }
+
+    fn is_reconciled(&self) -> bool {
+        true
     }
 }

@@ -105,6 +105,11 @@ impl Cursor {
         &self.file
     }
 
+    /// Whether what is read is left in the cache.
+    pub fn caching(&self) -> Caching {
+        self.caching
+    }
+
     /// How rows are laid out.
     pub fn format(&self) -> &Arc<RowFormat> {
         &self.format
@@ -214,22 +219,18 @@ impl Cursor {
     /// Reads a partition up to its first row or marker.
     pub fn partition_header(&mut self) -> Result<PartitionHeader> {
         let (key, deletion) = self.partition_start()?;
-        // A copy: the key may outlive the chunk by far.
-        let key = DecoratedKey::new(Bytes::copy_from_slice(&self.window[key]));
+        // It keeps the chunk alive, as the rows do. Whoever keeps keys for longer copies them.
+        let key = DecoratedKey::new(self.window.slice(key));
         Ok(PartitionHeader { key, deletion, static_row: self.static_row()? })
     }
 
-    /// [`Self::partition_header`] of a partition that must have this key.
-    pub fn partition_header_of(&mut self, expected: &DecoratedKey) -> Result<PartitionHeader> {
-        let start = self.offset();
+    /// [`Self::partition_header`] of a partition that has this key; `None`, with the cursor anywhere, if it has another.
+    pub fn partition_header_if(&mut self, expected: &DecoratedKey) -> Result<Option<PartitionHeader>> {
         let (key, deletion) = self.partition_start()?;
-        let found = &self.window[key];
-        if found != expected.key() {
-            let detail =
-                format!("partition key {:02x?} expected by Index.db, {found:02x?} found", expected.key());
-            return Err(self.corrupt(start, &detail));
+        if self.window[key] != *expected.key() {
+            return Ok(None);
         }
-        Ok(PartitionHeader { key: expected.clone(), deletion, static_row: self.static_row()? })
+        Ok(Some(PartitionHeader { key: expected.clone(), deletion, static_row: self.static_row()? }))
     }
 
     /// Reads the head of the next row or marker. Its body is to be read or passed over next.

@@ -9,6 +9,21 @@ use cassette_rows::{DecoratedKey, Result, StorageError};
 use crate::chunked_file::{Caching, ChunkedFile};
 use crate::index::{EntryHead, PromotedIndex};
 use crate::input::Input;
+use crate::key_cache::PartitionPlace;
+
+/// Reads the index of a partition's rows from Index.db, if it has one.
+pub(super) fn read_promoted_index(
+    file: &ChunkedFile,
+    place: PartitionPlace,
+    caching: Caching,
+) -> Result<Option<PromotedIndex>> {
+    if place.promoted_length == 0 {
+        return Ok(None);
+    }
+    let (start, end) = (place.promoted_start, place.promoted_start + u64::from(place.promoted_length));
+    let bytes = file.range(start, end, caching)?;
+    PromotedIndex::decode(bytes, start).map(Some).map_err(|e| e.at(file.path()))
+}
 
 /// A place in Index.db. It reads the blocks that entries' heads lie in, and passes over indexes of rows unread.
 #[derive(Debug)]
@@ -159,6 +174,21 @@ impl IndexCursor {
         self.position
     }
 
+    /// The index of the current partition's rows, if it has one.
+    pub fn promoted_index(&self) -> Result<Option<PromotedIndex>> {
+        read_promoted_index(&self.file, self.place(), self.caching)
+    }
+
+    /// What the current entry says.
+    pub fn place(&self) -> PartitionPlace {
+        PartitionPlace {
+            position: self.position,
+            promoted_start: self.promoted.start,
+            // Lengths beyond i32 are refused when the entry is read.
+            promoted_length: (self.promoted.end - self.promoted.start) as u32,
+        }
+    }
+
     /// Where the current entry begins in Index.db.
     pub fn entry_start(&self) -> u64 {
         self.entry_start
@@ -167,16 +197,6 @@ impl IndexCursor {
     /// Where the entry after the current one begins in Index.db.
     pub fn entry_end(&self) -> u64 {
         self.next
-    }
-
-    /// The index of the current partition's rows, if it has one.
-    pub fn promoted_index(&self) -> Result<Option<PromotedIndex>> {
-        if self.promoted.is_empty() {
-            return Ok(None);
-        }
-        let bytes = self.file.range(self.promoted.start, self.promoted.end, self.caching)?;
-        let index = PromotedIndex::decode(bytes, self.promoted.start);
-        index.map(Some).map_err(|e| e.at(self.file.path()))
     }
 
     #[cold]

@@ -24,10 +24,11 @@ pub use open::{ForeignFiles, OpenOptions};
 pub use partition::PartitionRead;
 pub use scan::Scan;
 
-use crate::chunked_file::{Caching, ChunkedFile, Layout};
+use crate::chunked_file::{Caching, ChunkedFile};
 use crate::data::{Cursor, RowFormat};
 use crate::descriptor::{Component, Descriptor};
 use crate::filter::BloomFilter;
+use crate::key_cache::KeyCache;
 use crate::statistics::{SerializationHeader, Statistics, Stats};
 use crate::summary::Summary;
 
@@ -37,6 +38,14 @@ pub struct SSTableReader {
     shared: Arc<Shared>,
     table: Arc<TableMetadata>,
     format: Arc<RowFormat>,
+    keys: Option<RememberedKeys>,
+}
+
+/// The key cache, and what it calls this SSTable.
+#[derive(Clone)]
+struct RememberedKeys {
+    cache: Arc<KeyCache>,
+    sstable: u64,
 }
 
 struct Shared {
@@ -84,7 +93,13 @@ impl SSTableReader {
             path: self.shared.descriptor.path(Component::Statistics),
             detail,
         })?;
-        Ok(Self { shared: self.shared.clone(), table, format: Arc::new(format) })
+        Ok(Self { shared: self.shared.clone(), table, format: Arc::new(format), keys: self.keys.clone() })
+    }
+
+    /// The same SSTable, remembering in `cache` where partitions lie if its table wants that (`caching`, `keys`).
+    pub fn with_key_cache(mut self, cache: Arc<KeyCache>) -> Self {
+        self.keys = Some(RememberedKeys { sstable: cache.register(), cache });
+        self
     }
 
     /// The figures about its rows.
@@ -151,14 +166,6 @@ impl SSTableReader {
         self.shared.summary.heap_size()
     }
 
-    /// Bytes held in memory by the places of its compressed chunks.
-    pub fn compression_heap_size(&self) -> usize {
-        match self.shared.data.layout() {
-            Layout::Compressed(info) => info.heap_size(),
-            Layout::Plain { .. } => 0,
-        }
-    }
-
     /// Whether everything in its files is protected by a checksum. If not (it comes from Cassandra), see
     /// [`adopt`](Self::adopt).
     pub fn is_checksummed(&self) -> bool {
@@ -174,19 +181,9 @@ impl SSTableReader {
     /// [`Self::may_contain`] by a key whose [`murmur3_hash`] is at hand.
     #[inline]
     pub fn may_contain_hashed(&self, key: &DecoratedKey, hash: (u64, u64)) -> bool {
-        self.spans(key) && self.passes_filter(hash)
-    }
-
-    /// Whether the key lies between the first and the last one.
-    #[inline]
-    pub fn spans(&self, key: &DecoratedKey) -> bool {
-        *key >= self.shared.summary.first && *key <= self.shared.summary.last
-    }
-
-    /// Whether the filter lets a key with this [`murmur3_hash`] pass. `false` is certain.
-    #[inline]
-    pub fn passes_filter(&self, hash: (u64, u64)) -> bool {
-        self.shared.filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash))
+        *key >= self.shared.summary.first
+            && *key <= self.shared.summary.last
+            && self.shared.filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash))
     }
 
     /// Whether some row, or a marker, may lie in `slices`; by the smallest and largest clustering. The static row
@@ -235,16 +232,17 @@ impl SSTableReader {
         if !self.may_contain_hashed(key, hash) {
             return Ok(None);
         }
-        self.partition_unfiltered(key, selection)
-    }
-
-    /// [`Self::partition`] for a key that is known to pass the filter.
-    pub fn partition_unfiltered(
-        &self,
-        key: &DecoratedKey,
-        selection: &Arc<Selection>,
-    ) -> Result<Option<PartitionRead>> {
+        let keys = self.keys.as_ref().filter(|_| self.table.params.caching.keys);
+        if let Some(keys) = keys
+            && let Some(place) = keys.cache.get(keys.sstable, hash)
+            && let Some(read) = PartitionRead::at(self, key, place, selection, Caching::Use)?
+        {
+            return Ok(Some(read));
+        }
         let Some(entry) = self.find(key, Caching::Use)? else { return Ok(None) };
+        if let Some(keys) = keys {
+            keys.cache.insert(keys.sstable, hash, entry.place());
+        }
         PartitionRead::new(self, key, &entry, selection, Caching::Use).map(Some)
     }
 

@@ -106,7 +106,7 @@ impl SSTableReader {
             bytes_on_disk,
             checksummed: checksums.is_some(),
         };
-        let reader = Self { shared: Arc::new(shared), table, format };
+        let reader = Self { shared: Arc::new(shared), table, format, keys: None };
         if !reader.is_checksummed() && options.foreign == ForeignFiles::Verify {
             reader.verify_rows()?;
         }

@@ -8,11 +8,12 @@ use cassette_rows::{
 };
 
 use super::SSTableReader;
-use super::index_cursor::IndexCursor;
+use super::index_cursor::{IndexCursor, read_promoted_index};
 use super::rows::{Forward, Place, Reverse};
 use super::slicing::Sliced;
 use crate::chunked_file::Caching;
 use crate::data::Cursor;
+use crate::key_cache::PartitionPlace;
 
 /// The rows of a partition, in the direction of a selection.
 #[derive(Debug)]
@@ -51,22 +52,24 @@ impl Rows {
     }
 }
 
-/// Reads the header of the partition that the index cursor stands at, and checks that Index and Data agree about it.
+/// Reads the header of the partition at `place`, and checks that Index and Data agree about it. `None` if Data holds
+/// another key there.
 pub(super) fn start(
     reader: &SSTableReader,
     key: &DecoratedKey,
-    entry: &IndexCursor,
-    mut cursor: Cursor,
+    place: PartitionPlace,
+    cursor: &mut Cursor,
     selection: &Arc<Selection>,
-) -> Result<(PartitionHeader, Rows)> {
-    let start = entry.position();
+) -> Result<Option<(PartitionHeader, Place)>> {
+    let start = place.position;
     cursor.seek(start);
-    let header = cursor.partition_header_of(key)?;
+    let Some(header) = cursor.partition_header_if(key)? else { return Ok(None) };
     let rows_start = cursor.offset();
+    let index_file = &reader.shared.index;
     let promoted =
         match selection.slices.is_all() && !selection.reversed || selection.slices.as_slice().is_empty() {
             true => None,
-            false => entry.promoted_index()?,
+            false => read_promoted_index(index_file, place, cursor.caching())?,
         };
     if let Some(index) = &promoted
         && (start.saturating_add(index.header_length) != rows_start || index.deletion != header.deletion)
@@ -75,7 +78,7 @@ pub(super) fn start(
             reader.path(crate::Component::Index),
             format!(
                 "at {}: a row index with header {} and {:?} expected by Data.db, {} and {:?} found",
-                entry.entry_start(),
+                place.promoted_start,
                 rows_start - start,
                 header.deletion,
                 index.header_length,
@@ -83,9 +86,24 @@ pub(super) fn start(
             ),
         ));
     }
-    let place = Place { start, rows_start, promoted, index_file: reader.shared.index.clone() };
-    let rows = Rows::new(cursor, place, &reader.table, selection);
-    Ok((header, rows))
+    Ok(Some((header, Place { start, rows_start, promoted, index_file: index_file.clone() })))
+}
+
+/// [`start`] of the partition that the index cursor stands at: Data must hold that key there.
+pub(super) fn start_at_entry(
+    reader: &SSTableReader,
+    key: &DecoratedKey,
+    entry: &IndexCursor,
+    mut cursor: Cursor,
+    selection: &Arc<Selection>,
+) -> Result<(PartitionHeader, Rows)> {
+    match start(reader, key, entry.place(), &mut cursor, selection)? {
+        Some((header, place)) => Ok((header, Rows::new(cursor, place, &reader.table, selection))),
+        None => {
+            let detail = format!("partition key {:02x?} expected by Index.db, another found", key.key());
+            Err(cursor.corrupt(entry.position(), &detail))
+        }
+    }
 }
 
 /// One partition of an SSTable as a stream.
@@ -94,6 +112,7 @@ pub struct PartitionRead {
     header: Option<PartitionHeader>,
     rows: Rows,
     started: bool,
+    is_reconciled: bool,
 }
 
 impl PartitionRead {
@@ -104,8 +123,29 @@ impl PartitionRead {
         selection: &Arc<Selection>,
         caching: Caching,
     ) -> Result<Self> {
-        let (header, rows) = start(reader, key, entry, reader.cursor(caching), selection)?;
-        Ok(Self { header: Some(header), rows, started: false })
+        let (header, rows) = start_at_entry(reader, key, entry, reader.cursor(caching), selection)?;
+        Ok(Self { header: Some(header), rows, started: false, is_reconciled: !reader.may_have_deletions() })
+    }
+
+    /// The partition at a remembered place; `None` if it is another's.
+    pub(super) fn at(
+        reader: &SSTableReader,
+        key: &DecoratedKey,
+        place: PartitionPlace,
+        selection: &Arc<Selection>,
+        caching: Caching,
+    ) -> Result<Option<Self>> {
+        let mut cursor = reader.cursor(caching);
+        let Some((header, place)) = start(reader, key, place, &mut cursor, selection)? else {
+            return Ok(None);
+        };
+        let rows = Rows::new(cursor, place, &reader.table, selection);
+        Ok(Some(Self {
+            header: Some(header),
+            rows,
+            started: false,
+            is_reconciled: !reader.may_have_deletions(),
+        }))
     }
 }
 
@@ -123,5 +163,9 @@ impl PartitionStream for PartitionRead {
             true => self.rows.next(),
             false => Ok(None),
         }
+    }
+
+    fn is_reconciled(&self) -> bool {
+        self.is_reconciled
     }
 }

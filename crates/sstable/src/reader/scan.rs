@@ -1,9 +1,11 @@
 //! Reads the partitions of a range, in order.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use cassette_rows::{DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, Unfiltered};
+use cassette_rows::token::murmur3_token;
+use cassette_rows::{DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, Token, Unfiltered};
 
 use super::SSTableReader;
 use super::index_cursor::IndexCursor;
@@ -13,7 +15,10 @@ use crate::data::Cursor;
 
 /// Partitions between two keys as a stream.
 #[derive(Debug)]
-pub struct Scan(Way);
+pub struct Scan {
+    way: Way,
+    is_reconciled: bool,
+}
 
 #[derive(Debug)]
 enum Way {
@@ -52,21 +57,26 @@ impl Scan {
     ) -> Result<Self> {
         let first = first_at_or_after(reader, start, true, caching)?;
         let last = first_at_or_after(reader, end, false, caching)?;
+        let is_reconciled = !reader.may_have_deletions();
         let empty = last.index_position <= first.index_position;
         if selection.slices.is_all() && !selection.reversed {
             let mut cursor = reader.cursor(caching);
             cursor.seek(first.data_position);
             let end = if empty { first.data_position } else { last.data_position };
-            return Ok(Self(Way::Whole(WholeScan { cursor, end, in_partition: false })));
+            return Ok(Self {
+                way: Way::Whole(WholeScan { cursor, end, in_partition: false }),
+                is_reconciled,
+            });
         }
-        Ok(Self(Way::Selected(Box::new(SelectedScan {
+        let scan = SelectedScan {
             reader: reader.clone(),
             index: IndexCursor::new(reader.shared.index.clone(), first.index_position, caching),
             end: if empty { 0 } else { last.index_position },
             selection: selection.clone(),
             caching,
             rows: Rows::None,
-        }))))
+        };
+        Ok(Self { way: Way::Selected(Box::new(scan)), is_reconciled })
     }
 }
 
@@ -93,20 +103,22 @@ fn first_at_or_after(
         Bound::Included(key) => (key, is_start),
         Bound::Excluded(key) => (key, !is_start),
     };
-    let reached = |other: &DecoratedKey| if or_equal { other >= key } else { other > key };
-    if reached(reader.first_key()) {
+    let wanted = (key.token(), key.key());
+    let reached = |token: Token, other: &[u8]| match (token, other).cmp(&wanted) {
+        Ordering::Less => false,
+        Ordering::Equal => or_equal,
+        Ordering::Greater => true,
+    };
+    if reached(reader.first_key().token(), reader.first_key().key()) {
         return Ok(Edge { index_position: 0, data_position: 0 });
     }
-    if !reached(reader.last_key()) {
+    if !reached(reader.last_key().token(), reader.last_key().key()) {
         return Ok(end);
     }
-    let start = reader.shared.summary.seek(|entry| match reached(entry) {
-        true => std::cmp::Ordering::Greater,
-        false => std::cmp::Ordering::Less,
-    });
+    let start = reader.shared.summary.seek(key, !or_equal);
     let mut cursor = IndexCursor::new(reader.shared.index.clone(), start, caching);
     while cursor.advance()? {
-        if reached(&cursor.decorated_key()) {
+        if reached(murmur3_token(cursor.key()), cursor.key()) {
             return Ok(Edge { index_position: cursor.entry_start(), data_position: cursor.position() });
         }
     }
@@ -148,7 +160,8 @@ impl SelectedScan {
         }
         let cursor = self.reader.cursor(self.caching);
         let key = self.index.decorated_key();
-        let (header, rows) = partition::start(&self.reader, &key, &self.index, cursor, &self.selection)?;
+        let (header, rows) =
+            partition::start_at_entry(&self.reader, &key, &self.index, cursor, &self.selection)?;
         self.rows = rows;
         Ok(Some(header))
     }
@@ -156,16 +169,20 @@ impl SelectedScan {
 
 impl PartitionStream for Scan {
     fn next_partition(&mut self) -> Result<Option<PartitionHeader>> {
-        match &mut self.0 {
+        match &mut self.way {
             Way::Whole(scan) => scan.next_partition(),
             Way::Selected(scan) => scan.next_partition(),
         }
     }
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
-        match &mut self.0 {
+        match &mut self.way {
             Way::Whole(scan) => scan.next_unfiltered(),
             Way::Selected(scan) => scan.rows.next(),
         }
+    }
+
+    fn is_reconciled(&self) -> bool {
+        self.is_reconciled
     }
 }
