@@ -17,8 +17,9 @@ use crate::catalog::{Catalog, SchemaEvents, Subscription};
 use crate::embedded::Session;
 use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::execution::Execution;
+use crate::metrics::{RequestKind, RequestMetrics};
 use crate::plan::{Plan, Planned};
-use crate::prepared::{Prepared, PreparedStatements};
+use crate::prepared::{Prepared, PreparedFigures, PreparedStatements};
 use crate::request::{BoundValue, StatementOptions, Values};
 use crate::response::{Executed, Outcome, RowSink, SchemaChange};
 use crate::system::{self, local::Node};
@@ -92,6 +93,7 @@ struct Inner {
     node: Node,
     settings: BTreeMap<String, String>,
     prepared: PreparedStatements,
+    metrics: RequestMetrics,
     last_timestamp: AtomicI64,
     time_uuids: TimeUuids,
 }
@@ -118,6 +120,7 @@ impl Database {
             node: opened.node,
             settings,
             prepared: PreparedStatements::new(),
+            metrics: RequestMetrics::default(),
             last_timestamp: AtomicI64::new(opened.newest_timestamp),
             time_uuids: TimeUuids::new(),
         })))
@@ -159,6 +162,21 @@ impl Database {
     ) -> Result<Executed> {
         let keyspace = options.keyspace.as_deref().or(keyspace);
         let planned = self.plan(keyspace, cql)?;
+        self.execute_text(planned, keyspace, values, options, sink)
+    }
+
+    /// Executes what a client sent as text, and warns of what planning it met.
+    pub(crate) fn execute_text(
+        &self,
+        planned: Planned,
+        keyspace: Option<&str>,
+        values: Values<'_>,
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        if planned.plan.is_request() {
+            self.0.metrics.regular_executed.add(1);
+        }
         let mut executed = self.execute_planned(&planned, keyspace, values, options, sink)?;
         executed.warnings.splice(0..0, planned.warnings);
         Ok(executed)
@@ -187,6 +205,7 @@ impl Database {
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
         let planned = prepared.planned(&self.catalog())?;
+        self.0.metrics.prepared_executed.add(1);
         let keyspace = options.keyspace.as_deref().or(keyspace);
         self.execute_planned(&planned, keyspace, values, options, sink)
     }
@@ -231,7 +250,17 @@ impl Database {
             }
             executions.push((modification, Execution::new(self, &catalog, values, options, keyspace)));
         }
-        let outcome = crate::modification::execute_batch(kind, &executions, sink)?;
+        let prepared =
+            statements.iter().filter(|s| matches!(s.source, BatchSource::Prepared(_))).count() as u64;
+        self.0.metrics.prepared_executed.add(prepared);
+        self.0.metrics.regular_executed.add(statements.len() as u64 - prepared);
+        let outcome = crate::modification::execute_batch(kind, &executions, sink);
+        if let Some((_, first)) = executions.first() {
+            let conditional = executions.iter().any(|(modification, _)| modification.has_conditions());
+            let request = if conditional { RequestKind::CasWrite } else { RequestKind::Write };
+            self.0.metrics.record(request, self.0.clock.monotonic() - first.started, &outcome);
+        }
+        let outcome = outcome?;
         for (_, execution) in executions {
             warnings.append(&mut execution.warnings.into_inner());
         }
@@ -255,8 +284,26 @@ impl Database {
         let values =
             values.in_marker_order(planned.markers.iter().map(|marker| &*marker.name), &mut scratch)?;
         let execution = Execution::new(self, &planned.catalog, values, options, keyspace);
-        let outcome = planned.execute(&execution, sink)?;
-        Ok(Executed { outcome, warnings: execution.warnings.into_inner() })
+        let outcome = planned.execute(&execution, sink);
+        if let Some(kind) = planned.plan.request_kind(options) {
+            let ended = match kind {
+                // Read to the end just now.
+                RequestKind::Read | RequestKind::Range if outcome.is_ok() => execution.read_until.get(),
+                _ => self.0.clock.monotonic(),
+            };
+            self.0.metrics.record(kind, ended.saturating_sub(execution.started), &outcome);
+        }
+        Ok(Executed { outcome: outcome?, warnings: execution.warnings.into_inner() })
+    }
+
+    /// Figures of requests.
+    pub fn metrics(&self) -> &RequestMetrics {
+        &self.0.metrics
+    }
+
+    /// How many prepared statements are kept, and how many were thrown away for new ones.
+    pub fn prepared_statements(&self) -> PreparedFigures {
+        self.0.prepared.figures()
     }
 
     /// What `system.local` says of this node.

@@ -1,6 +1,7 @@
 //! What one execution of a plan has at hand.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::database::Database;
@@ -22,6 +23,10 @@ pub(crate) struct Execution<'a> {
     pub now_micros: i64,
     /// The same in seconds, or what the request takes for now.
     pub now_seconds: u32,
+    /// When it began, by the clock that never steps back.
+    pub started: Duration,
+    /// When its last read ended, by the same clock.
+    pub read_until: Cell<Duration>,
     /// What the client is to be warned of.
     pub warnings: RefCell<Vec<String>>,
 }
@@ -38,6 +43,7 @@ impl<'a> Execution<'a> {
         let now_micros = database.clock().now_micros();
         let seconds = u32::try_from(now_micros.div_euclid(1_000_000)).unwrap_or(0);
         let now_seconds = options.now_in_seconds.unwrap_or(seconds);
+        let started = database.clock().monotonic();
         Self {
             database,
             catalog,
@@ -46,6 +52,8 @@ impl<'a> Execution<'a> {
             keyspace,
             now_micros,
             now_seconds,
+            started,
+            read_until: Cell::new(started),
             warnings: RefCell::default(),
         }
     }
@@ -53,6 +61,12 @@ impl<'a> Execution<'a> {
     /// The write time of a statement without USING TIMESTAMP: the request's, or a new one of this database.
     pub fn default_timestamp(&self) -> i64 {
         self.options.timestamp.unwrap_or_else(|| self.database.next_timestamp(self.now_micros))
+    }
+
+    /// Ends a read: says how long it took, from where the last one ended.
+    pub fn lap(&self) -> Duration {
+        let now = self.database.clock().monotonic();
+        now.saturating_sub(self.read_until.replace(now))
     }
 
     /// Adds a warning.

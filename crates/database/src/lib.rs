@@ -10,6 +10,7 @@ mod describe;
 pub mod embedded;
 mod error;
 mod execution;
+pub mod metrics;
 mod modification;
 mod plan;
 mod prepared;
@@ -28,7 +29,7 @@ pub use catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, 
 pub use database::{BatchSource, BatchStatement, Database, Options};
 pub use embedded::{Batch, Row, Rows, Session, Statement, Value};
 pub use error::{DatabaseError, Result, WriteType};
-pub use prepared::{Prepared, PreparedDescription, StatementId};
+pub use prepared::{Prepared, PreparedDescription, PreparedFigures, StatementId};
 pub use request::{BoundValue, Consistency, StatementOptions, Values};
 pub use response::{
     ColumnSpec, Executed, Outcome, ResultMetadata, RowSink, SchemaChange, SchemaChangeKind,

@@ -9,7 +9,9 @@ use crate::catalog::{Catalog, KeyspaceKind};
 use crate::describe::DescribePlan;
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
+use crate::metrics::RequestKind;
 use crate::modification::{BatchPlan, ModificationPlan};
+use crate::request::StatementOptions;
 use crate::response::{ColumnSpec, Outcome, ResultMetadata, RowSink};
 use crate::schema::SchemaStatement;
 use crate::select::SelectPlan;
@@ -147,6 +149,24 @@ impl Planned {
             Plan::Truncate(table) => execution.database.truncate(table),
             Plan::Schema(statement) => crate::schema::execute(statement, execution),
             Plan::Describe(describe) => describe.execute(execution, sink),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether it reads or changes data.
+    pub fn is_request(&self) -> bool {
+        matches!(self, Self::Select(_) | Self::Modification(_) | Self::Batch(_))
+    }
+
+    /// As what it is counted; `None` for what is no request for stored data.
+    pub fn request_kind(&self, options: &StatementOptions) -> Option<RequestKind> {
+        match self {
+            Self::Select(select) => select.request_kind(options),
+            Self::Modification(modification) if modification.has_conditions() => Some(RequestKind::CasWrite),
+            Self::Batch(batch) if batch.has_conditions() => Some(RequestKind::CasWrite),
+            Self::Modification(_) | Self::Batch(_) => Some(RequestKind::Write),
+            Self::Use(_) | Self::Truncate(_) | Self::Schema(_) | Self::Describe(_) => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Prepared statements: planned once, found again by id, planned again when the schema has changed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use md5::{Digest, Md5};
@@ -98,11 +98,32 @@ impl PreparedDescription {
 }
 
 /// The prepared statements by id.
-pub(crate) struct PreparedStatements(Cache<StatementId, Arc<Prepared>>);
+pub(crate) struct PreparedStatements {
+    cache: Cache<StatementId, Arc<Prepared>>,
+    /// Statements that came into the cache, and those that were taken out because they could not be planned any more.
+    inserted: AtomicU64,
+    removed: AtomicU64,
+}
+
+/// Figures about prepared statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PreparedFigures {
+    /// How many are kept.
+    pub count: u64,
+    /// How many were thrown away for new ones.
+    pub evicted: u64,
+}
 
 impl PreparedStatements {
     pub fn new() -> Self {
-        Self(Cache::new(STATEMENTS_MAX))
+        Self { cache: Cache::new(STATEMENTS_MAX), inserted: AtomicU64::new(0), removed: AtomicU64::new(0) }
+    }
+
+    /// How many there are, and were.
+    pub fn figures(&self) -> PreparedFigures {
+        let count = self.cache.len() as u64;
+        let gone = self.inserted.load(Ordering::Relaxed).saturating_sub(count);
+        PreparedFigures { count, evicted: gone.saturating_sub(self.removed.load(Ordering::Relaxed)) }
     }
 
     /// Prepares `cql`, or finds it prepared.
@@ -113,7 +134,7 @@ impl PreparedStatements {
         keyspace: Option<&str>,
     ) -> Result<Arc<Prepared>> {
         for keyspace in [None, keyspace] {
-            if let Some(prepared) = self.0.get(&statement_id(cql, keyspace))
+            if let Some(prepared) = self.cache.get(&statement_id(cql, keyspace))
                 && prepared.planned(catalog).is_ok()
             {
                 return Ok(prepared);
@@ -129,7 +150,10 @@ impl PreparedStatements {
             planned: ArcSwap::from_pointee(planned),
             result_has_changed: AtomicBool::new(false),
         });
-        self.0.insert(id, prepared.clone());
+        if self.cache.peek(&id).is_none() {
+            self.inserted.fetch_add(1, Ordering::Relaxed);
+        }
+        self.cache.insert(id, prepared.clone());
         Ok(prepared)
     }
 
@@ -140,11 +164,13 @@ impl PreparedStatements {
     pub fn get(&self, id: &[u8], catalog: &Arc<Catalog>) -> Result<(Arc<Prepared>, Arc<Planned>)> {
         let unprepared = || DatabaseError::Unprepared { id: id.to_vec() };
         let key: StatementId = id.try_into().map_err(|_| unprepared())?;
-        let prepared = self.0.get(&key).ok_or_else(unprepared)?;
+        let prepared = self.cache.get(&key).ok_or_else(unprepared)?;
         match prepared.planned(catalog) {
             Ok(planned) => Ok((prepared, planned)),
             Err(_) => {
-                self.0.remove(&key);
+                if self.cache.remove(&key).is_some() {
+                    self.removed.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(unprepared())
             }
         }

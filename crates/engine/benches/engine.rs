@@ -79,13 +79,15 @@ fn main() {
             let done = bench.run(phase);
             let (wall, cpu) = (started.elapsed().as_secs_f64(), thread_cpu() - cpu);
             let stats = bench.engine.table_stats(bench.table.id).expect("figures");
+            let read = bench.engine.table_metrics(bench.table.id).expect("figures");
+            let read = read.sstables_per_read.snapshot(bench.engine.stats().now);
             println!(
                 "{phase:15} {:9.0} /s  ({:.2} us CPU of the thread each; {} SSTables, {} MiB on disk, {:.2} read each)",
                 done as f64 / wall,
                 cpu / done as f64 * 1e6,
                 stats.sstables,
                 stats.live_disk_bytes >> 20,
-                stats.sstables_read as f64 / stats.reads.max(1) as f64,
+                read.sum as f64 / read.count().max(1) as f64,
             );
         }
     }

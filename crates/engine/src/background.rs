@@ -81,6 +81,7 @@ impl Background {
             self.spawn(format!("flush-{number}"), |core| {
                 while core.flush_wanted.wait(FLUSH_CHECK) {
                     core.flush_what_is_due();
+                    core.tick_metrics();
                 }
             })?;
         }

@@ -18,6 +18,7 @@ use crate::compaction::Throttle;
 use crate::data_directory::DataDirectory;
 use crate::error::{EngineError, Result};
 use crate::memory::MemtablePool;
+use crate::metrics::EngineMetrics;
 use crate::options::{DiskFailurePolicy, Options};
 use crate::partition_lock::PartitionLocks;
 use crate::replay_positions::ReplayPositions;
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     pub cache: Arc<ChunkCache>,
     pub key_cache: Arc<KeyCache>,
     pub throttle: Throttle,
+    pub metrics: EngineMetrics,
     phase: AtomicU8,
     /// Why the last flush failed, while no later one has succeeded.
     pub flush_failure: Mutex<Option<Arc<EngineError>>>,
@@ -73,6 +75,7 @@ impl Core {
             cache: Arc::new(ChunkCache::new(options.file_cache_size)),
             key_cache: Arc::new(KeyCache::new(options.key_cache_size)),
             throttle: Throttle::new(options.compaction_throughput),
+            metrics: EngineMetrics::default(),
             options,
             fs,
             clock,
@@ -132,6 +135,7 @@ impl Core {
         {
             corrupt.mark_suspect();
         }
+        self.metrics.exceptions.add(1);
         match self.options.disk_failure_policy {
             DiskFailurePolicy::Ignore => tracing::error!(%error, "an SSTable is corrupt"),
             DiskFailurePolicy::Stop => self.stop(format!("{error} (disk_failure_policy: stop)")),
@@ -145,6 +149,14 @@ impl Core {
                     );
                 }
             }
+        }
+    }
+
+    /// Brings recent figures up to date, if that is due.
+    pub fn tick_metrics(&self) {
+        let now = self.clock.monotonic();
+        if self.metrics.is_tick_due(now) {
+            self.tables.load().values().for_each(|table| table.metrics.tick(now));
         }
     }
 

@@ -2,20 +2,20 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_rows::{DecoratedKey, PartitionStream, PartitionUpdate, Selection, TableId, TableMetadata};
-use cassette_sstable::chunk_cache::CacheStats;
 use cassette_vfs::{Clock, FileSystem};
 
 use crate::background::Background;
-use crate::commitlog::{CommitLogStats, SyncMode};
+use crate::commitlog::SyncMode;
 use crate::core::{Core, Phase};
 use crate::error::{EngineError, Result};
 use crate::key_range::KeyRange;
+use crate::metrics::{EngineMetrics, TableMetrics};
 use crate::options::Options;
 use crate::partition_lock::PartitionLock;
+use crate::stats::{EngineStats, PartitionStats, TableStats};
 
 /// A change of one partition of a table.
 #[derive(Debug, Clone)]
@@ -35,56 +35,6 @@ pub struct ReplaySummary {
     pub mutations: u64,
     /// Bytes of log read.
     pub bytes: u64,
-}
-
-/// Figures about one table; counters are since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TableStats {
-    /// Partitions in the memtable that takes the writes.
-    pub memtable_partitions: u64,
-    /// Heap bytes of the table's memtables.
-    pub memtable_bytes: u64,
-    /// Memtables that are being flushed or wait for it.
-    pub pending_flushes: u64,
-    /// Memtables flushed.
-    pub flushes: u64,
-    /// Bytes written by flushes.
-    pub bytes_flushed: u64,
-    /// SSTables that are read.
-    pub sstables: u64,
-    /// SSTables that were found corrupt and are left out.
-    pub sstables_set_aside: u64,
-    /// Bytes of the files of the SSTables that are read.
-    pub live_disk_bytes: u64,
-    /// Bytes of their rows before compression.
-    pub uncompressed_bytes: u64,
-    /// Partitions in SSTables, about: those in several count several times.
-    pub estimated_partitions: u64,
-    /// Bytes that bloom filters take in memory.
-    pub bloom_filter_bytes: u64,
-    /// Bytes that index summaries take in memory.
-    pub index_summary_bytes: u64,
-    /// Compactions that wait to be done, about.
-    pub pending_compactions: u64,
-    /// Compactions done.
-    pub compactions: u64,
-    /// Bytes written by compactions.
-    pub bytes_compacted: u64,
-    /// Reads of single partitions.
-    pub reads: u64,
-    /// SSTables that they read.
-    pub sstables_read: u64,
-}
-
-/// Figures about the whole engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EngineStats {
-    /// Heap bytes of all memtables.
-    pub memtable_bytes: u64,
-    /// The chunk cache.
-    pub chunk_cache: CacheStats,
-    /// The commit log, once recovery has ended.
-    pub commit_log: Option<CommitLogStats>,
 }
 
 /// An LSM tree for each of many tables, behind one commit log. Cheap to clone; synchronous; any thread may call it.
@@ -232,44 +182,41 @@ impl Engine {
         }
     }
 
-    /// Figures about a table.
+    /// Figures about a table as it is now. Looks at all its SSTables, and at some of their files.
     pub fn table_stats(&self, id: TableId) -> Result<TableStats> {
         let core = &self.inner.core;
-        let table = core.table(id)?;
-        let view = table.view();
-        let counters = &table.counters;
-        let sum = |figure: fn(&cassette_sstable::SSTableReader) -> u64| {
-            view.sstables.iter().map(|sstable| figure(&sstable.reader)).sum()
-        };
-        Ok(TableStats {
-            memtable_partitions: view.memtable.partition_count() as u64,
-            memtable_bytes: view.memtables().map(|memtable| memtable.heap_bytes() as u64).sum(),
-            pending_flushes: view.flushing.len() as u64,
-            flushes: counters.flushes.load(Ordering::Relaxed),
-            bytes_flushed: counters.bytes_flushed.load(Ordering::Relaxed),
-            sstables: view.sstables.len() as u64,
-            sstables_set_aside: (view.set_aside.len() + view.unreadable) as u64,
-            live_disk_bytes: sum(|reader| reader.bytes_on_disk()),
-            uncompressed_bytes: sum(|reader| reader.uncompressed_bytes()),
-            estimated_partitions: sum(|reader| reader.estimated_keys()),
-            bloom_filter_bytes: sum(|reader| reader.filter_heap_size() as u64),
-            index_summary_bytes: sum(|reader| reader.summary_heap_size() as u64),
-            pending_compactions: core.pending_compactions(&table) as u64,
-            compactions: counters.compactions.load(Ordering::Relaxed),
-            bytes_compacted: counters.bytes_compacted.load(Ordering::Relaxed),
-            reads: counters.reads.load(Ordering::Relaxed),
-            sstables_read: counters.sstables_read.load(Ordering::Relaxed),
-        })
+        Ok(core.table_stats(&core.table(id)?))
     }
 
-    /// Figures about the whole engine.
-    pub fn stats(&self) -> EngineStats {
+    /// How large the partitions in a table's SSTables are.
+    pub fn partition_stats(&self, id: TableId) -> Result<PartitionStats> {
         let core = &self.inner.core;
-        EngineStats {
-            memtable_bytes: core.memory.used() as u64,
-            chunk_cache: core.cache.stats(),
-            commit_log: core.log.load().as_ref().map(|log| log.stats()),
-        }
+        Ok(core.partition_stats(&*core.table(id)?))
+    }
+
+    /// What is counted and timed about a table, since it was opened.
+    pub fn table_metrics(&self, id: TableId) -> Result<Arc<TableMetrics>> {
+        Ok(self.inner.core.table(id)?.metrics.clone())
+    }
+
+    /// All tables that are open, by keyspace and name.
+    pub fn tables(&self) -> Vec<(TableId, Arc<TableMetadata>)> {
+        self.inner.core.table_list()
+    }
+
+    /// Figures about the whole engine as it is now.
+    pub fn stats(&self) -> EngineStats {
+        self.inner.core.stats()
+    }
+
+    /// What is counted about the whole engine, since it was opened.
+    pub fn metrics(&self) -> &EngineMetrics {
+        &self.inner.core.metrics
+    }
+
+    /// What it was opened with.
+    pub fn options(&self) -> &Options {
+        &self.inner.core.options
     }
 
     /// Stops the engine with everything flushed or logged, durably, and lets go of the directory. Everything is refused from

@@ -11,7 +11,6 @@
 //! the log as it was; a crash after it replays what the SSTable holds already, which changes nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::commitlog::Position;
@@ -38,6 +37,7 @@ impl Core {
         match &flushed {
             Ok(()) => *self.flush_failure.lock() = None,
             Err(error) => {
+                self.metrics.exceptions.add(1);
                 tracing::error!(table = table.metadata().qualified_name(), %error, "a flush failed; it will be tried again");
             }
         }
@@ -81,6 +81,7 @@ impl Core {
     }
 
     fn write_out(self: &Arc<Self>, table: &Arc<Table>, frozen: &Arc<FrozenMemtable>) -> Result<()> {
+        let _active = self.metrics.active_flushes.enter();
         let metadata = table.metadata();
         let job = Job {
             operation: OperationType::Flush,
@@ -95,8 +96,13 @@ impl Core {
         let written = self.replace_sstables(table, &metadata, job, &mut scan, |view| {
             view.flushing.retain(|other| !Arc::ptr_eq(other, frozen));
         })?;
-        table.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        table.counters.bytes_flushed.fetch_add(written, Ordering::Relaxed);
+        for (flushes, bytes) in [
+            (&table.metrics.flushes, &table.metrics.bytes_flushed),
+            (&self.metrics.flushes, &self.metrics.bytes_flushed),
+        ] {
+            flushes.add(1);
+            bytes.add(written);
+        }
         self.mark_clean(table, frozen.memtable.begins, frozen.ends);
         self.memory.release(frozen.bytes);
         self.compaction_wanted.raise();

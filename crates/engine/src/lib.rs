@@ -19,6 +19,7 @@ mod flush;
 mod key_range;
 mod memory;
 mod memtable;
+pub mod metrics;
 mod mutation_codec;
 mod options;
 mod partition_lock;
@@ -27,6 +28,7 @@ mod recovery;
 mod replay_positions;
 mod sstable_handle;
 mod sstable_writer;
+mod stats;
 mod table;
 mod tables;
 #[cfg(test)]
@@ -35,8 +37,9 @@ mod transaction;
 mod write;
 
 pub use compaction::{COMPACTION_STRATEGIES, COMPACTION_STRATEGIES_TO_COME, CompactionOptions};
-pub use engine::{Engine, EngineStats, Mutation, ReplaySummary, TableStats};
+pub use engine::{Engine, Mutation, ReplaySummary};
 pub use error::{EngineError, Result};
 pub use key_range::{KeyRange, PartitionPosition};
 pub use options::{DiskFailurePolicy, FlushCompression, Options};
 pub use partition_lock::PartitionLock;
+pub use stats::{EngineStats, LevelStats, PartitionStats, TableStats};

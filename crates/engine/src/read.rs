@@ -1,7 +1,6 @@
 //! The way of a read: a view, the sources that may hold something of it, one merged stream.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cassette_rows::merge::merge_rows;
 use cassette_rows::stream::EmptyStream;
@@ -16,6 +15,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::key_range::{KeyBounds, KeyRange};
 use crate::memtable::MemtableScan;
+use crate::metrics::ReadTally;
 use crate::sstable_handle::SSTable;
 use crate::table::{Table, View};
 
@@ -29,10 +29,10 @@ impl Core {
         let selection = Arc::new(selection.clone());
         let hash = murmur3_hash(key.key());
         let candidates = view.sstables.iter().filter(|sstable| may_have(sstable, &selection));
-        table.counters.reads.fetch_add(1, Ordering::Relaxed);
+        let mut tally = ReadTally::default();
         if asks_for_one_row(&view.table, &selection) {
-            let (read, sstables) = read_row(&view, (key, hash), &selection, candidates)?;
-            table.counters.sstables_read.fetch_add(sstables, Ordering::Relaxed);
+            let read = read_row(&view, (key, hash), &selection, candidates, &mut tally)?;
+            table.metrics.record_read(&tally);
             return Ok(read);
         }
         let mut sources: Vec<Source> = Vec::new();
@@ -48,8 +48,7 @@ impl Core {
             if deletion.deletes(sstable.max_timestamp()) {
                 break;
             }
-            let Some(found) = sstable.read(key, hash, &selection)? else { continue };
-            table.counters.sstables_read.fetch_add(1, Ordering::Relaxed);
+            let Some(found) = sstable.read(key, hash, &selection, &mut tally)? else { continue };
             if !sstable.reader.may_have_deletions() {
                 sources.push(Box::new(found));
                 continue;
@@ -59,6 +58,7 @@ impl Core {
                 sources.push(Box::new(headed));
             }
         }
+        table.metrics.record_read(&tally);
         Ok(merged(sources, &view.table, selection.reversed))
     }
 
@@ -72,6 +72,7 @@ impl Core {
         let view = table.view();
         let selection = Arc::new(selection.clone());
         let mut sources: Vec<Source> = Vec::new();
+        let mut sstables = 0;
         for memtable in view.memtables().filter(|memtable| !memtable.is_empty()) {
             let scan =
                 MemtableScan::new(memtable.clone(), view.table.clone(), bounds.clone(), selection.clone());
@@ -79,10 +80,12 @@ impl Core {
         }
         for sstable in view.sstables.iter().filter(|sstable| lies_in(sstable, &bounds)) {
             if may_have(sstable, &selection) {
+                sstables += 1;
                 let (start, end) = (bounds.start.as_ref(), bounds.end.as_ref());
                 sources.push(Box::new(sstable.scan(start, end, &selection, Caching::Use)?));
             }
         }
+        table.metrics.sstables_per_range_read.record(sstables);
         Ok(merged(sources, &view.table, selection.reversed))
     }
 }
@@ -128,30 +131,28 @@ fn asks_for_one_row(table: &TableMetadata, selection: &Selection) -> bool {
 }
 
 /// Reads one row: memtables first, then SSTables from the greatest timestamps down, as long as they can still change it.
-/// Also says how many SSTables were read.
 fn read_row<'a>(
     view: &View,
     (key, hash): (&DecoratedKey, (u64, u64)),
     selection: &Arc<Selection>,
     sstables: impl Iterator<Item = &'a Arc<SSTable>>,
-) -> Result<(Source, u64)> {
+    tally: &mut ReadTally,
+) -> Result<Source> {
     let mut found = Versions::default();
     for memtable in view.memtables() {
         if let Some(read) = memtable.read(key, &view.table, selection) {
             found.take(read)?;
         }
     }
-    let mut read = 0;
     for sstable in sstables {
         if !found.can_be_changed_by(sstable.max_timestamp(), &view.table) {
             break;
         }
-        if let Some(partition) = sstable.read(key, hash, selection)? {
+        if let Some(partition) = sstable.read(key, hash, selection, tally)? {
             found.take(partition)?;
-            read += 1;
         }
     }
-    Ok((found.into_stream(key, &view.table), read))
+    Ok(found.into_stream(key, &view.table))
 }
 
 /// What was found of a row.

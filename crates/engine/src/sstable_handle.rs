@@ -13,6 +13,8 @@ use cassette_sstable::chunked_file::Caching;
 use cassette_sstable::{Descriptor, SSTableId, SSTableReader};
 use parking_lot::Mutex;
 
+use crate::metrics::ReadTally;
+
 /// An SSTable of a view. Its files stay open, and so readable, until the last view and stream that hold it are gone.
 pub(crate) struct SSTable {
     pub reader: SSTableReader,
@@ -87,9 +89,23 @@ impl SSTable {
         key: &DecoratedKey,
         hash: (u64, u64),
         selection: &Arc<Selection>,
+        tally: &mut ReadTally,
     ) -> Result<Option<Watched<cassette_sstable::reader::PartitionRead>>> {
-        let found = self.reader.partition_hashed(key, hash, selection).map_err(|error| self.failed(error))?;
-        let Some(stream) = found else { return Ok(None) };
+        if !self.reader.spans(key) {
+            return Ok(None);
+        }
+        if !self.reader.passes_filter(hash) {
+            tally.filter.true_negatives += 1;
+            return Ok(None);
+        }
+        let found =
+            self.reader.partition_unfiltered(key, hash, selection).map_err(|error| self.failed(error))?;
+        let Some(stream) = found else {
+            tally.filter.false_positives += 1;
+            return Ok(None);
+        };
+        tally.filter.true_positives += 1;
+        tally.sstables += 1;
         self.shared.reads.count();
         Ok(Some(Watched { stream, sstable: self.clone() }))
     }

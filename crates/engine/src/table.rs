@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::commitlog::Position;
 use crate::memtable::Memtable;
+use crate::metrics::TableMetrics;
 use crate::sstable_handle::SSTable;
 
 /// One table while it is open. Locks are taken in the order of the fields, and none of them over I/O but `flush` and `major_compaction`; while
@@ -44,7 +45,7 @@ pub(crate) struct Table {
     /// Up to where the log has been replayed into the memtable, while it is being replayed.
     pub recovery: Mutex<Recovery>,
     /// Figures since the table was opened.
-    pub counters: Counters,
+    pub metrics: Arc<TableMetrics>,
 }
 
 /// How far a table's recovery is.
@@ -65,17 +66,6 @@ pub(crate) struct CompactionState {
     pub forbidden: Option<String>,
     /// A command waits for the others to finish: none begins.
     pub paused: usize,
-}
-
-/// Figures since a table was opened.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub flushes: AtomicU64,
-    pub bytes_flushed: AtomicU64,
-    pub compactions: AtomicU64,
-    pub bytes_compacted: AtomicU64,
-    pub reads: AtomicU64,
-    pub sstables_read: AtomicU64,
 }
 
 /// Where a table's data is at one moment. Immutable; a reader keeps the one it began with.
@@ -136,7 +126,7 @@ impl Table {
             next_sstable: AtomicU64::new(last_sstable + 1),
             dropped: AtomicBool::new(false),
             recovery: Mutex::default(),
-            counters: Counters::default(),
+            metrics: Arc::default(),
         }
     }
 

@@ -35,6 +35,7 @@ impl Core {
         if mutation.update.is_empty() {
             return Ok(());
         }
+        let started = self.clock.monotonic();
         let table = self.table(mutation.table.id)?;
         let writing = table.begin_write()?;
         let tables = [version_of(mutation)];
@@ -43,11 +44,13 @@ impl Core {
         let update = [(&mutation.update, &*mutation.table)];
         let growth = table.view().memtable.apply(&mutation.update.key, update.into_iter());
         drop(writing);
+        table.metrics.write_latency.record_latency(self.clock.monotonic().saturating_sub(started));
         self.grown(growth);
         Ok(())
     }
 
     fn apply_many(self: &Arc<Self>, mutations: &[Mutation]) -> Result<()> {
+        let started = self.clock.monotonic();
         // By table and key: locks are taken in the order of tables, and a partition's changes made together.
         let key = |i: usize| -> (TableId, &DecoratedKey) {
             let mutation = &mutations[i];
@@ -69,17 +72,24 @@ impl Core {
         self.append_many(mutations, &order)?;
 
         let mut growth = 0;
+        let mut changed = vec![0u32; tables.len()];
         let mut rest = &order[..];
-        for table in &tables {
+        for (table, changed) in tables.iter().zip(&mut changed) {
             let view = table.view();
             while let Some(first) = rest.first().filter(|first| key(**first).0 == table.id) {
                 let same = rest.iter().take_while(|i| key(**i) == key(*first)).count();
                 let updates = rest[..same].iter().map(|i| (&mutations[*i].update, &*mutations[*i].table));
                 growth += view.memtable.apply(key(*first).1, updates);
                 rest = &rest[same..];
+                *changed += 1;
             }
         }
         drop(writing);
+        // The changes of many partitions are made as one: each took its share.
+        let share = self.clock.monotonic().saturating_sub(started) / changed.iter().sum::<u32>().max(1);
+        for (table, changed) in tables.iter().zip(changed) {
+            (0..changed).for_each(|_| table.metrics.write_latency.record_latency(share));
+        }
         self.grown(growth);
         Ok(())
     }
@@ -108,6 +118,9 @@ impl Core {
 
     /// Holds a writer up while memtables hold all the memory they may, and refuses it when none will become free.
     fn wait_for_room(self: &Arc<Self>) -> Result<()> {
+        if self.memory.is_full() {
+            self.metrics.writes_held_up.add(1);
+        }
         while self.memory.is_full() {
             if self.options.background_threads {
                 self.flush_wanted.raise();

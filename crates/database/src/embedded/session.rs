@@ -98,14 +98,8 @@ impl Session {
         values.bind(&planned.markers, &mut encoded)?;
         let mut rows = Rows::default();
         let bound = encoded.values();
-        let mut executed = self.database.execute_planned(
-            &planned,
-            keyspace,
-            Values::positional(&bound),
-            options,
-            &mut rows,
-        )?;
-        executed.warnings.splice(0..0, planned.warnings);
+        let values = Values::positional(&bound);
+        let executed = self.database.execute_text(planned, keyspace, values, options, &mut rows)?;
         Ok(self.finish(executed, rows))
     }
 

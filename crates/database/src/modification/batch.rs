@@ -48,6 +48,11 @@ impl BatchPlan {
         self.statements.first().map(ModificationPlan::table)
     }
 
+    /// Whether some statement has an IF.
+    pub fn has_conditions(&self) -> bool {
+        self.statements.iter().any(ModificationPlan::has_conditions)
+    }
+
     /// Makes all changes or none.
     pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let statements: Vec<_> = self.statements.iter().map(|statement| (statement, execution)).collect();
@@ -120,6 +125,7 @@ fn apply(
         BatchKind::Unlogged => WriteType::UnloggedBatch,
         _ => WriteType::Batch,
     };
+    first.database.metrics().record_batch(kind, mutations.len());
     mutations.apply(first, write_type)?;
     Ok(Outcome::Void)
 }

@@ -70,7 +70,7 @@ impl ModificationPlan {
     }
 
     /// Whether it has an IF.
-    fn has_conditions(&self) -> bool {
+    pub fn has_conditions(&self) -> bool {
         match &self.what {
             What::Rows(rows) => !rows.conditions.is_empty(),
             What::Json(json) => json.if_not_exists,

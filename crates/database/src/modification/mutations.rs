@@ -52,6 +52,11 @@ impl Mutations {
         }
     }
 
+    /// How many partitions they change.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
     /// Applies all or none.
     pub fn apply(&self, execution: &Execution<'_>, write_type: WriteType) -> Result<()> {
         if self.list.is_empty() {

@@ -23,12 +23,16 @@ mod selectable;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use cassette_engine::metrics::TableMetrics;
 use cassette_rows::{Clustering, DecoratedKey, TableMetadata};
 
+use crate::database::Database;
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
+use crate::metrics::RequestKind;
+use crate::request::StatementOptions;
 use crate::response::{Outcome, ResultMetadata, RowSink};
 use crate::restrictions::Restrictions;
 use crate::terms::Bound;
@@ -54,6 +58,8 @@ pub(crate) struct SelectPlan {
     group_by: Option<GroupBy>,
     order: Order,
     limits: LimitTerms,
+    /// The table's figures; `None` in it if the table is virtual.
+    figures: OnceLock<Option<Arc<TableMetrics>>>,
 }
 
 /// What one execution has at hand.
@@ -76,6 +82,22 @@ impl SelectPlan {
     /// The columns of its rows.
     pub fn result_metadata(&self) -> &Arc<ResultMetadata> {
         &self.metadata
+    }
+
+    /// As what it is counted; `None` if its table is virtual.
+    pub fn request_kind(&self, options: &StatementOptions) -> Option<RequestKind> {
+        // Known once it has been executed; what fails before that is not counted.
+        self.figures.get()?.as_ref()?;
+        Some(match self.restrictions.partition.names_keys() {
+            true if options.consistency.is_serial() => RequestKind::CasRead,
+            true => RequestKind::Read,
+            false => RequestKind::Range,
+        })
+    }
+
+    /// Where what its reads come across is counted; `None` if its table is virtual.
+    fn figures(&self, database: &Database) -> Option<&Arc<TableMetrics>> {
+        self.figures.get_or_init(|| database.engine().table_metrics(self.table.id).ok()).as_ref()
     }
 
     /// Reads a page.

@@ -1,6 +1,6 @@
 //! From the syntax tree of a SELECT to a plan.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cassette_cql::ast;
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
@@ -79,6 +79,7 @@ impl SelectPlan {
             group_by,
             order,
             limits,
+            figures: OnceLock::new(),
             table,
         })
     }

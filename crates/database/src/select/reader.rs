@@ -2,7 +2,7 @@
 
 use cassette_engine::KeyRange;
 use cassette_rows::{
-    Bound, ColumnKind, DecoratedKey, PartitionStream, Selection, Slice, Slices, StorageError, Unfiltered,
+    Bound, ColumnKind, DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, StorageError, Unfiltered,
 };
 
 use super::SelectPlan;
@@ -79,8 +79,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     /// Calls `visit` with each row within the limits, until it says stop.
     pub fn for_each(&mut self, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<()> {
         if let Some((key, selection)) = self.resumed.take() {
-            let stream = self.read(&key, &selection)?;
-            if self.drain(stream, false, limits, visit)? == Flow::Stop {
+            if self.drain_partition(&key, &selection, false, limits, visit)? == Flow::Stop {
                 return Ok(());
             }
             limits.next_partition();
@@ -88,22 +87,42 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         match std::mem::replace(&mut self.partitions, Partitions::Keys(Vec::new())) {
             Partitions::Keys(keys) => {
                 for key in keys {
-                    let stream = self.read(&key, &self.selection)?;
-                    if self.drain(stream, self.shows_static_rows, limits, visit)? == Flow::Stop {
+                    let flow =
+                        self.drain_partition(&key, &self.selection, self.shows_static_rows, limits, visit)?;
+                    if flow == Flow::Stop {
                         return Ok(());
                     }
                 }
             }
             Partitions::Range(range) => {
                 let stream = self.scan(&range)?;
-                self.drain(stream, self.shows_static_rows, limits, visit)?;
+                let mut seen = Seen::default();
+                let drained = self.drain(stream, self.shows_static_rows, limits, visit, &mut seen);
+                if let Some(figures) = self.plan.figures(self.execution.database) {
+                    figures.record_scan(self.execution.lap(), seen.live_rows, seen.tombstones);
+                }
+                drained?;
             }
         }
         Ok(())
     }
 
-    fn read(&self, key: &DecoratedKey, selection: &Selection) -> Result<Box<dyn PartitionStream>> {
-        self.execution.database.read(self.execution, &self.plan.table, key, selection)
+    /// Visits the rows of one partition.
+    fn drain_partition(
+        &self,
+        key: &DecoratedKey,
+        selection: &Selection,
+        shows_static_rows: bool,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        let stream = self.execution.database.read(self.execution, &self.plan.table, key, selection)?;
+        let mut seen = Seen::default();
+        let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
+        if let Some(figures) = self.plan.figures(self.execution.database) {
+            figures.record_partition_read(self.execution.lap(), seen.live_rows, seen.tombstones);
+        }
+        drained
     }
 
     fn scan(&self, range: &KeyRange) -> Result<Box<dyn PartitionStream>> {
@@ -117,6 +136,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         shows_static_rows: bool,
         limits: &mut Limits,
         visit: &mut Visit<'_>,
+        seen: &mut Seen,
     ) -> Result<Flow> {
         let now = self.execution.now_seconds;
         let key_columns = self.plan.table.partition_key.len();
@@ -125,8 +145,11 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             let partition = CurrentPartition::new(header, key_columns);
             let mut any = false;
             while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
-                let Unfiltered::Row(row) = next else { continue };
-                if !row.is_live(now) {
+                let Unfiltered::Row(row) = next else {
+                    seen.tombstones += 1;
+                    continue;
+                };
+                if !seen.is_live(&row, now) {
                     continue;
                 }
                 any = true;
@@ -167,6 +190,29 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 
     fn failed(&self, error: StorageError) -> DatabaseError {
         DatabaseError::read_failure(self.execution.options.consistency, &error)
+    }
+}
+
+/// What a read comes across.
+#[derive(Debug, Default)]
+struct Seen {
+    live_rows: u64,
+    /// Deletion markers, dead cells, and deleted rows without any.
+    tombstones: u64,
+}
+
+impl Seen {
+    /// Counts a row; whether it is live at `now`.
+    #[inline]
+    fn is_live(&mut self, row: &Row, now: u32) -> bool {
+        let is_live = row.is_live(now);
+        self.live_rows += u64::from(is_live);
+        if row.has_deletions() {
+            let dead = row.cells().filter(|cell| !cell.is_live(now)).count() as u64;
+            let is_deleted = !row.deletion().is_live() || !row.complex_deletions().is_empty();
+            self.tombstones += dead + u64::from(!is_live && dead == 0 && is_deleted);
+        }
+        is_live
     }
 }
 

@@ -100,6 +100,7 @@ impl Core {
         inputs: &Inputs,
         yields: bool,
     ) -> Result<()> {
+        let _active = self.metrics.active_compactions.enter();
         let view = table.view();
         let metadata = view.table.clone();
         let options = CompactionOptions::parse(&metadata.params.compaction).unwrap_or_default();
@@ -147,8 +148,13 @@ impl Core {
             yields,
         };
         let written = self.replace_sstables(table, &metadata, job, &mut stream, |_| {})?;
-        table.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        table.counters.bytes_compacted.fetch_add(written, Ordering::Relaxed);
+        for (compactions, bytes) in [
+            (&table.metrics.compactions, &table.metrics.bytes_compacted),
+            (&self.metrics.compactions, &self.metrics.bytes_compacted),
+        ] {
+            compactions.add(1);
+            bytes.add(written);
+        }
         tracing::debug!(
             table = metadata.qualified_name(),
             inputs = current.len(),

@@ -28,6 +28,7 @@ impl Core {
                     Err(EngineError::Cancelled) => {}
                     // Tried again at the next occasion, not at once.
                     Err(error) => {
+                        self.metrics.exceptions.add(1);
                         let name = table.metadata().qualified_name();
                         tracing::error!(table = name, %error, "a compaction failed; its inputs stay");
                     }

@@ -2,6 +2,7 @@
 
 mod crash;
 mod disk;
+mod figures;
 mod model;
 mod recovery;
 mod threads;

@@ -13,6 +13,10 @@ pub(crate) struct MemtableStats {
     pub min_local_deletion_time: u32,
     /// Least TTL of what expires, seconds; `u32::MAX` when nothing does.
     pub min_ttl: u32,
+    /// Cells that were written.
+    pub cells: u64,
+    /// Bytes of their values and paths.
+    pub data_bytes: u64,
     /// The columns that occur, as bits: column `n` is bit `n % 64` of word `n / 64`.
     columns: Vec<u64>,
 }
@@ -24,6 +28,8 @@ impl Default for MemtableStats {
             max_timestamp: i64::MIN,
             min_local_deletion_time: NO_DELETION_TIME,
             min_ttl: u32::MAX,
+            cells: 0,
+            data_bytes: 0,
             columns: Vec::new(),
         }
     }
@@ -47,6 +53,8 @@ impl MemtableStats {
         self.max_timestamp = self.max_timestamp.max(other.max_timestamp);
         self.min_local_deletion_time = self.min_local_deletion_time.min(other.min_local_deletion_time);
         self.min_ttl = self.min_ttl.min(other.min_ttl);
+        self.cells += other.cells;
+        self.data_bytes += other.data_bytes;
         if self.columns.len() < other.columns.len() {
             self.columns.resize(other.columns.len(), 0);
         }
@@ -63,9 +71,11 @@ impl MemtableStats {
             self.column(*column);
         }
         let has_deletions = row.has_deletions();
+        self.cells += row.cell_count() as u64;
         for cell in row.cells() {
             self.timestamp(cell.timestamp);
             self.column(cell.column);
+            self.data_bytes += (cell.value.len() + cell.path.map_or(0, <[u8]>::len)) as u64;
             if has_deletions {
                 self.min_local_deletion_time = self.min_local_deletion_time.min(cell.local_deletion_time);
                 if cell.ttl != NO_TTL {

@@ -24,7 +24,7 @@ pub use open::{ForeignFiles, OpenOptions};
 pub use partition::PartitionRead;
 pub use scan::Scan;
 
-use crate::chunked_file::{Caching, ChunkedFile};
+use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::data::{Cursor, RowFormat};
 use crate::descriptor::{Component, Descriptor};
 use crate::filter::BloomFilter;
@@ -166,6 +166,14 @@ impl SSTableReader {
         self.shared.summary.heap_size()
     }
 
+    /// Bytes held in memory by the places of its compressed chunks.
+    pub fn compression_heap_size(&self) -> usize {
+        match self.shared.data.layout() {
+            Layout::Compressed(info) => info.heap_size(),
+            Layout::Plain { .. } => 0,
+        }
+    }
+
     /// Whether everything in its files is protected by a checksum. If not (it comes from Cassandra), see
     /// [`adopt`](Self::adopt).
     pub fn is_checksummed(&self) -> bool {
@@ -181,9 +189,19 @@ impl SSTableReader {
     /// [`Self::may_contain`] by a key whose [`murmur3_hash`] is at hand.
     #[inline]
     pub fn may_contain_hashed(&self, key: &DecoratedKey, hash: (u64, u64)) -> bool {
-        *key >= self.shared.summary.first
-            && *key <= self.shared.summary.last
-            && self.shared.filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash))
+        self.spans(key) && self.passes_filter(hash)
+    }
+
+    /// Whether the key lies between the first and the last one.
+    #[inline]
+    pub fn spans(&self, key: &DecoratedKey) -> bool {
+        *key >= self.shared.summary.first && *key <= self.shared.summary.last
+    }
+
+    /// Whether the filter lets a key with this [`murmur3_hash`] pass. `false` is certain.
+    #[inline]
+    pub fn passes_filter(&self, hash: (u64, u64)) -> bool {
+        self.shared.filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash))
     }
 
     /// Whether some row, or a marker, may lie in `slices`; by the smallest and largest clustering. The static row
@@ -232,6 +250,16 @@ impl SSTableReader {
         if !self.may_contain_hashed(key, hash) {
             return Ok(None);
         }
+        self.partition_unfiltered(key, hash, selection)
+    }
+
+    /// [`Self::partition_hashed`] for a key that is known to pass the filter.
+    pub fn partition_unfiltered(
+        &self,
+        key: &DecoratedKey,
+        hash: (u64, u64),
+        selection: &Arc<Selection>,
+    ) -> Result<Option<PartitionRead>> {
         let keys = self.keys.as_ref().filter(|_| self.table.params.caching.keys);
         if let Some(keys) = keys
             && let Some(place) = keys.cache.get(keys.sstable, hash)

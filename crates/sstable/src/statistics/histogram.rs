@@ -59,6 +59,14 @@ impl EstimatedHistogram {
         }
     }
 
+    /// The least that the smallest value can be; 0 if there are none.
+    pub fn min(&self) -> i64 {
+        match self.counts.iter().position(|&count| count > 0) {
+            None | Some(0) => 0,
+            Some(bucket) => self.offsets[bucket - 1] + 1,
+        }
+    }
+
     /// The upper end of the bucket that holds the largest value; `i64::MAX` if that is the overflow.
     pub fn max(&self) -> i64 {
         match self.counts.iter().rposition(|&count| count > 0) {
@@ -143,7 +151,7 @@ mod tests {
             histogram.add(value);
         }
         assert_eq!(*histogram.counts, [2, 1, 0, 0, 0, 0, 0, 0, 2, 1, 1]);
-        assert_eq!(histogram.max(), i64::MAX);
+        assert_eq!((histogram.min(), histogram.max()), (0, i64::MAX));
         assert_eq!(histogram.percentile(0.5), 10);
         assert_eq!(histogram.count(), 7);
     }

@@ -1,0 +1,281 @@
+//! Histograms: how values are distributed, since the start and of late.
+//!
+//! In the recent distribution a value weighs 1 when it is new and half as much after each minute. Cassandra adds values with
+//! weights that grow with time and divides by the present weight; here every few seconds the weights of the past are
+//! shrunk and the new values added, so that recording is one addition.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::buckets::{self, BUCKET_OFFSETS};
+use super::rate::Rates;
+use super::sharded::Sharded;
+
+/// After so long a value weighs half.
+const HALF_LIFE: f64 = 60.0;
+
+/// Buckets for latencies, in microseconds: up to six hours.
+const LATENCY_BUCKETS: usize = 127;
+
+/// Counts values in growing buckets, and sums them up.
+#[derive(Debug)]
+pub struct Histogram {
+    /// Upper ends used, the first of [`BUCKET_OFFSETS`].
+    offsets: usize,
+    /// Whether 0 has a bucket of its own, before all others; otherwise it counts as 1.
+    has_zero: bool,
+    /// Buckets, the one beyond the last offset, and the sum of all values.
+    counts: Sharded,
+    recent: Mutex<Recent>,
+}
+
+/// The past, as of the last tick.
+#[derive(Debug, Default)]
+struct Recent {
+    /// Monotonic time of the last tick.
+    at: Option<Duration>,
+    /// What had been counted then.
+    counted: Box<[u64]>,
+    /// What of it still weighs.
+    weights: Box<[f64]>,
+    rates: Rates,
+    has_rates: bool,
+}
+
+impl Histogram {
+    /// For latencies; see [`record_latency`](Self::record_latency). Its unit is the microsecond.
+    pub fn of_latencies() -> Self {
+        Self::make(LATENCY_BUCKETS, false)
+    }
+
+    /// For numbers of things, zero among them.
+    pub fn of_counts() -> Self {
+        Self::make(BUCKET_OFFSETS.len(), true)
+    }
+
+    /// For numbers of things of which there is always one: none counts as one.
+    pub fn of_positive_counts() -> Self {
+        Self::make(BUCKET_OFFSETS.len(), false)
+    }
+
+    fn make(offsets: usize, has_zero: bool) -> Self {
+        let counts = Sharded::new(offsets + usize::from(has_zero) + 2);
+        Self { offsets, has_zero, counts, recent: Mutex::default() }
+    }
+
+    /// Counts a value.
+    #[inline]
+    pub fn record(&self, value: u64) {
+        let mut bucket = buckets::bucket(value).min(self.offsets);
+        if self.has_zero {
+            bucket = if value == 0 { 0 } else { bucket + 1 };
+        }
+        let counts = self.counts.own();
+        counts[bucket].fetch_add(1, Ordering::Relaxed);
+        counts[counts.len() - 1].fetch_add(value, Ordering::Relaxed);
+    }
+
+    /// Counts what took so long.
+    #[inline]
+    pub fn record_latency(&self, time: Duration) {
+        // Below 600,000 years.
+        self.record(time.as_micros() as u64);
+    }
+
+    /// How many values were counted.
+    pub fn count(&self) -> u64 {
+        let counts = self.counts.sums();
+        counts[..counts.len() - 1].iter().sum()
+    }
+
+    /// Brings the recent distribution and the rates up to date. `now` is monotonic time.
+    pub fn tick(&self, now: Duration) {
+        if !self.counts.is_unused() {
+            self.recent.lock().tick(now, &self.counts.sums());
+        }
+    }
+
+    /// The distributions and rates as they are now (monotonic time).
+    pub fn snapshot(&self, now: Duration) -> HistogramSnapshot {
+        let mut counts = self.counts.sums().into_vec();
+        let mut recent = self.recent.lock();
+        if recent.at.is_none_or(|at| now.saturating_sub(at) >= super::TICK) && !self.counts.is_unused() {
+            recent.tick(now, &counts);
+        }
+        let weights = recent.weights(now, &counts).map(|weight| weight.round() as u64).collect();
+        let rates = recent.rates;
+        drop(recent);
+        let sum = counts.pop().unwrap_or_default();
+        let offsets = || BUCKET_OFFSETS[..self.offsets].iter().copied();
+        let offsets: Box<[u64]> =
+            if self.has_zero { [0].into_iter().chain(offsets()).collect() } else { offsets().collect() };
+        HistogramSnapshot {
+            sum,
+            rates,
+            recent: Distribution { offsets: offsets.clone(), counts: weights },
+            all: Distribution { offsets, counts: counts.into() },
+        }
+    }
+}
+
+impl Recent {
+    fn tick(&mut self, now: Duration, counts: &[u64]) {
+        let events = |counts: &[u64]| counts.split_last().map_or(0, |(_sum, buckets)| buckets.iter().sum());
+        if let Some(at) = self.at {
+            let new = events(counts) - events(&self.counted).min(events(counts));
+            self.rates = self.rates.after(new, now.saturating_sub(at), !self.has_rates);
+            self.has_rates = true;
+        }
+        self.weights = self.weights(now, counts).collect();
+        self.counted = counts.into();
+        self.at = Some(now);
+    }
+
+    /// What each bucket weighs now.
+    fn weights<'a>(&'a self, now: Duration, counts: &'a [u64]) -> impl Iterator<Item = f64> + 'a {
+        let age = self.at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
+        let fade = (-age.as_secs_f64() / HALF_LIFE).exp2();
+        let buckets = counts.split_last().map_or(&[][..], |(_sum, buckets)| buckets);
+        buckets.iter().enumerate().map(move |(i, count)| {
+            let counted = self.counted.get(i).copied().unwrap_or_default();
+            let weight = self.weights.get(i).copied().unwrap_or_default();
+            weight * fade + count.saturating_sub(counted) as f64
+        })
+    }
+}
+
+/// A histogram at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HistogramSnapshot {
+    /// The sum of all values since the start.
+    pub sum: u64,
+    /// Values counted a second.
+    pub rates: Rates,
+    /// Of late: values of a minute ago weigh half.
+    pub recent: Distribution,
+    /// Since the start.
+    pub all: Distribution,
+}
+
+impl HistogramSnapshot {
+    /// How many values were counted since the start.
+    pub fn count(&self) -> u64 {
+        self.all.count()
+    }
+}
+
+/// How many values lie in each bucket.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Distribution {
+    /// Upper ends of the buckets.
+    pub offsets: Box<[u64]>,
+    /// Values in each, and in one more: those beyond the last offset.
+    pub counts: Box<[u64]>,
+}
+
+impl Distribution {
+    /// The number of values.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The upper end of the bucket below which `fraction` (0 to 1) of the values lie; 0 if there are none, or they lie beyond
+    /// the last offset.
+    pub fn percentile(&self, fraction: f64) -> u64 {
+        let wanted = (self.count() as f64 * fraction).ceil() as u64;
+        let mut seen = 0;
+        for (offset, count) in self.offsets.iter().zip(&self.counts) {
+            seen += count;
+            if wanted > 0 && seen >= wanted {
+                return *offset;
+            }
+        }
+        0
+    }
+
+    /// The mean, each value taken as its bucket's upper end; `None` if there are no values.
+    pub fn mean(&self) -> Option<f64> {
+        let (mut values, mut sum) = (0u64, 0.0);
+        for (offset, count) in self.offsets.iter().zip(&self.counts) {
+            values += count;
+            sum += *offset as f64 * *count as f64;
+        }
+        (values > 0).then(|| sum / values as f64)
+    }
+
+    /// The least that the smallest value can be; 0 if there are none.
+    pub fn min(&self) -> u64 {
+        match self.counts.iter().position(|count| *count > 0) {
+            None | Some(0) => 0,
+            Some(bucket) => self.offsets[bucket - 1] + 1,
+        }
+    }
+
+    /// The most that the largest value can be; 0 if there are none, `i64::MAX` if it lies beyond the last offset.
+    pub fn max(&self) -> u64 {
+        match self.counts.iter().rposition(|count| *count > 0) {
+            None => 0,
+            Some(bucket) => self.offsets.get(bucket).copied().unwrap_or(i64::MAX as u64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn values_count_where_cassandra_counts_them() {
+        let histogram = Histogram::of_counts();
+        for value in [0, 0, 1, 9, 10, 11] {
+            histogram.record(value);
+        }
+        let snapshot = histogram.snapshot(Duration::ZERO);
+        assert_eq!((snapshot.count(), snapshot.sum), (6, 31));
+        let all = &snapshot.all;
+        assert_eq!((all.percentile(0.5), all.percentile(0.99), all.min(), all.max()), (1, 12, 0, 12));
+        assert_eq!(snapshot.recent, *all);
+        let positive = Histogram::of_positive_counts();
+        positive.record(0);
+        assert_eq!(positive.snapshot(Duration::ZERO).all.max(), 1);
+    }
+
+    #[test]
+    fn what_was_counted_a_minute_ago_weighs_half_and_is_forgotten_in_time() {
+        let histogram = Histogram::of_latencies();
+        for _ in 0..4 {
+            histogram.record_latency(Duration::from_millis(1));
+        }
+        histogram.tick(Duration::ZERO);
+        let weights = |at| histogram.snapshot(at).recent.count();
+        assert_eq!(weights(Duration::ZERO), 4);
+        assert_eq!(weights(MINUTE), 2);
+        assert_eq!(weights(2 * MINUTE), 1);
+        assert_eq!(weights(4 * MINUTE), 0);
+        assert_eq!(histogram.count(), 4);
+        assert_eq!(histogram.snapshot(4 * MINUTE).recent.mean(), None);
+    }
+
+    #[test]
+    fn rates_need_no_more_than_ticks() {
+        let histogram = Histogram::of_latencies();
+        histogram.record(1);
+        histogram.tick(Duration::ZERO);
+        for _ in 0..50 {
+            histogram.record(1);
+        }
+        assert_eq!(histogram.snapshot(Duration::from_secs(5)).rates.one_minute, 10.0);
+    }
+
+    #[test]
+    fn latencies_beyond_the_last_bucket_count_as_overflow() {
+        let histogram = Histogram::of_latencies();
+        histogram.record(u64::MAX / 2);
+        let all = histogram.snapshot(Duration::ZERO).all;
+        assert_eq!((all.count(), all.max(), all.percentile(0.5)), (1, i64::MAX as u64, 0));
+    }
+}

@@ -1,0 +1,51 @@
+//! Events a second, as moving averages.
+
+use std::time::Duration;
+
+/// Events a second, averaged over the last minutes as `uptime` averages load: older ones count less and less.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Rates {
+    /// Over a minute.
+    pub one_minute: f64,
+    /// Over five minutes.
+    pub five_minutes: f64,
+    /// Over fifteen minutes.
+    pub fifteen_minutes: f64,
+}
+
+impl Rates {
+    /// The averages after `events` more in `elapsed`; the first ones are simply those of that time.
+    pub(super) fn after(self, events: u64, elapsed: Duration, is_first: bool) -> Self {
+        let seconds = elapsed.as_secs_f64();
+        if seconds <= 0.0 {
+            return self;
+        }
+        let now = events as f64 / seconds;
+        let blend = |before: f64, minutes: f64| match is_first {
+            true => now,
+            false => before + (now - before) * (1.0 - (-seconds / (60.0 * minutes)).exp()),
+        };
+        Self {
+            one_minute: blend(self.one_minute, 1.0),
+            five_minutes: blend(self.five_minutes, 5.0),
+            fifteen_minutes: blend(self.fifteen_minutes, 15.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_follow_what_happens_the_short_one_first() {
+        let step = Duration::from_secs(5);
+        let mut rates = Rates::default().after(50, step, true);
+        assert_eq!(rates.fifteen_minutes, 10.0);
+        for _ in 0..12 {
+            rates = rates.after(0, step, false);
+        }
+        assert!((rates.one_minute - 10.0 / std::f64::consts::E).abs() < 1e-9, "{rates:?}");
+        assert!(rates.one_minute < rates.five_minutes && rates.five_minutes < rates.fifteen_minutes);
+    }
+}

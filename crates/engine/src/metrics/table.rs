@@ -1,0 +1,155 @@
+//! The figures of one table.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::counter::Counter;
+use super::histogram::Histogram;
+use super::sharded::Sharded;
+
+/// What has happened to one table since it was opened. Under each name, Cassandra's.
+#[derive(Debug)]
+pub struct TableMetrics {
+    /// `ReadLatency`: reads of one partition, to their last row; microseconds.
+    pub read_latency: Histogram,
+    /// `RangeLatency`: scans over partitions, to their last row; microseconds.
+    pub range_latency: Histogram,
+    /// `WriteLatency`: changes of one partition, in log and memtable; microseconds.
+    pub write_latency: Histogram,
+    /// `SSTablesPerReadHistogram`: SSTables in which a read of one partition found it.
+    pub sstables_per_read: Histogram,
+    /// `SSTablesPerRangeReadHistogram`: SSTables that a scan merged.
+    pub sstables_per_range_read: Histogram,
+    /// `TombstoneScannedHistogram`: deletion markers and deleted cells that a read came across.
+    pub tombstones_scanned: Histogram,
+    /// `LiveScannedHistogram`: live rows that a read came across.
+    pub live_scanned: Histogram,
+    /// `MemtableSwitchCount`: memtables flushed.
+    pub flushes: Counter,
+    /// `BytesFlushed`: bytes written by flushes.
+    pub bytes_flushed: Counter,
+    /// Compactions done.
+    pub compactions: Counter,
+    /// `CompactionBytesWritten`
+    pub bytes_compacted: Counter,
+    filter: Sharded,
+}
+
+/// What bloom filters said, and whether they were right.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FilterAnswers {
+    /// "May be here", and it was not.
+    pub false_positives: u64,
+    /// "May be here", and it was.
+    pub true_positives: u64,
+    /// "Not here".
+    pub true_negatives: u64,
+}
+
+impl FilterAnswers {
+    /// The share of answers that were wrong; 0 if there were none.
+    pub fn false_ratio(&self) -> f64 {
+        match self.false_positives + self.true_positives + self.true_negatives {
+            0 => 0.0,
+            all => self.false_positives as f64 / all as f64,
+        }
+    }
+}
+
+/// What one read of a partition came to, counted without atomics until it is done.
+#[derive(Debug, Default)]
+pub(crate) struct ReadTally {
+    /// SSTables that had the partition.
+    pub sstables: u64,
+    /// What their filters said.
+    pub filter: FilterAnswers,
+}
+
+impl Default for TableMetrics {
+    fn default() -> Self {
+        Self {
+            read_latency: Histogram::of_latencies(),
+            range_latency: Histogram::of_latencies(),
+            write_latency: Histogram::of_latencies(),
+            sstables_per_read: Histogram::of_counts(),
+            sstables_per_range_read: Histogram::of_counts(),
+            tombstones_scanned: Histogram::of_positive_counts(),
+            live_scanned: Histogram::of_positive_counts(),
+            flushes: Counter::default(),
+            bytes_flushed: Counter::default(),
+            compactions: Counter::default(),
+            bytes_compacted: Counter::default(),
+            filter: Sharded::new(3),
+        }
+    }
+}
+
+impl TableMetrics {
+    /// Counts a read of a partition that has found its sources.
+    #[inline]
+    pub(crate) fn record_read(&self, tally: &ReadTally) {
+        self.sstables_per_read.record(tally.sstables);
+        let filter = &tally.filter;
+        let answers = [filter.false_positives, filter.true_positives, filter.true_negatives];
+        if answers != [0; 3] {
+            for (counter, n) in self.filter.own().iter().zip(answers) {
+                counter.fetch_add(n, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// `BloomFilterFalsePositives` and the like.
+    pub fn filter_answers(&self) -> FilterAnswers {
+        let sums = self.filter.sums();
+        FilterAnswers { false_positives: sums[0], true_positives: sums[1], true_negatives: sums[2] }
+    }
+
+    /// Counts what a read of one partition came across, and how long it took.
+    #[inline]
+    pub fn record_partition_read(&self, time: Duration, live_rows: u64, tombstones: u64) {
+        self.read_latency.record_latency(time);
+        self.live_scanned.record(live_rows);
+        self.tombstones_scanned.record(tombstones);
+    }
+
+    /// Counts what a scan came across, and how long it took.
+    pub fn record_scan(&self, time: Duration, live_rows: u64, tombstones: u64) {
+        self.range_latency.record_latency(time);
+        self.live_scanned.record(live_rows);
+        self.tombstones_scanned.record(tombstones);
+    }
+
+    /// Brings recent figures up to date. `now` is monotonic time.
+    pub fn tick(&self, now: Duration) {
+        for histogram in [
+            &self.read_latency,
+            &self.range_latency,
+            &self.write_latency,
+            &self.sstables_per_read,
+            &self.sstables_per_range_read,
+            &self.tombstones_scanned,
+            &self.live_scanned,
+        ] {
+            histogram.tick(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filter_answers_add_up_over_reads() {
+        let metrics = TableMetrics::default();
+        let filter = FilterAnswers { false_positives: 1, true_positives: 2, true_negatives: 5 };
+        for _ in 0..2 {
+            metrics.record_read(&ReadTally { sstables: 2, filter });
+        }
+        metrics.record_read(&ReadTally::default());
+        let answers = metrics.filter_answers();
+        assert_eq!(answers, FilterAnswers { false_positives: 2, true_positives: 4, true_negatives: 10 });
+        assert_eq!(answers.false_ratio(), 0.125);
+        assert_eq!(metrics.sstables_per_read.count(), 3);
+    }
+}

@@ -1,0 +1,251 @@
+//! Figures that are computed from what there is now: sizes, numbers, distributions over SSTables.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cassette_rows::{TableId, TableMetadata};
+use cassette_sstable::chunk_cache::CacheStats;
+use cassette_sstable::statistics::EstimatedHistogram;
+use cassette_sstable::{Component, SSTableReader};
+
+use crate::commitlog::CommitLogStats;
+use crate::core::Core;
+use crate::metrics::{BUCKET_OFFSETS, Distribution};
+use crate::table::{Table, View};
+
+/// Figures about one table; counters are since it was opened. What is counted and timed all along is in
+/// [`TableMetrics`](crate::metrics::TableMetrics).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TableStats {
+    /// Partitions in all memtables.
+    pub memtable_partitions: u64,
+    /// Cells that were written to the memtable that takes the writes, overwritten ones too.
+    pub memtable_cells: u64,
+    /// Bytes of the values in them.
+    pub memtable_data_bytes: u64,
+    /// Heap bytes of the table's memtables.
+    pub memtable_bytes: u64,
+    /// Memtables that are being flushed or wait for it.
+    pub pending_flushes: u64,
+    /// Memtables flushed.
+    pub flushes: u64,
+    /// Bytes written by flushes.
+    pub bytes_flushed: u64,
+    /// SSTables that are read.
+    pub sstables: u64,
+    /// SSTables that were found corrupt and are left out.
+    pub sstables_set_aside: u64,
+    /// SSTables on each level, from 0, and their bytes; up to the highest level that there is.
+    pub levels: Vec<LevelStats>,
+    /// Bytes of the files of the largest SSTable.
+    pub max_sstable_bytes: u64,
+    /// The longest span between write times in one SSTable, milliseconds.
+    pub max_sstable_millis: u64,
+    /// Bytes of the files of the SSTables that are read.
+    pub live_disk_bytes: u64,
+    /// Bytes of their rows before compression.
+    pub uncompressed_bytes: u64,
+    /// Of those, bytes in SSTables that Cassandra marked as repaired.
+    pub repaired_bytes: u64,
+    /// Of those, bytes in SSTables that Cassandra marked as pending repair.
+    pub pending_repair_bytes: u64,
+    /// Stored bytes by plain bytes, over the SSTables that are compressed; `None` if none is.
+    pub compression_ratio: Option<f64>,
+    /// Partitions in SSTables, about: those in several count several times.
+    pub estimated_partitions: u64,
+    /// Bytes of Filter.db files.
+    pub bloom_filter_disk_bytes: u64,
+    /// Bytes that bloom filters take in memory.
+    pub bloom_filter_bytes: u64,
+    /// Bytes that index summaries take in memory.
+    pub index_summary_bytes: u64,
+    /// Bytes that the places of compressed chunks take in memory.
+    pub compression_metadata_bytes: u64,
+    /// The smallest partition in an SSTable, bytes, about; 0 if there is none.
+    pub min_partition_bytes: u64,
+    /// The largest.
+    pub max_partition_bytes: u64,
+    /// The mean.
+    pub mean_partition_bytes: u64,
+    /// The share of cells that a compaction could drop, about.
+    pub droppable_ratio: f64,
+    /// Compactions that wait to be done, about.
+    pub pending_compactions: u64,
+    /// Compactions done.
+    pub compactions: u64,
+    /// Bytes written by compactions.
+    pub bytes_compacted: u64,
+}
+
+/// Figures about one level of a table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LevelStats {
+    /// SSTables on it.
+    pub sstables: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+}
+
+/// How a table's partitions in SSTables are distributed; those in several SSTables count several times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionStats {
+    /// By bytes before compression.
+    pub bytes: Distribution,
+    /// By cells.
+    pub cells: Distribution,
+}
+
+/// Figures about the whole engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineStats {
+    /// Heap bytes of all memtables.
+    pub memtable_bytes: u64,
+    /// Heap bytes that all memtables may have.
+    pub memtable_bytes_max: u64,
+    /// The chunk cache.
+    pub chunk_cache: CacheStats,
+    /// The commit log, once recovery has ended.
+    pub commit_log: Option<CommitLogStats>,
+    /// Since when, by the engine's monotonic clock.
+    pub now: Duration,
+}
+
+impl Core {
+    /// See [`Engine::table_stats`](crate::Engine::table_stats).
+    pub fn table_stats(&self, table: &Arc<Table>) -> TableStats {
+        let view = table.view();
+        let metrics = &table.metrics;
+        let memtable = view.memtable.stats();
+        TableStats {
+            memtable_partitions: view.memtables().map(|memtable| memtable.partition_count() as u64).sum(),
+            memtable_cells: memtable.cells,
+            memtable_data_bytes: memtable.data_bytes,
+            memtable_bytes: view.memtables().map(|memtable| memtable.heap_bytes() as u64).sum(),
+            pending_flushes: view.flushing.len() as u64,
+            flushes: metrics.flushes.get(),
+            bytes_flushed: metrics.bytes_flushed.get(),
+            pending_compactions: self.pending_compactions(table) as u64,
+            compactions: metrics.compactions.get(),
+            bytes_compacted: metrics.bytes_compacted.get(),
+            sstables_set_aside: (view.set_aside.len() + view.unreadable) as u64,
+            bloom_filter_disk_bytes: readers(&view).map(|reader| self.filter_file_bytes(reader)).sum(),
+            ..of_sstables(&view, self.now_seconds())
+        }
+    }
+
+    fn filter_file_bytes(&self, reader: &SSTableReader) -> u64 {
+        match reader.components().contains(&Component::Filter) {
+            true => {
+                let path = reader.descriptor().path(Component::Filter);
+                self.fs.metadata(&path).map_or(0, |metadata| metadata.len)
+            }
+            false => 0,
+        }
+    }
+
+    /// See [`Engine::partition_stats`](crate::Engine::partition_stats).
+    pub fn partition_stats(&self, table: &Table) -> PartitionStats {
+        let view = table.view();
+        let merged = |histogram: fn(&SSTableReader) -> &EstimatedHistogram| {
+            let mut counts = vec![0; BUCKET_OFFSETS.len() + 1];
+            for reader in readers(&view) {
+                for (offset, count) in histogram(reader).buckets() {
+                    let offset = offset.and_then(|offset| u64::try_from(offset).ok());
+                    // Files name their offsets; those of all versions are the same ones.
+                    let bucket = offset.map_or(BUCKET_OFFSETS.len(), |offset| {
+                        BUCKET_OFFSETS.partition_point(|other| *other < offset)
+                    });
+                    counts[bucket] += u64::try_from(count).unwrap_or(0);
+                }
+            }
+            Distribution { offsets: BUCKET_OFFSETS.into(), counts: counts.into() }
+        };
+        PartitionStats {
+            bytes: merged(|reader| &reader.stats().partition_sizes),
+            cells: merged(|reader| &reader.stats().cell_counts),
+        }
+    }
+
+    /// See [`Engine::stats`](crate::Engine::stats).
+    pub fn stats(&self) -> EngineStats {
+        EngineStats {
+            memtable_bytes: self.memory.used() as u64,
+            memtable_bytes_max: self.options.memtable_heap_space as u64,
+            chunk_cache: self.cache.stats(),
+            commit_log: self.log.load().as_ref().map(|log| log.stats()),
+            now: self.clock.monotonic(),
+        }
+    }
+
+    /// See [`Engine::tables`](crate::Engine::tables).
+    pub fn table_list(&self) -> Vec<(TableId, Arc<TableMetadata>)> {
+        let mut tables: Vec<_> =
+            self.tables.load().iter().map(|(id, table)| (*id, table.metadata())).collect();
+        tables.sort_by(|(_, a), (_, b)| (&a.keyspace, &a.name).cmp(&(&b.keyspace, &b.name)));
+        tables
+    }
+}
+
+fn readers(view: &View) -> impl Iterator<Item = &SSTableReader> {
+    view.sstables.iter().map(|sstable| &sstable.reader)
+}
+
+/// What a view's SSTables say of themselves.
+fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
+    let gc_before = now_seconds.saturating_sub(view.table.params.gc_grace_seconds);
+    let mut stats = TableStats { sstables: view.sstables.len() as u64, ..TableStats::default() };
+    let (mut stored, mut plain) = (0, 0);
+    let (mut partitions, mut partition_bytes) = (0i128, 0i128);
+    let (mut droppable, mut cells) = (0.0, 0.0);
+    for reader in readers(view) {
+        let figures = reader.stats();
+        let bytes = reader.bytes_on_disk();
+        stats.live_disk_bytes += bytes;
+        stats.max_sstable_bytes = stats.max_sstable_bytes.max(bytes);
+        let micros = figures.max_timestamp.saturating_sub(figures.min_timestamp);
+        stats.max_sstable_millis = stats.max_sstable_millis.max(u64::try_from(micros / 1000).unwrap_or(0));
+        let level = usize::try_from(figures.level).unwrap_or(0).min(LEVELS_MAX);
+        if stats.levels.len() <= level {
+            stats.levels.resize(level + 1, LevelStats::default());
+        }
+        stats.levels[level].sstables += 1;
+        stats.levels[level].bytes += bytes;
+
+        let uncompressed = reader.uncompressed_bytes();
+        stats.uncompressed_bytes += uncompressed;
+        if figures.pending_repair.is_some() {
+            stats.pending_repair_bytes += uncompressed;
+        } else if figures.repaired_at > 0 {
+            stats.repaired_bytes += uncompressed;
+        }
+        if figures.compression_ratio >= 0.0 {
+            stored += reader.data_bytes_on_disk();
+            plain += uncompressed;
+        }
+        stats.estimated_partitions += reader.estimated_keys();
+        stats.bloom_filter_bytes += reader.filter_heap_size() as u64;
+        stats.index_summary_bytes += reader.summary_heap_size() as u64;
+        stats.compression_metadata_bytes += reader.compression_heap_size() as u64;
+
+        let sizes = &figures.partition_sizes;
+        let least = sizes.min().unsigned_abs();
+        stats.min_partition_bytes = match stats.min_partition_bytes {
+            0 => least,
+            min => min.min(least),
+        };
+        stats.max_partition_bytes = stats.max_partition_bytes.max(sizes.max().unsigned_abs());
+        partitions += i128::from(sizes.count());
+        partition_bytes += i128::from(sizes.mean()) * i128::from(sizes.count());
+        let cell_counts = &figures.cell_counts;
+        droppable += figures.drop_times.count_until(i64::from(gc_before));
+        cells += cell_counts.mean() as f64 * cell_counts.count() as f64;
+    }
+    stats.compression_ratio = (plain > 0).then(|| stored as f64 / plain as f64);
+    stats.mean_partition_bytes =
+        partition_bytes.checked_div(partitions).and_then(|mean| u64::try_from(mean).ok()).unwrap_or(0);
+    stats.droppable_ratio = if cells > 0.0 { droppable / cells } else { 0.0 };
+    stats
+}
+
+/// A file may claim any level; nobody makes more than this.
+const LEVELS_MAX: usize = 64;
