@@ -1,10 +1,12 @@
 //! Names: of keyspaces, tables, columns, types, fields, functions.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 
-use crate::lexer::keywords::{is_plain_function_name, is_plain_type_name, must_be_quoted};
+pub use cassette_rows::types::quote_identifier;
+
+use crate::lexer::keywords::{is_plain_function_name, is_plain_type_name};
 
 /// A name as the schema knows it: lower-cased if it was written bare, verbatim if it was quoted.
 ///
@@ -77,16 +79,6 @@ impl fmt::Display for Identifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&quote_identifier(&self.0))
     }
-}
-
-/// `name` as it must be written in CQL to mean exactly `name`: bare if it is lower case and no reserved word,
-/// otherwise in double quotes with inner quotes doubled.
-pub fn quote_identifier(name: &str) -> Cow<'_, str> {
-    let mut bytes = name.bytes();
-    let bare = bytes.next().is_some_and(|b| b.is_ascii_lowercase())
-        && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-        && !must_be_quoted(name);
-    if bare { Cow::Borrowed(name) } else { Cow::Owned(in_double_quotes(name)) }
 }
 
 /// Writes the name of a user-defined type so that no native type is read.

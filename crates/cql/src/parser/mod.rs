@@ -2,6 +2,7 @@
 //! leaves the current token after it; what it returns on failure is turned into words by `failure`.
 
 mod describe;
+mod expressions;
 mod failure;
 mod follow;
 mod functions;

@@ -1,5 +1,6 @@
 //! Selectors.
 
+use super::expressions::opens_operand;
 use super::follow::follows_selector;
 use super::names::{is_function_name, is_name};
 use super::terms::literal_kind;
@@ -34,25 +35,12 @@ impl Parser<'_> {
                 TokenKind::Symbol(Symbol::Minus) => ArithmeticOperator::Subtract,
                 _ => return Ok(left),
             };
-            self.link()?;
-            self.advance();
-            left = Selector::Arithmetic(Box::new(left), operator, Box::new(self.selector_multiplication()?));
+            left = self.operation(left, operator, Self::selector_multiplication)?;
         }
     }
 
     fn selector_multiplication(&mut self) -> Parsed<Selector> {
-        let mut left = self.selector_sign()?;
-        loop {
-            let operator = match self.kind() {
-                TokenKind::Symbol(Symbol::Star) => ArithmeticOperator::Multiply,
-                TokenKind::Symbol(Symbol::Slash) => ArithmeticOperator::Divide,
-                TokenKind::Symbol(Symbol::Percent) => ArithmeticOperator::Modulo,
-                _ => return Ok(left),
-            };
-            self.link()?;
-            self.advance();
-            left = Selector::Arithmetic(Box::new(left), operator, Box::new(self.selector_sign()?));
-        }
+        self.product(Self::selector_sign)
     }
 
     fn selector_sign(&mut self) -> Parsed<Selector> {
@@ -237,26 +225,7 @@ impl Parser<'_> {
         if self.eat(Symbol::BraceClose) {
             return Ok(Selector::Set(Vec::new()));
         }
-        let first = self.selector()?;
-        if !self.at_collection_separator() {
-            return Err(self.no_viable());
-        }
-        if !self.eat(Symbol::Colon) {
-            let mut elements = vec![first];
-            while self.eat(Symbol::Comma) {
-                elements.push(self.selector()?);
-            }
-            self.expect(Symbol::BraceClose)?;
-            return Ok(Selector::Set(elements));
-        }
-        let mut entries = vec![(first, self.selector()?)];
-        while self.eat(Symbol::Comma) {
-            let key = self.selector()?;
-            self.expect(Symbol::Colon)?;
-            entries.push((key, self.selector()?));
-        }
-        self.expect(Symbol::BraceClose)?;
-        Ok(Selector::MapOrUserType(entries))
+        self.set_or_map(Self::selector)
     }
 }
 
@@ -268,14 +237,7 @@ fn starts_selector(kind: TokenKind) -> bool {
 /// Whether a token of this kind can start a selector other than a negated one.
 fn starts_operand(kind: TokenKind) -> bool {
     match kind {
-        TokenKind::Symbol(symbol) => matches!(
-            symbol,
-            Symbol::QuestionMark
-                | Symbol::Colon
-                | Symbol::BracketOpen
-                | Symbol::BraceOpen
-                | Symbol::ParenOpen
-        ),
+        TokenKind::Symbol(symbol) => opens_operand(symbol),
         TokenKind::Keyword(Keyword::Null) => true,
         _ => literal_kind(kind).is_some() || is_name(kind) || is_function_name(kind),
     }

@@ -1,5 +1,6 @@
 //! Terms.
 
+use super::expressions::opens_operand;
 use super::follow::{follows_simple_term, follows_term};
 use super::names::{is_function_name, is_name, is_user_type_name};
 use super::{Parsed, Parser};
@@ -42,9 +43,7 @@ impl Parser<'_> {
                 }
                 _ => return Err(self.no_viable()),
             };
-            self.link()?;
-            self.advance();
-            left = Term::Arithmetic(Box::new(left), operator, Box::new(self.multiplication()?));
+            left = self.operation(left, operator, Self::multiplication)?;
         }
     }
 
@@ -67,18 +66,7 @@ impl Parser<'_> {
     }
 
     fn multiplication(&mut self) -> Parsed<Term> {
-        let mut left = self.sign()?;
-        loop {
-            let operator = match self.kind() {
-                TokenKind::Symbol(Symbol::Star) => ArithmeticOperator::Multiply,
-                TokenKind::Symbol(Symbol::Slash) => ArithmeticOperator::Divide,
-                TokenKind::Symbol(Symbol::Percent) => ArithmeticOperator::Modulo,
-                _ => return Ok(left),
-            };
-            self.link()?;
-            self.advance();
-            left = Term::Arithmetic(Box::new(left), operator, Box::new(self.sign()?));
-        }
+        self.product(Self::sign)
     }
 
     fn sign(&mut self) -> Parsed<Term> {
@@ -219,31 +207,7 @@ impl Parser<'_> {
             self.expect(Symbol::BraceClose)?;
             return Ok(Term::UserType(fields));
         }
-        let first = self.term()?;
-        if !self.at_collection_separator() {
-            return Err(self.no_viable());
-        }
-        if !self.eat(Symbol::Colon) {
-            let mut elements = vec![first];
-            while self.eat(Symbol::Comma) {
-                elements.push(self.term()?);
-            }
-            self.expect(Symbol::BraceClose)?;
-            return Ok(Term::Set(elements));
-        }
-        let mut entries = vec![(first, self.term()?)];
-        while self.eat(Symbol::Comma) {
-            let key = self.term()?;
-            self.expect(Symbol::Colon)?;
-            entries.push((key, self.term()?));
-        }
-        self.expect(Symbol::BraceClose)?;
-        Ok(Term::Map(entries))
-    }
-
-    /// Whether what may follow the first element of a set or map comes.
-    pub(super) fn at_collection_separator(&self) -> bool {
-        matches!(self.kind(), TokenKind::Symbol(Symbol::Colon | Symbol::Comma | Symbol::BraceClose))
+        self.set_or_map(Self::term)
     }
 
     /// `(type) term`, or a tuple.
@@ -324,14 +288,7 @@ impl Parser<'_> {
     /// Whether the current token starts a simple term, and not what may follow one.
     fn at_simple_term(&mut self) -> bool {
         match self.kind() {
-            TokenKind::Symbol(symbol) => matches!(
-                symbol,
-                Symbol::QuestionMark
-                    | Symbol::Colon
-                    | Symbol::BracketOpen
-                    | Symbol::BraceOpen
-                    | Symbol::ParenOpen
-            ),
+            TokenKind::Symbol(symbol) => opens_operand(symbol),
             TokenKind::Keyword(Keyword::Null) => true,
             TokenKind::Keyword(Keyword::Cast) => self.peek() == TokenKind::Symbol(Symbol::ParenOpen),
             kind => literal_kind(kind).is_some() || self.call_ahead(0),
@@ -353,15 +310,7 @@ impl Parser<'_> {
 /// Whether a token of this kind can start a term.
 pub(super) fn starts_term(kind: TokenKind) -> bool {
     match kind {
-        TokenKind::Symbol(symbol) => matches!(
-            symbol,
-            Symbol::QuestionMark
-                | Symbol::Colon
-                | Symbol::BracketOpen
-                | Symbol::BraceOpen
-                | Symbol::ParenOpen
-                | Symbol::Minus
-        ),
+        TokenKind::Symbol(symbol) => symbol == Symbol::Minus || opens_operand(symbol),
         TokenKind::Keyword(Keyword::Null) => true,
         _ => literal_kind(kind).is_some() || is_name(kind) || is_function_name(kind),
     }

@@ -4,6 +4,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 use super::ValueError;
 use super::calendar::{Civil, DAY_MS, days_in_month};
 
@@ -15,11 +18,12 @@ pub const DAY_NS: i64 = DAY_MS * 1_000_000;
 /// ```text
 /// 2015-05-03[T| ]13:30[:54[.234]][zone]     months, days, hours … also without leading zeros
 /// 2015-05-03[zone]
-/// zone: Z, +02, +0200, +02:00; after a blank also +02:00:00, UTC, GMT, UT and these with an offset
+/// zone: Z, +02, +0200, +02:00; after a blank also +02:00:00, UTC, GMT, UT and these with an offset, and the name of a
+///       region, Europe/Paris, or one of its abbreviations that no other region has, CET
 /// ```
 ///
-/// A day that the month does not have is taken for its last one, as Cassandra does. Not read, as they take a time zone
-/// database: names of other zones.
+/// A day that the month does not have is taken for its last one, as Cassandra does. A time that a region's clocks passed over is
+/// taken for as much later, and one that they showed twice for the first.
 pub fn parse_timestamp(text: &str) -> Result<i64, ValueError> {
     if text.eq_ignore_ascii_case("now") {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -60,14 +64,14 @@ fn parse_date_and_time(text: &str) -> Option<i64> {
         return None;
     }
     let days = days_of(year, month, day)?;
-    to_millis(days, ((hour * 60 + minute) * 60 + second) * 1000 + millisecond, parse_zone(rest)?)
+    at_zone(days, ((hour * 60 + minute) * 60 + second) * 1000 + millisecond, rest)
 }
 
 /// `2015-05-03` and a zone. A year of more than four digits takes a sign, and a plus takes such a year.
 fn parse_day(text: &str) -> Option<i64> {
     let mut rest = text;
     let days = take_day(&mut rest)?;
-    to_millis(days, 0, parse_zone(rest)?)
+    at_zone(days, 0, rest)
 }
 
 /// Takes an ISO date in which a day that the month does not have is the last one.
@@ -106,7 +110,48 @@ fn to_millis(days: i64, of_day_ms: i64, offset_s: i64) -> Option<i64> {
     i64::try_from(ms).ok()
 }
 
-/// The seconds that a zone is ahead of UTC.
+/// Milliseconds since 1970 of a time of day where `zone` is kept.
+fn at_zone(days: i64, of_day_ms: i64, zone: &str) -> Option<i64> {
+    match parse_zone(zone) {
+        Some(offset_s) => to_millis(days, of_day_ms, offset_s),
+        None => {
+            let local = to_millis(days, of_day_ms, 0)?;
+            let zone = region(zone.strip_prefix(' ')?)?;
+            let civil = TimeZone::UTC.to_datetime(Timestamp::from_millisecond(local).ok()?);
+            Some(zone.to_ambiguous_timestamp(civil).compatible().ok()?.as_millisecond())
+        }
+    }
+}
+
+/// The region called `name`, exactly so, or meant by an abbreviation.
+fn region(name: &str) -> Option<TimeZone> {
+    /// Those of Java's abbreviations that mean one region.
+    const ABBREVIATIONS: [(&str, &str); 16] = [
+        ("AKST", "America/Anchorage"),
+        ("CET", "Europe/Paris"),
+        ("CEST", "Europe/Paris"),
+        ("EDT", "America/New_York"),
+        ("EET", "Europe/Bucharest"),
+        ("EEST", "Europe/Bucharest"),
+        ("EST", "America/New_York"),
+        ("HST", "Pacific/Honolulu"),
+        ("JST", "Asia/Tokyo"),
+        ("KST", "Asia/Seoul"),
+        ("MDT", "America/Denver"),
+        ("MSK", "Europe/Moscow"),
+        ("MST", "America/Denver"),
+        ("PDT", "America/Los_Angeles"),
+        ("PST", "America/Los_Angeles"),
+        ("WET", "Europe/Lisbon"),
+    ];
+    let meant = ABBREVIATIONS.iter().find(|(abbreviation, _)| *abbreviation == name);
+    let name = meant.map_or(name, |(_, region)| region);
+    let zone = TimeZone::get(name).ok()?;
+    // The database does not look at the case of names; Cassandra does.
+    (zone.iana_name() == Some(name)).then_some(zone)
+}
+
+/// The seconds that a zone is ahead of UTC, if that is all its name says.
 fn parse_zone(text: &str) -> Option<i64> {
     match text.strip_prefix(' ') {
         None if text.is_empty() => Some(0),
@@ -307,6 +352,12 @@ mod tests {
             ("1970-01-01 01:00:00 GMT", 3_600_000),
             ("2011-02-03T04:05:00.000+0000", 1_296_705_900_000),
             ("2015-02-31", 1_425_081_600_000),
+            ("2015-07-01 12:00:00 America/Los_Angeles", 1_435_777_200_000),
+            ("2015-07-01 12:00:00 PDT", 1_435_777_200_000),
+            ("2015-01-01 12:00 CET", 1_420_110_000_000),
+            // The clocks went from 2 to 3, and from 3 back to 2.
+            ("2015-03-29 02:30 Europe/Paris", 1_427_592_600_000),
+            ("2015-10-25 02:30 Europe/Paris", 1_445_733_000_000),
             ("-0001-01-01", -62_198_755_200_000),
             ("+12000-01-01", 316_516_204_800_000),
         ] {
@@ -323,6 +374,9 @@ mod tests {
             "1970-01-01 00:00 +19:00",
             "0000-01-01 00:00",
             "1970-01-01é",
+            "1970-01-01 00:00 europe/paris",
+            "1970-01-01 00:00 Nowhere/City",
+            "1970-01-01 00:00Europe/Paris",
         ] {
             assert_eq!(
                 parse_timestamp(bad),

@@ -87,11 +87,11 @@ fn write_parameters<'a>(
 }
 
 /// The name as it must be written in CQL to be read back as itself: in double quotes unless it is a lower-case
-/// identifier and no reserved word.
+/// identifier and neither a reserved word nor a boolean. (Cassandra writes `true` and `false` bare and then cannot read them.)
 pub fn quote_identifier(name: &str) -> Cow<'_, str> {
     let plain = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-    if plain && !is_reserved(name) {
+    if plain && !is_reserved(name) && name != "true" && name != "false" {
         Cow::Borrowed(name)
     } else {
         Cow::Owned(format!("\"{}\"", name.replace('"', "\"\"")))
@@ -155,6 +155,7 @@ mod tests {
             ("A", "\"A\""),
             ("token", "\"token\""),
             ("ttl", "ttl"),
+            ("true", "\"true\""),
             ("a\"b", "\"a\"\"b\""),
         ] {
             assert_eq!(quote_identifier(name), quoted);

@@ -1,6 +1,7 @@
-//! `mask_null`, `mask_default`, `mask_replace`, `mask_inner` and `mask_outer`.
+//! `mask_null`, `mask_default`, `mask_replace`, `mask_inner`, `mask_outer` and `mask_hash`.
 
 use cassette_rows::types::DataType;
+use sha2::Digest;
 
 use super::resolve::{Argument, known_types, requires};
 use super::{Evaluated, ScalarFunction, Surroundings, Values, present};
@@ -74,10 +75,38 @@ pub(super) fn resolve(
             Ok(Some(ScalarFunction::new(name, types, returns, mask_part)))
         }
         "mask_hash" => {
-            Err(ValueError::invalid("The function system.mask_hash is not supported by Cassette yet"))
+            let fallback = [None, Some(DataType::Text)];
+            let signature = format!("system.{name}(any, [text])");
+            let mut types = known_types(&signature, arguments, 1..=2, &fallback)?;
+            if let Some(given) = types.get_mut(1) {
+                if Assignment::of_type(given, &DataType::Text) == Assignment::No {
+                    return Err(requires(name, "an argument of type text", arguments[1], given));
+                }
+                *given = DataType::Text;
+            }
+            Ok(Some(ScalarFunction::new(name, types, DataType::Blob, |_, values, _| {
+                let Some(value) = values[0] else { return Ok(None) };
+                let algorithm = values.get(1).copied().flatten().map(String::from_utf8_lossy);
+                hash(algorithm.as_deref().unwrap_or("SHA-256"), value).map(Some)
+            })))
         }
         _ => Ok(None),
     }
+}
+
+/// The digest of `value` by one of Java's algorithms, by its name in any case.
+fn hash(algorithm: &str, value: &[u8]) -> Result<Vec<u8>, ValueError> {
+    Ok(match algorithm.to_ascii_uppercase().as_str() {
+        "MD5" => md5::Md5::digest(value).to_vec(),
+        "SHA-1" | "SHA1" | "SHA" => sha1::Sha1::digest(value).to_vec(),
+        "SHA-224" | "SHA224" => sha2::Sha224::digest(value).to_vec(),
+        "SHA-256" | "SHA256" => sha2::Sha256::digest(value).to_vec(),
+        "SHA-384" | "SHA384" => sha2::Sha384::digest(value).to_vec(),
+        "SHA-512" | "SHA512" => sha2::Sha512::digest(value).to_vec(),
+        "SHA-512/224" | "SHA512/224" => sha2::Sha512_224::digest(value).to_vec(),
+        "SHA-512/256" | "SHA512/256" => sha2::Sha512_256::digest(value).to_vec(),
+        _ => return Err(ValueError::invalid(format!("Hash algorithm not found: {algorithm}"))),
+    })
 }
 
 /// What stands for any value of the type.

@@ -272,12 +272,27 @@ fn masks_hide_what_they_should() {
         ("mask_inner(tx, 1, 1)", vec![text, one, one], Some("'t**t'")),
         ("mask_outer(tx, 1, null)", vec![text, one, None], Some("'*ext'")),
         ("mask_inner(tx, 1, 1, '#')", vec![text, one, one, Some(b"#")], Some("'t##t'")),
+        ("mask_hash(tx)", vec![None], None),
+        ("mask_hash(tx, 'md5')", vec![text, Some(b"md5")], Some("0x1cb251ec0d568de6a929b520c4aed8d1")),
+        (
+            "mask_hash(tx)",
+            vec![text],
+            Some("0x982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1"),
+        ),
     ] {
         assert_eq!(value(call, &values), Ok(expected.map(str::to_owned)), "{call}");
     }
     assert_eq!(
         value("mask_inner(tx, 1, 1, '##')", &[text, one, one, Some(b"##")]),
         Err("The padding argument for function system.mask_inner should be single-character, but '##' has 2 characters.".to_owned())
+    );
+}
+
+#[test]
+fn an_unknown_hash_algorithm_is_named() {
+    assert_eq!(
+        value("mask_hash(tx, 'ROT13')", &[Some(b"text"), Some(b"ROT13")]),
+        Err("Hash algorithm not found: ROT13".to_owned())
     );
 }
 
