@@ -50,6 +50,10 @@ pub trait Observer: Sync {
     fn begins(&self, name: &str, operations: Option<u64>);
     /// A phase goes on.
     fn goes_on(&self, view: &LiveView);
+    /// Why all is to end early, if it is; asked as often as it goes on. What was measured until then is reported.
+    fn wants_to_stop(&self) -> Option<String> {
+        None
+    }
     /// A phase is over.
     fn ends(&self, report: &PhaseReport);
 }
@@ -177,6 +181,9 @@ impl Experiment {
                     std::thread::park_timeout(LOOK_EVERY);
                     view.look(live.iter().map(Arc::as_ref));
                     observer.goes_on(&view);
+                    if let Some(reason) = observer.wants_to_stop() {
+                        control.stop(reason);
+                    }
                     processes.watch();
                 }
             });
@@ -309,6 +316,30 @@ mod tests {
         assert_eq!(reports.iter().map(|report| report.repeat).collect::<Vec<_>>(), [1, 1, 1, 2, 2, 2]);
         assert!(reports.iter().all(|report| report.failed == 0 && report.throughput > 0.0));
         assert_eq!(reports[0].processes[0].role, "laboratory");
+    }
+
+    #[test]
+    fn what_was_measured_before_an_interruption_is_reported() {
+        struct Impatient(Log);
+        impl Observer for Impatient {
+            fn begins(&self, name: &str, operations: Option<u64>) {
+                self.0.begins(name, operations);
+            }
+            fn goes_on(&self, _: &LiveView) {}
+            fn wants_to_stop(&self) -> Option<String> {
+                Some("interrupted".into())
+            }
+            fn ends(&self, report: &PhaseReport) {
+                self.0.ends(report);
+            }
+        }
+        let mut experiment = Experiment { load: false, rate: Some(100.0), ..experiment(&['c', 'a']) };
+        // Without an interruption it would go on for an hour.
+        experiment.workloads[0].1.operation_count = 0;
+        experiment.workloads[0].1.max_execution_seconds = 3600;
+        let reports = experiment.perform(&mut Threads(Noop), &Impatient(Log::default())).unwrap();
+        assert_eq!(reports.len(), 1);
+        assert_eq!(reports[0].stopped.as_deref(), Some("interrupted"));
     }
 
     #[test]

@@ -2,10 +2,13 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
+use signal_hook::consts::SIGINT;
 use tempfile::TempDir;
 
 use crate::LabError;
@@ -45,7 +48,7 @@ pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
     {
         report.engine.settings.insert("server program".into(), program.display().to_string());
     }
-    let console = Console::new();
+    let console = Console::new()?;
     console.print(&text::heading(&report));
     report.phases = experiment.perform(target.as_mut(), &console)?;
     console.print(&text::summary(&report));
@@ -159,11 +162,17 @@ fn command_line(arguments: impl Iterator<Item = String>) -> String {
 /// Shows progress on standard error, where that is a terminal, and results on standard output.
 struct Console {
     bar: ProgressBar,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Console {
-    fn new() -> Self {
-        Self { bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()) }
+    /// From here on the first Ctrl-C ends the phase, so that what was measured is reported; a second one ends the process.
+    fn new() -> Result<Self, LabError> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let handled = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&interrupted))
+            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)));
+        handled.map_err(|error| LabError::io("handling Ctrl-C", error))?;
+        Ok(Self { bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()), interrupted })
     }
 
     fn print(&self, text: &str) {
@@ -202,6 +211,10 @@ impl Observer for Console {
             "{:>9} ops/s  p99 {p99:>7} µs{failed}",
             text::grouped((view.recent_operations as f64 / view.recent_seconds).round() as u64)
         ));
+    }
+
+    fn wants_to_stop(&self) -> Option<String> {
+        self.interrupted.load(Ordering::Relaxed).then(|| "interrupted".to_owned())
     }
 
     fn ends(&self, report: &PhaseReport) {

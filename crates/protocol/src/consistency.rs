@@ -1,83 +1,20 @@
-//! Consistency levels.
+//! Consistency levels on the wire.
 
-use std::fmt;
+use cassette_rows::Consistency;
 
 use crate::{
     ProtocolError,
     notation::{Reader, write_short},
 };
 
-/// How many replicas must answer. On one machine every level means the same; the level is still checked and
-/// reported back where the protocol asks for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[expect(missing_docs, reason = "the variants are the specification's names")]
-#[repr(u16)]
-pub enum Consistency {
-    Any = 0x0000,
-    #[default]
-    One = 0x0001,
-    Two = 0x0002,
-    Three = 0x0003,
-    Quorum = 0x0004,
-    All = 0x0005,
-    LocalQuorum = 0x0006,
-    EachQuorum = 0x0007,
-    Serial = 0x0008,
-    LocalSerial = 0x0009,
-    LocalOne = 0x000A,
+/// \[consistency\]
+pub(crate) fn read_consistency(reader: &mut Reader<'_>) -> Result<Consistency, ProtocolError> {
+    let code = reader.read_short()?;
+    Consistency::from_number(code)
+        .ok_or_else(|| ProtocolError::Invalid(format!("Unknown code {code} for a consistency level")))
 }
 
-impl Consistency {
-    /// All levels, by their number.
-    pub const ALL: [Self; 11] = [
-        Self::Any,
-        Self::One,
-        Self::Two,
-        Self::Three,
-        Self::Quorum,
-        Self::All,
-        Self::LocalQuorum,
-        Self::EachQuorum,
-        Self::Serial,
-        Self::LocalSerial,
-        Self::LocalOne,
-    ];
-
-    /// Whether it is a level of conditional updates: SERIAL or LOCAL_SERIAL.
-    pub fn is_serial(self) -> bool {
-        matches!(self, Self::Serial | Self::LocalSerial)
-    }
-
-    /// \[consistency\]
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, ProtocolError> {
-        let code = reader.read_short()?;
-        Self::ALL
-            .get(usize::from(code))
-            .copied()
-            .ok_or_else(|| ProtocolError::Invalid(format!("Unknown code {code} for a consistency level")))
-    }
-
-    /// \[consistency\]
-    pub fn encode(self, buffer: &mut Vec<u8>) {
-        write_short(self as u16, buffer);
-    }
-}
-
-/// Cassandra's name, such as `LOCAL_QUORUM`.
-impl fmt::Display for Consistency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Any => "ANY",
-            Self::One => "ONE",
-            Self::Two => "TWO",
-            Self::Three => "THREE",
-            Self::Quorum => "QUORUM",
-            Self::All => "ALL",
-            Self::LocalQuorum => "LOCAL_QUORUM",
-            Self::EachQuorum => "EACH_QUORUM",
-            Self::Serial => "SERIAL",
-            Self::LocalSerial => "LOCAL_SERIAL",
-            Self::LocalOne => "LOCAL_ONE",
-        })
-    }
+/// \[consistency\]
+pub(crate) fn write_consistency(consistency: Consistency, buffer: &mut Vec<u8>) {
+    write_short(consistency as u16, buffer);
 }

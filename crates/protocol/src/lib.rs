@@ -30,8 +30,8 @@ mod rows;
 mod value;
 mod version;
 
+pub use cassette_rows::Consistency;
 pub use compression::Compression;
-pub use consistency::Consistency;
 pub use decoder::{Decoder, MESSAGE_LENGTH_MAX_DEFAULT, Rejected};
 pub use encoder::{Begun, Encoder};
 pub use envelope::{Direction, Envelope, Flags, Header, Opcode, RejectedHeader};

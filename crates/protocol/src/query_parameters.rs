@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::{
     Consistency, ProtocolError, Values, Version,
+    consistency::{read_consistency, write_consistency},
     notation::{Reader, write_byte, write_bytes, write_int, write_long, write_string},
 };
 
@@ -46,7 +47,7 @@ pub struct QueryParameters {
 impl QueryParameters {
     /// Decodes `<consistency><flags>…`.
     pub fn decode(reader: &mut Reader<'_>, version: Version) -> Result<Self, ProtocolError> {
-        let consistency = Consistency::decode(reader)?;
+        let consistency = read_consistency(reader)?;
         let flags =
             if version >= Version::V5 { reader.read_int()? as u32 } else { u32::from(reader.read_byte()?) };
         let has = |flag| flags & flag != 0;
@@ -65,7 +66,7 @@ impl QueryParameters {
             parameters.paging_state = reader.read_bytes_shared()?;
         }
         if has(flag::WITH_SERIAL_CONSISTENCY) {
-            parameters.serial_consistency = Some(Consistency::decode(reader)?);
+            parameters.serial_consistency = Some(read_consistency(reader)?);
         }
         if has(flag::WITH_DEFAULT_TIMESTAMP) {
             let timestamp = reader.read_long()?;
@@ -106,7 +107,7 @@ impl QueryParameters {
         ];
         let flags = flags.into_iter().filter(|(_, set)| *set).fold(0, |flags, (flag, _)| flags | flag);
 
-        self.consistency.encode(buffer);
+        write_consistency(self.consistency, buffer);
         if is_v5 {
             write_int(flags as i32, buffer);
         } else {
@@ -122,7 +123,7 @@ impl QueryParameters {
             write_bytes(Some(paging_state), buffer);
         }
         if let Some(serial_consistency) = self.serial_consistency {
-            serial_consistency.encode(buffer);
+            write_consistency(serial_consistency, buffer);
         }
         if let Some(timestamp) = self.timestamp {
             write_long(timestamp, buffer);

@@ -7,6 +7,7 @@
 //! is a [`PartitionStream`].
 
 pub mod clustering;
+pub mod consistency;
 pub mod deletion;
 pub mod error;
 pub mod key;
@@ -23,6 +24,7 @@ pub mod types;
 pub mod vint;
 
 pub use clustering::{Bound, Clustering, ClusteringComparator, Position, Side};
+pub use consistency::Consistency;
 pub use deletion::{DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TIMESTAMP, NO_TTL};
 pub use error::{Result, StorageError};
 pub use key::DecoratedKey;

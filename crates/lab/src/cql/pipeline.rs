@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Instant;
 
+use bytes::Bytes;
+use cassette_protocol::response::{Error, ErrorDetail};
 use cassette_protocol::{Envelope, Response, ResultMessage};
 
 use super::connection::{Connection, error_class};
@@ -32,6 +34,8 @@ struct Slot {
     start: Option<Instant>,
     /// Of a read-modify-write whose update is in flight: when its read was answered.
     read_end: Option<Instant>,
+    /// Whether its statement is being prepared again, because the server had forgotten it.
+    preparing: bool,
 }
 
 impl Pipeline {
@@ -133,6 +137,7 @@ impl Pipeline {
         }
         slot.task = Some(task);
         slot.read_end = None;
+        slot.preparing = false;
     }
 
     /// Takes the answer to the request in slot `index`, which had come at `end`.
@@ -149,7 +154,34 @@ impl Pipeline {
         let Some(Task { operation, intended }) = slot.task else { return };
         let start = slot.start.unwrap_or(end);
         let update_in_flight = slot.read_end.is_some();
-        let mut outcome = take_answer(envelope, &operation, rows);
+        let outcome = take_answer(envelope, &operation, rows);
+        if let Err(Refused::Unprepared(id)) = &outcome
+            && !slot.preparing
+            && self.requests.prepare_again(self.connection.encoder(), index as i16, id)
+        {
+            slot.preparing = true;
+            return;
+        }
+        if let Err(Refused::Prepared(id)) = &outcome
+            && slot.preparing
+            && self.requests.knows(id)
+        {
+            // The operation goes on where it was; its latency counts from its first start.
+            let (start, read_end) = (slot.start, slot.read_end);
+            match (operation, read_end) {
+                (Operation::ReadModifyWrite { written, .. }, Some(_)) => {
+                    worker.stream.write_values(&slot.key, written, values);
+                    self.requests.update(self.connection.encoder(), index as i16, &slot.key, values);
+                    slot.preparing = false;
+                }
+                _ => {
+                    self.begin(index, Task { operation, intended }, worker, values);
+                    self.slots[index].start = start;
+                }
+            }
+            return;
+        }
+        let mut outcome = outcome.map_err(Refused::into_failure);
         if !update_in_flight {
             outcome = outcome.and_then(|()| check_rows(&operation, &slot.key, rows));
         }
@@ -188,9 +220,9 @@ impl Pipeline {
 }
 
 /// Reads an answer's rows into `rows`; an error is a failure of its class.
-fn take_answer(envelope: &Envelope, operation: &Operation, rows: &mut RowSink) -> Result<(), Failure> {
+fn take_answer(envelope: &Envelope, operation: &Operation, rows: &mut RowSink) -> Result<(), Refused> {
     rows.clear();
-    let malformed = |error| Failure::new("malformed answer", error);
+    let malformed = |error| Refused::Failed(Failure::new("malformed answer", error));
     let (response, _) = Response::decode(envelope).map_err(malformed)?;
     match response {
         Response::Result(ResultMessage::Void) => Ok(()),
@@ -212,7 +244,32 @@ fn take_answer(envelope: &Envelope, operation: &Operation, rows: &mut RowSink) -
             }
             Ok(())
         }
-        Response::Error(error) => Err(Failure::new(error_class(&error.detail), error.message)),
-        other => Err(Failure::new("unexpected answer", other.opcode())),
+        Response::Result(ResultMessage::Prepared(prepared)) => Err(Refused::Prepared(prepared.id)),
+        Response::Error(Error { detail: ErrorDetail::Unprepared { id }, .. }) => Err(Refused::Unprepared(id)),
+        Response::Error(error) => {
+            Err(Refused::Failed(Failure::new(error_class(&error.detail), error.message)))
+        }
+        other => Err(Refused::Failed(Failure::new("unexpected answer", other.opcode()))),
+    }
+}
+
+/// An answer that does not end its operation well.
+enum Refused {
+    Failed(Failure),
+    /// The server has forgotten the statement with this id.
+    Unprepared(Bytes),
+    /// It has prepared the statement with this id.
+    Prepared(Bytes),
+}
+
+impl Refused {
+    fn into_failure(self) -> Failure {
+        match self {
+            Self::Failed(failure) => failure,
+            Self::Unprepared(_) => {
+                Failure::new("Unprepared", "a statement is forgotten as soon as it is prepared")
+            }
+            Self::Prepared(_) => Failure::new("unexpected answer", "a statement was prepared"),
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! The workload's statements as a server knows them, and their EXECUTE messages.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use cassette_protocol::notation::{write_byte, write_bytes, write_int, write_short, write_short_bytes};
-use cassette_protocol::{Consistency, Encoder, Flags, Opcode, Version};
+use cassette_protocol::request::Prepare;
+use cassette_protocol::{Consistency, Encoder, Flags, Opcode, Request, Version};
 
 use super::CqlSettings;
 use super::connection::Connection;
@@ -27,6 +30,8 @@ pub(super) struct Requests {
     version: Version,
     consistency: Consistency,
     statements: Statements<Prepared>,
+    /// The statements' texts by id.
+    texts: HashMap<Bytes, String>,
 }
 
 impl Requests {
@@ -36,11 +41,26 @@ impl Requests {
         settings: &CqlSettings,
         shape: &TableShape,
     ) -> Result<Self, LabError> {
+        let mut texts = HashMap::new();
         let statements = Statements::prepare(&settings.keyspace, shape, |cql| {
             let prepared = connection.prepare(cql)?;
+            texts.insert(prepared.id.clone(), cql.to_owned());
             Ok::<_, LabError>(Prepared { id: prepared.id, result_metadata_id: prepared.result_metadata_id })
         })?;
-        Ok(Self { version: settings.version, consistency: settings.consistency, statements })
+        Ok(Self { version: settings.version, consistency: settings.consistency, statements, texts })
+    }
+
+    /// Appends the PREPARE of a statement that the server has forgotten; false if it is none of these.
+    pub fn prepare_again(&self, encoder: &mut Encoder, stream: i16, id: &Bytes) -> bool {
+        let Some(query) = self.texts.get(id) else { return false };
+        let request = Request::Prepare(Prepare { query: query.clone(), keyspace: None });
+        encoder.request(stream, &request, false);
+        true
+    }
+
+    /// Whether this is the id of one of these statements.
+    pub fn knows(&self, id: &Bytes) -> bool {
+        self.texts.contains_key(id)
     }
 
     /// Appends the insertion of a whole record.
@@ -92,7 +112,7 @@ impl Requests {
         if self.version >= Version::V5 {
             write_short_bytes(statement.result_metadata_id.as_deref().unwrap_or_default(), body);
         }
-        self.consistency.encode(body);
+        write_short(self.consistency as u16, body);
         if self.version >= Version::V5 {
             write_int(i32::from(VALUES_AND_SKIP_METADATA), body);
         } else {

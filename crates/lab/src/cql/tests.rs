@@ -1,8 +1,9 @@
 //! The client against a server in memory that speaks with the protocol crate's other side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,6 +33,11 @@ struct Fake {
     spoil: bool,
     /// Closes a connection after so many EXECUTEs.
     close_after: Option<usize>,
+    /// Forgets its prepared statements once, after so many EXECUTEs.
+    forget_after: Option<usize>,
+    executed: AtomicUsize,
+    /// What was prepared again since.
+    remembered: Mutex<BTreeSet<String>>,
     /// Asks for this SASL token.
     token: Option<&'static [u8]>,
 }
@@ -114,23 +120,29 @@ impl Fake {
                     false => void,
                 }
             }
-            Request::Prepare(prepare) => Response::Result(ResultMessage::Prepared(Prepared {
-                id: Bytes::from(prepare.query),
-                result_metadata_id: (version >= Version::V5).then(|| Bytes::from_static(b"known")),
-                bind_markers: ResultMetadata::default(),
-                partition_key_indexes: Vec::new(),
-                result_metadata: ResultMetadata::default(),
-            })),
+            Request::Prepare(prepare) if self.forgot() => {
+                self.remembered.lock().unwrap().insert(prepare.query.clone());
+                prepared(prepare.query, version)
+            }
+            Request::Prepare(prepare) => prepared(prepare.query, version),
             Request::Execute(execute) => {
                 assert_eq!(execute.result_metadata_id.is_some(), version >= Version::V5);
                 assert_eq!(execute.parameters.consistency, Consistency::Quorum);
                 assert!(execute.parameters.skip_metadata);
                 let query = std::str::from_utf8(&execute.id).unwrap();
+                self.executed.fetch_add(1, Ordering::Relaxed);
+                if self.forgot() && !self.remembered.lock().unwrap().contains(query) {
+                    return error(ErrorDetail::Unprepared { id: execute.id.clone() });
+                }
                 let values = execute.parameters.values.iter().map(|value| value.set().unwrap().to_vec());
                 self.execute(query, values.collect(), version)
             }
             other => panic!("{} was not expected", other.opcode()),
         }
+    }
+
+    fn forgot(&self) -> bool {
+        self.forget_after.is_some_and(|after| self.executed.load(Ordering::Relaxed) > after)
     }
 
     fn execute(&self, query: &str, values: Vec<Vec<u8>>, version: Version) -> Response {
@@ -168,6 +180,16 @@ impl Fake {
         }
         Response::Result(ResultMessage::Void)
     }
+}
+
+fn prepared(query: String, version: Version) -> Response {
+    Response::Result(ResultMessage::Prepared(Prepared {
+        id: Bytes::from(query),
+        result_metadata_id: (version >= Version::V5).then(|| Bytes::from_static(b"known")),
+        bind_markers: ResultMetadata::default(),
+        partition_key_indexes: Vec::new(),
+        result_metadata: ResultMetadata::default(),
+    }))
 }
 
 fn decode(envelope: &Envelope) -> (Request, ()) {
@@ -296,6 +318,16 @@ fn errors_are_counted_by_their_class_and_wrong_data_is_seen() {
         experiment.workloads.drain(..2);
     });
     assert_eq!(reports[1].failures["wrong data"].count, 1000);
+}
+
+#[test]
+fn a_statement_that_the_server_has_forgotten_is_prepared_again_and_nothing_fails() {
+    let (fake, reports) = perform(Fake { forget_after: Some(200), ..Fake::default() }, |_, _| {});
+    for report in &reports {
+        assert_eq!((report.failed, &report.stopped), (0, &None), "{}: {:?}", report.name, report.failures);
+    }
+    assert_eq!(reports.iter().map(|report| report.operations).sum::<u64>(), 300 + 6 * 1000);
+    assert!(fake.remembered.lock().unwrap().len() >= 4);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     Consistency, ProtocolError, Version,
+    consistency::{read_consistency, write_consistency},
     notation::{
         Reader, write_byte, write_inetaddr, write_int, write_short, write_short_bytes, write_string,
         write_string_list,
@@ -262,7 +263,7 @@ impl ErrorDetail {
             0x000A => Self::ProtocolError,
             0x0100 => Self::BadCredentials,
             0x1000 => Self::Unavailable {
-                consistency: Consistency::decode(reader)?,
+                consistency: read_consistency(reader)?,
                 required: reader.read_int()?,
                 alive: reader.read_int()?,
             },
@@ -270,7 +271,7 @@ impl ErrorDetail {
             0x1002 => Self::IsBootstrapping,
             0x1003 => Self::TruncateError,
             0x1100 => {
-                let consistency = Consistency::decode(reader)?;
+                let consistency = read_consistency(reader)?;
                 let received = reader.read_int()?;
                 let block_for = reader.read_int()?;
                 let write_type = WriteType::decode(reader)?;
@@ -279,13 +280,13 @@ impl ErrorDetail {
                 Self::WriteTimeout { consistency, received, block_for, write_type, contentions }
             }
             0x1200 => Self::ReadTimeout {
-                consistency: Consistency::decode(reader)?,
+                consistency: read_consistency(reader)?,
                 received: reader.read_int()?,
                 block_for: reader.read_int()?,
                 data_present: reader.read_byte()? != 0,
             },
             0x1300 => Self::ReadFailure {
-                consistency: Consistency::decode(reader)?,
+                consistency: read_consistency(reader)?,
                 received: reader.read_int()?,
                 block_for: reader.read_int()?,
                 failures: Failures::decode(reader, version)?,
@@ -297,7 +298,7 @@ impl ErrorDetail {
                 arg_types: reader.read_string_list()?,
             },
             0x1500 => Self::WriteFailure {
-                consistency: Consistency::decode(reader)?,
+                consistency: read_consistency(reader)?,
                 received: reader.read_int()?,
                 block_for: reader.read_int()?,
                 failures: Failures::decode(reader, version)?,
@@ -305,7 +306,7 @@ impl ErrorDetail {
             },
             0x1600 => Self::CdcWriteFailure,
             0x1700 => Self::CasWriteUnknown {
-                consistency: Consistency::decode(reader)?,
+                consistency: read_consistency(reader)?,
                 received: reader.read_int()?,
                 block_for: reader.read_int()?,
             },
@@ -324,7 +325,7 @@ impl ErrorDetail {
 
     fn encode(&self, version: Version, buffer: &mut Vec<u8>) {
         let write_counts = |consistency: &Consistency, first: &i32, second: &i32, buffer: &mut Vec<u8>| {
-            consistency.encode(buffer);
+            write_consistency(*consistency, buffer);
             write_int(*first, buffer);
             write_int(*second, buffer);
         };
