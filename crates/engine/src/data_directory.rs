@@ -8,6 +8,7 @@
 //! <data_dir>/data/<keyspace>/<table>-<id>/nb-*     a table's SSTables, see transaction.rs
 //! ```
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(crate) struct DataDirectory {
 impl DataDirectory {
     /// Makes the directory if it is not there, and locks it.
     pub fn open(fs: Arc<dyn FileSystem>, root: &Path) -> Result<Self> {
-        create_durably(fs.as_ref(), root, root)?;
+        create_root(fs.as_ref(), root)?;
         let lock_path = root.join("cassette.lock");
         let lock = fs.lock(&lock_path).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => EngineError::Locked { directory: root.to_owned() },
@@ -39,9 +40,7 @@ impl DataDirectory {
         })?;
         let directory = Self { fs, root: root.to_owned(), lock: Mutex::new(Some(lock)) };
         directory.check_version()?;
-        for below in [directory.commitlog(), directory.tables()] {
-            create_durably(directory.fs.as_ref(), &below, root)?;
-        }
+        create_durably(directory.fs.as_ref(), &[directory.commitlog(), directory.tables()], root)?;
         Ok(directory)
     }
 
@@ -92,40 +91,55 @@ impl DataDirectory {
         self.root.join("data")
     }
 
-    /// The directory of a table, which is made if it is not there.
-    pub fn table(&self, table: &TableMetadata) -> Result<PathBuf> {
-        let path = self.tables().join(&table.keyspace).join(table.directory_name());
-        create_durably(self.fs.as_ref(), &path, &self.root)?;
-        Ok(path)
+    /// The directories of tables, which are made if they are not there.
+    pub fn create_tables(&self, tables: &[Arc<TableMetadata>]) -> Result<Vec<PathBuf>> {
+        let root = self.tables();
+        let path = |table: &Arc<TableMetadata>| root.join(&table.keyspace).join(table.directory_name());
+        let paths: Vec<PathBuf> = tables.iter().map(path).collect();
+        create_durably(self.fs.as_ref(), &paths, &root)?;
+        Ok(paths)
     }
 }
 
-/// Makes a directory and those missing above it, and makes the names of `path` and of all from there up to `root` durable.
-/// Also of those that are there: the process that made them may have died before it synced them.
-fn create_durably(fs: &dyn FileSystem, path: &Path, root: &Path) -> Result<()> {
+/// Makes the root and the directories that are missing above it, and makes their names durable. The root's own name also if
+/// it is there: the process that made it may have died before it synced that.
+fn create_root(fs: &dyn FileSystem, root: &Path) -> Result<()> {
     let mut named = Vec::new();
-    for directory in path.ancestors().take_while(|directory| !directory.as_os_str().is_empty()) {
-        let is_above = !directory.starts_with(root);
-        if is_above && fs.exists(directory).map_err(|e| StorageError::io(directory, "look for", e))? {
+    for directory in root.ancestors().take_while(|directory| !directory.as_os_str().is_empty()) {
+        let exists = || fs.exists(directory).map_err(|e| StorageError::io(directory, "look for", e));
+        if directory != root && exists()? {
             break;
         }
         named.push(directory);
     }
-    fs.create_dir_all(path).map_err(|e| StorageError::io(path, "create the directory", e))?;
-    for directory in named.into_iter().rev() {
-        let parent = match directory.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            Some(_) => Path::new("."),
-            None => continue,
-        };
-        fs.sync_dir(parent).map_err(|e| StorageError::io(parent, "sync the directory", e))?;
+    fs.create_dir_all(root).map_err(|e| StorageError::io(root, "create the directory", e))?;
+    named.into_iter().rev().try_for_each(|directory| match directory.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(fs, parent),
+        Some(_) => sync_dir(fs, Path::new(".")),
+        None => Ok(()),
+    })
+}
+
+/// Makes directories and those missing between them and `above`, whose own name is durable, and makes all these names durable.
+/// Also of those that are there: the process that made them may have died before it synced them. Each directory is synced
+/// once, however many names it got.
+fn create_durably(fs: &dyn FileSystem, paths: &[PathBuf], above: &Path) -> Result<()> {
+    let mut parents = BTreeSet::new();
+    for path in paths {
+        fs.create_dir_all(path).map_err(|e| StorageError::io(path, "create the directory", e))?;
+        parents.extend(path.ancestors().skip(1).take_while(|parent| parent.starts_with(above)));
     }
-    Ok(())
+    // In order of their names: each comes after the one it is in.
+    parents.into_iter().try_for_each(|parent| sync_dir(fs, parent))
+}
+
+fn sync_dir(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    fs.sync_dir(path).map_err(|e| StorageError::io(path, "sync the directory", e).into())
 }
 
 #[cfg(test)]
 mod tests {
-    use cassette_vfs::FakeFileSystem;
+    use cassette_vfs::{FakeFileSystem, OperationKind};
 
     use super::*;
     use crate::testing;
@@ -138,7 +152,7 @@ mod tests {
     fn a_directory_opens_again_after_a_crash_with_everything_in_it() {
         for seed in 0..20 {
             let fs = FakeFileSystem::new();
-            let table = open(&fs).unwrap().table(&testing::table()).unwrap();
+            let table = open(&fs).unwrap().create_tables(&[testing::table()]).unwrap().remove(0);
             let fs = fs.crash(seed);
             assert!((&fs as &dyn FileSystem).exists(&table).unwrap());
             open(&fs).unwrap();
@@ -153,11 +167,30 @@ mod tests {
         let path = open(&fs).unwrap().root.join("data/ks").join(testing::table().directory_name());
         fs.create_dir_all(&path).unwrap();
         let fs = fs.kill();
-        open(&fs).unwrap().table(&testing::table()).unwrap();
+        open(&fs).unwrap().create_tables(&[testing::table()]).unwrap().remove(0);
         for seed in 0..20 {
             let survivor = fs.kill().crash(seed);
             assert!((&survivor as &dyn FileSystem).exists(&path).unwrap(), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn each_directory_is_synced_once_however_many_tables_it_gets() {
+        let fs = FakeFileSystem::new();
+        let directory = open(&fs).unwrap();
+        let tables: Vec<_> =
+            (0..50).map(|n| testing::table_with(&format!("t{n}"), Default::default())).collect();
+        let synced = Arc::new(Mutex::new(Vec::new()));
+        let seen = synced.clone();
+        fs.fail_when(move |operation| {
+            if operation.kind == OperationKind::SyncDir {
+                seen.lock().push(operation.path.clone());
+            }
+            None
+        });
+        directory.create_tables(&tables).unwrap();
+        let expected = ["var/db/data", "var/db/data/ks"].map(PathBuf::from);
+        assert_eq!(*synced.lock(), expected);
     }
 
     #[test]

@@ -65,7 +65,13 @@ impl Engine {
 
     /// Makes the table, or opens it if its directory is there. Before and after recovery.
     pub fn create_table(&self, table: Arc<TableMetadata>) -> Result<()> {
-        self.inner.core.create_table(table)
+        self.create_tables(&[table])
+    }
+
+    /// [Makes or opens](Self::create_table) many tables, with far fewer syncs than one after the other takes. On error none of
+    /// them is there, but for directories.
+    pub fn create_tables(&self, tables: &[Arc<TableMetadata>]) -> Result<()> {
+        self.inner.core.create_tables(tables)
     }
 
     /// Applies the logged mutations of the tables that were created since the last call. Call once with the system tables,
@@ -85,6 +91,13 @@ impl Engine {
         self.inner.background.start().map_err(EngineError::Thread)?;
         self.inner.core.compaction_wanted.raise();
         Ok(summary)
+    }
+
+    /// Says whether the writes of a table go to the commit log, as they do unless this says otherwise. Those that do not are
+    /// lost when the process dies before their memtable was flushed; [`close`](Self::close) flushes it.
+    pub fn set_durable_writes(&self, id: TableId, durable: bool) -> Result<()> {
+        self.inner.core.table(id)?.set_durable_writes(durable);
+        Ok(())
     }
 
     /// Puts a later version of a table in the place of the one known.
@@ -228,15 +241,19 @@ impl Engine {
         }
         self.inner.background.stop();
         let flushed = if core.phase() == Phase::Open { core.flush_before_closing() } else { Ok(()) };
+        let was_open = core.phase() == Phase::Open;
         core.set_phase(Phase::Closed);
-        // Writers that were past the check of the phase finish; later ones find no log.
+        // Writers that were past the check of the phase finish. Later ones that would not log see it and are refused, ...
+        let wait_for_writers =
+            || core.tables.load().values().for_each(|table| drop(table.write_order.write()));
+        wait_for_writers();
+        let unlogged_flushed = if was_open { core.flush_unlogged() } else { Ok(()) };
+        // ... and the others find no log.
         let log = core.log.swap(None);
-        for table in core.tables.load().values() {
-            drop(table.write_order.write());
-        }
+        wait_for_writers();
         let closed = log.map_or(Ok(()), close_log);
         core.directory.release();
-        flushed.and(closed)
+        flushed.and(unlogged_flushed).and(closed)
     }
 }
 

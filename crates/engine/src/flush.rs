@@ -180,6 +180,13 @@ impl Core {
         *self.flush_failure.lock() = Some(Arc::new(error));
     }
 
+    /// Flushes the memtables that hold writes that the log does not. Called when no more of them can come.
+    pub fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
+        let tables = self.tables.load();
+        let unlogged = |table: &&Arc<Table>| table.view().memtables().any(|memtable| memtable.has_unlogged());
+        tables.values().filter(unlogged).try_for_each(|table| self.flush(table))
+    }
+
     /// Flushes what is worth it before closing; the log keeps the rest.
     pub fn flush_before_closing(self: &Arc<Self>) -> Result<()> {
         /// Replaying so much takes a few milliseconds, about as long as flushing it.

@@ -33,6 +33,7 @@ mod table;
 mod tables;
 #[cfg(test)]
 mod testing;
+pub mod trace;
 mod transaction;
 mod write;
 

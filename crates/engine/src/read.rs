@@ -18,6 +18,7 @@ use crate::memtable::MemtableScan;
 use crate::metrics::ReadTally;
 use crate::sstable_handle::SSTable;
 use crate::table::{Table, View};
+use crate::trace::trace;
 
 type Source = Box<dyn PartitionStream>;
 
@@ -26,6 +27,8 @@ impl Core {
     pub fn read(&self, table: &Table, key: &DecoratedKey, selection: &Selection) -> Result<Source> {
         self.check_running()?;
         let view = table.view();
+        trace(|| format!("Executing single-partition query on {}", view.table.name));
+        trace(|| "Acquiring sstable references");
         let selection = Arc::new(selection.clone());
         let hash = murmur3_hash(key.key());
         let candidates = view.sstables.iter().filter(|sstable| may_have(sstable, &selection));
@@ -35,6 +38,7 @@ impl Core {
             table.metrics.record_read(&tally);
             return Ok(read);
         }
+        trace(|| "Merging memtable contents");
         let mut sources: Vec<Source> = Vec::new();
         let mut deletion = DeletionTime::LIVE;
         for memtable in view.memtables() {
@@ -48,7 +52,7 @@ impl Core {
             if deletion.deletes(sstable.max_timestamp()) {
                 break;
             }
-            let Some(found) = sstable.read(key, hash, &selection, &mut tally)? else { continue };
+            let Some(found) = read_sstable(sstable, (key, hash), &selection, &mut tally)? else { continue };
             if !sstable.reader.may_have_deletions() {
                 sources.push(Box::new(found));
                 continue;
@@ -59,6 +63,7 @@ impl Core {
             }
         }
         table.metrics.record_read(&tally);
+        trace(|| format!("Merged data from memtables and {} sstables", tally.sstables));
         Ok(merged(sources, &view.table, selection.reversed))
     }
 
@@ -71,6 +76,10 @@ impl Core {
         }
         let view = table.view();
         let selection = Arc::new(selection.clone());
+        trace(|| {
+            let sstables = view.sstables.iter().filter(|sstable| lies_in(sstable, &bounds)).count();
+            format!("Executing seq scan across {sstables} sstables for {}", view.table.qualified_name())
+        });
         let mut sources: Vec<Source> = Vec::new();
         let mut sstables = 0;
         for memtable in view.memtables().filter(|memtable| !memtable.is_empty()) {
@@ -88,6 +97,21 @@ impl Core {
         table.metrics.sstables_per_range_read.record(sstables);
         Ok(merged(sources, &view.table, selection.reversed))
     }
+}
+
+/// What an SSTable has of a partition.
+fn read_sstable(
+    sstable: &Arc<SSTable>,
+    (key, hash): (&DecoratedKey, (u64, u64)),
+    selection: &Arc<Selection>,
+    tally: &mut ReadTally,
+) -> StorageResult<Option<impl PartitionStream + use<>>> {
+    let found = sstable.read(key, hash, selection, tally)?;
+    trace(|| match &found {
+        Some(_) => format!("Partition index found for sstable {}", sstable.id()),
+        None => format!("Bloom filter or partition index allows skipping sstable {}", sstable.id()),
+    });
+    Ok(found)
 }
 
 /// Whether anything of some partition in the SSTable can be in the answer.
@@ -139,6 +163,7 @@ fn read_row<'a>(
     tally: &mut ReadTally,
 ) -> Result<Source> {
     let mut found = Versions::default();
+    trace(|| "Merging memtable contents");
     for memtable in view.memtables() {
         if let Some(read) = memtable.read(key, &view.table, selection) {
             found.take(read)?;
@@ -148,10 +173,11 @@ fn read_row<'a>(
         if !found.can_be_changed_by(sstable.max_timestamp(), &view.table) {
             break;
         }
-        if let Some(partition) = sstable.read(key, hash, selection, tally)? {
+        if let Some(partition) = read_sstable(sstable, (key, hash), selection, tally)? {
             found.take(partition)?;
         }
     }
+    trace(|| format!("Merged data from memtables and {} sstables", tally.sstables));
     Ok(found.into_stream(key, &view.table))
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct Table {
     next_sstable: AtomicU64,
     /// Set with `write_order` held alone: later writes are refused.
     dropped: AtomicBool,
+    /// Whether writes go to the log: the keyspace's `durable_writes`.
+    durable_writes: AtomicBool,
     /// Up to where the log has been replayed into the memtable, while it is being replayed.
     pub recovery: Mutex<Recovery>,
     /// Figures since the table was opened.
@@ -125,6 +127,7 @@ impl Table {
             view: ArcSwap::from_pointee(view),
             next_sstable: AtomicU64::new(last_sstable + 1),
             dropped: AtomicBool::new(false),
+            durable_writes: AtomicBool::new(true),
             recovery: Mutex::default(),
             metrics: Arc::default(),
         }
@@ -169,6 +172,15 @@ impl Table {
 
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub fn set_durable_writes(&self, durable: bool) {
+        self.durable_writes.store(durable, Ordering::Relaxed);
+    }
+
+    /// Whether writes go to the log.
+    pub fn has_durable_writes(&self) -> bool {
+        self.durable_writes.load(Ordering::Relaxed)
     }
 }
 

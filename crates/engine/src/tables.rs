@@ -21,18 +21,21 @@ use crate::table::Table;
 use crate::transaction::{self, OperationType, Transaction};
 
 impl Core {
-    /// See [`Engine::create_table`](crate::Engine::create_table).
-    pub fn create_table(self: &Arc<Self>, metadata: Arc<TableMetadata>) -> Result<()> {
+    /// See [`Engine::create_tables`](crate::Engine::create_tables).
+    pub fn create_tables(self: &Arc<Self>, created: &[Arc<TableMetadata>]) -> Result<()> {
         self.check_running()?;
-        check_options(&metadata)?;
+        created.iter().try_for_each(|metadata| check_options(metadata))?;
         let _changing = self.changing_tables.lock();
         let mut tables = HashMap::clone(&self.tables.load());
-        if let Some(old) = tables.get(&metadata.id) {
-            return Err(EngineError::TableExists { id: metadata.id, name: old.metadata().qualified_name() });
+        let directories = self.directory.create_tables(created)?;
+        for (metadata, directory) in created.iter().zip(&directories) {
+            if let Some(old) = tables.get(&metadata.id) {
+                let name = old.metadata().qualified_name();
+                return Err(EngineError::TableExists { id: metadata.id, name });
+            }
+            let table = self.open_table(metadata.clone(), directory)?;
+            tables.insert(table.id, Arc::new(table));
         }
-        let directory = self.directory.table(&metadata)?;
-        let table = self.open_table(metadata, &directory)?;
-        tables.insert(table.id, Arc::new(table));
         self.tables.store(Arc::new(tables));
         self.compaction_wanted.raise();
         Ok(())

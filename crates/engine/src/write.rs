@@ -11,7 +11,8 @@ use crate::core::{Core, Phase};
 use crate::engine::Mutation;
 use crate::error::{EngineError, Result};
 use crate::mutation_codec;
-use crate::table::Table;
+use crate::table::{Table, View};
+use crate::trace::trace;
 
 /// How long a writer waits for room before it looks whether there will be any.
 const ROOM_CHECK: Duration = Duration::from_millis(50);
@@ -38,11 +39,18 @@ impl Core {
         let started = self.clock.monotonic();
         let table = self.table(mutation.table.id)?;
         let writing = table.begin_write()?;
-        let tables = [version_of(mutation)];
-        let record = LogRecord { tables: &tables, mutations: std::slice::from_ref(mutation), places: &[0] };
-        self.append(&record)?;
+        let view = table.view();
+        if table.has_durable_writes() {
+            let tables = [version_of(mutation)];
+            let mutations = std::slice::from_ref(mutation);
+            self.append(&LogRecord { tables: &tables, mutations, places: &[Some(0)] })?;
+        } else {
+            self.leave_unlogged(&view)?;
+        }
+        trace(|| format!("Adding to {} memtable", mutation.table.name));
         let update = [(&mutation.update, &*mutation.table)];
-        let growth = table.view().memtable.apply(&mutation.update.key, update.into_iter());
+        let growth = view.memtable.apply(&mutation.update.key, update.into_iter());
+        drop(view);
         drop(writing);
         table.metrics.write_latency.record_latency(self.clock.monotonic().saturating_sub(started));
         self.grown(growth);
@@ -69,13 +77,29 @@ impl Core {
             }
         }
         let writing = tables.iter().map(|table| table.begin_write()).collect::<Result<Vec<_>>>()?;
-        self.append_many(mutations, &order)?;
+        let is_durable = |id: TableId| {
+            let table = tables.binary_search_by_key(&id, |table| table.id);
+            table.is_ok_and(|at| tables[at].has_durable_writes())
+        };
+        // Decided once: what is not logged must be noted in its memtable.
+        let logged: Vec<usize> = order.iter().copied().filter(|i| is_durable(key(*i).0)).collect();
+        if !logged.is_empty() {
+            self.append_many(mutations, &logged)?;
+        }
+        if logged.len() < order.len() {
+            for table in &tables {
+                if order.iter().any(|i| key(*i).0 == table.id && !logged.contains(i)) {
+                    self.leave_unlogged(&table.view())?;
+                }
+            }
+        }
 
         let mut growth = 0;
         let mut changed = vec![0u32; tables.len()];
         let mut rest = &order[..];
         for (table, changed) in tables.iter().zip(&mut changed) {
             let view = table.view();
+            trace(|| format!("Adding to {} memtable", view.table.name));
             while let Some(first) = rest.first().filter(|first| key(**first).0 == table.id) {
                 let same = rest.iter().take_while(|i| key(**i) == key(*first)).count();
                 let updates = rest[..same].iter().map(|i| (&mutations[*i].update, &*mutations[*i].table));
@@ -94,23 +118,34 @@ impl Core {
         Ok(())
     }
 
+    /// Lets a write go to the memtable alone. Its table's `write_order` is held: closing flushes once nobody holds it.
+    fn leave_unlogged(&self, view: &View) -> Result<()> {
+        if self.phase() == Phase::Closed {
+            return Err(EngineError::Closed);
+        }
+        view.memtable.note_unlogged();
+        Ok(())
+    }
+
     fn append_many(&self, mutations: &[Mutation], order: &[usize]) -> Result<()> {
         let mut tables: Vec<TableVersion> = Vec::new();
-        let mut places = vec![0; mutations.len()];
+        let mut places = vec![None; mutations.len()];
         for i in order {
             let version = version_of(&mutations[*i]);
-            places[*i] = match tables.iter().position(|table| *table == version) {
+            let place = match tables.iter().position(|table| *table == version) {
                 Some(place) => place,
                 None => {
                     tables.push(version);
                     tables.len() - 1
                 }
             };
+            places[*i] = Some(place);
         }
         self.append(&LogRecord { tables: &tables, mutations, places: &places })
     }
 
     fn append(&self, record: &LogRecord<'_>) -> Result<()> {
+        trace(|| "Appending to commitlog");
         let log = self.log.load();
         let Some(log) = &*log else { return Err(EngineError::Closed) };
         log.append(record).map(drop).map_err(EngineError::from)
@@ -167,14 +202,15 @@ fn version_of(mutation: &Mutation) -> TableVersion {
 struct LogRecord<'a> {
     tables: &'a [TableVersion],
     mutations: &'a [Mutation],
-    /// Of each mutation, the place of its table in `tables`.
-    places: &'a [usize],
+    /// Of each mutation, the place of its table in `tables`; `None` for those that are not logged.
+    places: &'a [Option<usize>],
 }
 
 impl LogRecord<'_> {
     fn updates(&self) -> impl Iterator<Item = (usize, &PartitionUpdate)> {
         let both = self.places.iter().zip(self.mutations);
-        both.map(|(place, mutation)| (*place, &mutation.update)).filter(|(_, update)| !update.is_empty())
+        both.filter_map(|(place, mutation)| Some(((*place)?, &mutation.update)))
+            .filter(|(_, update)| !update.is_empty())
     }
 }
 

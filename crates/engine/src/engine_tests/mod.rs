@@ -2,6 +2,7 @@
 
 mod crash;
 mod disk;
+mod durable_writes;
 mod figures;
 mod model;
 mod recovery;

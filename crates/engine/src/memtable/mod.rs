@@ -13,7 +13,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,6 +38,8 @@ pub(crate) struct Memtable {
     pub created: Duration,
     shards: [CachePadded<RwLock<Shard>>; SHARDS],
     heap_bytes: AtomicUsize,
+    /// Whether it holds writes that the commit log does not.
+    has_unlogged: AtomicBool,
 }
 
 #[derive(Default)]
@@ -57,6 +59,7 @@ impl Memtable {
             created,
             shards: std::array::from_fn(|_| CachePadded::default()),
             heap_bytes: AtomicUsize::new(0),
+            has_unlogged: AtomicBool::new(false),
         }
     }
 
@@ -124,6 +127,16 @@ impl Memtable {
     /// Heap bytes it holds.
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it holds writes that the commit log does not.
+    pub fn note_unlogged(&self) {
+        self.has_unlogged.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it holds writes that the commit log does not.
+    pub fn has_unlogged(&self) -> bool {
+        self.has_unlogged.load(Ordering::Relaxed)
     }
 
     /// What is known of its contents.

@@ -1,0 +1,223 @@
+//! Reading mutations: every length is checked before it is believed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_rows::{
+    Bound, Cell, Clustering, ColumnId, ColumnKind, DecoratedKey, DeletionTime, LivenessInfo,
+    NO_DELETION_TIME, NO_TTL, PartitionUpdate, RangeTombstone, Row, RowBuilder, Side, TableMetadata, vint,
+};
+
+use super::{cell, kind, row, update};
+
+/// Reads updates of one table that were written by an older version of it, or by this one before a restart.
+pub(crate) struct Decoder {
+    table: Arc<TableMetadata>,
+    /// By the id in the record. `None` for columns that are gone.
+    columns: Vec<Option<DecodedColumn>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct DecodedColumn {
+    id: ColumnId,
+    /// The column was dropped at this time, microseconds, and added again: cells up to then are gone.
+    dropped_at: Option<i64>,
+}
+
+impl Decoder {
+    /// From what [`encode_dictionary`] wrote and the table as it is now; `None` if the bytes are no dictionary.
+    pub fn new(table: Arc<TableMetadata>, mut dictionary: &[u8]) -> Option<Self> {
+        let input = &mut dictionary;
+        let mut columns = Vec::new();
+        for _ in 0..vint::read_unsigned(input)? {
+            let id = usize::from(u16::try_from(vint::read_unsigned(input)?).ok()?);
+            let kind = read_u8(input)?;
+            let name = std::str::from_utf8(vint::read_bytes(input)?).ok()?;
+            if columns.len() <= id {
+                columns.resize(id + 1, None);
+            }
+            let same = |column: &&Arc<cassette_rows::ColumnMetadata>| {
+                column.name == name
+                    && (column.kind == ColumnKind::Static) == (kind & kind::STATIC != 0)
+                    && column.data_type.is_multi_cell() == (kind & kind::COMPLEX != 0)
+            };
+            let found = table.columns.iter().flatten().find(same);
+            if found.is_some_and(|found| columns.iter().flatten().any(|c: &DecodedColumn| c.id == found.id)) {
+                return None;
+            }
+            columns[id] = found.map(|column| DecodedColumn {
+                id: column.id,
+                dropped_at: table.dropped_columns.get(name).map(|dropped| dropped.dropped_at),
+            });
+        }
+        input.is_empty().then_some(Self { table, columns })
+    }
+
+    /// The table that updates are decoded for.
+    pub fn table(&self) -> &Arc<TableMetadata> {
+        &self.table
+    }
+
+    /// Reads one update; `None` if the bytes are none.
+    pub fn update(&self, mut bytes: &[u8]) -> Option<PartitionUpdate> {
+        let input = &mut bytes;
+        let length = usize::from(u16::from_be_bytes(take(input)?));
+        let key = split(input, length)?;
+        let mut update = PartitionUpdate::new(DecoratedKey::new(Bytes::copy_from_slice(key)));
+        let flags = read_u8(input)?;
+        if flags & update::DELETION != 0 {
+            update.deletion = read_deletion(input)?;
+        }
+        if flags & update::STATIC_ROW != 0 {
+            update.static_row = Some(self.row(input)?).filter(|row| !row.is_empty());
+        }
+        if flags & update::RANGE_TOMBSTONES != 0 {
+            for _ in 0..vint::read_unsigned(input)? {
+                let (start, end) = (read_bound(input)?, read_bound(input)?);
+                let deletion = read_deletion(input)?;
+                update.range_tombstones.add(RangeTombstone { start, end, deletion }, &self.table.comparator);
+            }
+        }
+        if flags & update::ROWS != 0 {
+            for _ in 0..vint::read_unsigned(input)? {
+                let row = self.row(input)?;
+                if !row.is_empty() {
+                    update.add_row(row, &self.table);
+                }
+            }
+        }
+        input.is_empty().then_some(update)
+    }
+
+    fn row(&self, input: &mut &[u8]) -> Option<Row> {
+        let flags = read_u8(input)?;
+        let clustering = read_clustering(input)?;
+        let base = i64::from_be_bytes(take(input)?);
+        let liveness = match (flags & row::LIVENESS != 0, flags & row::EXPIRING != 0) {
+            (false, _) => LivenessInfo::EMPTY,
+            (true, false) => LivenessInfo::new(base),
+            (true, true) => {
+                let ttl = u32::try_from(vint::read_unsigned(input)?).ok()?;
+                LivenessInfo::expiring(base, ttl, u32::from_be_bytes(take(input)?))
+            }
+        };
+        let deletion = if flags & row::DELETION != 0 { read_deletion(input)? } else { DeletionTime::LIVE };
+        let mut complex_deletions = Vec::new();
+        if flags & row::COMPLEX_DELETIONS != 0 {
+            let mut last = None;
+            for _ in 0..vint::read_unsigned(input)? {
+                let (id, column) = self.column(input)?;
+                let deletion = read_deletion(input)?;
+                if last.replace(id).is_some_and(|last| last >= id) {
+                    return None;
+                }
+                if let Some(column) = column
+                    && column.dropped_at.is_none_or(|at| at < deletion.timestamp)
+                {
+                    complex_deletions.push((column.id, deletion));
+                }
+            }
+        }
+        let bytes = usize::try_from(vint::read_unsigned(input)?).ok()?.min(input.len());
+        let count = vint::read_unsigned(input)?;
+        // A cell takes three bytes at least.
+        let mut cells = Vec::with_capacity(usize::try_from(count).ok()?.min(input.len() / 3));
+        let mut last = None;
+        for _ in 0..count {
+            let (id, column) = self.column(input)?;
+            let cell = read_cell(input, base)?;
+            let place = (id, cell.path.is_some());
+            if last.replace(place).is_some_and(|last| last > place || last == (id, false)) {
+                return None;
+            }
+            if let Some(column) = column
+                && column.dropped_at.is_none_or(|at| at < cell.timestamp)
+            {
+                cells.push(Cell { column: column.id, ..cell });
+            }
+        }
+        // The ids may come in another order than those in the record.
+        complex_deletions.sort_by_key(|(column, _)| *column);
+        cells.sort_by_key(|cell| cell.column);
+        let mut row = RowBuilder::with_capacity(clustering, cells.len(), bytes);
+        row.liveness(liveness).deletion(deletion);
+        for (column, deletion) in complex_deletions {
+            row.complex_deletion(column, deletion);
+        }
+        for cell in cells {
+            row.cell(cell);
+        }
+        Some(row.finish())
+    }
+
+    /// The id that comes next and its column, if the table still has that.
+    fn column(&self, input: &mut &[u8]) -> Option<(usize, Option<DecodedColumn>)> {
+        let id = usize::try_from(vint::read_unsigned(input)?).ok()?;
+        Some((id, *self.columns.get(id)?))
+    }
+}
+
+/// The mutations of a record: the place of each one's table in the record's list, and its bytes.
+pub(crate) fn split_record(mut record: &[u8]) -> Option<Vec<(usize, &[u8])>> {
+    let input = &mut record;
+    let mut mutations = Vec::new();
+    while !input.is_empty() {
+        let table = usize::try_from(vint::read_unsigned(input)?).ok()?;
+        let length = u32::from_be_bytes(take(input)?) as usize;
+        mutations.push((table, split(input, length)?));
+    }
+    Some(mutations)
+}
+
+/// A cell without its column.
+fn read_cell<'a>(input: &mut &'a [u8], base: i64) -> Option<Cell<'a>> {
+    let flags = read_u8(input)?;
+    let timestamp = if flags & cell::TIMESTAMP != 0 { i64::from_be_bytes(take(input)?) } else { base };
+    let ttl =
+        if flags & cell::EXPIRING != 0 { u32::try_from(vint::read_unsigned(input)?).ok()? } else { NO_TTL };
+    let local_deletion_time = if flags & (cell::EXPIRING | cell::TOMBSTONE) != 0 {
+        u32::from_be_bytes(take(input)?)
+    } else {
+        NO_DELETION_TIME
+    };
+    let path = if flags & cell::PATH != 0 { Some(vint::read_bytes(input)?) } else { None };
+    let value = vint::read_bytes(input)?;
+    Some(Cell { column: ColumnId(0), path, value, timestamp, ttl, local_deletion_time })
+}
+
+fn read_deletion(input: &mut &[u8]) -> Option<DeletionTime> {
+    let timestamp = i64::from_be_bytes(take(input)?);
+    Some(DeletionTime::new(timestamp, u32::from_be_bytes(take(input)?)))
+}
+
+fn read_bound(input: &mut &[u8]) -> Option<Bound> {
+    let side = if read_u8(input)? == 0 { Side::Before } else { Side::After };
+    Some(Bound { prefix: read_clustering(input)?, side })
+}
+
+fn read_clustering(input: &mut &[u8]) -> Option<Clustering> {
+    let mut values = Vec::new();
+    for _ in 0..vint::read_unsigned(input)? {
+        values.push(match vint::read_unsigned(input)? {
+            0 => None,
+            length => Some(split(input, usize::try_from(length - 1).ok()?)?),
+        });
+    }
+    Some(Clustering::new(values))
+}
+
+fn read_u8(input: &mut &[u8]) -> Option<u8> {
+    take::<1>(input).map(|[byte]| byte)
+}
+
+fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = input.split_first_chunk()?;
+    *input = rest;
+    Some(*taken)
+}
+
+fn split<'a>(input: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = input.split_at_checked(length)?;
+    *input = rest;
+    Some(taken)
+}
