@@ -29,7 +29,7 @@ fn open(sync: SyncMode) -> (TempDir, Database) {
 
 fn ask(database: &Database, request: &Request, effort: Effort) -> Answer {
     let session = database.open_session("127.0.0.1:1".parse().unwrap());
-    Backend::execute(database, &session, request, Version::V4, effort, &mut Vec::new()).unwrap()
+    Backend::execute(database, &session, request, Version::V4, effort, None, &mut Vec::new()).unwrap()
 }
 
 fn is_executed_at_once(database: &Database, request: &Request) -> bool {

@@ -37,6 +37,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// What `system.local` says of this node. The host id is made at the first start and kept; this one is not looked at.
     pub node: Node,
+    /// `prepared_statements_cache_size`, bytes: prepared statements hold about so much memory at most. 10 MiB.
+    pub prepared_statements_cache_size: u64,
     /// What else `system_views.settings` is to show beside the engine's options.
     pub settings: BTreeMap<String, String>,
 }
@@ -49,6 +51,7 @@ impl Options {
             file_system: Arc::new(RealFileSystem),
             clock: Arc::new(SystemClock::new()),
             node: Node::default(),
+            prepared_statements_cache_size: 10 << 20,
             settings: BTreeMap::new(),
         }
     }
@@ -106,6 +109,8 @@ impl Database {
     pub fn open(options: impl Into<Options>) -> Result<Self> {
         let options = options.into();
         let mut settings = engine_settings(&options.engine);
+        let prepared_size = format!("{}MiB", options.prepared_statements_cache_size >> 20);
+        settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
         settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
         settings.extend(options.settings);
         let engine = Engine::open(options.engine, options.file_system, options.clock.clone())
@@ -119,7 +124,7 @@ impl Database {
             events: SchemaEvents::default(),
             node: opened.node,
             settings,
-            prepared: PreparedStatements::new(),
+            prepared: PreparedStatements::new(options.prepared_statements_cache_size),
             metrics: RequestMetrics::default(),
             last_timestamp: AtomicI64::new(opened.newest_timestamp),
             time_uuids: TimeUuids::new(),

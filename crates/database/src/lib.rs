@@ -22,6 +22,7 @@ mod select;
 mod system;
 mod terms;
 mod time_uuids;
+mod tracing;
 mod virtual_tables;
 
 pub use cassette_cql::ast::BatchKind;
@@ -36,3 +37,4 @@ pub use response::{
     SchemaChangeTarget,
 };
 pub use system::local::Node;
+pub use tracing::TracedRequest;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, QualifiedName, Statement};
+use cassette_engine::trace::trace;
 use cassette_rows::TableMetadata;
 
 use crate::catalog::{Catalog, KeyspaceKind};
@@ -113,7 +114,9 @@ pub(crate) enum Plan {
 impl Planned {
     /// Parses and plans `cql` in the keyspace of the session or request.
     pub fn new(cql: &str, catalog: &Arc<Catalog>, session_keyspace: Option<&str>) -> Result<Self> {
+        trace(|| format!("Parsing {cql}"));
         let parsed = cassette_cql::parse(cql).map_err(|error| DatabaseError::Syntax(error.to_string()))?;
+        trace(|| "Preparing statement");
         let mut cx = PlanContext {
             catalog,
             session_keyspace,

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use md5::{Digest, Md5};
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::catalog::Catalog;
-use crate::error::{DatabaseError, Result};
+use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::plan::Planned;
 use crate::response::{ColumnSpec, ResultMetadata};
 
@@ -16,9 +17,12 @@ use crate::response::{ColumnSpec, ResultMetadata};
 /// elsewhere or before a restart prepares it to the same id.
 pub type StatementId = [u8; 16];
 
-/// How many statements are kept. Cassandra bounds their memory instead, by 1/256 of its heap: with 4 GiB that is some
-/// thousands.
-const STATEMENTS_MAX: usize = 10_000;
+/// What a statement is taken to hold beside what grows with its text, bytes: the allocations of a small plan.
+const PLAN_SIZE: usize = 2048;
+/// What the plan of a statement holds for each byte of its text, about: terms, names and receivers of markers.
+const PLAN_SIZE_PER_BYTE: usize = 8;
+/// Bytes for each bind marker and each column of the result.
+const COLUMN_SIZE: usize = 160;
 
 /// A statement that was prepared.
 #[derive(Debug)]
@@ -46,6 +50,14 @@ impl Prepared {
     /// What PREPARE answers, as of the last planning.
     pub fn description(&self) -> PreparedDescription {
         PreparedDescription(self.planned.load_full())
+    }
+
+    /// The bytes of memory that it holds, about.
+    fn heap_size(&self) -> usize {
+        let planned = self.planned.load();
+        let columns =
+            planned.markers.len() + planned.result.as_ref().map_or(0, |result| result.columns.len());
+        size_of::<Self>() + PLAN_SIZE + self.cql.len() * (1 + PLAN_SIZE_PER_BYTE) + columns * COLUMN_SIZE
     }
 
     /// Whether the columns of its rows have changed since it was prepared first. Clients of v4 and before, which cannot
@@ -97,12 +109,23 @@ impl PreparedDescription {
     }
 }
 
-/// The prepared statements by id.
+/// The prepared statements by id, as many as fit in `prepared_statements_cache_size`: those that are used stay.
 pub(crate) struct PreparedStatements {
-    cache: Cache<StatementId, Arc<Prepared>>,
+    cache: Cache<StatementId, Arc<Prepared>, HeapSize>,
+    /// Bytes.
+    capacity: u64,
     /// Statements that came into the cache, and those that were taken out because they could not be planned any more.
     inserted: AtomicU64,
     removed: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct HeapSize;
+
+impl Weighter<StatementId, Arc<Prepared>> for HeapSize {
+    fn weight(&self, _: &StatementId, prepared: &Arc<Prepared>) -> u64 {
+        prepared.heap_size() as u64
+    }
 }
 
 /// Figures about prepared statements.
@@ -115,8 +138,12 @@ pub struct PreparedFigures {
 }
 
 impl PreparedStatements {
-    pub fn new() -> Self {
-        Self { cache: Cache::new(STATEMENTS_MAX), inserted: AtomicU64::new(0), removed: AtomicU64::new(0) }
+    /// For statements of `capacity` bytes together.
+    pub fn new(capacity: u64) -> Self {
+        let expected =
+            usize::try_from(capacity / (2 * PLAN_SIZE as u64)).unwrap_or(usize::MAX).clamp(16, 1 << 20);
+        let cache = Cache::with_weighter(expected, capacity, HeapSize);
+        Self { cache, capacity, inserted: AtomicU64::new(0), removed: AtomicU64::new(0) }
     }
 
     /// How many there are, and were.
@@ -150,6 +177,14 @@ impl PreparedStatements {
             planned: ArcSwap::from_pointee(planned),
             result_has_changed: AtomicBool::new(false),
         });
+        let size = prepared.heap_size() as u64;
+        if size > self.capacity {
+            bail_invalid!(
+                "Prepared statement of size {size} bytes is larger than allowed maximum of {} MB: {}...",
+                self.capacity >> 20,
+                cql.chars().take(200).collect::<String>()
+            );
+        }
         if self.cache.peek(&id).is_none() {
             self.inserted.fetch_add(1, Ordering::Relaxed);
         }
@@ -182,4 +217,32 @@ fn statement_id(cql: &str, keyspace: Option<&str>) -> StatementId {
     digest.update(keyspace.unwrap_or_default().as_bytes());
     digest.update(cql.as_bytes());
     digest.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_kept_within_their_memory_and_those_in_use_stay() {
+        let catalog = Arc::new(Catalog::default());
+        let statements = PreparedStatements::new(64 << 10);
+        let text =
+            |n: usize| format!("CREATE KEYSPACE k{n} WITH replication = {{'class': 'SimpleStrategy'}}");
+        let hot = statements.prepare(&text(0), &catalog, None).unwrap();
+        for n in 1..500 {
+            statements.prepare(&text(n), &catalog, None).unwrap();
+            statements.get(&hot.id(), &catalog).unwrap();
+        }
+        assert!(statements.cache.weight() <= 64 << 10);
+        assert!(statements.cache.len() > 5, "{}", statements.cache.len());
+    }
+
+    #[test]
+    fn a_statement_larger_than_the_cache_is_refused() {
+        let statements = PreparedStatements::new(1 << 20);
+        let long = format!("CREATE KEYSPACE k WITH replication = {{'class': '{}'}}", "x".repeat(200_000));
+        let error = statements.prepare(&long, &Arc::default(), None).unwrap_err().to_string();
+        assert!(error.contains("larger than allowed maximum of 1 MB: CREATE KEYSPACE k"), "{error}");
+    }
 }

@@ -1,61 +1,36 @@
 //! What comes with a statement: values and options.
 
 use bytes::Bytes;
+pub use cassette_rows::Consistency;
 
 use crate::error::{DatabaseError, Result};
 
-/// How many replicas must answer. On one machine every level means the same, so a level only has to be one that the
-/// statement allows; it is named in errors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[expect(missing_docs, reason = "the variants are Cassandra's names")]
-#[repr(u16)]
-pub enum Consistency {
-    Any = 0x0000,
-    #[default]
-    One = 0x0001,
-    Two = 0x0002,
-    Three = 0x0003,
-    Quorum = 0x0004,
-    All = 0x0005,
-    LocalQuorum = 0x0006,
-    EachQuorum = 0x0007,
-    Serial = 0x0008,
-    LocalSerial = 0x0009,
-    LocalOne = 0x000A,
+/// What Cassandra lets statements have of the consistency levels.
+pub(crate) trait ConsistencyRules {
+    /// Refuses what a SELECT cannot have.
+    fn validate_for_read(self) -> Result<()>;
+    /// Refuses what an unconditional write cannot have.
+    fn validate_for_write(self) -> Result<()>;
+    /// Refuses what a conditional write cannot have, `serial` being the level of its serial phase.
+    fn validate_for_conditional(self, serial: Consistency) -> Result<()>;
 }
 
-impl Consistency {
-    /// The level with this number in the native protocol.
-    pub fn from_number(number: u16) -> Option<Self> {
-        use Consistency::*;
-        [Any, One, Two, Three, Quorum, All, LocalQuorum, EachQuorum, Serial, LocalSerial, LocalOne]
-            .get(usize::from(number))
-            .copied()
-    }
-
-    /// Whether it is SERIAL or LOCAL_SERIAL.
-    pub fn is_serial(self) -> bool {
-        matches!(self, Self::Serial | Self::LocalSerial)
-    }
-
-    /// Refuses what a SELECT cannot have.
-    pub(crate) fn validate_for_read(self) -> Result<()> {
+impl ConsistencyRules for Consistency {
+    fn validate_for_read(self) -> Result<()> {
         match self {
             Self::Any => Err(DatabaseError::invalid("ANY ConsistencyLevel is only supported for writes")),
             _ => Ok(()),
         }
     }
 
-    /// Refuses what an unconditional write cannot have.
-    pub(crate) fn validate_for_write(self) -> Result<()> {
+    fn validate_for_write(self) -> Result<()> {
         match self.is_serial() {
             true => Err(DatabaseError::invalid("You must use conditional updates for serializable writes")),
             false => Ok(()),
         }
     }
 
-    /// Refuses what a conditional write cannot have, `serial` being the level of its serial phase.
-    pub(crate) fn validate_for_conditional(self, serial: Consistency) -> Result<()> {
+    fn validate_for_conditional(self, serial: Consistency) -> Result<()> {
         if !serial.is_serial() {
             return Err(DatabaseError::invalid(
                 "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL",
@@ -67,25 +42,6 @@ impl Consistency {
             ))),
             false => Ok(()),
         }
-    }
-}
-
-/// Cassandra's name, such as `LOCAL_QUORUM`.
-impl std::fmt::Display for Consistency {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Any => "ANY",
-            Self::One => "ONE",
-            Self::Two => "TWO",
-            Self::Three => "THREE",
-            Self::Quorum => "QUORUM",
-            Self::All => "ALL",
-            Self::LocalQuorum => "LOCAL_QUORUM",
-            Self::EachQuorum => "EACH_QUORUM",
-            Self::Serial => "SERIAL",
-            Self::LocalSerial => "LOCAL_SERIAL",
-            Self::LocalOne => "LOCAL_ONE",
-        })
     }
 }
 

@@ -20,6 +20,13 @@ pub struct ColumnSpec {
     pub data_type: DataType,
 }
 
+impl ColumnSpec {
+    /// A value of the column or marker as a CQL literal.
+    pub fn literal(&self, bytes: Option<&[u8]>) -> String {
+        cassette_cql::values::text::to_literal(&self.data_type, bytes)
+    }
+}
+
 /// The columns of a result in order. Made once a plan and shared by all its executions.
 #[derive(Debug)]
 pub struct ResultMetadata {

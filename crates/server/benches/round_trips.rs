@@ -15,6 +15,7 @@ use cassette_protocol::{
 };
 use cassette_server::{Answer, Backend, Effort, Server, ServerConfig};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use uuid::Uuid;
 
 struct Nothing;
 
@@ -24,12 +25,17 @@ impl Backend for Nothing {
 
     fn open_session(&self, _peer: SocketAddr) {}
 
+    fn new_trace(&self) -> Uuid {
+        Uuid::nil()
+    }
+
     fn execute(
         &self,
         (): &(),
         _request: &Request,
         _version: Version,
         _effort: Effort,
+        _trace: Option<Uuid>,
         body: &mut Vec<u8>,
     ) -> Result<Answer, Error> {
         ResultKind::Void.encode(body);

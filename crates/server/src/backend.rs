@@ -6,6 +6,7 @@ use cassette_protocol::{
     Prelude, Request, Version,
     response::{Error, SchemaChange},
 };
+use uuid::Uuid;
 
 /// Executes requests. Shared by all connections.
 pub trait Backend: Send + Sync + 'static {
@@ -19,18 +20,24 @@ pub trait Backend: Send + Sync + 'static {
     /// The session of a new connection.
     fn open_session(&self, peer: SocketAddr) -> Self::Session;
 
+    /// The id of a new trace, for a request that is to be traced.
+    fn new_trace(&self) -> Uuid;
+
     /// Executes a QUERY, PREPARE, EXECUTE or BATCH and appends the body of its RESULT, from `<kind>` on, to `body`.
     ///
     /// With [`Effort::MemoryOnly`] it runs on a thread that serves other connections too. It must not wait for a disk
     /// then, but answer [`Answer::WouldBlock`] as soon as it finds that it would have to, without having had an effect;
     /// the request comes again with [`Effort::MayBlock`]. What it had appended to `body` by then is thrown away, as it is
     /// on errors.
+    ///
+    /// With `trace`, what is done is kept under that id; the effort is [`Effort::MayBlock`] then.
     fn execute(
         &self,
         session: &Self::Session,
         request: &Request,
         version: Version,
         effort: Effort,
+        trace: Option<Uuid>,
         body: &mut Vec<u8>,
     ) -> Result<Answer, Error>;
 

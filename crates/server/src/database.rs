@@ -1,6 +1,9 @@
 //! The database floor as the server's backend: requests become statements, outcomes become results.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -9,11 +12,14 @@ use cassette_database::{
     StatementOptions,
 };
 use cassette_protocol::{
-    Consistency, Prelude, QueryParameters, Request, ResultMessage, Value, Values, Version,
+    Prelude, QueryParameters, Request, ResultMessage, Value, Values, Version,
     request::{Batch, BatchType, Execute, Prepare, Query, StatementSource},
     response::{self, ChangeType, Error, ErrorDetail, Failures, SchemaChange, SchemaTarget},
 };
 use smallvec::SmallVec;
+use uuid::Uuid;
+
+mod tracing;
 
 use crate::{
     backend::{Answer, Backend, Effort},
@@ -29,14 +35,19 @@ const EMPTY_METADATA_ID: [u8; 16] =
 pub struct ClientSession {
     /// The keyspace that USE chose.
     keyspace: ArcSwapOption<String>,
+    peer: Option<IpAddr>,
 }
 
 impl Backend for Database {
     type Session = ClientSession;
     type Subscription = db::Subscription;
 
-    fn open_session(&self, _peer: SocketAddr) -> ClientSession {
-        ClientSession::default()
+    fn open_session(&self, peer: SocketAddr) -> ClientSession {
+        ClientSession { peer: Some(peer.ip()), ..ClientSession::default() }
+    }
+
+    fn new_trace(&self) -> Uuid {
+        Database::new_trace(self)
     }
 
     fn execute(
@@ -45,8 +56,15 @@ impl Backend for Database {
         request: &Request,
         version: Version,
         effort: Effort,
+        trace: Option<Uuid>,
         body: &mut Vec<u8>,
     ) -> Result<Answer, Error> {
+        if let Some(id) = trace {
+            let describe = || tracing::describe(self, session, request);
+            return self.traced(id, describe, || {
+                Backend::execute(self, session, request, version, effort, None, body)
+            });
+        }
         let execution = Execution { database: self, session, version };
         // Writes that wait for the disk in threads of their own share one sync.
         let must_wait = || self.engine().apply_would_wait();
@@ -246,45 +264,13 @@ fn metadata_wanted<'a>(prepared: &Prepared, execute: &'a Execute) -> MetadataWan
 
 fn options(parameters: &QueryParameters) -> StatementOptions {
     StatementOptions {
-        consistency: to_database(parameters.consistency),
-        serial_consistency: parameters.serial_consistency.map(to_database),
+        consistency: parameters.consistency,
+        serial_consistency: parameters.serial_consistency,
         page_size: parameters.page_size,
         paging_state: parameters.paging_state.clone(),
         timestamp: parameters.timestamp,
         now_in_seconds: parameters.now_in_seconds,
         keyspace: parameters.keyspace.clone(),
-    }
-}
-
-fn to_database(consistency: Consistency) -> db::Consistency {
-    match consistency {
-        Consistency::Any => db::Consistency::Any,
-        Consistency::One => db::Consistency::One,
-        Consistency::Two => db::Consistency::Two,
-        Consistency::Three => db::Consistency::Three,
-        Consistency::Quorum => db::Consistency::Quorum,
-        Consistency::All => db::Consistency::All,
-        Consistency::LocalQuorum => db::Consistency::LocalQuorum,
-        Consistency::EachQuorum => db::Consistency::EachQuorum,
-        Consistency::Serial => db::Consistency::Serial,
-        Consistency::LocalSerial => db::Consistency::LocalSerial,
-        Consistency::LocalOne => db::Consistency::LocalOne,
-    }
-}
-
-fn to_protocol(consistency: db::Consistency) -> Consistency {
-    match consistency {
-        db::Consistency::Any => Consistency::Any,
-        db::Consistency::One => Consistency::One,
-        db::Consistency::Two => Consistency::Two,
-        db::Consistency::Three => Consistency::Three,
-        db::Consistency::Quorum => Consistency::Quorum,
-        db::Consistency::All => Consistency::All,
-        db::Consistency::LocalQuorum => Consistency::LocalQuorum,
-        db::Consistency::EachQuorum => Consistency::EachQuorum,
-        db::Consistency::Serial => Consistency::Serial,
-        db::Consistency::LocalSerial => Consistency::LocalSerial,
-        db::Consistency::LocalOne => Consistency::LocalOne,
     }
 }
 
@@ -313,7 +299,7 @@ fn error_response(error: DatabaseError) -> Error {
         DatabaseError::Overloaded(_) => ErrorDetail::Overloaded,
         DatabaseError::Truncate(_) => ErrorDetail::TruncateError,
         DatabaseError::ReadFailure { consistency, .. } => ErrorDetail::ReadFailure {
-            consistency: to_protocol(consistency),
+            consistency,
             received: 0,
             block_for: 1,
             failures: Failures::Count(1),
@@ -323,7 +309,7 @@ fn error_response(error: DatabaseError) -> Error {
             ErrorDetail::FunctionFailure { keyspace, function, arg_types: argument_types }
         }
         DatabaseError::WriteFailure { consistency, write_type, .. } => ErrorDetail::WriteFailure {
-            consistency: to_protocol(consistency),
+            consistency,
             received: 0,
             block_for: 1,
             failures: Failures::Count(1),

@@ -10,8 +10,8 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use cassette_database::Database;
 use cassette_protocol::{
-    Decoder, Direction, Encoder, QueryParameters, Request, Response, ResultMessage, ResultMetadata, Rows,
-    Value, Values, Version,
+    Decoder, Direction, Encoder, Prelude, QueryParameters, Request, Response, ResultMessage, ResultMetadata,
+    Rows, Value, Values, Version,
     request::{
         Batch, BatchStatement, BatchType, EventType, Execute, Prepare, Query, Register, Startup,
         StatementSource,
@@ -88,9 +88,13 @@ struct Client {
 
 impl Client {
     fn receive(&mut self) -> Response {
+        self.receive_with_prelude().0
+    }
+
+    fn receive_with_prelude(&mut self) -> (Response, Prelude) {
         loop {
             if let Some(envelope) = self.decoder.next(&mut self.input).unwrap() {
-                return Response::decode(&envelope).unwrap().0;
+                return Response::decode(&envelope).unwrap();
             }
             let mut chunk = [0; 16 * 1024];
             let length = self.stream.read(&mut chunk).unwrap();
@@ -110,6 +114,16 @@ impl Client {
                 response => return response,
             }
         }
+    }
+
+    /// The answer to a request that is to be traced, and the trace's id.
+    fn traced(&mut self, request: &Request) -> (Response, Option<uuid::Uuid>) {
+        self.encoder.request(1, request, true);
+        self.encoder.seal();
+        self.stream.write_all(self.encoder.bytes()).unwrap();
+        self.encoder.clear(usize::MAX);
+        let (response, prelude) = self.receive_with_prelude();
+        (response, prelude.tracing_id)
     }
 
     fn result(&mut self, request: &Request) -> ResultMessage {
@@ -164,6 +178,43 @@ fn texts(rows: &Rows, column: usize) -> Vec<String> {
 
 const ONE: Value<'static> = Value::Set(&[0, 0, 0, 1]);
 const TWO: Value<'static> = Value::Set(&[0, 0, 0, 2]);
+
+#[test]
+fn a_traced_request_is_answered_with_the_id_of_its_trace_which_can_be_read_then() {
+    let served = Served::start();
+    let mut client = served.connect_with_table(Version::V5);
+    let insert = client.prepare("INSERT INTO t (k, c, v) VALUES (?, ?, ?)");
+    for (request, name, parameter, activity) in [
+        (
+            execute(&insert, &[ONE, TWO, Value::Set(b"two")], QueryParameters::default()),
+            "Execute CQL3 prepared query",
+            ("bound_var_2_v", "'two'"),
+            "Adding to t memtable",
+        ),
+        (
+            query_with("SELECT * FROM t WHERE k = 1", QueryParameters::default()),
+            "Execute CQL3 query",
+            ("query", "SELECT * FROM t WHERE k = 1"),
+            "Merging memtable contents",
+        ),
+    ] {
+        let id = client.traced(&request).1.expect("a trace");
+        let select = format!(
+            "SELECT request, parameters['{}'], client FROM system_traces.sessions WHERE session_id = {id}",
+            parameter.0
+        );
+        let session = client.rows(&query_with(&select, QueryParameters::default()), None);
+        assert_eq!(texts(&session, 0), [name]);
+        assert_eq!(texts(&session, 1), [parameter.1]);
+        assert_eq!(texts(&session, 2), ["\u{7f}\0\0\u{1}"]);
+        let select = format!("SELECT activity FROM system_traces.events WHERE session_id = {id}");
+        let events = texts(&client.rows(&query_with(&select, QueryParameters::default()), None), 0);
+        assert!(events.iter().any(|event| event == activity), "{events:?}");
+    }
+    let wrong = query_with("SELECT nothing FROM t", QueryParameters::default());
+    let (response, id) = client.traced(&wrong);
+    assert!(matches!(response, Response::Error(_)) && id.is_some());
+}
 
 #[test]
 fn what_is_written_by_prepared_statements_is_read_back() {

@@ -114,6 +114,7 @@ pub struct Config {
     compaction_throughput: Option<String>,
     flush_compression: Option<String>,
     disk_failure_policy: Option<String>,
+    prepared_statements_cache_size: Option<String>,
     #[serde(flatten)]
     others: BTreeMap<String, serde::de::IgnoredAny>,
 }
@@ -182,6 +183,11 @@ impl Config {
         if let Some(name) = &self.cluster_name {
             options.node.cluster_name.clone_from(name);
         }
+        set(
+            &mut options.prepared_statements_cache_size,
+            &self.prepared_statements_cache_size,
+            "prepared_statements_cache_size",
+        )?;
         let engine = &mut options.engine;
         engine.commitlog_sync = self.sync_mode()?.unwrap_or(engine.commitlog_sync);
         set(&mut engine.commitlog_segment_size, &self.commitlog_segment_size, "commitlog_segment_size")?;

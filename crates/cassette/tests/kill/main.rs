@@ -8,6 +8,7 @@ mod claims;
 mod model;
 #[path = "../support/mod.rs"]
 mod support;
+mod tables;
 mod writer;
 
 use std::path::Path;
@@ -20,9 +21,13 @@ use scylla::client::caching_session::CachingSession;
 use scylla::client::session::Session;
 use support::cql::{connect_to_keyspace, execute};
 use support::{Launch, Server};
+use tables::Owner;
 use writer::{Load, Writer};
 
 const WRITERS: i32 = 12;
+
+/// Those who create, alter and drop tables meanwhile.
+const OWNERS: usize = 3;
 
 /// Acknowledged in a round; a memtable is flushed after some 1,300.
 const WRITES_MAX: u64 = 2500;
@@ -52,6 +57,7 @@ async fn everything_acknowledged_survives_kills_and_nothing_is_half_there() {
     let data = directory.path().join("data");
     let began = Instant::now();
     let mut rng = StdRng::seed_from_u64(seed);
+    let mut owners: Vec<Owner> = (0..OWNERS).map(|id| Owner::new(id, rng.random())).collect();
     let mut writers: Vec<Writer> = (0..WRITERS).map(|id| Writer::new(id, rng.random())).collect();
     for round in 0..rounds {
         let mode = SYNC_MODES[rng.random_range(0..SYNC_MODES.len())];
@@ -62,12 +68,13 @@ async fn everything_acknowledged_survives_kills_and_nothing_is_half_there() {
         let session = connect_to_keyspace(server.address()).await;
         create_tables(&session).await;
         check(&session, &mut writers).await;
+        check_owned(&session, &mut owners).await;
 
         let stop = if rng.random_ratio(1, 6) { Server::stop } else { Server::kill };
         let load = Load::new(rng.random_range(1..WRITES_MAX));
         let delay = Duration::from_micros(rng.random_range(0..5000));
         let session = CachingSession::from(session, STATEMENTS);
-        writers = run(writers, session, server, &load, delay, stop).await;
+        (writers, owners) = run(writers, owners, session, server, &load, delay, stop).await;
         println!(
             "round {round} after {:?}: {} writes, {} SSTables, {}",
             began.elapsed(),
@@ -77,7 +84,9 @@ async fn everything_acknowledged_survives_kills_and_nothing_is_half_there() {
         );
     }
     let server = launch(&data, SYNC_MODES[0]).start();
-    check(&connect_to_keyspace(server.address()).await, &mut writers).await;
+    let session = connect_to_keyspace(server.address()).await;
+    check(&session, &mut writers).await;
+    check_owned(&session, &mut owners).await;
     server.stop();
     directory.disable_cleanup(false);
 }
@@ -103,13 +112,24 @@ async fn create_tables(session: &Session) {
 /// Writes until the load says that it is enough, and then stops the server in the midst of it.
 async fn run(
     writers: Vec<Writer>,
+    owners: Vec<Owner>,
     session: CachingSession,
     server: Server,
     load: &Arc<Load>,
     delay: Duration,
     stop: fn(Server),
-) -> Vec<Writer> {
+) -> (Vec<Writer>, Vec<Owner>) {
     let session = Arc::new(session);
+    let changing: Vec<_> = owners
+        .into_iter()
+        .map(|mut owner| {
+            let (session, load) = (session.clone(), load.clone());
+            tokio::spawn(async move {
+                owner.change_until_stopped(&session, &load).await;
+                owner
+            })
+        })
+        .collect();
     let writing: Vec<_> = writers
         .into_iter()
         .map(|mut writer| {
@@ -128,7 +148,17 @@ async fn run(
     for task in writing {
         writers.push(task.await.unwrap());
     }
-    writers
+    let mut owners = Vec::new();
+    for task in changing {
+        owners.push(task.await.unwrap());
+    }
+    (writers, owners)
+}
+
+async fn check_owned(session: &Session, owners: &mut [Owner]) {
+    for owner in owners {
+        owner.check(session).await;
+    }
 }
 
 /// Holds what is in the tables against what the writers know.

@@ -42,6 +42,11 @@ impl Load {
         self.is_enough.notified().await;
     }
 
+    /// Whether requests may fail.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
     /// From now on requests may fail.
     pub fn announce_stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
@@ -118,7 +123,7 @@ impl Writer {
         loop {
             match self.step(session).await {
                 Ok(()) => load.count(),
-                Err(_) if load.stopping.load(Ordering::SeqCst) => return,
+                Err(_) if load.is_stopping() => return,
                 Err(error) => panic!("writer {}: {error:?}", self.id),
             }
         }

@@ -12,7 +12,7 @@ use super::mutations::Mutations;
 use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::execution::Execution;
 use crate::plan::PlanContext;
-use crate::request::Consistency;
+use crate::request::{Consistency, ConsistencyRules};
 use crate::response::{Outcome, RowSink};
 
 /// A planned `BEGIN BATCH … APPLY BATCH`.

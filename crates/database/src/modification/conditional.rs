@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use cassette_engine::trace::trace;
 use cassette_rows::{
     Clustering, ColumnKind, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices,
     TableMetadata, Unfiltered, key,
@@ -44,6 +45,7 @@ pub(super) fn execute_parts(
     let (table, database) = (&plan.table, execution.database);
     let targets = targets(parts)?;
 
+    trace(|| "Reading existing values for CAS precondition");
     let _lock = database.engine().lock_partition(table.id, &key);
     let current = Current::read(table, &key, &targets, execution)?;
     let mut applied = true;
@@ -57,8 +59,10 @@ pub(super) fn execute_parts(
         applied &= conditions.hold(exists, row, current.static_row.as_ref(), part.execution)?;
     }
     if !applied {
+        trace(|| "CAS precondition does not match current values; aborting");
         return refuse(parts, &key, &current, is_batch, sink);
     }
+    trace(|| "CAS precondition is met; applying client-requested updates");
     let timestamp = execution.database.next_timestamp(execution.now_micros);
     let mut mutations = Mutations::default();
     for part in parts {

@@ -16,6 +16,8 @@ mod mutations;
 mod operation;
 mod plan;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -25,6 +27,7 @@ use cassette_rows::TableMetadata;
 use crate::error::{Result, WriteType};
 use crate::execution::Execution;
 use crate::plan::PlanContext;
+use crate::request::ConsistencyRules;
 use crate::response::{Outcome, RowSink};
 
 pub(crate) use batch::{BatchPlan, execute_batch};

@@ -51,23 +51,17 @@ pub(crate) fn change_schema(
 fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: &Arc<Catalog>) -> Result<()> {
     let engine = database.engine();
     let diff = TablesDiff::new(keyspace, before, after);
-    let mut created: Vec<&Arc<TableMetadata>> = Vec::new();
-    let undo = |created: &[&Arc<TableMetadata>], error: String| {
-        for table in created {
+    let undo = |error: String| {
+        for table in &diff.created {
             if let Err(error) = engine.drop_table(table.id) {
                 tracing::warn!(table = table.qualified_name(), %error, "cannot remove a table that was not created");
             }
         }
         DatabaseError::Server(error)
     };
-    for table in &diff.created {
-        match engine.create_table(table.clone()) {
-            Ok(()) => created.push(table),
-            Err(error) => {
-                return Err(undo(&created, format!("cannot create {}: {error}", table.qualified_name())));
-            }
-        }
-    }
+    engine
+        .create_tables(&diff.created)
+        .map_err(|error| DatabaseError::Server(format!("cannot create the tables: {error}")))?;
     // After everything that statements were given, and later than all earlier changes of the schema.
     let timestamp = database.next_timestamp(database.clock().now_micros());
     let mutations = system::schema_rows::changes(keyspace, before, after, timestamp)
@@ -77,12 +71,17 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
     engine
         .apply(&mutations)
         .and_then(|()| engine.sync_log())
-        .map_err(|error| undo(&created, format!("cannot write the schema: {error}")))?;
+        .map_err(|error| undo(format!("cannot write the schema: {error}")))?;
     let mut failure = None;
     for table in diff.altered {
         if let Err(error) = engine.alter_table(table.clone()) {
             failure.get_or_insert(format!("cannot alter {}: {error}", table.qualified_name()));
         }
+    }
+    if let Some(keyspace) = after.keyspace(keyspace)
+        && let Err(error) = system::open::set_durable_writes(engine, keyspace)
+    {
+        failure.get_or_insert(format!("cannot set durable_writes: {error}"));
     }
     database.swap_catalog(after.clone());
     for table in diff.dropped {

@@ -32,7 +32,7 @@ use crate::database::Database;
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
 use crate::metrics::RequestKind;
-use crate::request::StatementOptions;
+use crate::request::{ConsistencyRules, StatementOptions};
 use crate::response::{Outcome, ResultMetadata, RowSink};
 use crate::restrictions::Restrictions;
 use crate::terms::Bound;
@@ -77,6 +77,12 @@ impl SelectPlan {
     /// The table it reads.
     pub fn table(&self) -> &Arc<TableMetadata> {
         &self.table
+    }
+
+    /// Which rows it reads.
+    #[cfg(test)]
+    pub fn restrictions(&self) -> &Restrictions {
+        &self.restrictions
     }
 
     /// The columns of its rows.

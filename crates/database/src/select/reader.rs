@@ -1,6 +1,7 @@
 //! Reading the rows that restrictions name, partition by partition.
 
 use cassette_engine::KeyRange;
+use cassette_engine::trace::trace;
 use cassette_rows::{
     Bound, ColumnKind, DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, StorageError, Unfiltered,
 };
@@ -98,6 +99,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 let stream = self.scan(&range)?;
                 let mut seen = Seen::default();
                 let drained = self.drain(stream, self.shows_static_rows, limits, visit, &mut seen);
+                seen.trace();
                 if let Some(figures) = self.plan.figures(self.execution.database) {
                     figures.record_scan(self.execution.lap(), seen.live_rows, seen.tombstones);
                 }
@@ -119,6 +121,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let stream = self.execution.database.read(self.execution, &self.plan.table, key, selection)?;
         let mut seen = Seen::default();
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
+        seen.trace();
         if let Some(figures) = self.plan.figures(self.execution.database) {
             figures.record_partition_read(self.execution.lap(), seen.live_rows, seen.tombstones);
         }
@@ -202,6 +205,10 @@ struct Seen {
 }
 
 impl Seen {
+    fn trace(&self) {
+        trace(|| format!("Read {} live rows and {} tombstone cells", self.live_rows, self.tombstones));
+    }
+
     /// Counts a row; whether it is live at `now`.
     #[inline]
     fn is_live(&mut self, row: &Row, now: u32) -> bool {

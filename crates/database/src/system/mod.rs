@@ -1,8 +1,8 @@
 //! The database's own keyspaces: what they hold, and how the schema is kept in them.
 //!
-//! `system.local` and `system_schema.*` are stored as any other table, with Cassandra's columns and ids. The other tables
-//! of `system`, `system_auth`, `system_distributed` and `system_traces` are there for those who ask for them, and empty:
-//! what they are about (peers, repairs, hints, roles) does not exist here.
+//! `system.local`, `system_schema.*` and `system_traces.*` are stored as any other table, with Cassandra's columns and ids. The
+//! other tables of `system`, `system_auth` and `system_distributed` are there for those who ask for them, and empty: what they
+//! are about (peers, repairs, hints, roles) does not exist here.
 
 mod definitions;
 pub(crate) mod encode;
@@ -20,6 +20,7 @@ use cassette_rows::{PartitionUpdate, TableMetadata, TableParams};
 use crate::catalog::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
 use crate::database::Database;
 use crate::schema::own_table;
+use crate::tracing::SYSTEM_TRACES;
 use crate::virtual_tables::VirtualTable;
 use definitions::Definition;
 
@@ -46,10 +47,12 @@ pub(crate) fn replicated_keyspaces() -> Vec<Keyspace> {
         let params = KeyspaceParams { durable_writes: true, replication: Replication::simple(factor) };
         keyspace(name, KeyspaceKind::Replicated, params, tables, gc_grace_seconds)
     };
+    let mut traces = make(SYSTEM_TRACES, definitions::SYSTEM_TRACES, 2, 0);
+    traces.virtual_tables.clear();
     vec![
         make("system_auth", definitions::SYSTEM_AUTH, 1, 90 * 24 * 60 * 60),
         make("system_distributed", definitions::SYSTEM_DISTRIBUTED, 3, 10 * 24 * 60 * 60),
-        make("system_traces", definitions::SYSTEM_TRACES, 2, 0),
+        traces,
     ]
 }
 

@@ -8,11 +8,12 @@
 use std::sync::Arc;
 
 use cassette_engine::{Engine, EngineError, Mutation};
+use cassette_rows::TableMetadata;
 use cassette_vfs::Clock;
 use uuid::Uuid;
 
 use super::local::{self, Node};
-use super::{SCHEMA, SYSTEM, encode, load, local_keyspaces, replicated_keyspaces, schema_rows};
+use super::{SYSTEM, encode, load, local_keyspaces, replicated_keyspaces, schema_rows};
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::error::{DatabaseError, Result, bail_config};
 
@@ -27,12 +28,9 @@ pub(crate) struct Opened {
 /// Recovers `engine`'s tables, and the catalog from them.
 pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result<Opened> {
     let built_in = built_in();
-    let own = [SYSTEM, SCHEMA].into_iter().filter_map(|name| built_in.keyspace(name));
-    for keyspace in own {
-        for table in keyspace.tables.values().filter(|table| built_in.virtual_table(table).is_none()) {
-            engine.create_table(table.clone()).map_err(|error| failed(&table.qualified_name(), error))?;
-        }
-    }
+    let own = built_in.keyspaces().flat_map(|keyspace| keyspace.tables.values());
+    let stored: Vec<_> = own.filter(|table| built_in.virtual_table(table).is_none()).cloned().collect();
+    engine.create_tables(&stored).map_err(|error| failed("the system tables", error))?;
     engine.replay().map_err(|error| failed("the commit log", error))?;
 
     let now_micros = clock.now_micros();
@@ -41,10 +39,11 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
     let newest_timestamp = stored.newest_timestamp.max(now_micros);
     let stored = Catalog::new(stored.keyspaces.into_iter().map(Arc::new));
     let catalog = Arc::new(merge(&built_in, &stored));
-    for keyspace in catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User) {
-        for table in keyspace.tables.values() {
-            engine.create_table(table.clone()).map_err(|error| failed(&table.qualified_name(), error))?;
-        }
+    let users = || catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User);
+    let tables: Vec<_> = users().flat_map(|keyspace| keyspace.tables.values().cloned()).collect();
+    engine.create_tables(&tables).map_err(|error| failed("the tables", error))?;
+    for keyspace in catalog.keyspaces() {
+        set_durable_writes(engine, keyspace).map_err(|error| failed(&keyspace.name, error))?;
     }
     // Which replays the log for the tables that have been created since.
     engine.finish_recovery().map_err(|error| failed("the commit log", error))?;
@@ -56,6 +55,13 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
     let timestamp = newest_timestamp.saturating_add(1);
     write_own(engine, &stored, &catalog, &node, timestamp)?;
     Ok(Opened { catalog, node, newest_timestamp: timestamp })
+}
+
+/// Tells the engine whether writes to the stored tables of a keyspace go to the commit log.
+pub(crate) fn set_durable_writes(engine: &Engine, keyspace: &Keyspace) -> Result<(), EngineError> {
+    let is_stored = |table: &&Arc<TableMetadata>| !keyspace.virtual_tables.contains_key(&table.name);
+    let mut stored = keyspace.tables.values().filter(is_stored);
+    stored.try_for_each(|table| engine.set_durable_writes(table.id, keyspace.params.durable_writes))
 }
 
 /// The keyspaces that come with the database.

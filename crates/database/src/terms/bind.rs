@@ -46,6 +46,13 @@ impl Term {
                 }
                 Bound::Value(Cow::Owned(assemble_items(parts.iter().map(Bound::value))))
             }
+            Self::Item { of, index } => match of.bind(execution)? {
+                Bound::Value(tuple) => match collection::read_tuple(&tuple).nth(*index).flatten() {
+                    Some(item) => Bound::Value(Cow::Owned(item.to_vec())),
+                    None => Bound::Null,
+                },
+                other => other,
+            },
             Self::Function(function) => match function.call(execution)? {
                 Some(bytes) => Bound::Value(Cow::Owned(bytes)),
                 None => Bound::Null,

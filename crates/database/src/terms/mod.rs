@@ -56,6 +56,13 @@ pub(crate) enum Term {
         /// The items; [`Term::Null`] for those that the literal leaves out.
         items: Vec<Term>,
     },
+    /// An item of a tuple that is bound whole; null beyond those it has.
+    Item {
+        /// The tuple.
+        of: Box<Term>,
+        /// Which item.
+        index: usize,
+    },
     /// A function's result.
     Function(Box<FunctionTerm>),
 }

@@ -114,6 +114,7 @@ impl Term {
             Self::Elements { elements: parts, .. } | Self::Items { items: parts, .. } => {
                 parts.iter().any(Self::contains_marker)
             }
+            Self::Item { of, .. } => of.contains_marker(),
             Self::Function(function) => function.arguments.iter().any(Self::contains_marker),
         }
     }

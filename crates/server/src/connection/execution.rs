@@ -8,11 +8,12 @@ use std::{
 };
 
 use cassette_protocol::{
-    Opcode, Prelude, Request, Response, Version,
+    DecodedRequest, Opcode, Prelude, Request, Response, Version,
     response::{Error, ErrorDetail},
 };
 use tokio::sync::mpsc;
 use tracing::error;
+use uuid::Uuid;
 
 use super::Connection;
 use crate::{
@@ -31,6 +32,7 @@ pub(super) struct Jobs {
 /// A finished job.
 pub(super) struct Done {
     stream: i16,
+    trace: Option<Uuid>,
     outcome: Result<(Prelude, Vec<u8>), Error>,
 }
 
@@ -64,24 +66,35 @@ impl Jobs {
 }
 
 impl<B: Backend> Connection<B> {
-    /// Executes a request, at once if memory has all that it needs.
-    pub(super) async fn execute(&mut self, stream: i16, request: Request, length: usize) -> io::Result<()> {
+    /// Executes a request, at once if memory has all that it needs and it is not traced.
+    pub(super) async fn execute(
+        &mut self,
+        stream: i16,
+        decoded: DecodedRequest,
+        length: usize,
+    ) -> io::Result<()> {
+        let DecodedRequest { request, tracing, .. } = decoded;
         let version = self.encoder.version();
         if self.throw_on_overload && self.permit.is_overloaded() {
             let error = Error::new(ErrorDetail::Overloaded, self.permit.overload_message());
             self.respond(stream, &Response::Error(error));
             return Ok(());
         }
+        if tracing {
+            let trace = Some(self.shared.backend.new_trace());
+            return self.start_job(stream, request, version, length, trace).await;
+        }
         let begun = self.encoder.begin();
         let body = self.encoder.body();
-        match execute(&*self.shared.backend, &self.session, &request, version, Effort::MemoryOnly, body) {
+        match execute(&*self.shared.backend, &self.session, &request, version, Effort::MemoryOnly, None, body)
+        {
             Ok(Answer::Result(prelude)) => {
                 self.encoder.finish_response(begun, stream, Opcode::Result, &prelude);
                 Ok(())
             }
             Ok(Answer::WouldBlock) => {
                 self.encoder.abandon(begun);
-                self.start_job(stream, request, version, length).await
+                self.start_job(stream, request, version, length, None).await
             }
             Err(error) => {
                 self.encoder.abandon(begun);
@@ -98,6 +111,7 @@ impl<B: Backend> Connection<B> {
         request: Request,
         version: Version,
         length: usize,
+        trace: Option<Uuid>,
     ) -> io::Result<()> {
         let threads = &self.shared.limits.threads;
         let permit = match Arc::clone(threads).try_acquire_owned() {
@@ -115,7 +129,7 @@ impl<B: Backend> Connection<B> {
         self.jobs.in_flight += 1;
         tokio::task::spawn_blocking(move || {
             let mut body = Vec::new();
-            let answer = execute(&*backend, &session, &request, version, Effort::MayBlock, &mut body);
+            let answer = execute(&*backend, &session, &request, version, Effort::MayBlock, trace, &mut body);
             let outcome = answer.and_then(|answer| match answer {
                 Answer::Result(prelude) => Ok((prelude, body)),
                 Answer::WouldBlock => {
@@ -125,7 +139,7 @@ impl<B: Backend> Connection<B> {
             });
             drop((request, charge, permit));
             // An error says that the connection is gone and nobody waits for the answer.
-            let _ = done.send(Done { stream, outcome });
+            let _ = done.send(Done { stream, trace, outcome });
         });
         Ok(())
     }
@@ -134,11 +148,15 @@ impl<B: Backend> Connection<B> {
     pub(super) fn answer(&mut self, done: Done) {
         match done.outcome {
             Ok((prelude, body)) => {
+                let prelude = Prelude { tracing_id: done.trace, ..prelude };
                 let begun = self.encoder.begin();
                 self.encoder.body().extend_from_slice(&body);
                 self.encoder.finish_response(begun, done.stream, Opcode::Result, &prelude);
             }
-            Err(error) => self.respond(done.stream, &Response::Error(error)),
+            Err(error) => {
+                let prelude = Prelude { tracing_id: done.trace, ..Prelude::default() };
+                self.encoder.response(done.stream, &Response::Error(error), &prelude);
+            }
         }
     }
 }
@@ -150,10 +168,11 @@ fn execute<B: Backend>(
     request: &Request,
     version: Version,
     effort: Effort,
+    trace: Option<Uuid>,
     body: &mut Vec<u8>,
 ) -> Result<Answer, Error> {
     // What the panic may have left half done is `body`, which is thrown away; the backend answers for its own state.
-    catch_unwind(AssertUnwindSafe(|| backend.execute(session, request, version, effort, body)))
+    catch_unwind(AssertUnwindSafe(|| backend.execute(session, request, version, effort, trace, body)))
         .unwrap_or_else(|panic| {
             let reason = panic_message(&*panic);
             error!("{} panicked: {reason}", request.opcode());

@@ -255,22 +255,22 @@ impl<B: Backend> Connection<B> {
         if matches!(self.stage, Stage::Established) {
             self.encoder.use_version(envelope.header.version);
         }
-        let request = match Request::decode(&envelope) {
-            Ok(decoded) => decoded.request,
+        let decoded = match Request::decode(&envelope) {
+            Ok(decoded) => decoded,
             Err(error) => {
                 self.reject(Rejected { error, stream, fatal: false });
                 return Ok(());
             }
         };
         self.consecutive_errors = 0;
-        match request {
+        match &decoded.request {
             Request::Query(_) | Request::Prepare(_) | Request::Execute(_) | Request::Batch(_)
                 if matches!(self.stage, Stage::Ready) =>
             {
-                self.execute(stream, request, envelope.body.len()).await
+                self.execute(stream, decoded, envelope.body.len()).await
             }
-            request => {
-                let response = self.handshake(request, envelope.header.version);
+            _ => {
+                let response = self.handshake(decoded.request, envelope.header.version);
                 self.respond(stream, &response);
                 self.after_handshake(&response, envelope.header.version);
                 Ok(())

@@ -19,6 +19,7 @@ use cassette_protocol::{
 };
 use cassette_server::{Answer, Backend, Effort, Server, ServerConfig};
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 type Listener = Box<dyn Fn(&SchemaChange) + Send + Sync>;
 
@@ -52,12 +53,17 @@ impl Backend for Script {
 
     fn open_session(&self, _peer: SocketAddr) {}
 
+    fn new_trace(&self) -> Uuid {
+        Uuid::nil()
+    }
+
     fn execute(
         &self,
         (): &(),
         request: &Request,
         _version: Version,
         effort: Effort,
+        _trace: Option<Uuid>,
         body: &mut Vec<u8>,
     ) -> Result<Answer, Error> {
         let Request::Query(Query { query, .. }) = request else {

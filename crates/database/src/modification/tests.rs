@@ -1,0 +1,207 @@
+//! From INSERT, UPDATE and DELETE to what is written, as text.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use cassette_engine::Mutation;
+use cassette_rows::{Bound, Clustering, DeletionTime, Row, Side, TableMetadata};
+use cassette_vfs::{FakeFileSystem, ManualClock};
+
+use super::Mutations;
+use crate::execution::Execution;
+use crate::plan::{Plan, Planned};
+use crate::{BoundValue, Database, Options, StatementOptions};
+
+/// A database whose clock stands at a million seconds.
+fn database() -> Database {
+    let options = Options {
+        file_system: Arc::new(FakeFileSystem::new()),
+        clock: Arc::new(ManualClock::at_micros(1_000_000_000_000)),
+        ..Options::new("/data")
+    };
+    let database = Database::open(options).unwrap();
+    let session = database.session();
+    for statement in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TYPE ks.u (x int, y int)",
+        "CREATE TABLE ks.t (k int, c int, s int static, v int, l list<int>, m map<int, int>, u u, PRIMARY KEY (k, c))",
+        "CREATE TABLE ks.expiring (k int PRIMARY KEY, v int) WITH default_time_to_live = 60",
+    ] {
+        session.execute(statement, ()).unwrap();
+    }
+    database
+}
+
+/// What a statement writes, in one line for each partition.
+fn written(database: &Database, cql: &str, values: &[BoundValue<'_>]) -> Result<Vec<String>, String> {
+    let planned = Planned::new(cql, &database.catalog(), None).map_err(|error| error.to_string())?;
+    let Plan::Modification(modification) = &planned.plan else { panic!("{cql}") };
+    let options = StatementOptions { timestamp: Some(9), ..StatementOptions::default() };
+    let execution = Execution::new(database, &planned.catalog, values, &options, None);
+    let collect = || {
+        let mut mutations = Mutations::default();
+        let rows = modification.rows_of(&execution)?;
+        let times = rows.attributes.times(&execution, None, modification.table())?;
+        rows.add_to(&mut mutations, &times, &execution)?;
+        Ok::<_, crate::DatabaseError>(mutations.list.iter().map(text).collect())
+    };
+    collect().map_err(|error| error.to_string())
+}
+
+fn text(mutation: &Mutation) -> String {
+    let (table, update) = (&mutation.table, &mutation.update);
+    let mut out = format!("{}:", number(update.key.key()));
+    if !update.deletion.is_live() {
+        write!(out, " deleted{}", at(update.deletion)).unwrap();
+    }
+    if let Some(row) = &update.static_row {
+        write!(out, " static({})", row_text(row, table)).unwrap();
+    }
+    for row in &update.rows {
+        write!(out, " {}({})", clustering(row.clustering()), row_text(row, table)).unwrap();
+    }
+    for tombstone in update.range_tombstones.as_slice() {
+        let bound = |bound: &Bound| {
+            format!(
+                "{}{}",
+                if bound.side == Side::Before { "before " } else { "after " },
+                clustering(&bound.prefix)
+            )
+        };
+        write!(out, " {} to {}{}", bound(&tombstone.start), bound(&tombstone.end), at(tombstone.deletion))
+            .unwrap();
+    }
+    out
+}
+
+fn row_text(row: &Row, table: &TableMetadata) -> String {
+    let mut parts = Vec::new();
+    let liveness = row.liveness();
+    if !liveness.is_empty() {
+        let ttl = if liveness.is_expiring() { format!(" ttl {}", liveness.ttl) } else { String::new() };
+        parts.push(format!("live@{}{ttl}", liveness.timestamp));
+    }
+    if !row.deletion().is_live() {
+        parts.push(format!("deleted{}", at(row.deletion())));
+    }
+    let name = |id| {
+        table
+            .all_columns()
+            .find(|column| {
+                column.id == id
+                    && matches!(
+                        column.kind,
+                        cassette_rows::ColumnKind::Static | cassette_rows::ColumnKind::Regular
+                    )
+            })
+            .unwrap()
+            .name
+            .clone()
+    };
+    for (column, deletion) in row.complex_deletions() {
+        parts.push(format!("{} deleted{}", name(*column), at(*deletion)));
+    }
+    for cell in row.cells() {
+        let path = match cell.path {
+            // Of a list: a time UUID, another every time.
+            Some(path) if path.len() == 16 => "[]".to_owned(),
+            Some(path) => format!("[{}]", number(path)),
+            None => String::new(),
+        };
+        let value = if cell.is_tombstone() { "gone".to_owned() } else { number(cell.value) };
+        let ttl = if cell.is_expiring() { format!(" ttl {}", cell.ttl) } else { String::new() };
+        parts.push(format!("{}{path}={value}@{}{ttl}", name(cell.column), cell.timestamp));
+    }
+    parts.join(", ")
+}
+
+fn at(deletion: DeletionTime) -> String {
+    format!("@{}", deletion.timestamp)
+}
+
+fn clustering(clustering: &Clustering) -> String {
+    clustering.values().map(|value| value.map_or("null".into(), number)).collect::<Vec<_>>().join(",")
+}
+
+fn number(bytes: &[u8]) -> String {
+    bytes.iter().fold(0_i64, |number, byte| number << 8 | i64::from(*byte)).to_string()
+}
+
+#[test]
+fn statements_write_cells_liveness_and_tombstones_as_cassandra_does() {
+    let database = database();
+    for (cql, expected) in [
+        ("INSERT INTO ks.t (k, c, v) VALUES (1, 2, 3)", "1: 2(live@9, v=3@9)"),
+        ("INSERT INTO ks.t (k, c) VALUES (1, 2) USING TIMESTAMP 5 AND TTL 60", "1: 2(live@5 ttl 60)"),
+        ("INSERT INTO ks.t (k, c, v) VALUES (1, 2, null)", "1: 2(live@9, v=gone@9)"),
+        ("INSERT INTO ks.t (k, s) VALUES (1, 4)", "1: static(s=4@9)"),
+        ("INSERT INTO ks.t (k, c, s) VALUES (1, 2, 4)", "1: static(s=4@9) 2(live@9)"),
+        ("UPDATE ks.t SET v = 3 WHERE k = 1 AND c = 2", "1: 2(v=3@9)"),
+        ("UPDATE ks.t SET s = 3 WHERE k = 1", "1: static(s=3@9)"),
+        ("UPDATE ks.t USING TTL 7 SET v = 3 WHERE k = 1 AND c IN (2, 5)", "1: 2(v=3@9 ttl 7) 5(v=3@9 ttl 7)"),
+        // What the collection held goes a microsecond before what it holds now.
+        ("UPDATE ks.t SET m = {2: 1, 1: 7} WHERE k = 1 AND c = 2", "1: 2(m deleted@8, m[1]=7@9, m[2]=1@9)"),
+        ("UPDATE ks.t SET m = m + {2: 1} WHERE k = 1 AND c = 2", "1: 2(m[2]=1@9)"),
+        ("UPDATE ks.t SET m[4] = null, m[3] = 1 WHERE k = 1 AND c = 2", "1: 2(m[3]=1@9, m[4]=gone@9)"),
+        ("UPDATE ks.t SET m = m - {2, 1} WHERE k = 1 AND c = 2", "1: 2(m[1]=gone@9, m[2]=gone@9)"),
+        ("UPDATE ks.t SET m = null WHERE k = 1 AND c = 2", "1: 2(m deleted@8)"),
+        ("UPDATE ks.t SET l = [5, 6] WHERE k = 1 AND c = 2", "1: 2(l deleted@8, l[]=5@9, l[]=6@9)"),
+        ("UPDATE ks.t SET l = [5] + l WHERE k = 1 AND c = 2", "1: 2(l[]=5@9)"),
+        ("UPDATE ks.t SET u = {x: 1} WHERE k = 1 AND c = 2", "1: 2(u deleted@8, u[0]=1@9)"),
+        ("UPDATE ks.t SET u.y = 1 WHERE k = 1 AND c = 2", "1: 2(u[1]=1@9)"),
+        ("DELETE FROM ks.t WHERE k = 1", "1: deleted@9"),
+        ("DELETE FROM ks.t USING TIMESTAMP 4 WHERE k = 1 AND c = 2", "1: 2(deleted@4)"),
+        ("DELETE FROM ks.t WHERE k = 1 AND c > 2 AND c <= 5", "1: after 2 to after 5@9"),
+        ("DELETE v, m FROM ks.t WHERE k = 1 AND c = 2", "1: 2(m deleted@9, v=gone@9)"),
+        ("DELETE m[3] FROM ks.t WHERE k = 1 AND c = 2", "1: 2(m[3]=gone@9)"),
+        ("DELETE s FROM ks.t WHERE k = 1", "1: static(s=gone@9)"),
+        ("INSERT INTO ks.expiring (k, v) VALUES (1, 2)", "1: (live@9 ttl 60, v=2@9 ttl 60)"),
+        ("INSERT INTO ks.expiring (k, v) VALUES (1, 2) USING TTL 0", "1: (live@9, v=2@9)"),
+    ] {
+        assert_eq!(written(&database, cql, &[]), Ok(vec![expected.to_owned()]), "{cql}");
+    }
+}
+
+#[test]
+fn a_statement_on_many_partitions_writes_each_once() {
+    let database = database();
+    let written = written(&database, "UPDATE ks.t SET v = 3 WHERE k IN (2, 1, 2) AND c = 0", &[]).unwrap();
+    let mut sorted = written.clone();
+    sorted.sort();
+    assert_eq!(sorted, ["1: 0(v=3@9)", "2: 0(v=3@9)"]);
+}
+
+#[test]
+fn unset_values_leave_columns_alone_and_null_keys_are_refused() {
+    let database = database();
+    let one = 1_i32.to_be_bytes();
+    let (one, unset, null) = (BoundValue::Set(&one), BoundValue::Unset, BoundValue::Null);
+    let insert = "INSERT INTO ks.t (k, c, v, m) VALUES (?, ?, ?, ?)";
+    assert_eq!(written(&database, insert, &[one, one, unset, unset]), Ok(vec!["1: 1(live@9)".into()]));
+    assert_eq!(
+        written(&database, insert, &[one, one, null, null]),
+        Ok(vec!["1: 1(live@9, m deleted@8, v=gone@9)".into()])
+    );
+    for (values, expected) in [
+        ([null, one, one, unset], "Invalid null value in condition for column k"),
+        ([one, null, one, unset], "Invalid null value in condition for column c"),
+        ([one, unset, one, unset], "Invalid unset value for column c"),
+    ] {
+        assert_eq!(written(&database, insert, &values), Err(expected.into()));
+    }
+}
+
+#[test]
+fn what_depends_on_a_list_reads_it() {
+    let database = database();
+    let session = database.session();
+    session.execute("UPDATE ks.t USING TIMESTAMP 1 SET l = [7, 8, 7] WHERE k = 1 AND c = 2", ()).unwrap();
+    for (set, expected) in [("l[1] = 5", "l[]=5@9"), ("l = l - [7]", "l[]=gone@9, l[]=gone@9")] {
+        let cql = format!("UPDATE ks.t SET {set} WHERE k = 1 AND c = 2");
+        assert_eq!(written(&database, &cql, &[]), Ok(vec![format!("1: 2({expected})")]), "{cql}");
+    }
+    assert_eq!(
+        written(&database, "UPDATE ks.t SET l[3] = 5 WHERE k = 1 AND c = 2", &[]),
+        Err("List index 3 out of bound, list has size 3".into())
+    );
+}

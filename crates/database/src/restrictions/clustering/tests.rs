@@ -1,0 +1,132 @@
+//! From WHERE to slices, as text.
+
+use std::sync::Arc;
+
+use cassette_rows::{Bound, Side};
+use cassette_vfs::FakeFileSystem;
+
+use crate::execution::Execution;
+use crate::plan::{Plan, Planned};
+use crate::{BoundValue, Database, Options, Rows, StatementOptions, Values};
+
+fn database() -> Database {
+    let options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
+    let database = Database::open(options).unwrap();
+    let session = database.session();
+    for statement in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE ks.t (k int, a int, b int, c int, PRIMARY KEY (k, a, b, c)) WITH CLUSTERING ORDER BY (a ASC, b DESC, c ASC)",
+    ] {
+        session.execute(statement, ()).unwrap();
+    }
+    database
+}
+
+/// `[1,2 .. 1]` is all from just before the rows that begin with 1,2 to just after those that begin with 1; round brackets
+/// lie on the other side of their rows.
+fn slices(database: &Database, clause: &str, values: &[BoundValue<'_>]) -> Result<String, String> {
+    let filtering = if clause.ends_with("FILTERING") { "" } else { " " };
+    let cql = format!("SELECT * FROM ks.t WHERE k = 0 AND {clause}{filtering}");
+    let planned = Planned::new(&cql, &database.catalog(), None).map_err(|error| error.to_string())?;
+    let Plan::Select(select) = &planned.plan else { panic!("{cql}") };
+    let options = StatementOptions::default();
+    let execution = Execution::new(database, &planned.catalog, values, &options, None);
+    let slices = select.restrictions().clustering.slices(&execution).map_err(|error| error.to_string())?;
+    let prefix = |bound: &Bound| {
+        let number = |value: Option<&[u8]>| match value {
+            Some(bytes) => i32::from_be_bytes(bytes.try_into().unwrap()).to_string(),
+            None => "null".into(),
+        };
+        bound.prefix.values().map(number).collect::<Vec<_>>().join(",")
+    };
+    let text = slices.as_slice().iter().map(|slice| {
+        let open = if slice.start.side == Side::Before { '[' } else { '(' };
+        let close = if slice.end.side == Side::Before { ')' } else { ']' };
+        format!("{open}{} .. {}{close}", prefix(&slice.start), prefix(&slice.end))
+    });
+    let filters = select.restrictions().filters.len();
+    let filters = if filters > 0 { format!(" and {filters} filters") } else { String::new() };
+    Ok(text.collect::<Vec<_>>().join(" ") + &filters)
+}
+
+#[test]
+fn clauses_become_slices_in_the_order_of_the_table() {
+    let database = database();
+    for (clause, expected) in [
+        ("a = 1", "[1 .. 1]"),
+        ("a > 1", "(1 .. ]"),
+        ("a >= 1 AND a < 3", "[1 .. 3)"),
+        ("a = 1 AND b = 2", "[1,2 .. 1,2]"),
+        // Greater values of b come first.
+        ("a = 1 AND b > 2", "[1 .. 1,2)"),
+        ("a = 1 AND b <= 2", "[1,2 .. 1]"),
+        ("a = 1 AND b > 2 AND b < 5", "(1,5 .. 1,2)"),
+        ("a IN (3, 1) AND b = 2", "[1,2 .. 1,2] [3,2 .. 3,2]"),
+        ("a IN (1, 1)", "[1 .. 1]"),
+        ("(a, b) = (1, 2)", "[1,2 .. 1,2]"),
+        ("(a, b) IN ((3, 4), (1, 2))", "[1,2 .. 1,2] [3,4 .. 3,4]"),
+        // a = 1 and b above 2, or a above 1: no neighbours, as b runs down.
+        ("(a, b) > (1, 2)", "[1 .. 1,2) (1 .. ]"),
+        ("(a, b) >= (1, 2)", "[1 .. 1,2] (1 .. ]"),
+        ("(a, b) < (1, 2)", "[ .. 1) (1,2 .. 1]"),
+        ("a = 1 AND (b, c) > (2, 3)", "[1 .. 1,2) (1,2,3 .. 1,2]"),
+        ("(a, b, c) > (1, 2, 3) AND (a) < (2)", "[1 .. 1,2) (1,2,3 .. 1,2] (1 .. 2)"),
+        ("a > 5 AND a < 3", ""),
+        ("a > 1 AND b = 2 ALLOW FILTERING", "(1 .. ] and 1 filters"),
+        ("b = 2 ALLOW FILTERING", "[ .. ] and 1 filters"),
+        ("a = 1 AND c = 3 ALLOW FILTERING", "[1 .. 1] and 1 filters"),
+        ("(b, c) = (2, 3) ALLOW FILTERING", "[ .. ] and 2 filters"),
+    ] {
+        assert_eq!(slices(&database, clause, &[]).as_deref(), Ok(expected), "{clause}");
+    }
+}
+
+#[test]
+fn clauses_that_contradict_themselves_are_refused_in_cassandras_words() {
+    let database = database();
+    for (clause, expected) in [
+        ("a = 1 AND a = 2", "a cannot be restricted by more than one relation if it includes an Equal"),
+        ("a > 1 AND a > 2", "More than one restriction was found for the start bound on a"),
+        ("a > 1 AND (a, b) > (1, 2)", "More than one restriction was found for the start bound on a"),
+        (
+            "a > 1 AND b = 2",
+            "Clustering column \"b\" cannot be restricted (preceding column \"a\" is restricted by a non-EQ relation)",
+        ),
+        (
+            "b = 2",
+            "PRIMARY KEY column \"b\" cannot be restricted as preceding column \"a\" is not restricted",
+        ),
+        (
+            "(a, c) = (1, 2)",
+            "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: (a, c) = (1, 2)",
+        ),
+        ("(a, b) = (1)", "Expected 2 elements in value tuple, but got 1: (1)"),
+        ("(b, c) > (2, 3) ALLOW FILTERING", "Multi-column slice restrictions cannot be used for filtering."),
+    ] {
+        assert_eq!(slices(&database, clause, &[]), Err(expected.to_owned()), "{clause}");
+    }
+}
+
+#[test]
+fn a_tuple_bound_whole_restricts_and_filters_item_by_item() {
+    let database = database();
+    let tuple: Vec<u8> =
+        [2, 3].iter().flat_map(|n: &i32| [4_i32.to_be_bytes(), n.to_be_bytes()].concat()).collect();
+    let bound = [BoundValue::Set(&tuple)];
+    assert_eq!(slices(&database, "(a, b) = ?", &bound).as_deref(), Ok("[2,3 .. 2,3]"));
+    assert_eq!(
+        slices(&database, "(b, c) = ? ALLOW FILTERING", &bound).as_deref(),
+        Ok("[ .. ] and 2 filters")
+    );
+
+    let session = database.session();
+    for (a, b, c) in [(1, 2, 3), (1, 3, 2), (5, 2, 3)] {
+        session.execute(&format!("INSERT INTO ks.t (k, a, b, c) VALUES (0, {a}, {b}, {c})"), ()).unwrap();
+    }
+    let mut filtered = Rows::default();
+    let cql = "SELECT a FROM ks.t WHERE k = 0 AND (b, c) = ? ALLOW FILTERING";
+    let options = StatementOptions::default();
+    database.query(None, cql, Values::positional(&bound), &options, &mut filtered).unwrap();
+    let found: Vec<i32> = filtered.iter().map(|row| row.get(0).unwrap()).collect();
+    assert_eq!(found, [1, 5]);
+}
