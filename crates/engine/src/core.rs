@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::background::Signal;
 use crate::commitlog::CommitLog;
-use crate::compaction::Throttle;
+use crate::compaction::{Operations, Throttle};
 use crate::data_directory::DataDirectory;
 use crate::error::{EngineError, Result};
 use crate::memory::MemtablePool;
@@ -42,6 +42,8 @@ pub(crate) struct Core {
     pub key_cache: Arc<KeyCache>,
     pub throttle: Throttle,
     pub metrics: EngineMetrics,
+    /// Compactions that run, and that did.
+    pub operations: Operations,
     phase: AtomicU8,
     /// Why the last flush failed, while no later one has succeeded.
     pub flush_failure: Mutex<Option<Arc<EngineError>>>,
@@ -76,6 +78,7 @@ impl Core {
             key_cache: Arc::new(KeyCache::new(options.key_cache_size)),
             throttle: Throttle::new(options.compaction_throughput),
             metrics: EngineMetrics::default(),
+            operations: Operations::default(),
             options,
             fs,
             clock,

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cassette_rows::{DecoratedKey, PartitionStream, PartitionUpdate, Selection, TableId, TableMetadata};
+use cassette_sstable::SSTableId;
 use cassette_vfs::{Clock, FileSystem};
+use uuid::Uuid;
 
 use crate::background::Background;
 use crate::commitlog::SyncMode;
+use crate::compaction::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};
 use crate::core::{Core, Phase};
 use crate::error::{EngineError, Result};
 use crate::key_range::KeyRange;
@@ -176,10 +179,76 @@ impl Engine {
         }
     }
 
-    /// Compacts all SSTables of a table into one. Memtables are not flushed before.
+    /// Compacts all SSTables of a table as its strategy does that: into one, into levels, or into shards. Memtables are not
+    /// flushed before.
     pub fn compact(&self, id: TableId) -> Result<()> {
         let core = &self.inner.core;
-        core.compact(&core.table(id)?)
+        core.compact(&core.table(id)?, false)
+    }
+
+    /// [`compact`](Self::compact) into SSTables of a half, a quarter and so on, if the strategy is size-tiered.
+    pub fn compact_split(&self, id: TableId) -> Result<()> {
+        let core = &self.inner.core;
+        core.compact(&core.table(id)?, true)
+    }
+
+    /// Compacts some SSTables of a table together.
+    pub fn compact_sstables(&self, id: TableId, sstables: &[SSTableId]) -> Result<()> {
+        let core = &self.inner.core;
+        core.compact_sstables(&core.table(id)?, sstables)
+    }
+
+    /// Rewrites every SSTable of a table by itself, under the table's options of now.
+    pub fn upgrade_sstables(&self, id: TableId) -> Result<()> {
+        let core = &self.inner.core;
+        core.upgrade_sstables(&core.table(id)?)
+    }
+
+    /// Whether compactions of a table start by themselves; until the next start. Nothing changes for those that are running.
+    pub fn set_autocompaction(&self, id: TableId, on: bool) -> Result<()> {
+        let core = &self.inner.core;
+        core.set_autocompaction(&*core.table(id)?, on);
+        Ok(())
+    }
+
+    /// The compactions that are running.
+    pub fn running_compactions(&self) -> Vec<RunningCompaction> {
+        self.inner.core.operations.running()
+    }
+
+    /// The compactions that have ended well since the start, the oldest first; the last thousand.
+    pub fn compaction_history(&self) -> Vec<CompletedCompaction> {
+        self.inner.core.operations.history()
+    }
+
+    /// Figures about all compactions since the start.
+    pub fn compaction_totals(&self) -> CompactionTotals {
+        self.inner.core.operations.totals()
+    }
+
+    /// Calls `listener` with each compaction that ends well, in the thread that did it. One listener at a time.
+    pub fn on_compaction(&self, listener: impl Fn(&CompletedCompaction) + Send + Sync + 'static) {
+        self.inner.core.operations.listen(Arc::new(listener));
+    }
+
+    /// Lets running compactions of a kind give up, of all kinds for `None`; how many were told.
+    pub fn stop_compactions(&self, kind: Option<CompactionKind>) -> usize {
+        self.inner.core.operations.stop(|running| kind.is_none_or(|kind| kind == running.kind))
+    }
+
+    /// Lets the running compaction with this id give up; whether there is one.
+    pub fn stop_compaction(&self, id: Uuid) -> bool {
+        self.inner.core.operations.stop(|running| running.id == id) > 0
+    }
+
+    /// `compaction_throughput`: bytes a second that all compactions together may read from disk; 0 for no limit.
+    pub fn compaction_throughput(&self) -> u64 {
+        self.inner.core.throttle.rate()
+    }
+
+    /// Sets `compaction_throughput` until the next start, for compactions that are running too.
+    pub fn set_compaction_throughput(&self, bytes_a_second: u64) {
+        self.inner.core.throttle.set_rate(bytes_a_second);
     }
 
     /// Runs the compactions that the strategies ask for, in the calling thread, until there are none.

@@ -84,6 +84,14 @@ pub enum EngineError {
         /// The table that has corrupt SSTables.
         table: String,
     },
+    /// A command names an SSTable that the table does not have.
+    #[error("{table} has no SSTable {id}")]
+    UnknownSSTable {
+        /// The table.
+        table: String,
+        /// The SSTable's id.
+        id: cassette_sstable::SSTableId,
+    },
     /// A compaction would need more space than there is.
     #[error("{table}: compacting needs up to {needed} bytes, and {available} are available")]
     NoSpaceToCompact {

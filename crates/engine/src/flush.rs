@@ -14,9 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::commitlog::Position;
+use crate::compaction::Cutter;
 use crate::core::{Core, Phase};
 use crate::error::Result;
 use crate::key_range::KeyRange;
+use crate::known_columns::KnownColumns;
 use crate::memtable::{Memtable, MemtableScan};
 use crate::sstable_writer::{Contents, Job, flush_compression};
 use crate::table::{FrozenMemtable, Table};
@@ -88,14 +90,18 @@ impl Core {
             contents: Contents::of_memtable(&frozen.memtable),
             compression: flush_compression(&metadata.params.compression, self.options.flush_compression),
             removed: &[],
+            cutter: Cutter::never(),
+            running: None,
             yields: false,
         };
         let selection = Arc::new(Selection::all());
         let memtable = frozen.memtable.clone();
-        let mut scan = MemtableScan::new(memtable, metadata.clone(), KeyRange::ALL.bounds(), selection);
-        let written = self.replace_sstables(table, &metadata, job, &mut scan, |view| {
+        let scan = MemtableScan::new(memtable, metadata.clone(), KeyRange::ALL.bounds(), selection);
+        let mut known = KnownColumns::new(scan, metadata.clone());
+        let written = self.replace_sstables(table, &metadata, job, &mut known, |view| {
             view.flushing.retain(|other| !Arc::ptr_eq(other, frozen));
         })?;
+        let written = written.iter().map(|sstable| sstable.bytes_on_disk).sum();
         for (flushes, bytes) in [
             (&table.metrics.flushes, &table.metrics.bytes_flushed),
             (&self.metrics.flushes, &self.metrics.bytes_flushed),
@@ -105,6 +111,7 @@ impl Core {
         }
         self.mark_clean(table, frozen.memtable.begins, frozen.ends);
         self.memory.release(frozen.bytes);
+        self.measure_behind(table);
         self.compaction_wanted.raise();
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! markers and over rows for which [`is_live`](cassette_rows::Row::is_live) says no.
 
 mod background;
+mod backpressure;
 pub mod commitlog;
 pub mod compaction;
 mod core;
@@ -17,6 +18,7 @@ mod engine_tests;
 mod error;
 mod flush;
 mod key_range;
+mod known_columns;
 mod memory;
 mod memtable;
 pub mod metrics;
@@ -37,7 +39,10 @@ pub mod trace;
 mod transaction;
 mod write;
 
-pub use compaction::{COMPACTION_STRATEGIES, COMPACTION_STRATEGIES_TO_COME, CompactionOptions};
+pub use compaction::{
+    COMPACTION_STRATEGIES, CompactionKind, CompactionOptions, CompactionTotals, CompletedCompaction,
+    OverlappingTombstones, RunningCompaction, SourcesPolicy,
+};
 pub use engine::{Engine, Mutation, ReplaySummary};
 pub use error::{EngineError, Result};
 pub use key_range::{KeyRange, PartitionPosition};

@@ -30,7 +30,7 @@ pub struct Options {
     pub key_cache_size: u64,
     /// `concurrent_compactors`: threads that compact. 2.
     pub concurrent_compactors: usize,
-    /// `compaction_throughput`, bytes a second that all compactions together may write; 0 for no limit. 64 MiB.
+    /// `compaction_throughput`, bytes a second that all compactions together may read from disk; 0 for no limit. 64 MiB.
     pub compaction_throughput: u64,
     /// `flush_compression`: how flushed SSTables are compressed. Fast.
     pub flush_compression: FlushCompression,

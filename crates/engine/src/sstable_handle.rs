@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cassette_rows::{
@@ -31,13 +31,21 @@ struct Shared {
     reads: ReadMeter,
     /// Met corrupt: never compacted again.
     suspect: AtomicBool,
+    /// The level in leveled compaction, as its Statistics say by now.
+    level: AtomicU32,
     /// Called when a read finds it corrupt.
     on_corruption: OnCorruption,
 }
 
 impl SSTable {
     pub fn new(reader: SSTableReader, created: u32, on_corruption: OnCorruption) -> Self {
-        let shared = Shared { reads: ReadMeter::default(), suspect: AtomicBool::new(false), on_corruption };
+        let level = u32::try_from(reader.stats().level).unwrap_or(0);
+        let shared = Shared {
+            reads: ReadMeter::default(),
+            suspect: AtomicBool::new(false),
+            level: AtomicU32::new(level),
+            on_corruption,
+        };
         Self { reader, created, shared: Arc::new(shared) }
     }
 
@@ -68,6 +76,23 @@ impl SSTable {
     pub fn overlaps(&self, other: &Self) -> bool {
         self.reader.first_key() <= other.reader.last_key()
             && other.reader.first_key() <= self.reader.last_key()
+    }
+
+    /// The level in leveled compaction.
+    pub fn level(&self) -> u32 {
+        self.shared.level.load(Ordering::Relaxed)
+    }
+
+    /// Writes another level into its Statistics, in one step.
+    pub fn set_level(&self, level: u32) -> Result<()> {
+        self.reader.write_level(i32::try_from(level).unwrap_or(i32::MAX))?;
+        self.shared.level.store(level, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The tokens of its first and last key.
+    pub fn tokens(&self) -> (i64, i64) {
+        (self.reader.first_key().token().0, self.reader.last_key().token().0)
     }
 
     pub fn is_suspect(&self) -> bool {
@@ -135,6 +160,13 @@ impl SSTable {
 pub(crate) struct Watched<S> {
     stream: S,
     sstable: Arc<SSTable>,
+}
+
+impl<S> Watched<S> {
+    /// The stream itself, to look at.
+    pub fn inner(&self) -> &S {
+        &self.stream
+    }
 }
 
 impl<S: PartitionStream> PartitionStream for Watched<S> {

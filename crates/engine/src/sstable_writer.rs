@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cassette_rows::schema::{CompressionParams, Compressor};
-use cassette_rows::{
-    ColumnId, PartitionHeader, PartitionStream, Row, RowBuilder, StorageError, TableMetadata, Unfiltered,
-};
+use cassette_rows::{ColumnId, PartitionStream, StorageError, TableMetadata};
 use cassette_sstable::compression::ChunkFormat;
 use cassette_sstable::reader::OpenOptions;
 use cassette_sstable::writer::{EncodingStats, FinishedSSTable, SSTableWriter, WriterOptions};
 use cassette_sstable::{Descriptor, SSTableReader};
 use hashbrown::HashSet;
 
+use crate::compaction::{Cutter, Running};
 use crate::core::Core;
 use crate::error::{EngineError, Result};
 use crate::memtable::Memtable;
@@ -26,6 +25,10 @@ use crate::transaction::{CommitError, Committed, OperationType, Transaction};
 pub(crate) struct Contents {
     /// Partitions, at most.
     pub expected_keys: u64,
+    /// Bytes of Data on disk, at most; 0 if not known.
+    pub bytes: u64,
+    /// The tokens of the first and the last partition.
+    pub tokens: (i64, i64),
     pub encoding_stats: EncodingStats,
     /// The columns that may occur.
     pub columns: Vec<ColumnId>,
@@ -41,6 +44,8 @@ impl Contents {
         }
         Self {
             expected_keys: memtable.partition_count() as u64,
+            bytes: 0,
+            tokens: (i64::MIN, i64::MAX),
             encoding_stats,
             columns: stats.columns().collect(),
         }
@@ -60,6 +65,12 @@ impl Contents {
         }
         Self {
             expected_keys: sstables.iter().map(|sstable| sstable.reader.estimated_keys()).sum(),
+            bytes: sstables.iter().map(|sstable| sstable.reader.data_bytes_on_disk()).sum(),
+            tokens: sstables
+                .iter()
+                .map(|sstable| sstable.tokens())
+                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+                .unwrap_or((i64::MIN, i64::MAX)),
             encoding_stats,
             columns: columns.into_iter().collect(),
         }
@@ -75,34 +86,45 @@ pub(crate) fn flush_compression(
         (FlushCompression::None, Some(_)) => {
             Cow::Owned(CompressionParams { compressor: None, ..params.clone() })
         }
-        (FlushCompression::Fast, Some(Compressor::Zstd | Compressor::Deflate)) => {
-            Cow::Owned(CompressionParams {
-                compressor: Some(Compressor::Lz4),
-                options: Default::default(),
-                ..params.clone()
-            })
+        (FlushCompression::Fast, Some(compressor)) if !is_fast(compressor, params) => {
+            Cow::Owned(CompressionParams::default())
         }
         _ => Cow::Borrowed(params),
     }
 }
 
-/// An SSTable to be made.
+/// Whether Cassandra calls a compressor fast.
+fn is_fast(compressor: Compressor, params: &CompressionParams) -> bool {
+    match compressor {
+        Compressor::Lz4 => params.options.get("lz4_compressor_type").is_none_or(|kind| kind != "high"),
+        Compressor::Snappy | Compressor::Noop => true,
+        Compressor::Zstd | Compressor::Deflate => false,
+    }
+}
+
+/// SSTables to be made.
 pub(crate) struct Job<'a> {
     pub operation: OperationType,
     pub contents: Contents,
     pub compression: Cow<'a, CompressionParams>,
-    /// The SSTables whose place it takes.
+    /// The SSTables whose place they take.
     pub removed: &'a [Arc<SSTable>],
+    /// Where one ends and the next begins.
+    pub cutter: Cutter,
+    /// The compaction that this is, if it is one.
+    pub running: Option<&'a Running>,
     /// Whether it gives up when compactions are paused.
     pub yields: bool,
 }
 
+/// An SSTable that was written, and is not seen yet.
+type Written = (FinishedSSTable, SSTableReader);
+
 impl Core {
-    /// Writes `stream` to an SSTable of `table`, which takes the place of those that `job` names; none comes if the stream is
-    /// empty. `change` is made to the view at the same time. Gives the bytes written.
+    /// Writes `stream` to SSTables of `table`, which take the place of those that `job` names; none come if the stream is
+    /// empty. `change` is made to the view at the same time. Gives what was written.
     ///
-    /// After an error nothing has changed; [`EngineError::Cancelled`] if the table was dropped, or a compaction's engine
-    /// stopped.
+    /// After an error nothing has changed; [`EngineError::Cancelled`] if the table was dropped, or a compaction was stopped.
     pub fn replace_sstables(
         self: &Arc<Self>,
         table: &Arc<Table>,
@@ -110,17 +132,12 @@ impl Core {
         job: Job<'_>,
         stream: &mut dyn PartitionStream,
         change: impl FnOnce(&mut View),
-    ) -> Result<u64> {
-        let descriptor = table.next_descriptor();
+    ) -> Result<Vec<FinishedSSTable>> {
         let mut transaction =
             Transaction::begin(self.fs.clone(), &table.directory, job.operation, self.time_uuid())?;
         let operation = job.operation;
         let removed = job.removed;
-        let written = transaction
-            .add(&descriptor)
-            .map_err(EngineError::from)
-            .and_then(|()| self.write_sstable(table, metadata, job, descriptor, stream));
-        let written = match written {
+        let written = match self.write_sstables(table, metadata, job, &mut transaction, stream) {
             Ok(written) => written,
             Err(error) => {
                 if let Err(left) = transaction.abort() {
@@ -129,10 +146,10 @@ impl Core {
                 return Err(error);
             }
         };
-        if written.is_none() && removed.is_empty() {
+        if written.is_empty() && removed.is_empty() {
             transaction.abort()?;
             table.change_view(change);
-            return Ok(0);
+            return Ok(Vec::new());
         }
         if operation == OperationType::Flush
             && let Some(log) = &*self.log.load()
@@ -141,17 +158,18 @@ impl Core {
             // A batch must not be durable in one table and lost in another. If the log has failed, this is all there is.
             tracing::error!(%error, "flushing although the commit log cannot be synced");
         }
-        let bytes = written.as_ref().map_or(0, |(finished, _)| finished.bytes_on_disk);
         let descriptors: Vec<_> = removed.iter().map(|sstable| sstable.reader.descriptor().clone()).collect();
         let committed = self.commit(table, transaction, &descriptors)?;
+        let (finished, readers): (Vec<_>, Vec<_>) = written.into_iter().unzip();
         table.try_change_view(|view| {
-            let added = match written {
-                Some((_, reader)) if !Arc::ptr_eq(&view.table, metadata) => {
-                    vec![Arc::new(self.handle(reader.with_table(view.table.clone())?))]
-                }
-                Some((_, reader)) => vec![Arc::new(self.handle(reader))],
-                None => Vec::new(),
+            let of_now = |reader: SSTableReader| match Arc::ptr_eq(&view.table, metadata) {
+                true => Ok(reader),
+                false => reader.with_table(view.table.clone()),
             };
+            let added = readers
+                .into_iter()
+                .map(|reader| Ok(Arc::new(self.handle(of_now(reader)?))))
+                .collect::<Result<Vec<_>, StorageError>>()?;
             let removed: HashSet<_> = removed.iter().map(|sstable| sstable.id()).collect();
             view.replace_sstables(&removed, added);
             change(view);
@@ -160,7 +178,7 @@ impl Core {
         if let Err(error) = committed.finish() {
             tracing::warn!(%error, "files of replaced SSTables stay until the next start");
         }
-        Ok(bytes)
+        Ok(finished)
     }
 
     /// Commits a transaction of the table. If the outcome is unknown, compactions of the table end until the next start: an
@@ -185,57 +203,66 @@ impl Core {
         })
     }
 
-    fn write_sstable(
+    fn write_sstables(
         &self,
         table: &Table,
         metadata: &Arc<TableMetadata>,
         job: Job<'_>,
-        descriptor: Descriptor,
+        transaction: &mut Transaction,
         stream: &mut dyn PartitionStream,
-    ) -> Result<Option<(FinishedSSTable, SSTableReader)>> {
+    ) -> Result<Vec<Written>> {
         let unsupported = |detail| StorageError::Unsupported { path: table.directory.clone(), detail };
         let mut options = WriterOptions::new(metadata, job.contents.expected_keys).map_err(unsupported)?;
         options.compression = ChunkFormat::from_params(&job.compression).map_err(unsupported)?;
         options.encoding_stats = job.contents.encoding_stats;
-        options.columns = job.contents.columns;
-        let is_compaction = job.operation == OperationType::Compaction;
-        let mut writer =
-            SSTableWriter::create(self.fs.clone(), descriptor.clone(), metadata.clone(), options)?;
-        // Cells of columns that were dropped since they were written have no name to be written under.
-        let has_dropped = metadata.columns.iter().any(Option::is_none);
-        let mut throttled = 0;
-        let mut units = 0u32;
-        let mut pace = |writer: &SSTableWriter| {
-            units += 1;
-            if !units.is_multiple_of(64) {
-                return Ok(());
-            }
-            let stops = is_compaction && self.compaction_wanted.is_stopped();
-            let yields = job.yields && table.compactions_yield.load(Ordering::Relaxed) > 0;
-            if table.is_dropped() || stops || yields {
-                return Err(EngineError::Cancelled);
-            }
-            if is_compaction {
-                let written = writer.bytes_written();
-                self.throttle.take(written - throttled, &self.compaction_wanted);
-                throttled = written;
-            }
-            Ok(())
+        options.columns = job.contents.columns.clone();
+        let mut begin = |cutter: &Cutter| {
+            let descriptor = table.next_descriptor();
+            transaction.add(&descriptor)?;
+            let mut options = options.clone();
+            let (first, last) = job.contents.tokens;
+            options.expected_keys =
+                cutter.expected_keys(job.contents.expected_keys, job.contents.bytes, first, last);
+            options.level = i32::try_from(cutter.level()).unwrap_or(0);
+            SSTableWriter::create(self.fs.clone(), descriptor, metadata.clone(), options)
         };
+        let mut pace =
+            Pace { core: self, table, running: job.running, yields: job.yields, units: 0, taken: 0 };
+        let mut cutter = job.cutter;
+        let mut written = Vec::new();
+        let mut writer: Option<SSTableWriter> = None;
+        let mut last_token = 0;
         while let Some(header) = stream.next_partition()? {
-            pace(&writer)?;
-            writer.begin(if has_dropped { known_header(header, metadata) } else { header })?;
+            pace.step()?;
+            let token = header.key.token().0;
+            let ended = writer.take_if(|at| cutter.ends(at.bytes_written(), last_token, token));
+            if let Some(ended) = ended {
+                written.extend(self.finish_sstable(ended, metadata)?);
+            }
+            last_token = token;
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                none => none.insert(begin(&cutter)?),
+            };
+            writer.begin(header)?;
             while let Some(unfiltered) = stream.next_unfiltered()? {
-                pace(&writer)?;
-                match unfiltered {
-                    Unfiltered::Row(row) if has_dropped => {
-                        writer.append(&Unfiltered::Row(known_cells(row, metadata)))?;
-                    }
-                    other => writer.append(&other)?,
-                }
+                pace.step()?;
+                writer.append(&unfiltered)?;
             }
             writer.end()?;
         }
+        if let Some(writer) = writer {
+            written.extend(self.finish_sstable(writer, metadata)?);
+        }
+        Ok(written)
+    }
+
+    fn finish_sstable(
+        &self,
+        writer: SSTableWriter,
+        metadata: &Arc<TableMetadata>,
+    ) -> Result<Option<Written>> {
+        let descriptor = writer.descriptor().clone();
         let Some(finished) = writer.finish()? else { return Ok(None) };
         let reader = SSTableReader::open(
             self.fs.clone(),
@@ -248,25 +275,38 @@ impl Core {
     }
 }
 
-fn known_header(header: PartitionHeader, table: &TableMetadata) -> PartitionHeader {
-    PartitionHeader { static_row: header.static_row.map(|row| known_cells(row, table)), ..header }
+/// Looks now and then whether writing is to go on, and slows compactions down to what they may read.
+struct Pace<'a> {
+    core: &'a Core,
+    table: &'a Table,
+    running: Option<&'a Running>,
+    yields: bool,
+    units: u32,
+    /// Bytes on disk that the throttle knows of.
+    taken: u64,
 }
 
-/// The row without cells of columns that the table has no more; maybe empty.
-fn known_cells(row: Row, table: &TableMetadata) -> Row {
-    let is_known = |column| table.column_by_id(column).is_some();
-    if row.cells().all(|cell| is_known(cell.column))
-        && row.complex_deletions().iter().all(|(column, _)| is_known(*column))
-    {
-        return row;
+impl Pace<'_> {
+    /// To be called at each partition, row and marker.
+    #[inline]
+    fn step(&mut self) -> Result<()> {
+        self.units += 1;
+        if self.units.is_multiple_of(64) { self.look() } else { Ok(()) }
     }
-    let mut out = RowBuilder::with_capacity(row.clustering().clone(), row.cell_count(), row.data_size());
-    out.liveness(row.liveness()).deletion(row.deletion());
-    for (column, deletion) in row.complex_deletions().iter().filter(|(column, _)| is_known(*column)) {
-        out.complex_deletion(*column, *deletion);
+
+    fn look(&mut self) -> Result<()> {
+        if self.table.is_dropped() {
+            return Err(EngineError::Cancelled);
+        }
+        let Some(running) = self.running else { return Ok(()) };
+        let stop = &self.core.compaction_wanted;
+        let yields = self.yields && self.table.compactions_yield.load(Ordering::Relaxed) > 0;
+        if running.is_stopped() || yields || stop.is_stopped() {
+            return Err(EngineError::Cancelled);
+        }
+        let read = running.disk_bytes.load(Ordering::Relaxed);
+        self.core.throttle.take(read - self.taken, || stop.is_stopped() || running.is_stopped());
+        self.taken = read;
+        Ok(())
     }
-    for cell in row.cells().filter(|cell| is_known(cell.column)) {
-        out.cell(cell);
-    }
-    out.finish()
 }

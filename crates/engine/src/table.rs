@@ -12,6 +12,7 @@ use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::commitlog::Position;
+use crate::compaction::choose;
 use crate::memtable::Memtable;
 use crate::metrics::TableMetrics;
 use crate::sstable_handle::SSTable;
@@ -36,6 +37,10 @@ pub(crate) struct Table {
     pub compaction_ended: Condvar,
     /// More than 0: running compactions are to give up.
     pub compactions_yield: AtomicUsize,
+    /// Set by an operator: compactions do not start by themselves until the next start.
+    pub autocompaction_off: AtomicBool,
+    /// See [`Backpressure`](crate::backpressure).
+    pub behind: AtomicUsize,
     /// Held while the view is replaced.
     view_change: Mutex<()>,
     view: ArcSwap<View>,
@@ -68,6 +73,8 @@ pub(crate) struct CompactionState {
     pub forbidden: Option<String>,
     /// A command waits for the others to finish: none begins.
     pub paused: usize,
+    /// What the strategies remember.
+    pub strategy: choose::State,
 }
 
 /// Where a table's data is at one moment. Immutable; a reader keeps the one it began with.
@@ -123,6 +130,8 @@ impl Table {
             compaction: Mutex::default(),
             compaction_ended: Condvar::new(),
             compactions_yield: AtomicUsize::new(0),
+            autocompaction_off: AtomicBool::new(false),
+            behind: AtomicUsize::new(0),
             view_change: Mutex::new(()),
             view: ArcSwap::from_pointee(view),
             next_sstable: AtomicU64::new(last_sstable + 1),

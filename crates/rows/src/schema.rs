@@ -204,6 +204,25 @@ impl TableMetadata {
         table
     }
 
+    /// The same table with its dropped columns among the others, at the next ids, unless new ones have their names. For
+    /// rewriting files: what was written to a column after the time it was dropped stays. `None` if there is none.
+    pub fn with_dropped_columns(&self) -> Option<Self> {
+        let has = |name: &str| self.all_columns().any(|column| column.name == name);
+        let mut table = self.clone();
+        for (name, dropped) in self.dropped_columns.iter().filter(|(name, _)| !has(name)) {
+            let id = ColumnId(u16::try_from(table.columns.len()).ok()?);
+            table.columns.push(Some(Arc::new(ColumnMetadata {
+                name: name.clone(),
+                kind: dropped.kind,
+                position: 0,
+                data_type: dropped.data_type.clone(),
+                reversed: false,
+                id,
+            })));
+        }
+        (table.columns.len() > self.columns.len()).then_some(table)
+    }
+
     /// The same table with key or clustering column `from` called `to`.
     pub fn with_key_column_renamed(&self, from: &str, to: &str) -> Self {
         let mut table = self.clone();

@@ -1,9 +1,16 @@
 //! Compaction: SSTables are merged into fewer, and what nothing needs any more is left out.
 //!
-//! What to compact is decided by pure functions ([`size_tiered`], [`tombstones`]); [`run`](self) does it, as one
-//! [`Transaction`](crate::transaction::Transaction): after a crash at any step there are the inputs or the output.
+//! What to compact is decided by pure functions over a [`Tree`](tree::Tree) ([`size_tiered`], [`leveled`], [`time_window`],
+//! [`unified`], [`tombstones`]); [`run`](self) does it, as one [`Transaction`](crate::transaction::Transaction): after a crash at
+//! any step there are the inputs or the outputs.
 
+pub mod choose;
+mod commands;
+mod cut;
+mod inputs;
+pub mod leveled;
 mod options;
+mod progress;
 mod purge;
 mod run;
 mod schedule;
@@ -11,7 +18,16 @@ pub mod size_tiered;
 #[cfg(test)]
 mod tests;
 mod throttle;
+pub mod time_window;
 pub mod tombstones;
+pub mod tree;
+pub mod unified;
 
-pub use options::{COMPACTION_STRATEGIES, COMPACTION_STRATEGIES_TO_COME, CompactionOptions};
+pub(crate) use cut::Cutter;
+pub use options::{
+    COMPACTION_STRATEGIES, CompactionOptions, Inclusion, LeveledOptions, OverlappingTombstones,
+    SizeTieredOptions, SourcesPolicy, Strategy, TimeUnit, TimeWindowOptions, UnifiedOptions,
+};
+pub use progress::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};
+pub(crate) use progress::{Operations, Running};
 pub(crate) use throttle::Throttle;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cassette_rows::DecoratedKey;
 use cassette_rows::purge::PurgePolicy;
+use cassette_rows::token::murmur3_hash;
 use cassette_sstable::SSTableId;
 use cassette_sstable::data::deletion_codec;
 use hashbrown::HashSet;
@@ -15,11 +16,43 @@ use crate::table::{Table, View};
 /// Purges by gc_grace and by what overlaps: a tombstone goes when all data outside the compaction that may belong to the
 /// partition is newer.
 pub(super) struct Purge {
-    pub table: Arc<Table>,
+    table: Arc<Table>,
     /// The compaction's inputs.
-    pub compacting: HashSet<SSTableId>,
+    compacting: HashSet<SSTableId>,
     /// Seconds since 1970; 0 purges nothing.
-    pub gc_before: u32,
+    gc_before: u32,
+    /// The least and greatest key of the inputs.
+    keys: Option<(DecoratedKey, DecoratedKey)>,
+    /// The view last seen, and what of it lies outside the compaction among these keys.
+    seen: Option<(Arc<View>, Vec<Arc<SSTable>>)>,
+}
+
+impl Purge {
+    /// For a compaction of `compacting`, which reads `inputs`.
+    pub fn new(
+        table: Arc<Table>,
+        compacting: HashSet<SSTableId>,
+        inputs: &[Arc<SSTable>],
+        gc_before: u32,
+    ) -> Self {
+        let keys = inputs.iter().map(|input| (input.reader.first_key(), input.reader.last_key()));
+        let keys = keys.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let keys = keys.map(|(first, last)| (first.clone(), last.clone()));
+        Self { table, compacting, gc_before, keys, seen: None }
+    }
+
+    /// The view as it is now: it has what was flushed since the compaction began.
+    fn look(&mut self) -> Option<&(Arc<View>, Vec<Arc<SSTable>>)> {
+        let view = self.table.view();
+        if !self.seen.as_ref().is_some_and(|(seen, _)| Arc::ptr_eq(seen, &view)) {
+            let (first, last) = self.keys.as_ref()?;
+            let meets =
+                |other: &&Arc<SSTable>| other.reader.first_key() <= last && first <= other.reader.last_key();
+            let outside = outside(&view, &self.compacting).filter(meets).cloned().collect();
+            self.seen = Some((Arc::clone(&view), outside));
+        }
+        self.seen.as_ref()
+    }
 }
 
 impl PurgePolicy for Purge {
@@ -27,13 +60,13 @@ impl PurgePolicy for Purge {
         self.gc_before
     }
 
-    /// Asks the view as it is now: it has what was flushed since the compaction began.
     fn max_purgeable_timestamp(&mut self, key: &DecoratedKey) -> i64 {
-        let view = self.table.view();
+        let Some((view, outside)) = self.look() else { return i64::MIN };
         if view.unreadable > 0 {
             return i64::MIN;
         }
-        let sstables = outside(&view, &self.compacting).filter(|sstable| sstable.reader.may_contain(key));
+        let hash = murmur3_hash(key.key());
+        let sstables = outside.iter().filter(|sstable| sstable.reader.may_contain_hashed(key, hash));
         let in_sstables = sstables.map(|sstable| sstable.min_timestamp()).min();
         let memtables = view.memtables().filter(|memtable| memtable.contains(key));
         let in_memtables = memtables.map(|memtable| memtable.min_timestamp()).min();
@@ -47,9 +80,22 @@ fn outside<'a>(view: &'a View, compacting: &HashSet<SSTableId>) -> impl Iterator
     all.filter(move |sstable| !compacting.contains(&sstable.id()))
 }
 
-/// Those of `compacting` that can go unread.
-pub(super) fn expired(view: &View, compacting: &[Arc<SSTable>], gc_before: u32) -> Vec<Arc<SSTable>> {
-    if view.unreadable > 0 || gc_before == 0 {
+/// Those of `compacting` that can go unread. With `ignore_overlaps` older data elsewhere does not keep them: it may be seen
+/// again.
+pub(super) fn expired(
+    view: &View,
+    compacting: &[Arc<SSTable>],
+    gc_before: u32,
+    ignore_overlaps: bool,
+) -> Vec<Arc<SSTable>> {
+    if gc_before == 0 {
+        return Vec::new();
+    }
+    if ignore_overlaps {
+        let is_over = |sstable: &&Arc<SSTable>| lifetime(sstable).max_local_deletion_time < gc_before;
+        return compacting.iter().filter(is_over).cloned().collect();
+    }
+    if view.unreadable > 0 {
         return Vec::new();
     }
     let ids: HashSet<_> = compacting.iter().map(|sstable| sstable.id()).collect();

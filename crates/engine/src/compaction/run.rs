@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use cassette_rows::TableMetadata;
 use cassette_rows::purge::PurgingStream;
-use cassette_rows::{MergedStream, PartitionStream, Selection};
 use cassette_sstable::SSTableId;
-use cassette_sstable::chunked_file::Caching;
 use hashbrown::HashSet;
 
+use super::cut::Cutter;
+use super::inputs;
 use super::options::CompactionOptions;
+use super::progress::CompactionKind;
 use super::purge::{self, Purge};
+use super::tree::Outcome;
 use crate::core::Core;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::sstable_handle::SSTable;
 use crate::sstable_writer::{Contents, Job};
 use crate::table::Table;
@@ -59,6 +62,15 @@ impl Drop for Pause<'_> {
     }
 }
 
+/// A compaction that is about to run.
+pub(super) struct Work {
+    pub inputs: Inputs,
+    pub outcome: Outcome,
+    pub kind: CompactionKind,
+    /// Whether it gives up when compactions are paused.
+    pub yields: bool,
+}
+
 impl Core {
     /// Lets the table's running compactions give up, and waits for that.
     pub fn pause_compactions<'a>(&self, table: &'a Table) -> Pause<'a> {
@@ -72,35 +84,27 @@ impl Core {
         Pause { table }
     }
 
-    /// See [`Engine::compact`](crate::Engine::compact).
-    pub fn compact(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
-        self.check_running()?;
-        // One command at a time: the next one waits here.
-        let _alone = table.major_compaction.lock();
-        let _others_paused = self.pause_compactions(table);
-        let inputs = {
-            let mut state = table.compaction.lock();
-            if let Some(reason) = &state.forbidden {
-                return Err(crate::EngineError::CompactionsForbidden { reason: reason.clone() });
-            }
-            let view = table.view();
-            let sstables = view.sstables.iter().filter(|sstable| !sstable.is_suspect()).cloned().collect();
-            Inputs::mark(table, sstables, &mut state.compacting)
-        };
-        if inputs.sstables.is_empty() {
-            return Ok(());
+    /// Does a compaction. After an error the inputs are what they were.
+    pub(super) fn run_compaction(self: &Arc<Self>, table: &Arc<Table>, work: &Work) -> Result<()> {
+        let _active = self.metrics.active_compactions.enter();
+        match work.outcome {
+            Outcome::Relabeled { level } => self.relabel(table, &work.inputs, level),
+            Outcome::Merged { level, ref cut } => self.merge(table, work, Cutter::new(level, cut.clone())),
         }
-        self.run_compaction(table, &inputs, false)
     }
 
-    /// Compacts the inputs into one SSTable, or none. With `yields` it gives up when compactions are paused.
-    pub(super) fn run_compaction(
-        self: &Arc<Self>,
-        table: &Arc<Table>,
-        inputs: &Inputs,
-        yields: bool,
-    ) -> Result<()> {
-        let _active = self.metrics.active_compactions.enter();
+    /// Calls the only input one of another level.
+    fn relabel(&self, table: &Table, inputs: &Inputs, level: u32) -> Result<()> {
+        for sstable in &inputs.sstables {
+            let from = sstable.level();
+            sstable.set_level(level)?;
+            let mut state = table.compaction.lock();
+            state.strategy.leveled.compacted(from as usize, sstable.tokens().0);
+        }
+        Ok(())
+    }
+
+    fn merge(self: &Arc<Self>, table: &Arc<Table>, work: &Work, cutter: Cutter) -> Result<()> {
         let view = table.view();
         let metadata = view.table.clone();
         let options = CompactionOptions::parse(&metadata.params.compaction).unwrap_or_default();
@@ -110,58 +114,96 @@ impl Core {
             false => now.saturating_sub(metadata.params.gc_grace_seconds),
         };
         // The view's handles: those at hand may read for an older version of the table.
-        let ids: HashSet<_> = inputs.sstables.iter().map(|sstable| sstable.id()).collect();
+        let ids: HashSet<_> = work.inputs.sstables.iter().map(|sstable| sstable.id()).collect();
         let current: Vec<_> =
             view.sstables.iter().filter(|sstable| ids.contains(&sstable.id())).cloned().collect();
-        let expired = purge::expired(&view, &current, gc_before);
+        let expired = purge::expired(&view, &current, gc_before, options.ignores_overlaps());
         drop(view);
         let read: Vec<_> = current
             .iter()
             .filter(|sstable| !expired.iter().any(|other| other.id() == sstable.id()))
             .cloned()
             .collect();
+        let bytes_in: u64 = read.iter().map(|sstable| sstable.reader.data_bytes_on_disk()).sum();
+        self.check_space(table, &read)?;
 
-        // The output is no larger than the inputs, and these stay until it is there.
-        let needed = read.iter().map(|sstable| sstable.reader.bytes_on_disk()).sum();
-        let available = self.fs.available_space(&table.directory);
-        if let Ok(available) = available
-            && available < needed
-        {
-            let table = metadata.qualified_name();
-            return Err(crate::EngineError::NoSpaceToCompact { table, needed, available });
-        }
-
-        let selection = Arc::new(Selection::all());
-        let mut sources: Vec<Box<dyn PartitionStream>> = Vec::with_capacity(read.len());
-        for sstable in &read {
-            let (start, end) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-            sources.push(Box::new(sstable.scan(start, end, &selection, Caching::LeaveAlone)?));
-        }
-        let merged = MergedStream::new(sources, metadata.clone(), false);
-        let policy = Purge { table: table.clone(), compacting: ids, gc_before };
-        let mut stream = PurgingStream::new(merged, policy, now);
+        let total = read.iter().map(|sstable| sstable.reader.uncompressed_bytes()).sum();
+        let registered = self.operations.begin(
+            self.time_uuid(),
+            work.kind,
+            metadata.clone(),
+            &table.directory,
+            (current.len(), total),
+        );
+        let (read, metadata) = with_dropped_columns(read, metadata)?;
+        let (stream, merged) = inputs::merged(&read, &metadata, &registered.running)?;
+        let policy = Purge::new(table.clone(), ids, &read, gc_before);
+        let mut stream = PurgingStream::new(stream, policy, now);
         let job = Job {
             operation: OperationType::Compaction,
             contents: Contents::of_sstables(&read, &metadata),
             compression: std::borrow::Cow::Borrowed(&metadata.params.compression),
             removed: &current,
-            yields,
+            cutter,
+            running: Some(&registered.running),
+            yields: work.yields,
         };
         let written = self.replace_sstables(table, &metadata, job, &mut stream, |_| {})?;
+        drop(stream);
+        let from = current.iter().map(|sstable| sstable.level()).min().unwrap_or(0);
+        if let Some(last) = written.last() {
+            let mut state = table.compaction.lock();
+            state.strategy.leveled.compacted(from as usize, last.first_key.token().0);
+        }
+        let bytes_out = written.iter().map(|sstable| sstable.bytes_on_disk).sum();
         for (compactions, bytes) in [
             (&table.metrics.compactions, &table.metrics.bytes_compacted),
             (&self.metrics.compactions, &self.metrics.bytes_compacted),
         ] {
             compactions.add(1);
-            bytes.add(written);
+            bytes.add(bytes_out);
         }
+        let merged = std::mem::take(&mut *merged.lock());
+        registered.ended(self.clock.now_micros() / 1000, (bytes_in, bytes_out), merged);
         tracing::debug!(
             table = metadata.qualified_name(),
             inputs = current.len(),
             expired = expired.len(),
-            written,
+            outputs = written.len(),
+            written = bytes_out,
             "compacted"
         );
         Ok(())
     }
+
+    /// The output is no larger than the inputs, and these stay until it is there.
+    fn check_space(&self, table: &Table, read: &[Arc<SSTable>]) -> Result<()> {
+        let needed = read.iter().map(|sstable| sstable.reader.bytes_on_disk()).sum();
+        match self.fs.available_space(&table.directory) {
+            Ok(available) if available < needed => {
+                let table = table.metadata().qualified_name();
+                Err(EngineError::NoSpaceToCompact { table, needed, available })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// If some of the SSTables have columns that the table dropped, the same SSTables read as if it had not: what was written to
+/// such a column after it was dropped stays, and is seen again when a column of its name is added.
+fn with_dropped_columns(
+    sstables: Vec<Arc<SSTable>>,
+    table: Arc<TableMetadata>,
+) -> Result<(Vec<Arc<SSTable>>, Arc<TableMetadata>)> {
+    let has_dropped = |sstable: &Arc<SSTable>| {
+        let header = sstable.reader.header();
+        let mut columns = header.static_columns.iter().chain(&header.regular_columns);
+        columns.any(|column| table.dropped_columns.contains_key(&column.name))
+    };
+    if table.dropped_columns.is_empty() || !sstables.iter().any(has_dropped) {
+        return Ok((sstables, table));
+    }
+    let Some(whole) = table.with_dropped_columns().map(Arc::new) else { return Ok((sstables, table)) };
+    let read = sstables.iter().map(|sstable| sstable.with_table(whole.clone()).map(Arc::new));
+    Ok((read.collect::<cassette_rows::Result<_>>()?, whole))
 }

@@ -1,12 +1,17 @@
 //! Finding out what to compact next.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use cassette_sstable::data::deletion_codec;
+
+use super::choose;
 use super::options::CompactionOptions;
+use super::progress::CompactionKind;
 use super::purge;
-use super::run::Inputs;
-use super::size_tiered::{self, Candidate};
+use super::run::{Inputs, Work};
 use super::tombstones::{Tombstones, share_apart, worth_dropping};
+use super::tree::{Candidate, Tree};
 use crate::core::{Core, Phase};
 use crate::error::EngineError;
 use crate::sstable_handle::SSTable;
@@ -22,8 +27,10 @@ impl Core {
                 if self.compaction_wanted.is_stopped() || self.phase() != Phase::Open {
                     return;
                 }
-                let Some(inputs) = self.next_compaction(table) else { continue };
-                match self.run_compaction(table, &inputs, true) {
+                let Some(work) = self.next_compaction(table) else { continue };
+                // There may be work for another thread at the same time.
+                self.compaction_wanted.raise();
+                match self.run_compaction(table, &work) {
                     Ok(()) => done = true,
                     Err(EngineError::Cancelled) => {}
                     // Tried again at the next occasion, not at once.
@@ -33,6 +40,8 @@ impl Core {
                         tracing::error!(table = name, %error, "a compaction failed; its inputs stay");
                     }
                 }
+                drop(work);
+                self.measure_behind(table);
             }
             if !done {
                 return;
@@ -40,24 +49,29 @@ impl Core {
         }
     }
 
-    /// The inputs of the table's next compaction, marked.
-    fn next_compaction(&self, table: &Arc<Table>) -> Option<Inputs> {
+    /// The table's next compaction, its inputs marked.
+    fn next_compaction(&self, table: &Arc<Table>) -> Option<Work> {
         let mut state = table.compaction.lock();
         if state.forbidden.is_some() || state.paused > 0 || table.is_dropped() {
             return None;
         }
         let view = table.view();
         let options = CompactionOptions::parse(&view.table.params.compaction).ok()?;
-        if !options.enabled {
+        if !options.enabled || table.autocompaction_off.load(Ordering::Relaxed) {
             return None;
         }
-        let (free, candidates) = self.candidates(&view, &state, &options);
-        let chosen = size_tiered::next(&candidates, &options);
-        if chosen.is_empty() {
-            return None;
-        }
-        let sstables = chosen.into_iter().map(|i| free[i].clone()).collect();
-        Some(Inputs::mark(table, sstables, &mut state.compacting))
+        let tree = self.tree(table, &view, &state, &options);
+        let task = choose::next(&tree, &options, &mut state.strategy)?;
+        let sstables = task.inputs.iter().map(|i| view.sstables[*i].clone()).collect();
+        Some(Work {
+            inputs: Inputs::mark(table, sstables, &mut state.compacting),
+            outcome: task.outcome,
+            kind: match task.for_tombstones {
+                true => CompactionKind::Tombstone,
+                false => CompactionKind::Compaction,
+            },
+            yields: true,
+        })
     }
 
     /// How many compactions the table waits for, about.
@@ -66,52 +80,74 @@ impl Core {
         let view = table.view();
         match CompactionOptions::parse(&view.table.params.compaction) {
             Ok(options) if options.enabled => {
-                size_tiered::pending(&self.candidates(&view, &state, &options).1, &options)
+                choose::pending(&self.tree(table, &view, &state, &options), &options, &state.strategy)
             }
             _ => 0,
         }
     }
 
-    /// The SSTables that may be compacted, and what the strategy is shown of each.
-    fn candidates(
+    /// How the table looks to a strategy: `sstables` as the view has them.
+    pub(crate) fn tree(
         &self,
+        table: &Table,
         view: &View,
         state: &CompactionState,
         options: &CompactionOptions,
-    ) -> (Vec<Arc<SSTable>>, Vec<Candidate>) {
-        let is_free =
-            |sstable: &&Arc<SSTable>| !sstable.is_suspect() && !state.compacting.contains(&sstable.id());
-        let free: Vec<_> = view.sstables.iter().filter(is_free).cloned().collect();
-        let candidate = |sstable: &Arc<SSTable>| Candidate {
-            size: sstable.reader.data_bytes_on_disk(),
-            hotness: sstable.hotness(self.clock.monotonic()),
-            worth_dropping_tombstones: self.is_worth_dropping_tombstones(view, sstable, options),
+    ) -> Tree {
+        let candidate = |sstable: &Arc<SSTable>| {
+            let (first, last) = sstable.tokens();
+            let tombstones = self.tombstones(view, sstable, options);
+            Candidate {
+                size: sstable.reader.data_bytes_on_disk(),
+                first,
+                last,
+                level: sstable.level(),
+                max_timestamp: sstable.max_timestamp(),
+                created: u64::from(sstable.created),
+                hotness: sstable.hotness(self.clock.monotonic()),
+                droppable_ratio: tombstones.map_or(0.0, |tombstones| tombstones.droppable_ratio),
+                worth_dropping_tombstones: options.tombstone_compactions
+                    && tombstones.is_some_and(|tombstones| worth_dropping(&tombstones, options)),
+                is_expired: tombstones.is_some_and(|tombstones| tombstones.is_expired),
+                compacting: state.compacting.contains(&sstable.id()),
+                suspect: sstable.is_suspect(),
+            }
         };
-        let candidates = free.iter().map(candidate).collect();
-        (free, candidates)
+        let flushes = table.metrics.flushes.get();
+        let flushed = table.metrics.bytes_flushed.get();
+        Tree {
+            sstables: view.sstables.iter().map(candidate).collect(),
+            now: u64::from(self.now_seconds()),
+            flush_size: flushed.checked_div(flushes).unwrap_or(0),
+        }
     }
 
-    fn is_worth_dropping_tombstones(
+    /// What is known of an SSTable's tombstones; `None` if it has none that could go.
+    fn tombstones(
         &self,
         view: &View,
         sstable: &Arc<SSTable>,
         options: &CompactionOptions,
-    ) -> bool {
+    ) -> Option<Tombstones> {
         if options.only_purge_repaired_tombstones || !sstable.reader.may_have_deletions() {
-            return false;
+            return None;
         }
         let now = self.now_seconds();
         let gc_before = now.saturating_sub(view.table.params.gc_grace_seconds);
-        let tokens =
-            |sstable: &SSTable| (sstable.reader.first_key().token().0, sstable.reader.last_key().token().0);
-        let (first, last) = tokens(sstable);
+        let stats = sstable.reader.stats();
+        let earliest = deletion_codec::from_stored(stats.min_local_deletion_time);
+        if earliest.is_none_or(|earliest| earliest >= gc_before) {
+            return None;
+        }
+        let (first, last) = sstable.tokens();
         let others = view.sstables.iter().filter(|other| other.id() != sstable.id());
-        let tombstones = Tombstones {
+        let expired =
+            purge::expired(view, std::slice::from_ref(sstable), gc_before, options.ignores_overlaps());
+        Some(Tombstones {
             age: u64::from(now.saturating_sub(sstable.created)),
-            droppable_ratio: sstable.reader.stats().droppable_ratio(i64::from(gc_before)),
-            keys_apart: share_apart(first, last, others.map(|other| tokens(other))),
-            is_expired: !purge::expired(view, std::slice::from_ref(sstable), gc_before).is_empty(),
-        };
-        worth_dropping(&tombstones, options)
+            droppable_ratio: stats.droppable_ratio(i64::from(gc_before)),
+            keys_apart: share_apart(first, last, others.map(|other| other.tokens())),
+            is_expired: !expired.is_empty(),
+        })
     }
 }

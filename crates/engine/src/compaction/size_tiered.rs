@@ -1,6 +1,6 @@
 //! Size-tiered compaction: SSTables of about the same size become one.
 //!
-//! A pure function from what is known of the SSTables to those to compact next. The rules are Cassandra's:
+//! Pure functions from what is known of the SSTables to those to compact next. The rules are Cassandra's:
 //!
 //! 1. SSTables are sorted by size. Each joins the first bucket whose average it is near, between `bucket_low` and
 //!    `bucket_high` times that, or any bucket of small ones if it is small itself; else it opens a bucket.
@@ -8,30 +8,38 @@
 //! 3. The hottest bucket is compacted; of equally hot ones the one with the smaller average size.
 //! 4. If there is none, the largest SSTable that is worth it is compacted alone, to be rid of tombstones.
 
-use super::options::CompactionOptions;
+use super::options::{CompactionOptions, SizeTieredOptions};
+use super::tree::{Cut, Outcome, Task, Tree};
 
-/// What the strategy knows of an SSTable. Those that are being compacted or are suspect are not shown to it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Candidate {
-    /// Bytes on disk.
-    pub size: u64,
-    /// Reads a second per key.
-    pub hotness: f64,
-    /// Whether compacting it alone would drop enough tombstones; see [`tombstones`](super::tombstones).
-    pub worth_dropping_tombstones: bool,
+/// The compaction to do next, if there is one.
+pub fn next(tree: &Tree, options: &CompactionOptions, own: &SizeTieredOptions) -> Option<Task> {
+    let free: Vec<usize> = tree.free().collect();
+    let bucket = most_interesting(tree, &free, options, own);
+    if !bucket.is_empty() {
+        return Some(Task::merge(bucket));
+    }
+    let alone = free.into_iter().filter(|i| tree.sstables[*i].worth_dropping_tombstones);
+    let largest = alone.max_by_key(|i| tree.sstables[*i].size)?;
+    Some(Task { for_tombstones: true, ..Task::merge(vec![largest]) })
 }
 
-/// The candidates to compact next, by index; none if there is nothing to do.
-pub fn next(candidates: &[Candidate], options: &CompactionOptions) -> Vec<usize> {
+/// Of some SSTables those of the bucket to compact next; none if no bucket is large enough.
+pub(super) fn most_interesting(
+    tree: &Tree,
+    among: &[usize],
+    options: &CompactionOptions,
+    own: &SizeTieredOptions,
+) -> Vec<usize> {
     let mut best: Option<(Vec<usize>, f64, u64)> = None;
-    for mut bucket in buckets(candidates, options) {
-        bucket.sort_by(|a, b| candidates[*b].hotness.total_cmp(&candidates[*a].hotness));
+    for mut bucket in buckets(tree, among, own) {
+        let hotness = |i: &usize| tree.sstables[*i].hotness;
+        bucket.sort_by(|a, b| hotness(b).total_cmp(&hotness(a)));
         bucket.truncate(options.max_threshold);
         if bucket.len() < options.min_threshold {
             continue;
         }
-        let hotness = bucket.iter().map(|i| candidates[*i].hotness).sum::<f64>();
-        let average = bucket.iter().map(|i| candidates[*i].size).sum::<u64>() / bucket.len() as u64;
+        let hotness = bucket.iter().map(hotness).sum::<f64>();
+        let average = tree.bytes(bucket.iter().copied()) / bucket.len() as u64;
         let is_better = best.as_ref().is_none_or(|(_, best_hotness, best_average)| {
             hotness.total_cmp(best_hotness).then(best_average.cmp(&average)).is_gt()
         });
@@ -39,25 +47,39 @@ pub fn next(candidates: &[Candidate], options: &CompactionOptions) -> Vec<usize>
             best = Some((bucket, hotness, average));
         }
     }
-    if let Some((bucket, ..)) = best {
-        return bucket;
+    best.map(|(bucket, ..)| bucket).unwrap_or_default()
+}
+
+/// A compaction of everything: into one SSTable or, split, into a half, a quarter and so on.
+pub fn major(tree: &Tree, split_output: bool) -> Vec<Task> {
+    let inputs: Vec<usize> = tree.free().collect();
+    if inputs.is_empty() {
+        return Vec::new();
     }
-    let alone = (0..candidates.len()).filter(|i| candidates[*i].worth_dropping_tombstones);
-    alone.max_by_key(|i| candidates[*i].size).into_iter().collect()
+    let cut = if split_output { Cut::Halving(tree.bytes(inputs.iter().copied())) } else { Cut::Never };
+    vec![Task { outcome: Outcome::Merged { level: 0, cut }, ..Task::merge(inputs) }]
 }
 
 /// How many compactions are still to be done, about.
-pub fn pending(candidates: &[Candidate], options: &CompactionOptions) -> usize {
-    let qualify = buckets(candidates, options).into_iter().filter(|b| b.len() >= options.min_threshold);
+pub fn pending(tree: &Tree, options: &CompactionOptions, own: &SizeTieredOptions) -> usize {
+    let free: Vec<usize> = tree.free().collect();
+    let qualify = buckets(tree, &free, own).into_iter().filter(|b| b.len() >= options.min_threshold);
     qualify.map(|bucket| bucket.len().div_ceil(options.max_threshold)).sum()
 }
 
-fn buckets(candidates: &[Candidate], options: &CompactionOptions) -> Vec<Vec<usize>> {
-    let mut by_size: Vec<usize> = (0..candidates.len()).collect();
-    by_size.sort_by_key(|i| candidates[*i].size);
+/// How many SSTables reads could be spared if compaction had caught up.
+pub fn behind(tree: &Tree, options: &CompactionOptions, own: &SizeTieredOptions) -> usize {
+    let all: Vec<usize> = (0..tree.sstables.len()).collect();
+    let qualify = buckets(tree, &all, own).into_iter().filter(|b| b.len() >= options.min_threshold);
+    qualify.map(|bucket| bucket.len() - 1).sum()
+}
+
+fn buckets(tree: &Tree, among: &[usize], options: &SizeTieredOptions) -> Vec<Vec<usize>> {
+    let mut by_size = among.to_vec();
+    by_size.sort_by_key(|i| tree.sstables[*i].size);
     let mut buckets: Vec<(u64, Vec<usize>)> = Vec::new();
     for i in by_size {
-        let size = candidates[i].size;
+        let size = tree.sstables[i].size;
         let is_near = |average: u64| {
             let (size, average) = (size as f64, average as f64);
             size > average * options.bucket_low && size < average * options.bucket_high
@@ -80,55 +102,41 @@ fn buckets(candidates: &[Candidate], options: &CompactionOptions) -> Vec<Vec<usi
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::picture;
     use super::*;
 
-    /// A picture: SSTables in MiB, `~3` after a size for its hotness, `!` for one worth dropping tombstones. The answer:
-    /// those to compact, by size.
-    fn chosen(picture: &str, options: &CompactionOptions) -> String {
-        let candidates = candidates(picture);
-        let mut sizes: Vec<_> =
-            next(&candidates, options).into_iter().map(|i| candidates[i].size >> 20).collect();
-        sizes.sort_unstable();
-        sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
-    }
-
-    fn candidates(picture: &str) -> Vec<Candidate> {
-        let candidate = |word: &str| {
-            let (word, worth) = word.strip_suffix('!').map_or((word, false), |word| (word, true));
-            let (size, hotness) = word.split_once('~').unwrap_or((word, "0"));
-            Candidate {
-                size: size.parse::<u64>().unwrap() << 20,
-                hotness: hotness.parse().unwrap(),
-                worth_dropping_tombstones: worth,
-            }
-        };
-        picture.split_whitespace().map(candidate).collect()
+    fn chosen(picture: &str, options: &CompactionOptions, own: &SizeTieredOptions) -> String {
+        let (tree, names) = picture::tree(picture);
+        picture::task(&next(&tree, options, own), &names)
     }
 
     #[test]
     fn pictures_of_buckets() {
-        let default = CompactionOptions::default();
+        let (options, own) = (CompactionOptions::default(), SizeTieredOptions::default());
         for (picture, expected) in [
             // Too few.
-            ("", ""),
-            ("100 100 100", ""),
-            ("100 100 100 100", "100 100 100 100"),
+            ("", "nothing"),
+            ("a=100 b=100 c=100", "nothing"),
+            ("a=100 b=100 c=100 d=100", "a b c d -> L0"),
             // Near each other, whatever the order.
-            ("110 90 100 400 95", "90 95 100 110"),
+            ("a=110 b=90 c=100 d=400 e=95", "a b c e -> L0"),
             // All below 50 MiB are of one size.
-            ("1 2 49 7 300", "1 2 7 49"),
+            ("a=1 b=2 c=49 d=7 e=300", "a b c d -> L0"),
             // Of two buckets equally hot, the smaller one.
-            ("1000 1000 1000 1000 100 100 100 100", "100 100 100 100"),
+            ("a=1000 b=1000 c=1000 d=1000 e=100 f=100 g=100 h=100", "e f g h -> L0"),
             // The hotter one.
-            ("1000~1 1000~1 1000~1 1000~1 100 100 100 100~3", "1000 1000 1000 1000"),
+            ("a=1000~1 b=1000~1 c=1000~1 d=1000~1 e=100 f=100 g=100 h=100~3", "a b c d -> L0"),
             // Both bounds are strict: 150 is not below 1.5 * 100.
-            ("100 100 100 150", ""),
-            ("100 100 100 149", "100 100 100 149"),
+            ("a=100 b=100 c=100 d=150", "nothing"),
+            ("a=100 b=100 c=100 d=149", "a b c d -> L0"),
+            // What is being compacted or suspect does not count.
+            ("a=100 b=100 c=100 d=100*", "nothing"),
+            ("a=100 b=100 c=100 d=100?", "nothing"),
             // Nothing to compact: the largest that is worth it, alone.
-            ("100! 400 200!", "200"),
-            ("100! 100 100 100", "100 100 100 100"),
+            ("a=100! b=400 c=200!", "c -> L0 (tombstones)"),
+            ("a=100! b=100 c=100 d=100", "a b c d -> L0"),
         ] {
-            assert_eq!(chosen(picture, &default), expected, "{picture}");
+            assert_eq!(chosen(picture, &options, &own), expected, "{picture}");
         }
     }
 
@@ -136,21 +144,31 @@ mod tests {
     fn pictures_of_thresholds() {
         let options =
             CompactionOptions { min_threshold: 2, max_threshold: 3, ..CompactionOptions::default() };
+        let own = SizeTieredOptions::default();
         for (picture, expected) in [
-            ("100 400 410", "400 410"),
+            ("a=100 b=400 c=410", "b c -> L0"),
             // The coldest are cut off.
-            ("101~1 102 103~5 104~2 105", "101 103 104"),
+            ("a=101~1 b=102 c=103~5 d=104~2 e=105", "a c d -> L0"),
         ] {
-            assert_eq!(chosen(picture, &options), expected, "{picture}");
+            assert_eq!(chosen(picture, &options, &own), expected, "{picture}");
         }
-        let no_small_ones = CompactionOptions { min_sstable_size: 0, ..options };
-        assert_eq!(chosen("1 10 30 40", &no_small_ones), "30 40");
+        let no_small_ones = SizeTieredOptions { min_sstable_size: 0, ..own };
+        assert_eq!(chosen("a=1 b=10 c=30 d=40", &options, &no_small_ones), "c d -> L0");
     }
 
     #[test]
     fn what_is_pending_is_counted_in_compactions() {
         let options = CompactionOptions { max_threshold: 5, ..CompactionOptions::default() };
-        assert_eq!(pending(&candidates("1 1 1 1 1 1 1 200 200 200 200 900"), &options), 3);
-        assert_eq!(pending(&candidates("1 1 1 200 900"), &options), 0);
+        let own = SizeTieredOptions::default();
+        let pending = |text| pending(&picture::tree(text).0, &options, &own);
+        assert_eq!(pending("1 1 1 1 1 1 1 200 200 200 200 900"), 3);
+        assert_eq!(pending("1 1 1 200 900"), 0);
+    }
+
+    #[test]
+    fn everything_becomes_one_or_a_half_a_quarter_and_so_on() {
+        let (tree, names) = picture::tree("a=100 b=30 c=7*");
+        assert_eq!(picture::task(&major(&tree, false).pop(), &names), "a b -> L0");
+        assert_eq!(picture::task(&major(&tree, true).pop(), &names), "a b -> halves of 130");
     }
 }

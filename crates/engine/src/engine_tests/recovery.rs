@@ -164,6 +164,34 @@ fn a_dropped_column_is_gone_from_memtable_log_and_sstables() {
 }
 
 #[test]
+fn what_was_written_to_a_column_after_it_was_dropped_outlives_compaction() {
+    let old = simple_table("t", Default::default());
+    let world = World::new(vec![old.clone()]);
+    let engine = world.open().unwrap();
+    put(&engine, &old, insert(1, b"before", 99));
+    put(&engine, &old, insert(2, b"at", 100));
+    put(&engine, &old, insert(3, b"after", 101));
+    engine.flush(None).unwrap();
+    let dropped = Arc::new(old.with_column_dropped("v", 100));
+    engine.alter_table(dropped.clone()).unwrap();
+    for _ in 0..2 {
+        engine.compact(dropped.id).unwrap();
+        for partition in drain(engine.scan(dropped.id, &KeyRange::ALL, &Selection::all()).unwrap()) {
+            let Unfiltered::Row(row) = &partition.unfiltereds[0] else { panic!("a row") };
+            assert_eq!(row.cell_count(), 0, "the column is not there");
+        }
+    }
+    let added = Arc::new(dropped.with_column_added((**old.column("v").unwrap()).clone()));
+    engine.alter_table(added.clone()).unwrap();
+    let v = added.column("v").unwrap().id;
+    for (k, expected) in [(1, None), (2, None), (3, Some(&b"after"[..]))] {
+        let read = drain(engine.read(added.id, &key(k), &Selection::all()).unwrap());
+        let Unfiltered::Row(row) = &read[0].unfiltereds[0] else { panic!("a row") };
+        assert_eq!(row.cell(v).map(|cell| cell.value), expected, "{k}");
+    }
+}
+
+#[test]
 fn a_column_that_was_added_is_read_as_missing_from_what_is_older() {
     let old = simple_table("t", Default::default());
     let world = World::new(vec![old.clone()]);

@@ -73,6 +73,11 @@ impl MergedStream {
         }
     }
 
+    /// How many sources have the current partition.
+    pub fn sources_of_partition(&self) -> usize {
+        self.active.len()
+    }
+
     /// Fills `active` with the sources whose partition is the least.
     fn activate_least(&mut self) {
         self.active.clear();

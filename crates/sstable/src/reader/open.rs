@@ -143,6 +143,21 @@ impl SSTableReader {
     }
 }
 
+impl SSTableReader {
+    /// Writes another level of leveled compaction into Statistics.db, in one step. Readers that are open, this one too, go on saying what
+    /// they said.
+    pub fn write_level(&self, level: i32) -> Result<()> {
+        let shared = &self.shared;
+        let mut statistics = shared.statistics.clone();
+        statistics.stats.level = level;
+        let path = shared.descriptor.path(Component::Statistics);
+        shared
+            .file_system
+            .write_atomically(&path, &statistics.encode())
+            .map_err(|e| StorageError::io(&path, "write the file", e))
+    }
+}
+
 /// The components that are there, and the bytes of their files. TOC.txt must not list more than there is, but for
 /// what can be made again.
 fn components((file_system, descriptor): Files<'_>) -> Result<(Vec<Component>, u64)> {

@@ -80,6 +80,16 @@ impl Scan {
     }
 }
 
+impl Scan {
+    /// How far a scan of whole partitions is: bytes of the uncompressed rows from the first one of the SSTable on.
+    pub fn position(&self) -> u64 {
+        match &self.way {
+            Way::Whole(scan) => scan.cursor.offset(),
+            Way::Selected(scan) => scan.index.position(),
+        }
+    }
+}
+
 /// Where a partition's entry and the partition begin; the ends of the files after the last one.
 struct Edge {
     index_position: u64,

@@ -1,0 +1,67 @@
+//! What a table's strategy chooses: one door to all of them.
+
+use super::leveled::{self, LeveledState};
+use super::options::{CompactionOptions, Strategy};
+use super::size_tiered;
+use super::time_window::{self, TimeWindowState};
+use super::tree::{Task, Tree};
+use super::unified::{self, UnifiedState};
+
+/// What strategies remember of a table. Each has its own part, so that ALTER may go back and forth.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct State {
+    /// Leveled compaction's.
+    pub leveled: LeveledState,
+    time_window: TimeWindowState,
+    unified: UnifiedState,
+}
+
+/// The compaction to do next, if there is one.
+pub fn next(tree: &Tree, options: &CompactionOptions, state: &mut State) -> Option<Task> {
+    match &options.strategy {
+        Strategy::SizeTiered(own) => size_tiered::next(tree, options, own),
+        Strategy::Leveled(own) => leveled::next(tree, options, own, &mut state.leveled),
+        Strategy::TimeWindow(own) => time_window::next(tree, options, own, &mut state.time_window),
+        Strategy::Unified(own) => unified::next(tree, own, &mut state.unified),
+    }
+}
+
+/// The compactions that a command for all of a table means.
+pub fn major(tree: &Tree, options: &CompactionOptions, split_output: bool) -> Vec<Task> {
+    match &options.strategy {
+        Strategy::SizeTiered(_) => size_tiered::major(tree, split_output),
+        Strategy::Leveled(own) => leveled::major(tree, own),
+        // As in Cassandra, all windows become one SSTable.
+        Strategy::TimeWindow(_) => size_tiered::major(tree, false),
+        Strategy::Unified(own) => unified::major(tree, own),
+    }
+}
+
+/// The compaction that a command for some SSTables means.
+pub fn user_defined(tree: &Tree, inputs: Vec<usize>, options: &CompactionOptions) -> Task {
+    match &options.strategy {
+        Strategy::Unified(own) => unified::merge(tree, inputs, own),
+        Strategy::Leveled(own) => leveled::merge(tree, inputs, own),
+        _ => Task::merge(inputs),
+    }
+}
+
+/// How many compactions are still to be done, about.
+pub fn pending(tree: &Tree, options: &CompactionOptions, state: &State) -> usize {
+    match &options.strategy {
+        Strategy::SizeTiered(own) => size_tiered::pending(tree, options, own),
+        Strategy::Leveled(own) => leveled::pending(tree, options, own),
+        Strategy::TimeWindow(own) => time_window::pending(tree, options, own, &state.time_window),
+        Strategy::Unified(own) => unified::pending(tree, own),
+    }
+}
+
+/// How many SSTables reads could be spared if compaction had caught up.
+pub fn behind(tree: &Tree, options: &CompactionOptions) -> usize {
+    match &options.strategy {
+        Strategy::SizeTiered(own) => size_tiered::behind(tree, options, own),
+        Strategy::Leveled(_) => leveled::behind(tree),
+        Strategy::TimeWindow(own) => time_window::behind(tree, options, own),
+        Strategy::Unified(own) => unified::behind(tree, own),
+    }
+}

@@ -1,0 +1,112 @@
+//! Compactions that a command asks for.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cassette_sstable::SSTableId;
+use parking_lot::MutexGuard;
+
+use super::choose;
+use super::options::CompactionOptions;
+use super::progress::CompactionKind;
+use super::run::{Inputs, Pause, Work};
+use super::tree::{Cut, Outcome, Task};
+use crate::core::Core;
+use crate::error::{EngineError, Result};
+use crate::table::{Table, View};
+
+/// A table that has its compactions for one command alone.
+struct Alone<'a> {
+    _alone: MutexGuard<'a, ()>,
+    _others_paused: Pause<'a>,
+}
+
+impl Core {
+    /// Waits for commands before this one, and lets the table's running compactions give up.
+    fn alone<'a>(&self, table: &'a Table) -> Result<Alone<'a>> {
+        self.check_running()?;
+        let alone = table.major_compaction.lock();
+        let others_paused = self.pause_compactions(table);
+        if let Some(reason) = &table.compaction.lock().forbidden {
+            return Err(EngineError::CompactionsForbidden { reason: reason.clone() });
+        }
+        Ok(Alone { _alone: alone, _others_paused: others_paused })
+    }
+
+    /// Does the tasks that `choose` finds for the table, one after the other.
+    fn do_tasks(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        kind: CompactionKind,
+        choose: impl FnOnce(&View, &super::tree::Tree, &CompactionOptions) -> Vec<Task>,
+    ) -> Result<()> {
+        let work: Vec<Work> = {
+            let mut state = table.compaction.lock();
+            let view = table.view();
+            let options = CompactionOptions::parse(&view.table.params.compaction).unwrap_or_default();
+            let tree = self.tree(table, &view, &state, &options);
+            let tasks = choose(&view, &tree, &options);
+            let work = |task: Task| {
+                let sstables = task.inputs.iter().map(|i| view.sstables[*i].clone()).collect();
+                let inputs = Inputs::mark(table, sstables, &mut state.compacting);
+                Work { inputs, outcome: task.outcome, kind, yields: false }
+            };
+            tasks.into_iter().map(work).collect()
+        };
+        // Each is let go of when it is done.
+        let done = work.into_iter().try_for_each(|work| self.run_compaction(table, &work));
+        self.measure_behind(table);
+        done
+    }
+
+    /// See [`Engine::compact`](crate::Engine::compact).
+    pub fn compact(self: &Arc<Self>, table: &Arc<Table>, split_output: bool) -> Result<()> {
+        let _alone = self.alone(table)?;
+        self.do_tasks(table, CompactionKind::Major, |_, tree, options| {
+            choose::major(tree, options, split_output)
+        })
+    }
+
+    /// See [`Engine::compact_sstables`](crate::Engine::compact_sstables).
+    pub fn compact_sstables(self: &Arc<Self>, table: &Arc<Table>, sstables: &[SSTableId]) -> Result<()> {
+        let _alone = self.alone(table)?;
+        let unknown = {
+            let view = table.view();
+            sstables.iter().find(|id| !view.sstables.iter().any(|sstable| sstable.id() == **id)).copied()
+        };
+        if let Some(id) = unknown {
+            return Err(EngineError::UnknownSSTable { table: table.metadata().qualified_name(), id });
+        }
+        self.do_tasks(table, CompactionKind::Compaction, |view, tree, options| {
+            let named = |i: &usize| sstables.contains(&view.sstables[*i].id());
+            let inputs: Vec<usize> = tree.free().filter(named).collect();
+            if inputs.is_empty() { Vec::new() } else { vec![choose::user_defined(tree, inputs, options)] }
+        })
+    }
+
+    /// See [`Engine::upgrade_sstables`](crate::Engine::upgrade_sstables).
+    pub fn upgrade_sstables(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+        let _alone = self.alone(table)?;
+        self.rewrite_each(table, CompactionKind::Upgrade)
+    }
+
+    /// Rewrites each SSTable by itself, the oldest first. It keeps its level.
+    fn rewrite_each(self: &Arc<Self>, table: &Arc<Table>, kind: CompactionKind) -> Result<()> {
+        self.do_tasks(table, kind, |view, tree, _| {
+            let mut each: Vec<usize> = tree.free().collect();
+            each.sort_by_key(|i| tree.sstables[*i].max_timestamp);
+            let task = |i: usize| {
+                let outcome = Outcome::Merged { level: view.sstables[i].level(), cut: Cut::Never };
+                Task { outcome, ..Task::merge(vec![i]) }
+            };
+            each.into_iter().map(task).collect()
+        })
+    }
+
+    /// See [`Engine::set_autocompaction`](crate::Engine::set_autocompaction).
+    pub fn set_autocompaction(&self, table: &Table, on: bool) {
+        table.autocompaction_off.store(!on, Ordering::Relaxed);
+        self.measure_behind(table);
+        self.compaction_wanted.raise();
+    }
+}

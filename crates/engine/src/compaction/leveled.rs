@@ -1,0 +1,434 @@
+//! Leveled compaction: in each level but L0 SSTables share no tokens, and each level is `fanout_size` times as large as the
+//! one above it. A read meets one SSTable a level, and those of L0.
+//!
+//! Pure functions from what is known of the SSTables to those to compact next. The rules are Cassandra's:
+//!
+//! 1. From the highest level down, a level that has more than it may gives one SSTable to the next one: the first after the one that
+//!    was compacted last, together with those of the next level that it shares tokens with. If L0 holds more than 32 SSTables, these are
+//!    compacted among themselves first, size-tiered.
+//! 2. A level above it that has not been compacted for 25 rounds gives along an SSTable that lies within the tokens at hand.
+//! 3. If no level has too much, L0 is compacted: the oldest and those that it shares tokens with. More than one output's worth
+//!    goes to L1 with what is there; less stays in L0.
+//! 4. If there is nothing at all, an SSTable is compacted alone for its tombstones.
+
+use super::options::{CompactionOptions, LeveledOptions, MAX_LEVELS};
+use super::size_tiered;
+use super::tree::{Cut, Outcome, Task, Tree};
+
+/// More SSTables than this in L0 are compacted among themselves.
+const L0_BEHIND: usize = 32;
+/// Rounds after which a level that took no part is starving.
+const STARVING_ROUNDS: u32 = 25;
+/// A level may be fuller than its capacity by a thousandth.
+const SLACK: f64 = 1.001;
+
+/// What leveled compaction remembers of a table.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LeveledState {
+    /// The first token of the last SSTable that was made from a compaction of each level.
+    last_compacted: [Option<i64>; MAX_LEVELS],
+    /// Rounds since each level got something.
+    idle: [u32; MAX_LEVELS],
+}
+
+impl LeveledState {
+    /// After a compaction whose inputs' least level was `level`: the greatest first token of its outputs.
+    pub fn compacted(&mut self, level: usize, greatest_first: i64) {
+        if let Some(last) = self.last_compacted.get_mut(level) {
+            *last = Some(greatest_first);
+        }
+    }
+}
+
+/// Bytes that a level may hold.
+pub fn capacity(level: usize, options: &LeveledOptions) -> u64 {
+    match level {
+        0 => options.sstable_size.saturating_mul(4),
+        _ => (f64::from(options.fanout_size).powi(level as i32) * options.sstable_size as f64) as u64,
+    }
+}
+
+/// The compaction to do next, if there is one.
+pub fn next(
+    tree: &Tree,
+    options: &CompactionOptions,
+    own: &LeveledOptions,
+    state: &mut LeveledState,
+) -> Option<Task> {
+    let levels = tree.levels();
+    let l0_among_itself = l0_behind(tree, &levels, options, own);
+    for level in (1..MAX_LEVELS).rev() {
+        let idle = levels[level].iter().copied().filter(|i| !tree.sstables[*i].compacting);
+        let score = tree.bytes(idle) as f64 / capacity(level, own) as f64;
+        // The highest level has nowhere to go.
+        if score <= SLACK || level == MAX_LEVELS - 1 {
+            continue;
+        }
+        if l0_among_itself.is_some() {
+            return l0_among_itself;
+        }
+        let mut inputs = from_level(tree, &levels, level, state);
+        if !inputs.is_empty() {
+            let target = target_level(tree, &levels, &inputs, own);
+            add_starving(tree, &levels, target, &mut inputs, state);
+            return Some(task(inputs, target, own));
+        }
+    }
+    let inputs = from_l0(tree, &levels, options, own);
+    match inputs.is_empty() {
+        false => Some(task(inputs.clone(), target_level(tree, &levels, &inputs, own), own)),
+        true => l0_among_itself.or_else(|| for_tombstones(tree, &levels, options, own)),
+    }
+}
+
+fn task(inputs: Vec<usize>, level: usize, own: &LeveledOptions) -> Task {
+    let outcome = match own.single_sstable_uplevel && inputs.len() == 1 {
+        true => Outcome::Relabeled { level: level as u32 },
+        false => Outcome::Merged { level: level as u32, cut: Cut::AtSize(own.sstable_size) },
+    };
+    Task { inputs, outcome, for_tombstones: false }
+}
+
+fn l0_behind(
+    tree: &Tree,
+    levels: &[Vec<usize>],
+    options: &CompactionOptions,
+    own: &LeveledOptions,
+) -> Option<Task> {
+    if levels[0].len() <= L0_BEHIND {
+        return None;
+    }
+    let free: Vec<usize> = levels[0].iter().copied().filter(|i| tree.sstables[*i].is_free()).collect();
+    let bucket = size_tiered::most_interesting(tree, &free, options, &own.size_tiered);
+    (!bucket.is_empty()).then(|| Task::merge(bucket))
+}
+
+/// An SSTable of the level with those of the next one that it shares tokens with.
+fn from_level(tree: &Tree, levels: &[Vec<usize>], level: usize, state: &LeveledState) -> Vec<usize> {
+    // `levels` are in order of tokens.
+    let own = &levels[level];
+    let next = &levels[level + 1];
+    let last = state.last_compacted[level].or_else(|| {
+        // After a start: what was made last in the next level came from here.
+        let newest = next.iter().max_by_key(|i| tree.sstables[**i].created);
+        newest.map(|i| tree.sstables[*i].first)
+    });
+    let start = last.map_or(0, |last| own.partition_point(|i| tree.sstables[*i].first <= last));
+    for i in own[start..].iter().chain(&own[..start]) {
+        let sstable = &tree.sstables[*i];
+        let met = next.iter().filter(|other| tree.sstables[**other].meets((sstable.first, sstable.last)));
+        let inputs: Vec<usize> = std::iter::once(i).chain(met).copied().collect();
+        if inputs.iter().all(|i| tree.sstables[*i].is_free()) {
+            return inputs;
+        }
+    }
+    Vec::new()
+}
+
+fn from_l0(
+    tree: &Tree,
+    levels: &[Vec<usize>],
+    options: &CompactionOptions,
+    own: &LeveledOptions,
+) -> Vec<usize> {
+    let is_compacting = |i: &usize| tree.sstables[*i].compacting;
+    let compacting: Vec<usize> = levels[0].iter().copied().filter(is_compacting).collect();
+    let busy = tree.span(compacting.iter().copied());
+    let mut by_age: Vec<usize> = levels[0].iter().copied().filter(|i| !tree.sstables[*i].suspect).collect();
+    by_age.sort_by_key(|i| (tree.sstables[*i].max_timestamp, *i));
+    let mut chosen: Vec<usize> = Vec::new();
+    let mut remaining = by_age.clone();
+    for i in by_age {
+        if chosen.contains(&i) {
+            continue;
+        }
+        let sstable = &tree.sstables[i];
+        let tokens = (sstable.first, sstable.last);
+        let mut met: Vec<usize> =
+            remaining.iter().copied().filter(|other| tree.sstables[*other].meets(tokens)).collect();
+        if !met.contains(&i) {
+            met.push(i);
+        }
+        if met.iter().any(is_compacting) {
+            continue;
+        }
+        chosen.extend(met.iter().filter(|i| busy.is_none_or(|busy| !tree.sstables[**i].meets(busy))));
+        remaining.retain(|other| !met.contains(other));
+        if chosen.len() > options.max_threshold {
+            chosen.sort_by_key(|i| (tree.sstables[*i].max_timestamp, *i));
+            chosen.truncate(options.max_threshold);
+            break;
+        }
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    if tree.bytes(chosen.iter().copied()) > own.sstable_size
+        && let Some(tokens) = tree.span(chosen.iter().copied())
+    {
+        let met = levels[1].iter().copied().filter(|i| tree.sstables[*i].meets(tokens));
+        let met: Vec<usize> = met.collect();
+        let in_the_way = met.iter().any(|i| !tree.sstables[*i].is_free())
+            || compacting.iter().any(|i| tree.sstables[*i].meets(tokens));
+        if in_the_way {
+            return Vec::new();
+        }
+        chosen.extend(met);
+    }
+    if chosen.len() < 2 { Vec::new() } else { chosen }
+}
+
+fn level_of(levels: &[Vec<usize>], i: usize) -> usize {
+    levels.iter().position(|level| level.contains(&i)).unwrap_or(0)
+}
+
+fn target_level(tree: &Tree, levels: &[Vec<usize>], inputs: &[usize], own: &LeveledOptions) -> usize {
+    let of_inputs = inputs.iter().map(|i| level_of(levels, *i));
+    let (min, max) = of_inputs.fold((usize::MAX, 0), |(min, max), level| (min.min(level), max.max(level)));
+    if max == 0 && tree.bytes(inputs.iter().copied()) < own.sstable_size {
+        return 0;
+    }
+    if min == max { max + 1 } else { max }
+}
+
+/// Adds an SSTable of the highest level, if that has been idle for too long.
+fn add_starving(
+    tree: &Tree,
+    levels: &[Vec<usize>],
+    target: usize,
+    inputs: &mut Vec<usize>,
+    state: &mut LeveledState,
+) {
+    state.idle[1..].iter_mut().for_each(|rounds| *rounds += 1);
+    state.idle[target] = 0;
+    let Some(highest) = (1..MAX_LEVELS).rev().find(|level| !levels[*level].is_empty()) else { return };
+    if state.idle[highest] <= STARVING_ROUNDS {
+        return;
+    }
+    // Within a single token nothing of a level above fits.
+    let Some((first, last)) = tree.span(inputs.iter().copied()).filter(|span| span.0 < span.1) else {
+        return;
+    };
+    let within = |i: &&usize| {
+        let sstable = &tree.sstables[**i];
+        sstable.first >= first && sstable.last <= last && sstable.is_free() && !inputs.contains(i)
+    };
+    let starving = levels[highest].iter().find(within).copied();
+    inputs.extend(starving);
+}
+
+fn for_tombstones(
+    tree: &Tree,
+    levels: &[Vec<usize>],
+    options: &CompactionOptions,
+    own: &LeveledOptions,
+) -> Option<Task> {
+    for (level, sstables) in levels.iter().enumerate().rev() {
+        let droppable = |i: &usize| tree.sstables[*i].droppable_ratio;
+        let mut by_ratio = sstables.clone();
+        by_ratio.sort_by(|a, b| droppable(b).total_cmp(&droppable(a)));
+        let mut worth = by_ratio.into_iter().take_while(|i| droppable(i) > options.tombstone_threshold);
+        let found =
+            worth.find(|i| tree.sstables[*i].is_free() && tree.sstables[*i].worth_dropping_tombstones);
+        if let Some(found) = found {
+            let outcome = Outcome::Merged { level: level as u32, cut: Cut::AtSize(own.sstable_size) };
+            return Some(Task { inputs: vec![found], outcome, for_tombstones: true });
+        }
+    }
+    None
+}
+
+/// A merge of these as a command asks for it: several become one of L0, one stays in its level.
+pub fn merge(tree: &Tree, inputs: Vec<usize>, own: &LeveledOptions) -> Task {
+    match inputs[..] {
+        [one] if level_of(&tree.levels(), one) > 0 => {
+            let level = level_of(&tree.levels(), one) as u32;
+            let outcome = Outcome::Merged { level, cut: Cut::AtSize(own.sstable_size) };
+            Task { outcome, ..Task::merge(inputs) }
+        }
+        _ => Task::merge(inputs),
+    }
+}
+
+/// A compaction of everything, which fills L1, then L2, and so on.
+pub fn major(tree: &Tree, own: &LeveledOptions) -> Vec<Task> {
+    let inputs: Vec<usize> = tree.free().collect();
+    let cut = Cut::IntoLevels { size: own.sstable_size, fanout: own.fanout_size };
+    let outcome = Outcome::Merged { level: 1, cut };
+    if inputs.is_empty() { Vec::new() } else { vec![Task { inputs, outcome, for_tombstones: false }] }
+}
+
+/// How many compactions are still to be done, about.
+pub fn pending(tree: &Tree, options: &CompactionOptions, own: &LeveledOptions) -> usize {
+    let levels = tree.levels();
+    let mut tasks = 0;
+    for (level, sstables) in levels.iter().enumerate() {
+        let allowed = (capacity(level, own) as f64 * SLACK) as u64;
+        tasks += tree.bytes(sstables.iter().copied()).saturating_sub(allowed).div_ceil(own.sstable_size);
+    }
+    if levels[0].len() > options.max_threshold {
+        tasks += (levels[0].len() / options.max_threshold) as u64;
+    }
+    tasks as usize
+}
+
+/// How many SSTables reads could be spared if compaction had caught up.
+pub fn behind(tree: &Tree) -> usize {
+    tree.levels()[0].len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::picture;
+    use super::*;
+
+    fn options() -> (CompactionOptions, LeveledOptions) {
+        let own = LeveledOptions { sstable_size: 100 << 20, fanout_size: 10, ..LeveledOptions::default() };
+        (CompactionOptions::default(), own)
+    }
+
+    fn chosen(text: &str) -> String {
+        let (options, own) = options();
+        let (tree, names) = picture::tree(text);
+        picture::task(&next(&tree, &options, &own, &mut LeveledState::default()), &names)
+    }
+
+    #[test]
+    fn pictures_of_l0() {
+        for (text, expected) in [
+            ("L0: a=60", "nothing"),
+            // Less than an output stays where it is.
+            ("L0: a=40 b=40", "a b -> L0 at 100"),
+            ("L0: a=60 b=60", "a b -> L1 at 100"),
+            // With what L1 has there.
+            ("L0: a=60[0-50] b=60[10-60]\nL1: c=100[0-20] d=100[21-60] e=100[61-99]", "a b c d -> L1 at 100"),
+            // Apart, they are compacted together all the same.
+            ("L0: a=60[0-9] b=60[50-60]\nL1: c=100[30-40]", "a b c -> L1 at 100"),
+            // One that L1 needs is busy.
+            ("L0: a=60[0-50] b=60[10-60]\nL1: c=100[0-20]* d=100[21-60]", "nothing"),
+            // Those that meet what is being compacted wait.
+            ("L0: a=60[0-10] b=60[0-10]* c=60[20-30] d=60[20-30]", "c d -> L1 at 100"),
+            ("L0: a=60 b=60 c=60?", "a b -> L1 at 100"),
+        ] {
+            assert_eq!(chosen(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn l0_compacts_the_oldest_up_to_max_threshold() {
+        let (mut options, own) = options();
+        options.max_threshold = 4;
+        let (tree, names) = picture::tree("L0: a=50@5 b=50@1 c=50@6 d=50@2 e=50@3 f=50@4");
+        let task = next(&tree, &options, &own, &mut LeveledState::default());
+        assert_eq!(picture::task(&task, &names), "b d e f -> L1 at 100");
+    }
+
+    #[test]
+    fn l0_that_falls_behind_is_compacted_among_itself_before_the_levels() {
+        let l0: String = (0..33).map(|n| format!(" z{n:02}=100@{n}")).collect();
+        let l1: String = (0..11).map(|n| format!(" y{n:02}=100[{}-{}]", n * 9, n * 9 + 8)).collect();
+        let text = format!("L0:{l0}\nL1:{l1}");
+        let answer = chosen(&text);
+        assert!(answer.starts_with("z00 z01") && answer.ends_with(" -> L0"), "{answer}");
+        // With 32 it is the level's turn.
+        let text = text.replace(" z32=100@32", "");
+        assert_eq!(chosen(&text), "y00 -> L2 at 100");
+    }
+
+    #[test]
+    fn a_full_level_goes_round_and_takes_what_it_meets_along() {
+        let (options, own) = options();
+        let l1: String = (0..11).map(|n| format!(" a{n:02}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
+        let text = format!("L1:{l1}\nL2: b=100[5-14] c=100[15-16] d=100[100-108]");
+        let (mut tree, names) = picture::tree(&text);
+        let mut state = LeveledState::default();
+        let answer =
+            |tree: &Tree, state: &mut LeveledState| picture::task(&next(tree, &options, &own, state), &names);
+        state.compacted(1, -1);
+        assert_eq!(answer(&tree, &mut state), "a00 b -> L2 at 100");
+        state.compacted(1, 0);
+        assert_eq!(answer(&tree, &mut state), "a01 b c -> L2 at 100");
+        // Around: after the last one the first.
+        state.compacted(1, 95);
+        assert_eq!(answer(&tree, &mut state), "a10 d -> L2 at 100");
+        state.compacted(1, 100);
+        assert_eq!(answer(&tree, &mut state), "a00 b -> L2 at 100");
+        // One that is needed is busy: the next one.
+        tree.sstables[11].compacting = true;
+        assert_eq!(answer(&tree, &mut state), "a02 -> L2 at 100");
+        // After a start, the one after what the next level got last.
+        tree.sstables[13].created = 7;
+        assert_eq!(answer(&tree, &mut LeveledState::default()), "a02 -> L2 at 100");
+        tree.sstables[12].created = 8;
+        assert_eq!(answer(&tree, &mut LeveledState::default()), "a02 -> L2 at 100");
+    }
+
+    #[test]
+    fn a_lone_sstable_moves_up_without_being_rewritten_if_that_is_asked_for() {
+        let (options, own) = options();
+        let own = LeveledOptions { single_sstable_uplevel: true, ..own };
+        let l1: String = (0..11).map(|n| format!(" a{n:02}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
+        let (tree, names) = picture::tree(&format!("L1:{l1}\nL2: b=100[10-19]"));
+        let task = next(&tree, &options, &own, &mut LeveledState::default());
+        assert_eq!(picture::task(&task, &names), "a02 -> relabeled L2");
+    }
+
+    #[test]
+    fn the_highest_full_level_goes_first_and_capacities_grow_by_the_fanout() {
+        let l1: String = (0..20).map(|n| format!(" a{n:02}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
+        let l2 = |mib: u32| format!(" b0=9900[0-50] b1={mib}[51-99]");
+        assert_eq!(chosen(&format!("L1:{l1}\nL2:{}", l2(111))), "b0 -> L3 at 100");
+        // Up to a thousandth more is no reason.
+        assert_eq!(chosen(&format!("L1:{l1}\nL2:{}", l2(109))), "a06 b1 -> L2 at 100");
+        let (_, own) = options();
+        let capacities: Vec<_> = (0..4).map(|level| capacity(level, &own) >> 20).collect();
+        assert_eq!(capacities, [400, 1000, 10_000, 100_000]);
+    }
+
+    #[test]
+    fn a_starving_level_gives_along_an_sstable_that_lies_within() {
+        let (options, own) = options();
+        let l1: String = (0..11).map(|n| format!(" a{n:02}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
+        let (tree, names) =
+            picture::tree(&format!("L1:{l1}\nL2: b=100[0-90]\nL3: c=100[80-95] e=100[30-40]"));
+        let mut state = LeveledState::default();
+        let answer = |state: &mut LeveledState| picture::task(&next(&tree, &options, &own, state), &names);
+        state.compacted(1, -1);
+        for _ in 0..25 {
+            assert_eq!(answer(&mut state), "a00 b -> L2 at 100");
+        }
+        assert_eq!(answer(&mut state), "a00 b e -> L2 at 100");
+    }
+
+    #[test]
+    fn sstables_that_meet_within_a_level_count_as_l0() {
+        // As after a change from another strategy.
+        let (tree, _) = picture::tree("L1: a=1[0-50] b=1[50-60] c=1[61-70]\nL12: d=1\nL2: e=1[0-99]");
+        let levels = tree.levels();
+        assert_eq!((&levels[0][..], &levels[1][..], &levels[2][..]), (&[3, 1][..], &[0, 2][..], &[4][..]));
+        assert_eq!(chosen("L1: a=60[0-50] b=60[40-60] c=60[30-70]"), "a b c -> L1 at 100");
+    }
+
+    #[test]
+    fn with_nothing_else_to_do_tombstones_are_dropped_from_the_highest_level_down() {
+        for (text, expected) in [
+            ("L1: a=100[0-9]%50!\nL2: b=100%30! c=1", "b -> L2 at 100 (tombstones)"),
+            ("L1: a=100[0-9]%50!\nL2: b=100%10!", "a -> L1 at 100 (tombstones)"),
+            ("L1: a=100[0-9]%50! b=100[10-19]%70!", "b -> L1 at 100 (tombstones)"),
+            ("L1: a=100[0-9]%50! b=100[10-19]%70!*", "a -> L1 at 100 (tombstones)"),
+            ("L1: a=100[0-9]%50", "nothing"),
+        ] {
+            assert_eq!(chosen(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_pending_is_counted_in_outputs() {
+        let (options, own) = options();
+        let pending = |text: &str| pending(&picture::tree(text).0, &options, &own);
+        assert_eq!(pending("L0: a=300"), 0);
+        assert_eq!(pending("L0: a=501"), 2);
+        assert_eq!(pending("L1: a=1300[0-5]"), 3);
+        let l0 = " 1".repeat(70);
+        assert_eq!(pending(&format!("L0:{l0}")), 2);
+    }
+}
