@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use cassette_cql::ast::BatchKind;
 use cassette_engine::{Engine, EngineError, KeyRange, Mutation};
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
 use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
+use crossbeam::sync::ShardedLock;
 use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
@@ -17,6 +18,7 @@ use crate::catalog::{Catalog, SchemaEvents, Subscription};
 use crate::embedded::Session;
 use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::execution::Execution;
+use crate::indexes::{self, Builds, Hits, Index, Wanted, Within};
 use crate::metrics::{RequestKind, RequestMetrics};
 use crate::plan::{Plan, Planned};
 use crate::prepared::{Prepared, PreparedFigures, PreparedStatements};
@@ -92,6 +94,11 @@ struct Inner {
     catalog: ArcSwap<Catalog>,
     /// Held while the schema changes.
     changing_schema: Mutex<()>,
+    /// Held shared by writers, from before they look which indexes there are until they have written.
+    writers: ShardedLock<()>,
+    builds: Builds,
+    /// Whether threads may be started.
+    background_threads: bool,
     events: SchemaEvents,
     node: Node,
     settings: BTreeMap<String, String>,
@@ -113,14 +120,18 @@ impl Database {
         settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
         settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
         settings.extend(options.settings);
+        let background_threads = options.engine.background_threads;
         let engine = Engine::open(options.engine, options.file_system, options.clock.clone())
             .map_err(|error| DatabaseError::Server(error.to_string()))?;
         let opened = system::open::open(&engine, &*options.clock, options.node)?;
-        Ok(Self(Arc::new(Inner {
+        let database = Self(Arc::new(Inner {
             engine,
             clock: options.clock,
             catalog: ArcSwap::new(opened.catalog),
             changing_schema: Mutex::new(()),
+            writers: ShardedLock::new(()),
+            builds: Builds::default(),
+            background_threads,
             events: SchemaEvents::default(),
             node: opened.node,
             settings,
@@ -128,7 +139,11 @@ impl Database {
             metrics: RequestMetrics::default(),
             last_timestamp: AtomicI64::new(opened.newest_timestamp),
             time_uuids: TimeUuids::new(),
-        })))
+        }));
+        for index in &opened.unbuilt {
+            database.build_index(index);
+        }
+        Ok(database)
     }
 
     /// A session: a keyspace of its own to resolve names in.
@@ -138,6 +153,7 @@ impl Database {
 
     /// Writes down what is only in memory and lets go of the directory. Statements fail from then on.
     pub fn close(&self) -> Result<()> {
+        self.0.builds.stop();
         self.0.engine.close().map_err(|error| DatabaseError::Server(error.to_string()))
     }
 
@@ -331,6 +347,27 @@ impl Database {
         self.0.catalog.store(catalog);
     }
 
+    /// Waits until those are done who began to write before.
+    pub(crate) fn wait_for_writers(&self) {
+        drop(self.0.writers.write());
+    }
+
+    /// Builds an index, unless it is built: the smaller part at once, the rest in the background. What goes wrong is logged, and
+    /// tried again at the next start.
+    pub(crate) fn build_index(&self, index: &Arc<Index>) {
+        if let Err(error) = self.0.builds.begin(self, index, self.0.background_threads) {
+            tracing::error!(%error, "an index stays unbuilt until the next start");
+        }
+    }
+
+    pub(crate) fn builds(&self) -> &Builds {
+        &self.0.builds
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakDatabase {
+        WeakDatabase(Arc::downgrade(&self.0))
+    }
+
     pub(crate) fn events(&self) -> &SchemaEvents {
         &self.0.events
     }
@@ -385,14 +422,18 @@ impl Database {
         self.0.engine.scan(table.id, range, selection).map_err(|error| read_error(error, execution))
     }
 
-    /// Applies all mutations or none.
+    /// Applies all mutations or none, and with them those of the indexes of their tables.
     pub(crate) fn apply(
         &self,
         execution: &Execution<'_>,
         write_type: WriteType,
-        mutations: &[Mutation],
+        mut mutations: Vec<Mutation>,
     ) -> Result<()> {
-        self.0.engine.apply(mutations).map_err(|error| match error {
+        // A writer that panicked has left nothing behind that others could see.
+        let _writing = self.0.writers.read().unwrap_or_else(PoisonError::into_inner);
+        let catalog = self.0.catalog.load();
+        indexes::add_index_mutations(&self.0.engine, &catalog, &mut mutations, execution.now_seconds)?;
+        self.0.engine.apply(&mutations).map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
             error => DatabaseError::WriteFailure {
                 consistency: execution.options.consistency,
@@ -402,13 +443,73 @@ impl Database {
         })
     }
 
-    /// Removes all of a table's rows.
+    /// Removes all of a table's rows, and the entries of its indexes. These go first: what is written between the two keeps
+    /// its entries, and so does what is left of the table by a crash, since its indexes are built again after that.
     pub(crate) fn truncate(&self, table: &TableMetadata) -> Result<Outcome> {
         let failed = |error: EngineError| {
             DatabaseError::Truncate(format!("Error during truncate: {}: {error}", table.qualified_name()))
         };
-        self.0.engine.truncate(table.id).map_err(failed)?;
+        // No index comes or goes meanwhile.
+        let _changing = self.lock_schema();
+        let catalog = self.catalog();
+        let indexes: Vec<_> =
+            catalog.indexes_of(table.id).iter().filter(|index| index.state.is_built()).collect();
+        for index in &indexes {
+            indexes::unbuild(self, index)?;
+        }
+        let tables = catalog.indexes_of(table.id).iter().map(|index| index.storage.id).chain([table.id]);
+        if let Err(error) = { tables }.try_for_each(|table| self.0.engine.truncate(table)) {
+            for index in &indexes {
+                index.state.start_over();
+                self.build_index(index);
+            }
+            return Err(failed(error));
+        }
+        for index in indexes {
+            indexes::mark_built(self, index)?;
+        }
         Ok(Outcome::Void)
+    }
+
+    /// The entries of a value in an index.
+    ///
+    /// # Errors
+    /// ReadFailure, while the index is being built.
+    pub(crate) fn search(
+        &self,
+        execution: &Execution<'_>,
+        index: &Arc<Index>,
+        wanted: &Wanted<'_>,
+        within: &Within<'_>,
+    ) -> Result<Hits> {
+        if !index.state.is_built() {
+            return Err(DatabaseError::ReadFailure {
+                consistency: execution.options.consistency,
+                message: format!("The secondary index '{}' is not yet available", index.name),
+            });
+        }
+        Hits::new(&self.0.engine, index, wanted, within, execution.now_seconds)
+            .map_err(|error| read_error(error, execution))
+    }
+
+    /// Removes index entries that were found stale. Nothing depends on it: what fails or would have to wait is left for
+    /// the next reader.
+    pub(crate) fn remove_stale(&self, removals: &[Mutation]) {
+        if removals.is_empty() || self.0.engine.apply_would_wait() {
+            return;
+        }
+        if let Err(error) = self.0.engine.apply(removals) {
+            tracing::debug!(%error, "stale index entries stay");
+        }
+    }
+}
+
+/// A database that may have been dropped.
+pub(crate) struct WeakDatabase(Weak<Inner>);
+
+impl WeakDatabase {
+    pub fn upgrade(&self) -> Option<Database> {
+        self.0.upgrade().map(Database)
     }
 }
 

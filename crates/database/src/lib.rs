@@ -10,6 +10,7 @@ mod describe;
 pub mod embedded;
 mod error;
 mod execution;
+mod indexes;
 pub mod metrics;
 mod modification;
 mod plan;
@@ -30,6 +31,7 @@ pub use catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, 
 pub use database::{BatchSource, BatchStatement, Database, Options};
 pub use embedded::{Batch, Row, Rows, Session, Statement, Value};
 pub use error::{DatabaseError, Result, WriteType};
+pub use indexes::{Index, IndexKind};
 pub use prepared::{Prepared, PreparedDescription, PreparedFigures, StatementId};
 pub use request::{BoundValue, Consistency, StatementOptions, Values};
 pub use response::{

@@ -66,7 +66,8 @@ impl Engine {
         Ok(Self { inner: Arc::new(Inner { background: Background::new(core.clone()), core }) })
     }
 
-    /// Makes the table, or opens it if its directory is there. Before and after recovery.
+    /// Makes the table, or opens it if its directory is there. Before and after recovery. The table of an index is made anew
+    /// after recovery, whatever an earlier index of its name left.
     pub fn create_table(&self, table: Arc<TableMetadata>) -> Result<()> {
         self.create_tables(&[table])
     }
@@ -127,7 +128,8 @@ impl Engine {
         self.inner.core.truncate(id)
     }
 
-    /// Applies all mutations or none: they are one record of the commit log. Each partition's changes are seen together.
+    /// Applies all mutations or none: they are one record of the commit log. Each partition's changes are seen together, and
+    /// those of indexes' tables not before the others.
     /// Returns when the write is as safe as `commitlog_sync` promises.
     pub fn apply(&self, mutations: &[Mutation]) -> Result<()> {
         self.inner.core.apply(mutations)

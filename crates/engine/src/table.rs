@@ -29,7 +29,7 @@ pub(crate) struct Table {
     pub flush: Mutex<()>,
     /// Held shared by writers from before a record is logged until it is in the memtable; held alone while the memtable
     /// is replaced. So each write is wholly before or after that, in the log and in memory. A writer of several tables
-    /// takes theirs in the order of ids.
+    /// takes theirs in the order of ids, those of indexes after all others.
     pub write_order: RwLock<()>,
     /// Which SSTables are being compacted, and whether any may be.
     pub compaction: Mutex<CompactionState>,

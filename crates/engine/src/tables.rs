@@ -33,11 +33,29 @@ impl Core {
                 let name = old.metadata().qualified_name();
                 return Err(EngineError::TableExists { id: metadata.id, name });
             }
+            if metadata.index_of.is_some() && self.phase() == Phase::Open {
+                self.empty_directory(directory)?;
+            }
             let table = self.open_table(metadata.clone(), directory)?;
             tables.insert(table.id, Arc::new(table));
         }
         self.tables.store(Arc::new(tables));
         self.compaction_wanted.raise();
+        Ok(())
+    }
+
+    /// Removes the files of a directory: those of an index that could not be dropped wholly.
+    fn empty_directory(&self, directory: &Path) -> Result<()> {
+        let entries =
+            self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
+        for entry in entries.iter().filter(|entry| !entry.is_dir) {
+            let path = directory.join(&entry.name);
+            self.fs.remove_file(&path).map_err(|error| StorageError::io(&path, "remove", error))?;
+        }
+        if !entries.is_empty() {
+            let io = |error| StorageError::io(directory, "sync the directory", error);
+            self.fs.sync_dir(directory).map_err(io)?;
+        }
         Ok(())
     }
 
@@ -197,15 +215,23 @@ impl Core {
         for keyspace in list(&root)?.into_iter().filter(|entry| entry.is_dir) {
             let keyspace = root.join(keyspace.name);
             for table in list(&keyspace)?.into_iter().filter(|entry| entry.is_dir) {
-                let id = table.name.rsplit('-').next().and_then(|id| Uuid::try_parse(id).ok());
-                if id.is_some_and(|id| !tables.contains_key(&TableId(id))) {
-                    let path = keyspace.join(table.name);
-                    tracing::info!(path = %path.display(), "removing what a dropped table left");
-                    let io = |error| StorageError::io(&path, "remove the directory", error);
-                    self.fs.remove_dir_all(&path).map_err(io)?;
+                let Some(id) = table.name.rsplit('-').next().and_then(|id| Uuid::try_parse(id).ok()) else {
+                    continue;
+                };
+                let path = keyspace.join(&table.name);
+                if !tables.contains_key(&TableId(id)) {
                     removed.push(path);
+                    continue;
                 }
+                let is_of_index = |entry: &DirEntry| entry.is_dir && entry.name.starts_with('.');
+                let indexes = list(&path)?.into_iter().filter(is_of_index).map(|entry| path.join(entry.name));
+                removed.extend(indexes.filter(|path| tables.values().all(|table| table.directory != *path)));
             }
+        }
+        for path in &removed {
+            tracing::info!(path = %path.display(), "removing what a dropped table or index left");
+            let io = |error| StorageError::io(path, "remove the directory", error);
+            self.fs.remove_dir_all(path).map_err(io)?;
         }
         Ok(removed)
     }

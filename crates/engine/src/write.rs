@@ -59,10 +59,11 @@ impl Core {
 
     fn apply_many(self: &Arc<Self>, mutations: &[Mutation]) -> Result<()> {
         let started = self.clock.monotonic();
-        // By table and key: locks are taken in the order of tables, and a partition's changes made together.
-        let key = |i: usize| -> (TableId, &DecoratedKey) {
+        // By table and key: locks are taken in the order of tables, and a partition's changes made together. The tables of
+        // indexes come last: whoever finds an entry there finds the row that it was written with, too.
+        let key = |i: usize| -> (bool, TableId, &DecoratedKey) {
             let mutation = &mutations[i];
-            (mutation.table.id, &mutation.update.key)
+            (mutation.table.index_of.is_some(), mutation.table.id, &mutation.update.key)
         };
         let mut order: Vec<usize> =
             (0..mutations.len()).filter(|i| !mutations[*i].update.is_empty()).collect();
@@ -72,23 +73,23 @@ impl Core {
         }
         let mut tables: Vec<Arc<Table>> = Vec::new();
         for i in &order {
-            if tables.last().is_none_or(|table| table.id != key(*i).0) {
-                tables.push(self.table(key(*i).0)?);
+            if tables.last().is_none_or(|table| table.id != key(*i).1) {
+                tables.push(self.table(key(*i).1)?);
             }
         }
         let writing = tables.iter().map(|table| table.begin_write()).collect::<Result<Vec<_>>>()?;
         let is_durable = |id: TableId| {
-            let table = tables.binary_search_by_key(&id, |table| table.id);
-            table.is_ok_and(|at| tables[at].has_durable_writes())
+            let table = tables.iter().find(|table| table.id == id);
+            table.is_some_and(|table| table.has_durable_writes())
         };
         // Decided once: what is not logged must be noted in its memtable.
-        let logged: Vec<usize> = order.iter().copied().filter(|i| is_durable(key(*i).0)).collect();
+        let logged: Vec<usize> = order.iter().copied().filter(|i| is_durable(key(*i).1)).collect();
         if !logged.is_empty() {
             self.append_many(mutations, &logged)?;
         }
         if logged.len() < order.len() {
             for table in &tables {
-                if order.iter().any(|i| key(*i).0 == table.id && !logged.contains(i)) {
+                if order.iter().any(|i| key(*i).1 == table.id && !logged.contains(i)) {
                     self.leave_unlogged(&table.view())?;
                 }
             }
@@ -100,10 +101,10 @@ impl Core {
         for (table, changed) in tables.iter().zip(&mut changed) {
             let view = table.view();
             trace(|| format!("Adding to {} memtable", view.table.name));
-            while let Some(first) = rest.first().filter(|first| key(**first).0 == table.id) {
+            while let Some(first) = rest.first().filter(|first| key(**first).1 == table.id) {
                 let same = rest.iter().take_while(|i| key(**i) == key(*first)).count();
                 let updates = rest[..same].iter().map(|i| (&mutations[*i].update, &*mutations[*i].table));
-                growth += view.memtable.apply(key(*first).1, updates);
+                growth += view.memtable.apply(key(*first).2, updates);
                 rest = &rest[same..];
                 *changed += 1;
             }

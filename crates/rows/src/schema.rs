@@ -85,6 +85,17 @@ pub struct TableMetadata {
     pub params: TableParams,
     /// The order of its clusterings, derived from `clustering`.
     pub comparator: ClusteringComparator,
+    /// Of the hidden table of an index: what it is to another table.
+    pub index_of: Option<IndexOf>,
+}
+
+/// Whose index a hidden table is. Its SSTables lie within its base table's directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexOf {
+    /// [`directory_name`](TableMetadata::directory_name) of the base table.
+    pub base_directory: String,
+    /// The index's name.
+    pub index: String,
 }
 
 /// Orders column names as SSTable headers do: simple before complex, then by name bytes, the first byte compared as
@@ -144,6 +155,7 @@ impl TableMetadata {
             is_counter,
             params,
             comparator,
+            index_of: None,
         }
     }
 
@@ -259,9 +271,13 @@ impl TableMetadata {
         format!("{}.{}", quote_identifier(&self.keyspace), quote_identifier(&self.name))
     }
 
-    /// The name of the table's directory below its keyspace's: `<name>-<id as 32 hex digits>`.
+    /// The name of the table's directory below its keyspace's: `<name>-<id as 32 hex digits>`; of an index's hidden table
+    /// `<base table's directory>/.<index>`.
     pub fn directory_name(&self) -> String {
-        format!("{}-{}", self.name, self.id.0.simple())
+        match &self.index_of {
+            Some(of) => format!("{}/.{}", of.base_directory, of.index),
+            None => format!("{}-{}", self.name, self.id.0.simple()),
+        }
     }
 }
 

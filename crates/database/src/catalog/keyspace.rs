@@ -6,6 +6,8 @@ use std::sync::Arc;
 use cassette_rows::TableMetadata;
 use cassette_rows::types::UserType;
 
+use crate::error::Result;
+use crate::indexes::Index;
 use crate::virtual_tables::VirtualTable;
 
 /// What sort of keyspace it is: what may be done to it.
@@ -34,6 +36,8 @@ pub struct Keyspace {
     pub tables: BTreeMap<String, Arc<TableMetadata>>,
     /// User-defined types by name.
     pub types: BTreeMap<String, Arc<UserType>>,
+    /// Secondary indexes by name.
+    pub indexes: BTreeMap<String, Arc<Index>>,
     /// What computes the virtual tables, by name.
     pub(crate) virtual_tables: BTreeMap<String, Arc<dyn VirtualTable>>,
 }
@@ -65,6 +69,7 @@ impl Keyspace {
             params,
             tables: BTreeMap::new(),
             types: BTreeMap::new(),
+            indexes: BTreeMap::new(),
             virtual_tables: BTreeMap::new(),
         }
     }
@@ -74,5 +79,31 @@ impl Keyspace {
         let mut keyspace = self.clone();
         keyspace.tables.insert(table.name.clone(), table);
         keyspace
+    }
+
+    /// The indexes of a table, by name.
+    pub fn indexes_of(&self, table: &TableMetadata) -> impl Iterator<Item = &Arc<Index>> {
+        let id = table.id;
+        self.indexes.values().filter(move |index| index.base.id == id)
+    }
+
+    /// The same keyspace with indexes of the tables as they are now: those of altered tables in their new form, those of
+    /// dropped ones not at all.
+    pub(crate) fn with_indexes_of_tables(mut self) -> Result<Self> {
+        let mut indexes = BTreeMap::new();
+        for (name, index) in self.indexes {
+            match self.tables.get(&index.base.name).filter(|table| table.id == index.base.id) {
+                Some(base) if Arc::ptr_eq(base, &index.base) => indexes.insert(name, index),
+                Some(base) => indexes.insert(name, Arc::new(index.rebased(base)?)),
+                None => None,
+            };
+        }
+        self.indexes = indexes;
+        Ok(self)
+    }
+
+    /// The tables that are stored: its own, and the hidden ones of its indexes.
+    pub(crate) fn stored_tables(&self) -> impl Iterator<Item = &Arc<TableMetadata>> {
+        self.indexes.values().map(|index| &index.storage).chain(self.tables.values())
     }
 }

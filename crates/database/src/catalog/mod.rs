@@ -16,6 +16,7 @@ use cassette_rows::{TableId, TableMetadata};
 use uuid::Uuid;
 
 use crate::error::{DatabaseError, Result, bail_invalid};
+use crate::indexes::Index;
 use crate::virtual_tables::VirtualTable;
 pub use events::{SchemaEvents, Subscription};
 pub use keyspace::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
@@ -26,6 +27,8 @@ pub(crate) use resolve::{TypeUse, resolve_native, resolve_type};
 pub struct Catalog {
     keyspaces: BTreeMap<String, Arc<Keyspace>>,
     by_id: HashMap<TableId, Arc<TableMetadata>>,
+    /// By the table they are of.
+    indexes: HashMap<TableId, Vec<Arc<Index>>>,
     version: Uuid,
 }
 
@@ -39,8 +42,12 @@ impl Catalog {
             .flat_map(|keyspace| keyspace.tables.values())
             .map(|table| (table.id, table.clone()))
             .collect();
+        let mut indexes: HashMap<TableId, Vec<Arc<Index>>> = HashMap::new();
+        for index in keyspaces.values().flat_map(|keyspace| keyspace.indexes.values()) {
+            indexes.entry(index.base.id).or_default().push(index.clone());
+        }
         let version = version::schema_version(keyspaces.values());
-        Self { keyspaces, by_id, version }
+        Self { keyspaces, by_id, indexes, version }
     }
 
     /// The same catalog with `keyspace` put in the place of the one of its name, or added.
@@ -100,6 +107,11 @@ impl Catalog {
     /// A table by its id.
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<TableMetadata>> {
         self.by_id.get(&id)
+    }
+
+    /// The indexes of a table.
+    pub fn indexes_of(&self, table: TableId) -> &[Arc<Index>] {
+        self.indexes.get(&table).map_or(&[], Vec::as_slice)
     }
 
     /// What computes a virtual table's rows; `None` for tables that are stored.

@@ -21,6 +21,9 @@ pub(super) fn schema_version<'a>(keyspaces: impl Iterator<Item = &'a Arc<Keyspac
         for user_type in keyspace.types.values() {
             put(&format!("{user_type:?}"));
         }
+        for index in keyspace.indexes.values() {
+            put(&format!("{} {:?} {:?}", index.name, index.storage.id, index.options));
+        }
         for table in keyspace.tables.values() {
             put(&format!("{:?} {} {:?} {:?}", table.id, table.name, table.params, table.dropped_columns));
             // Ids, and so the order of columns, hold only while this process runs.

@@ -10,6 +10,7 @@ use cassette_rows::{DataType, TableMetadata};
 
 use super::cql_text;
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
+use crate::indexes::Index;
 
 /// What can be described.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +18,7 @@ pub(super) enum Element<'a> {
     Keyspace(&'a Keyspace),
     Type(&'a Arc<UserType>),
     Table(&'a Arc<TableMetadata>, KeyspaceKind),
+    Index(&'a Arc<Index>),
 }
 
 impl<'a> Element<'a> {
@@ -26,6 +28,7 @@ impl<'a> Element<'a> {
             Self::Keyspace(keyspace) => &keyspace.name,
             Self::Type(user_type) => &user_type.keyspace,
             Self::Table(table, _) => &table.keyspace,
+            Self::Index(index) => &index.base.keyspace,
         })
     }
 
@@ -35,15 +38,17 @@ impl<'a> Element<'a> {
             Self::Keyspace(keyspace) => &keyspace.name,
             Self::Type(user_type) => &user_type.name,
             Self::Table(table, _) => &table.name,
+            Self::Index(index) => &index.name,
         })
     }
 
-    /// `keyspace`, `type` or `table`.
+    /// `keyspace`, `type`, `table` or `index`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Keyspace(_) => "keyspace",
             Self::Type(_) => "type",
             Self::Table(..) => "table",
+            Self::Index(_) => "index",
         }
     }
 
@@ -55,6 +60,7 @@ impl<'a> Element<'a> {
             Self::Table(table, kind) => {
                 cql_text::create_table(table, *kind == KeyspaceKind::Virtual, with_internals)
             }
+            Self::Index(index) => index.create_statement(),
         }
     }
 }
@@ -74,6 +80,14 @@ pub(super) fn sorted_tables(keyspace: &Keyspace) -> Vec<Element<'_>> {
     tables.into_iter().map(|table| Element::Table(table, keyspace.kind)).collect()
 }
 
+/// A table, then its indexes.
+pub(super) fn of_table<'a>(table: &'a Arc<TableMetadata>, keyspace: &'a Keyspace) -> Vec<Element<'a>> {
+    let mut elements = vec![Element::Table(table, keyspace.kind)];
+    let indexes = by_name(keyspace.indexes_of(table).collect(), |index| &index.name);
+    elements.extend(indexes.into_iter().map(Element::Index));
+    elements
+}
+
 pub(super) fn types_by_name(keyspace: &Keyspace) -> Vec<Element<'_>> {
     by_name(keyspace.types.values().collect(), |user_type| &user_type.name)
         .into_iter()
@@ -81,14 +95,16 @@ pub(super) fn types_by_name(keyspace: &Keyspace) -> Vec<Element<'_>> {
         .collect()
 }
 
-/// A keyspace and what is in it: types, each after those it names, then tables.
+/// A keyspace and what is in it: types, each after those it names, then tables, each with its indexes.
 pub(super) fn of_keyspace(keyspace: &Keyspace) -> Vec<Element<'_>> {
     let mut elements = vec![Element::Keyspace(keyspace)];
     let mut seen = BTreeSet::new();
     for user_type in keyspace.types.values() {
         add_type(user_type, keyspace, &mut seen, &mut elements);
     }
-    elements.extend(sorted_tables(keyspace));
+    for table in by_name(keyspace.tables.values().collect(), |table| &table.name) {
+        elements.extend(of_table(table, keyspace));
+    }
     elements
 }
 

@@ -123,7 +123,7 @@ impl DescribePlan {
                     false => (elements::of_keyspace(keyspace), true),
                 }
             }
-            DescribeTarget::Table(name) => (vec![find_table(named(name)?, &name.name)?], true),
+            DescribeTarget::Table(name) => (find_table(named(name)?, &name.name)?, true),
             DescribeTarget::Type(name) => {
                 let keyspace = named(name)?;
                 match keyspace.types.get(name.name.as_str()) {
@@ -135,11 +135,17 @@ impl DescribePlan {
                     ),
                 }
             }
-            DescribeTarget::Index(name) => bail_invalid!(
-                "Table for existing index '{}' not found in '{}'",
-                name.name.as_str(),
-                named(name)?.name
-            ),
+            DescribeTarget::Index(name) => {
+                let keyspace = named(name)?;
+                match keyspace.indexes.get(name.name.as_str()) {
+                    Some(index) => (vec![Element::Index(index)], true),
+                    None => bail_invalid!(
+                        "Table for existing index '{}' not found in '{}'",
+                        name.name.as_str(),
+                        keyspace.name
+                    ),
+                }
+            }
             DescribeTarget::View(name) => bail_invalid!(
                 "Materialized view '{}' not found in '{}'",
                 name.name.as_str(),
@@ -161,7 +167,7 @@ impl DescribePlan {
     }
 }
 
-/// A keyspace or else a table.
+/// A keyspace, or else a table or an index.
 fn describe_any<'a>(
     catalog: &'a Catalog,
     name: &ast::QualifiedName,
@@ -176,9 +182,10 @@ fn describe_any<'a>(
         },
     };
     let keyspace = find_keyspace(catalog, keyspace)?;
-    match keyspace.tables.get(element) {
-        Some(table) => Ok(vec![Element::Table(table, keyspace.kind)]),
-        None => bail_invalid!("'{element}' not found in keyspace '{}'", keyspace.name),
+    match (keyspace.tables.get(element), keyspace.indexes.get(element)) {
+        (Some(table), _) => Ok(elements::of_table(table, keyspace)),
+        (None, Some(index)) => Ok(vec![Element::Index(index)]),
+        (None, None) => bail_invalid!("'{element}' not found in keyspace '{}'", keyspace.name),
     }
 }
 
@@ -189,9 +196,9 @@ fn find_keyspace<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Keyspace> {
     }
 }
 
-fn find_table<'a>(keyspace: &'a Keyspace, name: &str) -> Result<Element<'a>> {
+fn find_table<'a>(keyspace: &'a Keyspace, name: &str) -> Result<Vec<Element<'a>>> {
     match keyspace.tables.get(name) {
-        Some(table) => Ok(Element::Table(table, keyspace.kind)),
+        Some(table) => Ok(elements::of_table(table, keyspace)),
         None => bail_invalid!("Table '{name}' not found in keyspace '{}'", keyspace.name),
     }
 }

@@ -58,10 +58,10 @@ impl Mutations {
     }
 
     /// Applies all or none.
-    pub fn apply(&self, execution: &Execution<'_>, write_type: WriteType) -> Result<()> {
+    pub fn apply(self, execution: &Execution<'_>, write_type: WriteType) -> Result<()> {
         if self.list.is_empty() {
             return Ok(());
         }
-        execution.database.apply(execution, write_type, &self.list)
+        execution.database.apply(execution, write_type, self.list)
     }
 }

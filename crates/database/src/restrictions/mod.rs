@@ -8,6 +8,7 @@
 
 mod clustering;
 mod column;
+mod index;
 mod partition;
 
 use std::sync::Arc;
@@ -16,12 +17,15 @@ use cassette_cql::ast::{self, Operator, Relation, TupleInValues, TupleValue};
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use crate::error::{Result, bail_invalid};
+use crate::indexes::Index;
 use crate::plan::PlanContext;
 use crate::response::ColumnSpec;
 use crate::terms::Term;
+use index::IndexChoice;
 
 pub(crate) use clustering::ClusteringRestrictions;
 pub(crate) use column::ColumnRestriction;
+pub(crate) use index::Search;
 pub(crate) use partition::{PartitionRestrictions, Partitions};
 
 /// The kinds of statements that have a WHERE, or, for INSERT, columns that act as one.
@@ -71,6 +75,8 @@ pub(crate) struct Restrictions {
     pub clustering: ClusteringRestrictions,
     /// What remains to be checked on each row; only for SELECT.
     pub filters: Vec<Filter>,
+    /// The index that finds the rows; only for SELECT.
+    pub search: Option<Search>,
 }
 
 /// What the rules for a WHERE depend on.
@@ -99,7 +105,9 @@ impl Restrictions {
     ) -> Result<Self> {
         if !where_clause.expressions.is_empty() {
             match rules.kind {
-                StatementKind::Select => bail_invalid!("Custom indexes are not supported by Cassette yet"),
+                StatementKind::Select => {
+                    return Err(index::refuse_expressions(&where_clause.expressions, table, cx));
+                }
                 _ => bail_invalid!(
                     "Custom index expressions cannot be used in WHERE clauses for UPDATE or DELETE statements"
                 ),
@@ -111,8 +119,12 @@ impl Restrictions {
         for relation in &where_clause.relations {
             add_relation(relation, table, rules, &mut partition, &mut clustering, &mut filters, cx)?;
         }
-        let mut restrictions = Self { partition, clustering, filters };
-        restrictions.validate(table, rules)?;
+        let indexes = match rules.kind {
+            StatementKind::Select => cx.catalog.indexes_of(table.id),
+            _ => &[],
+        };
+        let mut restrictions = Self { partition, clustering, filters, search: None };
+        restrictions.validate(table, rules, indexes)?;
         Ok(restrictions)
     }
 
@@ -137,8 +149,8 @@ impl Restrictions {
             allow_filtering: false,
             allow_clustering_slices: false,
         };
-        let mut restrictions = Self { partition, clustering, filters: Vec::new() };
-        restrictions.validate(table, rules)?;
+        let mut restrictions = Self { partition, clustering, filters: Vec::new(), search: None };
+        restrictions.validate(table, rules, &[])?;
         Ok(restrictions)
     }
 
@@ -168,8 +180,11 @@ impl Restrictions {
             })
     }
 
-    fn validate(&mut self, table: &TableMetadata, rules: Rules) -> Result<()> {
-        let partition_filters = self.partition.validate(table, rules)?;
+    fn validate(&mut self, table: &TableMetadata, rules: Rules, indexes: &[Arc<Index>]) -> Result<()> {
+        let mut choice = IndexChoice::new(self, indexes);
+        let has_index = choice.has_index();
+        let partition_filters = self.partition.validate(table, rules, has_index)?;
+        choice.partition_checked(&self.partition, !partition_filters.is_empty());
         if rules.only_static_columns && !self.clustering.is_empty() {
             match rules.kind {
                 StatementKind::Update | StatementKind::Delete => bail_invalid!(
@@ -182,16 +197,24 @@ impl Restrictions {
                 StatementKind::Insert => {}
             }
         }
-        let clustering_filters = self.clustering.validate(rules)?;
+        let clustering_filters = self.clustering.validate(rules, has_index)?;
+        choice.clustering_checked(!clustering_filters.is_empty());
         if !self.filters.is_empty() {
             if rules.kind != StatementKind::Select {
                 let names: Vec<&str> = self.filters.iter().map(|f| f.column.name.as_str()).collect();
                 bail_invalid!("Non PRIMARY KEY columns found in where clause: {} ", names.join(", "));
             }
-            if !rules.allow_filtering {
+            if !rules.allow_filtering && !has_index {
                 bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
             }
         }
+        choice.others_checked(!self.filters.is_empty());
+        if choice.uses_index() && self.have_partition_in() {
+            bail_invalid!(
+                "Select on indexed columns and with IN clause for the PRIMARY KEY are not supported"
+            );
+        }
+        self.search = choice.finish(rules)?;
         let rest = std::mem::take(&mut self.filters);
         self.filters = partition_filters.into_iter().chain(clustering_filters).chain(rest).collect();
         Ok(())

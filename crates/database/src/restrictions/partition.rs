@@ -110,8 +110,25 @@ impl PartitionRestrictions {
         Ok(())
     }
 
-    /// Checks what the statement can do with it; what must be filtered comes back.
-    pub(super) fn validate(&mut self, table: &TableMetadata, rules: Rules) -> Result<Vec<Filter>> {
+    /// The restrictions of single columns.
+    pub(super) fn single_columns(&self) -> impl Iterator<Item = (&Arc<ColumnMetadata>, &ColumnRestriction)> {
+        let both = self.key.iter().zip(&self.columns);
+        both.filter_map(|(column, restriction)| Some((column, restriction.as_ref()?)))
+    }
+
+    /// Whether it says a range of tokens.
+    pub(super) fn is_on_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Checks what the statement can do with it; what must be filtered comes back. `has_index`: some restriction of the
+    /// statement can be answered by an index.
+    pub(super) fn validate(
+        &mut self,
+        table: &TableMetadata,
+        rules: Rules,
+        has_index: bool,
+    ) -> Result<Vec<Filter>> {
         let missing: Vec<&str> = self
             .columns
             .iter()
@@ -143,7 +160,7 @@ impl PartitionRestrictions {
         if !restricted || (missing.is_empty() && all_listable) {
             return Ok(Vec::new());
         }
-        if !rules.allow_filtering {
+        if !rules.allow_filtering && !has_index {
             bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
         }
         let filters =

@@ -7,6 +7,7 @@ use cassette_cql::values::Assignment;
 use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use super::create_table::refuse_nested_multi_cell;
+use super::indexes::dependent_indexes;
 use super::{Change, KeyspaceChange, SchemaContext, table_event, table_params};
 use crate::catalog::{Keyspace, TypeUse, resolve_type};
 use crate::error::{Result, bail_config, bail_invalid};
@@ -42,12 +43,14 @@ pub(super) fn alter(
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
             let dropped_at = timestamp.unwrap_or_else(|| whole_millisecond(cx.timestamp));
             columns.iter().try_fold((**table).clone(), |table, column| {
-                drop_column(&table, column, *if_exists, dropped_at)
+                drop_column(&table, keyspace, column, *if_exists, dropped_at)
             })?
         }
-        AlterTableChange::Rename { if_exists, columns } => columns
-            .iter()
-            .try_fold((**table).clone(), |table, (from, to)| rename_column(&table, from, to, *if_exists))?,
+        AlterTableChange::Rename { if_exists, columns } => {
+            columns.iter().try_fold((**table).clone(), |table, (from, to)| {
+                rename_column(&table, keyspace, from, to, *if_exists)
+            })?
+        }
         AlterTableChange::Properties(properties) => {
             let params = table_params::read(properties, &table.params)?;
             if table_params::table_id(properties)?.is_some() {
@@ -185,7 +188,13 @@ fn kind_name(kind: ColumnKind) -> &'static str {
     }
 }
 
-fn drop_column(table: &TableMetadata, name: &str, if_exists: bool, dropped_at: i64) -> Result<TableMetadata> {
+fn drop_column(
+    table: &TableMetadata,
+    keyspace: &Keyspace,
+    name: &str,
+    if_exists: bool,
+    dropped_at: i64,
+) -> Result<TableMetadata> {
     let Some(column) = table.column(name) else {
         match if_exists {
             true => return Ok(table.clone()),
@@ -198,6 +207,9 @@ fn drop_column(table: &TableMetadata, name: &str, if_exists: bool, dropped_at: i
     if matches!(column.data_type, DataType::Udt { frozen: false, .. }) {
         bail_invalid!("Cannot drop non-frozen column {name} of user type {}", column.data_type);
     }
+    if let Some(indexes) = dependent_indexes(keyspace, table, name) {
+        bail_invalid!("Cannot drop column {name} because it has dependent secondary indexes ({indexes})");
+    }
     let mut altered = table.with_column_dropped(name, dropped_at);
     // What is stored of the column may not depend on types that can be dropped.
     if let Some(dropped) = altered.dropped_columns.get_mut(name) {
@@ -206,7 +218,13 @@ fn drop_column(table: &TableMetadata, name: &str, if_exists: bool, dropped_at: i
     Ok(altered)
 }
 
-fn rename_column(table: &TableMetadata, from: &str, to: &str, if_exists: bool) -> Result<TableMetadata> {
+fn rename_column(
+    table: &TableMetadata,
+    keyspace: &Keyspace,
+    from: &str,
+    to: &str,
+    if_exists: bool,
+) -> Result<TableMetadata> {
     let Some(column) = table.column(from) else {
         match if_exists {
             true => return Ok(table.clone()),
@@ -221,6 +239,9 @@ fn rename_column(table: &TableMetadata, from: &str, to: &str, if_exists: bool) -
             "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
             table.qualified_name()
         );
+    }
+    if let Some(indexes) = dependent_indexes(keyspace, table, from) {
+        bail_invalid!("Can't rename column {from} because it has dependent secondary indexes ({indexes})");
     }
     Ok(table.with_key_column_renamed(from, to))
 }

@@ -6,16 +6,18 @@
 //! 3. Changed tables get their new form in the engine, and then the catalog is swapped: no statement is planned against
 //!    a table that the engine does not know.
 //! 4. Dropped tables leave the engine. After a crash before this they are left over, and opening removes them.
-//! 5. Listeners are told.
+//! 5. Listeners are told. New indexes are built when the writers that did not see them are done; see [`crate::indexes`].
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use cassette_rows::TableMetadata;
+use cassette_rows::{TableId, TableMetadata};
 
 use super::{Change, KeyspaceChange, SchemaContext};
 use crate::catalog::{Catalog, KeyspaceKind};
 use crate::database::Database;
 use crate::error::{DatabaseError, Result};
+use crate::indexes;
 use crate::response::SchemaChange;
 use crate::system;
 
@@ -25,7 +27,7 @@ pub(crate) fn change_schema(
     database: &Database,
     decide: impl FnOnce(&SchemaContext<'_>) -> Result<Option<Change>>,
 ) -> Result<Option<(SchemaChange, Vec<String>)>> {
-    let _changing = database.lock_schema();
+    let changing = database.lock_schema();
     let before = database.catalog();
     let node = database.node();
     let cx = SchemaContext {
@@ -36,7 +38,9 @@ pub(crate) fn change_schema(
     };
     let Some(Change { keyspace, event, warnings }) = decide(&cx)? else { return Ok(None) };
     let (name, after) = match keyspace {
-        KeyspaceChange::Put(keyspace) => (keyspace.name.clone(), before.with_keyspace(keyspace)),
+        KeyspaceChange::Put(keyspace) => {
+            (keyspace.name.clone(), before.with_keyspace(keyspace.with_indexes_of_tables()?))
+        }
         KeyspaceChange::Drop(name) => {
             let after = before.without_keyspace(&name);
             (name, after)
@@ -45,6 +49,10 @@ pub(crate) fn change_schema(
     let after = Arc::new(after);
     put_into_force(database, &name, &before, &after)?;
     database.events().tell(&event);
+    drop(changing);
+    for index in after.keyspace(&name).into_iter().flat_map(|keyspace| keyspace.indexes.values()) {
+        database.build_index(index);
+    }
     Ok(Some((event, warnings)))
 }
 
@@ -64,16 +72,19 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         .map_err(|error| DatabaseError::Server(format!("cannot create the tables: {error}")))?;
     // After everything that statements were given, and later than all earlier changes of the schema.
     let timestamp = database.next_timestamp(database.clock().now_micros());
+    let changed_indexes =
+        diff.created.iter().chain(&diff.dropped).filter_map(|table| table.index_of.as_ref());
     let mutations = system::schema_rows::changes(keyspace, before, after, timestamp)
         .into_iter()
         .chain(system::local::schema_version(after, timestamp))
+        .chain(changed_indexes.filter_map(|of| indexes::forget(after, keyspace, &of.index, timestamp)))
         .collect::<Vec<_>>();
     engine
         .apply(&mutations)
         .and_then(|()| engine.sync_log())
         .map_err(|error| undo(format!("cannot write the schema: {error}")))?;
     let mut failure = None;
-    for table in diff.altered {
+    for table in &diff.altered {
         if let Err(error) = engine.alter_table(table.clone()) {
             failure.get_or_insert(format!("cannot alter {}: {error}", table.qualified_name()));
         }
@@ -84,6 +95,10 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         failure.get_or_insert(format!("cannot set durable_writes: {error}"));
     }
     database.swap_catalog(after.clone());
+    if diff.changes_indexes() {
+        // Writers that saw the indexes as they were are done when this returns.
+        database.wait_for_writers();
+    }
     for table in diff.dropped {
         if let Err(error) = engine.drop_table(table.id) {
             failure.get_or_insert(format!("cannot remove {}: {error}", table.qualified_name()));
@@ -104,21 +119,30 @@ impl TablesDiff {
         let stored = |catalog: &Catalog| -> Vec<Arc<TableMetadata>> {
             match catalog.keyspace(keyspace) {
                 Some(keyspace) if keyspace.kind == KeyspaceKind::User => {
-                    keyspace.tables.values().cloned().collect()
+                    keyspace.stored_tables().cloned().collect()
                 }
                 _ => Vec::new(),
             }
         };
+        let by_id = |tables: &[Arc<TableMetadata>]| -> HashMap<TableId, Arc<TableMetadata>> {
+            tables.iter().map(|table| (table.id, table.clone())).collect()
+        };
         let (old, new) = (stored(before), stored(after));
+        let (old_by_id, new_by_id) = (by_id(&old), by_id(&new));
         let (mut created, mut altered) = (Vec::new(), Vec::new());
         for table in &new {
-            match before.table_by_id(table.id) {
+            match old_by_id.get(&table.id) {
                 None => created.push(table.clone()),
                 Some(old) if !Arc::ptr_eq(old, table) => altered.push(table.clone()),
                 Some(_) => {}
             }
         }
-        let dropped = old.into_iter().filter(|table| after.table_by_id(table.id).is_none()).collect();
+        // Those of indexes come before the tables whose directories they lie in.
+        let dropped = old.into_iter().filter(|table| !new_by_id.contains_key(&table.id)).collect();
         Self { created, altered, dropped }
+    }
+
+    fn changes_indexes(&self) -> bool {
+        self.created.iter().chain(&self.dropped).any(|table| table.index_of.is_some())
     }
 }

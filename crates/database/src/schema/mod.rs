@@ -8,6 +8,7 @@ pub(crate) mod commit;
 pub(crate) mod compaction;
 pub(crate) mod compression;
 mod create_table;
+mod indexes;
 mod keyspaces;
 mod properties;
 pub(crate) mod replication;
@@ -82,6 +83,8 @@ impl SchemaStatement {
             Statement::CreateTable(create) => cx.keyspace_of(&create.name)?,
             Statement::AlterTable(alter) => cx.keyspace_of(&alter.name)?,
             Statement::DropTable(drop) => cx.keyspace_of(&drop.name)?,
+            Statement::CreateIndex(create) => cx.keyspace_of(&create.table)?,
+            Statement::DropIndex(drop) => cx.keyspace_of(&drop.name)?,
             Statement::CreateType(create) => cx.keyspace_of(&create.name)?,
             Statement::AlterType(alter) => cx.keyspace_of(&alter.name)?,
             Statement::DropType(drop) => cx.keyspace_of(&drop.name)?,
@@ -100,6 +103,8 @@ impl SchemaStatement {
             Statement::CreateTable(create) => create_table::create(create, keyspace, cx),
             Statement::AlterTable(alter) => alter_table::alter(alter, keyspace, cx),
             Statement::DropTable(drop) => alter_table::drop(drop, keyspace, cx),
+            Statement::CreateIndex(create) => indexes::create(create, keyspace, cx),
+            Statement::DropIndex(drop) => indexes::drop(drop, keyspace, cx),
             Statement::CreateType(create) => user_types::create(create, keyspace, cx),
             Statement::AlterType(alter) => user_types::alter(alter, keyspace, cx),
             Statement::DropType(drop) => user_types::drop(drop, keyspace, cx),
@@ -131,7 +136,11 @@ fn refuse_own_keyspace(statement: &SchemaStatement, catalog: &Catalog) -> Result
     let kind = catalog.keyspace(&name.to_lowercase()).map(|keyspace| keyspace.kind);
     match (kind, &statement.statement) {
         // Nobody has asked for permissions on a keyspace that is still to be made, so this is found out later.
-        (Some(KeyspaceKind::Local | KeyspaceKind::Virtual), Statement::CreateKeyspace(_)) => {
+        // Nor on an index, which these keyspaces do not have.
+        (
+            Some(KeyspaceKind::Local | KeyspaceKind::Virtual),
+            Statement::CreateKeyspace(_) | Statement::DropIndex(_),
+        ) => {
             bail_invalid!("System keyspace '{name}' is not user-modifiable")
         }
         (Some(KeyspaceKind::Local | KeyspaceKind::Virtual), _) => {
@@ -188,7 +197,6 @@ fn table_event(kind: SchemaChangeKind, keyspace: &str, name: &str) -> SchemaChan
 /// What a statement is about that is not there yet, as the beginning of a sentence.
 fn unsupported(statement: &Statement) -> &'static str {
     match statement {
-        Statement::CreateIndex(_) | Statement::DropIndex(_) => "Secondary indexes are",
         Statement::CreateView(_) | Statement::AlterView(_) | Statement::DropView(_) => {
             "Materialized views are"
         }

@@ -12,6 +12,7 @@ mod cell_times;
 mod expression;
 mod filter;
 mod group_by;
+mod index_reader;
 mod limits;
 mod order;
 mod outputs;

@@ -29,6 +29,9 @@ impl Order {
             existing(table, &first.column)?;
             bail_invalid!("ANN ordering by vector requires the column to be indexed");
         }
+        if restrictions.search.is_some() {
+            bail_invalid!("ORDER BY with 2ndary indexes is not supported, except for ANN queries.");
+        }
         if !restrictions.partition.names_keys() {
             bail_invalid!(
                 "ORDER BY is only supported when the partition key is restricted by an EQ or an IN."

@@ -31,15 +31,15 @@ pub(super) type Visit<'v> = dyn FnMut(CurrentRow<'_>, &Limits) -> Result<Flow> +
 
 /// One execution's reads.
 pub(super) struct Reader<'p, 'e> {
-    plan: &'p SelectPlan,
-    execution: &'p Execution<'e>,
-    selection: Selection,
-    partitions: Partitions,
+    pub(super) plan: &'p SelectPlan,
+    pub(super) execution: &'p Execution<'e>,
+    pub(super) selection: Selection,
+    pub(super) partitions: Partitions,
     filters: Vec<BoundFilter<'p>>,
     /// The rest of the partition in which an earlier page ended.
-    resumed: Option<(DecoratedKey, Selection)>,
+    pub(super) resumed: Option<(DecoratedKey, Selection)>,
     /// Whether a partition without rows shows its static row.
-    shows_static_rows: bool,
+    pub(super) shows_static_rows: bool,
 }
 
 impl<'p, 'e: 'p> Reader<'p, 'e> {
@@ -79,6 +79,9 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 
     /// Calls `visit` with each row within the limits, until it says stop.
     pub fn for_each(&mut self, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<()> {
+        if let Some(search) = &self.plan.restrictions.search {
+            return self.for_each_found(search, limits, visit);
+        }
         if let Some((key, selection)) = self.resumed.take() {
             if self.drain_partition(&key, &selection, false, limits, visit)? == Flow::Stop {
                 return Ok(());
@@ -110,7 +113,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     }
 
     /// Visits the rows of one partition.
-    fn drain_partition(
+    pub(super) fn drain_partition(
         &self,
         key: &DecoratedKey,
         selection: &Selection,
@@ -118,7 +121,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         limits: &mut Limits,
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
-        let stream = self.execution.database.read(self.execution, &self.plan.table, key, selection)?;
+        let stream = self.read(key, selection)?;
         let mut seen = Seen::default();
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
         seen.trace();
@@ -126,6 +129,10 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             figures.record_partition_read(self.execution.lap(), seen.live_rows, seen.tombstones);
         }
         drained
+    }
+
+    pub(super) fn read(&self, key: &DecoratedKey, selection: &Selection) -> Result<Box<dyn PartitionStream>> {
+        self.execution.database.read(self.execution, &self.plan.table, key, selection)
     }
 
     fn scan(&self, range: &KeyRange) -> Result<Box<dyn PartitionStream>> {
@@ -176,7 +183,12 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     }
 
     /// One row: past the filters, within the limits, to `visit`.
-    fn visit(&self, current: CurrentRow<'_>, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<Flow> {
+    pub(super) fn visit(
+        &self,
+        current: CurrentRow<'_>,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
         let now = self.execution.now_seconds;
         if !self.filters.iter().all(|filter| filter.matches(current, now)) {
             return Ok(Flow::Continue);
@@ -191,17 +203,17 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         Ok(if limits.is_reached() { Flow::Stop } else { flow })
     }
 
-    fn failed(&self, error: StorageError) -> DatabaseError {
+    pub(super) fn failed(&self, error: StorageError) -> DatabaseError {
         DatabaseError::read_failure(self.execution.options.consistency, &error)
     }
 }
 
 /// What a read comes across.
 #[derive(Debug, Default)]
-struct Seen {
-    live_rows: u64,
+pub(super) struct Seen {
+    pub live_rows: u64,
     /// Deletion markers, dead cells, and deleted rows without any.
-    tombstones: u64,
+    pub tombstones: u64,
 }
 
 impl Seen {
@@ -211,7 +223,7 @@ impl Seen {
 
     /// Counts a row; whether it is live at `now`.
     #[inline]
-    fn is_live(&mut self, row: &Row, now: u32) -> bool {
+    pub fn is_live(&mut self, row: &Row, now: u32) -> bool {
         let is_live = row.is_live(now);
         self.live_rows += u64::from(is_live);
         if row.has_deletions() {

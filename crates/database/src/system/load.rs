@@ -15,6 +15,7 @@ use super::encode::StoredRow;
 use super::{SCHEMA, TextMap};
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, TypeUse, resolve_type};
 use crate::error::{DatabaseError, Result};
+use crate::indexes::{Index, IndexKind};
 use crate::schema::{compaction, compression, table_params};
 
 /// The stored keyspaces, tables and types, and the newest write time among their rows.
@@ -43,6 +44,7 @@ pub(crate) fn load(engine: &Engine, built_in: &Catalog, now: u32) -> Result<Stor
     })?;
     load_types(&mut loader, &mut keyspaces)?;
     load_tables(&mut loader, &mut keyspaces)?;
+    load_indexes(&mut loader, &mut keyspaces)?;
     Ok(StoredSchema {
         keyspaces: keyspaces.into_values().collect(),
         newest_timestamp: loader.newest_timestamp,
@@ -191,6 +193,24 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         }
     }
     Ok(())
+}
+
+fn load_indexes(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace>) -> Result<()> {
+    loader.rows("indexes", |keyspace, row| {
+        let Some(keyspace) = keyspaces.get_mut(keyspace) else { return Ok(()) };
+        let load = || {
+            let (table, name) = (row.clustering_text(0)?, row.clustering_text(1)?);
+            let kind = IndexKind::from_name(row.text("kind")?)?;
+            Some((keyspace.tables.get(table)?, name, kind, row.text_map("options")?))
+        };
+        let Some((table, name, kind, options)) = load() else {
+            return Err(unreadable(format!("an index of keyspace {}", keyspace.name)));
+        };
+        let created_at = row.row.liveness().timestamp;
+        let index = Index::new(name, kind, options, created_at, table)?;
+        keyspace.indexes.insert(name.to_owned(), Arc::new(index));
+        Ok(())
+    })
 }
 
 fn load_kind(name: &str) -> Option<ColumnKind> {

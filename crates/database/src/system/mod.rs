@@ -29,13 +29,17 @@ pub(crate) const SCHEMA: &str = "system_schema";
 /// The keyspace of `local` and `peers`.
 pub(crate) const SYSTEM: &str = "system";
 
+/// The table of the indexes that are built.
+pub(crate) const INDEX_INFO: &str = "IndexInfo";
+
 /// `system` and `system_schema`.
 pub(crate) fn local_keyspaces() -> Vec<Keyspace> {
     let params = || KeyspaceParams { durable_writes: true, replication: Replication::local() };
     let seven_days = 7 * 24 * 60 * 60;
     let mut system = keyspace(SYSTEM, KeyspaceKind::Local, params(), definitions::SYSTEM, 0);
-    // `local` alone is stored.
+    // These alone are stored.
     system.virtual_tables.remove("local");
+    system.virtual_tables.remove(INDEX_INFO);
     let mut schema = keyspace(SCHEMA, KeyspaceKind::Local, params(), definitions::SYSTEM_SCHEMA, seven_days);
     schema.virtual_tables.clear();
     vec![system, schema]

@@ -16,11 +16,14 @@ use super::local::{self, Node};
 use super::{SYSTEM, encode, load, local_keyspaces, replicated_keyspaces, schema_rows};
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::error::{DatabaseError, Result, bail_config};
+use crate::indexes::{self, Index};
 
 /// What opening found.
 pub(crate) struct Opened {
     pub catalog: Arc<Catalog>,
     pub node: Node,
+    /// Indexes that are not wholly built.
+    pub unbuilt: Vec<Arc<Index>>,
     /// The newest write time in the schema: new ones must be later, whatever the clock says.
     pub newest_timestamp: i64,
 }
@@ -40,7 +43,7 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
     let stored = Catalog::new(stored.keyspaces.into_iter().map(Arc::new));
     let catalog = Arc::new(merge(&built_in, &stored));
     let users = || catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User);
-    let tables: Vec<_> = users().flat_map(|keyspace| keyspace.tables.values().cloned()).collect();
+    let tables: Vec<_> = users().flat_map(|keyspace| keyspace.stored_tables().cloned()).collect();
     engine.create_tables(&tables).map_err(|error| failed("the tables", error))?;
     for keyspace in catalog.keyspaces() {
         set_durable_writes(engine, keyspace).map_err(|error| failed(&keyspace.name, error))?;
@@ -51,16 +54,17 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
         tracing::warn!(%error, "what dropped tables left stays until the next start");
     }
 
+    let unbuilt = indexes::load(engine, &catalog, now)?;
     node.host_id = identity(engine, &catalog, &node, now)?;
     let timestamp = newest_timestamp.saturating_add(1);
     write_own(engine, &stored, &catalog, &node, timestamp)?;
-    Ok(Opened { catalog, node, newest_timestamp: timestamp })
+    Ok(Opened { catalog, node, unbuilt, newest_timestamp: timestamp })
 }
 
 /// Tells the engine whether writes to the stored tables of a keyspace go to the commit log.
 pub(crate) fn set_durable_writes(engine: &Engine, keyspace: &Keyspace) -> Result<(), EngineError> {
     let is_stored = |table: &&Arc<TableMetadata>| !keyspace.virtual_tables.contains_key(&table.name);
-    let mut stored = keyspace.tables.values().filter(is_stored);
+    let mut stored = keyspace.stored_tables().filter(is_stored);
     stored.try_for_each(|table| engine.set_durable_writes(table.id, keyspace.params.durable_writes))
 }
 

@@ -13,6 +13,7 @@ use cassette_rows::{
 use super::encode::{Value, mutation, row, row_deletion, row_update, seconds, text_key};
 use super::{SCHEMA, TextMap};
 use crate::catalog::{Catalog, Keyspace, KeyspaceParams};
+use crate::indexes::Index;
 use crate::schema::{compaction, compression};
 
 /// The rows that turn the stored form of a keyspace from what it is in `before` to what it is in `after`, written at
@@ -90,6 +91,18 @@ impl Changes<'_> {
                 self.user_type(user_type);
             }
         }
+        let no_indexes = BTreeMap::new();
+        let old_indexes = before.map_or(&no_indexes, |k| &k.indexes);
+        for (name, old) in old_indexes {
+            if after.indexes.get(name).is_none_or(|new| new.storage.id != old.storage.id) {
+                self.delete("indexes", &[&old.base.name, name]);
+            }
+        }
+        for (name, index) in &after.indexes {
+            if old_indexes.get(name).is_none_or(|old| old.storage.id != index.storage.id) {
+                self.index(index);
+            }
+        }
         for (name, old) in old_tables {
             if after.tables.get(name).is_none_or(|new| new.id != old.id) {
                 self.drop_table(old);
@@ -108,6 +121,14 @@ impl Changes<'_> {
         let types: Vec<String> = user_type.fields.iter().map(|(_, field)| field.to_string()).collect();
         let values = [("field_names", Value::from(&names[..])), ("field_types", Value::from(&types[..]))];
         self.put("types", &[&user_type.name], &values);
+    }
+
+    /// Written at the time that tells the index from others of its name.
+    fn index(&mut self, index: &Index) {
+        let values = [("kind", index.kind.name().into()), ("options", Value::from(&index.options))];
+        let clustering: [&str; 2] = [&index.base.name, &index.name];
+        let row = row(self.tables.get("indexes"), &clustering, &values, index.created_at);
+        self.rows.entry("indexes").or_default().push(row);
     }
 
     fn table(&mut self, before: Option<&TableMetadata>, table: &TableMetadata) {

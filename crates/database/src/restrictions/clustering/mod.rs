@@ -138,8 +138,36 @@ impl ClusteringRestrictions {
             && self.segments.iter().all(Segment::lists_values)
     }
 
-    /// Checks what the statement can do with it; what must be filtered comes back.
-    pub(super) fn validate(&mut self, rules: Rules) -> Result<Vec<Filter>> {
+    /// The restrictions of single columns, and the equalities of tuples, column by column.
+    pub(super) fn single_columns(&self) -> Vec<(Arc<ColumnMetadata>, ColumnRestriction)> {
+        let mut all = Vec::new();
+        for segment in &self.segments {
+            let columns = self.columns[segment.first..].iter().cloned();
+            match &segment.what {
+                SegmentKind::Single(restriction) => {
+                    all.extend(columns.take(1).map(|column| (column, restriction.clone())));
+                }
+                SegmentKind::TupleEq(Tuple::Terms(terms)) => {
+                    all.extend(columns.zip(terms.iter().cloned().map(ColumnRestriction::Eq)));
+                }
+                SegmentKind::TupleEq(Tuple::Marker(..))
+                | SegmentKind::TupleIn(..)
+                | SegmentKind::TupleSlice { .. } => {}
+            }
+        }
+        all
+    }
+
+    /// Whether [`single_columns`](Self::single_columns) says all that is restricted.
+    pub(super) fn is_of_single_columns(&self) -> bool {
+        self.segments.iter().all(|segment| {
+            matches!(segment.what, SegmentKind::Single(_) | SegmentKind::TupleEq(Tuple::Terms(_)))
+        })
+    }
+
+    /// Checks what the statement can do with it; what must be filtered comes back. `has_index`: some restriction of the
+    /// statement can be answered by an index.
+    pub(super) fn validate(&mut self, rules: Rules, has_index: bool) -> Result<Vec<Filter>> {
         let has_slice = self.segments.iter().any(Segment::is_slice);
         if !rules.allow_clustering_slices {
             if has_slice {
@@ -166,6 +194,7 @@ impl ClusteringRestrictions {
             return Ok(Vec::new());
         }
         if !rules.allow_filtering
+            && !has_index
             && self
                 .segments
                 .iter()
@@ -192,7 +221,7 @@ impl ClusteringRestrictions {
         if usable == self.segments.len() {
             return Ok(Vec::new());
         }
-        if !rules.allow_filtering {
+        if !rules.allow_filtering && !has_index {
             let restricted = self.segments[usable].first;
             let (column, preceding) = (&self.columns[restricted], &self.columns[position.min(restricted)]);
             bail_invalid!(

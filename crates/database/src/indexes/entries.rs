@@ -1,0 +1,146 @@
+//! The entries of a row: pure.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_engine::Mutation;
+use cassette_rows::row::Cell;
+use cassette_rows::{
+    Clustering, ColumnId, DecoratedKey, DeletionTime, LivenessInfo, NO_TIMESTAMP, PartitionUpdate, Row,
+    RowBuilder, key,
+};
+
+use super::Index;
+use super::definition::Source;
+
+/// What leads to a row, or to a partition by its static row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry<'r> {
+    /// The indexed value.
+    pub value: Cow<'r, [u8]>,
+    /// Of which element, if several of the row may hold the value.
+    pub path: Option<&'r [u8]>,
+    /// When it was written, and how long it lives.
+    pub liveness: LivenessInfo,
+}
+
+/// The live entries of a row of partition `key` at `now` (seconds). None, where the row is not of the kind that the index
+/// is of: the static row in an index of rows, and the other way round.
+pub(super) fn entries<'r>(
+    index: &Index,
+    key: &'r DecoratedKey,
+    row: &'r Row,
+    is_static: bool,
+    now: u32,
+) -> Vec<Entry<'r>> {
+    let of_cells = |column: ColumnId, value: &dyn Fn(Cell<'r>) -> Entry<'r>| -> Vec<Entry<'r>> {
+        let of_static = index.column.kind == cassette_rows::ColumnKind::Static;
+        if of_static != is_static {
+            return Vec::new();
+        }
+        row.cells_of(column).filter(|cell| cell.is_live(now)).map(value).collect()
+    };
+    let entry = |cell: &Cell<'r>, value: Cow<'r, [u8]>, path| Entry { value, path, liveness: liveness(cell) };
+    match index.source {
+        Source::PartitionKey(position) => {
+            let value = component(index, key, position);
+            of_row(value, row, now)
+        }
+        Source::Clustering(_) if is_static => Vec::new(),
+        Source::Clustering(position) => of_row(row.clustering().value(position), row, now),
+        Source::Cell(column) => of_cells(column, &|cell| entry(&cell, Cow::Borrowed(cell.value), None)),
+        Source::Paths(column) => {
+            of_cells(column, &|cell| entry(&cell, Cow::Borrowed(cell.path.unwrap_or_default()), None))
+        }
+        Source::Values(column) => of_cells(column, &|cell| {
+            entry(&cell, Cow::Borrowed(cell.value), Some(cell.path.unwrap_or_default()))
+        }),
+        Source::Entries(column) => of_cells(column, &|cell| {
+            let value = map_entry(cell.path.unwrap_or_default(), cell.value);
+            entry(&cell, Cow::Owned(value), None)
+        }),
+    }
+}
+
+/// A map's entry as an indexed value: `u32 length of the key, key, value`.
+pub(super) fn map_entry(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4 + key.len() + value.len());
+    out.extend_from_slice(&(key.len() as u32).to_be_bytes());
+    out.extend_from_slice(key);
+    out.extend_from_slice(value);
+    out
+}
+
+fn component<'r>(index: &Index, key: &'r DecoratedKey, position: usize) -> Option<&'r [u8]> {
+    key::components(key.key(), index.base.partition_key.len())?.get(position).copied()
+}
+
+/// An entry that lives as long as the row does, by what is known of it: it has no time to live, since another write may
+/// hold the row for longer than this one.
+fn of_row<'r>(value: Option<&'r [u8]>, row: &'r Row, now: u32) -> Vec<Entry<'r>> {
+    let liveness = Some(row.liveness()).filter(|liveness| liveness.is_live(now));
+    let cells = row.cells().filter(|cell| cell.is_live(now)).map(|cell| cell.timestamp);
+    let timestamp = cells.chain(liveness.map(|liveness| liveness.timestamp)).max();
+    let entry = |(value, timestamp)| Entry {
+        value: Cow::Borrowed(value),
+        path: None,
+        liveness: LivenessInfo::new(timestamp),
+    };
+    value.zip(timestamp.filter(|timestamp| *timestamp != NO_TIMESTAMP)).map(entry).into_iter().collect()
+}
+
+fn liveness(cell: &Cell<'_>) -> LivenessInfo {
+    match cell.is_expiring() {
+        true => LivenessInfo::expiring(cell.timestamp, cell.ttl, cell.local_deletion_time),
+        false => LivenessInfo::new(cell.timestamp),
+    }
+}
+
+/// The partition of a value in the hidden table.
+pub(super) fn entry_key(value: &[u8]) -> DecoratedKey {
+    let mut key = Vec::with_capacity(1 + value.len());
+    key.push(1);
+    key.extend_from_slice(value);
+    DecoratedKey::new(Bytes::from(key))
+}
+
+/// The clustering of an entry in the hidden table. A static row has no values where rows have them.
+pub(super) fn entry_clustering(
+    index: &Index,
+    key: &DecoratedKey,
+    row: &Clustering,
+    path: Option<&[u8]>,
+) -> Clustering {
+    let token = key.token().0.to_be_bytes();
+    let columns = index.clustering_columns();
+    let nulls = std::iter::repeat_n(None, columns.saturating_sub(row.len()));
+    let values = [Some(&token[..]), Some(key.key())].into_iter();
+    Clustering::new(values.chain(row.values().take(columns)).chain(nulls).chain(path.map(Some)))
+}
+
+/// The write of an entry.
+pub(super) fn insertion(index: &Index, key: &DecoratedKey, row: &Clustering, entry: &Entry<'_>) -> Mutation {
+    let mut builder = RowBuilder::new(entry_clustering(index, key, row, entry.path));
+    builder.liveness(entry.liveness);
+    mutation(index, entry_key(&entry.value), builder.finish())
+}
+
+/// The deletion of an entry that was written at `timestamp`. It takes away nothing that is written later.
+pub(super) fn deletion(
+    index: &Index,
+    entry_key: DecoratedKey,
+    clustering: Clustering,
+    timestamp: i64,
+    now: u32,
+) -> Mutation {
+    let mut builder = RowBuilder::new(clustering);
+    builder.deletion(DeletionTime::new(timestamp, now));
+    mutation(index, entry_key, builder.finish())
+}
+
+fn mutation(index: &Index, key: DecoratedKey, row: Row) -> Mutation {
+    let mut update = PartitionUpdate::new(key);
+    update.rows.push(row);
+    Mutation { table: Arc::clone(&index.storage), update }
+}

@@ -1,0 +1,29 @@
+//! Secondary indexes.
+//!
+//! An index is a hidden table: a partition for each indexed value, a row in it for each row of the base table that holds
+//! the value, in the order of the base table. Entries are written with the write that makes them, as one record of the
+//! commit log, after the row that they lead to. What they say is checked against that row by every reader: an entry may be
+//! stale, but never is a row without its entry.
+//!
+//! ```text
+//! definition   what is indexed, and the hidden table of it
+//! entries      the entries of a row, and what a write changes in them
+//! maintenance  the mutations of indexes that go with those of their tables
+//! build        entries of what was there before the index, in the background
+//! search       the entries of a value, in the order of the base table
+//! ```
+
+mod build;
+mod definition;
+mod entries;
+mod maintenance;
+mod search;
+
+pub(crate) use build::{BuildState, Builds, forget, load, mark_built, unbuild};
+pub(crate) use definition::{Finds, Part, Target};
+pub use definition::{Index, IndexKind};
+pub(crate) use maintenance::add_index_mutations;
+pub(crate) use search::{Hit, Hits, Wanted, Within};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,435 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_vfs::{FakeFileSystem, FileSystem, ManualClock};
+use proptest::prelude::*;
+
+use crate::{Database, DatabaseError, Options, Rows, Session, StatementOptions};
+
+/// A database whose files outlive it.
+struct Files {
+    fs: FakeFileSystem,
+    clock: Arc<ManualClock>,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self { fs: FakeFileSystem::new(), clock: Arc::new(ManualClock::at_micros(1_700_000_000_000_000)) }
+    }
+
+    fn options(&self) -> Options {
+        let options = Options::new("/data");
+        Options {
+            file_system: Arc::new(self.fs.clone()),
+            clock: self.clock.clone(),
+            engine: cassette_engine::Options { background_threads: false, ..options.engine },
+            ..options
+        }
+    }
+
+    fn open(&self) -> (Database, Session) {
+        let database = Database::open(self.options()).unwrap();
+        let session = database.session();
+        run(
+            &session,
+            "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        );
+        run(&session, "USE ks");
+        (database, session)
+    }
+}
+
+#[track_caller]
+fn run(session: &Session, cql: &str) -> Rows {
+    session.execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}"))
+}
+
+/// The values of each row, read in pages of `size`.
+fn pages(session: &Session, cql: &str, size: i32) -> Result<Vec<Vec<Option<Bytes>>>, DatabaseError> {
+    let mut all = Vec::new();
+    let mut state = None;
+    loop {
+        let options =
+            StatementOptions { page_size: Some(size), paging_state: state, ..StatementOptions::default() };
+        let rows = session.execute_with(cql, (), &options)?;
+        let columns = rows.columns().len();
+        all.extend(
+            rows.iter().map(|row| {
+                (0..columns).map(|i| row.bytes(i).map(Bytes::copy_from_slice)).collect::<Vec<_>>()
+            }),
+        );
+        state = rows.paging_state().cloned();
+        if state.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+fn ints(session: &Session, cql: &str) -> Vec<i32> {
+    run(session, cql).iter().map(|row| row.get::<i32>(0).unwrap()).collect()
+}
+
+const TABLES: [&str; 2] = ["indexed", "plain"];
+
+const INDEXES: [&str; 12] = [
+    "CREATE INDEX i_v ON indexed (v)",
+    "CREATE INDEX i_w ON indexed (w)",
+    "CREATE INDEX i_c ON indexed (c)",
+    "CREATE INDEX i_d ON indexed (d)",
+    "CREATE INDEX i_j ON indexed (j)",
+    "CREATE INDEX i_s ON indexed (s)",
+    "CREATE INDEX i_st ON indexed (st)",
+    "CREATE INDEX i_mk ON indexed (KEYS(m))",
+    "CREATE INDEX i_mv ON indexed (m)",
+    "CREATE INDEX i_me ON indexed (ENTRIES(m))",
+    "CREATE INDEX i_l ON indexed (l)",
+    "CREATE INDEX i_f ON indexed (FULL(f))",
+];
+
+/// What follows WHERE; the plain table answers with ALLOW FILTERING.
+fn queries(x: i32) -> Vec<String> {
+    let y = x + 1;
+    vec![
+        format!("v = {x}"),
+        format!("w = 'w{x}'"),
+        format!("c = {x}"),
+        format!("d = {x}"),
+        format!("j = {x}"),
+        format!("s = {x}"),
+        format!("st CONTAINS {x}"),
+        format!("m CONTAINS KEY 'k{x}'"),
+        format!("m CONTAINS {x}"),
+        format!("m['k{x}'] = {y}"),
+        format!("l CONTAINS {x}"),
+        format!("f = [{x}]"),
+        format!("k = 1 AND j = 0 AND v = {x}"),
+        format!("k = 1 AND j = 0 AND c > 0 AND v = {x}"),
+        format!("token(k, j) > 0 AND v = {x}"),
+        format!("v = {x} AND w = 'w{y}' ALLOW FILTERING"),
+        format!("v = {x} AND c = {y} ALLOW FILTERING"),
+        format!("v = {x} AND k = 1 ALLOW FILTERING"),
+        format!("s = {x} AND v > 0 ALLOW FILTERING"),
+        format!("v = {x} LIMIT 3"),
+        format!("v = {x} PER PARTITION LIMIT 1"),
+        format!("j = {x} PER PARTITION LIMIT 2"),
+        format!("s = {x} PER PARTITION LIMIT 1 LIMIT 2"),
+    ]
+}
+
+fn create_tables(session: &Session) {
+    for table in TABLES {
+        run(
+            session,
+            &format!(
+                "CREATE TABLE {table} (k int, j int, c int, d int, s int static, v int, w text, st set<int>, m map<text, int>, l list<int>, f frozen<list<int>>, PRIMARY KEY ((k, j), c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)"
+            ),
+        );
+    }
+}
+
+/// Every query gives by index what it gives by looking at all rows.
+#[track_caller]
+fn assert_alike(session: &Session, size: i32) {
+    for query in (0..4).flat_map(queries) {
+        let (condition, filtering) = match query.strip_suffix(" ALLOW FILTERING") {
+            Some(condition) => (condition, " ALLOW FILTERING"),
+            None => (query.as_str(), ""),
+        };
+        let found = pages(session, &format!("SELECT * FROM indexed WHERE {condition}{filtering}"), size);
+        let found = match found {
+            // The index is not there yet.
+            Err(DatabaseError::Invalid(_)) => continue,
+            found => found.unwrap(),
+        };
+        let expected =
+            pages(session, &format!("SELECT * FROM plain WHERE {condition} ALLOW FILTERING"), 5000).unwrap();
+        assert_eq!(found, expected, "{query}, pages of {size}");
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A statement on `TABLE`.
+    Write(String),
+    CreateIndex(usize),
+    DropIndex(usize),
+    Flush,
+    Compact,
+    Wait(u64),
+    Reopen,
+    Truncate,
+}
+
+fn write() -> impl Strategy<Value = String> {
+    let small = || 0..4i32;
+    let row = || (0..3i32, 0..2i32, small(), 0..2i32).prop_map(|(k, j, c, d)| (k, j, c, d));
+    let using = || {
+        (0..12i64, prop_oneof![4 => Just(0), 1 => 1..20u32])
+            .prop_map(|(time, ttl)| format!("USING TIMESTAMP {} AND TTL {ttl}", 1000 + time))
+    };
+    let time = || (0..12i64).prop_map(|time| format!("USING TIMESTAMP {}", 1000 + time));
+    let place = |(k, j, c, d): (i32, i32, i32, i32)| format!("k = {k} AND j = {j} AND c = {c} AND d = {d}");
+    prop_oneof![
+        4 => (row(), small(), small(), using()).prop_map(|((k, j, c, d), v, w, using)| format!(
+            "INSERT INTO TABLE (k, j, c, d, v, w, f) VALUES ({k}, {j}, {c}, {d}, {v}, 'w{w}', [{v}]) {using}"
+        )),
+        1 => (row(), using()).prop_map(|((k, j, c, d), using)| format!(
+            "INSERT INTO TABLE (k, j, c, d) VALUES ({k}, {j}, {c}, {d}) {using}"
+        )),
+        3 => (row(), small(), using()).prop_map(move |(at, v, using)| format!(
+            "UPDATE TABLE {using} SET v = {v} WHERE {}", place(at)
+        )),
+        1 => (0..3, 0..2, small(), using()).prop_map(|(k, j, s, using)| format!(
+            "UPDATE TABLE {using} SET s = {s} WHERE k = {k} AND j = {j}"
+        )),
+        2 => (row(), small(), small(), using()).prop_map(move |(at, x, y, using)| format!(
+            "UPDATE TABLE {using} SET st = st + {{{x}, {y}}}, m = m + {{'k{x}': {y}}} WHERE {}", place(at)
+        )),
+        1 => (row(), small(), small(), using()).prop_map(move |(at, x, y, using)| format!(
+            "UPDATE TABLE {using} SET st = {{{x}}}, m = {{'k{x}': {y}}}, l = [{x}, {y}, {x}] WHERE {}", place(at)
+        )),
+        1 => (row(), small(), time()).prop_map(move |(at, x, time)| format!(
+            "UPDATE TABLE {time} SET st = st - {{{x}}}, m = m - {{'k{x}'}} WHERE {}", place(at)
+        )),
+        1 => (row(), time()).prop_map(move |(at, time)| format!(
+            "DELETE v, l, s FROM TABLE {time} WHERE {}", place(at)
+        ).replace(", s", "")),
+        1 => (row(), time()).prop_map(move |(at, time)| format!("DELETE FROM TABLE {time} WHERE {}", place(at))),
+        1 => (0..3, 0..2, small(), time()).prop_map(|(k, j, c, time)| format!(
+            "DELETE FROM TABLE {time} WHERE k = {k} AND j = {j} AND c > {c}"
+        )),
+        1 => (0..3, 0..2, time()).prop_map(|(k, j, time)| format!(
+            "DELETE FROM TABLE {time} WHERE k = {k} AND j = {j}"
+        )),
+        1 => (row(), row(), small()).prop_map(|(a, b, v)| {
+            let insert = |(k, j, c, d): (i32, i32, i32, i32), v: i32| format!(
+                "INSERT INTO TABLE (k, j, c, d, v) VALUES ({k}, {j}, {c}, {d}, {v})"
+            );
+            format!("BEGIN BATCH USING TIMESTAMP 1006 {}; {}; APPLY BATCH", insert(a, v), insert(b, v + 1))
+        }),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        30 => write().prop_map(Step::Write),
+        3 => (0..INDEXES.len()).prop_map(Step::CreateIndex),
+        1 => (0..INDEXES.len()).prop_map(Step::DropIndex),
+        2 => Just(Step::Flush),
+        1 => Just(Step::Compact),
+        2 => (1..10u64).prop_map(Step::Wait),
+        1 => Just(Step::Reopen),
+        1 => (0..6).prop_map(|n| if n == 0 { Step::Truncate } else { Step::Flush }),
+    ];
+    proptest::collection::vec(step, 10..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_index_finds_what_a_look_at_every_row_finds(steps in steps(), first in 0..12usize, size in 1..7i32) {
+        let files = Files::new();
+        let (mut database, mut session) = files.open();
+        create_tables(&session);
+        for index in &INDEXES[first..] {
+            run(&session, index);
+        }
+        for step in &steps {
+            match step {
+                Step::Write(cql) => {
+                    for table in TABLES {
+                        run(&session, &cql.replace("TABLE", table));
+                    }
+                }
+                Step::CreateIndex(i) => {
+                    run(&session, &INDEXES[*i].replace("INDEX", "INDEX IF NOT EXISTS"));
+                }
+                Step::DropIndex(i) => {
+                    let name = INDEXES[*i].split(' ').nth(2).unwrap();
+                    run(&session, &format!("DROP INDEX IF EXISTS {name}"));
+                }
+                Step::Flush => database.engine().flush(None).unwrap(),
+                Step::Compact => {
+                    database.engine().flush(None).unwrap();
+                    for table in database.catalog().keyspace("ks").unwrap().stored_tables() {
+                        database.engine().compact(table.id).unwrap();
+                    }
+                }
+                Step::Wait(seconds) => files.clock.advance(std::time::Duration::from_secs(*seconds)),
+                Step::Reopen => {
+                    database.close().unwrap();
+                    drop((database, session));
+                    (database, session) = files.open();
+                }
+                Step::Truncate => TABLES.iter().for_each(|table| drop(run(&session, &format!("TRUNCATE {table}")))),
+            }
+        }
+        assert_alike(&session, size);
+        // Stale entries were removed by now.
+        assert_alike(&session, 5000);
+    }
+}
+
+#[test]
+fn rows_and_their_entries_are_in_step_after_any_crash() {
+    let write = |session: &Session, k: i32| -> Result<(), DatabaseError> {
+        for table in TABLES {
+            session.execute(
+                &format!(
+                    "INSERT INTO {table} (k, j, c, d, v, w) VALUES ({}, 0, {}, 0, {}, 'w1')",
+                    k % 5,
+                    k % 3,
+                    k % 4
+                ),
+                (),
+            )?;
+        }
+        Ok(())
+    };
+    for at in (1..400).step_by(13) {
+        let files = Files::new();
+        {
+            let (database, session) = files.open();
+            create_tables(&session);
+            run(&session, INDEXES[0]);
+            (0..10).for_each(|k| write(&session, k).unwrap());
+            database.engine().sync_log().unwrap();
+            files.fs.fail_from(files.fs.operations() + at);
+            let _ = (|| -> Result<(), DatabaseError> {
+                for k in 10..40 {
+                    write(&session, k)?;
+                    match k {
+                        15 => drop(session.execute(INDEXES[1], ())?),
+                        20 | 30 => drop(database.engine().flush(None)),
+                        25 => drop(session.execute("DROP INDEX i_v", ())?),
+                        28 => drop(session.execute(INDEXES[0], ())?),
+                        35 => drop(session.execute("TRUNCATE indexed", ())?),
+                        _ => drop(database.engine().sync_log()),
+                    }
+                }
+                Ok(())
+            })();
+        }
+        let files = Files { fs: files.fs.crash(at), clock: files.clock };
+        let (_database, session) = files.open();
+        for x in 0..4 {
+            for condition in [format!("v = {x}"), format!("w = 'w{x}'")] {
+                let query = format!("SELECT k, c FROM indexed WHERE {condition}");
+                let all = pages(&session, &format!("{query} ALLOW FILTERING"), 5000).unwrap();
+                let scanned = filtered(&session, x, condition.starts_with('v'));
+                assert_eq!(all, scanned, "{condition}, failing from operation {at}");
+            }
+        }
+    }
+}
+
+/// The rows that hold the value, by looking at all of them.
+fn filtered(session: &Session, x: i32, by_v: bool) -> Vec<Vec<Option<Bytes>>> {
+    let (column, value) = match by_v {
+        true => (2, Bytes::copy_from_slice(&x.to_be_bytes())),
+        false => (3, Bytes::from(format!("w{x}"))),
+    };
+    let all = pages(session, "SELECT k, c, v, w FROM indexed", 5000).unwrap();
+    let holding = all.into_iter().filter(|row| row[column].as_ref() == Some(&value));
+    holding.map(|row| row[..2].to_vec()).collect()
+}
+
+fn prepared_table() -> (Files, Database, Session) {
+    let files = Files::new();
+    let (database, session) = files.open();
+    run(&session, "CREATE TABLE t (k int PRIMARY KEY, v int)");
+    run(&session, "CREATE INDEX ON t (v)");
+    (files, database, session)
+}
+
+fn live_entries(database: &Database) -> usize {
+    use cassette_rows::{PartitionStream, Selection, Unfiltered};
+    let catalog = database.catalog();
+    let mut count = 0;
+    for index in catalog.keyspace("ks").unwrap().indexes.values() {
+        let range = cassette_engine::KeyRange::ALL;
+        let mut stream = database.engine().scan(index.storage.id, &range, &Selection::all()).unwrap();
+        while stream.next_partition().unwrap().is_some() {
+            while let Some(next) = stream.next_unfiltered().unwrap() {
+                count += usize::from(matches!(next, Unfiltered::Row(row) if row.is_live(0)));
+            }
+        }
+    }
+    count
+}
+
+#[test]
+fn a_write_takes_the_entry_of_what_it_replaces_with_it() {
+    let (_files, database, session) = prepared_table();
+    for v in 0..5 {
+        run(&session, &format!("INSERT INTO t (k, v) VALUES (1, {v})"));
+        database.engine().flush(None).unwrap();
+        assert_eq!(live_entries(&database), 1);
+    }
+    run(&session, "DELETE FROM t WHERE k = 1");
+    assert_eq!(live_entries(&database), 0);
+}
+
+#[test]
+fn a_reader_removes_stale_entries() {
+    let (_files, database, session) = prepared_table();
+    run(&session, "INSERT INTO t (k, v) VALUES (1, 7)");
+    // An earlier write of a value that was never seen.
+    run(&session, "INSERT INTO t (k, v) VALUES (1, 5) USING TIMESTAMP 10");
+    assert_eq!(live_entries(&database), 2);
+    assert_eq!(ints(&session, "SELECT k FROM t WHERE v = 5"), [0i32; 0]);
+    assert_eq!(live_entries(&database), 1);
+    assert_eq!(ints(&session, "SELECT k FROM t WHERE v = 7"), [1]);
+}
+
+#[test]
+fn sstables_of_an_index_lie_in_the_directory_of_its_table() {
+    let (files, database, session) = prepared_table();
+    run(&session, "INSERT INTO t (k, v) VALUES (1, 7)");
+    database.engine().flush(None).unwrap();
+    let catalog = database.catalog();
+    let table = catalog.table("ks", "t").unwrap();
+    let base = std::path::Path::new("/data/data/ks").join(table.directory_name());
+    let names = |path: &std::path::Path| -> Vec<String> {
+        files.fs.read_dir(path).unwrap().into_iter().map(|entry| entry.name).collect()
+    };
+    assert!(names(&base).contains(&".t_v_idx".to_owned()));
+    assert!(names(&base.join(".t_v_idx")).contains(&"nb-1-big-Data.db".to_owned()));
+    run(&session, "DROP INDEX t_v_idx");
+    assert!(!names(&base).contains(&".t_v_idx".to_owned()));
+    assert_eq!(ints(&session, "SELECT k FROM t"), [1]);
+}
+
+#[test]
+fn an_index_made_again_under_its_name_has_nothing_of_the_one_before() {
+    let (files, database, session) = prepared_table();
+    run(&session, "INSERT INTO t (k, v) VALUES (1, 7)");
+    database.engine().flush(None).unwrap();
+    run(&session, "DROP INDEX t_v_idx");
+    run(&session, "TRUNCATE t");
+    run(&session, "INSERT INTO t (k, v) VALUES (2, 7)");
+    run(&session, "CREATE INDEX ON t (v)");
+    assert_eq!(live_entries(&database), 1);
+    assert_eq!(ints(&session, "SELECT k FROM t WHERE v = 7"), [2]);
+    drop((database, session));
+    let (database, session) = files.open();
+    assert_eq!(live_entries(&database), 1);
+    assert_eq!(ints(&session, "SELECT k FROM t WHERE v = 7"), [2]);
+}
+
+#[test]
+fn a_prepared_statement_uses_an_index_as_soon_as_it_is_there() {
+    let files = Files::new();
+    let (_database, session) = files.open();
+    run(&session, "CREATE TABLE t (k int PRIMARY KEY, v int)");
+    let insert = session.prepare("INSERT INTO t (k, v) VALUES (?, ?)").unwrap();
+    session.execute_prepared(&insert, (1, 7)).unwrap();
+    assert!(session.prepare("SELECT k FROM t WHERE v = ?").is_err());
+    run(&session, "CREATE INDEX ON t (v)");
+    session.execute_prepared(&insert, (2, 7)).unwrap();
+    let select = session.prepare("SELECT k FROM t WHERE v = ?").unwrap();
+    assert_eq!(session.execute_prepared(&select, (7,)).unwrap().len(), 2);
+    run(&session, "DROP INDEX t_v_idx");
+    assert!(session.execute_prepared(&select, (7,)).is_err());
+}

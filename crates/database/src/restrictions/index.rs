@@ -1,0 +1,220 @@
+//! Whether an index finds the rows, which, and what it leaves to be looked at row by row. The rules are Cassandra's.
+
+use std::sync::Arc;
+
+use cassette_cql::ast;
+use cassette_rows::{ColumnMetadata, TableMetadata};
+
+use super::column::ColumnRestriction;
+use super::partition::PartitionRestrictions;
+use super::{ALLOW_FILTERING_MESSAGE, Restrictions, Rules};
+use crate::error::{DatabaseError, Result, bail_invalid};
+use crate::execution::Execution;
+use crate::indexes::{Finds, Index, Wanted};
+use crate::plan::PlanContext;
+use crate::terms::{Bound, Term};
+
+/// The search of an index for a value.
+#[derive(Debug)]
+pub(crate) struct Search {
+    pub index: Arc<Index>,
+    wanted: WantedTerms,
+}
+
+#[derive(Debug)]
+enum WantedTerms {
+    Value(Term),
+    Entry(Term, Term),
+}
+
+/// The longest value that is looked for, in bytes.
+const VALUE_LENGTH_MAX: usize = u16::MAX as usize;
+
+impl Search {
+    /// `None` if the index does not support the restriction.
+    fn new(index: &Arc<Index>, column: &ColumnMetadata, restriction: &ColumnRestriction) -> Option<Self> {
+        if !index.supports(column, restriction) {
+            return None;
+        }
+        let wanted = match restriction {
+            ColumnRestriction::Eq(term) => WantedTerms::Value(term.clone()),
+            ColumnRestriction::Contains { values, keys, entries } => {
+                let entry =
+                    entries.first().map(|(key, value)| WantedTerms::Entry(key.clone(), value.clone()));
+                let value = || values.first().cloned().map(WantedTerms::Value);
+                let key = || keys.first().cloned().map(WantedTerms::Value);
+                match index.finds() {
+                    Finds::Entries => entry?,
+                    Finds::Keys => key()?,
+                    Finds::Values => value()?,
+                }
+            }
+            _ => return None,
+        };
+        Some(Self { index: index.clone(), wanted })
+    }
+
+    /// Calls `search` with the value of this execution; there is none if it is null.
+    ///
+    /// # Errors
+    /// Invalid, for values that no index holds, and those of `search`.
+    pub fn with_value<T>(
+        &self,
+        execution: &Execution<'_>,
+        search: impl FnOnce(&Wanted<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let bound = |term: &Term| match term.bind(execution)? {
+            Bound::Value(value) if value.len() > VALUE_LENGTH_MAX => {
+                bail_invalid!("Index expression values may not be larger than 64K")
+            }
+            Bound::Value(value) => Ok(Some(value.into_owned())),
+            Bound::Null | Bound::Unset => Ok(None),
+        };
+        Ok(match &self.wanted {
+            WantedTerms::Value(term) => match bound(term)? {
+                Some(value) => Some(search(&Wanted::Value(&value))?),
+                None => None,
+            },
+            WantedTerms::Entry(key, value) => match bound(key)?.zip(bound(value)?) {
+                Some((key, value)) => Some(search(&Wanted::Entry(&key, &value))?),
+                None => None,
+            },
+        })
+    }
+}
+
+type Restricted = (Arc<ColumnMetadata>, ColumnRestriction);
+
+/// Collects what decides on the index, part by part of the WHERE.
+pub(super) struct IndexChoice<'i> {
+    indexes: &'i [Arc<Index>],
+    partition: Vec<Restricted>,
+    clustering: Vec<Restricted>,
+    others: Vec<Restricted>,
+    /// No restriction of clustering columns is left out of `clustering`.
+    clustering_is_whole: bool,
+    has_clustering_index: bool,
+    has_index: bool,
+    is_key_range: bool,
+    uses_index: bool,
+    /// Which parts have to be true of each row that the index finds.
+    checks_partition: bool,
+    checks_clustering: bool,
+}
+
+impl<'i> IndexChoice<'i> {
+    /// Of restrictions that have not been validated yet.
+    pub fn new(restrictions: &Restrictions, indexes: &'i [Arc<Index>]) -> Self {
+        let mut choice = Self {
+            indexes,
+            partition: Vec::new(),
+            clustering: Vec::new(),
+            others: Vec::new(),
+            clustering_is_whole: true,
+            has_clustering_index: false,
+            has_index: false,
+            is_key_range: false,
+            uses_index: false,
+            checks_partition: false,
+            checks_clustering: false,
+        };
+        if indexes.is_empty() {
+            return choice;
+        }
+        let columns = restrictions.partition.single_columns();
+        choice.partition =
+            columns.map(|(column, restriction)| (column.clone(), restriction.clone())).collect();
+        choice.clustering = restrictions.clustering.single_columns();
+        choice.clustering_is_whole = restrictions.clustering.is_of_single_columns();
+        let filters = restrictions.filters.iter();
+        choice.others = filters.map(|filter| (filter.column.clone(), filter.restriction.clone())).collect();
+        let supported = |restricted: &[Restricted]| {
+            restricted
+                .iter()
+                .any(|(column, restriction)| indexes.iter().any(|index| index.supports(column, restriction)))
+        };
+        choice.has_clustering_index = supported(&choice.clustering);
+        choice.has_index =
+            choice.has_clustering_index || supported(&choice.partition) || supported(&choice.others);
+        choice
+    }
+
+    /// Whether some restriction can be answered by an index.
+    pub fn has_index(&self) -> bool {
+        self.has_index
+    }
+
+    pub fn partition_checked(&mut self, partition: &PartitionRestrictions, needs_filtering: bool) {
+        self.is_key_range = partition.is_on_token() || !partition.names_keys();
+        if (self.partition.is_empty() && !partition.is_on_token()) || needs_filtering {
+            self.uses_index = self.has_index && self.is_key_range;
+        }
+        self.checks_partition = self.uses_index || needs_filtering;
+    }
+
+    pub fn clustering_checked(&mut self, needs_filtering: bool) {
+        if self.has_index && (needs_filtering || self.is_key_range && self.has_clustering_index) {
+            self.uses_index = true;
+        }
+        self.checks_clustering = self.uses_index || needs_filtering;
+    }
+
+    pub fn others_checked(&mut self, are_any: bool) {
+        self.uses_index |= are_any && self.has_index;
+    }
+
+    pub fn uses_index(&self) -> bool {
+        self.uses_index
+    }
+
+    /// The search, if an index is used.
+    ///
+    /// # Errors
+    /// Invalid, if the index leaves something to be looked at row by row and ALLOW FILTERING was not said.
+    pub fn finish(self, rules: Rules) -> Result<Option<Search>> {
+        if !self.uses_index {
+            return Ok(None);
+        }
+        let empty = Vec::new();
+        let partition = if self.checks_partition { &self.partition } else { &empty };
+        let clustering = if self.checks_clustering { &self.clustering } else { &empty };
+        let checked = || partition.iter().chain(clustering).chain(&self.others);
+        let satisfied_by = |index: &Arc<Index>| {
+            (self.clustering_is_whole || !self.checks_clustering)
+                && checked().all(|(column, restriction)| index.satisfies(column, restriction))
+        };
+        if !rules.allow_filtering && checked().next().is_some() && !self.indexes.iter().any(satisfied_by) {
+            bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
+        }
+        // Non-key columns first: they tend to say more than a component of the key does.
+        let mut all = self.others.iter().chain(&self.clustering).chain(&self.partition);
+        Ok(all.find_map(|(column, restriction)| {
+            self.indexes.iter().find_map(|index| Search::new(index, column, restriction))
+        }))
+    }
+}
+
+/// Why expressions of custom indexes cannot be answered: no index that there is understands any.
+pub(super) fn refuse_expressions(
+    expressions: &[ast::CustomIndexExpression],
+    table: &TableMetadata,
+    cx: &PlanContext<'_>,
+) -> DatabaseError {
+    let [expression] = expressions else {
+        return DatabaseError::invalid(
+            "Multiple custom index expressions in a single query are not supported",
+        );
+    };
+    let name = &expression.index;
+    if cx.catalog.indexes_of(table.id).iter().all(|index| index.name != name.as_str()) {
+        return DatabaseError::Invalid(format!(
+            "Invalid index expression, index {} not found for {}",
+            name.as_str(),
+            table.qualified_name()
+        ));
+    }
+    DatabaseError::Invalid(format!(
+        "Only CUSTOM indexes may be used in custom index expressions, {} is not valid",
+        name.as_str()
+    ))
+}

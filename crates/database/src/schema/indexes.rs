@@ -1,0 +1,198 @@
+//! CREATE INDEX and DROP INDEX.
+
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, IndexTargetKind};
+use cassette_rows::{ColumnKind, DataType, TableMetadata};
+
+use super::properties::Attributes;
+use super::{Change, KeyspaceChange, SchemaContext, is_word, keyspace_to_change, table_event};
+use crate::catalog::Keyspace;
+use crate::error::{Result, bail_config, bail_invalid};
+use crate::indexes::{Index, IndexKind, Part, Target};
+use crate::response::SchemaChangeKind;
+use crate::restrictions::existing;
+use crate::system::TextMap;
+
+/// What `USING` may call an index that is none of CUSTOM.
+const LEGACY: &str = "legacy_local_table";
+
+/// What the statement says of the implementation.
+struct Implementation {
+    kind: IndexKind,
+    options: TextMap,
+}
+
+pub(super) fn create(
+    statement: &ast::CreateIndex,
+    keyspace: &str,
+    cx: &SchemaContext<'_>,
+) -> Result<Option<Change>> {
+    let Implementation { kind, options } = implementation(statement)?;
+    let keyspace = keyspace_to_change(keyspace, cx)?;
+    let Some(table) = keyspace.tables.get(statement.table.name.as_str()) else {
+        bail_invalid!("Table '{}' doesn't exist", statement.table.name.as_str());
+    };
+    if let Some(name) = &statement.name
+        && keyspace.indexes.contains_key(name.as_str())
+    {
+        if statement.if_not_exists {
+            return Ok(None);
+        }
+        bail_invalid!("Index '{}' already exists", name.as_str());
+    }
+    if table.is_counter {
+        bail_invalid!("Secondary indexes on counter tables aren't supported");
+    }
+    let mut targets = Vec::with_capacity(statement.targets.len());
+    for target in &statement.targets {
+        targets.push(prepare(target, table)?);
+    }
+    let target = match &targets[..] {
+        [] => bail_invalid!("Only CUSTOM indexes can be created without specifying a target column"),
+        [target] => target,
+        _ => bail_invalid!("Only CUSTOM indexes support multiple columns"),
+    };
+    validate(target, table)?;
+    let name = match &statement.name {
+        Some(name) => name.as_str().to_owned(),
+        None => available_name(keyspace, table, target),
+    };
+    let options = options.into_iter().chain(Index::options_of(target)).collect();
+    let same = |index: &&Arc<Index>| index.kind == kind && index.options == options;
+    if let Some(existing) = keyspace.indexes_of(table).find(same) {
+        if statement.if_not_exists {
+            return Ok(None);
+        }
+        bail_invalid!("Index {name} is a duplicate of existing index {}", existing.name);
+    }
+    if !is_word(&name) {
+        bail_config!("Illegal index name {name}");
+    }
+    let index = Index::new(&name, kind, options, cx.timestamp, table)?;
+    let mut after = (**keyspace).clone();
+    after.indexes.insert(name, Arc::new(index));
+    Ok(Some(changed(after, &table.name)))
+}
+
+pub(super) fn drop(
+    statement: &ast::DropElement,
+    keyspace: &str,
+    cx: &SchemaContext<'_>,
+) -> Result<Option<Change>> {
+    let name = statement.name.name.as_str();
+    let found = cx.catalog.keyspace(keyspace).and_then(|found| Some((found, found.indexes.get(name)?)));
+    let Some((keyspace, index)) = found else {
+        if statement.if_exists {
+            return Ok(None);
+        }
+        bail_invalid!("Index '{keyspace}.{name}' doesn't exist'");
+    };
+    let mut after = (**keyspace).clone();
+    after.indexes.remove(name);
+    Ok(Some(changed(after, &index.base.name)))
+}
+
+/// To clients, an index is part of its table.
+fn changed(after: Keyspace, table: &str) -> Change {
+    Change {
+        event: table_event(SchemaChangeKind::Updated, &after.name, table),
+        keyspace: KeyspaceChange::Put(after),
+        warnings: Vec::new(),
+    }
+}
+
+fn implementation(statement: &ast::CreateIndex) -> Result<Implementation> {
+    let attributes = Attributes(&statement.properties);
+    attributes.refuse_unknown(&["options"])?;
+    let is_legacy = |class: &str| class.eq_ignore_ascii_case(LEGACY);
+    if !statement.custom && statement.using.as_deref().is_none_or(is_legacy) {
+        if !statement.properties.is_empty() {
+            bail_invalid!("Cannot specify options for a non-CUSTOM index");
+        }
+        return Ok(Implementation { kind: IndexKind::Composites, options: TextMap::new() });
+    }
+    let class = statement.using.as_deref().unwrap_or(LEGACY);
+    for option in ["class_name", "target"] {
+        if attributes.map("options")?.is_some_and(|options| options.iter().any(|(key, _)| &**key == option)) {
+            bail_invalid!("Cannot specify {option} as a CUSTOM option");
+        }
+    }
+    bail_config!("Unable to find custom indexer class '{class}'")
+}
+
+fn prepare(target: &ast::IndexTarget, table: &TableMetadata) -> Result<Target> {
+    let column = existing(table, &target.column)?;
+    let is_collection = is_collection(&column.data_type);
+    let part = match target.kind {
+        IndexTargetKind::Simple if is_collection => Part::Values,
+        IndexTargetKind::Simple => Part::Simple,
+        IndexTargetKind::Values => Part::Values,
+        IndexTargetKind::Keys => Part::Keys,
+        IndexTargetKind::Entries => Part::Entries,
+        IndexTargetKind::Full => Part::Full,
+    };
+    Ok(Target { column: column.name.clone(), part })
+}
+
+fn is_collection(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List { .. } | DataType::Set { .. } | DataType::Map { .. })
+}
+
+/// Refuses what cannot be indexed, and what cannot be indexed like this.
+fn validate(target: &Target, table: &TableMetadata) -> Result<()> {
+    let column = existing(table, &target.column)?;
+    let (name, data_type) = (&column.name, &column.data_type);
+    if data_type.contains_duration() {
+        let on = match data_type {
+            _ if is_collection(data_type) => "collections containing durations",
+            DataType::Tuple(_) => "tuples containing durations",
+            DataType::Udt { .. } => "UDTs containing durations",
+            _ => "duration columns",
+        };
+        bail_invalid!("Secondary indexes are not supported on {on}");
+    }
+    if column.kind == ColumnKind::PartitionKey && table.partition_key.len() == 1 {
+        bail_invalid!("Cannot create secondary index on the only partition key column {name}");
+    }
+    let is_frozen_collection = is_collection(data_type) && !data_type.is_multi_cell();
+    let part = target.part.name();
+    if is_frozen_collection && target.part != Part::Full {
+        let quoted = cassette_cql::quote_identifier(name);
+        bail_invalid!(
+            "Cannot create {part}() index on frozen column {name}. Frozen collections are immutable and must be fully indexed by using the 'full({quoted})' modifier"
+        );
+    }
+    if !is_frozen_collection && target.part == Part::Full {
+        bail_invalid!("full() indexes can only be created on frozen collections");
+    }
+    if !is_collection(data_type) && target.part != Part::Simple {
+        bail_invalid!(
+            "Cannot create {part}() index on {name}. Non-collection columns only support simple indexes"
+        );
+    }
+    let is_map = matches!(data_type, DataType::Map { frozen: false, .. });
+    if !is_map && matches!(target.part, Part::Keys | Part::Entries) {
+        bail_invalid!("Cannot create index on {part} of column {name} with non-map type");
+    }
+    if matches!(data_type, DataType::Udt { frozen: false, .. }) {
+        bail_invalid!("Cannot create index on non-frozen UDT column {name}");
+    }
+    Ok(())
+}
+
+/// `<table>_<column>_idx`, numbered if there is one.
+fn available_name(keyspace: &Keyspace, table: &TableMetadata, target: &Target) -> String {
+    let mut base = format!("{}_{}_idx", table.name, target.column);
+    base.retain(|c| c.is_ascii_alphanumeric() || c == '_');
+    let numbered = (1u32..).map(|n| format!("{base}_{n}"));
+    let free = |name: &String| !keyspace.indexes.contains_key(name);
+    std::iter::once(base.clone()).chain(numbered).find(free).unwrap_or(base)
+}
+
+/// The names of the indexes that are of a column, as messages list them; `None` if there are none.
+pub(super) fn dependent_indexes(keyspace: &Keyspace, table: &TableMetadata, column: &str) -> Option<String> {
+    let of_column = keyspace.indexes_of(table).filter(|index| index.column.name == column);
+    let names: Vec<&str> = of_column.map(|index| index.name.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}

@@ -1,0 +1,283 @@
+//! Reading the rows that an index finds.
+//!
+//! Hits come in the order of the table, so pages, limits and groups are as without an index. Hits of one partition are read
+//! together. Every row is looked at again: an index may have entries that are stale, which are removed when all is read.
+
+use std::collections::VecDeque;
+
+use cassette_engine::Mutation;
+use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, Unfiltered};
+
+use super::limits::Limits;
+use super::reader::{Flow, Reader, Seen, Visit};
+use super::row::{CurrentPartition, CurrentRow};
+use crate::error::Result;
+use crate::indexes::{Hit, Hits, Within};
+use crate::restrictions::{Partitions, Search};
+
+/// Hits of a partition that are read together: the first few alone, since a LIMIT may be small, then more.
+const FIRST_BATCH: usize = 8;
+const BATCH_MAX: usize = 256;
+
+/// Stale entries that one query removes at most.
+const REMOVALS_MAX: usize = 1000;
+
+/// A search while it runs.
+struct Found<'s> {
+    hits: Hits,
+    /// Read from `hits` already.
+    next: Option<Hit>,
+    removals: &'s mut Vec<Mutation>,
+}
+
+impl<'p, 'e: 'p> Reader<'p, 'e> {
+    /// Calls `visit` with each row that `search` finds and all other restrictions let pass, until it says stop.
+    pub(super) fn for_each_found(
+        &mut self,
+        search: &Search,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        let mut removals = Vec::new();
+        let result = self.find(search, limits, visit, &mut removals);
+        self.execution.database.remove_stale(&removals);
+        result
+    }
+
+    fn find(
+        &mut self,
+        search: &Search,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+        removals: &mut Vec<Mutation>,
+    ) -> Result<()> {
+        if let Some((key, selection)) = self.resumed.take() {
+            let within = Within::Partition(&key, &selection.slices);
+            if self.search(search, &within, &selection, false, limits, visit, removals)? == Flow::Stop {
+                return Ok(());
+            }
+            limits.next_partition();
+        }
+        let selection = self.selection.clone();
+        let shows = self.shows_static_rows;
+        match std::mem::replace(&mut self.partitions, Partitions::Keys(Vec::new())) {
+            Partitions::Keys(keys) => {
+                for key in keys {
+                    let within = Within::Partition(&key, &selection.slices);
+                    if self.search(search, &within, &selection, shows, limits, visit, removals)? == Flow::Stop
+                    {
+                        return Ok(());
+                    }
+                }
+            }
+            Partitions::Range(range) => {
+                let within = Within::Range(&range);
+                self.search(search, &within, &selection, shows, limits, visit, removals)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "where, what of it, how far, and to whom")]
+    fn search(
+        &self,
+        search: &Search,
+        within: &Within<'_>,
+        selection: &Selection,
+        shows_static_rows: bool,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+        removals: &mut Vec<Mutation>,
+    ) -> Result<Flow> {
+        let database = self.execution.database;
+        let hits = search.with_value(self.execution, |wanted| {
+            database.search(self.execution, &search.index, wanted, within)
+        })?;
+        let Some(hits) = hits else { return Ok(Flow::Continue) };
+        let mut found = Found { hits, next: None, removals };
+        found.next = self.next(&mut found)?;
+        while let Some(first) = &found.next {
+            let key = first.key.clone();
+            let flow = match search.index.is_of_rows() {
+                true => self.rows_of(&key, selection, &mut found, limits, visit)?,
+                false => self.partition_of(&key, selection, shows_static_rows, &mut found, limits, visit)?,
+            };
+            if flow == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+            limits.next_partition();
+            // What is left of the partition is not wanted.
+            while found.next.as_ref().is_some_and(|hit| hit.key == key) {
+                found.next = self.next(&mut found)?;
+            }
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn next(&self, found: &mut Found<'_>) -> Result<Option<Hit>> {
+        found.hits.next().map_err(|error| self.failed(error))
+    }
+
+    /// Visits the rows of a partition that have hits.
+    fn rows_of(
+        &self,
+        key: &DecoratedKey,
+        selection: &Selection,
+        found: &mut Found<'_>,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        let comparator = &self.plan.table.comparator;
+        let mut size = FIRST_BATCH;
+        loop {
+            let mut batch: VecDeque<Hit> = VecDeque::new();
+            let mut slices = Vec::new();
+            while let Some(hit) = found.next.take_if(|hit| hit.key == *key) {
+                // Elements of one row may hold the value several times.
+                let same_row = batch.back().is_some_and(|last| last.clustering == hit.clustering);
+                if !same_row && batch.len() >= size {
+                    found.next = Some(hit);
+                    break;
+                }
+                if selection.slices.contains((&hit.clustering).into(), comparator) {
+                    if !same_row {
+                        slices.push(Slice::prefix(hit.clustering.clone()));
+                    }
+                    batch.push_back(hit);
+                }
+                found.next = self.next(found)?;
+            }
+            if batch.is_empty() {
+                return Ok(Flow::Continue);
+            }
+            let rows = Selection { slices: Slices::new(slices, comparator), reversed: false };
+            let stream = self.read(key, &rows)?;
+            let mut seen = Seen::default();
+            let drained = self.drain_hits(stream, batch, found, limits, visit, &mut seen);
+            if let Some(figures) = self.plan.figures(self.execution.database) {
+                figures.record_partition_read(self.execution.lap(), seen.live_rows, seen.tombstones);
+            }
+            match drained? {
+                Flow::Continue => {}
+                flow => return Ok(flow),
+            }
+            size = (size * 4).min(BATCH_MAX);
+        }
+    }
+
+    /// Visits the rows that hits of one partition lead to.
+    fn drain_hits(
+        &self,
+        mut stream: Box<dyn PartitionStream>,
+        mut batch: VecDeque<Hit>,
+        found: &mut Found<'_>,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+        seen: &mut Seen,
+    ) -> Result<Flow> {
+        let now = self.execution.now_seconds;
+        let comparator = &self.plan.table.comparator;
+        if let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
+            header.static_row = header.static_row.filter(|row| row.has_live_cell(now));
+            let partition = CurrentPartition::new(header, self.plan.table.partition_key.len());
+            while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
+                let Unfiltered::Row(row) = next else {
+                    seen.tombstones += 1;
+                    continue;
+                };
+                if !seen.is_live(&row, now) {
+                    continue;
+                }
+                let mut is_hit = false;
+                while let Some(hit) = batch.front()
+                    && comparator.compare_rows(&hit.clustering, row.clustering()).is_le()
+                {
+                    if hit.clustering == *row.clustering() && !found.hits.is_stale(hit, &row, false) {
+                        is_hit = true;
+                    } else {
+                        found.stale(hit);
+                    }
+                    batch.pop_front();
+                }
+                if !is_hit {
+                    continue;
+                }
+                let current = CurrentRow { partition: &partition, row: Some(&row) };
+                match self.visit(current, limits, visit)? {
+                    Flow::Continue if limits.is_reached_in_partition() => return Ok(Flow::NextPartition),
+                    Flow::Continue => {}
+                    flow => return Ok(flow),
+                }
+            }
+        }
+        batch.iter().for_each(|hit| found.stale(hit));
+        Ok(Flow::Continue)
+    }
+
+    /// Visits all rows of a partition that has a hit.
+    fn partition_of(
+        &self,
+        key: &DecoratedKey,
+        selection: &Selection,
+        shows_static_rows: bool,
+        found: &mut Found<'_>,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        if found.hits.is_of_static_column() && !self.holds_static_value(key, found)? {
+            return Ok(Flow::Continue);
+        }
+        let mut any = false;
+        let flow = self.drain_partition(key, selection, shows_static_rows, limits, &mut |row, limits| {
+            any = true;
+            visit(row, limits)
+        })?;
+        if !any && flow == Flow::Continue && self.is_empty_partition(key)? {
+            while let Some(hit) = found.next.take_if(|hit| hit.key == *key) {
+                found.stale(&hit);
+                found.next = self.next(found)?;
+            }
+        }
+        Ok(flow)
+    }
+
+    fn is_empty_partition(&self, key: &DecoratedKey) -> Result<bool> {
+        let now = self.execution.now_seconds;
+        let mut stream = self.read(key, &Selection::all())?;
+        let Some(header) = stream.next_partition().map_err(|e| self.failed(e))? else { return Ok(true) };
+        if header.static_row.is_some_and(|row| row.has_live_cell(now)) {
+            return Ok(false);
+        }
+        while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
+            if matches!(next, Unfiltered::Row(row) if row.is_live(now)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the partition's static row holds what one of its hits says; those before that are passed over.
+    fn holds_static_value(&self, key: &DecoratedKey, found: &mut Found<'_>) -> Result<bool> {
+        let selection = Selection { slices: Slices::none(), reversed: false };
+        let mut stream = self.read(key, &selection)?;
+        let header = stream.next_partition().map_err(|e| self.failed(e))?;
+        let static_row: Option<Row> = header.and_then(|header| header.static_row);
+        while let Some(hit) = found.next.take_if(|hit| hit.key == *key) {
+            if static_row.as_ref().is_some_and(|row| !found.hits.is_stale(&hit, row, true)) {
+                found.next = Some(hit);
+                return Ok(true);
+            }
+            found.stale(&hit);
+            found.next = self.next(found)?;
+        }
+        Ok(false)
+    }
+}
+
+impl Found<'_> {
+    fn stale(&mut self, hit: &Hit) {
+        if self.removals.len() < REMOVALS_MAX {
+            self.removals.push(self.hits.removal(hit));
+        }
+    }
+}
