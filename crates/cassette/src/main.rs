@@ -2,6 +2,7 @@
 
 mod config;
 mod demo;
+mod logging;
 mod serve;
 
 use clap::{Parser, Subcommand};

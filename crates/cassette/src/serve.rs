@@ -3,17 +3,21 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::Context;
 use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
+use cassette_server::admin::{ADDRESS_DEFAULT, Admin, LogLevels};
 use cassette_server::{Server, ServerConfig};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
-use crate::config::Config;
+use crate::config::{AdminAddress, Config};
+use crate::logging;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,6 +46,11 @@ pub struct ServeArguments {
     #[arg(long)]
     skip_damaged_log: bool,
 
+    /// Where figures and operations are, for `cassette nodetool`, Prometheus and a browser; `off` for nowhere [default:
+    /// 127.0.0.1:7199]
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<AdminAddress>,
+
     /// A configuration file with cassandra.yaml's keys
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -49,10 +58,7 @@ pub struct ServeArguments {
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("CASSETTE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-
+    let logging = logging::init();
     let config = match &arguments.config {
         Some(path) => Config::read(path)?,
         None => Config::default(),
@@ -65,13 +71,19 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         .enable_all()
         .max_blocking_threads(server.max_threads)
         .build()?;
-    runtime.block_on(serve(arguments, &config, server))
+    runtime.block_on(serve(arguments, &config, server, logging))
 }
 
-async fn serve(arguments: &ServeArguments, config: &Config, server: ServerConfig) -> anyhow::Result<()> {
+async fn serve(
+    arguments: &ServeArguments,
+    config: &Config,
+    server: ServerConfig,
+    logging: Arc<dyn LogLevels>,
+) -> anyhow::Result<()> {
     let wanted = server.listen_address;
     let listener = TcpListener::bind(wanted).await.with_context(|| format!("cannot listen on {wanted}"))?;
     let address = listener.local_addr()?;
+    let admin_listener = listen_for_admin(arguments.admin.or(config.admin()?)).await?;
 
     let mut options = config.database(&arguments.data)?;
     if arguments.skip_damaged_log {
@@ -84,14 +96,65 @@ async fn serve(arguments: &ServeArguments, config: &Config, server: ServerConfig
     let server = Server::with_listener(listener, server, Arc::new(database.clone()));
     let (mut terminated, mut interrupted) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let figures = server.figures();
+    database.set_server(&figures);
     println!("cassette {} listens for CQL on {address}", env!("CARGO_PKG_VERSION"));
+    let (drain, mut drained) = watch::channel(false);
+    let (stop_admin, mut admin_stopped) = watch::channel(false);
+    if let Some(listener) = admin_listener {
+        println!("figures and operations are at http://{}/", listener.local_addr()?);
+        let drain = move || {
+            // An error only says that the server is gone already.
+            let _ = drain.send(true);
+        };
+        let admin = Admin::new(database.clone(), figures, logging, drain);
+        let stopped = async move { admin_stopped.wait_for(|stopped| *stopped).await.map_or((), drop) };
+        tokio::spawn(async move {
+            if let Err(error) = admin.serve(listener, stopped).await {
+                tracing::error!(%error, "the admin endpoint has failed");
+            }
+        });
+    }
     std::io::stdout().flush()?;
-    let stop = async {
+    let mut signalled = pin!(async {
         tokio::select! {
             _ = terminated.recv() => {}
             _ = interrupted.recv() => {}
         }
-    };
-    server.serve(stop).await;
+    });
+    let mut is_drained = false;
+    server
+        .serve(async {
+            tokio::select! {
+                () = &mut signalled => {}
+                Ok(_) = drained.wait_for(|drained| *drained) => is_drained = true,
+            }
+        })
+        .await;
+    if is_drained {
+        tracing::info!("drained: no requests are served until the next start");
+        signalled.await;
+    }
+    let _ = stop_admin.send(true);
     database.close().context("cannot close the database")
+}
+
+/// Listens where figures and operations are to be had. That another process has the port is only a reason to fail when
+/// somebody asked for it.
+async fn listen_for_admin(asked: Option<AdminAddress>) -> anyhow::Result<Option<TcpListener>> {
+    let address = match asked {
+        Some(AdminAddress::Off) => return Ok(None),
+        Some(AdminAddress::At(address)) => address,
+        None => ADDRESS_DEFAULT,
+    };
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if asked.is_none() => {
+            tracing::warn!(%error, "cannot listen on {address}: no figures and operations over HTTP (--admin)");
+            Ok(None)
+        }
+        Err(error) => {
+            Err(error).with_context(|| format!("cannot listen on {address} for figures and operations"))
+        }
+    }
 }

@@ -11,7 +11,7 @@ use cassette_engine::{Engine, EngineError, KeyRange, Mutation};
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
 use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
 use crossbeam::sync::ShardedLock;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, SchemaEvents, Subscription};
@@ -24,6 +24,7 @@ use crate::plan::{Plan, Planned};
 use crate::prepared::{Prepared, PreparedFigures, PreparedStatements};
 use crate::request::{BoundValue, StatementOptions, Values};
 use crate::response::{Executed, Outcome, RowSink, SchemaChange};
+use crate::server_figures::ServerFigures;
 use crate::system::{self, local::Node};
 use crate::time_uuids::TimeUuids;
 use crate::virtual_tables::engine_settings;
@@ -104,6 +105,7 @@ struct Inner {
     settings: BTreeMap<String, String>,
     prepared: PreparedStatements,
     metrics: RequestMetrics,
+    server: RwLock<Option<Weak<dyn ServerFigures>>>,
     last_timestamp: AtomicI64,
     time_uuids: TimeUuids,
 }
@@ -137,6 +139,7 @@ impl Database {
             settings,
             prepared: PreparedStatements::new(options.prepared_statements_cache_size),
             metrics: RequestMetrics::default(),
+            server: RwLock::new(None),
             last_timestamp: AtomicI64::new(opened.newest_timestamp),
             time_uuids: TimeUuids::new(),
         }));
@@ -320,6 +323,16 @@ impl Database {
     /// Figures of requests.
     pub fn metrics(&self) -> &RequestMetrics {
         &self.0.metrics
+    }
+
+    /// Says which server is in front of the database, for virtual tables to show.
+    pub fn set_server(&self, server: &Arc<dyn ServerFigures>) {
+        *self.0.server.write() = Some(Arc::downgrade(server));
+    }
+
+    /// The server that was set, while it is there.
+    pub fn server(&self) -> Option<Arc<dyn ServerFigures>> {
+        self.0.server.read().as_ref().and_then(Weak::upgrade)
     }
 
     /// How many prepared statements are kept, and how many were thrown away for new ones.

@@ -20,6 +20,7 @@ mod response;
 mod restrictions;
 mod schema;
 mod select;
+mod server_figures;
 mod system;
 mod terms;
 mod time_uuids;
@@ -27,6 +28,8 @@ mod tracing;
 mod virtual_tables;
 
 pub use cassette_cql::ast::BatchKind;
+/// The engine, for those who look at figures.
+pub use cassette_engine as engine;
 pub use catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription};
 pub use database::{BatchSource, BatchStatement, Database, Options};
 pub use embedded::{Batch, Row, Rows, Session, Statement, Value};
@@ -38,5 +41,7 @@ pub use response::{
     ColumnSpec, Executed, Outcome, ResultMetadata, RowSink, SchemaChange, SchemaChangeKind,
     SchemaChangeTarget,
 };
-pub use system::local::Node;
+pub use server_figures::pools;
+pub use server_figures::{Client, Pool, ServerFigures};
+pub use system::local::{Node, PARTITIONER, RELEASE_VERSION, TOKEN};
 pub use tracing::TracedRequest;

@@ -159,6 +159,7 @@ impl Core {
     pub fn tick_metrics(&self) {
         let now = self.clock.monotonic();
         if self.metrics.is_tick_due(now) {
+            self.metrics.compactions.tick(now);
             self.tables.load().values().for_each(|table| table.metrics.tick(now));
         }
     }

@@ -1,5 +1,6 @@
 //! Figures that are computed from what there is now: sizes, numbers, distributions over SSTables.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::table::{Table, View};
 /// [`TableMetrics`](crate::metrics::TableMetrics).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TableStats {
+    /// Where its files are.
+    pub directory: PathBuf,
     /// Partitions in all memtables.
     pub memtable_partitions: u64,
     /// Cells that were written to the memtable that takes the writes, overwritten ones too.
@@ -117,6 +120,7 @@ impl Core {
         let metrics = &table.metrics;
         let memtable = view.memtable.stats();
         TableStats {
+            directory: table.directory.clone(),
             memtable_partitions: view.memtables().map(|memtable| memtable.partition_count() as u64).sum(),
             memtable_cells: memtable.cells,
             memtable_data_bytes: memtable.data_bytes,

@@ -23,6 +23,14 @@ pub trait Backend: Send + Sync + 'static {
     /// The id of a new trace, for a request that is to be traced.
     fn new_trace(&self) -> Uuid;
 
+    /// The keyspace that a session uses, for those who look at who is connected.
+    fn keyspace(_session: &Self::Session) -> Option<String> {
+        None
+    }
+
+    /// Called every few seconds, to bring figures up to date.
+    fn tick(&self) {}
+
     /// Executes a QUERY, PREPARE, EXECUTE or BATCH and appends the body of its RESULT, from `<kind>` on, to `body`.
     ///
     /// With [`Effort::MemoryOnly`] it runs on a thread that serves other connections too. It must not wait for a disk

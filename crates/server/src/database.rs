@@ -50,6 +50,14 @@ impl Backend for Database {
         Database::new_trace(self)
     }
 
+    fn keyspace(session: &ClientSession) -> Option<String> {
+        session.keyspace.load().as_deref().cloned()
+    }
+
+    fn tick(&self) {
+        self.metrics().tick(self.engine().stats().now);
+    }
+
     fn execute(
         &self,
         session: &ClientSession,

@@ -3,11 +3,13 @@
 //! One task serves a connection (see `connection`); what a request does is the [`Backend`]'s business, which is the
 //! database floor, or a script in tests.
 
+pub mod admin;
 pub mod authentication;
 pub mod backend;
 mod config;
 mod connection;
 mod database;
+mod figures;
 mod limits;
 mod result;
 mod server;

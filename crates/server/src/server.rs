@@ -1,16 +1,24 @@
 //! The listener: accepts connections, and ends them all when the server stops.
 
-use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
+use cassette_database::ServerFigures;
 use cassette_protocol::response::Event;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{broadcast, watch},
     task::JoinSet,
+    time::MissedTickBehavior,
 };
 use tracing::{debug, info, warn};
 
-use crate::{Backend, ServerConfig, connection::Connection, limits::Limits};
+use crate::{Backend, ServerConfig, connection::Connection, figures::Figures, limits::Limits};
 
 /// How many events a connection may be behind before it is closed. A client that reconnects reads the schema anew,
 /// one that missed an event would not.
@@ -18,6 +26,9 @@ const EVENTS_BEHIND_MAX: usize = 1024;
 
 /// How long accepting pauses after it failed, which it does when file descriptors have run out.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// How often the backend brings its figures up to date.
+const TICK: Duration = Duration::from_secs(5);
 
 /// A server that listens, but accepts nobody before [`Server::serve`].
 #[derive(Debug)]
@@ -34,6 +45,7 @@ pub(crate) struct Shared<B: Backend> {
     pub config: ServerConfig,
     pub backend: Arc<B>,
     pub limits: Arc<Limits>,
+    pub figures: Arc<Figures>,
     pub events: broadcast::Sender<Arc<Event>>,
 }
 
@@ -53,13 +65,19 @@ impl<B: Backend> Server<B> {
             let _ = sender.send(Arc::new(Event::SchemaChange(change.clone())));
         }));
         let limits = Limits::new(&config);
-        let shared = Arc::new(Shared { config, backend, limits, events });
+        let figures = Figures::new(Arc::clone(&limits.threads), config.max_threads.max(1));
+        let shared = Arc::new(Shared { config, backend, limits, figures, events });
         Self { listener, shared, _subscription: subscription }
     }
 
     /// Where it listens, with the port that was taken.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// What it counts.
+    pub fn figures(&self) -> Arc<dyn ServerFigures> {
+        Arc::clone(&self.shared.figures) as Arc<dyn ServerFigures>
     }
 
     /// Serves until `stop` is done. Then it accepts no more connections, reads no more requests, lets those in flight
@@ -69,6 +87,8 @@ impl<B: Backend> Server<B> {
         let (stopping, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
         tokio::pin!(stop);
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
@@ -79,6 +99,7 @@ impl<B: Backend> Server<B> {
                     }
                 },
                 Some(_) = connections.join_next() => {}
+                _ = ticks.tick() => shared.backend.tick(),
                 () = &mut stop => break,
             }
         }
@@ -109,6 +130,7 @@ fn accept<B: Backend>(
         Ok(permit) => permit,
         Err(refused) => {
             warn!("connection from {peer} refused: {refused}");
+            shared.figures.connections_refused.fetch_add(1, Ordering::Relaxed);
             return;
         }
     };

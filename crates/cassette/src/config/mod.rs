@@ -89,11 +89,35 @@ const WITHOUT_EFFECT: &[&str] = &[
     "write_request_timeout",
 ];
 
+/// Where figures and operations are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminAddress {
+    /// Nowhere.
+    Off,
+    /// There.
+    At(SocketAddr),
+}
+
+impl std::str::FromStr for AdminAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            text => text.parse().map(Self::At).map_err(|_| {
+                format!("{text} is neither an address with a port, such as 127.0.0.1:7199, nor off")
+            }),
+        }
+    }
+}
+
 /// A configuration file's content.
 #[derive(Debug, Default, Deserialize)]
 pub struct Config {
     cluster_name: Option<String>,
     rpc_address: Option<String>,
+    /// Not Cassandra's, whose JMX port is set elsewhere: where figures and operations are, or `off`.
+    admin_listen: Option<String>,
     native_transport_port: Option<u16>,
     native_transport_max_frame_size: Option<String>,
     native_transport_max_concurrent_connections: Option<i64>,
@@ -140,6 +164,12 @@ impl Config {
             bail!("unknown key {unknown}; keys are those of Cassandra 5.0's cassandra.yaml");
         }
         Ok(config)
+    }
+
+    /// Where figures and operations are to be, if the file says.
+    pub fn admin(&self) -> anyhow::Result<Option<AdminAddress>> {
+        let address = self.admin_listen.as_deref().map(str::parse::<AdminAddress>);
+        address.transpose().map_err(|reason| anyhow::anyhow!("admin_listen: {reason}"))
     }
 
     /// The listener's settings.

@@ -13,13 +13,13 @@ use crate::catalog::Catalog;
 use crate::error::{DatabaseError, Result};
 
 /// The version of Cassandra whose behaviour this database has.
-pub(crate) const RELEASE_VERSION: &str = "5.0.8";
+pub const RELEASE_VERSION: &str = "5.0.8";
 /// The version of CQL.
 pub(crate) const CQL_VERSION: &str = "3.4.7";
 /// The newest protocol version that is no beta.
 pub(crate) const NATIVE_PROTOCOL_VERSION: &str = "5";
 /// The partitioner's class.
-pub(crate) const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
+pub const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 /// The port between nodes. Nothing listens there; drivers and tools show it.
 pub(crate) const STORAGE_PORT: i32 = 7000;
 
@@ -80,7 +80,7 @@ pub(crate) fn node_row(catalog: &Catalog, node: &Node, timestamp: i64) -> Option
 }
 
 /// The one token of a node that owns the whole ring: any would do.
-pub(crate) const TOKEN: &str = "-9223372036854775808";
+pub const TOKEN: &str = "-9223372036854775808";
 
 /// The new `schema_version` of `system.local`.
 pub(crate) fn schema_version(catalog: &Catalog, timestamp: i64) -> Option<Mutation> {

@@ -156,13 +156,10 @@ impl Core {
             state.strategy.leveled.compacted(from as usize, last.first_key.token().0);
         }
         let bytes_out = written.iter().map(|sstable| sstable.bytes_on_disk).sum();
-        for (compactions, bytes) in [
-            (&table.metrics.compactions, &table.metrics.bytes_compacted),
-            (&self.metrics.compactions, &self.metrics.bytes_compacted),
-        ] {
-            compactions.add(1);
-            bytes.add(bytes_out);
-        }
+        table.metrics.compactions.add(1);
+        table.metrics.bytes_compacted.add(bytes_out);
+        self.metrics.compactions.add(1);
+        self.metrics.bytes_compacted.add(bytes_out);
         let merged = std::mem::take(&mut *merged.lock());
         registered.ended(self.clock.now_micros() / 1000, (bytes_in, bytes_out), merged);
         tracing::debug!(

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 pub use buckets::BUCKET_OFFSETS;
 pub use counter::{BusyCounter, Counter, Entered, Gauge};
 pub use histogram::{Distribution, Histogram, HistogramSnapshot};
-pub use rate::Rates;
+pub use rate::{Meter, Rates};
 pub(crate) use table::ReadTally;
 pub use table::{FilterAnswers, TableMetrics};
 
@@ -35,7 +35,7 @@ pub struct EngineMetrics {
     /// Flushes that are running.
     pub active_flushes: Gauge,
     /// Compactions done.
-    pub compactions: Counter,
+    pub compactions: Meter,
     /// Bytes written by compactions.
     pub bytes_compacted: Counter,
     /// Compactions that are running.

@@ -2,6 +2,55 @@
 
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use super::counter::Counter;
+
+/// Counts events, and says how many there are a second.
+#[derive(Debug, Default)]
+pub struct Meter {
+    counter: Counter,
+    recent: Mutex<Recent>,
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    /// Monotonic time of the last tick, and what had been counted then.
+    last: Option<(Duration, u64)>,
+    rates: Rates,
+    has_rates: bool,
+}
+
+impl Meter {
+    /// Counts `n` more.
+    pub fn add(&self, n: u64) {
+        self.counter.add(n);
+    }
+
+    /// What was counted so far.
+    pub fn get(&self) -> u64 {
+        self.counter.get()
+    }
+
+    /// Events a second, as of the last tick.
+    pub fn rates(&self) -> Rates {
+        self.recent.lock().rates
+    }
+
+    /// Brings the rates up to date. `now` is monotonic time.
+    pub fn tick(&self, now: Duration) {
+        let mut recent = self.recent.lock();
+        let count = self.counter.get();
+        if let Some((at, counted)) = recent.last {
+            let is_first = !recent.has_rates;
+            recent.rates =
+                recent.rates.after(count.saturating_sub(counted), now.saturating_sub(at), is_first);
+            recent.has_rates = true;
+        }
+        recent.last = Some((now, count));
+    }
+}
+
 /// Events a second, averaged over the last minutes as `uptime` averages load: older ones count less and less.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rates {

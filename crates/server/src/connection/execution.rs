@@ -4,7 +4,7 @@ use std::{
     any::Any,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 use cassette_protocol::{
@@ -74,8 +74,10 @@ impl<B: Backend> Connection<B> {
         length: usize,
     ) -> io::Result<()> {
         let DecodedRequest { request, tracing, .. } = decoded;
+        self.registered.count_request();
         let version = self.encoder.version();
         if self.throw_on_overload && self.permit.is_overloaded() {
+            self.shared.figures.overloaded.fetch_add(1, Ordering::Relaxed);
             let error = Error::new(ErrorDetail::Overloaded, self.permit.overload_message());
             self.respond(stream, &Response::Error(error));
             return Ok(());
@@ -121,6 +123,7 @@ impl<B: Backend> Connection<B> {
                 // connection does, so the wait ends.
                 let threads = Arc::clone(threads);
                 self.send().await?;
+                let _waiting = self.shared.figures.wait_for_thread();
                 threads.acquire_owned().await.map_err(io::Error::other)?
             }
         };

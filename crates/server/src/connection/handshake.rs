@@ -11,6 +11,7 @@ use super::Connection;
 use crate::{
     Backend,
     authentication::{Negotiation, Verdict},
+    figures::StageSeen,
 };
 
 /// How far a connection has come.
@@ -63,11 +64,16 @@ impl<B: Backend> Connection<B> {
                 }
                 _ => return,
             };
+            self.registered.stage(match &next {
+                Stage::Authenticating(_) => StageSeen::Authenticating,
+                _ => StageSeen::Ready,
+            });
             self.stage = next;
             self.encoder.fix_version(version, self.agreed_compression);
             self.decoder.fix_version(version, self.agreed_compression);
         } else if matches!(response, Response::AuthSuccess(_)) {
             self.stage = Stage::Ready;
+            self.registered.stage(StageSeen::Ready);
         }
         if matches!(self.stage, Stage::Ready) {
             self.decoder.set_message_length_max(self.shared.config.max_frame_size);
@@ -81,6 +87,7 @@ impl<B: Backend> Connection<B> {
         };
         self.agreed_compression = check().map_err(|error| error.to_response())?;
         self.throw_on_overload = startup.option(Startup::THROW_ON_OVERLOAD) == Some("1");
+        self.registered.started(version as u8, startup.options.iter().cloned().collect());
         debug!(
             "{} speaks {version}, driver {} {}",
             self.peer,
@@ -102,6 +109,7 @@ impl<B: Backend> Connection<B> {
             }
             Verdict::Authenticated { role } => {
                 debug!("{} is {role}", self.peer);
+                self.registered.logged_in(&role);
                 Ok(Response::AuthSuccess(AuthSuccess { token: None }))
             }
             Verdict::Refused(reason) => Err(Error::new(ErrorDetail::BadCredentials, reason)),

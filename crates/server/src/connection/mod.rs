@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 
 use crate::{
     Backend,
+    figures::Registered,
     limits::{Charge, ConnectionPermit},
     server::Shared,
 };
@@ -55,6 +56,7 @@ pub(crate) struct Connection<B: Backend> {
     peer: SocketAddr,
     permit: ConnectionPermit,
     session: Arc<B::Session>,
+    registered: Registered,
     stage: Stage,
     /// The compression that STARTUP asked for.
     agreed_compression: Option<Compression>,
@@ -128,8 +130,11 @@ impl<B: Backend> Connection<B> {
         stopped: watch::Receiver<bool>,
     ) -> Self {
         let length_max = shared.config.max_frame_size.min(MESSAGE_LENGTH_MAX_BEFORE_READY);
+        let session = Arc::new(shared.backend.open_session(peer));
+        let seen = Arc::clone(&session);
         Self {
-            session: Arc::new(shared.backend.open_session(peer)),
+            registered: shared.figures.register(peer, move || B::keyspace(&seen)),
+            session,
             stage: Stage::Established,
             agreed_compression: None,
             throw_on_overload: false,

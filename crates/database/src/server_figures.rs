@@ -1,0 +1,101 @@
+//! What a server in front of the database says of itself: virtual tables show it beside what the database knows.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use crate::database::Database;
+
+/// A server's figures.
+pub trait ServerFigures: Send + Sync {
+    /// The clients that are connected.
+    fn clients(&self) -> Vec<Client>;
+
+    /// The threads that requests run on.
+    fn requests(&self) -> Pool;
+
+    /// Requests that were refused because too much was in flight.
+    fn overloaded(&self) -> u64;
+
+    /// Connections that were refused because there were too many.
+    fn connections_refused(&self) -> u64;
+}
+
+/// A connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Client {
+    /// Where it comes from.
+    pub address: SocketAddr,
+    /// As whom it logged in; `None` if nobody asks.
+    pub username: Option<String>,
+    /// `established`, `authenticating` or `ready`.
+    pub stage: &'static str,
+    /// The version of the protocol that it speaks.
+    pub protocol_version: u8,
+    /// What it said when it came.
+    pub options: BTreeMap<String, String>,
+    /// Requests that it sent.
+    pub requests: u64,
+    /// The keyspace that it uses.
+    pub keyspace: Option<String>,
+}
+
+/// Threads that do one kind of work. The names are those of Cassandra's thread pools that do the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name.
+    pub name: &'static str,
+    /// Tasks that are running.
+    pub active: u64,
+    /// Tasks that may run at a time.
+    pub active_max: u64,
+    /// Tasks that wait.
+    pub pending: u64,
+    /// Tasks done.
+    pub completed: u64,
+    /// Those who would give the pool a task and are held up because it is full.
+    pub blocked: u64,
+    /// How often that happened.
+    pub blocked_all_time: u64,
+}
+
+/// The engine's threads, and what reads and writes there were: those run on the threads that ask for them.
+pub fn pools(database: &Database) -> Vec<Pool> {
+    let engine = database.engine();
+    let (metrics, options) = (engine.metrics(), engine.options());
+    let (mut reads, mut writes, mut pending_flushes, mut pending_compactions) = (0, 0, 0, 0);
+    for (id, _) in engine.tables() {
+        let (Ok(table), Ok(stats)) = (engine.table_metrics(id), engine.table_stats(id)) else { continue };
+        reads += table.read_latency.count() + table.range_latency.count();
+        writes += table.write_latency.count();
+        pending_flushes += stats.pending_flushes;
+        pending_compactions += stats.pending_compactions;
+    }
+    let flushing = metrics.active_flushes.get();
+    let pool = |name, active, active_max, pending, completed| Pool {
+        name,
+        active,
+        active_max,
+        pending,
+        completed,
+        blocked: 0,
+        blocked_all_time: 0,
+    };
+    vec![
+        Pool { blocked_all_time: metrics.writes_held_up.get(), ..pool("MutationStage", 0, 0, 0, writes) },
+        pool("ReadStage", 0, 0, 0, reads),
+        pool(
+            "CompactionExecutor",
+            metrics.active_compactions.get(),
+            options.concurrent_compactors as u64,
+            pending_compactions,
+            metrics.compactions.get(),
+        ),
+        pool(
+            "MemtableFlushWriter",
+            flushing,
+            options.memtable_flush_writers as u64,
+            pending_flushes.saturating_sub(flushing),
+            metrics.flushes.get(),
+        ),
+    ]
+}

@@ -1,0 +1,98 @@
+//! The endpoint's paths.
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+
+use super::guard::{self, Head};
+use super::model::{Operation, Refused};
+use super::{Admin, operations, prometheus, report};
+
+/// The longest operation that is taken, bytes.
+const OPERATION_LENGTH_MAX: usize = 1 << 20;
+
+pub(super) fn router(admin: Arc<Admin>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/v1/node", get(|admin| blocking(admin, |admin| Ok(report::node(admin)))))
+        .route("/v1/tables", get(|admin| blocking(admin, |admin| Ok(report::tables(admin)))))
+        .route("/v1/compactions", get(|admin| blocking(admin, |admin| Ok(report::compactions(admin)))))
+        .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
+        .route("/v1/operations", post(operate))
+        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing of this name") })
+        .layer(DefaultBodyLimit::max(OPERATION_LENGTH_MAX))
+        .layer(middleware::from_fn(guarded))
+        .with_state(admin)
+}
+
+/// Turns away who may not ask; see [`guard`].
+async fn guarded(request: Request, next: Next) -> Response {
+    let text = |headers: &HeaderMap, name| {
+        headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let headers = request.headers();
+    let host = text(headers, header::HOST).or_else(|| Some(request.uri().authority()?.to_string()));
+    let origin = text(headers, header::ORIGIN);
+    let fetch_site = text(headers, header::HeaderName::from_static("sec-fetch-site"));
+    let content_type = text(headers, header::CONTENT_TYPE);
+    let head = Head {
+        host: host.as_deref(),
+        origin: origin.as_deref(),
+        fetch_site: fetch_site.as_deref(),
+        content_type: content_type.as_deref(),
+        changes_something: !matches!(*request.method(), Method::GET | Method::HEAD),
+    };
+    if let Some(reason) = guard::refusal(&head) {
+        return refuse(StatusCode::FORBIDDEN, reason);
+    }
+    let mut response = next.run(request).await;
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+    ] {
+        response.headers_mut().insert(name, header::HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+    let text = tokio::task::spawn_blocking(move || {
+        prometheus::text(&report::node(&admin), &report::tables(&admin), &report::compactions(&admin))
+    });
+    match text.await {
+        Ok(text) => ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response(),
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+async fn operate(state: State<Arc<Admin>>, Json(operation): Json<Operation>) -> Response {
+    blocking(state, move |admin| operations::perform(admin, &operation)).await
+}
+
+/// Answers with what `work` gives, which looks at files or takes long.
+async fn blocking<T: serde::Serialize + Send + 'static>(
+    State(admin): State<Arc<Admin>>,
+    work: impl FnOnce(&Arc<Admin>) -> Result<T, Refused> + Send + 'static,
+) -> Response {
+    match tokio::task::spawn_blocking(move || work(&admin)).await {
+        Ok(Ok(done)) => Json(done).into_response(),
+        Ok(Err(refused)) => {
+            let status =
+                if refused.is_usage { StatusCode::BAD_REQUEST } else { StatusCode::INTERNAL_SERVER_ERROR };
+            (status, Json(refused)).into_response()
+        }
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+fn refuse(status: StatusCode, reason: impl Into<String>) -> Response {
+    let is_usage = status.is_client_error();
+    (status, Json(Refused { error: reason.into(), is_usage })).into_response()
+}

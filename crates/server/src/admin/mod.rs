@@ -1,0 +1,75 @@
+//! The admin endpoint: figures and operations over HTTP, for `cassette nodetool`, Prometheus and a browser.
+//!
+//! | path | what |
+//! | --- | --- |
+//! | `GET /` | a page that draws the figures live |
+//! | `GET /metrics` | the figures for Prometheus |
+//! | `GET /v1/node`, `/v1/tables`, `/v1/compactions`, … | reports as JSON ([`model`]) |
+//! | `POST /v1/operations` | an [`Operation`](model::Operation) as JSON |
+//!
+//! It has no passwords: it listens on loopback, unless it is told otherwise, and [`guard`] keeps web pages of others out.
+
+mod guard;
+mod http;
+pub mod model;
+mod operations;
+mod process;
+mod prometheus;
+mod report;
+
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use cassette_database::{Database, ServerFigures};
+use tokio::net::TcpListener;
+
+/// Where it listens unless it is told otherwise: 7199 is where Cassandra's nodetool looks for a node.
+pub const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7199);
+
+/// What the endpoint shows and steers.
+pub struct Admin {
+    database: Database,
+    server: Arc<dyn ServerFigures>,
+    logging: Arc<dyn LogLevels>,
+    drain: Box<dyn Fn() + Send + Sync>,
+    drained: AtomicBool,
+    started: Instant,
+}
+
+/// How much is logged, and by whom.
+pub trait LogLevels: Send + Sync {
+    /// Modules and their levels; `ROOT` for all that are not named.
+    fn levels(&self) -> Vec<(String, String)>;
+
+    /// Sets the level of a module, or of all if `target` is empty or `ROOT`; an empty level is that of the start.
+    ///
+    /// # Errors
+    /// If there is no such level.
+    fn set(&self, target: &str, level: &str) -> Result<(), String>;
+}
+
+impl Admin {
+    /// For a database and the server in front of it. `drain` stops the server from accepting requests.
+    pub fn new(
+        database: Database,
+        server: Arc<dyn ServerFigures>,
+        logging: Arc<dyn LogLevels>,
+        drain: impl Fn() + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let (drain, drained) = (Box::new(drain), AtomicBool::new(false));
+        Arc::new(Self { database, server, logging, drain, drained, started: Instant::now() })
+    }
+
+    /// Answers until `stop` is done.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        axum::serve(listener, http::router(self)).with_graceful_shutdown(stop).await
+    }
+}

@@ -1,0 +1,326 @@
+//! Reports as Prometheus reads them: the text format 0.0.4.
+//!
+//! ```text
+//! # HELP name what it is
+//! # TYPE name counter | gauge | summary
+//! name{label="value",…} number
+//! ```
+
+use std::fmt::Write;
+
+use super::model::{CompactionReport, DistributionReport, NodeReport, TableReport};
+
+/// What the content is.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All figures.
+pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &CompactionReport) -> String {
+    let mut out = Text::default();
+    out.gauge("cassette_uptime_seconds", "Seconds since the start.", &[], node.uptime_seconds as f64);
+    out.gauge(
+        "cassette_memory_bytes",
+        "Bytes that the process holds in memory.",
+        &[],
+        node.memory_bytes as f64,
+    );
+    out.gauge("cassette_memtable_bytes", "Heap bytes of memtables.", &[], node.memtable_bytes as f64);
+    out.gauge(
+        "cassette_memtable_max_bytes",
+        "Heap bytes that memtables may have.",
+        &[],
+        node.memtable_max_bytes as f64,
+    );
+    out.gauge(
+        "cassette_commit_log_bytes",
+        "Bytes of the commit log on disk.",
+        &[],
+        node.commit_log_bytes as f64,
+    );
+    out.gauge("cassette_load_bytes", "Bytes of all SSTables.", &[], node.load_bytes as f64);
+    out.counter(
+        "cassette_exceptions_total",
+        "Flushes, compactions and reads that failed.",
+        &[],
+        node.exceptions,
+    );
+    out.counter(
+        "cassette_writes_held_up_total",
+        "Writers that waited for room in memtables.",
+        &[],
+        node.writes_held_up,
+    );
+    out.gauge("cassette_connected_clients", "Connections.", &[], node.clients.len() as f64);
+    out.counter(
+        "cassette_connections_refused_total",
+        "Connections refused because there were too many.",
+        &[],
+        node.connections_refused,
+    );
+    out.gauge(
+        "cassette_prepared_statements",
+        "Prepared statements that are kept.",
+        &[],
+        node.statements.prepared_count as f64,
+    );
+    out.counter(
+        "cassette_prepared_statements_evicted_total",
+        "Prepared statements thrown away for new ones.",
+        &[],
+        node.statements.prepared_evicted,
+    );
+    out.counter(
+        "cassette_statements_executed_total",
+        "Statements executed.",
+        &[("kind", "prepared")],
+        node.statements.prepared_executed,
+    );
+    out.counter(
+        "cassette_statements_executed_total",
+        "Statements executed.",
+        &[("kind", "regular")],
+        node.statements.regular_executed,
+    );
+    for (name, request) in &node.requests {
+        out.summary(
+            "cassette_client_request_latency_seconds",
+            "Requests by kind.",
+            &[("request", name)],
+            &request.latency,
+            1e-6,
+        );
+    }
+    for (name, request) in &node.requests {
+        out.counter(
+            "cassette_client_request_failures_total",
+            "Requests that failed for no fault of the client's.",
+            &[("request", name)],
+            request.failures,
+        );
+    }
+    for (name, request) in &node.requests {
+        out.counter(
+            "cassette_client_request_invalid_total",
+            "Requests refused because of what they asked.",
+            &[("request", name)],
+            request.invalid,
+        );
+    }
+    type Cache = fn(&super::model::CacheReport) -> u64;
+    let caches: [(&str, &str, bool, Cache); 5] = [
+        ("cassette_cache_entries", "What a cache holds.", false, |cache| cache.entries),
+        ("cassette_cache_size_bytes", "Bytes that a cache holds.", false, |cache| cache.size_bytes),
+        ("cassette_cache_capacity_bytes", "Bytes that a cache may hold.", false, |cache| {
+            cache.capacity_bytes
+        }),
+        ("cassette_cache_hits_total", "Requests that a cache could answer.", true, |cache| cache.hits),
+        ("cassette_cache_requests_total", "Requests to a cache.", true, |cache| cache.requests),
+    ];
+    for (name, help, is_counter, figure) in caches {
+        for (cache, report) in &node.caches {
+            out.value(name, help, is_counter, &[("cache", cache)], figure(report) as f64);
+        }
+    }
+    type Pool = fn(&super::model::PoolReport) -> u64;
+    let pools: [(&str, &str, bool, Pool); 4] = [
+        ("cassette_thread_pool_active", "Tasks that run.", false, |pool| pool.active),
+        ("cassette_thread_pool_pending", "Tasks that wait.", false, |pool| pool.pending),
+        ("cassette_thread_pool_completed_total", "Tasks done.", true, |pool| pool.completed),
+        ("cassette_thread_pool_blocked_total", "Tasks that were held up.", true, |pool| {
+            pool.blocked_all_time
+        }),
+    ];
+    for (name, help, is_counter, figure) in pools {
+        for report in &node.pools {
+            out.value(name, help, is_counter, &[("pool", &report.name)], figure(report) as f64);
+        }
+    }
+    out.counter("cassette_compactions_total", "Compactions done.", &[], compactions.completed);
+    out.counter(
+        "cassette_compaction_bytes_total",
+        "Bytes written by compactions.",
+        &[],
+        compactions.bytes_compacted,
+    );
+    out.gauge("cassette_compactions_active", "Compactions that run.", &[], compactions.active.len() as f64);
+    of_tables(&mut out, tables);
+    out.text
+}
+
+fn of_tables(out: &mut Text, tables: &[TableReport]) {
+    type Summary = fn(&TableReport) -> &DistributionReport;
+    let summaries: [(&str, &str, f64, Summary); 6] = [
+        ("cassette_table_read_latency_seconds", "Reads of one partition.", 1e-6, |table| &table.read),
+        ("cassette_table_write_latency_seconds", "Changes of one partition.", 1e-6, |table| &table.write),
+        ("cassette_table_scan_latency_seconds", "Scans over partitions.", 1e-6, |table| &table.scan),
+        ("cassette_table_sstables_per_read", "SSTables that a read found the partition in.", 1.0, |table| {
+            &table.sstables_per_read
+        }),
+        ("cassette_table_live_scanned", "Live rows that a read came across.", 1.0, |table| {
+            &table.live_scanned
+        }),
+        ("cassette_table_tombstones_scanned", "Tombstones that a read came across.", 1.0, |table| {
+            &table.tombstones_scanned
+        }),
+    ];
+    for (name, help, unit, figure) in summaries {
+        for table in tables {
+            out.summary(name, help, &labels(table), figure(table), unit);
+        }
+    }
+    type Value = fn(&TableReport) -> f64;
+    let values: [(&str, &str, bool, Value); 19] = [
+        ("cassette_table_sstables", "SSTables that are read.", false, |table| table.sstables as f64),
+        ("cassette_table_sstables_set_aside", "Corrupt SSTables that are left out.", false, |table| {
+            table.sstables_set_aside as f64
+        }),
+        ("cassette_table_live_bytes", "Bytes of SSTables.", false, |table| table.live_bytes as f64),
+        ("cassette_table_uncompressed_bytes", "Bytes of their rows before compression.", false, |table| {
+            table.uncompressed_bytes as f64
+        }),
+        ("cassette_table_partitions", "Partitions, about.", false, |table| table.partitions as f64),
+        ("cassette_table_memtable_bytes", "Heap bytes of memtables.", false, |table| {
+            table.memtable_bytes as f64
+        }),
+        ("cassette_table_flushes_total", "Memtables flushed.", true, |table| table.flushes as f64),
+        ("cassette_table_flushed_bytes_total", "Bytes written by flushes.", true, |table| {
+            table.bytes_flushed as f64
+        }),
+        ("cassette_table_pending_flushes", "Memtables that wait to be flushed.", false, |table| {
+            table.pending_flushes as f64
+        }),
+        ("cassette_table_compactions_total", "Compactions done.", true, |table| table.compactions as f64),
+        ("cassette_table_compacted_bytes_total", "Bytes written by compactions.", true, |table| {
+            table.bytes_compacted as f64
+        }),
+        ("cassette_table_pending_compactions", "Compactions that wait.", false, |table| {
+            table.pending_compactions as f64
+        }),
+        (
+            "cassette_table_filter_false_positives_total",
+            "Filters that let a key pass which was not there.",
+            true,
+            |table| table.filter_false_positives as f64,
+        ),
+        (
+            "cassette_table_filter_true_positives_total",
+            "Filters that let a key pass which was there.",
+            true,
+            |table| table.filter_true_positives as f64,
+        ),
+        ("cassette_table_filter_true_negatives_total", "Filters that kept a key out.", true, |table| {
+            table.filter_true_negatives as f64
+        }),
+        ("cassette_table_filter_bytes", "Bytes of filters in memory.", false, |table| {
+            table.filter_bytes as f64
+        }),
+        (
+            "cassette_table_max_partition_bytes",
+            "The largest partition in an SSTable, about.",
+            false,
+            |table| table.max_partition_bytes as f64,
+        ),
+        ("cassette_table_snapshot_bytes", "Bytes that only snapshots hold.", false, |table| {
+            table.snapshot_bytes as f64
+        }),
+        (
+            "cassette_table_droppable_ratio",
+            "The share of cells that a compaction could drop.",
+            false,
+            |table| table.droppable_ratio,
+        ),
+    ];
+    for (name, help, is_counter, figure) in values {
+        for table in tables {
+            out.value(name, help, is_counter, &labels(table), figure(table));
+        }
+    }
+}
+
+fn labels(table: &TableReport) -> [(&str, &str); 2] {
+    [("keyspace", &table.keyspace), ("table", &table.table)]
+}
+
+/// The text; a name's lines must come together.
+#[derive(Default)]
+struct Text {
+    text: String,
+    /// The name that was described last.
+    described: String,
+}
+
+impl Text {
+    fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
+        self.value(name, help, false, labels, value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: u64) {
+        self.value(name, help, true, labels, value as f64);
+    }
+
+    fn value(&mut self, name: &str, help: &str, is_counter: bool, labels: &[(&str, &str)], value: f64) {
+        self.describe(name, help, if is_counter { "counter" } else { "gauge" });
+        self.line(name, labels, None, value);
+    }
+
+    /// Quantiles of what was recent, and all values' number and sum, in `unit`s.
+    fn summary(
+        &mut self,
+        name: &str,
+        help: &str,
+        labels: &[(&str, &str)],
+        values: &DistributionReport,
+        unit: f64,
+    ) {
+        self.describe(name, help, "summary");
+        let quantiles =
+            [("0.5", values.p50), ("0.95", values.p95), ("0.99", values.p99), ("0.999", values.p999)];
+        for (quantile, value) in quantiles {
+            self.line(name, labels, Some(quantile), value as f64 * unit);
+        }
+        self.line(&format!("{name}_sum"), labels, None, values.sum as f64 * unit);
+        self.line(&format!("{name}_count"), labels, None, values.count as f64);
+    }
+
+    fn describe(&mut self, name: &str, help: &str, kind: &str) {
+        if self.described != name {
+            name.clone_into(&mut self.described);
+            let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        }
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], quantile: Option<&str>, value: f64) {
+        self.text.push_str(name);
+        let labels = labels.iter().copied().chain(quantile.map(|quantile| ("quantile", quantile)));
+        for (i, (label, value)) in labels.clone().enumerate() {
+            self.text.push(if i == 0 { '{' } else { ',' });
+            let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.text, "{label}=\"{escaped}\"");
+        }
+        if labels.count() > 0 {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_described_once_and_labels_escaped() {
+        let mut text = Text::default();
+        text.counter("a_total", "An a.", &[("table", "x\"y\\z\n")], 3);
+        text.counter("a_total", "An a.", &[], 4);
+        let values = DistributionReport { count: 2, sum: 3_000_000, p50: 1_000_000, ..Default::default() };
+        text.summary("b_seconds", "A b.", &[("of", "c")], &values, 1e-6);
+        assert_eq!(
+            text.text,
+            "# HELP a_total An a.\n# TYPE a_total counter\na_total{table=\"x\\\"y\\\\z\\n\"} 3\na_total 4\n\
+             # HELP b_seconds A b.\n# TYPE b_seconds summary\n\
+             b_seconds{of=\"c\",quantile=\"0.5\"} 1\nb_seconds{of=\"c\",quantile=\"0.95\"} 0\n\
+             b_seconds{of=\"c\",quantile=\"0.99\"} 0\nb_seconds{of=\"c\",quantile=\"0.999\"} 0\n\
+             b_seconds_sum{of=\"c\"} 3\nb_seconds_count{of=\"c\"} 2\n"
+        );
+    }
+}

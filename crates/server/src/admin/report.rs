@@ -1,0 +1,304 @@
+//! Reports: what the database and its server know, put together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cassette_database::{
+    KeyspaceKind, Pool,
+    engine::{
+        Engine, EngineStats, TableStats,
+        metrics::{Distribution, HistogramSnapshot, TableMetrics},
+    },
+};
+use cassette_rows::TableMetadata;
+
+use super::Admin;
+use super::model::{
+    CacheReport, ClientReport, CompactionReport, DistributionReport, KeyspaceReport, LevelReport, NodeReport,
+    PoolReport, RequestReport, StatementReport, TableReport,
+};
+use super::process;
+
+/// The node.
+pub(super) fn node(admin: &Admin) -> NodeReport {
+    let Admin { database, server, .. } = admin;
+    let (engine, node, catalog) = (database.engine(), database.node(), database.catalog());
+    let stats = engine.stats();
+    let tables: Vec<_> = stored(engine).map(|(_, stats, _)| stats).collect();
+    let sum = |figure: fn(&TableStats) -> u64| tables.iter().map(figure).sum::<u64>();
+    let prepared = database.prepared_statements();
+    let requests = database.metrics();
+    let memory = process::memory();
+    NodeReport {
+        cluster_name: node.cluster_name.clone(),
+        host_id: node.host_id.to_string(),
+        address: node.address.to_string(),
+        port: node.port,
+        data_center: node.data_center.clone(),
+        rack: node.rack.clone(),
+        tokens: vec![cassette_database::TOKEN.to_owned()],
+        release_version: cassette_database::RELEASE_VERSION.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        partitioner: cassette_database::PARTITIONER.to_owned(),
+        schema_version: catalog.version().to_string(),
+        keyspaces: catalog
+            .keyspaces()
+            .map(|keyspace| KeyspaceReport {
+                name: keyspace.name.clone(),
+                replication_class: short_class(&keyspace.params.replication.class).to_owned(),
+                replication_options: keyspace.params.replication.options.clone(),
+                is_virtual: keyspace.kind == KeyspaceKind::Virtual,
+            })
+            .collect(),
+        native_transport_active: !admin.drained.load(Ordering::Relaxed),
+        load_bytes: sum(|stats| stats.live_disk_bytes),
+        uncompressed_load_bytes: sum(|stats| stats.uncompressed_bytes),
+        uptime_seconds: admin.started.elapsed().as_secs(),
+        memory_bytes: memory.resident,
+        memory_max_bytes: memory.limit,
+        sstable_memory_bytes: sum(|stats| {
+            stats.bloom_filter_bytes + stats.index_summary_bytes + stats.compression_metadata_bytes
+        }),
+        memtable_bytes: stats.memtable_bytes,
+        memtable_max_bytes: stats.memtable_bytes_max,
+        exceptions: engine.metrics().exceptions.get(),
+        writes_held_up: engine.metrics().writes_held_up.get(),
+        commit_log_bytes: stats.commit_log.map_or(0, |log| log.total_size),
+        commit_log_segments: stats.commit_log.map_or(0, |log| log.segments as u64),
+        percent_repaired: match sum(|stats| stats.uncompressed_bytes) {
+            0 => 100.0,
+            all => 100.0 * sum(|stats| stats.repaired_bytes) as f64 / all as f64,
+        },
+        caches: caches(&stats),
+        pools: cassette_database::pools(database).into_iter().chain([server.requests()]).map(pool).collect(),
+        dropped: DROPPABLE.iter().map(|verb| ((*verb).to_owned(), 0)).collect(),
+        requests: requests
+            .by_name()
+            .into_iter()
+            .map(|(name, figures)| {
+                let latency = histogram(&figures.latency.snapshot(stats.now));
+                let report = RequestReport {
+                    latency,
+                    failures: figures.failures.get(),
+                    invalid: figures.invalid.get(),
+                };
+                (name.to_owned(), report)
+            })
+            .collect(),
+        statements: StatementReport {
+            prepared_count: prepared.count,
+            prepared_evicted: prepared.evicted,
+            prepared_executed: requests.prepared_executed.get(),
+            regular_executed: requests.regular_executed.get(),
+        },
+        clients: server.clients().into_iter().map(client).collect(),
+        connections_refused: server.connections_refused(),
+    }
+}
+
+/// The kinds of messages between replicas that Cassandra drops when they come too late. Here nothing is ever dropped.
+const DROPPABLE: &[&str] =
+    &["READ_REQ", "RANGE_REQ", "MUTATION_REQ", "COUNTER_MUTATION_REQ", "BATCH_STORE_REQ", "HINT_REQ"];
+
+fn short_class(class: &str) -> &str {
+    class.rsplit('.').next().unwrap_or(class)
+}
+
+fn pool(pool: Pool) -> PoolReport {
+    PoolReport {
+        name: pool.name.to_owned(),
+        active: pool.active,
+        active_max: pool.active_max,
+        pending: pool.pending,
+        completed: pool.completed,
+        blocked: pool.blocked,
+        blocked_all_time: pool.blocked_all_time,
+    }
+}
+
+fn client(client: cassette_database::Client) -> ClientReport {
+    ClientReport {
+        address: client.address.to_string(),
+        username: client.username,
+        stage: client.stage.to_owned(),
+        protocol_version: client.protocol_version,
+        options: client.options,
+        requests: client.requests,
+        keyspace: client.keyspace,
+    }
+}
+
+fn caches(stats: &EngineStats) -> BTreeMap<String, CacheReport> {
+    let chunks = &stats.chunk_cache;
+    let requests = chunks.hits + chunks.misses;
+    let chunks = CacheReport {
+        entries: chunks.entries as u64,
+        size_bytes: chunks.bytes,
+        capacity_bytes: chunks.capacity,
+        hits: chunks.hits,
+        requests,
+        recent_hit_rate: (requests > 0).then(|| chunks.hits as f64 / requests as f64),
+        miss_latency_micros: None,
+        save_period_seconds: 0,
+    };
+    BTreeMap::from([("chunk".to_owned(), chunks)])
+}
+
+/// All stored tables, by keyspace and name.
+pub(super) fn tables(admin: &Admin) -> Vec<TableReport> {
+    let engine = admin.database.engine();
+    let now = engine.stats().now;
+    stored(engine)
+        .map(|(table, stats, metrics)| {
+            let partitions = engine.partition_stats(table.id).ok().filter(|_| stats.sstables > 0);
+            TableReport {
+                partition_bytes: partitions.as_ref().map(|partitions| distribution(&partitions.bytes)),
+                partition_cells: partitions.as_ref().map(|partitions| distribution(&partitions.cells)),
+                ..self::table(&table, stats, &metrics, now)
+            }
+        })
+        .collect()
+}
+
+fn stored(engine: &Engine) -> impl Iterator<Item = (Arc<TableMetadata>, TableStats, Arc<TableMetrics>)> {
+    // One that is dropped meanwhile is passed over.
+    engine
+        .tables()
+        .into_iter()
+        .filter_map(|(id, table)| Some((table, engine.table_stats(id).ok()?, engine.table_metrics(id).ok()?)))
+}
+
+fn table(
+    table: &TableMetadata,
+    stats: TableStats,
+    metrics: &TableMetrics,
+    now: std::time::Duration,
+) -> TableReport {
+    let mut compaction = table.params.compaction.options.clone();
+    compaction.insert("class".to_owned(), short_class(&table.params.compaction.class).to_owned());
+    let is_leveled = compaction["class"] == "LeveledCompactionStrategy";
+    let fanout = compaction.get("fanout_size").and_then(|size| size.parse().ok()).unwrap_or(10);
+    let filter = metrics.filter_answers();
+    let figures =
+        |histogram: &cassette_database::engine::metrics::Histogram| self::histogram(&histogram.snapshot(now));
+    TableReport {
+        keyspace: table.keyspace.clone(),
+        table: table.name.clone(),
+        is_index: false,
+        directory: stats.directory.display().to_string(),
+        compaction: compaction.into_iter().collect(),
+        sstables: stats.sstables,
+        sstables_set_aside: stats.sstables_set_aside,
+        old_sstables: 0,
+        levels: match is_leveled {
+            true => levels(&stats),
+            false => Vec::new(),
+        },
+        fanout,
+        max_sstable_bytes: stats.max_sstable_bytes,
+        max_sstable_millis: stats.max_sstable_millis,
+        live_bytes: stats.live_disk_bytes,
+        total_bytes: stats.live_disk_bytes,
+        uncompressed_bytes: stats.uncompressed_bytes,
+        snapshot_bytes: 0,
+        repaired_bytes: stats.repaired_bytes,
+        pending_repair_bytes: stats.pending_repair_bytes,
+        compression_ratio: stats.compression_ratio.unwrap_or(-1.0),
+        partitions: stats.estimated_partitions + stats.memtable_partitions,
+        memtable_cells: stats.memtable_cells,
+        memtable_data_bytes: stats.memtable_data_bytes,
+        memtable_bytes: stats.memtable_bytes,
+        flushes: stats.flushes,
+        bytes_flushed: stats.bytes_flushed,
+        pending_flushes: stats.pending_flushes,
+        pending_compactions: stats.pending_compactions,
+        compactions: stats.compactions,
+        bytes_compacted: stats.bytes_compacted,
+        read: figures(&metrics.read_latency),
+        write: figures(&metrics.write_latency),
+        scan: figures(&metrics.range_latency),
+        sstables_per_read: figures(&metrics.sstables_per_read),
+        live_scanned: figures(&metrics.live_scanned),
+        tombstones_scanned: figures(&metrics.tombstones_scanned),
+        partition_bytes: None,
+        partition_cells: None,
+        filter_false_positives: filter.false_positives,
+        filter_true_positives: filter.true_positives,
+        filter_true_negatives: filter.true_negatives,
+        filter_disk_bytes: stats.bloom_filter_disk_bytes,
+        filter_bytes: stats.bloom_filter_bytes,
+        summary_bytes: stats.index_summary_bytes,
+        compression_metadata_bytes: stats.compression_metadata_bytes,
+        min_partition_bytes: stats.min_partition_bytes,
+        max_partition_bytes: stats.max_partition_bytes,
+        mean_partition_bytes: stats.mean_partition_bytes,
+        droppable_ratio: stats.droppable_ratio,
+    }
+}
+
+/// As many levels as Cassandra shows, whatever there is on them.
+fn levels(stats: &TableStats) -> Vec<LevelReport> {
+    const LEVELS: usize = 9;
+    let mut levels = vec![LevelReport::default(); stats.levels.len().max(LEVELS)];
+    for (report, level) in levels.iter_mut().zip(&stats.levels) {
+        *report = LevelReport { sstables: level.sstables, bytes: level.bytes };
+    }
+    levels
+}
+
+/// Compactions.
+pub(super) fn compactions(admin: &Admin) -> CompactionReport {
+    let engine = admin.database.engine();
+    let metrics = engine.metrics();
+    let mut pending: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    for (table, stats, _) in stored(engine).filter(|(_, stats, _)| stats.pending_compactions > 0) {
+        pending
+            .entry(table.keyspace.clone())
+            .or_default()
+            .insert(table.name.clone(), stats.pending_compactions);
+    }
+    let completed = metrics.compactions.get();
+    let uptime = admin.started.elapsed().as_secs_f64();
+    CompactionReport {
+        concurrent_compactors: engine.options().concurrent_compactors as u64,
+        pending,
+        completed,
+        bytes_compacted: metrics.bytes_compacted.get(),
+        aborted: 0,
+        reduced: 0,
+        sstables_dropped: 0,
+        fifteen_minute_rate: completed as f64 / uptime.max(1.0),
+        mean_rate: completed as f64 / uptime.max(1.0),
+        throughput_bytes: engine.options().compaction_throughput,
+        active: Vec::new(),
+    }
+}
+
+/// A histogram: its recent values, and how many there were altogether.
+pub(super) fn histogram(snapshot: &HistogramSnapshot) -> DistributionReport {
+    DistributionReport {
+        count: snapshot.count(),
+        sum: snapshot.sum,
+        one_minute_rate: snapshot.rates.one_minute,
+        five_minute_rate: snapshot.rates.five_minutes,
+        fifteen_minute_rate: snapshot.rates.fifteen_minutes,
+        ..distribution(&snapshot.recent)
+    }
+}
+
+fn distribution(values: &Distribution) -> DistributionReport {
+    DistributionReport {
+        count: values.count(),
+        p50: values.percentile(0.5),
+        p75: values.percentile(0.75),
+        p95: values.percentile(0.95),
+        p98: values.percentile(0.98),
+        p99: values.percentile(0.99),
+        p999: values.percentile(0.999),
+        min: values.min(),
+        max: values.max(),
+        mean: values.mean(),
+        ..DistributionReport::default()
+    }
+}

@@ -1,0 +1,224 @@
+//! What the server counts: connections and their requests.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use cassette_database::{Client, Pool, ServerFigures};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+/// The figures of one server.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    clients: Mutex<HashMap<u64, Arc<Connected>>>,
+    next_client: AtomicU64,
+    /// Requests of connections that have ended.
+    requests_before: AtomicU64,
+    threads: Arc<Semaphore>,
+    threads_max: usize,
+    /// Connections that wait for a thread.
+    waiting: AtomicU64,
+    /// How often one had to.
+    waited: AtomicU64,
+    pub overloaded: AtomicU64,
+    pub connections_refused: AtomicU64,
+}
+
+/// What is known of a connection. Its own task writes; whoever looks reads.
+pub(crate) struct Connected {
+    address: SocketAddr,
+    stage: AtomicU8,
+    protocol_version: AtomicU8,
+    options: Mutex<BTreeMap<String, String>>,
+    username: Mutex<Option<String>>,
+    requests: AtomicU64,
+    keyspace: Box<dyn Fn() -> Option<String> + Send + Sync>,
+}
+
+/// A connection's entry, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    figures: Arc<Figures>,
+    id: u64,
+    connected: Arc<Connected>,
+}
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum StageSeen {
+    Established = 0,
+    Authenticating = 1,
+    Ready = 2,
+}
+
+impl Figures {
+    pub fn new(threads: Arc<Semaphore>, threads_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            clients: Mutex::default(),
+            next_client: AtomicU64::new(0),
+            requests_before: AtomicU64::new(0),
+            threads,
+            threads_max,
+            waiting: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+            overloaded: AtomicU64::new(0),
+            connections_refused: AtomicU64::new(0),
+        })
+    }
+
+    /// Enters a connection. `keyspace` says which one it uses now.
+    pub fn register(
+        self: &Arc<Self>,
+        address: SocketAddr,
+        keyspace: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Registered {
+        let connected = Arc::new(Connected {
+            address,
+            stage: AtomicU8::new(StageSeen::Established as u8),
+            protocol_version: AtomicU8::new(0),
+            options: Mutex::default(),
+            username: Mutex::default(),
+            requests: AtomicU64::new(0),
+            keyspace: Box::new(keyspace),
+        });
+        let id = self.next_client.fetch_add(1, Ordering::Relaxed);
+        self.clients.lock().insert(id, Arc::clone(&connected));
+        Registered { figures: Arc::clone(self), id, connected }
+    }
+
+    /// Somebody waits for a thread until the guard is dropped.
+    pub fn wait_for_thread(&self) -> impl Drop + use<'_> {
+        struct Waiting<'a>(&'a Figures);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.waited.fetch_add(1, Ordering::Relaxed);
+        Waiting(self)
+    }
+}
+
+impl std::fmt::Debug for Connected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connected").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Registered {
+    /// The connection speaks this version, and said this of itself.
+    pub fn started(&self, protocol_version: u8, options: BTreeMap<String, String>) {
+        self.connected.protocol_version.store(protocol_version, Ordering::Relaxed);
+        *self.connected.options.lock() = options;
+    }
+
+    pub fn logged_in(&self, username: &str) {
+        *self.connected.username.lock() = Some(username.to_owned());
+    }
+
+    pub fn stage(&self, stage: StageSeen) {
+        self.connected.stage.store(stage as u8, Ordering::Relaxed);
+    }
+
+    /// Counts a request.
+    #[inline]
+    pub fn count_request(&self) {
+        self.connected.requests.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let requests = self.connected.requests.load(Ordering::Relaxed);
+        let mut clients = self.figures.clients.lock();
+        clients.remove(&self.id);
+        self.figures.requests_before.fetch_add(requests, Ordering::Relaxed);
+    }
+}
+
+impl ServerFigures for Figures {
+    fn clients(&self) -> Vec<Client> {
+        let connected: Vec<_> = self.clients.lock().values().cloned().collect();
+        let mut clients: Vec<_> = connected.iter().map(|connected| connected.client()).collect();
+        clients.sort_by_key(|client| client.address);
+        clients
+    }
+
+    fn requests(&self) -> Pool {
+        let clients = self.clients.lock();
+        let connected: u64 = clients.values().map(|client| client.requests.load(Ordering::Relaxed)).sum();
+        let completed = connected + self.requests_before.load(Ordering::Relaxed);
+        drop(clients);
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        Pool {
+            name: "Native-Transport-Requests",
+            active: self.threads_max.saturating_sub(self.threads.available_permits()) as u64,
+            active_max: self.threads_max as u64,
+            pending: waiting,
+            completed,
+            blocked: waiting,
+            blocked_all_time: self.waited.load(Ordering::Relaxed),
+        }
+    }
+
+    fn overloaded(&self) -> u64 {
+        self.overloaded.load(Ordering::Relaxed)
+    }
+
+    fn connections_refused(&self) -> u64 {
+        self.connections_refused.load(Ordering::Relaxed)
+    }
+}
+
+impl Connected {
+    fn client(&self) -> Client {
+        Client {
+            address: self.address,
+            username: self.username.lock().clone(),
+            stage: match self.stage.load(Ordering::Relaxed) {
+                0 => "established",
+                1 => "authenticating",
+                _ => "ready",
+            },
+            protocol_version: self.protocol_version.load(Ordering::Relaxed),
+            options: self.options.lock().clone(),
+            requests: self.requests.load(Ordering::Relaxed),
+            keyspace: (self.keyspace)(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_clients_that_have_left_still_count() {
+        let figures = Figures::new(Arc::new(Semaphore::new(3)), 4);
+        let here = figures.register("127.0.0.1:1000".parse().unwrap(), || Some("ks".to_owned()));
+        let gone = figures.register("127.0.0.1:999".parse().unwrap(), || None);
+        here.stage(StageSeen::Ready);
+        here.started(5, BTreeMap::from([("DRIVER_NAME".to_owned(), "d".to_owned())]));
+        for registered in [&here, &gone, &gone] {
+            registered.count_request();
+        }
+        assert_eq!(figures.clients().len(), 2);
+        drop(gone);
+        let clients = figures.clients();
+        assert_eq!((clients.len(), clients[0].requests, clients[0].stage), (1, 1, "ready"));
+        assert_eq!(clients[0].keyspace.as_deref(), Some("ks"));
+        let waiting = figures.wait_for_thread();
+        let pool = figures.requests();
+        assert_eq!((pool.active, pool.pending, pool.completed, pool.blocked_all_time), (1, 1, 3, 1));
+        drop(waiting);
+        assert_eq!((figures.requests().pending, figures.requests().blocked_all_time), (0, 1));
+    }
+}

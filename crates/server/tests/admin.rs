@@ -1,0 +1,163 @@
+//! The admin endpoint over real sockets.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use cassette_database::Database;
+use cassette_server::admin::model::{NodeReport, TableReport};
+use cassette_server::admin::{Admin, LogLevels};
+use cassette_server::{Server, ServerConfig};
+use serde_json::{Value, json};
+
+#[derive(Default)]
+struct Levels(Mutex<Vec<(String, String)>>);
+
+impl LogLevels for Levels {
+    fn levels(&self) -> Vec<(String, String)> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn set(&self, target: &str, level: &str) -> Result<(), String> {
+        if level == "LOUD" {
+            return Err("no such level".to_owned());
+        }
+        self.0.lock().unwrap().push((target.to_owned(), level.to_owned()));
+        Ok(())
+    }
+}
+
+struct Endpoint {
+    address: SocketAddr,
+    database: Database,
+    runtime: tokio::runtime::Runtime,
+    _directory: tempfile::TempDir,
+}
+
+impl Endpoint {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path().join("db")).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let config = ServerConfig { listen_address: ([127, 0, 0, 1], 0).into(), ..ServerConfig::default() };
+        let server = runtime.block_on(Server::bind(config, Arc::new(database.clone()))).unwrap();
+        let admin = Admin::new(database.clone(), server.figures(), Arc::new(Levels::default()), || {});
+        let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        runtime.spawn(server.serve(std::future::pending()));
+        runtime.spawn(admin.serve(listener, std::future::pending()));
+        Self { address, database, runtime, _directory: directory }
+    }
+
+    /// Sends a request with these header lines, and gives status and body.
+    fn send(&self, head: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let length = body.len();
+        write!(stream, "{head}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: {}\r\n", self.address), "")
+    }
+
+    fn operate(&self, operation: Value) -> (u16, Value) {
+        let head = format!(
+            "POST /v1/operations HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n",
+            self.address
+        );
+        let (status, body) = self.send(&head, &operation.to_string());
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+    }
+}
+
+#[test]
+fn figures_follow_the_statements_and_operations_the_requests() {
+    let endpoint = Endpoint::new();
+    let session = endpoint.database.session();
+    for statement in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v text)",
+        "INSERT INTO ks.t (k, v) VALUES (1, 'x')",
+        "SELECT * FROM ks.t WHERE k = 1",
+    ] {
+        session.execute(statement, ()).unwrap();
+    }
+    let table = || {
+        let (status, body) = endpoint.get("/v1/tables");
+        assert_eq!(status, 200, "{body}");
+        let tables: Vec<TableReport> = serde_json::from_str(&body).unwrap();
+        tables.into_iter().find(|table| table.keyspace == "ks").unwrap()
+    };
+    let before = table();
+    assert_eq!((before.sstables, before.read.count, before.write.count), (0, 1, 1));
+    assert_eq!((before.memtable_cells, before.partition_bytes), (1, None));
+    let (status, done) = endpoint.operate(json!({"operation": "flush", "keyspace": "ks", "tables": ["t"]}));
+    assert_eq!((status, done), (200, json!({"messages": []})));
+    assert_eq!((table().sstables, table().flushes, table().memtable_cells), (1, 1, 0));
+    assert_eq!(table().partition_bytes.unwrap().count, 1);
+    assert_eq!(endpoint.operate(json!({"operation": "compact", "keyspace": "ks"})).0, 200);
+    assert_eq!(table().compactions, 1);
+
+    let node: NodeReport = serde_json::from_str(&endpoint.get("/v1/node").1).unwrap();
+    assert_eq!((node.requests["Read"].latency.count, node.requests["Write"].latency.count), (1, 1));
+    assert!(node.load_bytes > 0 && node.memory_bytes > 0 && node.memory_max_bytes > node.memory_bytes);
+    assert!(node.pools.iter().any(|pool| pool.name == "MemtableFlushWriter" && pool.completed >= 1));
+
+    let (status, metrics) = endpoint.get("/metrics");
+    assert_eq!(status, 200);
+    assert!(metrics.contains("cassette_table_read_latency_seconds_count{keyspace=\"ks\",table=\"t\"} 1\n"));
+    assert!(metrics.contains("\ncassette_compactions_total 1\n"), "{metrics}");
+    drop(endpoint.runtime);
+}
+
+#[test]
+fn what_is_wrong_or_not_there_is_refused_with_a_reason() {
+    let endpoint = Endpoint::new();
+    let refused = |operation| {
+        let (status, body) = endpoint.operate(operation);
+        (status, body["error"].as_str().unwrap_or_default().to_owned())
+    };
+    let (status, reason) = refused(json!({"operation": "flush", "keyspace": "nosuch"}));
+    assert_eq!((status, &*reason), (400, "Keyspace [nosuch] does not exist."));
+    let (status, reason) = refused(json!({"operation": "set_trace_probability", "probability": 0.5}));
+    assert_eq!((status, &*reason), (500, "Cassette does not have tracing of requests yet"));
+    assert_eq!(refused(json!({"operation": "set_logging_level", "target": "", "level": "LOUD"})).0, 400);
+    assert_eq!(
+        endpoint.operate(json!({"operation": "set_logging_level", "target": "a", "level": "DEBUG"})).0,
+        200
+    );
+    assert_eq!(endpoint.get("/v1/logging").1, "[[\"a\",\"DEBUG\"]]");
+    assert_eq!(endpoint.operate(json!({"operation": "explode"})).0, 422);
+    assert_eq!(endpoint.get("/nothing").0, 404);
+    assert_eq!(endpoint.get("/v1/operations").0, 405);
+}
+
+#[test]
+fn pages_of_other_origins_get_nothing_and_change_nothing() {
+    let endpoint = Endpoint::new();
+    let address = endpoint.address;
+    let flush = "{\"operation\":\"flush\"}";
+    for head in [
+        "GET /v1/node HTTP/1.1\r\nHost: rebound.example\r\n".to_owned(),
+        format!("GET /v1/node HTTP/1.1\r\nHost: {address}\r\nOrigin: http://example.org\r\n"),
+        format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nSec-Fetch-Site: cross-site\r\n"),
+        format!("POST /v1/operations HTTP/1.1\r\nHost: {address}\r\nContent-Type: text/plain\r\n"),
+        format!(
+            "POST /v1/operations HTTP/1.1\r\nHost: {address}\r\nOrigin: http://example.org\r\nContent-Type: application/json\r\n"
+        ),
+        format!(
+            "OPTIONS /v1/operations HTTP/1.1\r\nHost: {address}\r\nOrigin: http://example.org\r\nAccess-Control-Request-Method: POST\r\n"
+        ),
+    ] {
+        let (status, body) = endpoint.send(&head, flush);
+        assert_eq!(status, 403, "{head}: {body}");
+    }
+    let own = format!(
+        "GET /v1/node HTTP/1.1\r\nHost: {address}\r\nOrigin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n"
+    );
+    assert_eq!(endpoint.send(&own, "").0, 200);
+}
