@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use cassette_rows::schema::compare_column_names;
 use cassette_rows::types::collection;
 use cassette_rows::{ColumnMetadata, DataType, Row, TableMetadata};
 
@@ -36,11 +37,12 @@ pub(crate) fn value_of<'r>(row: &'r Row, column: &ColumnMetadata, now: u32) -> O
     Some(Cow::Owned(out))
 }
 
-/// The columns of `SELECT *`: key, clustering, static and regular ones, the last two each by name.
+/// The columns of `SELECT *`: key, clustering, static and regular ones, the last two each by name (see [`compare_column_names`]).
 pub(crate) fn wildcard(table: &TableMetadata) -> Vec<Arc<ColumnMetadata>> {
     let mut statics: Vec<_> = table.static_columns().cloned().collect();
     let mut regulars: Vec<_> = table.regular_columns().cloned().collect();
-    statics.sort_by(|a, b| a.name.cmp(&b.name));
-    regulars.sort_by(|a, b| a.name.cmp(&b.name));
+    for columns in [&mut statics, &mut regulars] {
+        columns.sort_by(|a, b| compare_column_names((&a.name, false), (&b.name, false)));
+    }
     table.partition_key.iter().chain(&table.clustering).cloned().chain(statics).chain(regulars).collect()
 }

@@ -103,6 +103,7 @@ struct Inner {
     events: SchemaEvents,
     node: Node,
     settings: BTreeMap<String, String>,
+    auto_snapshot: bool,
     prepared: PreparedStatements,
     metrics: RequestMetrics,
     server: RwLock<Option<Weak<dyn ServerFigures>>>,
@@ -123,6 +124,7 @@ impl Database {
         settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
         settings.extend(options.settings);
         let background_threads = options.engine.background_threads;
+        let auto_snapshot = options.engine.auto_snapshot;
         let engine = Engine::open(options.engine, options.file_system, options.clock.clone())
             .map_err(|error| DatabaseError::Server(error.to_string()))?;
         let opened = system::open::open(&engine, &*options.clock, options.node)?;
@@ -140,6 +142,7 @@ impl Database {
             prepared: PreparedStatements::new(options.prepared_statements_cache_size),
             metrics: RequestMetrics::default(),
             server: RwLock::new(None),
+            auto_snapshot,
             last_timestamp: AtomicI64::new(opened.newest_timestamp),
             time_uuids: TimeUuids::new(),
         }));
@@ -350,6 +353,12 @@ impl Database {
         &self.0.settings
     }
 
+    /// Whether the table leaves a snapshot when it is truncated or dropped.
+    pub(crate) fn leaves_snapshot(&self, table: &TableMetadata) -> bool {
+        let is_of_index = table.index_of.is_some();
+        self.0.auto_snapshot && table.params.allow_auto_snapshot != Some(false) && !is_of_index
+    }
+
     /// Keeps others from changing the schema while it is held.
     pub(crate) fn lock_schema(&self) -> MutexGuard<'_, ()> {
         self.0.changing_schema.lock()
@@ -458,7 +467,7 @@ impl Database {
 
     /// Removes all of a table's rows, and the entries of its indexes. These go first: what is written between the two keeps
     /// its entries, and so does what is left of the table by a crash, since its indexes are built again after that.
-    pub(crate) fn truncate(&self, table: &TableMetadata) -> Result<Outcome> {
+    pub(crate) fn truncate(&self, table: &Arc<TableMetadata>) -> Result<Outcome> {
         let failed = |error: EngineError| {
             DatabaseError::Truncate(format!("Error during truncate: {}: {error}", table.qualified_name()))
         };
@@ -471,7 +480,11 @@ impl Database {
             indexes::unbuild(self, index)?;
         }
         let tables = catalog.indexes_of(table.id).iter().map(|index| index.storage.id).chain([table.id]);
-        if let Err(error) = { tables }.try_for_each(|table| self.0.engine.truncate(table)) {
+        let truncate = |id| match id == table.id && self.leaves_snapshot(table) {
+            true => self.0.engine.truncate_with_snapshot(id, &self.schema_cql(table)),
+            false => self.0.engine.truncate(id),
+        };
+        if let Err(error) = { tables }.try_for_each(truncate) {
             for index in &indexes {
                 index.state.start_over();
                 self.build_index(index);

@@ -5,6 +5,7 @@
 
 mod catalog;
 mod columns;
+mod data_files;
 mod database;
 mod describe;
 pub mod embedded;
@@ -30,6 +31,9 @@ mod virtual_tables;
 pub use cassette_cql::ast::BatchKind;
 /// The engine, for those who look at figures.
 pub use cassette_engine as engine;
+pub use cassette_engine::{
+    ImportOptions, ImportedSSTable, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,
+};
 pub use catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription};
 pub use database::{BatchSource, BatchStatement, Database, Options};
 pub use embedded::{Batch, Row, Rows, Session, Statement, Value};

@@ -82,6 +82,9 @@ impl Background {
                 while core.flush_wanted.wait(FLUSH_CHECK) {
                     core.flush_what_is_due();
                     core.tick_metrics();
+                    if let Err(error) = core.clear_expired_snapshots() {
+                        tracing::warn!(%error, "expired snapshots were not removed");
+                    }
                 }
             })?;
         }

@@ -1,7 +1,7 @@
 //! What all parts of the engine share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cassette_rows::{StorageError, TableId};
@@ -44,6 +44,10 @@ pub(crate) struct Core {
     pub metrics: EngineMetrics,
     /// Compactions that run, and that did.
     pub operations: Operations,
+    /// Held while snapshots are made or removed.
+    pub snapshots: Mutex<()>,
+    /// When the next snapshot expires, milliseconds since 1970; at first the least number: nobody has looked.
+    pub next_snapshot_expiry: AtomicI64,
     phase: AtomicU8,
     /// Why the last flush failed, while no later one has succeeded.
     pub flush_failure: Mutex<Option<Arc<EngineError>>>,
@@ -79,6 +83,8 @@ impl Core {
             throttle: Throttle::new(options.compaction_throughput),
             metrics: EngineMetrics::default(),
             operations: Operations::default(),
+            snapshots: Mutex::default(),
+            next_snapshot_expiry: AtomicI64::new(i64::MIN),
             options,
             fs,
             clock,

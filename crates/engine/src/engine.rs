@@ -1,6 +1,6 @@
 //! The engine's doors: opening, tables, writes, reads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +14,14 @@ use crate::commitlog::SyncMode;
 use crate::compaction::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};
 use crate::core::{Core, Phase};
 use crate::error::{EngineError, Result};
+use crate::import::{ImportOptions, ImportedSSTable};
 use crate::key_range::KeyRange;
 use crate::metrics::{EngineMetrics, TableMetrics};
 use crate::options::Options;
 use crate::partition_lock::PartitionLock;
+use crate::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 use crate::stats::{EngineStats, PartitionStats, TableStats};
+use crate::verify::VerifiedSSTable;
 
 /// A change of one partition of a table.
 #[derive(Debug, Clone)]
@@ -109,7 +112,7 @@ impl Engine {
         self.inner.core.alter_table(table)
     }
 
-    /// Removes a table and its data.
+    /// Removes a table and its data; its snapshots stay.
     pub fn drop_table(&self, id: TableId) -> Result<()> {
         self.inner.core.drop_table(id)
     }
@@ -123,9 +126,76 @@ impl Engine {
         self.inner.core.remove_unknown_tables()
     }
 
-    /// Removes a table's data, in one step.
+    /// Removes a table's data, in one step; its snapshots stay.
     pub fn truncate(&self, id: TableId) -> Result<()> {
-        self.inner.core.truncate(id)
+        self.inner.core.truncate(id, None)
+    }
+
+    /// [`truncate`](Self::truncate), with all that is removed in a snapshot `truncated-<milliseconds>-<table>`, if there is
+    /// anything. `schema` is what its schema.cql will say.
+    pub fn truncate_with_snapshot(&self, id: TableId, schema: &str) -> Result<()> {
+        self.inner.core.truncate(id, Some(schema))
+    }
+
+    /// Takes a snapshot `dropped-<milliseconds>-<table>` of a table that is to be dropped, if it has any data.
+    pub fn snapshot_before_drop(&self, id: TableId, schema: &str) -> Result<()> {
+        self.inner.core.snapshot_before_drop(id, schema)
+    }
+
+    /// Takes a snapshot of each of the tables, which come with what schema.cql is to say: of all, or after an error of none.
+    /// Memtables are flushed before, one table after the other: across tables a snapshot is not of one moment.
+    pub fn snapshot(
+        &self,
+        tables: &[(TableId, String)],
+        options: &SnapshotOptions<'_>,
+    ) -> Result<Vec<Snapshot>> {
+        self.inner.core.snapshot(tables, options)
+    }
+
+    /// All snapshots there are, also of tables that have been dropped; by name, keyspace and table.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        self.inner.core.list_snapshots()
+    }
+
+    /// Removes snapshots, and gives what was removed.
+    pub fn clear_snapshots(&self, filter: &SnapshotFilter<'_>) -> Result<Vec<Snapshot>> {
+        self.inner.core.clear_snapshots(filter)
+    }
+
+    /// Removes the snapshots whose time has come. The engine's own threads do that within seconds.
+    pub fn remove_expired_snapshots(&self) -> Result<()> {
+        self.inner.core.clear_expired_snapshots()
+    }
+
+    /// Takes all SSTables of a directory into a table: those that Cassandra wrote, or that a snapshot holds. All of them, or
+    /// after an error none, and then nothing is left in the table's directory. A crash at any time leaves all or none in the
+    /// table; of SSTables that were to be moved some may then still be in the directory too, and do no harm there.
+    ///
+    /// # Errors
+    /// [`EngineError::ImportRefused`] names the file that does not fit and says why.
+    pub fn import(
+        &self,
+        id: TableId,
+        directory: &Path,
+        options: &ImportOptions,
+    ) -> Result<Vec<ImportedSSTable>> {
+        let imported = self.inner.core.import(id, directory, options)?;
+        self.inner.core.compaction_wanted.raise();
+        Ok(imported)
+    }
+
+    /// Takes in what was put into the table's own directory while it was open. Running compactions of the table give way, and
+    /// begin again. All of the new SSTables, or after an error none; their files stay where they are.
+    pub fn refresh(&self, id: TableId) -> Result<Vec<ImportedSSTable>> {
+        let found = self.inner.core.refresh(id)?;
+        self.inner.core.compaction_wanted.raise();
+        Ok(found)
+    }
+
+    /// Reads every SSTable of a table whole and holds it against its checksums and its own index; `extended` also every value
+    /// against its type. What is wrong with one does not keep the others from being read.
+    pub fn verify(&self, id: TableId, extended: bool) -> Result<Vec<VerifiedSSTable>> {
+        self.inner.core.verify(id, extended)
     }
 
     /// Applies all mutations or none: they are one record of the commit log. Each partition's changes are seen together, and

@@ -105,6 +105,26 @@ pub enum EngineError {
     /// A background thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+    /// What is asked for cannot be a snapshot.
+    #[error("{detail}")]
+    InvalidSnapshot {
+        /// Why, in Cassandra's words where it has some.
+        detail: String,
+    },
+    /// A table has a snapshot of this name.
+    #[error("Snapshot {name} already exists.")]
+    SnapshotExists {
+        /// The name.
+        name: String,
+    },
+    /// A directory was not imported, and nothing of it is left in the table.
+    #[error("{}: not imported: {cause}", directory.display())]
+    ImportRefused {
+        /// The directory.
+        directory: PathBuf,
+        /// The file that does not fit, and why.
+        cause: Box<EngineError>,
+    },
     /// Another process has the data directory open.
     #[error("{} is in use: another process holds the lock on cassette.lock in it", directory.display())]
     Locked {

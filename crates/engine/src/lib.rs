@@ -17,6 +17,7 @@ mod engine;
 mod engine_tests;
 mod error;
 mod flush;
+mod import;
 mod key_range;
 mod known_columns;
 mod memory;
@@ -28,6 +29,7 @@ mod partition_lock;
 mod read;
 mod recovery;
 mod replay_positions;
+mod snapshots;
 mod sstable_handle;
 mod sstable_writer;
 mod stats;
@@ -37,6 +39,7 @@ mod tables;
 mod testing;
 pub mod trace;
 mod transaction;
+mod verify;
 mod write;
 
 pub use compaction::{
@@ -45,7 +48,10 @@ pub use compaction::{
 };
 pub use engine::{Engine, Mutation, ReplaySummary};
 pub use error::{EngineError, Result};
+pub use import::{ImportOptions, ImportedSSTable};
 pub use key_range::{KeyRange, PartitionPosition};
 pub use options::{DiskFailurePolicy, FlushCompression, Options};
 pub use partition_lock::PartitionLock;
+pub use snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 pub use stats::{EngineStats, LevelStats, PartitionStats, TableStats};
+pub use verify::VerifiedSSTable;

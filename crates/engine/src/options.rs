@@ -37,6 +37,10 @@ pub struct Options {
     /// `disk_failure_policy`: what is done about corrupt SSTables. Ignore: a
     /// request that meets one fails, and no request is answered without the rows it holds.
     pub disk_failure_policy: DiskFailurePolicy,
+    /// `auto_snapshot`: whether a table that is truncated or dropped with data in it leaves a snapshot. Yes.
+    pub auto_snapshot: bool,
+    /// `auto_snapshot_ttl`, seconds: after that time such a snapshot is removed. Never.
+    pub auto_snapshot_ttl_seconds: Option<u32>,
     /// Whether to flush, compact and sync in threads of the engine's own. Without them the threads that write flush when
     /// that is due, and compactions wait for a command, so that a run can be repeated exactly.
     pub background_threads: bool,
@@ -82,6 +86,8 @@ impl Options {
             compaction_throughput: 64 << 20,
             flush_compression: FlushCompression::Fast,
             disk_failure_policy: DiskFailurePolicy::Ignore,
+            auto_snapshot: true,
+            auto_snapshot_ttl_seconds: None,
             background_threads: true,
         }
     }

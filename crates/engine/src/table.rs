@@ -17,12 +17,14 @@ use crate::memtable::Memtable;
 use crate::metrics::TableMetrics;
 use crate::sstable_handle::SSTable;
 
-/// One table while it is open. Locks are taken in the order of the fields, and none of them over I/O but `flush` and `major_compaction`; while
+/// One table while it is open. Locks are taken in the order of the fields, and none of them over I/O but `importing`, `flush` and `major_compaction`; while
 /// `write_order` is held shared, the commit log may do I/O.
 pub(crate) struct Table {
     pub id: TableId,
     /// Where its SSTables are.
     pub directory: PathBuf,
+    /// Held while SSTables are taken in from outside; truncating and dropping wait for that.
+    pub importing: Mutex<()>,
     /// Held while a command compacts all of it.
     pub major_compaction: Mutex<()>,
     /// Held while a memtable is flushed: one at a time, in order.
@@ -124,6 +126,7 @@ impl Table {
         Self {
             id,
             directory,
+            importing: Mutex::new(()),
             flush: Mutex::new(()),
             write_order: RwLock::new(()),
             major_compaction: Mutex::new(()),
@@ -172,6 +175,13 @@ impl Table {
     pub fn next_descriptor(&self) -> Descriptor {
         let number = self.next_sstable.fetch_add(1, Ordering::Relaxed);
         Descriptor::new(&self.directory, SSTableId::Sequence(number))
+    }
+
+    /// Gives no new SSTable the number of this one, which came from outside.
+    pub fn skip_number(&self, id: SSTableId) {
+        if let SSTableId::Sequence(number) = id {
+            self.next_sstable.fetch_max(number.saturating_add(1), Ordering::Relaxed);
+        }
     }
 
     /// Refuses writes from here on. Called with `write_order` held alone.

@@ -16,6 +16,7 @@ use crate::core::{Core, Phase};
 use crate::error::{EngineError, Result};
 use crate::memtable::Memtable;
 use crate::options::DiskFailurePolicy;
+use crate::snapshots::{self, Cause};
 use crate::sstable_handle::SSTable;
 use crate::table::Table;
 use crate::transaction::{self, OperationType, Transaction};
@@ -68,12 +69,13 @@ impl Core {
         let mut unreadable = 0;
         for entry in entries.iter().filter(|entry| !entry.is_dir) {
             match parse_file_name(&entry.name) {
-                Some(FileName::Known(id, component)) => {
+                Some(FileName::Known(version, id, component)) => {
+                    let descriptor = Descriptor::of_version(directory, version, id);
                     let opened = match component {
-                        Component::Data => self.open_sstable(Descriptor::new(directory, id), &metadata),
+                        Component::Data => self.open_sstable(descriptor, &metadata),
                         // Written last, so that its SSTable was whole: without Data rows are gone, which must not
                         // pass for an SSTable that never was.
-                        Component::Toc if !has_data(&entries, id) => Err(StorageError::corrupt(
+                        Component::Toc if !has_data(&entries, &descriptor) => Err(StorageError::corrupt(
                             directory.join(&entry.name),
                             "its SSTable has no Data.db; bring the file back, or remove the SSTable's other files to go on without its rows",
                         )),
@@ -96,7 +98,7 @@ impl Core {
                 }
                 Some(FileName::OtherVersion { version, format }) => {
                     let detail = format!(
-                        "SSTables of version {version} of the format {format} are not supported yet; supported: nb (big)"
+                        "SSTables of version {version} of the format {format} are not supported; supported: nb and oa (big), da (bti)"
                     );
                     return Err(
                         StorageError::Unsupported { path: directory.join(&entry.name), detail }.into()
@@ -174,6 +176,7 @@ impl Core {
         let _changing = self.changing_tables.lock();
         let mut tables = HashMap::clone(&self.tables.load());
         let table = tables.remove(&id).ok_or(EngineError::UnknownTable(id))?;
+        let _no_import = table.importing.lock();
         {
             let _writers_held_out = table.write_order.write();
             table.set_dropped();
@@ -185,12 +188,7 @@ impl Core {
         if let Some(log) = &*self.log.load() {
             log.forget_table(id.0.as_u128());
         }
-        let directory = &table.directory;
-        self.fs
-            .remove_dir_all(directory)
-            .map_err(|error| StorageError::io(directory, "remove the directory", error))?;
-        let parent = directory.parent().unwrap_or(directory);
-        self.fs.sync_dir(parent).map_err(|error| StorageError::io(parent, "sync the directory", error))?;
+        snapshots::remove_table_files(self.fs.as_ref(), &table.directory)?;
         self.positions.retain(|other| other != id)?;
         Ok(())
     }
@@ -228,30 +226,35 @@ impl Core {
                 removed.extend(indexes.filter(|path| tables.values().all(|table| table.directory != *path)));
             }
         }
-        for path in &removed {
-            tracing::info!(path = %path.display(), "removing what a dropped table or index left");
-            let io = |error| StorageError::io(path, "remove the directory", error);
-            self.fs.remove_dir_all(path).map_err(io)?;
+        let mut gone = Vec::with_capacity(removed.len());
+        for path in removed {
+            if snapshots::remove_table_files(self.fs.as_ref(), &path)? {
+                tracing::info!(path = %path.display(), "removed what a dropped table or index left");
+                gone.push(path);
+            }
         }
-        Ok(removed)
+        Ok(gone)
     }
 
     /// See [`Engine::truncate`](crate::Engine::truncate).
     ///
     /// Without SSTables, all there is to remove is in the log: the position up to which it is not wanted any more is noted,
-    /// in one step. Otherwise everything goes into SSTables first, and these go in one transaction.
-    pub fn truncate(self: &Arc<Self>, id: TableId) -> Result<()> {
+    /// in one step. Otherwise, or if there is something to keep in a snapshot, everything goes into SSTables first, and these
+    /// go in one transaction.
+    pub fn truncate(self: &Arc<Self>, id: TableId, keep: Option<&str>) -> Result<()> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
             return Err(EngineError::Recovering);
         }
         let table = self.table(id)?;
+        let _no_import = table.importing.lock();
         let _no_compaction = self.pause_compactions(&table);
         let _no_flush = table.flush.lock();
         let view = table.view();
         let has_sstables = !view.sstables.is_empty() || !view.set_aside.is_empty() || view.unreadable > 0;
+        let is_in_memory = view.memtables().any(|memtable| !memtable.is_empty());
         drop(view);
-        if !has_sstables {
+        if !has_sstables && (keep.is_none() || !is_in_memory) {
             let writers_held_out = table.write_order.write();
             let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
             let ends = log.position();
@@ -268,6 +271,9 @@ impl Core {
             return Ok(());
         }
         self.flush_alone(&table)?;
+        if let Some(schema) = keep {
+            self.snapshot_before(&table, Cause::Truncated, schema)?;
+        }
         // Also those that could not be opened.
         let descriptors = self.data_files(&table.directory)?;
         let transaction =
@@ -282,12 +288,25 @@ impl Core {
         Ok(())
     }
 
-    /// The SSTables of version `nb` in a directory.
-    fn data_files(&self, directory: &Path) -> Result<Vec<Descriptor>> {
+    /// See [`Engine::snapshot_before_drop`](crate::Engine::snapshot_before_drop).
+    pub fn snapshot_before_drop(self: &Arc<Self>, id: TableId, schema: &str) -> Result<()> {
+        self.check_running()?;
+        let table = self.table(id)?;
+        let _no_import = table.importing.lock();
+        let _no_compaction = self.pause_compactions(&table);
+        let _no_flush = table.flush.lock();
+        self.flush_alone(&table)?;
+        self.snapshot_before(&table, Cause::Dropped, schema)
+    }
+
+    /// The SSTables in a table's directory, whole or not.
+    pub fn data_files(&self, directory: &Path) -> Result<Vec<Descriptor>> {
         let entries =
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
         let descriptor = |entry: &DirEntry| match parse_file_name(&entry.name)? {
-            FileName::Known(id, Component::Data) => Some(Descriptor::new(directory, id)),
+            FileName::Known(version, id, Component::Data) => {
+                Some(Descriptor::of_version(directory, version, id))
+            }
             _ => None,
         };
         Ok(entries.iter().filter_map(descriptor).collect())
@@ -306,8 +325,9 @@ impl Core {
 }
 
 /// Whether an SSTable's Data component is among a directory's entries.
-fn has_data(entries: &[DirEntry], id: SSTableId) -> bool {
-    entries.iter().any(|entry| parse_file_name(&entry.name) == Some(FileName::Known(id, Component::Data)))
+fn has_data(entries: &[DirEntry], descriptor: &Descriptor) -> bool {
+    let data = descriptor.file_name(Component::Data);
+    entries.iter().any(|entry| entry.name == data)
 }
 
 /// Refuses options that say what is not there.

@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_rows::StorageError;
-use cassette_sstable::{Component, Descriptor};
-use cassette_vfs::{FileSystem, WritableFile};
+use cassette_sstable::Descriptor;
+use cassette_vfs::{DirEntry, FileSystem, WritableFile};
 use uuid::Uuid;
 
 /// What a transaction is part of; names its file.
@@ -35,6 +35,8 @@ pub(crate) enum OperationType {
     Compaction,
     /// SSTables are removed and none is added.
     Truncate,
+    /// SSTables come from outside.
+    Import,
 }
 
 impl OperationType {
@@ -44,6 +46,8 @@ impl OperationType {
             Self::Flush => "flush",
             Self::Compaction => "compaction",
             Self::Truncate => "cleanup",
+            // Cassandra's for SSTables that arrive from another node.
+            Self::Import => "stream",
         }
     }
 }
@@ -87,7 +91,7 @@ impl Transaction {
                 fs: self.fs,
                 directory: self.directory,
                 path: self.path,
-                removed: removed.iter().map(file_prefix).collect(),
+                removed: removed.iter().map(Descriptor::file_prefix).collect(),
             }),
             Err(cause) => match self.undo() {
                 Ok(()) => Err(CommitError::Undone(cause)),
@@ -99,7 +103,7 @@ impl Transaction {
     fn write_commit(&mut self, removed: &[Descriptor]) -> Result<()> {
         let mut lines = String::new();
         for sstable in removed {
-            let files = files_of(self.fs.as_ref(), &self.directory, &file_prefix(sstable))?;
+            let files = files_of(self.fs.as_ref(), &self.directory, &sstable.file_prefix())?;
             let mut modified = 0;
             for file in files.iter().filter(|file| !file.ends_with("-Statistics.db")) {
                 let path = self.directory.join(file);
@@ -121,13 +125,13 @@ impl Transaction {
     fn undo(self) -> Result<()> {
         drop(self.file);
         finish(self.fs.as_ref(), &self.directory, &self.path, &[])?;
-        let prefixes: Vec<_> = self.added.iter().map(file_prefix).collect();
+        let prefixes: Vec<_> = self.added.iter().map(Descriptor::file_prefix).collect();
         remove_files(self.fs.as_ref(), &self.directory, &prefixes)
     }
 
     /// Gives up: removes the files of the added SSTables. What fails here is done again by [`recover`].
     pub fn abort(self) -> Result<()> {
-        let added: Vec<_> = self.added.iter().map(file_prefix).collect();
+        let added: Vec<_> = self.added.iter().map(Descriptor::file_prefix).collect();
         drop(self.file);
         finish(self.fs.as_ref(), &self.directory, &self.path, &added)
     }
@@ -215,6 +219,25 @@ pub(crate) fn recover(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The file name prefixes of SSTables in a directory, whose `entries` are given, that do not count: those that a transaction
+/// which is under way, or was interrupted, has not added yet or has removed.
+pub(crate) fn doomed(fs: &dyn FileSystem, directory: &Path, entries: &[DirEntry]) -> Result<Vec<String>> {
+    let mut doomed = Vec::new();
+    for entry in entries.iter().filter(|entry| !entry.is_dir && is_transaction(&entry.name)) {
+        let path = directory.join(&entry.name);
+        let content = fs.read(&path).map_err(|e| StorageError::io(&path, "read", e))?;
+        let leftover = Leftover::parse(&content).map_err(|line| {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            StorageError::corrupt(
+                &path,
+                format!("line {line:?} of a committed transaction fails its checksum"),
+            )
+        })?;
+        doomed.extend(leftover.doomed);
+    }
+    Ok(doomed)
+}
+
 /// Whether a file name is a transaction's.
 fn is_transaction(name: &str) -> bool {
     name.ends_with(".log")
@@ -283,13 +306,8 @@ fn checksum(kind: &str, path: &str, modified: i64, files: i32) -> u32 {
     crc.finalize()
 }
 
-/// What the names of the SSTable's files begin with: `nb-7-big-`.
-fn file_prefix(sstable: &Descriptor) -> String {
-    sstable.file_name(Component::Toc).trim_end_matches(Component::Toc.file_name()).to_owned()
-}
-
 fn absolute_prefix(sstable: &Descriptor) -> String {
-    let path = sstable.directory.join(file_prefix(sstable));
+    let path = sstable.directory.join(sstable.file_prefix());
     std::path::absolute(&path).unwrap_or(path).display().to_string()
 }
 
@@ -300,7 +318,7 @@ fn files_of(fs: &dyn FileSystem, directory: &Path, prefix: &str) -> Result<Vec<S
 
 #[cfg(test)]
 mod tests {
-    use cassette_sstable::SSTableId;
+    use cassette_sstable::{Component, SSTableId};
     use cassette_vfs::FakeFileSystem;
 
     use super::*;

@@ -6,10 +6,49 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// The version letters of the format that this crate reads and writes.
-pub const VERSION: &str = "nb";
-/// The format's name in file names.
-pub const FORMAT: &str = "big";
+/// The versions of Cassandra's format that this crate reads. It writes [`Version::Nb`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Version {
+    /// `nb` of the BIG format: Cassandra 4.0 and later, and 5.0 in its default storage compatibility mode.
+    #[default]
+    Nb,
+    /// `oa` of the BIG format: Cassandra 5.0 with `storage_compatibility_mode: NONE`.
+    Oa,
+    /// `da` of the BTI format, the trie-indexed one: Cassandra 5.0 with `sstable.selected_format: bti`.
+    Da,
+}
+
+impl Version {
+    /// All of them.
+    pub const ALL: [Version; 3] = [Self::Nb, Self::Oa, Self::Da];
+
+    /// The version letters in file names.
+    pub const fn letters(self) -> &'static str {
+        match self {
+            Self::Nb => "nb",
+            Self::Oa => "oa",
+            Self::Da => "da",
+        }
+    }
+
+    /// The format's name in file names.
+    pub const fn format(self) -> &'static str {
+        match self {
+            Self::Nb | Self::Oa => "big",
+            Self::Da => "bti",
+        }
+    }
+
+    /// Whether the index is a pair of tries, Partitions.db and Rows.db, instead of Index.db and Summary.db.
+    pub const fn is_trie_indexed(self) -> bool {
+        matches!(self, Self::Da)
+    }
+
+    /// Whether deletion times are unsigned and short, and Statistics.db has what 5.0 added to it.
+    pub const fn is_of_cassandra_5(self) -> bool {
+        matches!(self, Self::Oa | Self::Da)
+    }
+}
 
 /// What tells the SSTables of a table apart.
 ///
@@ -114,13 +153,17 @@ pub enum Component {
     Statistics,
     /// A sample of Index.
     Summary,
+    /// The trie of partition keys. BTI tables only.
+    Partitions,
+    /// The tries of rows within large partitions. BTI tables only.
+    Rows,
     /// The list of components.
     Toc,
 }
 
 impl Component {
-    /// All of them, in the order of their names: 5.0.8 sorts TOC.txt.
-    pub const ALL: [Component; 10] = [
+    /// All of them.
+    pub const ALL: [Component; 12] = [
         Self::Crc,
         Self::Checksums,
         Self::CompressionInfo,
@@ -130,6 +173,8 @@ impl Component {
         Self::Index,
         Self::Statistics,
         Self::Summary,
+        Self::Partitions,
+        Self::Rows,
         Self::Toc,
     ];
 
@@ -145,6 +190,8 @@ impl Component {
             Self::Index => "Index.db",
             Self::Statistics => "Statistics.db",
             Self::Summary => "Summary.db",
+            Self::Partitions => "Partitions.db",
+            Self::Rows => "Rows.db",
             Self::Toc => "TOC.txt",
         }
     }
@@ -160,6 +207,8 @@ impl Component {
 pub struct Descriptor {
     /// The table's directory.
     pub directory: PathBuf,
+    /// The version of the format.
+    pub version: Version,
     /// The number or UUID in the names.
     pub id: SSTableId,
 }
@@ -168,8 +217,8 @@ pub struct Descriptor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileName {
     /// A component of a table that this crate can read.
-    Known(SSTableId, Component),
-    /// An SSTable of another version or format, such as `oa-1-big-Data.db` or `da-1-bti-Data.db`.
+    Known(Version, SSTableId, Component),
+    /// An SSTable of another version or format, such as `me-1-big-Data.db`.
     OtherVersion {
         /// The version letters.
         version: String,
@@ -179,9 +228,14 @@ pub enum FileName {
 }
 
 impl Descriptor {
-    /// Of the SSTable `id` in `directory`.
+    /// Of the SSTable `id` in `directory`, of the version that is written.
     pub fn new(directory: impl Into<PathBuf>, id: SSTableId) -> Self {
-        Self { directory: directory.into(), id }
+        Self::of_version(directory, Version::default(), id)
+    }
+
+    /// Of the SSTable `id` in `directory`.
+    pub fn of_version(directory: impl Into<PathBuf>, version: Version, id: SSTableId) -> Self {
+        Self { directory: directory.into(), version, id }
     }
 
     /// The path of a component.
@@ -191,14 +245,19 @@ impl Descriptor {
 
     /// The name of a component's file: `nb-1-big-Data.db`.
     pub fn file_name(&self, component: Component) -> String {
-        format!("{VERSION}-{}-{FORMAT}-{}", self.id, component.file_name())
+        self.file_prefix() + component.file_name()
+    }
+
+    /// What the names of all its files begin with: `nb-1-big-`.
+    pub fn file_prefix(&self) -> String {
+        format!("{}-{}-{}-", self.version.letters(), self.id, self.version.format())
     }
 
     /// From the path of one of the SSTable's files.
     pub fn from_path(path: &Path) -> Option<(Self, Component)> {
         match parse_file_name(path.file_name()?.to_str()?)? {
-            FileName::Known(id, component) => {
-                Some((Self::new(path.parent().unwrap_or(Path::new("")), id), component))
+            FileName::Known(version, id, component) => {
+                Some((Self::of_version(path.parent().unwrap_or(Path::new("")), version, id), component))
             }
             FileName::OtherVersion { .. } => None,
         }
@@ -208,7 +267,8 @@ impl Descriptor {
 impl fmt::Display for Descriptor {
     /// The path without the component: `…/nb-1-big`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{VERSION}-{}-{FORMAT}", self.directory.display(), self.id)
+        let path = self.directory.join(self.file_prefix());
+        f.write_str(path.to_string_lossy().trim_end_matches('-'))
     }
 }
 
@@ -223,10 +283,10 @@ pub fn parse_file_name(name: &str) -> Option<FileName> {
         return None;
     }
     let id = id.parse().ok()?;
-    if version != VERSION || format != FORMAT {
-        return Some(FileName::OtherVersion { version: version.into(), format: format.into() });
+    match Version::ALL.into_iter().find(|known| known.letters() == version && known.format() == format) {
+        Some(version) => Some(FileName::Known(version, id, Component::from_file_name(component)?)),
+        None => Some(FileName::OtherVersion { version: version.into(), format: format.into() }),
     }
-    Some(FileName::Known(id, Component::from_file_name(component)?))
 }
 
 #[cfg(test)]
@@ -256,8 +316,10 @@ mod tests {
     #[test]
     fn other_versions_are_told_from_strangers() {
         let other = |v: &str, f: &str| Some(FileName::OtherVersion { version: v.into(), format: f.into() });
-        assert_eq!(parse_file_name("oa-1-big-Data.db"), other("oa", "big"));
-        assert_eq!(parse_file_name("da-1-bti-Rows.db"), other("da", "bti"));
+        assert_eq!(parse_file_name("me-1-big-Data.db"), other("me", "big"));
+        assert_eq!(parse_file_name("oa-1-bti-Data.db"), other("oa", "bti"));
+        let known = FileName::Known(Version::Da, SSTableId::Sequence(1), Component::Rows);
+        assert_eq!(parse_file_name("da-1-bti-Rows.db"), Some(known));
         assert_eq!(parse_file_name("nb_txn_flush_1234.log"), None);
         assert_eq!(parse_file_name("nb-x-big-Data.db"), None);
         assert_eq!(parse_file_name("nb-1-big-Data.db.tmp"), None);

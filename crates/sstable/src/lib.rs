@@ -25,11 +25,12 @@ pub mod summary;
 pub mod toc;
 mod token_search;
 mod verify;
+mod verify_values;
 pub mod writer;
 
 pub use chunk_cache::ChunkCache;
 pub use chunked_file::Caching;
-pub use descriptor::{Component, Descriptor, SSTableId};
+pub use descriptor::{Component, Descriptor, SSTableId, Version};
 pub use key_cache::KeyCache;
 pub use reader::{ForeignFiles, OpenOptions, SSTableReader};
 pub use verify::Verified;

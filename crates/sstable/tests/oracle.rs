@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cassette_sstable::compression::{ChunkFormat, Compressor};
+use cassette_sstable::dump::{DumpFormat, DumpOptions};
 use cassette_sstable::{ChunkCache, Component, Descriptor, SSTableId, WriterOptions};
 use cassette_vfs::RealFileSystem;
 use support::random_table::{Contents, RandomTable, tables};
@@ -297,7 +298,9 @@ fn random_tables_written_by_us_pass_cassandras_checks() {
     for (descriptor, table) in written {
         let reader = open(&descriptor, &table, &Arc::new(ChunkCache::new(1 << 20))).unwrap();
         let mut dump = Vec::new();
-        reader.dump(&Simple, now, &mut dump).unwrap();
+        let options =
+            DumpOptions { format: DumpFormat::Json, raw_timestamps: true, keys: None, excluded: &[], now };
+        reader.dump(&Simple, &options, &mut dump).unwrap();
         let ours: Vec<serde_json::Value> = serde_json::from_slice(&dump).unwrap();
         let name = descriptor.file_name(Component::Data).replace("-Data.db", ".json");
         let theirs = std::fs::read(descriptor.directory.join(name)).unwrap();

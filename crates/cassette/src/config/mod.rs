@@ -1,6 +1,6 @@
 //! The configuration file: cassandra.yaml's keys, those that mean something here.
 
-mod units;
+pub mod units;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,7 +21,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "allocate_tokens_for_local_replication_factor",
     "auto_bootstrap",
     "auto_hints_cleanup_enabled",
-    "auto_snapshot",
     "authenticator",
     "authorizer",
     "batchlog_replay_throttle",
@@ -139,6 +138,8 @@ pub struct Config {
     flush_compression: Option<String>,
     disk_failure_policy: Option<String>,
     prepared_statements_cache_size: Option<String>,
+    auto_snapshot: Option<bool>,
+    auto_snapshot_ttl: Option<String>,
     #[serde(flatten)]
     others: BTreeMap<String, serde::de::IgnoredAny>,
 }
@@ -249,6 +250,12 @@ impl Config {
                     )
                 }
             };
+        }
+        engine.auto_snapshot = self.auto_snapshot.unwrap_or(engine.auto_snapshot);
+        if let Some(ttl) = &self.auto_snapshot_ttl {
+            let seconds = duration(ttl).context("auto_snapshot_ttl")?.as_secs();
+            engine.auto_snapshot_ttl_seconds =
+                Some(u32::try_from(seconds).context("auto_snapshot_ttl: more than an int of seconds")?);
         }
         Ok(options)
     }

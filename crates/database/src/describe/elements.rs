@@ -108,6 +108,17 @@ pub(super) fn of_keyspace(keyspace: &Keyspace) -> Vec<Element<'_>> {
     elements
 }
 
+/// A table after the types that it needs and before its indexes.
+pub(super) fn with_types<'a>(keyspace: &'a Keyspace, table: &'a Arc<TableMetadata>) -> Vec<Element<'a>> {
+    let (mut elements, mut seen) = (Vec::new(), BTreeSet::new());
+    for column in table.all_columns() {
+        add_types_in(&column.data_type, keyspace, &mut seen, &mut elements);
+    }
+    elements.push(Element::Table(table, keyspace.kind));
+    elements.extend(keyspace.indexes_of(table).map(Element::Index));
+    elements
+}
+
 fn add_type<'a>(
     user_type: &'a Arc<UserType>,
     keyspace: &'a Keyspace,

@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use cassette_cql::ast::{self, DescribeTarget};
-use cassette_rows::DataType;
 use cassette_rows::types::collection;
+use cassette_rows::{DataType, TableMetadata};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
@@ -165,6 +165,20 @@ impl DescribePlan {
             DescribeTarget::Cluster => (Vec::new(), false),
         })
     }
+}
+
+/// The statements that make a table again, with the types that it needs, its id, its dropped columns and its indexes: schema.cql of a
+/// snapshot.
+pub(crate) fn schema_cql(keyspace: &Keyspace, table: &Arc<TableMetadata>) -> String {
+    let mut out = String::new();
+    for element in elements::with_types(keyspace, table) {
+        let kind = element.kind().to_uppercase();
+        // It may be there, or some of its types.
+        let text = element.text(true);
+        out += &text.replacen(&format!("{kind} "), &format!("{kind} IF NOT EXISTS "), 1);
+        out.push('\n');
+    }
+    out
 }
 
 /// A keyspace, or else a table or an index.

@@ -70,6 +70,13 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
     engine
         .create_tables(&diff.created)
         .map_err(|error| DatabaseError::Server(format!("cannot create the tables: {error}")))?;
+    for table in diff.dropped.iter().filter(|table| database.leaves_snapshot(table)) {
+        // While the table is there whatever happens: opening removes what a dropped one has left.
+        if let Err(error) = engine.snapshot_before_drop(table.id, &database.schema_cql(table)) {
+            let name = table.qualified_name();
+            return Err(undo(format!("cannot take a snapshot of {name} before it is dropped: {error}")));
+        }
+    }
     // After everything that statements were given, and later than all earlier changes of the schema.
     let timestamp = database.next_timestamp(database.clock().now_micros());
     let changed_indexes =

@@ -55,6 +55,10 @@ pub(crate) fn of_engine(options: &cassette_engine::Options) -> BTreeMap<String, 
             put("commitlog_sync", "batch".to_owned());
         }
     }
+    put("auto_snapshot", options.auto_snapshot.to_string());
+    if let Some(seconds) = options.auto_snapshot_ttl_seconds {
+        put("auto_snapshot_ttl", format!("{seconds}s"));
+    }
     put("commitlog_segment_size", mebibytes(options.commitlog_segment_size.into()));
     put("commitlog_total_space", mebibytes(options.commitlog_total_space));
     put("memtable_heap_space", mebibytes(options.memtable_heap_space as u64));

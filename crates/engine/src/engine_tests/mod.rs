@@ -4,8 +4,10 @@ mod crash;
 mod disk;
 mod durable_writes;
 mod figures;
+mod import;
 mod model;
 mod recovery;
+mod snapshots;
 mod threads;
 
 use std::path::Path;

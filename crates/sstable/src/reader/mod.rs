@@ -22,7 +22,7 @@ use cassette_vfs::FileSystem;
 pub use index_cursor::IndexCursor;
 pub use open::{ForeignFiles, OpenOptions};
 pub use partition::PartitionRead;
-pub use scan::Scan;
+pub use scan::{Scan, WholeScan};
 
 use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::data::{Cursor, RowFormat};
@@ -235,6 +235,11 @@ impl SSTableReader {
         Ok(cursor.find(key.key(), end)?.then_some(cursor))
     }
 
+    /// Where a partition begins in the uncompressed Data; `None` if it is not here.
+    pub fn position_of(&self, key: &DecoratedKey) -> Result<Option<u64>> {
+        Ok(self.find(key, Caching::LeaveAlone)?.map(|entry| entry.position()))
+    }
+
     /// Reads a partition; `None` if it is not here.
     pub fn partition(&self, key: &DecoratedKey, selection: &Arc<Selection>) -> Result<Option<PartitionRead>> {
         self.partition_hashed(key, murmur3_hash(key.key()), selection)
@@ -288,6 +293,11 @@ impl SSTableReader {
     /// Reads everything, in order, without filling the cache: what a compaction wants.
     pub fn scan_all(&self) -> Result<Scan> {
         self.scan(Bound::Unbounded, Bound::Unbounded, &Arc::new(Selection::all()), Caching::LeaveAlone)
+    }
+
+    /// Reads the partitions that begin at `start..end` of the uncompressed Data; one begins at `start`.
+    pub fn scan_positions(&self, start: u64, end: u64) -> WholeScan {
+        WholeScan::new(self, start, end, Caching::LeaveAlone)
     }
 
     /// The keys of all partitions, in order, with where each partition begins in the uncompressed Data.

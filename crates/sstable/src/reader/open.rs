@@ -15,7 +15,7 @@ use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::compression::CompressionInfo;
 use crate::crc::Checksums;
 use crate::data::RowFormat;
-use crate::descriptor::{Component, Descriptor};
+use crate::descriptor::{Component, Descriptor, Version};
 use crate::error::Parsed;
 use crate::filter::BloomFilter;
 use crate::statistics::Statistics;
@@ -60,6 +60,10 @@ impl SSTableReader {
         cache: Arc<ChunkCache>,
         options: OpenOptions,
     ) -> Result<Self> {
+        if descriptor.version != Version::Nb {
+            let detail = format!("SSTables of version {} are not read yet", descriptor.version.letters());
+            return Err(StorageError::Unsupported { path: descriptor.path(Component::Data), detail });
+        }
         let files = (&file_system, &descriptor);
         let (components, bytes_on_disk) = components(files)?;
         let has = |component| components.contains(&component);

@@ -28,7 +28,7 @@ enum Way {
 
 /// All rows of all partitions from one place of Data to another; Index is not read on the way.
 #[derive(Debug)]
-struct WholeScan {
+pub struct WholeScan {
     cursor: Cursor,
     /// Where the range ends in the stream.
     end: u64,
@@ -60,13 +60,9 @@ impl Scan {
         let is_reconciled = !reader.may_have_deletions();
         let empty = last.index_position <= first.index_position;
         if selection.slices.is_all() && !selection.reversed {
-            let mut cursor = reader.cursor(caching);
-            cursor.seek(first.data_position);
             let end = if empty { first.data_position } else { last.data_position };
-            return Ok(Self {
-                way: Way::Whole(WholeScan { cursor, end, in_partition: false }),
-                is_reconciled,
-            });
+            let whole = WholeScan::new(reader, first.data_position, end, caching);
+            return Ok(Self { way: Way::Whole(whole), is_reconciled });
         }
         let scan = SelectedScan {
             reader: reader.clone(),
@@ -136,6 +132,19 @@ fn first_at_or_after(
 }
 
 impl WholeScan {
+    pub(super) fn new(reader: &SSTableReader, start: u64, end: u64, caching: Caching) -> Self {
+        let mut cursor = reader.cursor(caching);
+        cursor.seek(start);
+        Self { cursor, end, in_partition: false }
+    }
+
+    /// Where the next partition, row or marker, or the end of the partition, begins in the uncompressed Data.
+    pub fn position(&self) -> u64 {
+        self.cursor.offset()
+    }
+}
+
+impl PartitionStream for WholeScan {
     fn next_partition(&mut self) -> Result<Option<PartitionHeader>> {
         if self.in_partition {
             self.cursor.skip_partition()?;

@@ -35,10 +35,21 @@ impl EstimatedHistogram {
         Self { counts: vec![0; offsets.len() + 1].into(), offsets }
     }
 
+    /// [`new`](Self::new), with one more offset before them: 0.
+    pub fn with_zero(buckets: usize) -> Self {
+        let offsets: Box<[i64]> = std::iter::once(0).chain(Self::new(buckets).offsets).collect();
+        Self { counts: vec![0; offsets.len() + 1].into(), offsets }
+    }
+
     /// Counts a value.
     pub fn add(&mut self, value: i64) {
+        self.add_many(value, 1);
+    }
+
+    /// Counts a value as often as `count` says.
+    pub fn add_many(&mut self, value: i64, count: i64) {
         let bucket = self.offsets.partition_point(|&offset| offset < value);
-        self.counts[bucket] += 1;
+        self.counts[bucket] = self.counts[bucket].saturating_add(count);
     }
 
     /// The number of values counted.

@@ -2,20 +2,23 @@
 
 use cassette_rows::DataType;
 use cassette_sstable::dump::{Hex, ValueText};
-use serde_json::Value;
 
 /// Shows integers, text, blobs and time UUIDs.
 pub struct Simple;
 
 impl ValueText for Simple {
-    fn json(&self, data_type: &DataType, value: &[u8]) -> Value {
+    fn json(&self, data_type: &DataType, value: &[u8]) -> String {
         match data_type {
             DataType::Int | DataType::BigInt | DataType::TinyInt if !value.is_empty() => {
-                integer(value).into()
+                integer(value).to_string()
             }
             DataType::Blob => Hex.json(data_type, value),
-            _ => self.text(data_type, value).into(),
+            _ => serde_json::Value::from(self.text(data_type, value)).to_string(),
         }
+    }
+
+    fn literal(&self, data_type: &DataType, value: &[u8]) -> String {
+        self.text(data_type, value)
     }
 
     fn text(&self, data_type: &DataType, value: &[u8]) -> String {

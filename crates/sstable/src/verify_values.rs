@@ -1,0 +1,69 @@
+//! Verifying values: each must be one of its type.
+
+use cassette_rows::{DataType, PartitionStream, Result, Row, StorageError, Unfiltered, key};
+
+use crate::descriptor::Component;
+use crate::reader::SSTableReader;
+
+impl SSTableReader {
+    /// Holds every value against its type. The first that is none of its type is the error.
+    pub fn verify_values(&self) -> Result<()> {
+        verify_values(self)
+    }
+}
+
+fn verify_values(reader: &SSTableReader) -> Result<()> {
+    let mut scan = reader.scan_all()?;
+    while let Some(header) = scan.next_partition()? {
+        let partition = header.key.key();
+        let wrong = |detail: String| {
+            let path = reader.descriptor().path(Component::Data);
+            StorageError::corrupt(path, format!("partition {partition:02x?}: {detail}"))
+        };
+        let columns = &reader.table().partition_key;
+        let components = key::components(partition, columns.len())
+            .ok_or_else(|| wrong("its key has not the components that the table's has".to_owned()))?;
+        for (column, value) in columns.iter().zip(components) {
+            let valid = column.data_type.validate(value);
+            valid.map_err(|error| wrong(format!("key column {}: {error}", column.name)))?;
+        }
+        if let Some(row) = &header.static_row {
+            check_row(reader, row).map_err(wrong)?;
+        }
+        while let Some(unfiltered) = scan.next_unfiltered()? {
+            if let Unfiltered::Row(row) = &unfiltered {
+                check_row(reader, row).map_err(wrong)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_row(reader: &SSTableReader, row: &Row) -> std::result::Result<(), String> {
+    let table = reader.table();
+    for (column, value) in table.clustering.iter().zip(row.clustering().values()) {
+        if let Some(value) = value {
+            let valid = column.data_type.validate(value);
+            valid.map_err(|error| format!("clustering column {}: {error}", column.name))?;
+        }
+    }
+    for cell in row.cells().filter(|cell| !cell.is_tombstone()) {
+        let Some(column) = table.column_by_id(cell.column) else { continue };
+        let wrong = |error| format!("column {}: {error}", column.name);
+        let data_type = match cell.path {
+            Some(path) => {
+                if let Some(path_type) = column.data_type.path_type() {
+                    path_type.validate(path).map_err(wrong)?;
+                }
+                column.data_type.cell_type(path)
+            }
+            None => Some(&column.data_type),
+        };
+        match data_type {
+            // Its cells hold contexts of shards, not values.
+            Some(DataType::Counter) | None => {}
+            Some(data_type) => data_type.validate(cell.value).map_err(wrong)?,
+        }
+    }
+    Ok(())
+}
