@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use cassette_rows::merge::counter;
 use cassette_rows::schema::compare_column_names;
 use cassette_rows::types::collection;
 use cassette_rows::{ColumnMetadata, DataType, Row, TableMetadata};
@@ -10,6 +11,10 @@ use cassette_rows::{ColumnMetadata, DataType, Row, TableMetadata};
 /// The value of a static or regular column at `now` (seconds since 1970): a complex one put together. `None` if it has
 /// none.
 pub(crate) fn value_of<'r>(row: &'r Row, column: &ColumnMetadata, now: u32) -> Option<Cow<'r, [u8]>> {
+    if column.data_type == DataType::Counter {
+        let cell = row.cell(column.id).filter(|cell| cell.is_live(now))?;
+        return Some(Cow::Owned(counter::total(cell.value).to_be_bytes().to_vec()));
+    }
     if !column.data_type.is_multi_cell() {
         return row.cell(column.id).filter(|cell| cell.is_live(now)).map(|cell| Cow::Borrowed(cell.value));
     }

@@ -95,6 +95,8 @@ pub enum WriteType {
     UnloggedBatch,
     /// A conditional statement.
     Cas,
+    /// Increments of counters.
+    Counter,
 }
 
 impl WriteType {
@@ -105,6 +107,7 @@ impl WriteType {
             Self::Batch => "BATCH",
             Self::UnloggedBatch => "UNLOGGED_BATCH",
             Self::Cas => "CAS",
+            Self::Counter => "COUNTER",
         }
     }
 }

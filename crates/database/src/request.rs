@@ -13,6 +13,8 @@ pub(crate) trait ConsistencyRules {
     fn validate_for_write(self) -> Result<()>;
     /// Refuses what a conditional write cannot have, `serial` being the level of its serial phase.
     fn validate_for_conditional(self, serial: Consistency) -> Result<()>;
+    /// Refuses what a write of counters in `table` cannot have.
+    fn validate_for_counters(self, table: &str) -> Result<()>;
 }
 
 impl ConsistencyRules for Consistency {
@@ -41,6 +43,18 @@ impl ConsistencyRules for Consistency {
                 "{self} is not supported as conditional update commit consistency. Use ANY if you mean \"make sure it is accepted but I don't care how many replicas commit it for non-SERIAL reads\""
             ))),
             false => Ok(()),
+        }
+    }
+
+    fn validate_for_counters(self, table: &str) -> Result<()> {
+        match self {
+            Self::Any => Err(DatabaseError::Invalid(format!(
+                "Consistency level ANY is not yet supported for counter table {table}"
+            ))),
+            level if level.is_serial() => {
+                Err(DatabaseError::invalid("Counter operations are inherently non-serializable"))
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -326,6 +326,7 @@ fn error_response(error: DatabaseError) -> Error {
                 db::WriteType::Batch => response::WriteType::Batch,
                 db::WriteType::UnloggedBatch => response::WriteType::UnloggedBatch,
                 db::WriteType::Cas => response::WriteType::Cas,
+                db::WriteType::Counter => response::WriteType::Counter,
             },
         },
         DatabaseError::Syntax(_) => ErrorDetail::SyntaxError,

@@ -5,6 +5,7 @@
 //! (the clock, so that every run is another; it is printed when a run fails, with the data directory, which then stays).
 
 mod claims;
+mod counts;
 mod model;
 #[path = "../support/mod.rs"]
 mod support;
@@ -107,6 +108,7 @@ async fn create_tables(session: &Session) {
         .await;
     }
     execute(session, "CREATE TABLE IF NOT EXISTS claims (name int PRIMARY KEY, owner int)").await;
+    execute(session, "CREATE TABLE IF NOT EXISTS counts (k int PRIMARY KEY, n counter)").await;
 }
 
 /// Writes until the load says that it is enough, and then stops the server in the midst of it.
@@ -170,6 +172,7 @@ async fn check(session: &Session, writers: &mut [Writer]) {
     }
     assert!(found.is_empty(), "rows of nobody: {:?}", found.keys());
     claims::check(session, writers.iter_mut().map(Writer::claims)).await;
+    counts::check(session, writers.iter_mut().map(Writer::counts)).await;
 }
 
 /// SSTables in the writers' keyspace.

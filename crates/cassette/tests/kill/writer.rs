@@ -13,6 +13,7 @@ use scylla::value::{CqlValue, Row};
 use tokio::sync::Notify;
 
 use super::claims::Claims;
+use super::counts::Counts;
 use super::model::{Change, Key, Model, Rows, TABLES, filler};
 use super::support::cql::rows;
 
@@ -67,6 +68,7 @@ pub struct Writer {
     number: i64,
     model: Model,
     claims: Claims,
+    counts: Counts,
 }
 
 impl Writer {
@@ -78,6 +80,7 @@ impl Writer {
             number,
             model: Model::default(),
             claims: Claims::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -87,6 +90,10 @@ impl Writer {
 
     pub fn claims(&mut self) -> &mut Claims {
         &mut self.claims
+    }
+
+    pub fn counts(&mut self) -> &mut Counts {
+        &mut self.counts
     }
 
     /// Fails the test unless these rows are what it knows.
@@ -161,6 +168,10 @@ impl Writer {
                 session.execute_unpaged(cql, (self.id, key.partition)).await?;
             }
             69..90 => self.batch(session).await?,
+            90..95 => {
+                let by = self.rng.random_range(1..100);
+                return self.counts.add(session, self.id, by).await;
+            }
             _ => return self.claims.claim(session, self.id).await,
         }
         self.model.acknowledge();

@@ -70,6 +70,11 @@ impl Attributes {
         self.timestamp.is_some()
     }
 
+    /// Whether USING TTL was said.
+    pub fn has_ttl(&self) -> bool {
+        self.ttl.is_some()
+    }
+
     /// The write time that USING TIMESTAMP says, if it does and is bound.
     pub fn timestamp(&self, execution: &Execution<'_>) -> Result<Option<i64>> {
         let Some(term) = &self.timestamp else { return Ok(None) };

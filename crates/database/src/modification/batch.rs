@@ -77,17 +77,30 @@ pub(crate) fn execute_batch(
 }
 
 fn validate(kind: BatchKind, has_timestamp: bool, statements: &[&ModificationPlan]) -> Result<()> {
-    if kind == BatchKind::Counter {
-        bail_invalid!("Counter batches are not supported by Cassette yet");
-    }
+    let counters = statements.iter().filter(|s| s.table().is_counter).count();
     let is_conditional = statements.iter().any(|s| s.has_conditions());
     if has_timestamp {
         if is_conditional {
             bail_invalid!("Cannot provide custom timestamp for conditional BATCH");
         }
+        if kind == BatchKind::Counter {
+            bail_invalid!("Cannot provide custom timestamp for counter BATCH");
+        }
         if statements.iter().any(|s| s.has_timestamp()) {
             bail_invalid!("Timestamp must be set either on BATCH or individual statements");
         }
+        if counters > 0 {
+            bail_invalid!("Cannot provide custom timestamp for a BATCH containing counters");
+        }
+    }
+    if kind == BatchKind::Counter && counters < statements.len() {
+        bail_invalid!("Cannot include non-counter statement in a counter batch");
+    }
+    if counters > 0 && counters < statements.len() {
+        bail_invalid!("Counter and non-counter mutations cannot exist in the same batch");
+    }
+    if kind == BatchKind::Logged && counters > 0 {
+        bail_invalid!("Cannot include a counter statement in a logged batch");
     }
     if is_conditional
         && let [first, rest @ ..] = statements
@@ -113,6 +126,9 @@ fn apply(
         return apply_conditional(statements, sink);
     }
     options.consistency.validate_for_write()?;
+    if let Some((counters, _)) = statements.iter().find(|(plan, _)| plan.table().is_counter) {
+        options.consistency.validate_for_counters(&counters.table().name)?;
+    }
     // Cells of one batch have one time, unless a statement says its own.
     let timestamp = timestamp.unwrap_or_else(|| first.default_timestamp());
     let mut mutations = Mutations::default();

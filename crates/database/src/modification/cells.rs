@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use cassette_rows::merge::counter;
 use cassette_rows::types::collection;
 use cassette_rows::{Cell, ColumnId, DataType, DeletionTime, NO_DELETION_TIME, NO_TTL, Row, RowBuilder};
 
@@ -10,6 +11,35 @@ use super::operation::{ColumnOperations, Operation};
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
 use crate::terms::{Bound, Term};
+
+/// What an operation adds to a counter; `None` when its value is unset.
+fn increment(operation: &Operation, execution: &Execution<'_>) -> Result<Option<i64>> {
+    let (Operation::Increment(term) | Operation::Decrement(term)) = operation else { return Ok(None) };
+    let by = match term.bind(execution)? {
+        Bound::Unset => return Ok(None),
+        Bound::Null => bail_invalid!("Invalid null value for counter increment"),
+        Bound::Value(value) => match <[u8; 8]>::try_from(&*value) {
+            Ok(bytes) => i64::from_be_bytes(bytes),
+            Err(_) => bail_invalid!("Invalid null value for counter increment"),
+        },
+    };
+    match operation {
+        Operation::Decrement(_) => match by.checked_neg() {
+            Some(by) => Ok(Some(by)),
+            None => bail_invalid!(
+                "The negation of {by} overflows supported counter precision (signed 8 bytes integer)"
+            ),
+        },
+        _ => Ok(Some(by)),
+    }
+}
+
+fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.wrapping_add(b)),
+        (one, other) => one.or(other),
+    }
+}
 
 /// What becomes of one column in one row.
 #[derive(Debug)]
@@ -63,6 +93,16 @@ impl<'a> Change<'a> {
                     Bound::Value(value) => Self::Simple(id, Some(value)),
                 },
                 Some(Operation::Delete) => Self::Simple(id, None),
+                Some(Operation::Increment(_) | Operation::Decrement(_)) => {
+                    let mut by = None;
+                    for operation in &column.operations {
+                        by = sum(by, increment(operation, execution)?);
+                    }
+                    match by {
+                        Some(by) => Self::Simple(id, Some(Cow::Owned(counter::increment(by)))),
+                        None => Self::None,
+                    }
+                }
                 _ => Self::None,
             });
         }
@@ -194,6 +234,9 @@ impl<'a> ComplexWriter<'a> {
                 Bound::Null => self.delete(index.to_be_bytes().to_vec()),
                 Bound::Value(value) => self.put(index.to_be_bytes().to_vec(), value),
             },
+            Operation::Increment(_) | Operation::Decrement(_) => {
+                bail_invalid!("{} is no counter", self.data_type)
+            }
             Operation::Delete => self.deletion = ComplexDeletion::Delete,
             Operation::DeleteElement(key) => self.delete_element(key, execution)?,
             Operation::DeleteField(index) => self.delete(index.to_be_bytes().to_vec()),

@@ -34,7 +34,7 @@ impl JsonInsert {
         table: &Arc<TableMetadata>,
         cx: &mut PlanContext<'_>,
     ) -> Result<Self> {
-        plan::refuse_counters(table)?;
+        plan::refuse_insert_of_counters(table)?;
         let text = match value {
             JsonValue::Literal(text) => Term::Value(text.as_bytes().to_vec().into()),
             JsonValue::BindMarker(marker) => {

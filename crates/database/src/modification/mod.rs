@@ -11,6 +11,7 @@ mod batch;
 mod cells;
 mod conditional;
 mod conditions;
+mod counters;
 mod json;
 mod mutations;
 mod operation;
@@ -106,7 +107,10 @@ impl ModificationPlan {
             let rows = self.rows_of(execution)?;
             return conditional::execute(&rows, execution, sink);
         }
-        options.consistency.validate_for_write()?;
+        match self.table.is_counter {
+            true => options.consistency.validate_for_counters(&self.table.name)?,
+            false => options.consistency.validate_for_write()?,
+        }
         let mut mutations = Mutations::default();
         let rows = self.rows_of(execution)?;
         let times = rows.attributes.times(execution, None, &self.table)?;

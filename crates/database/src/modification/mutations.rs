@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cassette_engine::Mutation;
 use cassette_rows::{DecoratedKey, PartitionUpdate, TableId, TableMetadata};
 
+use super::counters;
 use crate::error::{Result, WriteType};
 use crate::execution::Execution;
 
@@ -57,10 +58,14 @@ impl Mutations {
         self.list.len()
     }
 
-    /// Applies all or none.
+    /// Applies all or none; increments of counters partition by partition.
     pub fn apply(self, execution: &Execution<'_>, write_type: WriteType) -> Result<()> {
         if self.list.is_empty() {
             return Ok(());
+        }
+        // Planning lets counters stand beside counters only.
+        if self.list.iter().any(|mutation| mutation.table.is_counter) {
+            return counters::apply(&self.list, execution);
         }
         execution.database.apply(execution, write_type, self.list)
     }

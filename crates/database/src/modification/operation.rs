@@ -20,6 +20,10 @@ pub(super) enum Operation {
     Append(Term),
     /// `c = value + c`: of a list.
     Prepend(Term),
+    /// `c = c + value`: of a counter.
+    Increment(Term),
+    /// `c = c - value`: of a counter.
+    Decrement(Term),
     /// `c = c - value`: list elements by value, set elements, map keys.
     Discard(Term),
     /// `c[key] = value`: of a list by index, of a map by key.
@@ -114,12 +118,19 @@ pub(super) fn assignment(
     };
     match operation {
         AssignmentOperation::Set(value) => {
+            let term = Term::prepare(value, &whole, cx)?;
             if *data_type == DataType::Counter {
                 bail_invalid!(
                     "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
                 );
             }
-            Ok(Operation::Set(Term::prepare(value, &whole, cx)?))
+            Ok(Operation::Set(term))
+        }
+        AssignmentOperation::Add(value) if *data_type == DataType::Counter => {
+            Ok(Operation::Increment(Term::prepare(value, &whole, cx)?))
+        }
+        AssignmentOperation::Subtract(value) if *data_type == DataType::Counter => {
+            Ok(Operation::Decrement(Term::prepare(value, &whole, cx)?))
         }
         AssignmentOperation::Add(value) => {
             require_collection(column, &format!("{name} = {name} + {value}"))?;
@@ -195,7 +206,6 @@ fn require_collection(column: &ColumnMetadata, text: &str) -> Result<()> {
             }
         }
         DataType::Tuple(_) => bail_invalid!("Invalid operation ({text}) for tuple column {name}"),
-        DataType::Counter => bail_invalid!("Counters are not supported by Cassette yet"),
         _ => bail_invalid!("Invalid operation ({text}) for non counter column {name}"),
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn insert(
     table: &Arc<TableMetadata>,
     cx: &mut PlanContext<'_>,
 ) -> Result<RowsPlan> {
-    refuse_counters(table)?;
+    refuse_insert_of_counters(table)?;
     if names.len() != values.len() {
         bail_invalid!("Unmatched column names/values");
     }
@@ -76,7 +76,6 @@ pub(super) fn update(
     table: &Arc<TableMetadata>,
     cx: &mut PlanContext<'_>,
 ) -> Result<RowsPlan> {
-    refuse_counters(table)?;
     let attributes = Attributes::new(update.using.timestamp.as_ref(), update.using.ttl.as_ref(), table, cx)?;
     let mut operations = Operations::default();
     for assignment in &update.assignments {
@@ -96,6 +95,7 @@ pub(super) fn update(
     };
     let restrictions = Restrictions::new(&update.where_clause, table, rules, cx)?;
     let conditions = Conditions::new(&update.conditions, table, cx)?;
+    validate_counters(table, &conditions, &attributes)?;
     validate_conditional(&conditions, &attributes)?;
     let plan = RowsPlan {
         table: table.clone(),
@@ -143,6 +143,7 @@ pub(super) fn delete(
     };
     let restrictions = Restrictions::new(&delete.where_clause, table, rules, cx)?;
     let conditions = Conditions::new(&delete.conditions, table, cx)?;
+    validate_counters(table, &conditions, &attributes)?;
     validate_conditional(&conditions, &attributes)?;
     if !operations.regulars.is_empty() && !restrictions.clustering.names_rows() {
         bail_invalid!("Range deletions are not supported for specific columns");
@@ -170,11 +171,28 @@ pub(super) fn delete(
     Ok(plan)
 }
 
-pub(super) fn refuse_counters(table: &TableMetadata) -> Result<()> {
+pub(super) fn refuse_insert_of_counters(table: &TableMetadata) -> Result<()> {
     match table.is_counter {
-        true => bail_invalid!("Counters are not supported by Cassette yet"),
+        true => bail_invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead"),
         false => Ok(()),
     }
+}
+
+/// Refuses what a write of counters cannot have.
+fn validate_counters(table: &TableMetadata, conditions: &Conditions, attributes: &Attributes) -> Result<()> {
+    if !table.is_counter {
+        return Ok(());
+    }
+    if !conditions.is_empty() {
+        bail_invalid!("Conditional updates are not supported on counter tables");
+    }
+    if attributes.has_timestamp() {
+        bail_invalid!("Cannot provide custom timestamp for counter updates");
+    }
+    if attributes.has_ttl() {
+        bail_invalid!("Cannot provide custom TTL for counter updates");
+    }
+    Ok(())
 }
 
 fn validate_conditional(conditions: &Conditions, attributes: &Attributes) -> Result<()> {

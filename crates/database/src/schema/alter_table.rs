@@ -147,8 +147,18 @@ fn add_column(
                 kind_name(dropped.kind)
             );
         }
+        if table.is_counter {
+            bail_invalid!("Cannot re-add previously dropped counter column {name}");
+        }
     }
-    if data_type == DataType::Counter {
+    if table.is_counter && data_type != DataType::Counter {
+        bail_config!(
+            "{}.{}: Cannot have a non counter column (\"{name}\") in a counter table",
+            table.keyspace,
+            table.name
+        );
+    }
+    if !table.is_counter && data_type == DataType::Counter {
         bail_config!(
             "{}.{}: Cannot have a counter column (\"{name}\") in a non counter table",
             table.keyspace,

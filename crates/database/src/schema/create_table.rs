@@ -31,9 +31,6 @@ pub(super) fn create(
     let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
     let table = build(statement, partition_key, clustering, scope, cx.new_id)?;
     validate_name(&table)?;
-    if table.is_counter {
-        bail_invalid!("Counter tables are not supported by Cassette yet");
-    }
     if let Some(other) = cx.catalog.table_by_id(table.id) {
         bail_config!("Table id {} is taken by table {}", table.id.0, other.qualified_name());
     }

@@ -81,7 +81,8 @@ impl Outputs {
 /// Straight from the row where the value lies in one piece.
 #[inline]
 fn push_column(column: &Arc<ColumnMetadata>, row: &CurrentRow<'_>, now: u32, sink: &mut dyn RowSink) {
-    if column.kind == ColumnKind::Regular && !column.data_type.is_multi_cell() {
+    let lies_in_one_piece = !column.data_type.is_multi_cell() && column.data_type != DataType::Counter;
+    if column.kind == ColumnKind::Regular && lies_in_one_piece {
         let cell = row.row.and_then(|row| row.cell(column.id)).filter(|cell| cell.is_live(now));
         sink.value(cell.map(|cell| cell.value));
     } else {

@@ -178,11 +178,15 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         let unreadable = |what: &str| unreadable(format!("table {keyspace}.{name}: {what}"));
         let id = row.uuid("id").ok_or_else(|| unreadable("no id"))?;
         let columns = columns.remove(&key).ok_or_else(|| unreadable("no columns"))?;
-        if row.text_list("flags").is_some_and(|flags| !flags.iter().any(|flag| flag == "compound")) {
+        let flags = row.text_list("flags");
+        let has_flag = |name: &str| flags.as_ref().is_some_and(|flags| flags.iter().any(|flag| flag == name));
+        if flags.is_some() && !has_flag("compound") {
             return Err(unreadable("COMPACT STORAGE is not supported"));
         }
         let params = load_params(&row).map_err(|error| unreadable(&error.to_string()))?;
         let mut table = TableMetadata::new(TableId(id), keyspace, name, columns, params);
+        // Also when its last counter has been dropped.
+        table.is_counter |= has_flag("counter");
         table.dropped_columns = dropped.remove(&key).unwrap_or_default().into_iter().collect();
         tables.push(table);
         Ok(())

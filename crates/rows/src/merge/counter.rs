@@ -54,6 +54,21 @@ pub fn total(context: &[u8]) -> i64 {
     shards(context).fold(0, |sum, shard| sum.wrapping_add(shard.count))
 }
 
+/// The context of a count of one node: `count` as of `clock`.
+pub fn global(id: &[u8; 16], clock: i64, count: i64) -> Vec<u8> {
+    encode(&[Shard { id, clock, count, kind: Kind::Global }])
+}
+
+/// A context that stands for an increment until it is added to a count; several of them add up. Never stored.
+pub fn increment(by: i64) -> Vec<u8> {
+    encode(&[Shard { id: &[0; 16], clock: 1, count: by, kind: Kind::Local }])
+}
+
+/// Clock and count of the node `id`, if the context has any of it.
+pub fn of_node(context: &[u8], id: &[u8; 16]) -> Option<(i64, i64)> {
+    shards(context).find(|shard| shard.id == id).map(|shard| (shard.clock, shard.count))
+}
+
 /// One context from two: per id the global shard, or among global ones that of the later clock.
 pub fn merge(a: &[u8], b: &[u8]) -> Vec<u8> {
     let (mut left, mut right) = (shards(a).peekable(), shards(b).peekable());
@@ -143,6 +158,14 @@ mod tests {
         let merged = merge(&merged, &global(0, 1, 2));
         assert_eq!(total(&merged), 42);
         assert_eq!(&merged[..6], &[0, 2, 0x80, 0, 0x80, 1]);
+    }
+
+    #[test]
+    fn increments_add_up_and_a_node_finds_its_own_count() {
+        assert_eq!(total(&merge(&increment(5), &increment(-7))), -2);
+        let context = merge(&super::global(&[1; 16], 5, 50), &super::global(&[2; 16], 6, 60));
+        assert_eq!(of_node(&context, &[2; 16]), Some((6, 60)));
+        assert_eq!(of_node(&context, &[3; 16]), None);
     }
 
     #[test]
