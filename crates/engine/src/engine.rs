@@ -11,7 +11,10 @@ use uuid::Uuid;
 
 use crate::background::Background;
 use crate::commitlog::SyncMode;
-use crate::compaction::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};
+use crate::compaction::{
+    CompactionKind, CompactionTotals, CompletedCompaction, OverlappingFigures, OverlappingTombstones,
+    RunningCompaction,
+};
 use crate::core::{Core, Phase};
 use crate::error::{EngineError, Result};
 use crate::import::{ImportOptions, ImportedSSTable};
@@ -41,6 +44,27 @@ pub struct ReplaySummary {
     pub mutations: u64,
     /// Bytes of log read.
     pub bytes: u64,
+}
+
+/// What is known of an SSTable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SSTableInfo {
+    /// Its id, unique in its table.
+    pub id: SSTableId,
+    /// The level in leveled compaction, as its Statistics say.
+    pub level: u32,
+    /// Bytes of all its files.
+    pub bytes_on_disk: u64,
+    /// Bytes of its rows before compression.
+    pub uncompressed_bytes: u64,
+    /// Partitions, about.
+    pub partitions: u64,
+    /// Of its first and last key.
+    pub tokens: (i64, i64),
+    /// The least write timestamp in it, microseconds.
+    pub min_timestamp: i64,
+    /// The greatest.
+    pub max_timestamp: i64,
 }
 
 /// An LSM tree for each of many tables, behind one commit log. Cheap to clone; synchronous; any thread may call it.
@@ -274,6 +298,41 @@ impl Engine {
     pub fn upgrade_sstables(&self, id: TableId) -> Result<()> {
         let core = &self.inner.core;
         core.upgrade_sstables(&core.table(id)?)
+    }
+
+    /// Rewrites every SSTable of a table by itself, the oldest first, without what newer ones shadow; see
+    /// [`OverlappingTombstones`].
+    pub fn garbage_collect(&self, id: TableId, by: OverlappingTombstones) -> Result<()> {
+        let core = &self.inner.core;
+        core.garbage_collect(&core.table(id)?, by)
+    }
+
+    /// Figures about what compactions asked of overlapping SSTables, since the start.
+    pub fn overlapping_figures(&self) -> OverlappingFigures {
+        self.inner.core.operations.overlapping.figures()
+    }
+
+    /// What is known of a table's SSTables, those with the greatest timestamps first.
+    pub fn sstables(&self, id: TableId) -> Result<Vec<SSTableInfo>> {
+        let core = &self.inner.core;
+        let table = core.table(id)?;
+        let info = |sstable: &Arc<crate::sstable_handle::SSTable>| SSTableInfo {
+            id: sstable.id(),
+            level: sstable.level(),
+            bytes_on_disk: sstable.reader.bytes_on_disk(),
+            uncompressed_bytes: sstable.reader.uncompressed_bytes(),
+            partitions: sstable.reader.estimated_keys(),
+            tokens: sstable.tokens(),
+            min_timestamp: sstable.min_timestamp(),
+            max_timestamp: sstable.max_timestamp(),
+        };
+        Ok(table.view().sstables.iter().map(info).collect())
+    }
+
+    /// The level of each of a table's SSTables. Below L0 one that shares tokens with another of its level counts as one of L0.
+    pub fn sstable_levels(&self, id: TableId) -> Result<Vec<u32>> {
+        let core = &self.inner.core;
+        Ok(core.levels(&*core.table(id)?))
     }
 
     /// Whether compactions of a table start by themselves; until the next start. Nothing changes for those that are running.

@@ -44,13 +44,13 @@ mod write;
 
 pub use compaction::{
     COMPACTION_STRATEGIES, CompactionKind, CompactionOptions, CompactionTotals, CompletedCompaction,
-    OverlappingTombstones, RunningCompaction, SourcesPolicy,
+    OverlappingFigures, OverlappingTombstones, RunningCompaction, SourcesPolicy,
 };
-pub use engine::{Engine, Mutation, ReplaySummary};
+pub use engine::{Engine, Mutation, ReplaySummary, SSTableInfo};
 pub use error::{EngineError, Result};
 pub use import::{ImportOptions, ImportedSSTable};
 pub use key_range::{KeyRange, PartitionPosition};
-pub use options::{DiskFailurePolicy, FlushCompression, Options};
+pub use options::{BackpressureOptions, DiskFailurePolicy, FlushCompression, Options, OverlappingOptions};
 pub use partition_lock::PartitionLock;
 pub use snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 pub use stats::{EngineStats, LevelStats, PartitionStats, TableStats};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::commitlog::{ReplayPolicy, SyncMode};
+use crate::compaction::{OverlappingTombstones, SourcesPolicy};
 
 /// How an engine is to behave.
 #[derive(Debug, Clone)]
@@ -41,6 +42,10 @@ pub struct Options {
     pub auto_snapshot: bool,
     /// `auto_snapshot_ttl`, seconds: after that time such a snapshot is removed. Never.
     pub auto_snapshot_ttl_seconds: Option<u32>,
+    /// How compactions use newer SSTables that overlap them, where a table does not say. Not at all.
+    pub overlapping: OverlappingOptions,
+    /// When writers are held up because compaction is behind.
+    pub backpressure: BackpressureOptions,
     /// Whether to flush, compact and sync in threads of the engine's own. Without them the threads that write flush when
     /// that is due, and compactions wait for a command, so that a run can be repeated exactly.
     pub background_threads: bool,
@@ -55,6 +60,35 @@ pub enum FlushCompression {
     Fast,
     /// As the table is.
     Table,
+}
+
+/// A node's defaults for `provide_overlapping_tombstones`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OverlappingOptions {
+    /// What of overlapping SSTables may remove data.
+    pub provide: OverlappingTombstones,
+    /// How many of them a partition may have; 0 for no limit.
+    pub max_sources: usize,
+    /// What is done with a partition that has more.
+    pub policy: SourcesPolicy,
+}
+
+/// When writers are held up because compaction is behind. What is counted is how many SSTables of a table reads would be spared if it had
+/// caught up: those of L0 under leveled compaction, those that wait in full buckets, windows or levels under others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackpressureOptions {
+    /// From so many SSTables on each write of the table waits a little, the longer the more there are. 64.
+    pub slowdown_sstables: usize,
+    /// With so many writes wait until there are fewer; 0 switches all of this off. 256.
+    pub stop_sstables: usize,
+    /// How long a write waits at most before it goes through, or, with `stop_sstables`, is refused. 10 s.
+    pub stop_timeout: std::time::Duration,
+}
+
+impl Default for BackpressureOptions {
+    fn default() -> Self {
+        Self { slowdown_sstables: 64, stop_sstables: 256, stop_timeout: std::time::Duration::from_secs(10) }
+    }
 }
 
 /// `disk_failure_policy`.
@@ -88,6 +122,8 @@ impl Options {
             disk_failure_policy: DiskFailurePolicy::Ignore,
             auto_snapshot: true,
             auto_snapshot_ttl_seconds: None,
+            overlapping: OverlappingOptions::default(),
+            backpressure: BackpressureOptions::default(),
             background_threads: true,
         }
     }

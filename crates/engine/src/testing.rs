@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cassette_rows::schema::CompactionParams;
 use cassette_rows::{
     Bound, Cell, Clustering, ColumnId, ColumnKind, ColumnMetadata, DataType, DecoratedKey, DeletionTime,
     LivenessInfo, MergedStream, NO_DELETION_TIME, NO_TTL, PartitionHeader, PartitionStream, PartitionUpdate,
@@ -245,6 +246,54 @@ pub fn merged(
         drain(MergedStream::new(sources.collect(), table.clone(), selection.reversed))
     };
     keys.into_iter().flat_map(of_key).collect()
+}
+
+/// Each strategy, with small bounds so that little data sets it in motion, and each way to use overlapping SSTables.
+pub fn strategies() -> Vec<CompactionParams> {
+    let params = |class: &str, options: &[(&str, &str)]| CompactionParams {
+        class: format!("{class}CompactionStrategy"),
+        options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+    };
+    let row = ("provide_overlapping_tombstones", "row");
+    let cell = ("provide_overlapping_tombstones", "cell");
+    let few = [("min_threshold", "2"), ("max_threshold", "4")];
+    let [min, max] = few;
+    vec![
+        params("SizeTiered", &[min, max]),
+        params("Leveled", &[("sstable_size_in_mb", "1"), ("fanout_size", "2"), row]),
+        params(
+            "TimeWindow",
+            &[
+                min,
+                ("compaction_window_unit", "MINUTES"),
+                ("timestamp_resolution", "SECONDS"),
+                ("tombstone_compaction_interval", "1"),
+                cell,
+                ("overlapping_tombstones_max_sources", "1"),
+            ],
+        ),
+        params(
+            "Unified",
+            &[
+                ("scaling_parameters", "L2,T3"),
+                ("min_sstable_size", "0B"),
+                ("target_sstable_size", "1MiB"),
+                ("flush_size_override", "1MiB"),
+                cell,
+            ],
+        ),
+        params(
+            "SizeTiered",
+            &[
+                min,
+                max,
+                cell,
+                ("overlapping_tombstones_max_sources", "2"),
+                ("overlapping_tombstones_policy", "skip"),
+            ],
+        ),
+        params("Leveled", &[("sstable_size_in_mb", "1"), ("single_sstable_uplevel", "true"), cell]),
+    ]
 }
 
 /// A seed for each of `count` runs, or the one in `SEED` alone, to repeat a run that failed.

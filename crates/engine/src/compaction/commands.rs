@@ -7,7 +7,7 @@ use cassette_sstable::SSTableId;
 use parking_lot::MutexGuard;
 
 use super::choose;
-use super::options::CompactionOptions;
+use super::options::{CompactionOptions, OverlappingTombstones};
 use super::progress::CompactionKind;
 use super::run::{Inputs, Pause, Work};
 use super::tree::{Cut, Outcome, Task};
@@ -38,6 +38,7 @@ impl Core {
         self: &Arc<Self>,
         table: &Arc<Table>,
         kind: CompactionKind,
+        shadowed_by: Option<OverlappingTombstones>,
         choose: impl FnOnce(&View, &super::tree::Tree, &CompactionOptions) -> Vec<Task>,
     ) -> Result<()> {
         let work: Vec<Work> = {
@@ -49,7 +50,7 @@ impl Core {
             let work = |task: Task| {
                 let sstables = task.inputs.iter().map(|i| view.sstables[*i].clone()).collect();
                 let inputs = Inputs::mark(table, sstables, &mut state.compacting);
-                Work { inputs, outcome: task.outcome, kind, yields: false }
+                Work { inputs, outcome: task.outcome, kind, shadowed_by, yields: false }
             };
             tasks.into_iter().map(work).collect()
         };
@@ -62,7 +63,7 @@ impl Core {
     /// See [`Engine::compact`](crate::Engine::compact).
     pub fn compact(self: &Arc<Self>, table: &Arc<Table>, split_output: bool) -> Result<()> {
         let _alone = self.alone(table)?;
-        self.do_tasks(table, CompactionKind::Major, |_, tree, options| {
+        self.do_tasks(table, CompactionKind::Major, None, |_, tree, options| {
             choose::major(tree, options, split_output)
         })
     }
@@ -77,7 +78,7 @@ impl Core {
         if let Some(id) = unknown {
             return Err(EngineError::UnknownSSTable { table: table.metadata().qualified_name(), id });
         }
-        self.do_tasks(table, CompactionKind::Compaction, |view, tree, options| {
+        self.do_tasks(table, CompactionKind::Compaction, None, |view, tree, options| {
             let named = |i: &usize| sstables.contains(&view.sstables[*i].id());
             let inputs: Vec<usize> = tree.free().filter(named).collect();
             if inputs.is_empty() { Vec::new() } else { vec![choose::user_defined(tree, inputs, options)] }
@@ -87,12 +88,23 @@ impl Core {
     /// See [`Engine::upgrade_sstables`](crate::Engine::upgrade_sstables).
     pub fn upgrade_sstables(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
         let _alone = self.alone(table)?;
-        self.rewrite_each(table, CompactionKind::Upgrade)
+        self.rewrite_each(table, CompactionKind::Upgrade, None)
+    }
+
+    /// See [`Engine::garbage_collect`](crate::Engine::garbage_collect).
+    pub fn garbage_collect(self: &Arc<Self>, table: &Arc<Table>, by: OverlappingTombstones) -> Result<()> {
+        let _alone = self.alone(table)?;
+        self.rewrite_each(table, CompactionKind::GarbageCollect, Some(by))
     }
 
     /// Rewrites each SSTable by itself, the oldest first. It keeps its level.
-    fn rewrite_each(self: &Arc<Self>, table: &Arc<Table>, kind: CompactionKind) -> Result<()> {
-        self.do_tasks(table, kind, |view, tree, _| {
+    fn rewrite_each(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        kind: CompactionKind,
+        shadowed_by: Option<OverlappingTombstones>,
+    ) -> Result<()> {
+        self.do_tasks(table, kind, shadowed_by, |view, tree, _| {
             let mut each: Vec<usize> = tree.free().collect();
             each.sort_by_key(|i| tree.sstables[*i].max_timestamp);
             let task = |i: usize| {

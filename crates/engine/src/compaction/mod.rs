@@ -14,6 +14,7 @@ mod progress;
 mod purge;
 mod run;
 mod schedule;
+mod shadow;
 pub mod size_tiered;
 #[cfg(test)]
 mod tests;
@@ -30,4 +31,5 @@ pub use options::{
 };
 pub use progress::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};
 pub(crate) use progress::{Operations, Running};
+pub use shadow::OverlappingFigures;
 pub(crate) use throttle::Throttle;

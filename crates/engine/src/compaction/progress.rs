@@ -8,6 +8,8 @@ use cassette_rows::{TableId, TableMetadata};
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
+use super::shadow::OverlappingCounters;
+
 /// Why SSTables are rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompactionKind {
@@ -161,6 +163,8 @@ pub(crate) struct Operations {
     history: Mutex<VecDeque<CompletedCompaction>>,
     totals: Mutex<CompactionTotals>,
     listener: RwLock<Option<Listener>>,
+    /// What overlapping SSTables were asked.
+    pub overlapping: Arc<OverlappingCounters>,
 }
 
 /// Compactions that are remembered; whoever wants more listens.

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cassette_rows::TableMetadata;
+use cassette_rows::merge::shadow::ShadowingStream;
 use cassette_rows::purge::PurgingStream;
+use cassette_rows::{PartitionStream, TableMetadata};
 use cassette_sstable::SSTableId;
 use hashbrown::HashSet;
 
 use super::cut::Cutter;
 use super::inputs;
-use super::options::CompactionOptions;
+use super::options::{CompactionOptions, OverlappingTombstones};
 use super::progress::CompactionKind;
 use super::purge::{self, Purge};
+use super::shadow::{Plan, Sources};
 use super::tree::Outcome;
 use crate::core::Core;
 use crate::error::{EngineError, Result};
@@ -67,6 +69,8 @@ pub(super) struct Work {
     pub inputs: Inputs,
     pub outcome: Outcome,
     pub kind: CompactionKind,
+    /// What overlapping SSTables may remove, if a command says so.
+    pub shadowed_by: Option<OverlappingTombstones>,
     /// Whether it gives up when compactions are paused.
     pub yields: bool,
 }
@@ -137,6 +141,17 @@ impl Core {
         );
         let (read, metadata) = with_dropped_columns(read, metadata)?;
         let (stream, merged) = inputs::merged(&read, &metadata, &registered.running)?;
+        let mut plan = Plan::new(&options, &self.options.overlapping);
+        if let Some(by) = work.shadowed_by {
+            plan = Plan { by, max_sources: 0, ..plan };
+        }
+        let mut stream: Box<dyn PartitionStream> = Box::new(stream);
+        if let Some(by) = plan.shadowed_by() {
+            let sources = Sources::new(&table.view(), &ids, &read, plan, &self.operations.overlapping);
+            if !sources.is_empty() {
+                stream = Box::new(ShadowingStream::new(stream, sources, by, metadata.clone()));
+            }
+        }
         let policy = Purge::new(table.clone(), ids, &read, gc_before);
         let mut stream = PurgingStream::new(stream, policy, now);
         let job = Job {
@@ -155,11 +170,12 @@ impl Core {
             let mut state = table.compaction.lock();
             state.strategy.leveled.compacted(from as usize, last.first_key.token().0);
         }
-        let bytes_out = written.iter().map(|sstable| sstable.bytes_on_disk).sum();
+        let bytes_written = written.iter().map(|sstable| sstable.bytes_on_disk).sum();
+        let bytes_out = written.iter().map(|sstable| sstable.data_bytes_on_disk).sum();
         table.metrics.compactions.add(1);
-        table.metrics.bytes_compacted.add(bytes_out);
+        table.metrics.bytes_compacted.add(bytes_written);
         self.metrics.compactions.add(1);
-        self.metrics.bytes_compacted.add(bytes_out);
+        self.metrics.bytes_compacted.add(bytes_written);
         let merged = std::mem::take(&mut *merged.lock());
         registered.ended(self.clock.now_micros() / 1000, (bytes_in, bytes_out), merged);
         tracing::debug!(

@@ -70,6 +70,7 @@ impl Core {
                 true => CompactionKind::Tombstone,
                 false => CompactionKind::Compaction,
             },
+            shadowed_by: None,
             yields: true,
         })
     }
@@ -84,6 +85,18 @@ impl Core {
             }
             _ => 0,
         }
+    }
+
+    /// The level of each SSTable of the table's view.
+    pub fn levels(&self, table: &Table) -> Vec<u32> {
+        let state = table.compaction.lock();
+        let view = table.view();
+        let options = CompactionOptions::parse(&view.table.params.compaction).unwrap_or_default();
+        let mut of = vec![0; view.sstables.len()];
+        for (level, sstables) in (0u32..).zip(self.tree(table, &view, &state, &options).levels()) {
+            sstables.into_iter().for_each(|i| of[i] = level);
+        }
+        of
     }
 
     /// How the table looks to a strategy: `sstables` as the view has them.

@@ -1,5 +1,7 @@
 //! Compactions of real SSTables on a fake file system.
 
+mod strategies;
+
 use std::sync::Arc;
 
 use cassette_rows::schema::CompactionParams;

@@ -1,9 +1,11 @@
 //! Crashes at random operations: what was acknowledged is there, batches are whole.
 
+use cassette_rows::TableParams;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::OverlappingTombstones;
 use crate::testing::{self, Updates, merged, seeds};
 
 struct Run {
@@ -18,8 +20,10 @@ type Batch = Vec<(usize, PartitionUpdate)>;
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let tables =
-            vec![testing::table_with("a", Default::default()), testing::table_with("b", Default::default())];
+        let all = testing::strategies();
+        let compaction = |number: u64| all[(number % all.len() as u64) as usize].clone();
+        let params = |number| TableParams { compaction: compaction(number), ..TableParams::default() };
+        let tables = vec![testing::table_with("a", params(seed)), testing::table_with("b", params(seed / 6))];
         let generator = |table: &Arc<TableMetadata>| Updates { keys: 20, ..Updates::of(table.clone()) };
         let mut world = World::new(tables.clone());
         world.options.memtable_heap_space = 30_000;
@@ -51,6 +55,13 @@ impl Run {
                 3 => {
                     engine.run_pending_compactions();
                     Ok(())
+                }
+                4 => {
+                    let id = self.world.tables[self.random.random_range(0..2)].id;
+                    match self.random.random_range(0..2) {
+                        0 => engine.garbage_collect(id, OverlappingTombstones::Cell),
+                        _ => engine.upgrade_sstables(id),
+                    }
                 }
                 _ => {
                     let batch = self.batch();

@@ -6,6 +6,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::OverlappingTombstones;
 use crate::testing::{self, Updates, merged, seeds};
 
 /// One run: two tables, and what was written to each.
@@ -19,14 +20,14 @@ struct Model {
     time: i64,
 }
 
-fn params(gc_grace_seconds: u32) -> TableParams {
-    let options = [("min_threshold", "2"), ("max_threshold", "4")];
-    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    TableParams {
-        gc_grace_seconds,
-        compaction: CompactionParams { class: "SizeTieredCompactionStrategy".into(), options },
-        ..TableParams::default()
-    }
+fn params(gc_grace_seconds: u32, compaction: CompactionParams) -> TableParams {
+    TableParams { gc_grace_seconds, compaction, ..TableParams::default() }
+}
+
+fn strategy(number: u64) -> CompactionParams {
+    let mut all = testing::strategies();
+    let count = all.len() as u64;
+    all.swap_remove((number % count) as usize)
 }
 
 impl Model {
@@ -34,8 +35,8 @@ impl Model {
         let purging = seed % 2 == 1;
         let gc_grace_seconds = if purging { 0 } else { 1_000_000 };
         let tables = vec![
-            testing::table_with("a", params(gc_grace_seconds)),
-            testing::table_with("b", params(gc_grace_seconds)),
+            testing::table_with("a", params(gc_grace_seconds, strategy(seed / 2))),
+            testing::table_with("b", params(gc_grace_seconds, strategy(seed / 2 + 3))),
         ];
         let generator = |table: &Arc<TableMetadata>| Updates { keys: 12, ..Updates::of(table.clone()) };
         let mut world = World::new(tables.clone());
@@ -85,6 +86,27 @@ impl Model {
         }
     }
 
+    /// Another strategy takes what is there.
+    fn alter(&mut self, engine: &Engine) {
+        let table = self.random.random_range(0..2);
+        let old = &self.world.tables[table];
+        let compaction = strategy(self.random.random_range(0..100));
+        let new = Arc::new(old.with_params(TableParams { compaction, ..old.params.clone() }));
+        engine.alter_table(new.clone()).unwrap();
+        self.generators[table].table = new.clone();
+        self.world.tables[table] = new;
+    }
+
+    fn command(&mut self, engine: &Engine) {
+        let id = self.world.tables[self.random.random_range(0..2)].id;
+        match self.random.random_range(0..4) {
+            0 => engine.garbage_collect(id, OverlappingTombstones::Row).unwrap(),
+            1 => engine.garbage_collect(id, OverlappingTombstones::Cell).unwrap(),
+            2 => engine.upgrade_sstables(id).unwrap(),
+            _ => engine.compact_split(id).unwrap(),
+        }
+    }
+
     fn step(&mut self, engine: &mut Engine) {
         match self.random.random_range(0..40) {
             0 => engine.flush(None).unwrap(),
@@ -108,7 +130,9 @@ impl Model {
                 engine.truncate(self.world.tables[table].id).unwrap();
                 self.written[table].clear();
             }
+            9 => self.alter(engine),
             10..=14 => self.check(engine),
+            15 => self.command(engine),
             _ => {
                 let batch = self.batch();
                 let mutations: Vec<_> = batch
@@ -126,7 +150,7 @@ impl Model {
 
 #[test]
 fn an_engine_shows_what_was_written_through_flushes_compactions_crashes_and_truncations() {
-    for seed in seeds(24) {
+    for seed in seeds(36) {
         let run = std::panic::catch_unwind(|| {
             let mut model = Model::new(seed);
             let mut engine = model.world.open().unwrap();

@@ -6,6 +6,7 @@
 
 pub mod counter;
 mod rows;
+pub mod shadow;
 mod stream;
 
 pub use rows::{merge_rows, reconcile};

@@ -18,7 +18,7 @@ use crate::selection::{Selection, Slice, Slices};
 use crate::stream::{PartitionStream, Unfiltered};
 use crate::types::DataType;
 
-fn table() -> Arc<TableMetadata> {
+pub(super) fn table() -> Arc<TableMetadata> {
     let column = |name: &str, kind, position, data_type, reversed| ColumnMetadata {
         name: name.into(),
         kind,
@@ -39,11 +39,11 @@ fn table() -> Arc<TableMetadata> {
     Arc::new(TableMetadata::new(TableId(Uuid::nil()), "ks", "t", columns, TableParams::default()))
 }
 
-fn int(value: i32) -> [u8; 4] {
+pub(super) fn int(value: i32) -> [u8; 4] {
     value.to_be_bytes()
 }
 
-fn clustering(c1: i32, c2: i32) -> Clustering {
+pub(super) fn clustering(c1: i32, c2: i32) -> Clustering {
     Clustering::of(&[&int(c1), &int(c2)])
 }
 
@@ -120,7 +120,7 @@ fn bound() -> impl Strategy<Value = Bound> {
         .prop_map(|(prefix, before)| Bound { prefix, side: if before { Side::Before } else { Side::After } })
 }
 
-fn update(table: Arc<TableMetadata>) -> impl Strategy<Value = PartitionUpdate> {
+pub(super) fn update(table: Arc<TableMetadata>) -> impl Strategy<Value = PartitionUpdate> {
     let rows = proptest::collection::vec(row(table.clone(), false), 0..5);
     let static_row = proptest::option::of(row(table.clone(), true));
     let tombstones = proptest::collection::vec((bound(), bound(), deletion()), 0..4);
@@ -144,7 +144,7 @@ fn update(table: Arc<TableMetadata>) -> impl Strategy<Value = PartitionUpdate> {
 }
 
 /// Everything that comes out of merging `updates`, checking that the stream is well formed.
-fn merged(
+pub(super) fn merged(
     updates: &[PartitionUpdate],
     table: &Arc<TableMetadata>,
     selection: &Selection,
@@ -176,7 +176,7 @@ fn merged(
 }
 
 /// An update that holds what a merge put out, to merge it on.
-fn collected(updates: &[PartitionUpdate], table: &Arc<TableMetadata>) -> PartitionUpdate {
+pub(super) fn collected(updates: &[PartitionUpdate], table: &Arc<TableMetadata>) -> PartitionUpdate {
     let (deletion, static_row, unfiltereds) = merged(updates, table, &Selection::all());
     let mut update = PartitionUpdate::new(updates[0].key.clone());
     update.deletion = deletion;

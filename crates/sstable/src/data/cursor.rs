@@ -65,6 +65,11 @@ impl Pending {
         self.start
     }
 
+    /// Whether it is a row that is not deleted itself.
+    pub fn is_live_row(&self) -> bool {
+        matches!(self.head, Head::Row { flags, .. } if flags.0 & super::flags::HAS_DELETION == 0)
+    }
+
     /// Whether it is a marker.
     pub fn is_marker(&self) -> bool {
         matches!(self.head, Head::Marker { .. })

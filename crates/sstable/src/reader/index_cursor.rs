@@ -57,6 +57,11 @@ impl IndexCursor {
         }
     }
 
+    /// Goes before the entry at `start`.
+    pub fn seek(&mut self, start: u64) {
+        self.next = start;
+    }
+
     /// Goes to the next entry; `false` at the end.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {

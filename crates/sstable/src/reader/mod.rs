@@ -6,6 +6,7 @@
 mod index_cursor;
 mod open;
 mod partition;
+mod probe;
 mod rows;
 mod scan;
 mod slicing;
@@ -22,6 +23,7 @@ use cassette_vfs::FileSystem;
 pub use index_cursor::IndexCursor;
 pub use open::{ForeignFiles, OpenOptions};
 pub use partition::PartitionRead;
+pub use probe::Probe;
 pub use scan::{Scan, WholeScan};
 
 use crate::chunked_file::{Caching, ChunkedFile, Layout};

@@ -48,6 +48,8 @@ pub struct FinishedSSTable {
     pub partitions: u64,
     /// Bytes of all files.
     pub bytes_on_disk: u64,
+    /// Bytes of its Data file.
+    pub data_bytes_on_disk: u64,
     /// The smallest key.
     pub first_key: DecoratedKey,
     /// The largest key.
@@ -353,8 +355,10 @@ impl SSTableWriter {
             let metadata = self.file_system.metadata(&path);
             metadata.map(|metadata| metadata.len).map_err(|e| StorageError::io(&path, "look at the file", e))
         });
+        let sizes = sizes.collect::<Result<Vec<_>>>()?;
         Ok(Some(FinishedSSTable {
-            bytes_on_disk: sizes.sum::<Result<_>>()?,
+            bytes_on_disk: sizes.iter().sum(),
+            data_bytes_on_disk: sizes.first().copied().unwrap_or(0),
             descriptor: self.descriptor.clone(),
             partitions,
             first_key: summary.first,

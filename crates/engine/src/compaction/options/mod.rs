@@ -190,11 +190,6 @@ impl CompactionOptions {
                     text.to_uppercase()
                 )
             })?);
-            if self.overlapping_tombstones != Some(OverlappingTombstones::None) {
-                return Err(format!(
-                    "provide_overlapping_tombstones = {text} is not supported yet; supported: none"
-                ));
-            }
         }
         let name = "overlapping_tombstones_max_sources";
         if let Some(text) = given.take(name) {

@@ -1,0 +1,266 @@
+//! `provide_overlapping_tombstones`: newer SSTables that overlap a compaction, asked what of its rows they shadow.
+//!
+//! Which sources a partition has, from the cheapest check to the dearest:
+//!
+//! 1. once a compaction: SSTables outside of it that share keys with its inputs, are not suspect, and are newer than the oldest
+//!    thing in them; for deletions alone, those whose statistics do not rule out any;
+//! 2. the range of keys and the bloom filter of each;
+//! 3. no more than `max_sources`: the newest ones, or none at all;
+//! 4. its place in the index, which is walked along with the compaction; not at all once nothing is left of the partition.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cassette_rows::merge::shadow::{Dropped, ShadowSources, ShadowedBy};
+use cassette_rows::token::murmur3_hash;
+use cassette_rows::{DecoratedKey, PartitionHeader, Result, Unfiltered};
+use cassette_sstable::SSTableId;
+use cassette_sstable::reader::Probe;
+use hashbrown::HashSet;
+
+use super::options::{CompactionOptions, OverlappingTombstones, SourcesPolicy};
+use crate::options::OverlappingOptions;
+use crate::sstable_handle::SSTable;
+use crate::table::View;
+
+/// What overlapping SSTables were asked, and what for: figures since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OverlappingFigures {
+    /// Partitions that some source might have.
+    pub partitions_checked: u64,
+    /// Partitions that passed untouched because they had more sources than allowed.
+    pub partitions_skipped: u64,
+    /// Partitions of sources that were opened.
+    pub sources_opened: u64,
+    /// Bytes of rows gone through in sources, before compression.
+    pub bytes_read: u64,
+    /// Bytes of values and clusterings left out of compactions.
+    pub bytes_dropped: u64,
+    /// Rows left out whole.
+    pub rows_dropped: u64,
+    /// Cells left out.
+    pub cells_dropped: u64,
+    /// Time spent, in all threads together.
+    pub time: Duration,
+}
+
+impl OverlappingFigures {
+    /// Seconds spent for each MiB that was left out; `None` before anything was.
+    pub fn seconds_per_mib(&self) -> Option<f64> {
+        let mib = self.bytes_dropped as f64 / f64::from(1 << 20);
+        (mib > 0.0).then(|| self.time.as_secs_f64() / mib)
+    }
+}
+
+/// [`OverlappingFigures`] while they are counted.
+#[derive(Debug, Default)]
+pub(crate) struct OverlappingCounters {
+    partitions_checked: AtomicU64,
+    partitions_skipped: AtomicU64,
+    sources_opened: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_dropped: AtomicU64,
+    rows_dropped: AtomicU64,
+    cells_dropped: AtomicU64,
+    nanos: AtomicU64,
+}
+
+impl OverlappingCounters {
+    pub fn figures(&self) -> OverlappingFigures {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        OverlappingFigures {
+            partitions_checked: get(&self.partitions_checked),
+            partitions_skipped: get(&self.partitions_skipped),
+            sources_opened: get(&self.sources_opened),
+            bytes_read: get(&self.bytes_read),
+            bytes_dropped: get(&self.bytes_dropped),
+            rows_dropped: get(&self.rows_dropped),
+            cells_dropped: get(&self.cells_dropped),
+            time: Duration::from_nanos(get(&self.nanos)),
+        }
+    }
+
+    fn add(&self, more: &OverlappingFigures) {
+        let add = |counter: &AtomicU64, n: u64| counter.fetch_add(n, Ordering::Relaxed);
+        add(&self.partitions_checked, more.partitions_checked);
+        add(&self.partitions_skipped, more.partitions_skipped);
+        add(&self.sources_opened, more.sources_opened);
+        add(&self.bytes_read, more.bytes_read);
+        add(&self.bytes_dropped, more.bytes_dropped);
+        add(&self.rows_dropped, more.rows_dropped);
+        add(&self.cells_dropped, more.cells_dropped);
+        add(&self.nanos, u64::try_from(more.time.as_nanos()).unwrap_or(u64::MAX));
+    }
+}
+
+/// How a compaction uses overlapping SSTables: as the table says, or else the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub by: OverlappingTombstones,
+    /// 0 for no limit.
+    pub max_sources: usize,
+    pub policy: SourcesPolicy,
+}
+
+impl Plan {
+    pub fn new(table: &CompactionOptions, node: &OverlappingOptions) -> Self {
+        Self {
+            by: table.overlapping_tombstones.unwrap_or(node.provide),
+            max_sources: table.max_sources.unwrap_or(node.max_sources),
+            policy: table.sources_policy.unwrap_or(node.policy),
+        }
+    }
+
+    /// What the stream is told; `None` for nothing to do.
+    pub fn shadowed_by(&self) -> Option<ShadowedBy> {
+        match self.by {
+            OverlappingTombstones::None => None,
+            OverlappingTombstones::Row => Some(ShadowedBy::Deletions),
+            OverlappingTombstones::Cell => Some(ShadowedBy::Cells),
+        }
+    }
+}
+
+/// The SSTables that one compaction may ask; those with the greatest timestamps first.
+pub(super) struct Sources {
+    sources: Vec<Source>,
+    plan: Plan,
+    /// Of the partition at hand: the sources that may have it.
+    asked: Vec<usize>,
+    key: Option<(DecoratedKey, (u64, u64))>,
+    began: Option<Instant>,
+    counted: OverlappingFigures,
+    counters: Arc<OverlappingCounters>,
+}
+
+struct Source {
+    sstable: Arc<SSTable>,
+    probe: Probe,
+    /// A read of it has failed: it is not asked any more.
+    failed: bool,
+}
+
+impl Sources {
+    /// For a compaction that reads `inputs`. What it shares keys with is taken from the view that it begins with: an SSTable that is
+    /// compacted away meanwhile stays readable, and what it shadows its successors shadow too.
+    pub fn new(
+        view: &View,
+        compacting: &HashSet<SSTableId>,
+        inputs: &[Arc<SSTable>],
+        plan: Plan,
+        counters: &Arc<OverlappingCounters>,
+    ) -> Self {
+        let oldest = inputs.iter().map(|input| input.min_timestamp()).min().unwrap_or(i64::MAX);
+        let only_deletions = plan.by == OverlappingTombstones::Row;
+        let may_shadow = |sstable: &&Arc<SSTable>| {
+            !compacting.contains(&sstable.id())
+                && !sstable.is_suspect()
+                && sstable.max_timestamp() >= oldest
+                && (!only_deletions || sstable.reader.may_have_deletions())
+                && inputs.iter().any(|input| input.overlaps(sstable))
+        };
+        // The view has those with the greatest timestamps first.
+        let sources = view.sstables.iter().filter(may_shadow).map(|sstable| Source {
+            sstable: sstable.clone(),
+            probe: sstable.reader.probe(only_deletions),
+            failed: false,
+        });
+        Self {
+            sources: sources.collect(),
+            plan,
+            asked: Vec::new(),
+            key: None,
+            began: None,
+            counted: OverlappingFigures::default(),
+            counters: counters.clone(),
+        }
+    }
+
+    /// Whether there is nobody to ask.
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// After a failure the source is left alone: a subset of sources is as right, and the compaction is not to fail for a file that
+    /// it does not rewrite.
+    fn failed(&mut self, source: usize, error: &cassette_rows::StorageError) {
+        tracing::warn!(%error, "an overlapping SSTable is not asked for what it shadows");
+        self.sources[source].sstable.mark_suspect();
+        self.sources[source].failed = true;
+    }
+}
+
+impl ShadowSources for Sources {
+    fn begin(&mut self, key: &DecoratedKey) -> usize {
+        self.began = Some(Instant::now());
+        let hash = murmur3_hash(key.key());
+        self.asked.clear();
+        for (i, source) in self.sources.iter().enumerate() {
+            if !source.failed && source.sstable.reader.may_contain_hashed(key, hash) {
+                self.asked.push(i);
+            }
+        }
+        let limit = self.plan.max_sources;
+        if limit > 0 && self.asked.len() > limit {
+            match self.plan.policy {
+                SourcesPolicy::Newest => self.asked.truncate(limit),
+                SourcesPolicy::Skip => {
+                    self.asked.clear();
+                    self.counted.partitions_skipped += 1;
+                }
+            }
+        }
+        if self.asked.is_empty() {
+            self.end(&Dropped::default());
+            return 0;
+        }
+        self.counted.partitions_checked += 1;
+        self.key = Some((key.clone(), hash));
+        self.asked.len()
+    }
+
+    fn max_timestamp(&self, index: usize) -> i64 {
+        self.sources[self.asked[index]].sstable.max_timestamp()
+    }
+
+    fn open(&mut self, index: usize) -> Result<Option<PartitionHeader>> {
+        let source = self.asked[index];
+        let Some((key, hash)) = &self.key else { return Ok(None) };
+        match self.sources[source].probe.open(key, *hash) {
+            Ok(found) => {
+                self.counted.sources_opened += u64::from(found.is_some());
+                Ok(found)
+            }
+            Err(error) => {
+                self.failed(source, &error);
+                Ok(None)
+            }
+        }
+    }
+
+    fn next_unfiltered(&mut self, index: usize) -> Result<Option<Unfiltered>> {
+        let source = self.asked[index];
+        // A range that it left open would cover all that follows: the compaction fails, and the next one does without it.
+        self.sources[source]
+            .probe
+            .next_unfiltered()
+            .inspect_err(|_| self.sources[source].sstable.mark_suspect())
+    }
+
+    fn end(&mut self, dropped: &Dropped) {
+        if let Some(began) = self.began.take() {
+            self.counted.time += began.elapsed();
+        }
+        self.counted.rows_dropped += dropped.rows;
+        self.counted.cells_dropped += dropped.cells;
+        self.counted.bytes_dropped += dropped.bytes;
+    }
+}
+
+impl Drop for Sources {
+    fn drop(&mut self) {
+        self.counted.bytes_read = self.sources.iter().map(|source| source.probe.bytes()).sum();
+        self.counters.add(&self.counted);
+    }
+}

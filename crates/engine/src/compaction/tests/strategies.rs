@@ -1,0 +1,252 @@
+//! Strategies at work on real SSTables.
+
+use super::*;
+use crate::{CompactionKind, OverlappingTombstones};
+
+fn strategy(class: &str, options: &[(&str, &str)]) -> TableParams {
+    let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let compaction = CompactionParams { class: format!("{class}CompactionStrategy"), options };
+    TableParams { gc_grace_seconds: 0, compaction, ..TableParams::default() }
+}
+
+fn world_of(params: TableParams) -> (World, Arc<TableMetadata>) {
+    let table = simple_table("t", params);
+    let mut world = World::new(vec![table.clone()]);
+    world.options.memtable_heap_space = 100 << 20;
+    world.options.commitlog_segment_size = 4 << 20;
+    world.options.commitlog_total_space = 1 << 30;
+    (world, table)
+}
+
+/// A flush of `count` partitions of 100,000 bytes that nothing compresses.
+fn flush(engine: &Engine, table: &Arc<TableMetadata>, keys: std::ops::Range<i32>, timestamp: i64) {
+    let mut random = SmallRng::seed_from_u64(timestamp as u64);
+    for k in keys {
+        let mut value = vec![0; 100_000];
+        random.fill_bytes(&mut value);
+        put(engine, table, insert(k, &value, timestamp));
+    }
+    engine.flush(None).unwrap();
+}
+
+/// The number of SSTables in each level, without the empty ones at the end.
+fn levels(engine: &Engine, table: &TableMetadata) -> Vec<usize> {
+    let mut levels = vec![0; 9];
+    for level in engine.sstable_levels(table.id).unwrap() {
+        levels[level as usize] += 1;
+    }
+    while levels.last() == Some(&0) {
+        levels.pop();
+    }
+    levels
+}
+
+#[test]
+fn levels_fill_and_stay_what_they_are_when_the_engine_is_opened_again() {
+    let (world, table) = world_of(strategy("Leveled", &[("sstable_size_in_mb", "1"), ("fanout_size", "3")]));
+    let engine = world.open().unwrap();
+    for round in 0..8 {
+        flush(&engine, &table, round * 8..round * 8 + 8, 1);
+        engine.run_pending_compactions();
+    }
+    let filled = levels(&engine, &table);
+    assert!(filled[0] <= 1 && filled[1] <= 4 && filled.len() >= 3, "{filled:?}");
+    assert_eq!(partitions(&engine, &table), 64);
+    drop(engine);
+    let engine = world.open().unwrap();
+    assert_eq!(levels(&engine, &table), filled);
+    assert_eq!(engine.table_stats(table.id).unwrap().pending_compactions, 0);
+    engine.compact(table.id).unwrap();
+    let filled = levels(&engine, &table);
+    assert!(filled[0] == 0 && filled[1] >= 3 && filled.len() == 3, "a command fills L1, then L2: {filled:?}");
+    assert_eq!(partitions(&engine, &table), 64);
+}
+
+#[test]
+fn a_change_to_leveled_compaction_and_back_takes_what_is_there() {
+    let (world, table) = world_of(strategy("SizeTiered", &[]));
+    let engine = world.open().unwrap();
+    for round in 0..3 {
+        flush(&engine, &table, round * 10..round * 10 + 10, 1);
+    }
+    engine.run_pending_compactions();
+    assert_eq!(levels(&engine, &table), [3]);
+    let leveled = Arc::new(table.with_params(strategy("Leveled", &[("sstable_size_in_mb", "1")])));
+    engine.alter_table(leveled.clone()).unwrap();
+    engine.run_pending_compactions();
+    assert_eq!(levels(&engine, &table)[..2], [0, 3]);
+    let tiered = Arc::new(leveled.with_params(strategy("SizeTiered", &[("min_threshold", "2")])));
+    engine.alter_table(tiered).unwrap();
+    engine.run_pending_compactions();
+    assert_eq!(levels(&engine, &table), [1]);
+    assert_eq!(partitions(&engine, &table), 30);
+}
+
+#[test]
+fn a_lone_sstable_changes_its_level_without_being_rewritten() {
+    let options = [("sstable_size_in_mb", "1"), ("fanout_size", "1"), ("single_sstable_uplevel", "true")];
+    let (world, table) = world_of(strategy("Leveled", &options));
+    let engine = world.open().unwrap();
+    flush(&engine, &table, 0..15, 1);
+    flush(&engine, &table, 15..30, 1);
+    let before = engine.compaction_totals().bytes_compacted;
+    engine.run_pending_compactions();
+    let filled = levels(&engine, &table);
+    assert!(filled.len() > 3, "{filled:?}");
+    // Each byte was read once, on its way from L0 to L1.
+    let read = engine.compaction_totals().bytes_compacted - before;
+    assert!(read < 4_000_000, "{read}");
+    drop(engine);
+    let engine = world.open().unwrap();
+    assert_eq!(levels(&engine, &table), filled);
+    assert_eq!(partitions(&engine, &table), 30);
+}
+
+#[test]
+fn windows_of_time_are_not_mixed_and_go_whole_when_they_have_expired() {
+    let options = [("compaction_window_unit", "MINUTES"), ("timestamp_resolution", "SECONDS")];
+    let (world, table) = world_of(strategy("TimeWindow", &options));
+    let engine = world.open().unwrap();
+    for (k, timestamp) in [(1, 0), (2, 30), (3, 60), (4, 119), (5, 120)] {
+        let mut row = cassette_rows::RowBuilder::new(cassette_rows::Clustering::empty());
+        row.liveness(cassette_rows::LivenessInfo::expiring(timestamp, 50, START + 50));
+        let mut update = PartitionUpdate::new(key(k));
+        update.rows.push(row.finish());
+        put(&engine, &table, update);
+        engine.flush(None).unwrap();
+    }
+    engine.run_pending_compactions();
+    assert_eq!(world.sstables(&table), 3);
+    assert_eq!(partitions(&engine, &table), 5);
+    let read = engine.compaction_totals().bytes_compacted;
+    world.pass(1000);
+    engine.run_pending_compactions();
+    assert_eq!(world.sstables(&table), 0);
+    assert_eq!(engine.compaction_totals().bytes_compacted, read, "unread");
+}
+
+#[test]
+fn unified_compaction_splits_into_shards() {
+    let options = [
+        ("min_sstable_size", "0B"),
+        ("target_sstable_size", "1MiB"),
+        ("flush_size_override", "1MiB"),
+        ("scaling_parameters", "T3"),
+    ];
+    let (world, table) = world_of(strategy("Unified", &options));
+    let engine = world.open().unwrap();
+    for round in 0..3 {
+        flush(&engine, &table, round * 10..round * 10 + 10, 1);
+        engine.run_pending_compactions();
+    }
+    assert_eq!(world.sstables(&table), 4);
+    assert_eq!(partitions(&engine, &table), 30);
+}
+
+#[test]
+fn overlapping_sstables_remove_what_they_delete_and_overwrite_and_say_so() {
+    for (by, left) in
+        [(OverlappingTombstones::None, 4), (OverlappingTombstones::Row, 3), (OverlappingTombstones::Cell, 1)]
+    {
+        let (world, table) = world_of(strategy("SizeTiered", &[]));
+        let engine = world.open().unwrap();
+        for k in 0..4 {
+            put(&engine, &table, insert(k, b"old", 1));
+        }
+        engine.flush(None).unwrap();
+        put(&engine, &table, delete(0, 5, START));
+        put(&engine, &table, insert(1, b"newer", 6));
+        put(&engine, &table, insert(2, b"newer", 7));
+        engine.flush(None).unwrap();
+        let seen = world.seen(&engine, table.id, &Selection::all());
+        engine.garbage_collect(table.id, by).unwrap();
+        assert_eq!(world.seen(&engine, table.id, &Selection::all()), seen);
+        let oldest =
+            engine.sstables(table.id).unwrap().into_iter().min_by_key(|sstable| sstable.max_timestamp);
+        assert_eq!(oldest.unwrap().partitions, left, "{by:?}");
+        let figures = engine.overlapping_figures();
+        assert_eq!(figures.rows_dropped, 4 - left);
+        assert_eq!(figures.partitions_checked > 0, by != OverlappingTombstones::None);
+        assert!(engine.compaction_history().iter().all(|done| done.kind == CompactionKind::GarbageCollect));
+    }
+}
+
+#[test]
+fn more_sources_than_allowed_are_left_alone_or_only_the_newest_asked() {
+    for (policy, left) in [("skip", 2), ("newest", 1)] {
+        let options = [
+            ("provide_overlapping_tombstones", "cell"),
+            ("overlapping_tombstones_max_sources", "1"),
+            ("overlapping_tombstones_policy", policy),
+        ];
+        let (world, table) = world_of(strategy("SizeTiered", &options));
+        let engine = world.open().unwrap();
+        put(&engine, &table, insert(0, b"old", 1));
+        put(&engine, &table, insert(1, b"old", 1));
+        engine.flush(None).unwrap();
+        let oldest = engine.sstables(table.id).unwrap()[0].id;
+        for timestamp in [2, 3] {
+            put(&engine, &table, insert(0, b"newer", timestamp));
+            put(&engine, &table, insert(2, b"also", timestamp));
+            engine.flush(None).unwrap();
+        }
+        engine.compact_sstables(table.id, &[oldest]).unwrap();
+        let figures = engine.overlapping_figures();
+        let rewritten =
+            engine.sstables(table.id).unwrap().into_iter().min_by_key(|sstable| sstable.max_timestamp);
+        assert_eq!(rewritten.unwrap().partitions, left, "{policy}");
+        assert_eq!(
+            (figures.partitions_skipped, figures.sources_opened),
+            if policy == "skip" { (1, 0) } else { (0, 1) }
+        );
+    }
+}
+
+#[test]
+fn a_table_whose_compactions_are_switched_off_waits_and_a_history_is_kept() {
+    let (world, table) = world_of(strategy("SizeTiered", &[]));
+    let engine = world.open().unwrap();
+    let heard = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let hears = heard.clone();
+    engine.on_compaction(move |_| {
+        hears.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    });
+    engine.set_autocompaction(table.id, false).unwrap();
+    for k in 0..4 {
+        put(&engine, &table, insert(k % 2, b"value", i64::from(k)));
+        engine.flush(None).unwrap();
+    }
+    engine.run_pending_compactions();
+    assert_eq!(world.sstables(&table), 4);
+    engine.set_autocompaction(table.id, true).unwrap();
+    engine.run_pending_compactions();
+    assert_eq!(world.sstables(&table), 1);
+    let history = engine.compaction_history();
+    assert_eq!(history.len(), 1);
+    assert_eq!(history[0].rows_merged, [(2, 2)].into());
+    assert!(history[0].bytes_in > history[0].bytes_out && history[0].bytes_out > 0);
+    assert_eq!(
+        (engine.compaction_totals().completed, heard.load(std::sync::atomic::Ordering::Relaxed)),
+        (1, 1)
+    );
+    assert!(engine.running_compactions().is_empty());
+    assert!(matches!(
+        engine.compact_sstables(table.id, &[cassette_sstable::SSTableId::Sequence(1000)]),
+        Err(crate::EngineError::UnknownSSTable { .. })
+    ));
+}
+
+#[test]
+fn an_sstable_that_is_rewritten_takes_the_options_of_now() {
+    let (world, table) = world_of(strategy("SizeTiered", &[]));
+    let engine = world.open().unwrap();
+    flush(&engine, &table, 0..3, 1);
+    let mut params = strategy("SizeTiered", &[]);
+    params.compression.compressor = None;
+    engine.alter_table(Arc::new(table.with_params(params))).unwrap();
+    let has = |end: &str| world.files(&table).iter().any(|name| name.ends_with(end));
+    assert!(has("-CompressionInfo.db"));
+    engine.upgrade_sstables(table.id).unwrap();
+    assert!(has("-CRC.db") && !has("-CompressionInfo.db"));
+    assert_eq!(partitions(&engine, &table), 3);
+}

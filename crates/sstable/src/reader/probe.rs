@@ -1,0 +1,99 @@
+//! Looks partitions up in ascending order, for whoever goes through another SSTable and asks this one on the way.
+
+use cassette_rows::{DecoratedKey, PartitionHeader, Result, Unfiltered};
+
+use super::SSTableReader;
+use super::index_cursor::IndexCursor;
+use crate::chunked_file::Caching;
+use crate::data::Cursor;
+
+/// A place in Index and one in Data, both going forwards: what lies between two keys is passed over once, and a chunk that holds several
+/// partitions is read once. The cache is looked into and left as it is.
+#[derive(Debug)]
+pub struct Probe {
+    reader: SSTableReader,
+    index: IndexCursor,
+    cursor: Cursor,
+    only_deletions: bool,
+    in_partition: bool,
+    /// Where what was read of the partition at hand begins.
+    start: u64,
+    bytes: u64,
+}
+
+impl SSTableReader {
+    /// For looking up partitions in ascending order. With `only_deletions` rows are given only if they are deleted; the bodies of others
+    /// are passed over.
+    pub fn probe(&self, only_deletions: bool) -> Probe {
+        Probe {
+            index: IndexCursor::new(self.shared.index.clone(), 0, Caching::LeaveAlone),
+            cursor: self.cursor(Caching::LeaveAlone),
+            reader: self.clone(),
+            only_deletions,
+            in_partition: false,
+            start: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl Probe {
+    /// Reads the head of a partition, which must not come before one asked for earlier; `None` if it is not here. `hash` is the
+    /// key's [`murmur3_hash`](cassette_rows::token::murmur3_hash).
+    pub fn open(&mut self, key: &DecoratedKey, hash: (u64, u64)) -> Result<Option<PartitionHeader>> {
+        self.close();
+        if !self.reader.may_contain_hashed(key, hash) {
+            return Ok(None);
+        }
+        let shared = &self.reader.shared;
+        let Some((start, end)) = shared.summary.find(key) else { return Ok(None) };
+        let end = end.unwrap_or(shared.index.data_length());
+        // An interval further on: what lies before it need not be passed.
+        if self.index.entry_end() < start {
+            self.index.seek(start);
+        }
+        let before = self.index.entry_end();
+        if !self.index.find(key.key(), end)? {
+            // The filter was wrong. Keys after this one may lie in the same interval.
+            self.index.seek(before);
+            return Ok(None);
+        }
+        self.start = self.index.position();
+        self.cursor.seek(self.start);
+        let Some(header) = self.cursor.partition_header_if(key)? else {
+            return Err(self.cursor.corrupt(self.start, "the partition expected that Index.db says is here"));
+        };
+        self.in_partition = true;
+        Ok(Some(header))
+    }
+
+    /// The next row or marker of the partition that was opened.
+    pub fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
+        while self.in_partition {
+            let pending = self.cursor.next_head()?;
+            if pending.is_end() {
+                self.close();
+                break;
+            }
+            if self.only_deletions && pending.is_live_row() {
+                self.cursor.skip_row(&pending);
+                continue;
+            }
+            if let Some(unfiltered) = self.cursor.body(pending)? {
+                return Ok(Some(unfiltered));
+            }
+        }
+        Ok(None)
+    }
+
+    fn close(&mut self) {
+        if std::mem::take(&mut self.in_partition) {
+            self.bytes += self.cursor.offset().saturating_sub(self.start);
+        }
+    }
+
+    /// Bytes of rows gone through so far, before compression; bodies that were passed over count.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
