@@ -1,0 +1,32 @@
+//! How timestamps, conclusions and coordination values are written as bytes. Pure functions; every format here is persisted and
+//! never changes.
+
+pub mod coordination;
+pub mod plain;
+pub mod tickets;
+pub mod two_stage;
+pub mod var_long;
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes that are not what they should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {why}")]
+pub struct DecodeError {
+    /// What was decoded, with its bytes or value.
+    pub what: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl DecodeError {
+    pub(crate) fn new(what: &str, bytes: &[u8], why: impl Into<String>) -> Self {
+        Self { what: format!("{what} 0x{}", hex(bytes)), why: why.into() }
+    }
+}
+
+/// Bytes in hexadecimal, for messages.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
