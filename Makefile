@@ -46,6 +46,10 @@ bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPE
 soak-memory: ## load 5 GB with small memtables and caches; memory, files and threads must stay
 	CASSETTE_MEMORY_MB=5000 cargo test --release --package cassette --test memory -- --nocapture
 
+.PHONY: bench-indexes
+bench-indexes: ## what six secondary indexes cost writes, and reads by index beside those by key
+	cargo bench --package cassette-database --bench indexes
+
 .PHONY: bench-startup
 bench-startup: ## how soon the server is ready on an empty directory, and its memory then
 	cargo bench --package cassette --bench startup

@@ -50,6 +50,20 @@ def test_rows_are_shown(cqlsh, keyspace):
     assert " k | m        | v\n---+----------+-----\n 1 | {'a': 1} | one\n\n(1 rows)" in out
 
 
+def test_describe_prints_the_indexes_of_a_table(cqlsh, keyspace):
+    cqlsh(
+        f"CREATE TABLE {keyspace}.t (k int PRIMARY KEY, v int, m map<text, int>)",
+        f"CREATE INDEX ON {keyspace}.t (v)",
+        f"CREATE INDEX by_key ON {keyspace}.t (KEYS(m))",
+        f"CREATE CUSTOM INDEX attached ON {keyspace}.t (v) USING 'StorageAttachedIndex'",
+    )
+    described = cqlsh(f"DESCRIBE TABLE {keyspace}.t")
+    assert f"CREATE INDEX t_v_idx ON {keyspace}.t (v);" in described
+    assert f"CREATE INDEX by_key ON {keyspace}.t (keys(m));" in described
+    assert f"CREATE CUSTOM INDEX attached ON {keyspace}.t (v) USING 'StorageAttachedIndex';" in described
+    assert f"CREATE INDEX by_key ON {keyspace}.t (keys(m));" in cqlsh(f"DESCRIBE INDEX {keyspace}.by_key")
+
+
 def test_describe_prints_what_makes_the_table_again(cqlsh, keyspace):
     cqlsh(
         f"CREATE TABLE {keyspace}.t (k int, c text, v list<int>, s int static, PRIMARY KEY (k, c))"

@@ -144,6 +144,37 @@ def test_the_driver_learns_the_schema_and_its_changes(session, cluster):
     assert "meta" not in cluster.metadata.keyspaces[session.keyspace].tables
 
 
+def test_the_driver_learns_of_indexes_and_finds_rows_by_them(session, cluster):
+    session.execute("CREATE TABLE users (id text PRIMARY KEY, email text, status int, tags set<text>)")
+    session.execute("CREATE INDEX by_email ON users (email)")
+    session.execute("CREATE INDEX by_tag ON users (tags)")
+    session.execute("CREATE CUSTOM INDEX by_status ON users (status) USING 'StorageAttachedIndex'")
+    table = cluster.metadata.keyspaces[session.keyspace].tables["users"]
+    assert {name: index.kind for name, index in table.indexes.items()} == {
+        "by_email": "COMPOSITES",
+        "by_tag": "COMPOSITES",
+        "by_status": "CUSTOM",
+    }
+    assert f"CREATE INDEX by_email ON {session.keyspace}.users (email);" in table.export_as_string()
+    assert "USING 'StorageAttachedIndex'" in table.export_as_string()
+
+    insert = session.prepare("INSERT INTO users (id, email, status, tags) VALUES (?, ?, ?, ?)")
+    for i in range(100):
+        session.execute(insert, (f"u{i}", f"{i % 10}@example.org", i, {"even" if i % 2 == 0 else "odd"}))
+    by_email = session.prepare("SELECT id FROM users WHERE email = ?")
+    by_email.fetch_size = 3
+    assert {row[0] for row in session.execute(by_email, ("7@example.org",))} == {f"u{i}" for i in range(7, 100, 10)}
+    assert len(list(session.execute("SELECT id FROM users WHERE tags CONTAINS 'odd'"))) == 50
+    assert len(list(session.execute("SELECT id FROM users WHERE status >= 90"))) == 10
+    session.execute("UPDATE users SET email = 'new@example.org' WHERE id = 'u7'")
+    assert [row[0] for row in session.execute(by_email, ("new@example.org",))] == ["u7"]
+
+    session.execute("DROP INDEX by_email")
+    assert "by_email" not in cluster.metadata.keyspaces[session.keyspace].tables["users"].indexes
+    with pytest.raises(InvalidRequest, match="ALLOW FILTERING"):
+        session.execute(by_email, ("new@example.org",))
+
+
 def test_a_prepared_statement_follows_an_altered_table(session):
     session.execute("CREATE TABLE alt (k int PRIMARY KEY, v int)")
     insert = session.prepare("INSERT INTO alt (k, v) VALUES (?, ?)")

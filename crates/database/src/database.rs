@@ -497,7 +497,7 @@ impl Database {
         Ok(Outcome::Void)
     }
 
-    /// The entries of a value in an index.
+    /// The entries of a value, or of several, in an index; `None` if they are too many to be sorted.
     ///
     /// # Errors
     /// ReadFailure, while the index is being built.
@@ -507,7 +507,7 @@ impl Database {
         index: &Arc<Index>,
         wanted: &Wanted<'_>,
         within: &Within<'_>,
-    ) -> Result<Hits> {
+    ) -> Result<Option<Hits>> {
         if !index.state.is_built() {
             return Err(DatabaseError::ReadFailure {
                 consistency: execution.options.consistency,

@@ -103,7 +103,7 @@ impl Keyspace {
     }
 
     /// The tables that are stored: its own, and the hidden ones of its indexes.
-    pub(crate) fn stored_tables(&self) -> impl Iterator<Item = &Arc<TableMetadata>> {
+    pub fn stored_tables(&self) -> impl Iterator<Item = &Arc<TableMetadata>> {
         self.indexes.values().map(|index| &index.storage).chain(self.tables.values())
     }
 }

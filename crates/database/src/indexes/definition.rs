@@ -8,27 +8,40 @@
 //! columns         none: an entry is a row's liveness, with the time to live of the cell that it is of
 //! ```
 //! Entries of a value lie in the order of the base table, so that pages go on where they ended.
+//!
+//! A storage-attached index of a type that can be asked for ranges is laid out in the order of values:
+//!
+//! ```text
+//! partition key   a byte of 2: all entries lie in one partition
+//! clustering      the indexed value, in the order of its type; then as above
+//! ```
 
 use std::sync::Arc;
 
+use cassette_cql::quote_string;
 use cassette_rows::schema::{CachingParams, IndexOf, RowsPerPartition};
 use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
 use md5::{Digest, Md5};
 use uuid::Builder;
 
 use super::BuildState;
+use super::analyzer::Analyzer;
 use crate::error::{DatabaseError, Result};
 use crate::restrictions::ColumnRestriction;
 use crate::system::TextMap;
 
 /// The option that says what is indexed.
-const TARGET: &str = "target";
+pub(crate) const TARGET: &str = "target";
+/// The option that says what implements a custom index.
+pub(crate) const CLASS_NAME: &str = "class_name";
 
 /// What implements an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IndexKind {
     /// `CREATE INDEX`
     Composites,
+    /// `CREATE CUSTOM INDEX … USING 'StorageAttachedIndex'`
+    StorageAttached,
 }
 
 impl IndexKind {
@@ -36,11 +49,16 @@ impl IndexKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Composites => "COMPOSITES",
+            Self::StorageAttached => "CUSTOM",
         }
     }
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        (name == "COMPOSITES").then_some(Self::Composites)
+        match name {
+            "COMPOSITES" => Some(Self::Composites),
+            "CUSTOM" => Some(Self::StorageAttached),
+            _ => None,
+        }
     }
 }
 
@@ -140,6 +158,10 @@ pub struct Index {
     pub(crate) base: Arc<TableMetadata>,
     pub(crate) column: Arc<ColumnMetadata>,
     pub(crate) source: Source,
+    /// What becomes of a value before it is indexed or looked for.
+    pub(crate) analyzer: Option<Analyzer>,
+    /// The type in whose order entries lie, if they lie in the order of values.
+    pub(crate) ordered_by: Option<DataType>,
     /// The hidden table.
     pub(crate) storage: Arc<TableMetadata>,
     pub(crate) state: Arc<BuildState>,
@@ -178,7 +200,12 @@ impl Index {
         let target = Target::from_text(target);
         let column = base.column(&target.column).ok_or_else(|| unfit("its column does not exist"))?.clone();
         let source = source(&column, target.part);
-        let storage = Arc::new(storage(name, created_at, base, &column, source));
+        let (mut analyzer, mut ordered_by) = (None, None);
+        if kind == IndexKind::StorageAttached {
+            analyzer = Analyzer::new(&column.data_type, &options)?;
+            ordered_by = order_of(&column.data_type, source);
+        }
+        let storage = Arc::new(storage(name, created_at, base, &column, source, ordered_by.as_ref()));
         let state = Arc::default();
         Ok(Self {
             name: name.to_owned(),
@@ -189,14 +216,25 @@ impl Index {
             base: base.clone(),
             column,
             source,
+            analyzer,
+            ordered_by,
             storage,
             state,
         })
     }
 
-    /// What CREATE INDEX stores of a target.
-    pub(crate) fn options_of(target: &Target) -> TextMap {
-        [(TARGET.to_owned(), target.to_text())].into()
+    /// What CREATE INDEX stores of its targets.
+    pub(crate) fn options_of(targets: &[Target]) -> TextMap {
+        let targets: Vec<String> = targets.iter().map(Target::to_text).collect();
+        [(TARGET.to_owned(), targets.join(", "))].into()
+    }
+
+    /// Whether the two values are one to the index: in an order of values, 1.0 is 1.00.
+    pub(crate) fn same_value(&self, a: &[u8], b: &[u8]) -> bool {
+        match &self.ordered_by {
+            Some(data_type) => data_type.compare(a, b).is_eq(),
+            None => a == b,
+        }
     }
 
     /// The same index after its table was altered; `None` if that needs no change of the hidden table either.
@@ -230,6 +268,7 @@ impl Index {
             (ColumnRestriction::Eq(_), Source::PartitionKey(_) | Source::Clustering(_) | Source::Cell(_)) => {
                 true
             }
+            (ColumnRestriction::Slice(_), _) => self.ordered_by.is_some(),
             (
                 ColumnRestriction::Contains { values, keys, entries },
                 Source::Paths(_) | Source::Values(_) | Source::Entries(_),
@@ -255,7 +294,7 @@ impl Index {
     pub(crate) fn satisfies(&self, column: &ColumnMetadata, restriction: &ColumnRestriction) -> bool {
         let one = match restriction {
             ColumnRestriction::Contains { values, keys, entries } => {
-                values.len() + keys.len() + entries.len() == 1
+                self.kind == IndexKind::StorageAttached || values.len() + keys.len() + entries.len() == 1
             }
             _ => true,
         };
@@ -264,12 +303,47 @@ impl Index {
 
     /// The statement that makes it again.
     pub(crate) fn create_statement(&self) -> String {
-        format!(
-            "CREATE INDEX {} ON {} ({});",
+        let custom = if self.kind == IndexKind::StorageAttached { "CUSTOM " } else { "" };
+        let mut text = format!(
+            "CREATE {custom}INDEX {} ON {} ({})",
             cassette_cql::quote_identifier(&self.name),
             self.base.qualified_name(),
             self.target.to_text()
-        )
+        );
+        if let Some(class) = self.options.get(CLASS_NAME) {
+            text += &format!(" USING {}", quote_string(class));
+        }
+        let others = self.options.iter().filter(|(key, _)| *key != TARGET && *key != CLASS_NAME);
+        let others: Vec<String> =
+            others.map(|(key, value)| format!("{}: {}", quote_string(key), quote_string(value))).collect();
+        if !others.is_empty() {
+            text += &format!(" WITH OPTIONS = {{{}}}", others.join(", "));
+        }
+        text + ";"
+    }
+}
+
+/// The type in whose order a storage-attached index has its values, if it can be asked for ranges of them.
+fn order_of(data_type: &DataType, source: Source) -> Option<DataType> {
+    if matches!(source, Source::Paths(_) | Source::Values(_) | Source::Entries(_)) {
+        return None;
+    }
+    match data_type {
+        DataType::TinyInt
+        | DataType::SmallInt
+        | DataType::Int
+        | DataType::BigInt
+        | DataType::VarInt
+        | DataType::Decimal
+        | DataType::Float
+        | DataType::Double
+        | DataType::Timestamp
+        | DataType::Date
+        | DataType::Time
+        | DataType::TimeUuid => Some(data_type.clone()),
+        // Indexed as 16 bytes, see the analyzer.
+        DataType::Inet => Some(DataType::Blob),
+        _ => None,
     }
 }
 
@@ -294,6 +368,7 @@ fn storage(
     base: &TableMetadata,
     column: &ColumnMetadata,
     source: Source,
+    ordered_by: Option<&DataType>,
 ) -> TableMetadata {
     let mut columns = Vec::with_capacity(base.clustering.len() + 4);
     let mut add = |name: &str, kind, position, data_type, reversed| {
@@ -301,10 +376,19 @@ fn storage(
         columns.push(ColumnMetadata { name, kind, position, data_type, reversed, id: ColumnId(u16::MAX) });
     };
     let clustering = ColumnKind::Clustering;
-    add(&column.name, ColumnKind::PartitionKey, 0, DataType::Blob, false);
-    add("token", clustering, 0, DataType::BigInt, false);
-    add("partition_key", clustering, 1, DataType::Blob, false);
-    let mut position = 2;
+    let mut position = 0;
+    match ordered_by {
+        None => add(&column.name, ColumnKind::PartitionKey, 0, DataType::Blob, false),
+        Some(data_type) => {
+            add("all", ColumnKind::PartitionKey, 0, DataType::Blob, false);
+            add(&column.name, clustering, position, data_type.clone(), false);
+            position += 1;
+        }
+    }
+    for (name, data_type) in [("token", DataType::BigInt), ("partition_key", DataType::Blob)] {
+        add(name, clustering, position, data_type, false);
+        position += 1;
+    }
     if column.kind != ColumnKind::Static {
         for column in &base.clustering {
             add(&column.name, clustering, position, column.data_type.clone(), column.reversed);

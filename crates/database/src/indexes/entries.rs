@@ -1,7 +1,7 @@
 //! The entries of a row: pure.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use cassette_engine::Mutation;
@@ -25,9 +25,47 @@ pub(super) struct Entry<'r> {
     pub liveness: LivenessInfo,
 }
 
+/// In which partition of the hidden table an entry lies.
+pub(super) struct Place<'v> {
+    pub key: DecoratedKey,
+    /// The value, where all values lie in one partition: the first of the clustering.
+    pub value: Option<&'v [u8]>,
+}
+
+impl<'v> Place<'v> {
+    pub fn new(index: &Index, value: &'v [u8]) -> Self {
+        match index.ordered_by {
+            Some(_) => Self { key: ordered_key(), value: Some(value) },
+            None => Self { key: entry_key(value), value: None },
+        }
+    }
+}
+
+/// The partition of an index that lies in the order of values.
+pub(super) fn ordered_key() -> DecoratedKey {
+    static KEY: LazyLock<DecoratedKey> = LazyLock::new(|| DecoratedKey::new(Bytes::from_static(&[2])));
+    KEY.clone()
+}
+
 /// The live entries of a row of partition `key` at `now` (seconds). None, where the row is not of the kind that the index
 /// is of: the static row in an index of rows, and the other way round.
 pub(super) fn entries<'r>(
+    index: &Index,
+    key: &'r DecoratedKey,
+    row: &'r Row,
+    is_static: bool,
+    now: u32,
+) -> Vec<Entry<'r>> {
+    let mut entries = raw_entries(index, key, row, is_static, now);
+    if let Some(analyzer) = &index.analyzer {
+        for entry in &mut entries {
+            entry.value = analyzer.analyze(std::mem::take(&mut entry.value));
+        }
+    }
+    entries
+}
+
+fn raw_entries<'r>(
     index: &Index,
     key: &'r DecoratedKey,
     row: &'r Row,
@@ -105,9 +143,10 @@ pub(super) fn entry_key(value: &[u8]) -> DecoratedKey {
     DecoratedKey::new(Bytes::from(key))
 }
 
-/// The clustering of an entry in the hidden table. A static row has no values where rows have them.
+/// The clustering of an entry in the hidden table, behind the value if that is part of it. A static row has no values where rows have them.
 pub(super) fn entry_clustering(
     index: &Index,
+    value: Option<&[u8]>,
     key: &DecoratedKey,
     row: &Clustering,
     path: Option<&[u8]>,
@@ -115,15 +154,17 @@ pub(super) fn entry_clustering(
     let token = key.token().0.to_be_bytes();
     let columns = index.clustering_columns();
     let nulls = std::iter::repeat_n(None, columns.saturating_sub(row.len()));
-    let values = [Some(&token[..]), Some(key.key())].into_iter();
+    let leading = [value, Some(&token[..]), Some(key.key())];
+    let values = leading.into_iter().skip(usize::from(value.is_none()));
     Clustering::new(values.chain(row.values().take(columns)).chain(nulls).chain(path.map(Some)))
 }
 
 /// The write of an entry.
 pub(super) fn insertion(index: &Index, key: &DecoratedKey, row: &Clustering, entry: &Entry<'_>) -> Mutation {
-    let mut builder = RowBuilder::new(entry_clustering(index, key, row, entry.path));
+    let place = Place::new(index, &entry.value);
+    let mut builder = RowBuilder::new(entry_clustering(index, place.value, key, row, entry.path));
     builder.liveness(entry.liveness);
-    mutation(index, entry_key(&entry.value), builder.finish())
+    mutation(index, place.key, builder.finish())
 }
 
 /// The deletion of an entry that was written at `timestamp`. It takes away nothing that is written later.

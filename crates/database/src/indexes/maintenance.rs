@@ -18,8 +18,8 @@ use cassette_rows::{
 };
 
 use super::Index;
-use super::definition::Source;
-use super::entries::{deletion, entries, entry_clustering, entry_key, insertion};
+use super::definition::{IndexKind, Source};
+use super::entries::{Place, deletion, entries, entry_clustering, insertion};
 use crate::catalog::Catalog;
 use crate::error::{Result, bail_invalid};
 
@@ -71,6 +71,10 @@ fn add_insertions(index: &Index, update: &PartitionUpdate, now: u32, out: &mut V
     for (row, is_static) in rows.chain(update.static_row.iter().map(|row| (row, true))) {
         for entry in entries(index, &update.key, row, is_static, now) {
             if entry.value.len() > VALUE_LENGTH_MAX {
+                if index.kind == IndexKind::StorageAttached {
+                    // As in Cassandra, it is written and not found by this index.
+                    continue;
+                }
                 bail_invalid!(
                     "Cannot index value of size {} for index {} on {}({}) (maximum allowed size={})",
                     entry.value.len(),
@@ -103,8 +107,13 @@ fn add_row_deletion(index: &Index, update: &PartitionUpdate, row: &Row, now: u32
         _ => None,
     };
     if let Some(value) = value {
-        let clustering = entry_clustering(index, key, row.clustering(), None);
-        out.push(deletion(index, entry_key(value), clustering, row.deletion().timestamp, now));
+        let value = match &index.analyzer {
+            Some(analyzer) => analyzer.analyze(value.into()),
+            None => value.into(),
+        };
+        let place = Place::new(index, &value);
+        let clustering = entry_clustering(index, place.value, key, row.clustering(), None);
+        out.push(deletion(index, place.key, clustering, row.deletion().timestamp, now));
     }
 }
 
@@ -193,13 +202,14 @@ fn add_deletions(
         for index in indexes {
             let kept = after.as_ref().map(|after| entries(index, key, after, is_static, now));
             let is_kept = |value: &[u8], path: Option<&[u8]>| {
-                kept.iter().flatten().any(|kept| *kept.value == *value && kept.path == path)
+                kept.iter().flatten().any(|kept| index.same_value(&kept.value, value) && kept.path == path)
             };
             for entry in entries(index, key, before, is_static, now) {
                 if entry.value.len() <= VALUE_LENGTH_MAX && !is_kept(&entry.value, entry.path) {
-                    let clustering = entry_clustering(index, key, before.clustering(), entry.path);
-                    let timestamp = entry.liveness.timestamp;
-                    out.push(deletion(index, entry_key(&entry.value), clustering, timestamp, now));
+                    let place = Place::new(index, &entry.value);
+                    let clustering =
+                        entry_clustering(index, place.value, key, before.clustering(), entry.path);
+                    out.push(deletion(index, place.key, clustering, entry.liveness.timestamp, now));
                 }
             }
         }

@@ -6,6 +6,7 @@
 //! stale, but never is a row without its entry.
 //!
 //! ```text
+//! analyzer     what becomes of a value before it is indexed
 //! definition   what is indexed, and the hidden table of it
 //! entries      the entries of a row, and what a write changes in them
 //! maintenance  the mutations of indexes that go with those of their tables
@@ -13,14 +14,16 @@
 //! search       the entries of a value, in the order of the base table
 //! ```
 
+mod analyzer;
 mod build;
 mod definition;
 mod entries;
 mod maintenance;
 mod search;
 
+pub(crate) use analyzer::{Analyzer, BOOLEAN_OPTIONS};
 pub(crate) use build::{BuildState, Builds, forget, load, mark_built, unbuild};
-pub(crate) use definition::{Finds, Part, Target};
+pub(crate) use definition::{CLASS_NAME, Finds, Part, TARGET, Target};
 pub use definition::{Index, IndexKind};
 pub(crate) use maintenance::add_index_mutations;
 pub(crate) use search::{Hit, Hits, Wanted, Within};

@@ -1,5 +1,8 @@
 //! Finding entries.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::Bound as RangeBound;
 use std::sync::Arc;
 
 use cassette_engine::{Engine, EngineError, KeyRange, PartitionPosition};
@@ -10,15 +13,22 @@ use cassette_rows::{
 };
 
 use super::Index;
-use super::entries::{deletion, entries, entry_key, map_entry};
+use super::definition::Source;
+use super::entries::{deletion, entries, entry_key, map_entry, ordered_key};
 
-/// A value to look for.
+/// How many entries of a range of values are put into the order of the table. Where there are more, looking at the rows
+/// themselves is not much slower, and takes no memory.
+const RANGE_HITS_MAX: usize = 50_000;
+
+/// What to look for.
 #[derive(Debug)]
 pub(crate) enum Wanted<'e> {
     /// A value, of a column or of an element.
     Value(&'e [u8]),
     /// A map's entry.
     Entry(&'e [u8], &'e [u8]),
+    /// The values between two, each with whether it is one of them.
+    Range { lower: Option<(&'e [u8], bool)>, upper: Option<(&'e [u8], bool)> },
 }
 
 /// Where to look.
@@ -41,45 +51,104 @@ pub(crate) struct Hit {
     timestamp: i64,
 }
 
-/// The entries of one value, in the order of the base table.
+/// Entries in the order of the base table.
 pub(crate) struct Hits {
     index: Arc<Index>,
     /// The partition of the hidden table.
-    value: DecoratedKey,
-    stream: Option<Box<dyn PartitionStream>>,
+    partition: DecoratedKey,
+    entries: Entries,
     now: u32,
 }
 
+enum Entries {
+    None,
+    /// Of one value: they lie in that order.
+    Stream(Box<dyn PartitionStream>),
+    /// Of several values, sorted.
+    List(std::vec::IntoIter<Hit>),
+}
+
 impl Hits {
-    /// Begins to read.
+    /// Begins to read. `None` if there are too many to be sorted: the rows themselves are to be looked at instead.
     pub fn new(
         engine: &Engine,
         index: &Arc<Index>,
         wanted: &Wanted<'_>,
         within: &Within<'_>,
         now: u32,
-    ) -> Result<Self, EngineError> {
-        let value = match wanted {
-            Wanted::Value(value) => entry_key(value),
-            Wanted::Entry(key, value) => entry_key(&map_entry(key, value)),
-        };
-        let slices = match within {
-            Within::Range(range) => vec![slice_of_range(range)],
-            Within::Partition(key, slices) => slices_of_partition(index, key, slices),
+    ) -> Result<Option<Self>, EngineError> {
+        let by_order = index.ordered_by.is_some();
+        let (partition, slices) = match wanted {
+            Wanted::Value(value) if by_order => {
+                (ordered_key(), slices_within(index, within, Some(&analyzed(index, value))))
+            }
+            Wanted::Value(value) => (entry_key(&analyzed(index, value)), slices_within(index, within, None)),
+            Wanted::Entry(key, value) => {
+                (entry_key(&map_entry(key, value)), slices_within(index, within, None))
+            }
+            Wanted::Range { lower, upper } => {
+                let bound =
+                    |value: &[u8], side| Bound { prefix: Clustering::of(&[&analyzed(index, value)]), side };
+                let start = lower.map_or(Bound::bottom(), |(value, inclusive)| {
+                    bound(value, if inclusive { Side::Before } else { Side::After })
+                });
+                let end = upper.map_or(Bound::top(), |(value, inclusive)| {
+                    bound(value, if inclusive { Side::After } else { Side::Before })
+                });
+                (ordered_key(), vec![Slice { start, end }])
+            }
         };
         let slices = Slices::new(slices, &index.storage.comparator);
-        let mut hits = Self { index: index.clone(), value, stream: None, now };
-        if !slices.as_slice().is_empty() {
-            let selection = Selection { slices, reversed: false };
-            let mut stream = engine.read(index.storage.id, &hits.value, &selection)?;
-            hits.stream = stream.next_partition()?.map(|_| stream);
+        let mut hits = Self { index: index.clone(), partition, entries: Entries::None, now };
+        if slices.as_slice().is_empty() {
+            return Ok(Some(hits));
         }
-        Ok(hits)
+        let selection = Selection { slices, reversed: false };
+        let mut stream = engine.read(index.storage.id, &hits.partition, &selection)?;
+        if stream.next_partition()?.is_some() {
+            hits.entries = Entries::Stream(stream);
+        }
+        if let Wanted::Range { .. } = wanted {
+            let Some(sorted) = hits.sorted(within)? else { return Ok(None) };
+            hits.entries = Entries::List(sorted.into_iter());
+        }
+        Ok(Some(hits))
+    }
+
+    /// All that is left, in the order of the base table; `None` if it is too much.
+    fn sorted(&mut self, within: &Within<'_>) -> StorageResult<Option<Vec<Hit>>> {
+        let comparator = &self.index.clone().base.comparator;
+        let mut all = Vec::new();
+        while let Some(hit) = self.next()? {
+            let is_within = match within {
+                Within::Range(range) => is_in_range(&hit.key, range),
+                Within::Partition(key, _) if !self.index.is_of_rows() => hit.key == **key,
+                Within::Partition(key, slices) => {
+                    hit.key == **key && slices.contains((&hit.clustering).into(), comparator)
+                }
+            };
+            if !is_within {
+                continue;
+            }
+            if all.len() == RANGE_HITS_MAX {
+                return Ok(None);
+            }
+            all.push(hit);
+        }
+        all.sort_by(|a, b| {
+            let rows = || comparator.compare_rows(&a.clustering, &b.clustering);
+            a.key.cmp(&b.key).then_with(rows)
+        });
+        Ok(Some(all))
     }
 
     /// The next entry.
     pub fn next(&mut self) -> StorageResult<Option<Hit>> {
-        let Some(stream) = &mut self.stream else { return Ok(None) };
+        let stream = match &mut self.entries {
+            Entries::None => return Ok(None),
+            Entries::List(list) => return Ok(list.next()),
+            Entries::Stream(stream) => stream,
+        };
         while let Some(next) = stream.next_unfiltered()? {
             let Unfiltered::Row(row) = next else { continue };
             if row.liveness().is_live(self.now)
@@ -88,7 +157,7 @@ impl Hits {
                 return Ok(Some(hit));
             }
         }
-        self.stream = None;
+        self.entries = Entries::None;
         Ok(None)
     }
 
@@ -100,18 +169,29 @@ impl Hits {
     /// Whether the row that a hit leads to does not hold the value any more.
     pub fn is_stale(&self, hit: &Hit, row: &Row, is_static: bool) -> bool {
         let path = match self.index.source {
-            super::definition::Source::Values(_) => hit.entry.values().last().flatten(),
+            Source::Values(_) => hit.entry.values().last().flatten(),
             _ => None,
         };
-        // Behind the byte that each key begins with.
-        let value = self.value.key().get(1..).unwrap_or_default();
+        let value = match self.index.ordered_by {
+            Some(_) => hit.entry.value(0).unwrap_or_default(),
+            // Behind the byte that each key begins with.
+            None => self.partition.key().get(1..).unwrap_or_default(),
+        };
         let entries = entries(&self.index, &hit.key, row, is_static, self.now);
-        !entries.iter().any(|entry| *entry.value == *value && entry.path == path)
+        !entries.iter().any(|entry| self.index.same_value(&entry.value, value) && entry.path == path)
     }
 
     /// What removes the entry of a hit that was found stale.
     pub fn removal(&self, hit: &Hit) -> cassette_engine::Mutation {
-        deletion(&self.index, self.value.clone(), hit.entry.clone(), hit.timestamp, self.now)
+        deletion(&self.index, self.partition.clone(), hit.entry.clone(), hit.timestamp, self.now)
+    }
+}
+
+/// What is indexed in the place of a value.
+fn analyzed<'v>(index: &Index, value: &'v [u8]) -> Cow<'v, [u8]> {
+    match &index.analyzer {
+        Some(analyzer) => analyzer.analyze(Cow::Borrowed(value)),
+        None => Cow::Borrowed(value),
     }
 }
 
@@ -119,6 +199,9 @@ impl Hits {
 fn hit(index: &Index, row: &Row) -> Option<Hit> {
     let entry = row.clustering();
     let mut values = entry.values();
+    if index.ordered_by.is_some() {
+        values.next()?;
+    }
     let token = i64::from_be_bytes(values.next()??.try_into().ok()?);
     let key = bytes::Bytes::copy_from_slice(values.next()??);
     let rest = values.take(index.clustering_columns());
@@ -135,44 +218,62 @@ fn hit(index: &Index, row: &Row) -> Option<Hit> {
     })
 }
 
-fn slice_of_range(range: &KeyRange) -> Slice {
-    use std::ops::Bound::{Excluded, Included, Unbounded};
-    let bound = |position: &PartitionPosition, side: Side| match position {
-        PartitionPosition::Before(token) => at_token(*token, Side::Before),
-        PartitionPosition::After(token) => at_token(*token, Side::After),
+/// Where the entries lie that lead into `within`, behind `value` if that is part of their clustering.
+fn slices_within(index: &Index, within: &Within<'_>, value: Option<&[u8]>) -> Vec<Slice> {
+    let bound = |rest: &[&[u8]], side| {
+        let values = value.iter().chain(rest).map(|value| Some(*value));
+        Bound { prefix: Clustering::new(values), side }
+    };
+    let at_key = |key: &DecoratedKey, side| bound(&[&key.token().0.to_be_bytes(), key.key()], side);
+    let at = |position: &PartitionPosition, side| match position {
+        PartitionPosition::Before(token) => bound(&[&token.0.to_be_bytes()], Side::Before),
+        PartitionPosition::After(token) => bound(&[&token.0.to_be_bytes()], Side::After),
         PartitionPosition::At(key) => at_key(key, side),
     };
-    Slice {
-        start: match &range.start {
-            Unbounded => Bound::bottom(),
-            Included(position) => bound(position, Side::Before),
-            Excluded(position) => bound(position, Side::After),
-        },
-        end: match &range.end {
-            Unbounded => Bound::top(),
-            Included(position) => bound(position, Side::After),
-            Excluded(position) => bound(position, Side::Before),
-        },
+    match within {
+        Within::Range(range) => vec![Slice {
+            start: match &range.start {
+                RangeBound::Unbounded => bound(&[], Side::Before),
+                RangeBound::Included(position) => at(position, Side::Before),
+                RangeBound::Excluded(position) => at(position, Side::After),
+            },
+            end: match &range.end {
+                RangeBound::Unbounded => bound(&[], Side::After),
+                RangeBound::Included(position) => at(position, Side::After),
+                RangeBound::Excluded(position) => at(position, Side::Before),
+            },
+        }],
+        Within::Partition(key, _) if !index.is_of_rows() => {
+            vec![Slice { start: at_key(key, Side::Before), end: at_key(key, Side::After) }]
+        }
+        Within::Partition(key, slices) => {
+            let token = key.token().0.to_be_bytes();
+            let behind = |edge: &Bound| {
+                let leading = [value, Some(&token[..]), Some(key.key())];
+                let leading = leading.into_iter().skip(usize::from(value.is_none()));
+                Bound { prefix: Clustering::new(leading.chain(edge.prefix.values())), side: edge.side }
+            };
+            let slices = slices.as_slice().iter();
+            slices.map(|slice| Slice { start: behind(&slice.start), end: behind(&slice.end) }).collect()
+        }
     }
 }
 
-fn slices_of_partition(index: &Index, key: &DecoratedKey, slices: &Slices) -> Vec<Slice> {
-    if !index.is_of_rows() {
-        return vec![Slice { start: at_key(key, Side::Before), end: at_key(key, Side::After) }];
-    }
-    let within = |bound: &Bound| {
-        let token = key.token().0.to_be_bytes();
-        let values = [Some(&token[..]), Some(key.key())].into_iter().chain(bound.prefix.values());
-        Bound { prefix: Clustering::new(values), side: bound.side }
+fn is_in_range(key: &DecoratedKey, range: &KeyRange) -> bool {
+    let compare = |position: &PartitionPosition| match position {
+        PartitionPosition::Before(token) => key.token().cmp(token).then(Ordering::Greater),
+        PartitionPosition::After(token) => key.token().cmp(token).then(Ordering::Less),
+        PartitionPosition::At(other) => key.cmp(other),
     };
-    let slices = slices.as_slice().iter();
-    slices.map(|slice| Slice { start: within(&slice.start), end: within(&slice.end) }).collect()
-}
-
-fn at_token(token: Token, side: Side) -> Bound {
-    Bound { prefix: Clustering::of(&[&token.0.to_be_bytes()]), side }
-}
-
-fn at_key(key: &DecoratedKey, side: Side) -> Bound {
-    Bound { prefix: Clustering::of(&[&key.token().0.to_be_bytes(), key.key()]), side }
+    let after_start = match &range.start {
+        RangeBound::Unbounded => true,
+        RangeBound::Included(position) => compare(position).is_ge(),
+        RangeBound::Excluded(position) => compare(position).is_gt(),
+    };
+    let before_end = match &range.end {
+        RangeBound::Unbounded => true,
+        RangeBound::Included(position) => compare(position).is_le(),
+        RangeBound::Excluded(position) => compare(position).is_lt(),
+    };
+    after_start && before_end
 }

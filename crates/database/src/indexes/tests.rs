@@ -86,6 +86,46 @@ const INDEXES: [&str; 12] = [
     "CREATE INDEX i_f ON indexed (FULL(f))",
 ];
 
+const ATTACHED: [&str; 12] = [
+    "CREATE INDEX i_v ON indexed (v) USING 'sai'",
+    "CREATE INDEX i_w ON indexed (w) USING 'sai'",
+    "CREATE INDEX i_c ON indexed (c) USING 'sai'",
+    "CREATE INDEX i_d ON indexed (d) USING 'sai'",
+    "CREATE INDEX i_j ON indexed (j) USING 'sai'",
+    "CREATE INDEX i_s ON indexed (s) USING 'sai'",
+    "CREATE INDEX i_st ON indexed (st) USING 'sai'",
+    "CREATE INDEX i_mk ON indexed (KEYS(m)) USING 'sai'",
+    "CREATE INDEX i_mv ON indexed (m) USING 'sai'",
+    "CREATE INDEX i_me ON indexed (ENTRIES(m)) USING 'sai'",
+    "CREATE INDEX i_l ON indexed (l) USING 'sai'",
+    "CREATE INDEX i_f ON indexed (FULL(f)) USING 'sai'",
+];
+
+/// Of storage-attached indexes alone.
+fn attached_queries(x: i32) -> Vec<String> {
+    let y = x + 1;
+    vec![
+        format!("v > {x}"),
+        format!("v >= {x} AND v < {y}"),
+        format!("v <= {x} LIMIT 4"),
+        format!("v > {x} PER PARTITION LIMIT 1"),
+        format!("c > {x}"),
+        format!("d >= {x}"),
+        format!("j >= {x}"),
+        format!("s > {x}"),
+        format!("v = {x} AND w = 'w{y}'"),
+        format!("v > {x} AND w = 'w{y}'"),
+        format!("v > {x} AND s = {y}"),
+        format!("v > {x} AND c < 3"),
+        format!("v = {x} AND c = {y}"),
+        format!("j = 1 AND v > {x}"),
+        format!("st CONTAINS {x} AND st CONTAINS {y} AND v >= 0"),
+        format!("k = 1 AND j = 0 AND v > {x}"),
+        format!("k = 1 AND j = 0 AND c < 3 AND v > {x}"),
+        format!("token(k, j) > 0 AND v <= {x}"),
+    ]
+}
+
 /// What follows WHERE; the plain table answers with ALLOW FILTERING.
 fn queries(x: i32) -> Vec<String> {
     let y = x + 1;
@@ -129,8 +169,8 @@ fn create_tables(session: &Session) {
 
 /// Every query gives by index what it gives by looking at all rows.
 #[track_caller]
-fn assert_alike(session: &Session, size: i32) {
-    for query in (0..4).flat_map(queries) {
+fn assert_alike(session: &Session, queries: impl Iterator<Item = String>, size: i32) {
+    for query in queries {
         let (condition, filtering) = match query.strip_suffix(" ALLOW FILTERING") {
             Some(condition) => (condition, " ALLOW FILTERING"),
             None => (query.as_str(), ""),
@@ -225,54 +265,80 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn an_index_finds_what_a_look_at_every_row_finds(steps in steps(), first in 0..12usize, size in 1..7i32) {
-        let files = Files::new();
-        let (mut database, mut session) = files.open();
-        create_tables(&session);
-        for index in &INDEXES[first..] {
-            run(&session, index);
-        }
-        for step in &steps {
-            match step {
-                Step::Write(cql) => {
-                    for table in TABLES {
-                        run(&session, &cql.replace("TABLE", table));
-                    }
+        check(&steps, &INDEXES, first, &|| Box::new((0..4).flat_map(queries)), size);
+    }
+
+    #[test]
+    fn a_storage_attached_index_finds_what_a_look_at_every_row_finds(
+        steps in steps(), first in 0..12usize, size in 1..7i32
+    ) {
+        let all = |x| queries(x).into_iter().chain(attached_queries(x));
+        check(&steps, &ATTACHED, first, &|| Box::new((0..4).flat_map(all)), size);
+    }
+}
+
+type Queries = Box<dyn Iterator<Item = String>>;
+
+/// Takes the steps with some of `indexes`, and asks all queries then.
+fn check(steps: &[Step], indexes: &[&str; 12], first: usize, queries: &dyn Fn() -> Queries, size: i32) {
+    let files = Files::new();
+    let (mut database, mut session) = files.open();
+    create_tables(&session);
+    for index in &indexes[first..] {
+        run(&session, index);
+    }
+    for step in steps {
+        match step {
+            Step::Write(cql) => {
+                for table in TABLES {
+                    run(&session, &cql.replace("TABLE", table));
                 }
-                Step::CreateIndex(i) => {
-                    run(&session, &INDEXES[*i].replace("INDEX", "INDEX IF NOT EXISTS"));
+            }
+            Step::CreateIndex(i) => {
+                run(&session, &indexes[*i].replace("INDEX", "INDEX IF NOT EXISTS"));
+            }
+            Step::DropIndex(i) => {
+                let name = indexes[*i].split(' ').nth(2).unwrap();
+                run(&session, &format!("DROP INDEX IF EXISTS {name}"));
+            }
+            Step::Flush => database.engine().flush(None).unwrap(),
+            Step::Compact => {
+                database.engine().flush(None).unwrap();
+                for table in database.catalog().keyspace("ks").unwrap().stored_tables() {
+                    database.engine().compact(table.id).unwrap();
                 }
-                Step::DropIndex(i) => {
-                    let name = INDEXES[*i].split(' ').nth(2).unwrap();
-                    run(&session, &format!("DROP INDEX IF EXISTS {name}"));
-                }
-                Step::Flush => database.engine().flush(None).unwrap(),
-                Step::Compact => {
-                    database.engine().flush(None).unwrap();
-                    for table in database.catalog().keyspace("ks").unwrap().stored_tables() {
-                        database.engine().compact(table.id).unwrap();
-                    }
-                }
-                Step::Wait(seconds) => files.clock.advance(std::time::Duration::from_secs(*seconds)),
-                Step::Reopen => {
-                    database.close().unwrap();
-                    drop((database, session));
-                    (database, session) = files.open();
-                }
-                Step::Truncate => TABLES.iter().for_each(|table| drop(run(&session, &format!("TRUNCATE {table}")))),
+            }
+            Step::Wait(seconds) => files.clock.advance(std::time::Duration::from_secs(*seconds)),
+            Step::Reopen => {
+                database.close().unwrap();
+                drop((database, session));
+                (database, session) = files.open();
+            }
+            Step::Truncate => {
+                TABLES.iter().for_each(|table| drop(run(&session, &format!("TRUNCATE {table}"))))
             }
         }
-        assert_alike(&session, size);
-        // Stale entries were removed by now.
-        assert_alike(&session, 5000);
     }
+    assert_alike(&session, queries(), size);
+    // Stale entries were removed by now.
+    assert_alike(&session, queries(), 5000);
 }
 
 #[test]
 fn rows_and_their_entries_are_in_step_after_any_crash() {
+    crash_at_many_places(&INDEXES);
+}
+
+#[test]
+fn rows_and_their_entries_in_storage_attached_indexes_are_in_step_after_any_crash() {
+    crash_at_many_places(&ATTACHED);
+}
+
+fn crash_at_many_places(indexes: &[&str; 12]) {
     let write = |session: &Session, k: i32| -> Result<(), DatabaseError> {
         for table in TABLES {
             session.execute(
@@ -287,12 +353,12 @@ fn rows_and_their_entries_are_in_step_after_any_crash() {
         }
         Ok(())
     };
-    for at in (1..400).step_by(13) {
+    for at in (1..400).step_by(23) {
         let files = Files::new();
         {
             let (database, session) = files.open();
             create_tables(&session);
-            run(&session, INDEXES[0]);
+            run(&session, indexes[0]);
             (0..10).for_each(|k| write(&session, k).unwrap());
             database.engine().sync_log().unwrap();
             files.fs.fail_from(files.fs.operations() + at);
@@ -300,10 +366,10 @@ fn rows_and_their_entries_are_in_step_after_any_crash() {
                 for k in 10..40 {
                     write(&session, k)?;
                     match k {
-                        15 => drop(session.execute(INDEXES[1], ())?),
+                        15 => drop(session.execute(indexes[1], ())?),
                         20 | 30 => drop(database.engine().flush(None)),
                         25 => drop(session.execute("DROP INDEX i_v", ())?),
-                        28 => drop(session.execute(INDEXES[0], ())?),
+                        28 => drop(session.execute(indexes[0], ())?),
                         35 => drop(session.execute("TRUNCATE indexed", ())?),
                         _ => drop(database.engine().sync_log()),
                     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cassette_cql::ast;
 use cassette_rows::{ColumnMetadata, TableMetadata};
 
-use super::column::ColumnRestriction;
+use super::column::{ColumnRestriction, SliceTerms};
 use super::partition::PartitionRestrictions;
 use super::{ALLOW_FILTERING_MESSAGE, Restrictions, Rules};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
-use crate::indexes::{Finds, Index, Wanted};
+use crate::indexes::{Analyzer, Finds, Index, IndexKind, Wanted};
 use crate::plan::PlanContext;
 use crate::terms::{Bound, Term};
 
@@ -25,6 +25,7 @@ pub(crate) struct Search {
 enum WantedTerms {
     Value(Term),
     Entry(Term, Term),
+    Range(SliceTerms),
 }
 
 /// The longest value that is looked for, in bytes.
@@ -38,6 +39,7 @@ impl Search {
         }
         let wanted = match restriction {
             ColumnRestriction::Eq(term) => WantedTerms::Value(term.clone()),
+            ColumnRestriction::Slice(slice) => WantedTerms::Range(slice.clone()),
             ColumnRestriction::Contains { values, keys, entries } => {
                 let entry =
                     entries.first().map(|(key, value)| WantedTerms::Entry(key.clone(), value.clone()));
@@ -79,6 +81,16 @@ impl Search {
                 Some((key, value)) => Some(search(&Wanted::Entry(&key, &value))?),
                 None => None,
             },
+            WantedTerms::Range(slice) => {
+                let edge = |side: &Option<(Term, bool)>| match side {
+                    Some((term, inclusive)) => Ok(bound(term)?.map(|value| (value, *inclusive))),
+                    None => Ok::<_, DatabaseError>(None),
+                };
+                let (lower, upper) = (edge(&slice.lower)?, edge(&slice.upper)?);
+                let lower = lower.as_ref().map(|(value, inclusive)| (&value[..], *inclusive));
+                let upper = upper.as_ref().map(|(value, inclusive)| (&value[..], *inclusive));
+                Some(search(&Wanted::Range { lower, upper })?)
+            }
         })
     }
 }
@@ -171,7 +183,7 @@ impl<'i> IndexChoice<'i> {
     ///
     /// # Errors
     /// Invalid, if the index leaves something to be looked at row by row and ALLOW FILTERING was not said.
-    pub fn finish(self, rules: Rules) -> Result<Option<Search>> {
+    pub fn finish(&self, rules: Rules) -> Result<Option<Search>> {
         if !self.uses_index {
             return Ok(None);
         }
@@ -179,18 +191,36 @@ impl<'i> IndexChoice<'i> {
         let partition = if self.checks_partition { &self.partition } else { &empty };
         let clustering = if self.checks_clustering { &self.clustering } else { &empty };
         let checked = || partition.iter().chain(clustering).chain(&self.others);
-        let satisfied_by = |index: &Arc<Index>| {
+        // An index of its own kind answers alone; all storage-attached ones answer together.
+        let satisfied_by = |indexes: &[&Arc<Index>]| {
             (self.clustering_is_whole || !self.checks_clustering)
-                && checked().all(|(column, restriction)| index.satisfies(column, restriction))
+                && checked().all(|(column, restriction)| {
+                    indexes.iter().any(|index| index.satisfies(column, restriction))
+                })
         };
-        if !rules.allow_filtering && checked().next().is_some() && !self.indexes.iter().any(satisfied_by) {
+        let (attached, others): (Vec<_>, Vec<_>) =
+            self.indexes.iter().partition(|index| index.kind == IndexKind::StorageAttached);
+        let is_satisfied = satisfied_by(&attached) || others.iter().any(|index| satisfied_by(&[*index]));
+        if !rules.allow_filtering && checked().next().is_some() && !is_satisfied {
             bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
         }
-        // Non-key columns first: they tend to say more than a component of the key does.
-        let mut all = self.others.iter().chain(&self.clustering).chain(&self.partition);
-        Ok(all.find_map(|(column, restriction)| {
-            self.indexes.iter().find_map(|index| Search::new(index, column, restriction))
-        }))
+        // Equalities before ranges, and non-key columns first: they tend to say more.
+        let all = || self.others.iter().chain(&self.clustering).chain(&self.partition);
+        let indexes = || attached.iter().chain(&others);
+        let search = |ranges: bool| {
+            let wanted =
+                all().filter(|(_, restriction)| matches!(restriction, ColumnRestriction::Slice(_)) == ranges);
+            { wanted }.find_map(|(column, restriction)| {
+                indexes().find_map(|index| Search::new(index, column, restriction))
+            })
+        };
+        Ok(search(false).or_else(|| search(true)))
+    }
+
+    /// What becomes of the values of a column before they are compared, since an index of it compares them so.
+    pub fn analyzer(&self, column: &ColumnMetadata, restriction: &ColumnRestriction) -> Option<Analyzer> {
+        let of_column = self.indexes.iter().find(|index| index.supports(column, restriction));
+        of_column.filter(|_| self.uses_index).and_then(|index| index.analyzer)
     }
 }
 
@@ -211,6 +241,13 @@ pub(super) fn refuse_expressions(
             "Invalid index expression, index {} not found for {}",
             name.as_str(),
             table.qualified_name()
+        ));
+    }
+    let of_table = cx.catalog.indexes_of(table.id).iter();
+    if { of_table }.any(|index| index.name == name.as_str() && index.kind == IndexKind::StorageAttached) {
+        return DatabaseError::Invalid(format!(
+            "Index {} does not support custom expressions",
+            name.as_str()
         ));
     }
     DatabaseError::Invalid(format!(

@@ -17,7 +17,7 @@ use cassette_cql::ast::{self, Operator, Relation, TupleInValues, TupleValue};
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use crate::error::{Result, bail_invalid};
-use crate::indexes::Index;
+use crate::indexes::{Analyzer, Index};
 use crate::plan::PlanContext;
 use crate::response::ColumnSpec;
 use crate::terms::Term;
@@ -55,6 +55,8 @@ pub(crate) struct Filter {
     pub column: Arc<ColumnMetadata>,
     /// What its value must be.
     pub restriction: ColumnRestriction,
+    /// What becomes of values before they are compared.
+    pub analyzer: Option<Analyzer>,
 }
 
 impl Filter {
@@ -217,6 +219,9 @@ impl Restrictions {
         self.search = choice.finish(rules)?;
         let rest = std::mem::take(&mut self.filters);
         self.filters = partition_filters.into_iter().chain(clustering_filters).chain(rest).collect();
+        for filter in &mut self.filters {
+            filter.analyzer = choice.analyzer(&filter.column, &filter.restriction);
+        }
         Ok(())
     }
 }
@@ -291,7 +296,7 @@ fn add_column(
         ColumnKind::Static | ColumnKind::Regular => {
             match filters.iter_mut().find(|f| f.column.name == column.name) {
                 Some(filter) => filter.restriction.merge(restriction, &column.name)?,
-                None => filters.push(Filter { column, restriction }),
+                None => filters.push(Filter { column, restriction, analyzer: None }),
             }
             Ok(())
         }

@@ -165,7 +165,11 @@ impl PartitionRestrictions {
         }
         let filters =
             self.columns.iter_mut().zip(&table.partition_key).filter_map(|(restriction, column)| {
-                restriction.take().map(|restriction| Filter { column: column.clone(), restriction })
+                restriction.take().map(|restriction| Filter {
+                    column: column.clone(),
+                    restriction,
+                    analyzer: None,
+                })
             });
         Ok(filters.collect())
     }

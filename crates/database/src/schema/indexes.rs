@@ -9,7 +9,7 @@ use super::properties::Attributes;
 use super::{Change, KeyspaceChange, SchemaContext, is_word, keyspace_to_change, table_event};
 use crate::catalog::Keyspace;
 use crate::error::{Result, bail_config, bail_invalid};
-use crate::indexes::{Index, IndexKind, Part, Target};
+use crate::indexes::{Analyzer, BOOLEAN_OPTIONS, CLASS_NAME, Index, IndexKind, Part, TARGET, Target};
 use crate::response::SchemaChangeKind;
 use crate::restrictions::existing;
 use crate::system::TextMap;
@@ -28,7 +28,8 @@ pub(super) fn create(
     keyspace: &str,
     cx: &SchemaContext<'_>,
 ) -> Result<Option<Change>> {
-    let Implementation { kind, options } = implementation(statement)?;
+    let implementation = implementation(statement)?;
+    let kind = implementation.kind;
     let keyspace = keyspace_to_change(keyspace, cx)?;
     let Some(table) = keyspace.tables.get(statement.table.name.as_str()) else {
         bail_invalid!("Table '{}' doesn't exist", statement.table.name.as_str());
@@ -48,17 +49,28 @@ pub(super) fn create(
     for target in &statement.targets {
         targets.push(prepare(target, table)?);
     }
-    let target = match &targets[..] {
-        [] => bail_invalid!("Only CUSTOM indexes can be created without specifying a target column"),
-        [target] => target,
-        _ => bail_invalid!("Only CUSTOM indexes support multiple columns"),
-    };
-    validate(target, table)?;
+    if kind == IndexKind::Composites {
+        match &targets[..] {
+            [_] => {}
+            [] => bail_invalid!("Only CUSTOM indexes can be created without specifying a target column"),
+            _ => bail_invalid!("Only CUSTOM indexes support multiple columns"),
+        }
+    }
+    let is_twice = |i: usize| targets[..i].iter().any(|other: &Target| other.column == targets[i].column);
+    if let Some(i) = (1..targets.len()).find(|i| is_twice(*i)) {
+        bail_invalid!("Duplicate column '{}' in index target list", targets[i].column);
+    }
+    for target in &targets {
+        if kind == IndexKind::StorageAttached && !is_word(&target.column) {
+            bail_invalid!("Column '{}' contains non-alphanumeric-underscore characters", target.column);
+        }
+        validate(target, table)?;
+    }
     let name = match &statement.name {
         Some(name) => name.as_str().to_owned(),
-        None => available_name(keyspace, table, target),
+        None => available_name(keyspace, table, &targets),
     };
-    let options = options.into_iter().chain(Index::options_of(target)).collect();
+    let options = implementation.options.clone().into_iter().chain(Index::options_of(&targets)).collect();
     let same = |index: &&Arc<Index>| index.kind == kind && index.options == options;
     if let Some(existing) = keyspace.indexes_of(table).find(same) {
         if statement.if_not_exists {
@@ -68,6 +80,9 @@ pub(super) fn create(
     }
     if !is_word(&name) {
         bail_config!("Illegal index name {name}");
+    }
+    if kind == IndexKind::StorageAttached {
+        validate_storage_attached(&implementation, &targets, keyspace, table)?;
     }
     let index = Index::new(&name, kind, options, cx.timestamp, table)?;
     let mut after = (**keyspace).clone();
@@ -113,12 +128,94 @@ fn implementation(statement: &ast::CreateIndex) -> Result<Implementation> {
         return Ok(Implementation { kind: IndexKind::Composites, options: TextMap::new() });
     }
     let class = statement.using.as_deref().unwrap_or(LEGACY);
-    for option in ["class_name", "target"] {
-        if attributes.map("options")?.is_some_and(|options| options.iter().any(|(key, _)| &**key == option)) {
+    let options = attributes.map("options")?.unwrap_or_default();
+    for option in [CLASS_NAME, TARGET] {
+        if options.iter().any(|(key, _)| &**key == option) {
             bail_invalid!("Cannot specify {option} as a CUSTOM option");
         }
     }
-    bail_config!("Unable to find custom indexer class '{class}'")
+    let options = options.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+    let options = options.chain([(CLASS_NAME.to_owned(), class.to_owned())]).collect();
+    Ok(Implementation { kind: IndexKind::StorageAttached, options })
+}
+
+/// Whether a class is the storage-attached index, by one of its names.
+fn is_storage_attached(class: &str) -> bool {
+    let short = class.strip_prefix("org.apache.cassandra.index.sai.");
+    short == Some("StorageAttachedIndex")
+        || ["sai", "storageattachedindex"].iter().any(|name| class.eq_ignore_ascii_case(name))
+}
+
+/// What Cassandra asks of a storage-attached index.
+fn validate_storage_attached(
+    index: &Implementation,
+    targets: &[Target],
+    keyspace: &Keyspace,
+    table: &TableMetadata,
+) -> Result<()> {
+    let class = index.options.get(CLASS_NAME).map_or("", String::as_str);
+    if !is_storage_attached(class) {
+        bail_config!("Unable to find custom indexer class '{class}'");
+    }
+    let is_known = |name: &str| name == CLASS_NAME || BOOLEAN_OPTIONS.contains(&name);
+    let unknown: Vec<&str> =
+        index.options.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
+    if !unknown.is_empty() {
+        bail_config!(
+            "Properties specified [{}] are not understood by StorageAttachedIndex",
+            unknown.join(", ")
+        );
+    }
+    let [target] = targets else {
+        let listed: Vec<String> = targets.iter().map(Target::to_text).collect();
+        match targets {
+            [] => bail_invalid!("Failed to retrieve target column for: "),
+            _ => bail_invalid!(
+                "A storage-attached index cannot be created over multiple columns: {}",
+                listed.join(", ")
+            ),
+        }
+    };
+    let column = existing(table, &target.column)?;
+    let of_kind = |index: &&Arc<Index>| index.kind == IndexKind::StorageAttached && index.target == *target;
+    if keyspace.indexes_of(table).any(|index| of_kind(&index)) {
+        bail_invalid!(
+            "Cannot create more than one storage-attached index on the same column: {}",
+            column.name
+        );
+    }
+    let analysis = index.options.iter().filter(|(name, _)| BOOLEAN_OPTIONS.contains(&name.as_str()));
+    let analysis: Vec<String> = analysis.map(|(name, value)| format!("'{name}': '{value}'")).collect();
+    if !analysis.is_empty() && matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+        bail_invalid!(
+            "Analysis options are not supported on primary key columns, but found {{{}}}",
+            analysis.join(", ")
+        );
+    }
+    Analyzer::new(&column.data_type, &index.options)?;
+    if matches!(column.data_type, DataType::Vector { .. }) {
+        bail_invalid!("Indexes on vectors are not supported by Cassette yet");
+    }
+    let parts = match (&column.data_type, target.part) {
+        (data_type, Part::Simple | Part::Full) => vec![data_type],
+        (DataType::List { element, .. } | DataType::Set { element, .. }, _) => vec![&**element],
+        (DataType::Map { key, .. }, Part::Keys) => vec![&**key],
+        (DataType::Map { value, .. }, Part::Values) => vec![&**value],
+        (DataType::Map { key, value, .. }, _) => vec![&**key, &**value],
+        (data_type, _) => vec![data_type],
+    };
+    match parts.into_iter().find(|part| !is_indexable(part)) {
+        Some(part) => bail_invalid!("Unsupported type: {part}"),
+        None => Ok(()),
+    }
+}
+
+/// Whether a storage-attached index can hold values of a type.
+fn is_indexable(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Blob | DataType::Duration | DataType::Counter | DataType::Vector { .. } => false,
+        multi => !multi.is_multi_cell(),
+    }
 }
 
 fn prepare(target: &ast::IndexTarget, table: &TableMetadata) -> Result<Target> {
@@ -182,8 +279,11 @@ fn validate(target: &Target, table: &TableMetadata) -> Result<()> {
 }
 
 /// `<table>_<column>_idx`, numbered if there is one.
-fn available_name(keyspace: &Keyspace, table: &TableMetadata, target: &Target) -> String {
-    let mut base = format!("{}_{}_idx", table.name, target.column);
+fn available_name(keyspace: &Keyspace, table: &TableMetadata, targets: &[Target]) -> String {
+    let mut base = match targets {
+        [target] => format!("{}_{}_idx", table.name, target.column),
+        _ => format!("{}_idx", table.name),
+    };
     base.retain(|c| c.is_ascii_alphanumeric() || c == '_');
     let numbered = (1u32..).map(|n| format!("{base}_{n}"));
     let free = |name: &String| !keyspace.indexes.contains_key(name);

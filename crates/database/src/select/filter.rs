@@ -8,6 +8,7 @@ use cassette_rows::{ColumnMetadata, DataType};
 use super::row::CurrentRow;
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
+use crate::indexes::Analyzer;
 use crate::restrictions::{ColumnRestriction, Filter};
 use crate::terms::{Bound, Term};
 
@@ -15,6 +16,7 @@ use crate::terms::{Bound, Term};
 pub(super) struct BoundFilter<'e> {
     column: &'e ColumnMetadata,
     test: Test<'e>,
+    analyzer: Option<Analyzer>,
 }
 
 enum Test<'e> {
@@ -39,7 +41,11 @@ impl<'e> BoundFilter<'e> {
             Bound::Null => bail_invalid!("Unsupported null {what} for column {name}"),
             Bound::Unset => bail_invalid!("Unsupported unset {what} for column {name}"),
         };
-        let value = |term: &'e Term| required(term, "value");
+        let analyze = |value| match filter.analyzer {
+            Some(analyzer) => analyzer.analyze(value),
+            None => value,
+        };
+        let value = |term: &'e Term| required(term, "value").map(analyze);
         let edge = |side: &'e Option<(Term, bool)>| match side {
             Some((term, inclusive)) => Ok::<_, DatabaseError>(Some((value(term)?, *inclusive))),
             None => Ok(None),
@@ -60,12 +66,15 @@ impl<'e> BoundFilter<'e> {
                     .collect::<Result<_>>()?,
             },
         };
-        Ok(Self { column: &filter.column, test })
+        Ok(Self { column: &filter.column, test, analyzer: filter.analyzer })
     }
 
     /// Whether the row's value at `now` (seconds) is what is wanted. One that is null never is.
     pub fn matches(&self, row: CurrentRow<'_>, now: u32) -> bool {
-        let Some(held) = row.value(self.column, now) else { return false };
+        let Some(mut held) = row.value(self.column, now) else { return false };
+        if let Some(analyzer) = self.analyzer {
+            held = analyzer.analyze(held);
+        }
         let data_type = &self.column.data_type;
         match &self.test {
             Test::OneOf(wanted) => wanted.iter().any(|wanted| data_type.compare(&held, wanted).is_eq()),

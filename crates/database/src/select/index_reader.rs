@@ -94,6 +94,15 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             database.search(self.execution, &search.index, wanted, within)
         })?;
         let Some(hits) = hits else { return Ok(Flow::Continue) };
+        let Some(hits) = hits else {
+            // The filters hold all that the search is for.
+            return match within {
+                Within::Partition(key, _) => {
+                    self.drain_partition(key, selection, shows_static_rows, limits, visit)
+                }
+                Within::Range(range) => self.drain_range(range, shows_static_rows, limits, visit),
+            };
+        };
         let mut found = Found { hits, next: None, removals };
         found.next = self.next(&mut found)?;
         while let Some(first) = &found.next {

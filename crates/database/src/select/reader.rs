@@ -99,14 +99,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 }
             }
             Partitions::Range(range) => {
-                let stream = self.scan(&range)?;
-                let mut seen = Seen::default();
-                let drained = self.drain(stream, self.shows_static_rows, limits, visit, &mut seen);
-                seen.trace();
-                if let Some(figures) = self.plan.figures(self.execution.database) {
-                    figures.record_scan(self.execution.lap(), seen.live_rows, seen.tombstones);
-                }
-                drained?;
+                self.drain_range(&range, self.shows_static_rows, limits, visit)?;
             }
         }
         Ok(())
@@ -127,6 +120,24 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         seen.trace();
         if let Some(figures) = self.plan.figures(self.execution.database) {
             figures.record_partition_read(self.execution.lap(), seen.live_rows, seen.tombstones);
+        }
+        drained
+    }
+
+    /// Visits the rows of the partitions of a range.
+    pub(super) fn drain_range(
+        &self,
+        range: &KeyRange,
+        shows_static_rows: bool,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        let stream = self.scan(range)?;
+        let mut seen = Seen::default();
+        let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
+        seen.trace();
+        if let Some(figures) = self.plan.figures(self.execution.database) {
+            figures.record_scan(self.execution.lap(), seen.live_rows, seen.tombstones);
         }
         drained
     }

@@ -243,6 +243,7 @@ impl ClusteringRestrictions {
         let filter = |position: usize, restriction: ColumnRestriction| Filter {
             column: self.columns[position].clone(),
             restriction,
+            analyzer: None,
         };
         match segment.what {
             SegmentKind::Single(restriction) => Ok(vec![filter(segment.first, restriction)]),
