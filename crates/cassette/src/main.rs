@@ -3,6 +3,7 @@
 mod config;
 mod demo;
 mod logging;
+mod nodetool;
 mod serve;
 
 use clap::{Parser, Subcommand};
@@ -24,6 +25,13 @@ enum Command {
     Serve(serve::ServeArguments),
     /// Start a database in a directory that is thrown away, run a small benchmark on it, and say what to do next
     Demo(demo::DemoArguments),
+    /// Look at a running database and steer it, as with Cassandra's nodetool: `cassette nodetool help`
+    #[command(disable_help_flag = true)]
+    Nodetool {
+        /// What Cassandra's nodetool would be given
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+        words: Vec<String>,
+    },
     /// Measure databases: workloads, engines, honest figures
     #[command(subcommand)]
     Lab(cassette_lab::cli::LabCommand),
@@ -33,6 +41,7 @@ fn main() -> std::process::ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments).map(|()| true),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Nodetool { words } => return nodetool::run(&words),
         Command::Lab(command) => command.run().map_err(anyhow::Error::from),
     };
     match done {

@@ -412,6 +412,11 @@ impl Engine {
         Ok(self.inner.core.table(id)?.metrics.clone())
     }
 
+    /// The SSTable whose Data component is at `path`, and its table.
+    pub fn sstable_at(&self, path: &Path) -> Option<(TableId, SSTableId)> {
+        self.inner.core.sstable_at(path)
+    }
+
     /// All tables that are open, by keyspace and name.
     pub fn tables(&self) -> Vec<(TableId, Arc<TableMetadata>)> {
         self.inner.core.table_list()

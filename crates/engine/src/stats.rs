@@ -1,13 +1,13 @@
 //! Figures that are computed from what there is now: sizes, numbers, distributions over SSTables.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cassette_rows::{TableId, TableMetadata};
 use cassette_sstable::chunk_cache::CacheStats;
 use cassette_sstable::statistics::EstimatedHistogram;
-use cassette_sstable::{Component, SSTableReader};
+use cassette_sstable::{Component, SSTableId, SSTableReader};
 
 use crate::commitlog::CommitLogStats;
 use crate::core::Core;
@@ -179,6 +179,16 @@ impl Core {
             commit_log: self.log.load().as_ref().map(|log| log.stats()),
             now: self.clock.monotonic(),
         }
+    }
+
+    /// See [`Engine::sstable_at`](crate::Engine::sstable_at).
+    pub fn sstable_at(&self, path: &Path) -> Option<(TableId, SSTableId)> {
+        self.tables.load().values().find_map(|table| {
+            let view = table.view();
+            let mut ids = readers(&view).map(SSTableReader::descriptor);
+            ids.find(|descriptor| descriptor.path(Component::Data) == path)
+                .map(|descriptor| (table.id, descriptor.id))
+        })
     }
 
     /// See [`Engine::tables`](crate::Engine::tables).

@@ -13,7 +13,8 @@ use cassette_engine::{DiskFailurePolicy, FlushCompression};
 use cassette_server::ServerConfig;
 use serde::Deserialize;
 
-use units::{bytes, bytes_per_second, duration};
+pub use units::duration;
+use units::{bytes, bytes_per_second};
 
 /// Keys of cassandra.yaml that a database of one machine has no use for: accepted with a warning, so that a file made
 /// for Cassandra can be given as it is.

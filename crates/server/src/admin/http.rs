@@ -22,6 +22,15 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/node", get(|admin| blocking(admin, |admin| Ok(report::node(admin)))))
         .route("/v1/tables", get(|admin| blocking(admin, |admin| Ok(report::tables(admin)))))
         .route("/v1/compactions", get(|admin| blocking(admin, |admin| Ok(report::compactions(admin)))))
+        .route(
+            "/v1/compactions/history",
+            get(|admin| blocking(admin, |admin| Ok(report::compaction_history(admin)))),
+        )
+        .route("/v1/snapshots", get(|admin| blocking(admin, |admin| report::snapshots(admin))))
+        .route(
+            "/v1/top_partitions",
+            get(|admin| blocking(admin, |_| Err::<(), _>(operations::not_yet("toppartitions")))),
+        )
         .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
         .route("/v1/operations", post(operate))
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing of this name") })

@@ -380,7 +380,7 @@ pub struct CompactionRecord {
     /// Bytes that it wrote.
     pub bytes_out: u64,
     /// How many partitions came from how many SSTables.
-    pub rows_merged: BTreeMap<i32, i64>,
+    pub rows_merged: BTreeMap<u32, u64>,
     /// `compaction_type` and the like.
     pub compaction_properties: BTreeMap<String, String>,
 }
@@ -398,6 +398,8 @@ pub struct SnapshotReport {
     pub true_bytes: u64,
     /// Bytes of its files.
     pub bytes: u64,
+    /// Whether a repair of Cassandra's made it for itself.
+    pub ephemeral: bool,
     /// When it was taken, milliseconds since 1970.
     pub created_at: i64,
     /// When it goes, milliseconds since 1970.
@@ -475,8 +477,8 @@ pub enum Operation {
         name: Option<String>,
         /// Keyspaces; all if empty.
         keyspaces: Vec<String>,
-        /// Only those older than so many seconds.
-        older_than_seconds: Option<u64>,
+        /// Only those taken before this, milliseconds since 1970.
+        before_millis: Option<i64>,
     },
     /// Take SSTables from directories into a table.
     Import {
@@ -486,16 +488,9 @@ pub enum Operation {
         table: String,
         /// The directories.
         directories: Vec<String>,
-        /// Whether they stay there too.
-        copy: bool,
-        /// Whether they are verified before.
-        verify: bool,
-        /// Whether every cell is looked at.
-        extended_verify: bool,
-        /// Whether they keep their levels.
-        keep_level: bool,
-        /// Whether they stay marked as repaired.
-        keep_repaired: bool,
+        /// How.
+        #[serde(flatten)]
+        options: ImportChoices,
     },
     /// Take SSTables that were put into a table's own directory.
     Refresh {
@@ -508,11 +503,6 @@ pub enum Operation {
     SetCompactionThroughput {
         /// MiB a second.
         mebibytes: f64,
-    },
-    /// Say how many compactions may run at a time.
-    SetConcurrentCompactors {
-        /// How many.
-        compactors: u64,
     },
     /// Say how much is logged.
     SetLoggingLevel {
@@ -544,6 +534,21 @@ pub enum Operation {
         /// The id.
         id: Option<String>,
     },
+}
+
+/// How SSTables are taken in.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
+pub struct ImportChoices {
+    /// Whether they stay where they were, too.
+    pub copy: bool,
+    /// Whether they are verified before.
+    pub verify: bool,
+    /// Whether every cell is looked at.
+    pub extended_verify: bool,
+    /// Whether they keep their levels.
+    pub keep_level: bool,
+    /// Whether they stay marked as repaired.
+    pub keep_repaired: bool,
 }
 
 /// Some tables.

@@ -1,8 +1,13 @@
 //! What the admin endpoint does when it is told to.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use cassette_database::{Database, engine::EngineError};
+use cassette_database::{
+    Database, DatabaseError, ImportOptions, SnapshotFilter, SnapshotOptions,
+    engine::{CompactionKind, EngineError, OverlappingTombstones},
+};
 use cassette_rows::TableId;
 
 use super::Admin;
@@ -25,18 +30,62 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 done.map_err(|error| failed("compact", &table, &error))?;
             }
         }
-        Operation::Compact { split_output: true, .. } => return Err(not_yet("compact --split-output")),
-        Operation::CompactFiles { .. } => return Err(not_yet("compact --user-defined")),
-        Operation::GarbageCollect { .. } => return Err(not_yet("garbagecollect")),
+        Operation::Compact { tables, split_output: true } => {
+            for table in selected(database, tables)? {
+                let done = engine.flush(Some(table.id)).and_then(|()| engine.compact_split(table.id));
+                done.map_err(|error| failed("compact", &table, &error))?;
+            }
+        }
+        Operation::CompactFiles { files } => compact_files(database, files)?,
+        Operation::GarbageCollect { tables, cells } => {
+            let by = if *cells { OverlappingTombstones::Cell } else { OverlappingTombstones::Row };
+            for table in selected(database, tables)? {
+                let done = engine.garbage_collect(table.id, by);
+                done.map_err(|error| failed("collect the garbage of", &table, &error))?;
+            }
+        }
         Operation::Scrub { .. } => return Err(not_yet("scrub")),
-        Operation::Verify { .. } => return Err(not_yet("verify")),
-        Operation::UpgradeSstables { .. } => return Err(not_yet("upgradesstables")),
-        Operation::Snapshot { .. } => return Err(not_yet("snapshot")),
-        Operation::ClearSnapshot { .. } => return Err(not_yet("clearsnapshot")),
-        Operation::Import { .. } => return Err(not_yet("import")),
-        Operation::Refresh { .. } => return Err(not_yet("refresh")),
-        Operation::SetCompactionThroughput { .. } => return Err(not_yet("setcompactionthroughput")),
-        Operation::SetConcurrentCompactors { .. } => return Err(not_yet("setconcurrentcompactors")),
+        Operation::Verify { tables, extended, .. } => return verify(database, tables, *extended),
+        Operation::UpgradeSstables { tables, all } => {
+            // There is one version of the format, so that only a wish for all of them has any effect.
+            for table in selected(database, tables)?.iter().filter(|_| *all) {
+                engine.upgrade_sstables(table.id).map_err(|error| failed("upgrade", table, &error))?;
+            }
+        }
+        Operation::Snapshot { name, of, skip_flush, ttl_seconds } => {
+            let ttl_seconds = match ttl_seconds {
+                Some(seconds) => Some(u32::try_from(*seconds).map_err(|_| usage("the ttl is too long"))?),
+                None => None,
+            };
+            let options = SnapshotOptions { name, skip_flush: *skip_flush, ttl_seconds };
+            database.snapshot(of, &options).map_err(of_database)?;
+        }
+        Operation::ClearSnapshot { name, keyspaces, before_millis } => {
+            let filter = SnapshotFilter { name: name.as_deref(), keyspaces, before_millis: *before_millis };
+            database.clear_snapshots(&filter).map_err(of_database)?;
+        }
+        Operation::Import { keyspace, table, directories, options } => {
+            let options = ImportOptions {
+                keep_level: options.keep_level,
+                keep_repaired: options.keep_repaired,
+                verify: options.verify,
+                extended_verify: options.extended_verify,
+                copy_data: options.copy,
+            };
+            for directory in directories {
+                database.import(keyspace, table, Path::new(directory), &options).map_err(of_database)?;
+            }
+        }
+        Operation::Refresh { keyspace, table } => {
+            database.refresh(keyspace, table).map_err(of_database)?;
+        }
+        Operation::SetCompactionThroughput { mebibytes } => {
+            let bytes = mebibytes * f64::from(1 << 20);
+            if !(0.0..=9e15).contains(&bytes) {
+                return Err(usage(format!("{mebibytes} MiB/s is no throughput")));
+            }
+            engine.set_compaction_throughput(bytes as u64);
+        }
         Operation::SetLoggingLevel { target, level } => {
             admin.logging.set(target, level).map_err(usage)?;
         }
@@ -54,11 +103,75 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 .and_then(|()| engine.sync_log())
                 .map_err(|error| Refused { error: format!("cannot drain: {error}"), is_usage: false })?;
         }
-        Operation::EnableAutoCompaction(_) => return Err(not_yet("enableautocompaction")),
-        Operation::DisableAutoCompaction(_) => return Err(not_yet("disableautocompaction")),
-        Operation::StopCompactions { .. } => return Err(not_yet("stop")),
+        Operation::EnableAutoCompaction(tables) | Operation::DisableAutoCompaction(tables) => {
+            let on = matches!(operation, Operation::EnableAutoCompaction(_));
+            for table in selected(database, tables)? {
+                let done = engine.set_autocompaction(table.id, on);
+                done.map_err(|error| failed("set autocompaction of", &table, &error))?;
+            }
+        }
+        Operation::StopCompactions { id: Some(id), .. } => {
+            let id = id.parse().map_err(|_| usage(format!("{id} is no compaction's id")))?;
+            if !engine.stop_compaction(id) {
+                return Err(usage(format!("no compaction {id} is running")));
+            }
+        }
+        Operation::StopCompactions { kind, .. } => {
+            let kind =
+                match kind {
+                    Some(name) => {
+                        let known = CompactionKind::from_name(name);
+                        Some(known.ok_or_else(|| {
+                            usage(format!("{name} is no type of compaction that runs here"))
+                        })?)
+                    }
+                    None => None,
+                };
+            engine.stop_compactions(kind);
+        }
     }
     Ok(Done::default())
+}
+
+/// Compacts SSTables that are named by the paths of their Data files, those of each table together.
+fn compact_files(database: &Database, files: &[String]) -> Result<(), Refused> {
+    let engine = database.engine();
+    let mut of_tables = BTreeMap::new();
+    for file in files {
+        let Some((table, sstable)) = engine.sstable_at(Path::new(file)) else {
+            return Err(usage(format!("{file} is the Data file of no table's SSTable")));
+        };
+        of_tables.entry(table).or_insert_with(Vec::new).push(sstable);
+    }
+    for (table, sstables) in of_tables {
+        engine
+            .compact_sstables(table, &sstables)
+            .map_err(|error| Refused { error: format!("cannot compact: {error}"), is_usage: false })?;
+    }
+    Ok(())
+}
+
+/// Verifies tables: says what it read, and fails with what it found wrong.
+fn verify(database: &Database, tables: &Tables, extended: bool) -> Result<Done, Refused> {
+    let mut messages = Vec::new();
+    let mut wrong = Vec::new();
+    for table in selected(database, tables)? {
+        let verified = database.engine().verify(table.id, extended);
+        for sstable in verified.map_err(|error| failed("verify", &table, &error))? {
+            match sstable.result {
+                Ok(_) => messages.push(format!(
+                    "{} ({} bytes) is as it was written",
+                    sstable.path.display(),
+                    sstable.bytes
+                )),
+                Err(error) => wrong.push(error.to_string()),
+            }
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(Done { messages }),
+        false => Err(Refused { error: wrong.join("\n"), is_usage: false }),
+    }
 }
 
 /// A table that something is done to.
@@ -97,10 +210,15 @@ fn failed(what: &str, table: &Selected, error: &EngineError) -> Refused {
     Refused { error: format!("cannot {what} {}: {error}", table.name), is_usage: false }
 }
 
+fn of_database(error: DatabaseError) -> Refused {
+    let is_usage = matches!(error, DatabaseError::Invalid(_));
+    Refused { error: error.to_string(), is_usage }
+}
+
 fn usage(error: impl Into<String>) -> Refused {
     Refused { error: error.into(), is_usage: true }
 }
 
-fn not_yet(what: &str) -> Refused {
+pub(super) fn not_yet(what: &str) -> Refused {
     Refused { error: format!("Cassette does not have {what} yet"), is_usage: false }
 }

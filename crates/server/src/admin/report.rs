@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cassette_database::{
-    KeyspaceKind, Pool,
+    DatabaseError, KeyspaceKind, Pool, Snapshot,
     engine::{
-        Engine, EngineStats, TableStats,
+        CompletedCompaction, Engine, EngineStats, TableStats,
         metrics::{Distribution, HistogramSnapshot, TableMetrics},
     },
 };
@@ -15,8 +15,9 @@ use cassette_rows::TableMetadata;
 
 use super::Admin;
 use super::model::{
-    CacheReport, ClientReport, CompactionReport, DistributionReport, KeyspaceReport, LevelReport, NodeReport,
-    PoolReport, RequestReport, StatementReport, TableReport,
+    ActiveCompaction, CacheReport, ClientReport, CompactionRecord, CompactionReport, DistributionReport,
+    KeyspaceReport, LevelReport, NodeReport, PoolReport, Refused, RequestReport, SnapshotReport,
+    StatementReport, TableReport,
 };
 use super::process;
 
@@ -250,29 +251,70 @@ fn levels(stats: &TableStats) -> Vec<LevelReport> {
 /// Compactions.
 pub(super) fn compactions(admin: &Admin) -> CompactionReport {
     let engine = admin.database.engine();
-    let metrics = engine.metrics();
     let mut pending: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
     for (table, stats, _) in stored(engine).filter(|(_, stats, _)| stats.pending_compactions > 0) {
-        pending
-            .entry(table.keyspace.clone())
-            .or_default()
-            .insert(table.name.clone(), stats.pending_compactions);
+        let of_keyspace = pending.entry(table.keyspace.clone()).or_default();
+        of_keyspace.insert(table.name.clone(), stats.pending_compactions);
     }
-    let completed = metrics.compactions.get();
+    let totals = engine.compaction_totals();
     let uptime = admin.started.elapsed().as_secs_f64();
+    let active = engine.running_compactions().into_iter().map(|running| ActiveCompaction {
+        id: running.id.to_string(),
+        kind: running.kind.label().to_owned(),
+        keyspace: running.keyspace,
+        table: running.name,
+        completed: running.completed,
+        total: running.total,
+        unit: running.unit.to_owned(),
+        sstables: running.sstables as u64,
+        target_directory: running.directory.display().to_string(),
+    });
     CompactionReport {
         concurrent_compactors: engine.options().concurrent_compactors as u64,
         pending,
-        completed,
-        bytes_compacted: metrics.bytes_compacted.get(),
-        aborted: 0,
+        completed: totals.completed,
+        bytes_compacted: totals.bytes_compacted,
+        aborted: totals.aborted,
         reduced: 0,
         sstables_dropped: 0,
-        fifteen_minute_rate: completed as f64 / uptime.max(1.0),
-        mean_rate: completed as f64 / uptime.max(1.0),
-        throughput_bytes: engine.options().compaction_throughput,
-        active: Vec::new(),
+        fifteen_minute_rate: engine.metrics().compactions.rates().fifteen_minutes,
+        mean_rate: totals.completed as f64 / uptime.max(1.0),
+        throughput_bytes: engine.compaction_throughput(),
+        active: active.collect(),
     }
+}
+
+/// Compactions that have ended well, the latest first.
+pub(super) fn compaction_history(admin: &Admin) -> Vec<CompactionRecord> {
+    let done = admin.database.engine().compaction_history().into_iter().rev();
+    let record = |done: CompletedCompaction| CompactionRecord {
+        id: done.id.to_string(),
+        keyspace_name: done.keyspace,
+        columnfamily_name: done.name,
+        compacted_at: done.compacted_at,
+        bytes_in: done.bytes_in,
+        bytes_out: done.bytes_out,
+        rows_merged: done.rows_merged,
+        compaction_properties: BTreeMap::from([("compaction_type".to_owned(), done.kind.label().to_owned())]),
+    };
+    done.map(record).collect()
+}
+
+/// All snapshots.
+pub(super) fn snapshots(admin: &Admin) -> Result<Vec<SnapshotReport>, Refused> {
+    let failed = |error: DatabaseError| Refused { error: error.to_string(), is_usage: false };
+    let snapshots = admin.database.snapshots().map_err(failed)?;
+    let report = |snapshot: Snapshot| SnapshotReport {
+        name: snapshot.name,
+        keyspace: snapshot.keyspace,
+        table: snapshot.table,
+        true_bytes: snapshot.true_size,
+        bytes: snapshot.size_on_disk,
+        ephemeral: snapshot.ephemeral,
+        created_at: snapshot.created_at_millis,
+        expires_at: snapshot.expires_at_millis,
+    };
+    Ok(snapshots.into_iter().map(report).collect())
 }
 
 /// A histogram: its recent values, and how many there were altogether.

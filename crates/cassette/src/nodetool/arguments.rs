@@ -1,0 +1,473 @@
+//! The command line as Cassandra's nodetool reads it: options of one dash and several letters, and those that belong to all
+//! commands before or after the command's name.
+
+use std::collections::BTreeMap;
+
+use super::{Failure, Result};
+
+/// An option: its names, the longest of which it goes by, and whether a value follows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Opt {
+    names: &'static [&'static str],
+    takes_value: bool,
+}
+
+/// A command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Command {
+    /// Its names; the first is the one it goes by.
+    pub names: &'static [&'static str],
+    pub about: &'static str,
+    pub usage: &'static str,
+    pub options: &'static [Opt],
+}
+
+/// What was asked for.
+#[derive(Debug)]
+pub(super) enum Parsed {
+    Help(String),
+    Run(Invocation),
+}
+
+/// A command with its options and arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Invocation {
+    /// The name that the command goes by.
+    pub command: &'static str,
+    pub host: String,
+    pub port: String,
+    options: BTreeMap<&'static str, String>,
+    pub arguments: Vec<String>,
+}
+
+impl Invocation {
+    /// The value of an option, by its longest name.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.get(name).map(String::as_str)
+    }
+
+    /// Whether an option without value was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.options.contains_key(name)
+    }
+
+    /// An option's value as a number.
+    pub fn number<N: std::str::FromStr>(&self, name: &str, default: N) -> Result<N> {
+        match self.option(name) {
+            None => Ok(default),
+            Some(text) => {
+                text.parse().map_err(|_| Failure::usage(format!("{name}: can not convert \"{text}\"")))
+            }
+        }
+    }
+}
+
+const fn flag(names: &'static [&'static str]) -> Opt {
+    Opt { names, takes_value: false }
+}
+
+const fn value(names: &'static [&'static str]) -> Opt {
+    Opt { names, takes_value: true }
+}
+
+const GLOBAL: &[Opt] = &[
+    value(&["-h", "--host"]),
+    value(&["-p", "--port"]),
+    value(&["-u", "--username"]),
+    value(&["-pw", "--password"]),
+    value(&["-pwf", "--password-file"]),
+    flag(&["-pp", "--print-port"]),
+    value(&["-F", "--format"]),
+];
+
+const TABLES: &str = "[<keyspace> <tables>...]";
+const HUMAN: Opt = flag(&["-H", "--human-readable"]);
+const RESOLVE: Opt = flag(&["-r", "--resolve-ip"]);
+const JOBS: Opt = value(&["-j", "--jobs"]);
+
+const fn command(
+    names: &'static [&'static str],
+    about: &'static str,
+    usage: &'static str,
+    options: &'static [Opt],
+) -> Command {
+    Command { names, about, usage, options }
+}
+
+/// All commands there are, by name.
+pub(super) const COMMANDS: &[Command] = &[
+    command(
+        &["clearsnapshot"],
+        "Remove the snapshot with the given name from the given keyspaces",
+        "[<keyspaces>...]",
+        &[value(&["-t"]), flag(&["--all"]), value(&["--older-than"]), value(&["--older-than-timestamp"])],
+    ),
+    command(&["clientstats"], "Print information about connected clients", "", &[flag(&["--all"])]),
+    command(
+        &["compact"],
+        "Force a (major) compaction on one or more tables or user-defined compaction on given SSTables",
+        "[<keyspace> <tables>...] or <SSTable file>...",
+        &[
+            flag(&["-s", "--split-output"]),
+            flag(&["--user-defined"]),
+            value(&["-st", "--start-token"]),
+            value(&["-et", "--end-token"]),
+            value(&["--partition"]),
+        ],
+    ),
+    command(&["compactionhistory"], "Print history of compaction", "", &[]),
+    command(&["compactionstats"], "Print statistics on compactions", "", &[HUMAN, flag(&["-V", "--vtable"])]),
+    command(
+        &["datapaths"],
+        "Print all directories where data of tables are stored",
+        "[<keyspace.table>...]",
+        &[],
+    ),
+    command(
+        &["describecluster"],
+        "Print the name, snitch, partitioner and schema version of a cluster",
+        "",
+        &[],
+    ),
+    command(
+        &["disableautocompaction"],
+        "Disable autocompaction for the given keyspace and table",
+        TABLES,
+        &[],
+    ),
+    command(&["drain"], "Drain the node (stop accepting writes and flush all tables)", "", &[]),
+    command(&["enableautocompaction"], "Enable autocompaction for the given keyspace and table", TABLES, &[]),
+    command(&["flush"], "Flush one or more tables", TABLES, &[]),
+    command(
+        &["garbagecollect"],
+        "Remove deleted data from one or more tables",
+        TABLES,
+        &[value(&["-g", "--granularity"]), JOBS],
+    ),
+    command(&["gcstats"], "Print GC Statistics", "", &[]),
+    command(
+        &["getcompactionthroughput"],
+        "Print the MiB/s throughput cap for compaction in the system as a rounded number",
+        "",
+        &[flag(&["-d", "--precise-mib"])],
+    ),
+    command(&["getconcurrentcompactors"], "Get the number of concurrent compactors in the system", "", &[]),
+    command(&["getlogginglevels"], "Get the runtime logging levels", "", &[]),
+    command(&["gettraceprobability"], "Print the current trace probability value", "", &[]),
+    command(
+        &["import"],
+        "Import new SSTables to the system",
+        "<keyspace> <table> <directory> ...",
+        &[
+            flag(&["-l", "--keep-level"]),
+            flag(&["-r", "--keep-repaired"]),
+            flag(&["-v", "--no-verify"]),
+            flag(&["-t", "--no-tokens"]),
+            flag(&["-c", "--no-invalidate-caches"]),
+            flag(&["-q", "--quick"]),
+            flag(&["-e", "--extended-verify"]),
+            flag(&["-p", "--copy-data"]),
+            flag(&["-ri", "--require-index-components"]),
+            flag(&["-niv", "--no-index-validation"]),
+        ],
+    ),
+    command(
+        &["info"],
+        "Print node information (uptime, load, ...)",
+        "",
+        &[flag(&["-T", "--tokens"]), flag(&["-O", "--out-of-range-ops"])],
+    ),
+    command(&["invalidatecountercache"], "Invalidate the counter cache", "", &[]),
+    command(&["invalidatekeycache"], "Invalidate the key cache", "", &[]),
+    command(&["invalidaterowcache"], "Invalidate the row cache", "", &[]),
+    command(
+        &["listsnapshots"],
+        "Lists all the snapshots along with the size on disk and true size",
+        "",
+        &[flag(&["-nt", "--no-ttl"]), flag(&["-e", "--ephemeral"])],
+    ),
+    command(&["proxyhistograms"], "Print statistic histograms for network operations", "", &[]),
+    command(
+        &["refresh"],
+        "Load newly placed SSTables to the system without restart",
+        "<keyspace> <table>",
+        &[],
+    ),
+    command(&["ring"], "Print information about the token ring", "[<keyspace>]", &[RESOLVE]),
+    command(
+        &["scrub"],
+        "Scrub (rebuild sstables for) one or more tables",
+        TABLES,
+        &[
+            flag(&["-ns", "--no-snapshot"]),
+            flag(&["-s", "--skip-corrupted"]),
+            flag(&["-n", "--no-validate"]),
+            flag(&["-r", "--reinsert-overflowed-ttl"]),
+            JOBS,
+        ],
+    ),
+    command(
+        &["setcompactionthroughput"],
+        "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling",
+        "<value_in_mb>",
+        &[],
+    ),
+    command(
+        &["setlogginglevel"],
+        "Set the log level threshold for a given component or class",
+        "<component|class> <level>",
+        &[],
+    ),
+    command(
+        &["settraceprobability"],
+        "Sets the probability for tracing any given request to value",
+        "<value>",
+        &[],
+    ),
+    command(
+        &["snapshot"],
+        "Take a snapshot of specified keyspaces or a snapshot of the specified table",
+        "[<keyspaces...>]",
+        &[
+            value(&["-cf", "--table", "--column-family"]),
+            value(&["-t", "--tag"]),
+            value(&["-kt", "-kc", "--kc.list", "--kt-list"]),
+            flag(&["-sf", "--skip-flush"]),
+            value(&["--ttl"]),
+        ],
+    ),
+    command(&["status"], "Print cluster information (state, load, IDs, ...)", "[<keyspace>]", &[RESOLVE]),
+    command(
+        &["statusautocompaction"],
+        "status of autocompaction of the given keyspace and table",
+        TABLES,
+        &[flag(&["-a", "--all"])],
+    ),
+    command(&["statusbinary"], "Status of native transport (binary protocol)", "", &[]),
+    command(&["statusgossip"], "Status of gossip", "", &[]),
+    command(&["stop"], "Stop compaction", "<compaction type>", &[value(&["-id", "--compaction-id"])]),
+    command(
+        &["tablehistograms", "cfhistograms"],
+        "Print statistic histograms for a given table",
+        "[<keyspace> <table> | <keyspace.table>]",
+        &[],
+    ),
+    command(
+        &["tablestats", "cfstats"],
+        "Print statistics on tables",
+        "[<keyspace.table>...]",
+        &[
+            flag(&["-i"]),
+            HUMAN,
+            value(&["-s", "--sort"]),
+            value(&["-t", "--top"]),
+            flag(&["-l", "--sstable-location-check"]),
+        ],
+    ),
+    command(
+        &["toppartitions", "profileload"],
+        "Sample and print the most active partitions",
+        "<keyspace> <cfname> <duration>",
+        &[
+            value(&["-s"]),
+            value(&["-k"]),
+            value(&["-a"]),
+            value(&["-i", "--interval"]),
+            flag(&["-t", "--stop"]),
+            flag(&["-l", "--list"]),
+        ],
+    ),
+    command(&["tpstats"], "Print usage statistics of thread pools", "", &[]),
+    command(
+        &["upgradesstables"],
+        "Rewrite sstables (for the requested tables) that are not on the current version",
+        TABLES,
+        &[flag(&["-a", "--include-all-sstables"]), value(&["-t", "--max-timestamp"]), JOBS],
+    ),
+    command(
+        &["verify"],
+        "Verify (check data checksum for) one or more tables",
+        TABLES,
+        &[
+            flag(&["-e", "--extended-verify"]),
+            flag(&["-c", "--check-version"]),
+            flag(&["-f", "--force"]),
+            flag(&["-d", "--dfp"]),
+            flag(&["-r", "--rsc"]),
+            flag(&["-t", "--check-tokens"]),
+            flag(&["-q", "--quick"]),
+        ],
+    ),
+    command(&["version"], "Print cassandra version", "", &[flag(&["-v", "--verbose"])]),
+];
+
+/// Reads the words after `nodetool`.
+pub(super) fn parse(words: &[String]) -> Result<Parsed> {
+    let mut words = words.iter().map(String::as_str);
+    let mut command: Option<&Command> = None;
+    let mut options = BTreeMap::new();
+    let mut arguments = Vec::new();
+    let mut only_arguments = false;
+    while let Some(word) = words.next() {
+        if only_arguments || !word.starts_with('-') || word == "-" {
+            match command {
+                None if word == "help" => return Ok(Parsed::Help(help(words.next())?)),
+                None => {
+                    let found = COMMANDS.iter().find(|command| command.names.contains(&word));
+                    command =
+                        Some(found.ok_or_else(|| {
+                            Failure::usage(format!("Found unexpected parameters: [{word}]"))
+                        })?);
+                }
+                Some(_) => arguments.push(word.to_owned()),
+            }
+            continue;
+        }
+        if word == "--" {
+            only_arguments = true;
+            continue;
+        }
+        if word == "--help" {
+            return Ok(Parsed::Help(help(command.map(|command| command.names[0]))?));
+        }
+        let (name, attached) = match word.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name, Some(value)),
+            _ => (word, None),
+        };
+        let own = command.map_or(&[][..], |command| command.options);
+        let option = own.iter().chain(GLOBAL).find(|option| option.names.contains(&name));
+        let Some(option) = option else {
+            return Err(Failure::usage(format!("Found unexpected parameters: [{word}]")));
+        };
+        let given = match (option.takes_value, attached) {
+            (true, Some(value)) => value.to_owned(),
+            (true, None) => {
+                let value = words.next();
+                value
+                    .ok_or_else(|| {
+                        Failure::usage(format!("Required values for option '{name}' not provided"))
+                    })?
+                    .to_owned()
+            }
+            (false, None) => String::new(),
+            (false, Some(_)) => return Err(Failure::usage(format!("Found unexpected parameters: [{word}]"))),
+        };
+        options.insert(option.key(), given);
+    }
+    let Some(command) = command else { return Ok(Parsed::Help(help(None)?)) };
+    let take = |options: &mut BTreeMap<&'static str, String>, name: &str, default: &str| {
+        options.remove(name).unwrap_or_else(|| default.to_owned())
+    };
+    Ok(Parsed::Run(Invocation {
+        command: command.names[0],
+        host: take(&mut options, "--host", "127.0.0.1"),
+        port: take(&mut options, "--port", "7199"),
+        options,
+        arguments,
+    }))
+}
+
+impl Opt {
+    /// What it goes by.
+    fn key(&self) -> &'static str {
+        self.names.last().copied().unwrap_or_default()
+    }
+}
+
+fn help(command: Option<&str>) -> Result<String> {
+    let Some(name) = command else {
+        let mut text = "usage: cassette nodetool [(-h <host> | --host <host>)] [(-p <port> | --port <port>)] [(-F <format> | --format <format>)] <command> [<args>]\n\nThe commands are:\n".to_owned();
+        for command in COMMANDS {
+            text += &format!("    {:<24} {}\n", command.names[0], command.about);
+        }
+        return Ok(
+            text + "\nSee 'cassette nodetool help <command>' for more information on a specific command.\n\n"
+        );
+    };
+    let found = COMMANDS.iter().find(|command| command.names.contains(&name));
+    let command = found.ok_or_else(|| Failure::usage(format!("Unknown command {name}")))?;
+    let mut text = format!(
+        "NAME\n        nodetool {} - {}\n\nSYNOPSIS\n        nodetool {}",
+        command.names[0], command.about, command.names[0]
+    );
+    for option in command.options.iter().chain(GLOBAL) {
+        let value = if option.takes_value { " <value>" } else { "" };
+        let names: Vec<_> = option.names.iter().map(|name| format!("{name}{value}")).collect();
+        text += &format!("\n                [{}]", names.join(" | "));
+    }
+    text += &format!("\n                [--] {}\n\n", command.usage);
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_words(line: &str) -> Result<Parsed> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    fn invocation(line: &str) -> Invocation {
+        match parse_words(line) {
+            Ok(Parsed::Run(invocation)) => invocation,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_stand_before_and_after_the_command_as_scripts_write_them() {
+        let parsed =
+            invocation("-h 10.0.0.1 -p 7300 -u me -pw secret tablestats -H -F json ks.t ks2 -- -odd");
+        assert_eq!((&*parsed.host, &*parsed.port, parsed.command), ("10.0.0.1", "7300", "tablestats"));
+        assert!(parsed.has("--human-readable"));
+        assert_eq!(parsed.option("--format"), Some("json"));
+        assert_eq!(parsed.arguments, ["ks.t", "ks2", "-odd"]);
+        assert_eq!(invocation("cfstats -p 1 ks").port, "1");
+        assert_eq!(invocation("cfhistograms ks t").command, "tablehistograms");
+        assert_eq!(invocation("--port=8 status").port, "8");
+    }
+
+    #[test]
+    fn an_option_of_a_command_hides_the_one_of_all_commands() {
+        let parsed = invocation("import -p ks t /dir");
+        assert!(parsed.has("--copy-data"));
+        assert_eq!((&*parsed.port, parsed.arguments.len()), ("7199", 3));
+        let snapshot = invocation("snapshot -kt ks.a,ks.b -sf -t name");
+        assert_eq!(
+            (snapshot.option("--kt-list"), snapshot.option("--tag")),
+            (Some("ks.a,ks.b"), Some("name"))
+        );
+        assert_eq!(invocation("tablestats -t 3 -s reads").option("--top"), Some("3"));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_refused_in_cassandras_words() {
+        for (line, expected) in [
+            ("nosuchcmd", "Found unexpected parameters: [nosuchcmd]"),
+            ("status --nosuch", "Found unexpected parameters: [--nosuch]"),
+            ("tablestats -s", "Required values for option '-s' not provided"),
+        ] {
+            match parse_words(line) {
+                Err(Failure::Usage(message)) => assert_eq!(message, expected),
+                other => panic!("{line}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_options_are_unambiguous() {
+        let mut names: Vec<_> = COMMANDS.iter().flat_map(|command| command.names).collect();
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        for command in COMMANDS {
+            let mut options: Vec<_> = command.options.iter().flat_map(|option| option.names).collect();
+            let all = options.len();
+            options.sort();
+            options.dedup();
+            assert_eq!(options.len(), all, "{}", command.names[0]);
+            assert!(matches!(parse_words(&format!("help {}", command.names[0])), Ok(Parsed::Help(_))));
+        }
+    }
+}

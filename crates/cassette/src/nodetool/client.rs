@@ -1,0 +1,77 @@
+//! The admin endpoint as nodetool sees it.
+
+use cassette_server::admin::model::{Done, Operation, Refused};
+use serde::de::DeserializeOwned;
+
+use super::{Failure, Result};
+
+/// The longest report that is read, bytes.
+const REPORT_LENGTH_MAX: u64 = 256 << 20;
+
+/// A node's admin endpoint.
+pub(super) struct Client {
+    agent: ureq::Agent,
+    /// `host:port`.
+    node: String,
+}
+
+impl Client {
+    /// For the endpoint at `host` and `port`. Nothing is sent yet.
+    pub fn new(host: &str, port: &str) -> Result<Self> {
+        if port.parse::<u16>().is_err() {
+            return Err(Failure::usage(format!("{port} is no port number")));
+        }
+        let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
+        let node = match host.contains(':') {
+            true => format!("[{}]:{port}", host.trim_matches(['[', ']'])),
+            false => format!("{host}:{port}"),
+        };
+        Ok(Self { agent: config.build().into(), node })
+    }
+
+    /// Reads a report.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        let answer = self.agent.get(format!("http://{}{path}", self.node)).call();
+        self.read(answer)
+    }
+
+    /// Has something done, and waits until it is.
+    pub fn operate(&self, operation: &Operation) -> Result<Done> {
+        let body = serde_json::to_vec(operation).map_err(|error| Failure::Error(error.to_string()))?;
+        let request = self.agent.post(format!("http://{}/v1/operations", self.node));
+        let answer = request.header("Content-Type", "application/json").send(&body[..]);
+        self.read(answer)
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        answer: std::result::Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<T> {
+        let unreachable = |error: ureq::Error| {
+            let cause = match &error {
+                ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                    "ConnectException: 'Connection refused'.".to_owned()
+                }
+                error => format!("{error}"),
+            };
+            Failure::Unreachable(format!("Failed to connect to '{}' - {cause}", self.node))
+        };
+        let mut answer = answer.map_err(unreachable)?;
+        let is_done = answer.status().is_success();
+        let body =
+            answer.body_mut().with_config().limit(REPORT_LENGTH_MAX).read_to_vec().map_err(unreachable)?;
+        if is_done {
+            return serde_json::from_slice(&body).map_err(|error| {
+                Failure::Error(format!("'{}' says what this version does not understand: {error}", self.node))
+            });
+        }
+        match serde_json::from_slice::<Refused>(&body) {
+            Ok(Refused { error, is_usage: true }) => Err(Failure::Usage(error)),
+            Ok(Refused { error, .. }) => Err(Failure::Error(error)),
+            Err(_) => {
+                let said = String::from_utf8_lossy(&body);
+                Err(Failure::Error(format!("'{}' answers {}: {said}", self.node, answer.status())))
+            }
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! What each command asks of the node, and what it shows.
+
+use cassette_server::admin::model::{
+    CompactionRecord, CompactionReport, ImportChoices, NodeReport, Operation, SnapshotReport, TableReport,
+    Tables,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::arguments::Invocation;
+use super::client::Client;
+use super::text::double;
+use super::{
+    Failure, Format, Output, Result, cluster, compactions, info, pools, snapshots, table_stats,
+    tablehistograms, top_partitions,
+};
+
+/// Executes a command.
+pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) -> Result<Output> {
+    let command = Command { invocation, format, client };
+    match invocation.command {
+        "info" => command.node(|node| info::text(node, invocation.has("--tokens"))),
+        "status" => {
+            let node: NodeReport = client.get("/v1/node")?;
+            cluster::check_keyspace(&node, invocation.arguments.first())?;
+            command.show(&node, |node| cluster::status(node, command.with_port()))
+        }
+        "ring" => {
+            let node: NodeReport = client.get("/v1/node")?;
+            cluster::check_keyspace(&node, invocation.arguments.first())?;
+            command.show(&node, |node| cluster::ring(node, command.with_port()))
+        }
+        "describecluster" => command.node(|node| cluster::describe(node, command.with_port())),
+        "version" => command.node(|node| match invocation.has("--verbose") {
+            true => format!("ReleaseVersion: {}\nCassette: {}\n", node.release_version, node.version),
+            false => format!("ReleaseVersion: {}\n", node.release_version),
+        }),
+        "gcstats" => command.node(pools::collections),
+        "proxyhistograms" => {
+            let node: NodeReport = client.get("/v1/node")?;
+            command.show_as(&node.requests, || tablehistograms::requests(&node))
+        }
+        "tpstats" => {
+            let node: NodeReport = client.get("/v1/node")?;
+            Ok(command.either(|| pools::text(&node), || pools::data(&node)))
+        }
+        "clientstats" => {
+            let node: NodeReport = client.get("/v1/node")?;
+            command.show_as(&node.clients, || pools::clients(&node.clients, invocation.has("--all")))
+        }
+        "statusbinary" => command.node(|node| running(node.native_transport_active)),
+        "statusgossip" => command.node(|_| running(false)),
+        "tablestats" => command.table_stats(),
+        "tablehistograms" => {
+            let tables = tablehistograms::select(client.get("/v1/tables")?, &invocation.arguments)?;
+            command.show(&tables, |tables| tablehistograms::tables(tables))
+        }
+        "datapaths" => command.data_paths(),
+        "compactionstats" => {
+            let report: CompactionReport = client.get("/v1/compactions")?;
+            let (human, vtable) = (invocation.has("--human-readable"), invocation.has("--vtable"));
+            command.show(&report, |report| compactions::stats(report, human, vtable))
+        }
+        "compactionhistory" => {
+            let records: Vec<CompactionRecord> = client.get("/v1/compactions/history")?;
+            Ok(command.either(|| compactions::history(&records), || compactions::history_data(&records)))
+        }
+        "getcompactionthroughput" => command.compaction_throughput(),
+        "getconcurrentcompactors" => {
+            let report: CompactionReport = client.get("/v1/compactions")?;
+            let compactors = report.concurrent_compactors;
+            command.show_as(&json!({"concurrent_compactors": compactors}), || {
+                format!("Current concurrent compactors in the system is: \n{compactors}\n")
+            })
+        }
+        "getlogginglevels" => {
+            let levels: Vec<(String, String)> = client.get("/v1/logging")?;
+            command.show(&levels, |levels| {
+                let lines = levels.iter().map(|(name, level)| format!("{name:<50}{level:>10}\n"));
+                format!("\n{:<50}{:>10}\n", "Logger Name", "Log Level") + &lines.collect::<String>()
+            })
+        }
+        "gettraceprobability" => {
+            // Only requests that ask for it are traced.
+            command
+                .show_as(&json!({"trace_probability": 0.0}), || "Current trace probability: 0.0\n".to_owned())
+        }
+        "listsnapshots" => {
+            let mut list: Vec<SnapshotReport> = client.get("/v1/snapshots")?;
+            list.retain(|snapshot| snapshot.expires_at.is_none() || !invocation.has("--no-ttl"));
+            list.retain(|snapshot| !snapshot.ephemeral || invocation.has("--ephemeral"));
+            command.show(&list, |list| snapshots::list(list, invocation.has("--ephemeral")))
+        }
+        "toppartitions" => top_partitions::sample(invocation, format, client),
+        _ => command.operate(),
+    }
+}
+
+fn running(is_running: bool) -> String {
+    if is_running { "running\n" } else { "not running\n" }.to_owned()
+}
+
+struct Command<'a> {
+    invocation: &'a Invocation,
+    format: Format,
+    client: &'a Client,
+}
+
+impl Command<'_> {
+    fn with_port(&self) -> bool {
+        self.invocation.has("--print-port")
+    }
+
+    fn node(&self, text: impl FnOnce(&NodeReport) -> String) -> Result<Output> {
+        let node: NodeReport = self.client.get("/v1/node")?;
+        self.show(&node, text)
+    }
+
+    /// A report as text, or itself.
+    fn show<T: Serialize>(&self, report: &T, text: impl FnOnce(&T) -> String) -> Result<Output> {
+        self.show_as(report, || text(report))
+    }
+
+    fn show_as(&self, report: &impl Serialize, text: impl FnOnce() -> String) -> Result<Output> {
+        let data = serde_json::to_value(report).map_err(|error| Failure::Error(error.to_string()))?;
+        Ok(self.either(text, || data))
+    }
+
+    fn either(&self, text: impl FnOnce() -> String, data: impl FnOnce() -> Value) -> Output {
+        match self.format {
+            Format::Text => Output::Text(text()),
+            Format::Json | Format::Yaml => Output::Data(data()),
+        }
+    }
+
+    fn table_stats(&self) -> Result<Output> {
+        let invocation = self.invocation;
+        let options = table_stats::Options {
+            names: invocation.arguments.clone(),
+            ignore: invocation.has("-i"),
+            human_readable: invocation.has("--human-readable"),
+            sort_key: invocation.option("--sort").unwrap_or_default().to_owned(),
+            top: match invocation.number::<i64>("--top", 0)? {
+                top if top < 0 => {
+                    return Err(Failure::usage("argument for top must be a positive integer."));
+                }
+                top => top as usize,
+            },
+            location_check: invocation.has("--sstable-location-check"),
+        };
+        let selected = table_stats::Selected::new(self.client.get("/v1/tables")?, options)?;
+        Ok(self.either(|| selected.text(), || selected.data()))
+    }
+
+    fn data_paths(&self) -> Result<Output> {
+        let tables: Vec<TableReport> = self.client.get("/v1/tables")?;
+        let is_meant = |table: &&TableReport| {
+            let names = &self.invocation.arguments;
+            let full = format!("{}.{}", table.keyspace, table.table);
+            names.is_empty() || names.iter().any(|name| *name == table.keyspace || *name == full)
+        };
+        let tables: Vec<_> = tables.iter().filter(is_meant).collect();
+        let mut text = String::new();
+        let mut keyspace = "";
+        for table in &tables {
+            if table.keyspace != keyspace {
+                keyspace = &table.keyspace;
+                text += &format!("Keyspace: {keyspace}\n");
+            }
+            text += &format!("\tTable: {}\n\tPaths:\n\t\t{}\n\n", table.table, table.directory);
+        }
+        let path = |table: &&TableReport| json!({"keyspace": table.keyspace, "table": table.table, "paths": [table.directory]});
+        Ok(self.either(|| text, || tables.iter().map(path).collect()))
+    }
+
+    fn compaction_throughput(&self) -> Result<Output> {
+        let report: CompactionReport = self.client.get("/v1/compactions")?;
+        let mebibytes = report.throughput_bytes as f64 / f64::from(1 << 20);
+        let precise = self.invocation.has("--precise-mib");
+        if !precise && self.format == Format::Text && mebibytes.fract() != 0.0 {
+            let advice = "Use the -d flag to quiet this error and get the exact throughput in MiB/s";
+            return Err(Failure::Error(advice.to_owned()));
+        }
+        self.show_as(&json!({"mebibytes_per_second": mebibytes}), || match precise {
+            true => format!("Current compaction throughput: {} MiB/s\n", double(mebibytes)),
+            false => format!("Current compaction throughput: {mebibytes:.0} MB/s\n"),
+        })
+    }
+
+    /// Has the node do something.
+    fn operate(&self) -> Result<Output> {
+        let (before, operation) = self.operation()?;
+        let done = self.client.operate(&operation)?;
+        let after = match &operation {
+            Operation::Snapshot { name, .. } => format!("Snapshot directory: {name}\n"),
+            _ => String::new(),
+        };
+        // What was found is for those who ask for data: Cassandra's nodetool says nothing when all is well.
+        self.show_as(&done, || before + &after)
+    }
+
+    /// What is to be said before, and what is to be done.
+    fn operation(&self) -> Result<(String, Operation)> {
+        let invocation = self.invocation;
+        let silently = |operation| Ok((String::new(), operation));
+        match invocation.command {
+            "flush" => silently(Operation::Flush(self.tables())),
+            "drain" => silently(Operation::Drain),
+            "compact" => silently(self.compact()?),
+            "garbagecollect" => {
+                let cells = match invocation.option("--granularity").unwrap_or("ROW") {
+                    "ROW" => false,
+                    "CELL" => true,
+                    other => {
+                        let message = format!("Value for option 'granularity' was given as '{other}' which is not in the list of allowed values: [ROW, CELL]");
+                        return Err(Failure::usage(message));
+                    }
+                };
+                silently(Operation::GarbageCollect { tables: self.tables(), cells })
+            }
+            "scrub" => {
+                silently(Operation::Scrub { tables: self.tables(), snapshot: !invocation.has("--no-snapshot") })
+            }
+            "verify" if !invocation.has("--force") => Err(Failure::Error(
+                "verify is disabled unless a [-f|--force] override flag is provided. See CASSANDRA-9947 and CASSANDRA-17017 for details.".to_owned(),
+            )),
+            "verify" => silently(Operation::Verify {
+                tables: self.tables(),
+                extended: invocation.has("--extended-verify"),
+                quick: invocation.has("--quick"),
+            }),
+            "upgradesstables" => silently(Operation::UpgradeSstables {
+                tables: self.tables(),
+                all: invocation.has("--include-all-sstables"),
+            }),
+            "snapshot" => self.snapshot(),
+            "clearsnapshot" => self.clear_snapshot(),
+            "import" => self.import(),
+            "refresh" => {
+                let [keyspace, table] = &invocation.arguments[..] else {
+                    return Err(Failure::usage("refresh requires ks and cf args"));
+                };
+                let operation = Operation::Refresh { keyspace: keyspace.clone(), table: table.clone() };
+                Ok(("nodetool refresh is deprecated, use nodetool import instead\n".to_owned(), operation))
+            }
+            "setcompactionthroughput" => {
+                let mebibytes = self.required::<u32>("compaction_throughput")?;
+                silently(Operation::SetCompactionThroughput { mebibytes: mebibytes.into() })
+            }
+            "settraceprobability" => {
+                let probability = self.required::<f64>("trace_probability")?;
+                if !(0.0..=1.0).contains(&probability) {
+                    return Err(Failure::usage("Trace probability must be between 0 and 1"));
+                }
+                silently(Operation::SetTraceProbability { probability })
+            }
+            "setlogginglevel" => {
+                let argument = |i: usize| invocation.arguments.get(i).cloned().unwrap_or_default();
+                silently(Operation::SetLoggingLevel { target: argument(0), level: argument(1) })
+            }
+            "invalidatekeycache" | "invalidaterowcache" | "invalidatecountercache" => {
+                let cache = invocation.command.trim_start_matches("invalidate").trim_end_matches("cache");
+                silently(Operation::InvalidateCache { cache: cache.to_owned() })
+            }
+            "enableautocompaction" => silently(Operation::EnableAutoCompaction(self.tables())),
+            "disableautocompaction" => silently(Operation::DisableAutoCompaction(self.tables())),
+            "stop" => silently(Operation::StopCompactions {
+                kind: invocation.arguments.first().cloned(),
+                id: invocation.option("--compaction-id").map(str::to_owned),
+            }),
+            other => Err(Failure::Error(format!("Cassette does not have {other} yet"))),
+        }
+    }
+
+    /// `[<keyspace> <tables>...]`
+    fn tables(&self) -> Tables {
+        match self.invocation.arguments.split_first() {
+            Some((keyspace, tables)) => Tables { keyspace: Some(keyspace.clone()), tables: tables.to_vec() },
+            None => Tables::default(),
+        }
+    }
+
+    fn required<N: std::str::FromStr>(&self, title: &str) -> Result<N> {
+        let argument = self.invocation.arguments.first();
+        let text =
+            argument.ok_or_else(|| Failure::usage(format!("Required parameters are missing: {title}")))?;
+        text.parse().map_err(|_| Failure::usage(format!("{title}: can not convert \"{text}\"")))
+    }
+
+    fn compact(&self) -> Result<Operation> {
+        let invocation = self.invocation;
+        let (split, files) = (invocation.has("--split-output"), invocation.has("--user-defined"));
+        let by_token =
+            ["--start-token", "--end-token", "--partition"].iter().any(|name| invocation.has(name));
+        if split && (files || by_token) {
+            let message = "Invalid option combination: Can not use split-output here";
+            return Err(Failure::Error(message.to_owned()));
+        }
+        if files && by_token {
+            let message = "Invalid option combination: Can not provide tokens when using user-defined";
+            return Err(Failure::Error(message.to_owned()));
+        }
+        if by_token {
+            return Err(Failure::Error("Cassette does not have compactions of token ranges yet".to_owned()));
+        }
+        if files {
+            let files = invocation.arguments.iter().flat_map(|files| files.split(','));
+            return Ok(Operation::CompactFiles { files: files.map(str::to_owned).collect() });
+        }
+        Ok(Operation::Compact { tables: self.tables(), split_output: split })
+    }
+
+    fn snapshot(&self) -> Result<(String, Operation)> {
+        let invocation = self.invocation;
+        let name = match invocation.option("--tag") {
+            Some(name) => name.to_owned(),
+            None => now_millis().to_string(),
+        };
+        let skip_flush = invocation.has("--skip-flush");
+        let ttl = invocation.option("--ttl");
+        let ttl_seconds = ttl.map(seconds).transpose()?;
+        let options = match ttl {
+            Some(ttl) => format!("{{skipFlush={skip_flush}, ttl={ttl}}}"),
+            None => format!("{{skipFlush={skip_flush}}}"),
+        };
+        let keyspaces = &invocation.arguments;
+        let of: Vec<String> = match (invocation.option("--kt-list"), invocation.option("--column-family")) {
+            (Some(_), table) if !keyspaces.is_empty() || table.is_some() => {
+                let message = "When specifying the Keyspace table list (using -kt,--kt-list,-kc,--kc.list), you must not also specify keyspaces to snapshot";
+                return Err(Failure::Error(message.to_owned()));
+            }
+            (Some(list), _) => list.replace(' ', "").split(',').map(str::to_owned).collect(),
+            (None, Some(table)) => match &keyspaces[..] {
+                [keyspace] => vec![format!("{keyspace}.{table}")],
+                _ => {
+                    let message = "When specifying the table for a snapshot, you must specify one and only one keyspace";
+                    return Err(Failure::Error(message.to_owned()));
+                }
+            },
+            (None, None) => keyspaces.clone(),
+        };
+        let what = match (&of[..], invocation.has("--kt-list")) {
+            ([], _) => "[all keyspaces]".to_owned(),
+            (list, true) => format!("[{}]", list.join(",")),
+            _ => format!("[{}]", keyspaces.join(", ")),
+        };
+        let said = format!(
+            "Requested creating snapshot(s) for {what} with snapshot name [{name}] and options {options}\n"
+        );
+        Ok((said, Operation::Snapshot { name, of, skip_flush, ttl_seconds }))
+    }
+
+    fn clear_snapshot(&self) -> Result<(String, Operation)> {
+        let invocation = self.invocation;
+        let name = invocation.option("-t").filter(|name| !name.is_empty());
+        let (older, before) =
+            (invocation.option("--older-than"), invocation.option("--older-than-timestamp"));
+        let refused = match (name, invocation.has("--all"), older, before) {
+            (None, false, ..) => Some("Specify snapshot name or --all"),
+            (Some(_), true, ..) => Some("Specify only one of snapshot name or --all"),
+            (_, _, Some(_), Some(_)) => Some("Specify only one of --older-than or --older-than-timestamp"),
+            (Some(_), _, Some(_), _) => {
+                Some("Specifying snapshot name together with --older-than flag is not allowed")
+            }
+            (Some(_), _, _, Some(_)) => {
+                Some("Specifying snapshot name together with --older-than-timestamp flag is not allowed")
+            }
+            _ => None,
+        };
+        if let Some(message) = refused {
+            return Err(Failure::usage(message));
+        }
+        let keyspaces = &invocation.arguments;
+        let mut said = match keyspaces.is_empty() {
+            true => "Requested clearing snapshot(s) for [all keyspaces]".to_owned(),
+            false => format!("Requested clearing snapshot(s) for [{}]", keyspaces.join(", ")),
+        };
+        said += &name.map_or_else(
+            || " with [all snapshots]".to_owned(),
+            |name| format!(" with snapshot name [{name}]"),
+        );
+        let mut before_millis = None;
+        if let Some(older) = older {
+            let seconds = seconds(older)?;
+            said += &format!(" older than {seconds} seconds.");
+            before_millis = Some(now_millis() - i64::try_from(seconds).unwrap_or(i64::MAX / 1000) * 1000);
+        }
+        if let Some(before) = before {
+            let message = "Parameter --older-than-timestamp has to be a valid instant in ISO format.";
+            let time: jiff::Timestamp = before.parse().map_err(|_| Failure::usage(message))?;
+            said += &format!(" older than timestamp {before}");
+            before_millis = Some(time.as_millisecond());
+        }
+        let (name, keyspaces) = (name.map(str::to_owned), keyspaces.clone());
+        Ok((said + "\n", Operation::ClearSnapshot { name, keyspaces, before_millis }))
+    }
+
+    fn import(&self) -> Result<(String, Operation)> {
+        let invocation = self.invocation;
+        let [keyspace, table, directories @ ..] = &invocation.arguments[..] else {
+            return Err(Failure::usage("import requires keyspace, table name and directories"));
+        };
+        if directories.is_empty() {
+            return Err(Failure::usage("import requires keyspace, table name and directories"));
+        }
+        let quick = invocation.has("--quick");
+        let said = match quick {
+            true => "Doing a quick import - skipping sstable verification and row cache invalidation\n",
+            false => "",
+        };
+        let options = ImportChoices {
+            copy: invocation.has("--copy-data"),
+            verify: !quick && !invocation.has("--no-verify"),
+            extended_verify: !quick && invocation.has("--extended-verify"),
+            keep_level: invocation.has("--keep-level"),
+            keep_repaired: invocation.has("--keep-repaired"),
+        };
+        // The node is on this machine, but need not have been started in this directory.
+        let directories = directories
+            .iter()
+            .map(|directory| match std::path::absolute(directory) {
+                Ok(path) => path.display().to_string(),
+                Err(_) => directory.clone(),
+            })
+            .collect();
+        let (keyspace, table) = (keyspace.clone(), table.clone());
+        Ok((said.to_owned(), Operation::Import { keyspace, table, directories, options }))
+    }
+}
+
+fn now_millis() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+/// `90s`, `15m`, `2h`, `1d`, in seconds.
+fn seconds(text: &str) -> Result<u64> {
+    let duration = crate::config::duration(text);
+    duration.map(|duration| duration.as_secs()).map_err(|_| {
+        Failure::usage(format!("Invalid duration: {text} Accepted units:[s, m, h, d] where case matters and only non-negative values."))
+    })
+}

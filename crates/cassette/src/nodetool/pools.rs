@@ -1,0 +1,104 @@
+//! `tpstats`, `gcstats` and `clientstats`.
+
+use cassette_server::admin::model::{ClientReport, NodeReport};
+use serde_json::{Map, Value, json};
+
+use super::text::Table;
+
+/// The pools of threads and what was dropped.
+pub(super) fn text(node: &NodeReport) -> String {
+    let mut pools = Table::default();
+    pools.row(["Pool Name", "Active", "Pending", "Completed", "Blocked", "All time blocked"]);
+    for pool in &node.pools {
+        let numbers = [pool.active, pool.pending, pool.completed, pool.blocked, pool.blocked_all_time];
+        pools.row(std::iter::once(pool.name.clone()).chain(numbers.map(|n| n.to_string())));
+    }
+    let mut dropped = Table::default();
+    dropped.row(["Message type", "Dropped    ", "50%     ", "95%     ", "99%     ", "Max"]);
+    for (kind, count) in &node.dropped {
+        dropped.row([&**kind, &count.to_string(), "0.0", "0.0", "0.0", "0.0"]);
+    }
+    pools.text(" ") + "\nLatencies waiting in queue (micros) per dropped message types\n" + &dropped.text(" ")
+}
+
+/// In the keys of Cassandra's `-F json`.
+pub(super) fn data(node: &NodeReport) -> Value {
+    let pools: Map<_, _> = node
+        .pools
+        .iter()
+        .map(|pool| {
+            let figures = json!({
+                "ActiveTasks": pool.active,
+                "PendingTasks": pool.pending,
+                "CompletedTasks": pool.completed,
+                "CurrentlyBlockedTasks": pool.blocked,
+                "TotalBlockedTasks": pool.blocked_all_time,
+            });
+            (pool.name.clone(), figures)
+        })
+        .collect();
+    let waits: Map<_, _> = node.dropped.keys().map(|kind| (kind.clone(), json!(vec![0.0; 7]))).collect();
+    json!({"ThreadPools": pools, "DroppedMessage": node.dropped, "WaitLatencies": waits})
+}
+
+/// Collections of garbage: there is no collector, so that all is zero but the time.
+pub(super) fn collections(node: &NodeReport) -> String {
+    let labels = [
+        "Interval (ms)",
+        "Max GC Elapsed (ms)",
+        "Total GC Elapsed (ms)",
+        "Stdev GC Elapsed (ms)",
+        "GC Reclaimed (MB)",
+        "Collections",
+    ];
+    let header = labels.map(|label| format!("{label:>20}")).concat();
+    let interval = node.uptime_seconds * 1000;
+    let numbers = [interval, 0, 0, 0, 0, 0].map(|n| format!("{n:>20}")).concat();
+    format!("{header}{:>25}\n{numbers}{:>25}\n", "Direct Memory Bytes", 0)
+}
+
+/// The clients that are connected.
+pub(super) fn clients(clients: &[ClientReport], all: bool) -> String {
+    let mut text = String::new();
+    if all && !clients.is_empty() {
+        let mut table = Table::default();
+        table.row([
+            "Address",
+            "SSL",
+            "Cipher",
+            "Protocol",
+            "Version",
+            "User",
+            "Keyspace",
+            "Requests",
+            "Driver-Name",
+            "Driver-Version",
+        ]);
+        for client in clients {
+            let option = |name: &str| client.options.get(name).map_or("undefined", String::as_str);
+            table.row([
+                &*format!("/{}", client.address),
+                "false",
+                "undefined",
+                "undefined",
+                &client.protocol_version.to_string(),
+                client.username.as_deref().unwrap_or("anonymous"),
+                client.keyspace.as_deref().unwrap_or_default(),
+                &client.requests.to_string(),
+                option("DRIVER_NAME"),
+                option("DRIVER_VERSION"),
+            ]);
+        }
+        text += &(table.text(" ") + "\n");
+    }
+    let mut users = Table::default();
+    users.row(["User", "Connections"]);
+    let mut counts = std::collections::BTreeMap::new();
+    for client in clients {
+        *counts.entry(client.username.as_deref().unwrap_or("anonymous")).or_insert(0) += 1;
+    }
+    for (user, count) in counts {
+        users.row([user, &count.to_string()]);
+    }
+    text + &format!("Total connected clients: {}\n\n", clients.len()) + &users.text(" ")
+}
