@@ -3,6 +3,9 @@
 //! `docs/transactions.md` is the protocol; code that is a step of it names the step.
 
 pub mod encoding;
+pub mod service;
+pub mod store;
+pub mod timelock;
 mod timestamp;
 
 pub use timestamp::{Conclusion, Timestamp};

@@ -1,0 +1,92 @@
+//! Transaction services: which start timestamps have a conclusion, and what it is.
+
+mod batching;
+mod caching;
+mod layouts;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::encoding::DecodeError;
+use crate::store::StoreError;
+use crate::timestamp::{Conclusion, Timestamp};
+
+pub use batching::Batching;
+pub use caching::Caching;
+pub use layouts::{Layout, StoredConclusions};
+
+/// What putting a conclusion did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// It stands. Maybe since an earlier try: nobody else knows a start together with its commit timestamp.
+    Recorded,
+    /// Another one stands, and will.
+    Exists(Conclusion),
+}
+
+/// Why a service did not answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServiceError {
+    /// The store failed. A conclusion that was to be put may be there or not.
+    #[error("conclusions: {0}")]
+    Store(#[from] StoreError),
+    /// A stored value is none.
+    #[error("conclusion of {start}: {error}")]
+    Decode {
+        /// The start.
+        start: Timestamp,
+        /// What is wrong.
+        error: DecodeError,
+    },
+    /// Starts below 1 have committed before time began.
+    #[error("start timestamp {0} is below 1, nothing can be put for it")]
+    BeforeTime(Timestamp),
+    /// The store did something that it never may.
+    #[error("conclusion of {start}: {what}; the store or its clocks are broken, stop writing to it")]
+    Broken {
+        /// The start.
+        start: Timestamp,
+        /// What was seen.
+        what: String,
+    },
+}
+
+/// A result with a [`ServiceError`].
+pub type ServiceResult<T> = Result<T, ServiceError>;
+
+/// Conclusions by start timestamp. A start gets at most one, and it never changes; that it has none was true at some moment
+/// during the call. Starts below 1 are committed at 0.
+pub trait TransactionService: Send + Sync {
+    /// The conclusions of those starts that have one.
+    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, Conclusion>>;
+
+    /// Gives each start a conclusion unless it has one; each by itself, results in order. After an error, that start may have the
+    /// conclusion or get it later.
+    fn put_many_unless_exists(&self, conclusions: &[(Timestamp, Conclusion)])
+    -> Vec<ServiceResult<Recorded>>;
+
+    /// The conclusion of one start, if it has one.
+    fn get(&self, start: Timestamp) -> ServiceResult<Option<Conclusion>> {
+        Ok(self.get_many(&[start])?.remove(&start))
+    }
+
+    /// Gives a start a conclusion unless it has one.
+    fn put_unless_exists(&self, start: Timestamp, conclusion: Conclusion) -> ServiceResult<Recorded> {
+        self.put_many_unless_exists(&[(start, conclusion)])
+            .pop()
+            .unwrap_or_else(|| Err(ServiceError::Broken { start, what: "a put had no result".to_owned() }))
+    }
+}
+
+impl<T: TransactionService + ?Sized> TransactionService for Arc<T> {
+    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, Conclusion>> {
+        (**self).get_many(starts)
+    }
+
+    fn put_many_unless_exists(
+        &self,
+        conclusions: &[(Timestamp, Conclusion)],
+    ) -> Vec<ServiceResult<Recorded>> {
+        (**self).put_many_unless_exists(conclusions)
+    }
+}

@@ -1,0 +1,365 @@
+//! The store on a cluster: any that speaks CQL, through the `scylla` driver. Prepared, token-aware, pipelined.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::deserialize::row::ColumnIterator;
+use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
+use scylla::response::query_result::QueryResult;
+use scylla::serialize::SerializationError;
+use scylla::serialize::value::SerializeValue;
+use scylla::serialize::writers::{CellWriter, WrittenCellProof};
+use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{Consistency, SerialConsistency};
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::cql::{Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
+use super::{StoreError, StoreResult, layout};
+
+/// Requests of one client that are in flight at once, at most.
+const IN_FLIGHT_MAX: usize = 256;
+/// Writes that go in one batch on a partition, at most.
+const WRITES_IN_BATCH_MAX: usize = 100;
+
+/// How to reach a cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    /// Nodes to begin with, `host:port`.
+    pub contact_points: Vec<String>,
+    /// The keyspace.
+    pub keyspace: String,
+    /// Its replication, if it is to be made: what stands behind `WITH replication =`. One copy; three or more are wanted where data matters.
+    pub replication: String,
+    /// QUORUM and SERIAL of the local data center only. Then all clients must be in that one.
+    pub local: bool,
+    /// User and password.
+    pub credentials: Option<(String, String)>,
+    /// How long a request may take.
+    pub request_timeout: Duration,
+}
+
+impl ClusterOptions {
+    /// The defaults.
+    pub fn new(contact_point: impl Into<String>, keyspace: impl Into<String>) -> Self {
+        Self {
+            contact_points: vec![contact_point.into()],
+            keyspace: keyspace.into(),
+            replication: "{'class': 'SimpleStrategy', 'replication_factor': 1}".to_owned(),
+            local: false,
+            credentials: None,
+            request_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A driver's session that executes a store's statements.
+pub struct Cluster {
+    session: Arc<Session>,
+    keyspace: Box<str>,
+    serial_read: Consistency,
+    serial: SerialConsistency,
+    in_flight: Arc<Semaphore>,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// The store on a cluster.
+pub type ClusterStore = CqlStore<Cluster>;
+
+impl ClusterStore {
+    /// Connects, and makes the keyspace unless it is there.
+    ///
+    /// # Errors
+    /// If no node can be reached, or the name is none.
+    pub fn connect(options: &ClusterOptions) -> StoreResult<Self> {
+        layout::check_name(&options.keyspace)?;
+        let attempted = format!("connect to {}", options.contact_points.join(", "));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("transactions-cql")
+            .enable_all()
+            .build()
+            .map_err(|error| StoreError::refused(&*attempted, error))?;
+        let (consistency, serial, serial_read) = match options.local {
+            false => (Consistency::Quorum, SerialConsistency::Serial, Consistency::Serial),
+            true => (Consistency::LocalQuorum, SerialConsistency::LocalSerial, Consistency::LocalSerial),
+        };
+        let profile = ExecutionProfile::builder()
+            .consistency(consistency)
+            .serial_consistency(Some(serial))
+            .request_timeout(Some(options.request_timeout))
+            .build();
+        let mut builder = SessionBuilder::new()
+            .known_nodes(&options.contact_points)
+            .default_execution_profile_handle(profile.into_handle());
+        if let Some((user, password)) = &options.credentials {
+            builder = builder.user(user, password);
+        }
+        let session = wait(&runtime, async move { builder.build().await })
+            .ok_or_else(|| StoreError::refused(&*attempted, "the driver stopped"))?
+            .map_err(|error| StoreError::refused(&*attempted, error))?;
+        let cluster = Cluster {
+            session: Arc::new(session),
+            keyspace: options.keyspace.as_str().into(),
+            serial_read,
+            serial,
+            in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            runtime: Some(runtime),
+        };
+        cluster.define(&format!(
+            "CREATE KEYSPACE IF NOT EXISTS \"{}\" WITH replication = {}",
+            options.keyspace, options.replication
+        ))?;
+        Ok(Self::new(cluster))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // The store may be dropped by a task of another runtime, which may not wait.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A value that is encoded already.
+#[derive(Clone)]
+struct Encoded(Bytes);
+
+impl SerializeValue for Encoded {
+    fn serialize<'b>(
+        &self,
+        _: &scylla::cluster::metadata::ColumnType<'_>,
+        writer: CellWriter<'b>,
+    ) -> Result<WrittenCellProof<'b>, SerializationError> {
+        writer.set_value(&self.0).map_err(SerializationError::new)
+    }
+}
+
+fn encoded(values: Values) -> Vec<Encoded> {
+    values.into_iter().map(Encoded).collect()
+}
+
+/// Runs a future on the runtime from a thread of the caller's, whatever that is. `None` if it panicked.
+fn wait<T: Send + 'static>(runtime: &Runtime, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    runtime.spawn(async move {
+        // Nobody waits any more when this fails.
+        let _ = sender.send(future.await);
+    });
+    receiver.recv().ok()
+}
+
+fn error(attempted: &str, error: ExecutionError) -> StoreError {
+    let nothing_done = match &error {
+        ExecutionError::BadQuery(_)
+        | ExecutionError::EmptyPlan
+        | ExecutionError::PrepareError(_)
+        | ExecutionError::ConnectionPoolError(_) => true,
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => matches!(
+            error,
+            DbError::SyntaxError
+                | DbError::Invalid
+                | DbError::AlreadyExists { .. }
+                | DbError::Unauthorized
+                | DbError::ConfigError
+                | DbError::Unavailable { .. }
+                | DbError::Overloaded
+                | DbError::IsBootstrapping
+        ),
+        _ => false,
+    };
+    match nothing_done {
+        true => StoreError::refused(attempted, error),
+        false => StoreError::unknown(attempted, error),
+    }
+}
+
+/// The names of a result's columns and its rows. Statements without rows have none of both.
+fn rows(attempted: &str, result: QueryResult) -> StoreResult<NamedRows> {
+    if !result.is_rows() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let fail = |error: &dyn std::fmt::Display| StoreError::unknown(attempted, error);
+    let result = result.into_rows_result().map_err(|error| fail(&error))?;
+    let names = result.column_specs().iter().map(|spec| spec.name().to_owned()).collect();
+    let mut rows = Vec::with_capacity(result.rows_num());
+    for row in result.rows::<ColumnIterator<'_, '_>>().map_err(|error| fail(&error))? {
+        let columns = row.map_err(|error| fail(&error))?;
+        let value = |column: Result<scylla::deserialize::row::RawColumn<'_, '_>, _>| match column {
+            Ok(column) => Ok(column.slice.map(|slice| Bytes::copy_from_slice(slice.as_slice()))),
+            Err(error) => Err(fail(&error)),
+        };
+        rows.push(columns.map(value).collect::<StoreResult<Row>>()?);
+    }
+    Ok((names, rows))
+}
+
+impl Cluster {
+    /// Runs all requests at once, as far as [`IN_FLIGHT_MAX`] lets them; their results in order.
+    fn run_all<T, F>(&self, attempted: &str, requests: Vec<F>) -> Vec<StoreResult<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = StoreResult<T>> + Send + 'static,
+    {
+        let count = requests.len();
+        let stopped = || Err(StoreError::unknown(attempted, "the driver stopped"));
+        let Some(runtime) = &self.runtime else { return (0..count).map(|_| stopped()).collect() };
+        let in_flight = self.in_flight.clone();
+        let all = async move {
+            let mut tasks = JoinSet::new();
+            for (index, request) in requests.into_iter().enumerate() {
+                let in_flight = in_flight.clone();
+                tasks.spawn(async move {
+                    // Never closed.
+                    let _permit = in_flight.acquire_owned().await;
+                    (index, request.await)
+                });
+            }
+            let mut results = Vec::with_capacity(count);
+            while let Some(result) = tasks.join_next().await {
+                results.extend(result);
+            }
+            results
+        };
+        let mut results: Vec<_> = (0..count).map(|_| None).collect();
+        for (index, result) in wait(runtime, all).unwrap_or_default() {
+            results[index] = Some(result);
+        }
+        results.into_iter().map(|result| result.unwrap_or_else(stopped)).collect()
+    }
+}
+
+impl Cql for Cluster {
+    type Statement = PreparedStatement;
+
+    fn keyspace(&self) -> &str {
+        &self.keyspace
+    }
+
+    fn define(&self, cql: &str) -> StoreResult<()> {
+        let (session, text, attempted) = (self.session.clone(), cql.to_owned(), cql.to_owned());
+        let request =
+            async move { session.query_unpaged(text, ()).await.map(drop).map_err(|e| error(&attempted, e)) };
+        self.run_all(cql, vec![request]).pop().unwrap_or(Ok(()))
+    }
+
+    fn prepare(&self, cql: &str, kind: StatementKind) -> StoreResult<PreparedStatement> {
+        let (session, text) = (self.session.clone(), cql.to_owned());
+        let request = async move {
+            let prepared = session.prepare(text.as_str()).await;
+            prepared.map_err(|error: PrepareError| StoreError::refused(text, error))
+        };
+        let stopped = || Err(StoreError::refused(cql, "the driver stopped"));
+        let mut prepared = self.run_all(cql, vec![request]).pop().unwrap_or_else(stopped)?;
+        match kind {
+            StatementKind::SerialRead => {
+                prepared.set_consistency(self.serial_read);
+                prepared.set_is_idempotent(true);
+            }
+            StatementKind::Read | StatementKind::Write | StatementKind::Delete => {
+                prepared.set_is_idempotent(true);
+            }
+            // A second try could meet the first: the store's caller must know.
+            StatementKind::Conditional => prepared.set_is_idempotent(false),
+        }
+        Ok(prepared)
+    }
+
+    fn read(
+        &self,
+        attempted: &str,
+        requests: Vec<(PreparedStatement, Values)>,
+    ) -> StoreResult<Vec<Vec<Row>>> {
+        let request = |(statement, values): (PreparedStatement, Values)| {
+            let (session, attempted) = (self.session.clone(), attempted.to_owned());
+            async move {
+                let result = session.execute_unpaged(&statement, encoded(values)).await;
+                let result = result.map_err(|e| error(&attempted, e))?;
+                rows(&attempted, result).map(|(_, rows)| rows)
+            }
+        };
+        self.run_all(attempted, requests.into_iter().map(request).collect()).into_iter().collect()
+    }
+
+    fn write(
+        &self,
+        attempted: &str,
+        requests: Vec<(WriteGroup, PreparedStatement, Values)>,
+    ) -> StoreResult<()> {
+        let mut groups: Vec<Vec<(PreparedStatement, Values)>> = Vec::new();
+        for (group, statement, values) in requests {
+            if groups.len() <= group {
+                groups.resize_with(group + 1, Vec::new);
+            }
+            groups[group].push((statement, values));
+        }
+        let mut batches = Vec::with_capacity(groups.len());
+        for mut group in groups {
+            while group.len() > WRITES_IN_BATCH_MAX {
+                batches.push(group.split_off(group.len() - WRITES_IN_BATCH_MAX));
+            }
+            batches.push(group);
+        }
+        let request = |statements: Vec<(PreparedStatement, Values)>| {
+            let (session, attempted) = (self.session.clone(), attempted.to_owned());
+            let serial = self.serial;
+            async move { execute(&session, &attempted, serial, statements).await.map(drop) }
+        };
+        let batches = batches.into_iter().filter(|batch| !batch.is_empty());
+        self.run_all(attempted, batches.map(request).collect()).into_iter().collect()
+    }
+
+    fn conditional(
+        &self,
+        attempted: &str,
+        groups: Vec<Vec<(PreparedStatement, Values)>>,
+    ) -> Vec<StoreResult<NamedRows>> {
+        let request = |statements: Vec<(PreparedStatement, Values)>| {
+            let (session, attempted) = (self.session.clone(), attempted.to_owned());
+            let serial = self.serial;
+            async move { rows(&attempted, execute(&session, &attempted, serial, statements).await?) }
+        };
+        self.run_all(attempted, groups.into_iter().map(request).collect())
+    }
+
+    fn is_linearizable_after_failures(&self) -> bool {
+        false
+    }
+}
+
+/// Executes statements on one partition: one as it is, several as an unlogged batch.
+async fn execute(
+    session: &Session,
+    attempted: &str,
+    serial: SerialConsistency,
+    mut statements: Vec<(PreparedStatement, Values)>,
+) -> StoreResult<QueryResult> {
+    let result = match statements.len() {
+        1 => {
+            let (statement, values) = statements.remove(0);
+            session.execute_unpaged(&statement, encoded(values)).await
+        }
+        _ => {
+            let mut batch = Batch::new(BatchType::Unlogged);
+            batch.set_serial_consistency(Some(serial));
+            batch.set_is_idempotent(statements.iter().all(|(statement, _)| statement.get_is_idempotent()));
+            let mut values = Vec::with_capacity(statements.len());
+            for (statement, of_statement) in statements {
+                batch.append_statement(statement);
+                values.push(encoded(of_statement));
+            }
+            session.batch(&batch, values).await
+        }
+    };
+    result.map_err(|e| error(attempted, e))
+}

@@ -1,0 +1,431 @@
+//! The store over anything that executes CQL: what the embedded database and a cluster have in common.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use cassette_rows::DecoratedKey;
+use parking_lot::RwLock;
+
+use super::layout::{self, TableKind, Texts, column2};
+use super::{
+    Cell, CheckOutcome, ColumnRange, Put, PutOutcome, PutRow, Store, StoreError, StoreResult, Version,
+};
+use crate::timestamp::Timestamp;
+
+/// Columns that one statement asks for at most.
+const COLUMNS_IN_MAX: usize = 3_000;
+/// Inserts of one conditional batch at most: as many as Cassandra is known to take.
+const CONDITIONAL_BATCH_MAX: usize = 1_000;
+
+/// Values of markers, each encoded as its type is on the wire.
+pub type Values = Vec<Bytes>;
+
+/// One row of a result: `None` is null.
+pub type Row = Vec<Option<Bytes>>;
+
+/// The names of a result's columns, and its rows.
+pub type NamedRows = (Vec<String>, Vec<Row>);
+
+/// What is known of a statement's effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatementKind {
+    /// Reads.
+    Read,
+    /// Reads what conditional writes wrote.
+    SerialRead,
+    /// Writes with a write time of its own, so that it may be done twice.
+    Write,
+    /// Removes with a write time of its own.
+    Delete,
+    /// Writes on a condition.
+    Conditional,
+}
+
+/// Executes prepared CQL. Any thread may use it; calls block.
+pub trait Cql: Send + Sync {
+    /// A prepared statement.
+    type Statement: Clone + Send + Sync;
+
+    /// The keyspace of all tables.
+    fn keyspace(&self) -> &str;
+
+    /// Changes the schema.
+    fn define(&self, cql: &str) -> StoreResult<()>;
+
+    /// Prepares a statement.
+    fn prepare(&self, cql: &str, kind: StatementKind) -> StoreResult<Self::Statement>;
+
+    /// Executes reads, together where possible; for each its rows, to the last.
+    fn read(&self, attempted: &str, requests: Vec<(Self::Statement, Values)>) -> StoreResult<Vec<Vec<Row>>>;
+
+    /// Executes writes: those with one key and table are equal in their first component. After an error each may be done or not.
+    fn write(&self, attempted: &str, requests: Vec<(WriteGroup, Self::Statement, Values)>)
+    -> StoreResult<()>;
+
+    /// Executes conditional statements on one partition: all of them if all conditions hold, else none. One result for each
+    /// group: the names of its columns and its rows.
+    fn conditional(
+        &self,
+        attempted: &str,
+        groups: Vec<Vec<(Self::Statement, Values)>>,
+    ) -> Vec<StoreResult<NamedRows>>;
+
+    /// As of [`Store`].
+    fn is_linearizable_after_failures(&self) -> bool;
+}
+
+/// What writes must have in common to go in one batch without being spread: a number for table and key.
+pub type WriteGroup = usize;
+
+/// Cells with versions in tables of CQL.
+pub struct CqlStore<C: Cql> {
+    cql: C,
+    tables: RwLock<HashMap<Box<str>, Shared<C>>>,
+}
+
+type Shared<C> = Arc<Statements<<C as Cql>::Statement>>;
+
+/// The prepared statements of a table.
+struct Statements<P> {
+    get: P,
+    get_many: P,
+    get_serial: P,
+    columns: P,
+    columns_until: P,
+    rows: P,
+    rows_from: P,
+    put: P,
+    put_unless_exists: P,
+    check_and_set: P,
+    delete: P,
+    delete_older: P,
+}
+
+fn bigint(value: i64) -> Bytes {
+    Bytes::copy_from_slice(&value.to_be_bytes())
+}
+
+fn int(value: usize) -> Bytes {
+    Bytes::copy_from_slice(&i32::try_from(value).unwrap_or(i32::MAX).to_be_bytes())
+}
+
+/// `[count] ([length] [bytes])*`, all lengths 4 bytes.
+fn list(items: &[Bytes]) -> Bytes {
+    let mut out = BytesMut::with_capacity(4 + items.iter().map(|item| item.len() + 4).sum::<usize>());
+    out.put_slice(&int(items.len()));
+    for item in items {
+        out.put_slice(&int(item.len()));
+        out.put_slice(item);
+    }
+    out.freeze()
+}
+
+impl<C: Cql> CqlStore<C> {
+    /// Over what executes CQL; its keyspace must be there.
+    pub fn new(cql: C) -> Self {
+        Self { cql, tables: RwLock::default() }
+    }
+
+    /// What executes.
+    pub fn cql(&self) -> &C {
+        &self.cql
+    }
+
+    fn statements(&self, table: &str) -> StoreResult<Shared<C>> {
+        if let Some(statements) = self.tables.read().get(table) {
+            return Ok(statements.clone());
+        }
+        Err(StoreError::refused(format!("table {table}"), "it was not created through this store"))
+    }
+
+    fn prepare(&self, table: &str) -> StoreResult<Statements<C::Statement>> {
+        let texts = Texts::new(self.cql.keyspace(), table);
+        let read = |text: &str| self.cql.prepare(text, StatementKind::Read);
+        Ok(Statements {
+            get: read(&texts.get)?,
+            get_many: read(&texts.get_many)?,
+            get_serial: self.cql.prepare(&texts.get_many, StatementKind::SerialRead)?,
+            columns: read(&texts.columns)?,
+            columns_until: read(&texts.columns_until)?,
+            rows: read(&texts.rows)?,
+            rows_from: read(&texts.rows_from)?,
+            put: self.cql.prepare(&texts.put, StatementKind::Write)?,
+            put_unless_exists: self.cql.prepare(&texts.put_unless_exists, StatementKind::Conditional)?,
+            check_and_set: self.cql.prepare(&texts.check_and_set, StatementKind::Conditional)?,
+            delete: self.cql.prepare(&texts.delete, StatementKind::Delete)?,
+            delete_older: self.cql.prepare(&texts.delete_older, StatementKind::Delete)?,
+        })
+    }
+}
+
+/// Column and version of a row of `column1, column2, value`.
+fn version(attempted: &str, row: Row) -> StoreResult<(Bytes, Version)> {
+    let fail = |why: &str| StoreError::refused(attempted, why);
+    let [Some(column), Some(column2), value] =
+        <[Option<Bytes>; 3]>::try_from(row).map_err(|_| fail("a row of other columns than asked for"))?
+    else {
+        return Err(fail("a row without a clustering"));
+    };
+    let column2 = <[u8; 8]>::try_from(&column2[..]).map_err(|_| fail("column2 is not 8 bytes"))?;
+    let timestamp = layout::timestamp(i64::from_be_bytes(column2));
+    // Nobody writes null; a row whose value cell alone is gone was removed in part.
+    let value = value.ok_or_else(|| fail("a version without a value"))?;
+    Ok((column, Version { timestamp, value }))
+}
+
+impl<C: Cql> Store for CqlStore<C> {
+    fn create_table(&self, table: &str, kind: TableKind) -> StoreResult<()> {
+        layout::check_name(table)?;
+        if self.tables.read().contains_key(table) {
+            return Ok(());
+        }
+        self.cql.define(&layout::create_table(self.cql.keyspace(), table, kind))?;
+        let statements = Arc::new(self.prepare(table)?);
+        self.tables.write().insert(table.into(), statements);
+        Ok(())
+    }
+
+    fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>> {
+        let attempted = format!("get {} cells of {table}", cells.len());
+        let statements = self.statements(table)?;
+        if let [(cell, below)] = cells {
+            let values = vec![cell.row.clone(), cell.column.clone(), bigint(column2(*below))];
+            let rows = self.cql.read(&attempted, vec![(statements.get.clone(), values)])?;
+            let row = rows.into_iter().flatten().next();
+            let version = row.map(|row| version(&attempted, row)).transpose()?;
+            return Ok(vec![version.map(|(_, version)| version)]);
+        }
+        // One statement for each row and bound: there is none for pairs of row and column.
+        let mut groups: HashMap<(&Bytes, Timestamp), Vec<usize>> = HashMap::new();
+        for (index, (cell, below)) in cells.iter().enumerate() {
+            groups.entry((&cell.row, *below)).or_default().push(index);
+        }
+        let mut requests = Vec::with_capacity(groups.len());
+        let mut wanted = Vec::with_capacity(groups.len());
+        for ((row, below), indexes) in groups {
+            for indexes in indexes.chunks(COLUMNS_IN_MAX) {
+                let below = bigint(column2(below));
+                requests.push(match indexes {
+                    [only] => {
+                        let column = cells[*only].0.column.clone();
+                        (statements.get.clone(), vec![row.clone(), column, below])
+                    }
+                    _ => {
+                        let columns: Vec<_> = indexes.iter().map(|i| cells[*i].0.column.clone()).collect();
+                        (statements.get_many.clone(), vec![row.clone(), list(&columns), below])
+                    }
+                });
+                wanted.push(indexes.to_vec());
+            }
+        }
+        let mut found = vec![None; cells.len()];
+        for (rows, indexes) in self.cql.read(&attempted, requests)?.into_iter().zip(wanted) {
+            let versions: HashMap<Bytes, Version> =
+                rows.into_iter().map(|row| version(&attempted, row)).collect::<StoreResult<_>>()?;
+            for index in indexes {
+                found[index] = versions.get(&cells[index].0.column).cloned();
+            }
+        }
+        Ok(found)
+    }
+
+    fn columns(
+        &self,
+        table: &str,
+        ranges: &[ColumnRange],
+        below: Timestamp,
+    ) -> StoreResult<Vec<Vec<(Bytes, Version)>>> {
+        let attempted = format!("read columns of {} rows of {table}", ranges.len());
+        let statements = self.statements(table)?;
+        let below = bigint(column2(below));
+        let mut requests = Vec::with_capacity(ranges.len());
+        for ColumnRange { row, start, end, limit } in ranges {
+            let (row, start, limit) = (row.clone(), start.clone(), int(*limit));
+            requests.push(match end {
+                None => (statements.columns.clone(), vec![row, start, below.clone(), limit]),
+                Some(end) => {
+                    (statements.columns_until.clone(), vec![row, start, end.clone(), below.clone(), limit])
+                }
+            });
+        }
+        let pages = self.cql.read(&attempted, requests)?.into_iter();
+        pages.map(|rows| rows.into_iter().map(|row| version(&attempted, row)).collect()).collect()
+    }
+
+    fn rows(&self, table: &str, after: Option<&[u8]>, limit: usize) -> StoreResult<Vec<Bytes>> {
+        let attempted = format!("read keys of {table}");
+        let statements = self.statements(table)?;
+        let after = after.map(|after| DecoratedKey::new(Bytes::copy_from_slice(after)));
+        // The row itself comes first again. Other rows of its token that come before it may come too, if two keys ever have one
+        // token: then ask for more.
+        let mut extra = usize::from(after.is_some());
+        loop {
+            let request = match &after {
+                None => (statements.rows.clone(), vec![int(limit)]),
+                Some(after) => (
+                    statements.rows_from.clone(),
+                    vec![after.key_bytes().clone(), int(limit.saturating_add(extra))],
+                ),
+            };
+            let rows = self.cql.read(&attempted, vec![request])?.into_iter().flatten();
+            let mut keys = Vec::with_capacity(limit.min(1024));
+            let mut seen = 0;
+            for row in rows {
+                seen += 1;
+                let key = row.into_iter().next().flatten();
+                let key = key.ok_or_else(|| StoreError::refused(&*attempted, "a row without a key"))?;
+                let key = DecoratedKey::new(key);
+                if after.as_ref().is_none_or(|after| &key > after) {
+                    keys.push(key.key_bytes().clone());
+                }
+            }
+            if keys.len() >= limit || seen < limit.saturating_add(extra) {
+                keys.truncate(limit);
+                return Ok(keys);
+            }
+            extra = extra.saturating_mul(2);
+        }
+    }
+
+    fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
+        let attempted = format!("put {} versions", puts.len());
+        let mut groups: HashMap<(&str, &Bytes), WriteGroup> = HashMap::new();
+        let mut requests = Vec::with_capacity(puts.len());
+        let mut statements: Option<(&str, Arc<Statements<_>>)> = None;
+        for put in puts {
+            let of_table = match &statements {
+                Some((table, statements)) if *table == put.table => statements,
+                _ => &statements.insert((put.table, self.statements(put.table)?)).1,
+            };
+            let next = groups.len();
+            let group = *groups.entry((put.table, &put.cell.row)).or_insert(next);
+            let values = vec![
+                put.cell.row.clone(),
+                put.cell.column.clone(),
+                bigint(column2(put.timestamp)),
+                put.value.clone(),
+                bigint(put.write_time),
+            ];
+            requests.push((group, of_table.put.clone(), values));
+        }
+        self.cql.write(&attempted, requests)
+    }
+
+    fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
+        let attempted = format!("put unless exists, {} rows of {table}", rows.len());
+        let statements = match self.statements(table) {
+            Ok(statements) => statements,
+            Err(error) => return rows.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let at = bigint(column2(Timestamp::ATOMIC));
+        let mut groups = Vec::with_capacity(rows.len());
+        for PutRow { row, columns } in rows {
+            let insert = |(column, value): &(Bytes, Bytes)| {
+                let values = vec![row.clone(), column.clone(), at.clone(), value.clone()];
+                (statements.put_unless_exists.clone(), values)
+            };
+            groups.push(columns.iter().map(insert).collect::<Vec<_>>());
+        }
+        if groups.iter().any(|group| group.len() > CONDITIONAL_BATCH_MAX) {
+            let cause = format!("more than {CONDITIONAL_BATCH_MAX} columns in a row");
+            return rows.iter().map(|_| Err(StoreError::refused(&*attempted, &cause))).collect();
+        }
+        let results = self.cql.conditional(&attempted, groups).into_iter();
+        results.map(|result| result.and_then(|(names, rows)| put_outcome(&attempted, &names, rows))).collect()
+    }
+
+    fn check_and_set(
+        &self,
+        table: &str,
+        cell: &Cell,
+        expected: &Bytes,
+        new: &Bytes,
+    ) -> StoreResult<CheckOutcome> {
+        let attempted = format!("check and set a cell of {table}");
+        let statement = self.statements(table)?.check_and_set.clone();
+        let at = bigint(column2(Timestamp::ATOMIC));
+        let values = vec![new.clone(), cell.row.clone(), cell.column.clone(), at, expected.clone()];
+        let mut results = self.cql.conditional(&attempted, vec![vec![(statement, values)]]);
+        let (names, rows) =
+            results.pop().unwrap_or_else(|| Err(StoreError::unknown(&*attempted, "no result came back")))?;
+        match applied(&attempted, &names, &rows)? {
+            true => Ok(CheckOutcome::Applied),
+            false => {
+                let value = names.iter().position(|name| name == "value");
+                let first = rows.into_iter().next().unwrap_or_default();
+                Ok(CheckOutcome::Actual(value.and_then(|index| first.get(index).cloned().flatten())))
+            }
+        }
+    }
+
+    fn get_serial(&self, table: &str, row: &Bytes, columns: &[Bytes]) -> StoreResult<Vec<Option<Bytes>>> {
+        let attempted = format!("get {} atomic cells of {table}", columns.len());
+        let statement = self.statements(table)?.get_serial.clone();
+        let below = bigint(column2(Timestamp(Timestamp::ATOMIC.0 + 1)));
+        let requests = columns
+            .chunks(COLUMNS_IN_MAX)
+            .map(|columns| (statement.clone(), vec![row.clone(), list(columns), below.clone()]))
+            .collect();
+        let rows = self.cql.read(&attempted, requests)?.into_iter().flatten();
+        let values: HashMap<Bytes, Bytes> = rows
+            .map(|row| version(&attempted, row).map(|(column, version)| (column, version.value)))
+            .collect::<StoreResult<_>>()?;
+        Ok(columns.iter().map(|column| values.get(column).cloned()).collect())
+    }
+
+    fn delete(&self, table: &str, versions: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()> {
+        let attempted = format!("delete {} versions of {table}", versions.len());
+        let statements = self.statements(table)?;
+        let mut groups: HashMap<&Bytes, WriteGroup> = HashMap::new();
+        let mut requests = Vec::with_capacity(versions.len());
+        for (cell, timestamp) in versions {
+            let next = groups.len();
+            let group = *groups.entry(&cell.row).or_insert(next);
+            let at = bigint(column2(*timestamp));
+            let values = vec![bigint(write_time), cell.row.clone(), cell.column.clone(), at];
+            requests.push((group, statements.delete.clone(), values));
+        }
+        self.cql.write(&attempted, requests)
+    }
+
+    fn delete_older(&self, table: &str, cell: &Cell, below: Timestamp, write_time: i64) -> StoreResult<()> {
+        let attempted = format!("delete old versions of a cell of {table}");
+        let statement = self.statements(table)?.delete_older.clone();
+        let values = vec![bigint(write_time), cell.row.clone(), cell.column.clone(), bigint(column2(below))];
+        self.cql.write(&attempted, vec![(0, statement, values)])
+    }
+
+    fn is_linearizable_after_failures(&self) -> bool {
+        self.cql.is_linearizable_after_failures()
+    }
+}
+
+/// Whether a conditional statement was applied.
+fn applied(attempted: &str, names: &[String], rows: &[Row]) -> StoreResult<bool> {
+    let value = names
+        .iter()
+        .position(|name| name == "[applied]")
+        .and_then(|index| rows.first()?.get(index)?.as_ref())
+        .ok_or_else(|| StoreError::unknown(attempted, "the answer does not say whether it was applied"))?;
+    Ok(value[..] == [1])
+}
+
+fn put_outcome(attempted: &str, names: &[String], rows: Vec<Row>) -> StoreResult<PutOutcome> {
+    if applied(attempted, names, &rows)? {
+        return Ok(PutOutcome::Applied);
+    }
+    let position = |wanted: &str| names.iter().position(|name| name == wanted);
+    let (Some(column), Some(value)) = (position("column1"), position("value")) else {
+        return Err(StoreError::refused(attempted, "the answer does not say what is there"));
+    };
+    let existing = rows.into_iter().map(|mut row| {
+        let mut take = |index: usize| row.get_mut(index).and_then(Option::take);
+        let column = take(column);
+        column.zip(take(value))
+    });
+    match existing.collect::<Option<Vec<_>>>() {
+        Some(existing) => Ok(PutOutcome::Exists(existing)),
+        None => Err(StoreError::refused(attempted, "the answer has no column or value of what is there")),
+    }
+}

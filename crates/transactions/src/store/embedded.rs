@@ -1,0 +1,208 @@
+//! The store in this process: prepared statements on an embedded database, without text or network.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_database::{
+    BatchKind, BatchSource, BatchStatement, BoundValue, Database, DatabaseError, Prepared, ResultMetadata,
+    RowSink, StatementOptions, Values as BoundValues,
+};
+
+use super::cql::{Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
+use super::{StoreError, StoreResult, layout};
+
+/// Bytes of values that one write to the database has at most: far below the largest mutation that its commit log takes.
+const WRITE_BYTES_MAX: usize = 4 << 20;
+
+/// An embedded database that executes a store's statements.
+pub struct Embedded {
+    database: Database,
+    keyspace: Box<str>,
+    options: StatementOptions,
+}
+
+/// The store in an embedded database.
+pub type EmbeddedStore = CqlStore<Embedded>;
+
+impl EmbeddedStore {
+    /// The store in a keyspace of the database, which is made unless it is there.
+    ///
+    /// # Errors
+    /// If the name is none, or the keyspace cannot be made.
+    pub fn open(database: Database, keyspace: &str) -> StoreResult<Self> {
+        layout::check_name(keyspace)?;
+        let embedded = Embedded { database, keyspace: keyspace.into(), options: StatementOptions::default() };
+        if embedded.database.catalog().keyspace(keyspace).is_none() {
+            embedded.define(&format!(
+                "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = \
+                 {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+            ))?;
+        }
+        Ok(Self::new(embedded))
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.cql().database
+    }
+}
+
+/// Rows as they come.
+#[derive(Default)]
+struct Sink {
+    names: Vec<String>,
+    with_names: bool,
+    rows: Vec<Row>,
+    row: Row,
+    columns: usize,
+}
+
+impl RowSink for Sink {
+    fn begin(&mut self, metadata: &Arc<ResultMetadata>) {
+        self.columns = metadata.columns.len();
+        if self.with_names {
+            self.names = metadata.columns.iter().map(|column| column.name.to_string()).collect();
+        }
+    }
+
+    fn value(&mut self, value: Option<&[u8]>) {
+        if self.row.capacity() == 0 {
+            self.row.reserve_exact(self.columns);
+        }
+        self.row.push(value.map(Bytes::copy_from_slice));
+    }
+
+    fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        self.row.push(Some(bytes.into()));
+    }
+
+    fn end_row(&mut self) {
+        self.rows.push(std::mem::take(&mut self.row));
+    }
+}
+
+fn bind(values: &Values) -> Vec<BoundValue<'_>> {
+    values.iter().map(|value| BoundValue::Set(value)).collect()
+}
+
+fn error(attempted: &str, error: DatabaseError) -> StoreError {
+    match error {
+        DatabaseError::Invalid(_)
+        | DatabaseError::Syntax(_)
+        | DatabaseError::Config(_)
+        | DatabaseError::AlreadyExists { .. }
+        | DatabaseError::Unauthorized(_)
+        | DatabaseError::Unprepared { .. }
+        | DatabaseError::Overloaded(_) => StoreError::refused(attempted, error),
+        // A write whose sync failed may be there after a restart.
+        error => StoreError::unknown(attempted, error),
+    }
+}
+
+impl Embedded {
+    fn execute(
+        &self,
+        attempted: &str,
+        statement: &Prepared,
+        values: &Values,
+        sink: &mut Sink,
+    ) -> StoreResult<()> {
+        let bound = bind(values);
+        self.database
+            .execute(None, statement, BoundValues::positional(&bound), &self.options, sink)
+            .map(drop)
+            .map_err(|e| error(attempted, e))
+    }
+
+    /// Executes statements as one batch: a single mutation of the engine, seen whole or not at all.
+    fn batch(
+        &self,
+        attempted: &str,
+        statements: &[(Arc<Prepared>, Values)],
+        sink: &mut Sink,
+    ) -> StoreResult<()> {
+        if let [(statement, values)] = statements {
+            return self.execute(attempted, statement, values, sink);
+        }
+        let bound: Vec<_> = statements.iter().map(|(_, values)| bind(values)).collect();
+        let statements: Vec<_> = statements
+            .iter()
+            .zip(&bound)
+            .map(|((statement, _), values)| BatchStatement {
+                source: BatchSource::Prepared(statement),
+                values,
+            })
+            .collect();
+        self.database
+            .batch(None, BatchKind::Unlogged, &statements, &self.options, sink)
+            .map(drop)
+            .map_err(|e| error(attempted, e))
+    }
+}
+
+impl Cql for Embedded {
+    type Statement = Arc<Prepared>;
+
+    fn keyspace(&self) -> &str {
+        &self.keyspace
+    }
+
+    fn define(&self, cql: &str) -> StoreResult<()> {
+        let values = BoundValues::NONE;
+        self.database
+            .query(None, cql, values, &self.options, &mut Sink::default())
+            .map(drop)
+            .map_err(|e| error(cql, e))
+    }
+
+    fn prepare(&self, cql: &str, _: StatementKind) -> StoreResult<Arc<Prepared>> {
+        self.database.prepare(None, cql).map_err(|e| error(cql, e))
+    }
+
+    fn read(&self, attempted: &str, requests: Vec<(Arc<Prepared>, Values)>) -> StoreResult<Vec<Vec<Row>>> {
+        let execute = |(statement, values): (Arc<Prepared>, Values)| {
+            let mut sink = Sink::default();
+            self.execute(attempted, &statement, &values, &mut sink)?;
+            Ok(sink.rows)
+        };
+        requests.into_iter().map(execute).collect()
+    }
+
+    fn write(&self, attempted: &str, requests: Vec<(WriteGroup, Arc<Prepared>, Values)>) -> StoreResult<()> {
+        let mut batch = Vec::with_capacity(requests.len());
+        let mut bytes = 0;
+        for (_, statement, values) in requests {
+            let length: usize = values.iter().map(Bytes::len).sum();
+            if bytes + length > WRITE_BYTES_MAX && !batch.is_empty() {
+                self.batch(attempted, &batch, &mut Sink::default())?;
+                batch.clear();
+                bytes = 0;
+            }
+            bytes += length;
+            batch.push((statement, values));
+        }
+        match batch.is_empty() {
+            true => Ok(()),
+            false => self.batch(attempted, &batch, &mut Sink::default()),
+        }
+    }
+
+    fn conditional(
+        &self,
+        attempted: &str,
+        groups: Vec<Vec<(Arc<Prepared>, Values)>>,
+    ) -> Vec<StoreResult<NamedRows>> {
+        let execute = |group: Vec<(Arc<Prepared>, Values)>| {
+            let mut sink = Sink { with_names: true, ..Sink::default() };
+            self.batch(attempted, &group, &mut sink)?;
+            Ok((sink.names, sink.rows))
+        };
+        groups.into_iter().map(execute).collect()
+    }
+
+    fn is_linearizable_after_failures(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,253 @@
+//! Stores: cells with versions, and what transactions need of them.
+//!
+//! A store knows nothing of transactions. What it must promise: what was written without an error is there for every later
+//! read, and conditional writes on a row are atomic.
+
+mod cluster;
+mod cql;
+mod embedded;
+mod failing;
+mod layout;
+mod memory;
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::timestamp::Timestamp;
+
+pub use cluster::{Cluster, ClusterOptions, ClusterStore};
+pub use cql::CqlStore;
+pub use embedded::{Embedded, EmbeddedStore};
+pub use failing::{FailingStore, Fault};
+pub use layout::TableKind;
+pub use memory::MemoryStore;
+
+/// Where a value is, but for its table and timestamp.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cell {
+    /// The row: the partition key.
+    pub row: Bytes,
+    /// The column within the row; rows have their columns in the order of bytes.
+    pub column: Bytes,
+}
+
+impl Cell {
+    /// A cell of these names.
+    pub fn new(row: impl Into<Bytes>, column: impl Into<Bytes>) -> Self {
+        Self { row: row.into(), column: column.into() }
+    }
+}
+
+/// A value at a timestamp.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// The timestamp.
+    pub timestamp: Timestamp,
+    /// The value; empty for a deletion.
+    pub value: Bytes,
+}
+
+/// A version to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Put<'a> {
+    /// The table.
+    pub table: &'a str,
+    /// The cell.
+    pub cell: &'a Cell,
+    /// The version's timestamp.
+    pub timestamp: Timestamp,
+    /// The value; may be empty.
+    pub value: Bytes,
+    /// The time that decides between writes of the same version; the greatest wins.
+    pub write_time: i64,
+}
+
+/// A part of a row: the columns from `start`, before `end`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnRange {
+    /// The row.
+    pub row: Bytes,
+    /// The first column; empty for the row's first.
+    pub start: Bytes,
+    /// The column that ends the range and is not in it.
+    pub end: Option<Bytes>,
+    /// Columns at most; at least 1.
+    pub limit: usize,
+}
+
+/// Columns to be put in one row, together or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutRow {
+    /// The row.
+    pub row: Bytes,
+    /// Columns, none twice, and their values.
+    pub columns: Vec<(Bytes, Bytes)>,
+}
+
+/// What a conditional put did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// All columns were put.
+    Applied,
+    /// None was, because of these, all that there are, with their values.
+    Exists(Vec<(Bytes, Bytes)>),
+}
+
+/// What a check-and-set did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckOutcome {
+    /// The value was as expected, and is the new one now.
+    Applied,
+    /// The value is this one.
+    Actual(Option<Bytes>),
+}
+
+/// What may have come of a request that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// Nothing, a part or all of it; now or later.
+    Unknown,
+}
+
+/// Why a store did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{attempted}: {cause}")]
+pub struct StoreError {
+    /// What was to be done, on which table.
+    pub attempted: String,
+    /// What went wrong.
+    pub cause: String,
+    /// What may have come of it.
+    pub effect: Effect,
+}
+
+impl StoreError {
+    pub(crate) fn refused(attempted: impl Into<String>, cause: impl fmt::Display) -> Self {
+        Self { attempted: attempted.into(), cause: cause.to_string(), effect: Effect::None }
+    }
+
+    pub(crate) fn unknown(attempted: impl Into<String>, cause: impl fmt::Display) -> Self {
+        Self { attempted: attempted.into(), cause: cause.to_string(), effect: Effect::Unknown }
+    }
+}
+
+/// A result with a [`StoreError`].
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// Tables of cells with versions. Any thread may use a store; calls block.
+///
+/// "Atomic" cells are those that only [`put_unless_exists`](Self::put_unless_exists) and
+/// [`check_and_set`](Self::check_and_set) change: they have one version, at [`Timestamp::ATOMIC`].
+pub trait Store: Send + Sync {
+    /// Makes the table, unless it is there. To be called for each table before it is used.
+    ///
+    /// # Errors
+    /// If the name is not one to 48 letters, digits and underscores, or the table cannot be made.
+    fn create_table(&self, table: &str, kind: TableKind) -> StoreResult<()>;
+
+    /// Of each cell the newest version below a timestamp, in the order asked for.
+    fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>>;
+
+    /// Of each column in some part of a row the newest version below `below`: for each range its columns in order. Fewer than
+    /// the range's limit means that there are no more.
+    fn columns(
+        &self,
+        table: &str,
+        ranges: &[ColumnRange],
+        below: Timestamp,
+    ) -> StoreResult<Vec<Vec<(Bytes, Version)>>>;
+
+    /// Up to `limit` rows that come after row `after`, in the store's own order, which is that of tokens. Rows without versions may be among
+    /// them. Fewer than `limit` means that there are no more.
+    fn rows(&self, table: &str, after: Option<&[u8]>, limit: usize) -> StoreResult<Vec<Bytes>>;
+
+    /// Writes versions, of several tables maybe. After an error each may be written or not.
+    fn put(&self, puts: &[Put<'_>]) -> StoreResult<()>;
+
+    /// Puts the columns of each row unless one of them has a value: each row whole or not at all, independently of the others. Atomic
+    /// cells.
+    fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>>;
+
+    /// Sets an atomic cell that has value `expected` to `new`.
+    fn check_and_set(
+        &self,
+        table: &str,
+        cell: &Cell,
+        expected: &Bytes,
+        new: &Bytes,
+    ) -> StoreResult<CheckOutcome>;
+
+    /// The values of atomic cells of one row, linearizable with conditional writes, also with those that failed: slower than
+    /// [`get`](Self::get).
+    fn get_serial(&self, table: &str, row: &Bytes, columns: &[Bytes]) -> StoreResult<Vec<Option<Bytes>>>;
+
+    /// Removes exactly these versions, if they were written before `write_time`.
+    fn delete(&self, table: &str, versions: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()>;
+
+    /// Removes a cell's versions from timestamp 0 and below `below`, if they were written before `write_time`.
+    fn delete_older(&self, table: &str, cell: &Cell, below: Timestamp, write_time: i64) -> StoreResult<()>;
+
+    /// Whether every read sees the same of a conditional write that failed. Where not, conclusions must be stored in two
+    /// stages.
+    fn is_linearizable_after_failures(&self) -> bool;
+}
+
+impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
+    fn create_table(&self, table: &str, kind: TableKind) -> StoreResult<()> {
+        (**self).create_table(table, kind)
+    }
+
+    fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>> {
+        (**self).get(table, cells)
+    }
+
+    fn columns(
+        &self,
+        table: &str,
+        ranges: &[ColumnRange],
+        below: Timestamp,
+    ) -> StoreResult<Vec<Vec<(Bytes, Version)>>> {
+        (**self).columns(table, ranges, below)
+    }
+
+    fn rows(&self, table: &str, after: Option<&[u8]>, limit: usize) -> StoreResult<Vec<Bytes>> {
+        (**self).rows(table, after, limit)
+    }
+
+    fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
+        (**self).put(puts)
+    }
+
+    fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
+        (**self).put_unless_exists(table, rows)
+    }
+
+    fn check_and_set(
+        &self,
+        table: &str,
+        cell: &Cell,
+        expected: &Bytes,
+        new: &Bytes,
+    ) -> StoreResult<CheckOutcome> {
+        (**self).check_and_set(table, cell, expected, new)
+    }
+
+    fn get_serial(&self, table: &str, row: &Bytes, columns: &[Bytes]) -> StoreResult<Vec<Option<Bytes>>> {
+        (**self).get_serial(table, row, columns)
+    }
+
+    fn delete(&self, table: &str, versions: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()> {
+        (**self).delete(table, versions, write_time)
+    }
+
+    fn delete_older(&self, table: &str, cell: &Cell, below: Timestamp, write_time: i64) -> StoreResult<()> {
+        (**self).delete_older(table, cell, below, write_time)
+    }
+
+    fn is_linearizable_after_failures(&self) -> bool {
+        (**self).is_linearizable_after_failures()
+    }
+}

@@ -1,0 +1,4 @@
+//! Stores, services and transactions, from outside.
+
+mod conformance;
+mod services;
