@@ -54,6 +54,10 @@ bench-indexes: ## what six secondary indexes cost writes, and reads by index bes
 bench-startup: ## how soon the server is ready on an empty directory, and its memory then
 	cargo bench --package cassette --bench startup
 
+.PHONY: bench-compaction
+bench-compaction: ## compaction: MB/s of a core, overlapping SSTables, amplification under levels (MIB, ROWS)
+	cargo bench --package cassette-engine --bench compaction
+
 .PHONY: lint
 lint: ## formatting and lints, warnings denied
 	cargo fmt --all --check

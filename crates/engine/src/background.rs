@@ -2,10 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
 
 use crate::core::Core;
@@ -59,6 +60,21 @@ impl Signal {
 pub(crate) struct Background {
     core: Arc<Core>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    compactors: Arc<Compactors>,
+}
+
+/// Which compaction threads there are, by number, and how many there are to be.
+struct Compactors {
+    wanted: AtomicUsize,
+    alive: Mutex<HashSet<usize>>,
+}
+
+impl Compactors {
+    /// Whether the thread with this number is one too many; it is taken out if so.
+    fn dismisses(&self, number: usize) -> bool {
+        let mut alive = self.alive.lock();
+        number >= self.wanted.load(Ordering::Acquire) && alive.remove(&number)
+    }
 }
 
 /// How often flushers look for what is due by time or has failed before.
@@ -69,7 +85,9 @@ const COMPACTION_CHECK: Duration = Duration::from_secs(60);
 impl Background {
     /// No thread yet.
     pub fn new(core: Arc<Core>) -> Self {
-        Self { core, threads: Mutex::new(Vec::new()) }
+        let wanted = AtomicUsize::new(core.options.concurrent_compactors.max(1));
+        let compactors = Arc::new(Compactors { wanted, alive: Mutex::default() });
+        Self { core, threads: Mutex::new(Vec::new()), compactors }
     }
 
     /// Starts the threads that the options ask for.
@@ -88,13 +106,44 @@ impl Background {
                 }
             })?;
         }
-        for number in 0..self.core.options.concurrent_compactors.max(1) {
-            self.spawn(format!("compaction-{number}"), |core| {
+        self.set_compactors(self.compactors())
+    }
+
+    /// How many threads compact.
+    pub fn compactors(&self) -> usize {
+        self.compactors.wanted.load(Ordering::Acquire)
+    }
+
+    /// Lets so many threads compact, at least one; those beyond end when they have done what they are at.
+    pub fn set_compactors(&self, count: usize) -> std::io::Result<()> {
+        let count = count.max(1);
+        let mut alive = self.compactors.alive.lock();
+        self.compactors.wanted.store(count, Ordering::Release);
+        if !self.core.options.background_threads {
+            return Ok(());
+        }
+        for number in 0..count {
+            if !alive.insert(number) {
+                continue;
+            }
+            let compactors = self.compactors.clone();
+            let work = move |core: &Arc<Core>| {
                 while core.compaction_wanted.wait(COMPACTION_CHECK) {
+                    if compactors.dismisses(number) {
+                        // Whoever stays takes what this one was woken for.
+                        core.compaction_wanted.raise();
+                        return;
+                    }
                     core.compact_what_is_due();
                 }
-            })?;
+            };
+            if let Err(error) = self.spawn(format!("compaction-{number}"), work) {
+                alive.remove(&number);
+                return Err(error);
+            }
         }
+        drop(alive);
+        self.core.compaction_wanted.raise();
         Ok(())
     }
 

@@ -233,7 +233,9 @@ impl Engine {
     /// `group` and `batch` do with every write, or for room in memtables.
     pub fn apply_would_wait(&self) -> bool {
         let core = &self.inner.core;
-        !matches!(core.options.commitlog_sync, SyncMode::Periodic { .. }) || core.memory.is_full()
+        !matches!(core.options.commitlog_sync, SyncMode::Periodic { .. })
+            || core.memory.is_full()
+            || core.holds_writers_up()
     }
 
     /// Waits for the lock of a partition, for a write that depends on a read. Plain writes do not take it. A thread
@@ -375,6 +377,16 @@ impl Engine {
     /// `compaction_throughput`: bytes a second that all compactions together may read from disk; 0 for no limit.
     pub fn compaction_throughput(&self) -> u64 {
         self.inner.core.throttle.rate()
+    }
+
+    /// `concurrent_compactors`: threads that compact.
+    pub fn concurrent_compactors(&self) -> usize {
+        self.inner.background.compactors()
+    }
+
+    /// Sets `concurrent_compactors` until the next start. Compactions that are running go on to their end.
+    pub fn set_concurrent_compactors(&self, count: usize) -> Result<()> {
+        self.inner.background.set_compactors(count).map_err(EngineError::Thread)
     }
 
     /// Sets `compaction_throughput` until the next start, for compactions that are running too.

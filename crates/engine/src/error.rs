@@ -102,6 +102,18 @@ pub enum EngineError {
         /// Bytes left.
         available: u64,
     },
+    /// A write was held up because compaction is behind, for as long as it may be.
+    #[error(
+        "{table}: write refused: {sstables} SSTables wait to be compacted, and writes stop at {limit} (compaction_backpressure_stop_sstables)"
+    )]
+    CompactionBehind {
+        /// The table.
+        table: String,
+        /// SSTables that reads would be spared if compaction had caught up.
+        sstables: usize,
+        /// How many there may be.
+        limit: usize,
+    },
     /// A background thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

@@ -41,6 +41,11 @@ impl Core {
             tables.insert(table.id, Arc::new(table));
         }
         self.tables.store(Arc::new(tables));
+        let tables = self.tables.load();
+        created
+            .iter()
+            .filter_map(|created| tables.get(&created.id))
+            .for_each(|table| self.measure_behind(table));
         self.compaction_wanted.raise();
         Ok(())
     }
@@ -166,6 +171,7 @@ impl Core {
             // Memtables hold the dropped cells; SSTables do not get them, nor read them from older ones.
             self.flush(&table)?;
         }
+        self.measure_behind(&table);
         self.compaction_wanted.raise();
         Ok(())
     }

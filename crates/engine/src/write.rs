@@ -38,6 +38,7 @@ impl Core {
         }
         let started = self.clock.monotonic();
         let table = self.table(mutation.table.id)?;
+        self.wait_for_compactions(&table)?;
         let writing = table.begin_write()?;
         let view = table.view();
         if table.has_durable_writes() {
@@ -77,6 +78,7 @@ impl Core {
                 tables.push(self.table(key(*i).1)?);
             }
         }
+        tables.iter().try_for_each(|table| self.wait_for_compactions(table))?;
         let writing = tables.iter().map(|table| table.begin_write()).collect::<Result<Vec<_>>>()?;
         let is_durable = |id: TableId| {
             let table = tables.iter().find(|table| table.id == id);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use cassette_engine::commitlog::SyncMode;
-use cassette_engine::{DiskFailurePolicy, FlushCompression};
+use cassette_engine::{DiskFailurePolicy, FlushCompression, OverlappingTombstones, SourcesPolicy};
 use cassette_server::ServerConfig;
 use serde::Deserialize;
 
@@ -137,6 +137,12 @@ pub struct Config {
     concurrent_compactors: Option<usize>,
     compaction_throughput: Option<String>,
     flush_compression: Option<String>,
+    provide_overlapping_tombstones: Option<String>,
+    overlapping_tombstones_max_sources: Option<usize>,
+    overlapping_tombstones_policy: Option<String>,
+    compaction_backpressure_slowdown_sstables: Option<usize>,
+    compaction_backpressure_stop_sstables: Option<usize>,
+    compaction_backpressure_stop_timeout: Option<String>,
     disk_failure_policy: Option<String>,
     prepared_statements_cache_size: Option<String>,
     auto_snapshot: Option<bool>,
@@ -232,6 +238,14 @@ impl Config {
         if let Some(rate) = &self.compaction_throughput {
             engine.compaction_throughput = bytes_per_second(rate).context("compaction_throughput")?;
         }
+        self.read_overlapping_tombstones(engine)?;
+        let pressure = &mut engine.backpressure;
+        pressure.slowdown_sstables =
+            self.compaction_backpressure_slowdown_sstables.unwrap_or(pressure.slowdown_sstables);
+        pressure.stop_sstables = self.compaction_backpressure_stop_sstables.unwrap_or(pressure.stop_sstables);
+        if let Some(timeout) = &self.compaction_backpressure_stop_timeout {
+            pressure.stop_timeout = duration(timeout).context("compaction_backpressure_stop_timeout")?;
+        }
         if let Some(compression) = &self.flush_compression {
             engine.flush_compression = match compression.as_str() {
                 "none" => FlushCompression::None,
@@ -259,6 +273,22 @@ impl Config {
                 Some(u32::try_from(seconds).context("auto_snapshot_ttl: more than an int of seconds")?);
         }
         Ok(options)
+    }
+
+    fn read_overlapping_tombstones(&self, engine: &mut cassette_engine::Options) -> anyhow::Result<()> {
+        let overlapping = &mut engine.overlapping;
+        if let Some(provide) = &self.provide_overlapping_tombstones {
+            overlapping.provide = OverlappingTombstones::from_name(provide).with_context(|| {
+                format!("provide_overlapping_tombstones: {provide} is none of none, row, cell")
+            })?;
+        }
+        if let Some(policy) = &self.overlapping_tombstones_policy {
+            overlapping.policy = SourcesPolicy::from_name(policy).with_context(|| {
+                format!("overlapping_tombstones_policy: {policy} is none of newest, skip")
+            })?;
+        }
+        overlapping.max_sources = self.overlapping_tombstones_max_sources.unwrap_or(overlapping.max_sources);
+        Ok(())
     }
 
     fn sync_mode(&self) -> anyhow::Result<Option<SyncMode>> {
@@ -299,12 +329,18 @@ mod tests {
         let config = Config::parse(
             "cluster_name: 'Test'\nnum_tokens: 16\nseed_provider:\n  - class_name: x\n    parameters: [{seeds: a}]\n\
              commitlog_sync: batch\nmemtable_heap_space: 64MiB\nrpc_address: 127.0.0.2\nnative_transport_port: 9999\n\
-             compaction_throughput: 16MiB/s\n",
+             compaction_throughput: 16MiB/s\nprovide_overlapping_tombstones: row\n\
+             overlapping_tombstones_max_sources: 10\noverlapping_tombstones_policy: skip\n\
+             compaction_backpressure_stop_sstables: 500\ncompaction_backpressure_stop_timeout: 3s\n",
         )
         .unwrap();
         let options = config.database(Path::new("x")).unwrap();
         assert_eq!(options.engine.memtable_heap_space, 64 << 20);
         assert_eq!(options.engine.compaction_throughput, 16 << 20);
+        assert_eq!(options.engine.overlapping.provide, OverlappingTombstones::Row);
+        assert_eq!(options.engine.overlapping.max_sources, 10);
+        assert_eq!(options.engine.backpressure.stop_sstables, 500);
+        assert_eq!(options.engine.backpressure.stop_timeout, Duration::from_secs(3));
         assert!(matches!(options.engine.commitlog_sync, SyncMode::Batch));
         assert_eq!(config.server().unwrap().listen_address, "127.0.0.2:9999".parse().unwrap());
     }

@@ -68,6 +68,14 @@ pub(crate) fn of_engine(options: &cassette_engine::Options) -> BTreeMap<String, 
     put("memtable_flush_writers", options.memtable_flush_writers.to_string());
     put("file_cache_size", mebibytes(options.file_cache_size));
     put("concurrent_compactors", options.concurrent_compactors.to_string());
+    let overlapping = &options.overlapping;
+    put("provide_overlapping_tombstones", format!("{:?}", overlapping.provide).to_lowercase());
+    put("overlapping_tombstones_max_sources", overlapping.max_sources.to_string());
+    put("overlapping_tombstones_policy", format!("{:?}", overlapping.policy).to_lowercase());
+    let pressure = &options.backpressure;
+    put("compaction_backpressure_slowdown_sstables", pressure.slowdown_sstables.to_string());
+    put("compaction_backpressure_stop_sstables", pressure.stop_sstables.to_string());
+    put("compaction_backpressure_stop_timeout", format!("{}ms", pressure.stop_timeout.as_millis()));
     put("compaction_throughput", format!("{}MiB/s", options.compaction_throughput >> 20));
     put("flush_compression", format!("{:?}", options.flush_compression).to_lowercase());
     put("disk_failure_policy", disk_failure_policy(options).to_owned());
