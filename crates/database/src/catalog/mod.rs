@@ -111,6 +111,9 @@ impl Catalog {
 
     /// The indexes of a table.
     pub fn indexes_of(&self, table: TableId) -> &[Arc<Index>] {
+        if self.indexes.is_empty() {
+            return &[];
+        }
         self.indexes.get(&table).map_or(&[], Vec::as_slice)
     }
 

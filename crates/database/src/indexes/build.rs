@@ -31,8 +31,8 @@ use crate::system::{INDEX_INFO, SYSTEM};
 
 /// Entries that are written at a time.
 const BATCH: usize = 256;
-/// Partitions between two notes of how far it is.
-const PARTITIONS_PER_NOTE: u64 = 10_000;
+/// Partitions between two notes of how far it is: some milliseconds. Few in tests, so that they see builds go on.
+const PARTITIONS_PER_NOTE: u64 = if cfg!(test) { 50 } else { 10_000 };
 /// How long CREATE INDEX itself builds, before it leaves the rest to the background.
 const AT_ONCE: Duration = Duration::from_millis(50);
 

@@ -4,7 +4,8 @@
 //! partition key   the indexed value behind a byte of 1, so that no key is empty
 //! clustering      token bigint, partition key blob, then of the base table's row:
 //!                 the clustering columns (null for the static row), unless a static column is indexed;
-//!                 the element's path, where several elements of a row may hold the same value
+//!                 the element's path, where several elements of a row may hold the same value; in an index of a key column
+//!                 empty for what of the row stays, and a byte of 1 for what of it expires, see `entries`
 //! columns         none: an entry is a row's liveness, with the time to live of the cell that it is of
 //! ```
 //! Entries of a value lie in the order of the base table, so that pages go on where they ended.
@@ -254,6 +255,11 @@ impl Index {
         !matches!(self.column.kind, ColumnKind::PartitionKey | ColumnKind::Static)
     }
 
+    /// Whether it is of a column of the primary key.
+    pub(crate) fn is_of_key(&self) -> bool {
+        matches!(self.source, Source::PartitionKey(_) | Source::Clustering(_))
+    }
+
     /// How many of the base table's clustering columns its entries have.
     pub(crate) fn clustering_columns(&self) -> usize {
         if self.column.kind == ColumnKind::Static { 0 } else { self.base.clustering.len() }
@@ -395,7 +401,7 @@ fn storage(
             position += 1;
         }
     }
-    if let Source::Values(_) = source {
+    if matches!(source, Source::Values(_) | Source::PartitionKey(_) | Source::Clustering(_)) {
         add("cell_path", clustering, position, DataType::Blob, false);
     }
     // What a write does not need any more goes at the next compaction: nobody else has a copy of it.
@@ -420,4 +426,24 @@ fn storage_id(name: &str, created_at: i64, base: &TableMetadata) -> TableId {
     digest.update(created_at.to_be_bytes());
     digest.update(name.as_bytes());
     TableId(Builder::from_md5_bytes(digest.finalize().into()).into_uuid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_reads_as_it_is_written() {
+        for (column, part, text) in [
+            ("v", Part::Simple, "v"),
+            ("v", Part::Values, "values(v)"),
+            ("m", Part::Keys, "keys(m)"),
+            ("Mixed \"case\"", Part::Entries, "entries(\"Mixed \"\"case\"\"\")"),
+            ("full", Part::Full, "full(full)"),
+        ] {
+            let target = Target { column: column.into(), part };
+            assert_eq!(Target::from_text(text), target);
+            assert_eq!(Target::from_text(&target.to_text()), target);
+        }
+    }
 }

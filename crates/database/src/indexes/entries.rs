@@ -7,8 +7,7 @@ use bytes::Bytes;
 use cassette_engine::Mutation;
 use cassette_rows::row::Cell;
 use cassette_rows::{
-    Clustering, ColumnId, DecoratedKey, DeletionTime, LivenessInfo, NO_TIMESTAMP, PartitionUpdate, Row,
-    RowBuilder, key,
+    Clustering, ColumnId, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate, Row, RowBuilder, key,
 };
 
 use super::Index;
@@ -79,7 +78,8 @@ fn raw_entries<'r>(
         }
         row.cells_of(column).filter(|cell| cell.is_live(now)).map(value).collect()
     };
-    let entry = |cell: &Cell<'r>, value: Cow<'r, [u8]>, path| Entry { value, path, liveness: liveness(cell) };
+    let entry =
+        |cell: &Cell<'r>, value: Cow<'r, [u8]>, path| Entry { value, path, liveness: liveness_of(cell) };
     match index.source {
         Source::PartitionKey(position) => {
             let value = component(index, key, position);
@@ -114,21 +114,33 @@ fn component<'r>(index: &Index, key: &'r DecoratedKey, position: usize) -> Optio
     key::components(key.key(), index.base.partition_key.len())?.get(position).copied()
 }
 
-/// An entry that lives as long as the row does, by what is known of it: it has no time to live, since another write may
-/// hold the row for longer than this one.
+/// The path of the entry of what keeps a row for good.
+pub(super) const LASTING: &[u8] = &[];
+/// The path of the entry of what keeps a row for a time.
+const EXPIRING: &[u8] = &[1];
+
+/// The entries of a row in an index of a key column: it is there as long as anything of it is, whichever write that came
+/// with. So what stays and what expires have an entry each. The time of the second is that of its expiration: of several
+/// the one that stays longest wins, and none has to be deleted. The time of the first is the latest write time; a deletion
+/// takes it away that covers it, and nothing else does, as a write of an earlier time may still bring the row back.
 fn of_row<'r>(value: Option<&'r [u8]>, row: &'r Row, now: u32) -> Vec<Entry<'r>> {
+    let Some(value) = value else { return Vec::new() };
+    let (mut lasting, mut expiring) = (LivenessInfo::EMPTY, LivenessInfo::EMPTY);
     let liveness = Some(row.liveness()).filter(|liveness| liveness.is_live(now));
-    let cells = row.cells().filter(|cell| cell.is_live(now)).map(|cell| cell.timestamp);
-    let timestamp = cells.chain(liveness.map(|liveness| liveness.timestamp)).max();
-    let entry = |(value, timestamp)| Entry {
-        value: Cow::Borrowed(value),
-        path: None,
-        liveness: LivenessInfo::new(timestamp),
-    };
-    value.zip(timestamp.filter(|timestamp| *timestamp != NO_TIMESTAMP)).map(entry).into_iter().collect()
+    for live in row.cells().filter(|cell| cell.is_live(now)).map(|cell| liveness_of(&cell)).chain(liveness) {
+        if !live.is_expiring() {
+            lasting = LivenessInfo::new(lasting.timestamp.max(live.timestamp));
+        } else if expiring.is_empty() || live.local_expiration > expiring.local_expiration {
+            let timestamp = i64::from(live.local_expiration) * 1_000_000;
+            expiring = LivenessInfo::expiring(timestamp, live.ttl, live.local_expiration);
+        }
+    }
+    let entry = |path, liveness| Entry { value: Cow::Borrowed(value), path: Some(path), liveness };
+    let both = [entry(LASTING, lasting), entry(EXPIRING, expiring)];
+    both.into_iter().filter(|entry| !entry.liveness.is_empty()).collect()
 }
 
-fn liveness(cell: &Cell<'_>) -> LivenessInfo {
+fn liveness_of(cell: &Cell<'_>) -> LivenessInfo {
     match cell.is_expiring() {
         true => LivenessInfo::expiring(cell.timestamp, cell.ttl, cell.local_deletion_time),
         false => LivenessInfo::new(cell.timestamp),

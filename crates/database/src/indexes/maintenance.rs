@@ -7,6 +7,7 @@
 //!
 //! No entry is taken away that is needed: a deletion of one carries the write time of the cell it was of, and is made when
 //! something else in the row was seen to win over that cell. The same value written later brings an entry of a later time.
+//! An entry of a row, in an index of a key column, is taken away by deletions of the row alone, and at their time.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use cassette_rows::{
 
 use super::Index;
 use super::definition::{IndexKind, Source};
-use super::entries::{Place, deletion, entries, entry_clustering, insertion};
+use super::entries::{LASTING, Place, deletion, entries, entry_clustering, insertion};
 use crate::catalog::Catalog;
 use crate::error::{Result, bail_invalid};
 
@@ -87,8 +88,7 @@ fn add_insertions(index: &Index, update: &PartitionUpdate, now: u32, out: &mut V
             out.push(insertion(index, &update.key, row.clustering(), &entry));
         }
         // The value of a key column is known without looking at the row.
-        let of_key = matches!(index.source, Source::PartitionKey(_) | Source::Clustering(_));
-        if of_key && !row.deletion().is_live() {
+        if index.is_of_key() && !row.deletion().is_live() {
             add_row_deletion(index, update, row, now, out);
         }
     }
@@ -112,7 +112,7 @@ fn add_row_deletion(index: &Index, update: &PartitionUpdate, row: &Row, now: u32
             None => value.into(),
         };
         let place = Place::new(index, &value);
-        let clustering = entry_clustering(index, place.value, key, row.clustering(), None);
+        let clustering = entry_clustering(index, place.value, key, row.clustering(), Some(LASTING));
         out.push(deletion(index, place.key, clustering, row.deletion().timestamp, now));
     }
 }
@@ -200,6 +200,18 @@ fn add_deletions(
             None => merge_rows(std::slice::from_ref(before), active, table),
         };
         for index in indexes {
+            if index.is_of_key() {
+                // That of a row that is named went with the insertions.
+                for entry in entries(index, key, before, is_static, now) {
+                    if entry.path == Some(LASTING) && active.deletes(entry.liveness.timestamp) {
+                        let place = Place::new(index, &entry.value);
+                        let clustering =
+                            entry_clustering(index, place.value, key, before.clustering(), entry.path);
+                        out.push(deletion(index, place.key, clustering, active.timestamp, now));
+                    }
+                }
+                continue;
+            }
             let kept = after.as_ref().map(|after| entries(index, key, after, is_static, now));
             let is_kept = |value: &[u8], path: Option<&[u8]>| {
                 kept.iter().flatten().any(|kept| index.same_value(&kept.value, value) && kept.path == path)

@@ -168,6 +168,9 @@ impl Hits {
 
     /// Whether the row that a hit leads to does not hold the value any more.
     pub fn is_stale(&self, hit: &Hit, row: &Row, is_static: bool) -> bool {
+        if self.index.is_of_key() {
+            return entries(&self.index, &hit.key, row, is_static, self.now).is_empty();
+        }
         let path = match self.index.source {
             Source::Values(_) => hit.entry.values().last().flatten(),
             _ => None,
@@ -181,9 +184,12 @@ impl Hits {
         !entries.iter().any(|entry| self.index.same_value(&entry.value, value) && entry.path == path)
     }
 
-    /// What removes the entry of a hit that was found stale.
-    pub fn removal(&self, hit: &Hit) -> cassette_engine::Mutation {
-        deletion(&self.index, self.partition.clone(), hit.entry.clone(), hit.timestamp, self.now)
+    /// What removes the entry of a hit that was found stale; `None` in an index of a key column, where an earlier write may yet
+    /// bring the row back that it leads to.
+    pub fn removal(&self, hit: &Hit) -> Option<cassette_engine::Mutation> {
+        let entry =
+            || deletion(&self.index, self.partition.clone(), hit.entry.clone(), hit.timestamp, self.now);
+        (!self.index.is_of_key()).then(entry)
     }
 }
 

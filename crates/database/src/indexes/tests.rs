@@ -499,3 +499,127 @@ fn a_prepared_statement_uses_an_index_as_soon_as_it_is_there() {
     run(&session, "DROP INDEX t_v_idx");
     assert!(session.execute_prepared(&select, (7,)).is_err());
 }
+
+#[test]
+fn a_build_that_ended_half_way_goes_on_where_it_was() {
+    let mut went_on = 0;
+    for at in 1..40 {
+        let files = Files::new();
+        {
+            let (_database, session) = files.open();
+            run(&session, "CREATE TABLE t (k int PRIMARY KEY, v int)");
+            for k in 0..200 {
+                run(&session, &format!("INSERT INTO t (k, v) VALUES ({k}, {})", k % 2));
+            }
+            files.fs.fail_from(files.fs.operations() + at);
+            let _ = session.execute("CREATE INDEX ON t (v)", ());
+        }
+        let files = Files { fs: files.fs.kill(), clock: files.clock };
+        let (database, session) = files.open();
+        let catalog = database.catalog();
+        let Some(index) = catalog.keyspace("ks").unwrap().indexes.get("t_v_idx") else { continue };
+        assert!(index.is_built());
+        let (partitions, _) = index.build_progress();
+        went_on += usize::from((1..200).contains(&partitions));
+        assert_eq!(ints(&session, "SELECT k FROM t WHERE v = 1").len(), 100, "failing from operation {at}");
+    }
+    assert!(went_on > 0, "no build was interrupted half way");
+}
+
+#[test]
+fn an_index_that_is_not_built_answers_no_query() {
+    let (_files, database, session) = prepared_table();
+    let catalog = database.catalog();
+    let index = &catalog.keyspace("ks").unwrap().indexes["t_v_idx"];
+    index.state.start_over();
+    let error = session.execute("SELECT k FROM t WHERE v = 1", ()).unwrap_err();
+    assert!(matches!(error, DatabaseError::ReadFailure { .. }), "{error}");
+    assert_eq!(error.to_string(), "The secondary index 't_v_idx' is not yet available");
+    // What is written meanwhile is in it all the same.
+    run(&session, "INSERT INTO t (k, v) VALUES (3, 1)");
+    database.build_index(index);
+    assert_eq!(ints(&session, "SELECT k FROM t WHERE v = 1"), [3]);
+}
+
+#[test]
+fn writers_while_an_index_is_built_miss_nothing() {
+    let files = Files::new();
+    let (database, session) = files.open();
+    run(&session, "CREATE TABLE t (k int PRIMARY KEY, v int)");
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let session = database.session();
+            scope.spawn(move || {
+                session.execute("USE ks", ()).unwrap();
+                let insert = session.prepare("INSERT INTO t (k, v) VALUES (?, ?)").unwrap();
+                for i in 0..400 {
+                    session.execute_prepared(&insert, (i % 100 * 2 + thread, i % 3)).unwrap();
+                }
+            });
+        }
+        for _ in 0..5 {
+            run(&session, "CREATE INDEX IF NOT EXISTS i ON t (v)");
+            run(&session, "DROP INDEX i");
+        }
+        run(&session, "CREATE INDEX i ON t (v)");
+    });
+    let all = run(&session, "SELECT k, v FROM t");
+    for wanted in 0..3 {
+        let of_row = |row: crate::Row<'_>| (row.get::<i32>(0).unwrap(), row.get::<i32>(1).unwrap());
+        let expected: Vec<i32> =
+            all.iter().map(of_row).filter(|(_, v)| *v == wanted).map(|(k, _)| k).collect();
+        assert_eq!(ints(&session, &format!("SELECT k FROM t WHERE v = {wanted}")), expected);
+    }
+}
+
+#[test]
+fn the_schema_of_a_user_directory_works_as_written() {
+    let files = Files::new();
+    let (_database, session) = files.open();
+    run(
+        &session,
+        "CREATE TABLE user_quorum_rw (id text PRIMARY KEY, channel text, countrycode text, createdby text, createddate text, currentlogintime text, dob text, email text, emailverified boolean, firstname text, flagsvalue int, framework map<text, frozen<list<text>>>, gender text, grade list<text>, language list<text>, lastname text, loginid text, password text, phone text, phoneverified boolean, profilevisibility map<text, text>, status int, updatedby text, updateddate text, userid text, username text, usertype text)",
+    );
+    for column in ["userid", "loginid", "email", "status", "phone", "username"] {
+        run(&session, &format!("CREATE INDEX inx_t3uq_{column} ON ks.user_quorum_rw ({column})"));
+    }
+    for i in 0..20 {
+        run(
+            &session,
+            &format!(
+                "INSERT INTO user_quorum_rw (id, userid, loginid, email, status, phone, username, grade, framework) VALUES ('id{i}', 'u{i}', 'l{i}', 'e{i}', {}, 'p{i}', 'n{i}', ['1'], {{'board': ['x']}})",
+                i % 2
+            ),
+        );
+    }
+    for (column, prefix) in
+        [("userid", 'u'), ("loginid", 'l'), ("email", 'e'), ("phone", 'p'), ("username", 'n')]
+    {
+        let rows = run(&session, &format!("SELECT id FROM user_quorum_rw WHERE {column} = '{prefix}7'"));
+        assert_eq!(rows.first().unwrap().get::<String>(0).unwrap(), "id7");
+    }
+    assert_eq!(run(&session, "SELECT * FROM user_quorum_rw WHERE status = 1").len(), 10);
+}
+
+#[test]
+fn an_earlier_write_that_brings_a_row_back_is_found() {
+    let files = Files::new();
+    let (_database, session) = files.open();
+    run(&session, "CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c))");
+    run(&session, "CREATE INDEX ON t (c)");
+    let found = |session: &Session| ints(session, "SELECT k FROM t WHERE c = 1");
+    run(&session, "UPDATE t USING TIMESTAMP 9 SET v = 1 WHERE k = 1 AND c = 1");
+    run(&session, "DELETE v FROM t USING TIMESTAMP 10 WHERE k = 1 AND c = 1");
+    assert_eq!(found(&session), [0i32; 0]);
+    run(&session, "INSERT INTO t (k, c) VALUES (1, 1) USING TIMESTAMP 5");
+    assert_eq!(found(&session), [1]);
+    run(&session, "DELETE FROM t USING TIMESTAMP 6 WHERE k = 1 AND c = 1");
+    assert_eq!(found(&session), [0i32; 0]);
+    // What expires later keeps the row, whatever was written last.
+    run(&session, "UPDATE t USING TIMESTAMP 20 AND TTL 100 SET v = 1 WHERE k = 1 AND c = 1");
+    run(&session, "INSERT INTO t (k, c) VALUES (1, 1) USING TIMESTAMP 30 AND TTL 5");
+    files.clock.advance(std::time::Duration::from_secs(50));
+    assert_eq!(found(&session), [1]);
+    files.clock.advance(std::time::Duration::from_secs(60));
+    assert_eq!(found(&session), [0i32; 0]);
+}

@@ -236,33 +236,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         if found.hits.is_of_static_column() && !self.holds_static_value(key, found)? {
             return Ok(Flow::Continue);
         }
-        let mut any = false;
-        let flow = self.drain_partition(key, selection, shows_static_rows, limits, &mut |row, limits| {
-            any = true;
-            visit(row, limits)
-        })?;
-        if !any && flow == Flow::Continue && self.is_empty_partition(key)? {
-            while let Some(hit) = found.next.take_if(|hit| hit.key == *key) {
-                found.stale(&hit);
-                found.next = self.next(found)?;
-            }
-        }
-        Ok(flow)
-    }
-
-    fn is_empty_partition(&self, key: &DecoratedKey) -> Result<bool> {
-        let now = self.execution.now_seconds;
-        let mut stream = self.read(key, &Selection::all())?;
-        let Some(header) = stream.next_partition().map_err(|e| self.failed(e))? else { return Ok(true) };
-        if header.static_row.is_some_and(|row| row.has_live_cell(now)) {
-            return Ok(false);
-        }
-        while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
-            if matches!(next, Unfiltered::Row(row) if row.is_live(now)) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        self.drain_partition(key, selection, shows_static_rows, limits, visit)
     }
 
     /// Whether the partition's static row holds what one of its hits says; those before that are passed over.
@@ -286,7 +260,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 impl Found<'_> {
     fn stale(&mut self, hit: &Hit) {
         if self.removals.len() < REMOVALS_MAX {
-            self.removals.push(self.hits.removal(hit));
+            self.removals.extend(self.hits.removal(hit));
         }
     }
 }
