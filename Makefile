@@ -17,6 +17,10 @@ demo: ## build, start the database, run a small benchmark on it
 build: ## build the release binary: target/release/cassette
 	cargo build --release --package cassette
 
+.PHONY: build-peers
+build-peers: ## build it with LevelDB, RocksDB and fjall to measure (libleveldb-dev, libclang; RocksDB takes long)
+	cargo build --release --package cassette --features leveldb,rocksdb,fjall
+
 .PHONY: test
 test: test-rust test-clients ## everything that must pass
 

@@ -6,8 +6,11 @@ use std::time::Duration;
 use cassette_protocol::{Consistency, Version};
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::cassandra::command::CassandraCommand;
 use crate::cql::CqlSettings;
 use crate::experiment::Experiment;
+use crate::experiments::command::{self, CompareArgs, OneRunArgs, ResultsArgs, RunArgs, ShowArgs};
+use crate::tune::command::{TuneArgs, run as tune};
 use crate::ycsb::CoreWorkload;
 use crate::{LabError, ycsb_command};
 
@@ -16,13 +19,49 @@ use crate::{LabError, ycsb_command};
 pub enum LabCommand {
     /// Run YCSB's core workloads on an engine and show throughput and latencies
     Ycsb(Box<YcsbArgs>),
+    /// Run an experiment: engines, configurations, phases and repeats as a file says
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Do what a run that was interrupted has left to do
+    Resume(OneRunArgs),
+    /// List built-in experiments and the runs there are
+    List(ResultsArgs),
+    /// Show what a run gave, or what an experiment would do
+    Show(ShowArgs),
+    /// Compare the configurations that two runs share
+    Compare(CompareArgs),
+    /// Write a run's reports anew: HTML, Markdown, CSV and JSON
+    Report(OneRunArgs),
+    /// Search an engine's settings for those that suit a workload
+    Tune(TuneArgs),
+    /// Start, stop and look at an Apache Cassandra of the laboratory's own
+    #[command(subcommand)]
+    Cassandra(CassandraCommand),
 }
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  A built-in experiment at a hundredth of its size, on the engines it measures unless told otherwise:
+    cassette lab run cassandra-caches-and-lcs --scale 0.01
+
+  The same on an Apache Cassandra that is started for each part:
+    cassette lab run cassandra-caches-and-lcs --scale 0.01 --engine cassandra
+
+docs/laboratory.md tells what a file may say.";
 
 impl LabCommand {
     /// Runs the command; `false` when it ran but operations failed, for an exit code of 1.
     pub fn run(&self) -> Result<bool, LabError> {
         match self {
             Self::Ycsb(args) => ycsb_command::run(args),
+            Self::Run(args) => command::run(args),
+            Self::Resume(args) => command::resume(args),
+            Self::List(args) => command::list(args),
+            Self::Show(args) => command::show(args),
+            Self::Compare(args) => command::compare(args),
+            Self::Report(args) => command::report(args),
+            Self::Tune(args) => tune(args),
+            Self::Cassandra(cassandra) => cassandra.run(),
         }
     }
 }
@@ -189,7 +228,7 @@ pub struct ServerArgs {
     pub server_pid: Option<u32>,
 }
 
-fn parse_consistency(text: &str) -> Result<Consistency, String> {
+pub(crate) fn parse_consistency(text: &str) -> Result<Consistency, String> {
     let levels = Consistency::ALL.into_iter().filter(|level| !level.is_serial());
     let found = levels.clone().find(|level| level.to_string().eq_ignore_ascii_case(text));
     found.ok_or_else(|| {
@@ -226,6 +265,8 @@ pub enum EngineKind {
     Embedded,
     /// A server that speaks CQL: `cassette serve`, Apache Cassandra
     Cql,
+    /// Apache Cassandra of the laboratory's own, from Maven Central (in experiments)
+    Cassandra,
     /// LevelDB, if this was built with the feature leveldb
     Leveldb,
     /// RocksDB, if this was built with the feature rocksdb
@@ -339,8 +380,10 @@ mod tests {
     fn parse(arguments: &str) -> Result<YcsbArgs, clap::Error> {
         let matches = Cli::command()
             .try_get_matches_from(["lab", "ycsb"].into_iter().chain(arguments.split_whitespace()))?;
-        let LabCommand::Ycsb(args) = Cli::from_arg_matches(&matches)?.command;
-        Ok(*args)
+        match Cli::from_arg_matches(&matches)?.command {
+            LabCommand::Ycsb(args) => Ok(*args),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -1,21 +1,15 @@
 //! A benchmark as a sequence of phases over one engine.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::LabError;
 use crate::engine::TableShape;
-use crate::report::process::ProcessUse;
-use crate::report::{PhaseReport, ProcessReport};
-use crate::run::live::{LiveCounts, LiveView};
-use crate::run::worker::{OpenLoop, WorkerLimits};
-use crate::run::{Control, Recorder, Target, Worker};
-use crate::ycsb::workload::{StreamFactory, share_of};
+use crate::report::PhaseReport;
+pub use crate::run::Observer;
+use crate::run::{PhasePlan, Rate, Target};
+use crate::ycsb::workload::StreamFactory;
 use crate::ycsb::{CoreWorkload, KeySpace};
-
-/// From one look at the workers to the next.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Which phases run, and how.
 #[derive(Debug, Clone)]
@@ -44,20 +38,6 @@ pub struct Experiment {
     pub server_pid: Option<u32>,
 }
 
-/// Is told of an experiment's progress, from another thread than the one that started it.
-pub trait Observer: Sync {
-    /// A phase of `operations` operations begins; `None` when time bounds it.
-    fn begins(&self, name: &str, operations: Option<u64>);
-    /// A phase goes on.
-    fn goes_on(&self, view: &LiveView);
-    /// Why all is to end early, if it is; asked as often as it goes on. What was measured until then is reported.
-    fn wants_to_stop(&self) -> Option<String> {
-        None
-    }
-    /// A phase is over.
-    fn ends(&self, report: &PhaseReport);
-}
-
 impl Experiment {
     /// Performs all phases; what each gave.
     ///
@@ -70,7 +50,8 @@ impl Experiment {
         self.check()?;
         let mut reports = Vec::new();
         let first = &self.workloads[0].1;
-        let shape = TableShape { table: first.table.clone(), field_names: first.field_names() };
+        let shape =
+            TableShape { table: first.table.clone(), field_names: first.field_names(), statements: None };
         // Runs over records that an earlier experiment loaded take them as they are; runs that insert move the end.
         let mut keys = KeySpace::starting_at(first.record_count);
         if !self.load {
@@ -84,9 +65,9 @@ impl Experiment {
                 target.use_table(&shape)?;
                 let loaded = KeySpace::starting_at(first.insert_start);
                 let factory = StreamFactory::load(first, loaded, seed)?;
-                let limits = PhaseLimits { operations: Some(first.insert_count()), time: None, rate: None };
-                let mut report = self.phase("load", repeat, &factory, limits, target, observer)?;
-                report.properties = first.settings();
+                let plan = PhasePlan { operations: Some(first.insert_count()), ..self.plan("load", repeat) };
+                let mut report = plan.measure(&factory, target, observer)?.report;
+                report.properties = owned(first.settings());
                 observer.ends(&report);
                 let stopped = report.stopped.is_some();
                 reports.push(report);
@@ -99,15 +80,15 @@ impl Experiment {
             for (name, workload) in self.workloads.iter().filter(|_| self.run) {
                 seed = seed.wrapping_add(1);
                 let factory = StreamFactory::run(workload, keys.clone(), seed)?;
-                let limits = PhaseLimits {
+                let plan = PhasePlan {
                     operations: (workload.operation_count > 0).then_some(workload.operation_count),
                     time: (workload.max_execution_seconds > 0)
                         .then(|| Duration::from_secs(workload.max_execution_seconds)),
-                    rate: self.rate,
+                    rate: self.rate.map(Rate::steady),
+                    ..self.plan(&format!("run {name}"), repeat)
                 };
-                let name = format!("run {name}");
-                let mut report = self.phase(&name, repeat, &factory, limits, target, observer)?;
-                report.properties = workload.settings();
+                let mut report = plan.measure(&factory, target, observer)?.report;
+                report.properties = owned(workload.settings());
                 observer.ends(&report);
                 let stopped = report.stopped.is_some();
                 reports.push(report);
@@ -147,120 +128,24 @@ impl Experiment {
         Ok(())
     }
 
-    fn phase(
-        &self,
-        name: &str,
-        repeat: usize,
-        factory: &StreamFactory,
-        limits: PhaseLimits,
-        target: &dyn Target,
-        observer: &dyn Observer,
-    ) -> Result<PhaseReport, LabError> {
-        let count = target.worker_count(self.in_flight);
-        let control = Arc::new(Control::default());
-        let live: Vec<Arc<LiveCounts>> = (0..count).map(|_| Arc::default()).collect();
-        let workers = (0..count)
-            .map(|worker| {
-                let limits = WorkerLimits {
-                    operations: limits.operations.map(|total| share_of(total, count, worker)),
-                    time: limits.time,
-                    rate: limits.rate.map(|rate| OpenLoop { rate, workers: count, worker, spin: self.spin }),
-                };
-                let recorder = Recorder::new(Arc::clone(&live[worker]));
-                Worker::new(factory.stream(worker), recorder, limits, Arc::clone(&control))
-            })
-            .collect();
-
-        observer.begins(name, limits.operations);
-        let mut processes = Processes::look(self.server_pid)?;
-        let done = AtomicBool::new(false);
-        let driven = std::thread::scope(|scope| {
-            let watcher = scope.spawn(|| {
-                let mut view = LiveView::default();
-                while !done.load(Ordering::Acquire) {
-                    std::thread::park_timeout(LOOK_EVERY);
-                    view.look(live.iter().map(Arc::as_ref));
-                    observer.goes_on(&view);
-                    if let Some(reason) = observer.wants_to_stop() {
-                        control.stop(reason);
-                    }
-                    processes.watch();
-                }
-            });
-            // Also when the target panics: the scope waits for the watcher.
-            let _release = OnDrop(|| {
-                done.store(true, Ordering::Release);
-                watcher.thread().unpark();
-            });
-            target.drive(workers, self.in_flight)
-        })?;
-
-        let mut all = Recorder::new(Arc::default());
-        driven.workers.iter().for_each(|worker| all.merge(&worker.recorder));
-        let seconds = (driven.end - driven.start).as_secs_f64();
-        let mut report = PhaseReport::of(name.into(), repeat, seconds, &all);
-        report.stopped = control.reason();
-        report.processes = processes.finish(all.operations)?;
-        Ok(report)
-    }
-}
-
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
-struct PhaseLimits {
-    operations: Option<u64>,
-    time: Option<Duration>,
-    rate: Option<f64>,
-}
-
-/// The processes a phase looks at: the server first, if there is one, then this one.
-struct Processes(Vec<(&'static str, u32, ProcessUse, u64)>);
-
-impl Processes {
-    fn look(server_pid: Option<u32>) -> Result<Self, LabError> {
-        let server = server_pid.map(|pid| ("server", pid));
-        let looked = server.into_iter().chain([("laboratory", std::process::id())]).map(|(role, pid)| {
-            let now = ProcessUse::of(pid)?;
-            Ok((role, pid, now, now.rss_bytes))
-        });
-        Ok(Self(looked.collect::<Result<_, LabError>>()?))
-    }
-
-    fn watch(&mut self) {
-        for (_, pid, _, rss_bytes_max) in &mut self.0 {
-            // A process that ended is told of when the phase is over.
-            if let Ok(now) = ProcessUse::of(*pid) {
-                *rss_bytes_max = now.rss_bytes.max(*rss_bytes_max);
-            }
+    fn plan(&self, name: &str, repeat: usize) -> PhasePlan {
+        PhasePlan {
+            name: name.into(),
+            repeat,
+            in_flight: self.in_flight,
+            operations: None,
+            time: None,
+            rate: None,
+            spin: self.spin,
+            server_pids: self.server_pid.into_iter().collect(),
+            series: false,
         }
     }
+}
 
-    fn finish(self, operations: u64) -> Result<Vec<ProcessReport>, LabError> {
-        let finish = |(role, pid, before, rss_bytes_max): (&'static str, u32, ProcessUse, u64)| {
-            let now = ProcessUse::of(pid)?;
-            let user_seconds = now.user_seconds - before.user_seconds;
-            let system_seconds = now.system_seconds - before.system_seconds;
-            Ok(ProcessReport {
-                role,
-                pid,
-                user_seconds,
-                system_seconds,
-                cpu_us_per_operation: (operations > 0)
-                    .then(|| (user_seconds + system_seconds) * 1e6 / operations as f64),
-                rss_bytes_max: rss_bytes_max.max(now.rss_bytes),
-                threads: now.threads,
-                open_files: now.open_files,
-                written_bytes: now.written_bytes.zip(before.written_bytes).map(|(now, before)| now - before),
-            })
-        };
-        self.0.into_iter().map(finish).collect()
-    }
+/// Settings as a report holds them.
+pub(crate) fn owned(settings: BTreeMap<&'static str, String>) -> BTreeMap<String, String> {
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 #[cfg(test)]
@@ -269,6 +154,7 @@ mod tests {
 
     use super::*;
     use crate::engine::noop::Noop;
+    use crate::run::live::LiveView;
     use crate::run::threads::Threads;
 
     #[derive(Default)]

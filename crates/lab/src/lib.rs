@@ -1,12 +1,18 @@
 //! The laboratory: workloads, engines under test, statistics, report.
 
+pub mod cassandra;
 pub mod cli;
 pub mod cql;
 pub mod engine;
 mod error;
 pub mod experiment;
+pub mod experiments;
+pub mod reasons;
 pub mod report;
 pub mod run;
+pub mod statistics;
+pub mod tune;
+pub mod workload;
 pub mod ycsb;
 mod ycsb_command;
 

@@ -70,11 +70,17 @@ fn target(args: &YcsbArgs) -> Result<(Box<dyn Target>, Option<TempDir>), LabErro
                 memtable_bytes: args.memtable_mib.map(|mib| mib << 20),
                 cache_bytes: args.cache_mib.map(|mib| mib << 20),
                 table_options: args.table_options.clone(),
+                ..EmbeddedSettings::default()
             };
             (Box::new(Threads(Embedded::open(settings)?)), thrown_away)
         }
         EngineKind::Cql => (Box::new(CqlTarget::new(args.server.settings(&args.table_options)?)?), None),
         EngineKind::Noop => (Box::new(Threads(Noop)), None),
+        EngineKind::Cassandra => {
+            return Err(LabError::Usage(
+                "start one with `cassette lab cassandra start`, and measure it with --engine cql".into(),
+            ));
+        }
         #[cfg(feature = "leveldb")]
         EngineKind::Leveldb => store::<crate::engine::leveldb::LevelDb>(args)?,
         #[cfg(feature = "rocksdb")]
@@ -97,8 +103,11 @@ fn store<S: crate::engine::key_value::KeyValueStore + 'static>(
 ) -> Result<(Box<dyn Target>, Option<TempDir>), LabError> {
     use crate::engine::key_value::{KeyValueEngine, StoreSettings};
     let bytes = |mib: Option<u64>| mib.map(|mib| mib << 20);
-    let settings =
-        StoreSettings { cache_bytes: bytes(args.cache_mib), memtable_bytes: bytes(args.memtable_mib) };
+    let settings = StoreSettings {
+        cache_bytes: bytes(args.cache_mib),
+        memtable_bytes: bytes(args.memtable_mib),
+        ..StoreSettings::default()
+    };
     let (data, thrown_away) = data_directory(args)?;
     Ok((Box::new(Threads(KeyValueEngine::<S>::new(&data, settings))), thrown_away))
 }
@@ -140,7 +149,7 @@ fn write_json(report: &Report, path: &Path) -> Result<(), LabError> {
 }
 
 /// The command as it could be typed again, with what follows `--password` left out.
-fn command_line(arguments: impl Iterator<Item = String>) -> String {
+pub(crate) fn command_line(arguments: impl Iterator<Item = String>) -> String {
     let mut shown = Vec::new();
     let mut hide_next = false;
     for argument in arguments {
@@ -160,14 +169,14 @@ fn command_line(arguments: impl Iterator<Item = String>) -> String {
 }
 
 /// Shows progress on standard error, where that is a terminal, and results on standard output.
-struct Console {
+pub(crate) struct Console {
     bar: ProgressBar,
     interrupted: Arc<AtomicBool>,
 }
 
 impl Console {
     /// From here on the first Ctrl-C ends the phase, so that what was measured is reported; a second one ends the process.
-    fn new() -> Result<Self, LabError> {
+    pub(crate) fn new() -> Result<Self, LabError> {
         let interrupted = Arc::new(AtomicBool::new(false));
         let handled = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&interrupted))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)));
@@ -175,7 +184,12 @@ impl Console {
         Ok(Self { bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()), interrupted })
     }
 
-    fn print(&self, text: &str) {
+    /// Takes the progress bar away.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    pub(crate) fn print(&self, text: &str) {
         self.bar.suspend(|| {
             let mut out = std::io::stdout().lock();
             // Nobody listening is no reason to lose the report that is still to be written.

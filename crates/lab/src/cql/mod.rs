@@ -8,6 +8,7 @@
 mod connection;
 mod pipeline;
 mod requests;
+mod server_counters;
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use cassette_protocol::{Consistency, Version};
 use crate::LabError;
 use crate::engine::statements;
 use crate::engine::{EngineInfo, TableShape};
-use crate::run::{Driven, Target, Worker, drive_together};
+use crate::run::{Action, Driven, Sampler, Target, Worker, drive_together};
 use crate::ycsb::workload::share_of;
 use connection::{Connection, Text};
 use requests::Requests;
@@ -51,6 +52,7 @@ pub struct CqlTarget {
     settings: CqlSettings,
     info: EngineInfo,
     shape: Option<TableShape>,
+    pids: Vec<u32>,
 }
 
 impl CqlTarget {
@@ -68,7 +70,19 @@ impl CqlTarget {
         }
         let mut connection = Connection::open(first, &settings)?;
         let info = ask_who(&mut connection, &settings)?;
-        Ok(Self { settings, info, shape: None })
+        Ok(Self { settings, info, shape: None, pids: Vec::new() })
+    }
+
+    /// Says which processes of this machine the server is.
+    #[must_use]
+    pub fn on_processes(mut self, pids: Vec<u32>) -> Self {
+        self.pids = pids;
+        self
+    }
+
+    /// As [`on_processes`](Self::on_processes), after the server was started again.
+    pub fn set_processes(&mut self, pids: Vec<u32>) {
+        self.pids = pids;
     }
 
     fn open(&self, number: usize) -> Result<Connection, LabError> {
@@ -84,6 +98,13 @@ impl Target for CqlTarget {
 
     fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError> {
         let mut connection = self.open(0)?;
+        if let Some(workload) = &shape.statements {
+            let dropped = workload.drop.iter().filter(|_| replace);
+            for statement in dropped.chain(&workload.create) {
+                connection.query(statement)?;
+            }
+            return Ok(());
+        }
         let CqlSettings { keyspace, replication_factor, table_options, .. } = &self.settings;
         connection.query(&statements::create_keyspace(keyspace, *replication_factor))?;
         if replace {
@@ -96,6 +117,24 @@ impl Target for CqlTarget {
     fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError> {
         self.shape = Some(shape.clone());
         Ok(())
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), LabError> {
+        match action {
+            Action::Cql(statement) => self.open(0)?.query(statement).map(drop),
+            _ => Err(LabError::Usage(format!(
+                "a server that the laboratory did not start cannot be told to {action}"
+            ))),
+        }
+    }
+
+    fn sampler(&self) -> Option<Sampler<'_>> {
+        let mut connection = self.open(0).ok()?;
+        Some(Box::new(move || server_counters::look(&mut connection)))
+    }
+
+    fn server_pids(&self) -> Vec<u32> {
+        self.pids.clone()
     }
 
     fn worker_count(&self, in_flight: usize) -> usize {
@@ -134,19 +173,33 @@ fn ask_who(connection: &mut Connection, settings: &CqlSettings) -> Result<Engine
         told.insert("table options".into(), settings.table_options.clone());
     }
     // Cassandra tells its configuration from 4.0 on; a server that does not is measured all the same.
-    const ASKED: [&str; 4] = [
-        "commitlog_sync",
-        "commitlog_sync_period",
-        "commitlog_sync_group_window",
-        "memtable_allocation_type",
-    ];
-    let names: Vec<String> = ASKED.iter().map(|name| format!("'{name}'")).collect();
-    let query = format!("SELECT name, value FROM system_views.settings WHERE name IN ({})", names.join(", "));
-    for row in connection.query(&query).unwrap_or_default() {
-        if let [Some(name), Some(value)] = &row[..] {
+    for row in connection.query("SELECT name, value FROM system_views.settings").unwrap_or_default() {
+        if let [Some(name), Some(value)] = &row[..]
+            && is_asked(name)
+        {
             told.insert(name.clone(), value.clone());
         }
     }
     let version: Text = cell(0);
     Ok(EngineInfo { name: "cql".into(), version: version.unwrap_or_default(), settings: told })
+}
+
+/// Whether a setting decides what requests cost: of the hundreds there are, those of caches, commit log, memtables,
+/// compaction, concurrency and disk access.
+fn is_asked(name: &str) -> bool {
+    const PARTS: [&str; 11] = [
+        "cache_size",
+        "commitlog",
+        "memtable",
+        "compact",
+        "concurrent_",
+        "flush",
+        "disk_access_mode",
+        "num_tokens",
+        "file_cache",
+        "sstable",
+        "trickle",
+    ];
+    // Cassandra tells older names of settings too, with underscores for the dots of nested ones.
+    PARTS.iter().any(|part| name.contains(part)) && !name.contains("_in_") && !name.contains("directory")
 }

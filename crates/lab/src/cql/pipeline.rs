@@ -36,6 +36,9 @@ struct Slot {
     read_end: Option<Instant>,
     /// Whether its statement is being prepared again, because the server had forgotten it.
     preparing: bool,
+    /// Of an operation of several statements: which one is in flight, and when it was sent.
+    step: usize,
+    step_start: Option<Instant>,
 }
 
 impl Pipeline {
@@ -56,7 +59,7 @@ impl Pipeline {
             let message = format!("connection lost: {error}");
             for slot in &mut self.slots {
                 if let Some(task) = slot.task.take() {
-                    if let Operation::Insert { key } = task.operation {
+                    if let Some(key) = task.operation.new_key() {
                         worker.stream.acknowledge(key);
                     }
                     worker.fail(Failure::new("connection lost", &error));
@@ -134,6 +137,14 @@ impl Pipeline {
             Operation::Scan { length, field, .. } => {
                 self.requests.scan(encoder, stream, key, length, field);
             }
+            Operation::Statements { operation, key, random, .. } => {
+                if let Some(workload) = worker.stream.statement_workload() {
+                    slot.step = workload.steps_of(operation).start;
+                    workload.bind(slot.step, key, random, values);
+                }
+                slot.step_start = None;
+                self.requests.statement(encoder, stream, slot.step, values);
+            }
         }
         slot.task = Some(task);
         slot.read_end = None;
@@ -168,6 +179,10 @@ impl Pipeline {
         {
             // The operation goes on where it was; its latency counts from its first start.
             let (start, read_end) = (slot.start, slot.read_end);
+            if let Operation::Statements { .. } = operation {
+                self.send_step(index, operation, worker, values);
+                return;
+            }
             match (operation, read_end) {
                 (Operation::ReadModifyWrite { written, .. }, Some(_)) => {
                     worker.stream.write_values(&slot.key, written, values);
@@ -182,6 +197,36 @@ impl Pipeline {
             return;
         }
         let mut outcome = outcome.map_err(Refused::into_failure);
+        if let Operation::Statements { operation: number, .. } = operation
+            && let Some(workload) = worker.stream.statement_workload().cloned()
+        {
+            let step = slot.step;
+            outcome = outcome.and_then(|()| workload.check(step, rows));
+            if outcome.is_ok() {
+                worker.recorder.rows += rows.rows();
+                worker.recorder.bytes += rows.bytes();
+                if let Some(kind) = workload.kind_of_step(number, step) {
+                    let timing = Timing { intended: None, start: slot.step_start.unwrap_or(start), end };
+                    worker.recorder.part(OperationKind::Named(kind), timing);
+                }
+                if step + 1 < workload.steps_of(number).end {
+                    slot.step += 1;
+                    slot.step_start = Some(end);
+                    self.send_step(index, operation, worker, values);
+                    return;
+                }
+            }
+            slot.task = None;
+            self.free.push(index);
+            if let Some(key) = operation.new_key() {
+                worker.stream.acknowledge(key);
+            }
+            match outcome {
+                Err(failure) => worker.fail(failure),
+                Ok(()) => worker.recorder.operation(operation.kind(), Timing { intended, start, end }),
+            }
+            return;
+        }
         if !update_in_flight {
             outcome = outcome.and_then(|()| check_rows(&operation, &slot.key, rows));
         }
@@ -198,7 +243,7 @@ impl Pipeline {
         let read_end = slot.read_end.take();
         slot.task = None;
         self.free.push(index);
-        if let Operation::Insert { key } = operation {
+        if let Some(key) = operation.new_key() {
             worker.stream.acknowledge(key);
         }
         if let Err(failure) = outcome {
@@ -219,6 +264,20 @@ impl Pipeline {
     }
 }
 
+impl Pipeline {
+    /// Encodes the request of the step that the operation in slot `index` is at.
+    fn send_step(&mut self, index: usize, operation: Operation, worker: &Worker, values: &mut FieldValues) {
+        let slot = &mut self.slots[index];
+        slot.preparing = false;
+        if let Operation::Statements { key, random, .. } = operation
+            && let Some(workload) = worker.stream.statement_workload()
+        {
+            workload.bind(slot.step, key, random, values);
+            self.requests.statement(self.connection.encoder(), index as i16, slot.step, values);
+        }
+    }
+}
+
 /// Reads an answer's rows into `rows`; an error is a failure of its class.
 fn take_answer(envelope: &Envelope, operation: &Operation, rows: &mut RowSink) -> Result<(), Refused> {
     rows.clear();
@@ -231,7 +290,7 @@ fn take_answer(envelope: &Envelope, operation: &Operation, rows: &mut RowSink) -
                 Operation::Read { field, .. }
                 | Operation::Scan { field, .. }
                 | Operation::ReadModifyWrite { read: field, .. } => *field,
-                Operation::Insert { .. } | Operation::Update { .. } => None,
+                Operation::Insert { .. } | Operation::Update { .. } | Operation::Statements { .. } => None,
             };
             for mut row in &encoded.decode(None).map_err(malformed)? {
                 rows.row(row.next().flatten().unwrap_or_default());

@@ -29,7 +29,9 @@ struct Prepared {
 pub(super) struct Requests {
     version: Version,
     consistency: Consistency,
-    statements: Statements<Prepared>,
+    statements: Option<Statements<Prepared>>,
+    /// The statements of a workload of them, with their consistency levels; the others are none then.
+    steps: Vec<(Prepared, Consistency)>,
     /// The statements' texts by id.
     texts: HashMap<Bytes, String>,
 }
@@ -42,12 +44,22 @@ impl Requests {
         shape: &TableShape,
     ) -> Result<Self, LabError> {
         let mut texts = HashMap::new();
-        let statements = Statements::prepare(&settings.keyspace, shape, |cql| {
+        let mut prepare = |cql: &str| {
             let prepared = connection.prepare(cql)?;
             texts.insert(prepared.id.clone(), cql.to_owned());
             Ok::<_, LabError>(Prepared { id: prepared.id, result_metadata_id: prepared.result_metadata_id })
-        })?;
-        Ok(Self { version: settings.version, consistency: settings.consistency, statements, texts })
+        };
+        let (mut statements, mut steps) = (None, Vec::new());
+        match &shape.statements {
+            None => statements = Some(Statements::prepare(&settings.keyspace, shape, prepare)?),
+            Some(workload) => {
+                for step in &workload.steps {
+                    let consistency = step.consistency.unwrap_or(settings.consistency);
+                    steps.push((prepare(&step.cql)?, consistency));
+                }
+            }
+        }
+        Ok(Self { version: settings.version, consistency: settings.consistency, statements, steps, texts })
     }
 
     /// Appends the PREPARE of a statement that the server has forgotten; false if it is none of these.
@@ -65,7 +77,8 @@ impl Requests {
 
     /// Appends the insertion of a whole record.
     pub fn insert(&self, encoder: &mut Encoder, stream: i16, key: &str, values: &FieldValues) {
-        self.execute(encoder, stream, &self.statements.insert, values.len() + 1, |body| {
+        let Some(statements) = &self.statements else { return };
+        self.execute(encoder, stream, &statements.insert, self.consistency, values.len() + 1, |body| {
             write_bytes(Some(key.as_bytes()), body);
             values.iter().for_each(|(_, value)| write_bytes(Some(value), body));
         });
@@ -73,8 +86,9 @@ impl Requests {
 
     /// Appends the update of one field or all.
     pub fn update(&self, encoder: &mut Encoder, stream: i16, key: &str, values: &FieldValues) {
-        let statement = self.statements.update.of(values.only_field());
-        self.execute(encoder, stream, statement, values.len() + 1, |body| {
+        let Some(statements) = &self.statements else { return };
+        let statement = statements.update.of(values.only_field());
+        self.execute(encoder, stream, statement, self.consistency, values.len() + 1, |body| {
             values.iter().for_each(|(_, value)| write_bytes(Some(value), body));
             write_bytes(Some(key.as_bytes()), body);
         });
@@ -82,15 +96,27 @@ impl Requests {
 
     /// Appends the read of a record.
     pub fn read(&self, encoder: &mut Encoder, stream: i16, key: &str, field: Option<usize>) {
-        let statement = self.statements.read.of(field);
-        self.execute(encoder, stream, statement, 1, |body| write_bytes(Some(key.as_bytes()), body));
+        let Some(statements) = &self.statements else { return };
+        let statement = statements.read.of(field);
+        self.execute(encoder, stream, statement, self.consistency, 1, |body| {
+            write_bytes(Some(key.as_bytes()), body)
+        });
     }
 
     /// Appends the scan of `length` records from `key` on.
     pub fn scan(&self, encoder: &mut Encoder, stream: i16, key: &str, length: u32, field: Option<usize>) {
-        self.execute(encoder, stream, self.statements.scan.of(field), 2, |body| {
+        let Some(statements) = &self.statements else { return };
+        self.execute(encoder, stream, statements.scan.of(field), self.consistency, 2, |body| {
             write_bytes(Some(key.as_bytes()), body);
             write_bytes(Some(&length.to_be_bytes()), body);
+        });
+    }
+
+    /// Appends a step of a workload of statements, which binds `values` in order.
+    pub fn statement(&self, encoder: &mut Encoder, stream: i16, step: usize, values: &FieldValues) {
+        let Some((statement, consistency)) = self.steps.get(step) else { return };
+        self.execute(encoder, stream, statement, *consistency, values.len(), |body| {
+            values.iter().for_each(|(_, value)| write_bytes(Some(value), body));
         });
     }
 
@@ -103,6 +129,7 @@ impl Requests {
         encoder: &mut Encoder,
         stream: i16,
         statement: &Prepared,
+        consistency: Consistency,
         values: usize,
         write_values: impl FnOnce(&mut Vec<u8>),
     ) {
@@ -112,7 +139,7 @@ impl Requests {
         if self.version >= Version::V5 {
             write_short_bytes(statement.result_metadata_id.as_deref().unwrap_or_default(), body);
         }
-        write_short(self.consistency as u16, body);
+        write_short(consistency as u16, body);
         if self.version >= Version::V5 {
             write_int(i32::from(VALUES_AND_SKIP_METADATA), body);
         } else {

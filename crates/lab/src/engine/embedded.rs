@@ -12,12 +12,13 @@ use smallvec::SmallVec;
 use super::statements::{self, Statements};
 use super::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
 use crate::LabError;
+use crate::run::{Action, Counters, Sampler};
 use crate::ycsb::FieldValues;
 
 const KEYSPACE: &str = "ycsb";
 
 /// How the embedded database is opened.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct EmbeddedSettings {
     /// Its directory.
     pub data: PathBuf,
@@ -25,6 +26,8 @@ pub struct EmbeddedSettings {
     pub memtable_bytes: Option<u64>,
     /// `file_cache_size` in bytes; `None` for the default.
     pub cache_bytes: Option<u64>,
+    /// Other options, by cassandra.yaml's names.
+    pub options: BTreeMap<String, String>,
     /// What the table is made WITH; empty for the defaults.
     pub table_options: String,
 }
@@ -32,54 +35,105 @@ pub struct EmbeddedSettings {
 /// An embedded database under test.
 #[derive(Debug)]
 pub struct Embedded {
-    database: Database,
-    info: EngineInfo,
-    table_options: String,
-    statements: Option<Statements<Arc<Prepared>>>,
+    /// `None` only while it is opened again.
+    database: Option<Database>,
+    settings: EmbeddedSettings,
+    shape: Option<TableShape>,
+    prepared: Option<Known>,
+}
+
+/// What was prepared.
+#[derive(Debug)]
+enum Known {
+    Records(Statements<Arc<Prepared>>),
+    Steps(Vec<(Arc<Prepared>, StatementOptions)>),
 }
 
 impl Embedded {
     /// Opens the database, making it if there is none.
     pub fn open(settings: EmbeddedSettings) -> Result<Self, LabError> {
-        let mut options = Options::new(&settings.data);
-        if let Some(bytes) = settings.memtable_bytes {
-            options.engine.memtable_heap_space = usize::try_from(bytes).unwrap_or(usize::MAX);
-        }
-        options.engine.file_cache_size = settings.cache_bytes.unwrap_or(options.engine.file_cache_size);
-        let mut told = tell(&options);
-        if !settings.table_options.is_empty() {
-            told.insert("table options".into(), settings.table_options.clone());
-        }
-        let database = Database::open(options)
-            .map_err(|error| refused(&format!("open {}", settings.data.display()), error))?;
-        let info =
-            EngineInfo { name: "embedded".into(), version: env!("CARGO_PKG_VERSION").into(), settings: told };
-        Ok(Self { database, info, table_options: settings.table_options, statements: None })
+        let database = open(&settings)?;
+        Ok(Self { database: Some(database), settings, shape: None, prepared: None })
+    }
+
+    /// Checks options without opening anything.
+    pub fn check_options(options: &BTreeMap<String, String>) -> Result<(), String> {
+        let mut engine = Options::new("");
+        options.iter().try_for_each(|(name, value)| set_option(&mut engine, name, value))
+    }
+
+    fn database(&self) -> Result<&Database, LabError> {
+        self.database
+            .as_ref()
+            .ok_or_else(|| LabError::engine("embedded", "use", "it could not be opened again"))
     }
 
     fn define(&self, cql: &str) -> Result<(), LabError> {
         let options = StatementOptions::default();
         let mut rows = RowSink::default();
-        self.database
+        self.database()?
             .query(None, cql, Values::NONE, &options, &mut Forward::to(&mut rows, None))
             .map(|_| ())
             .map_err(|error| refused(cql, error))
     }
 }
 
-/// The settings that decide what operations cost, by cassandra.yaml's names.
-fn tell(options: &Options) -> BTreeMap<String, String> {
-    let engine = &options.engine;
-    let told = [
-        ("commitlog_sync", format!("{:?}", engine.commitlog_sync)),
-        ("memtable_heap_space", engine.memtable_heap_space.to_string()),
-        ("memtable_flush_writers", engine.memtable_flush_writers.to_string()),
-        ("file_cache_size", engine.file_cache_size.to_string()),
-        ("flush_compression", format!("{:?}", engine.flush_compression)),
-        ("concurrent_compactors", engine.concurrent_compactors.to_string()),
-        ("compaction_throughput", engine.compaction_throughput.to_string()),
-    ];
-    told.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+fn open(settings: &EmbeddedSettings) -> Result<Database, LabError> {
+    let mut options = Options::new(&settings.data);
+    if let Some(bytes) = settings.memtable_bytes {
+        options.engine.memtable_heap_space = usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+    options.engine.file_cache_size = settings.cache_bytes.unwrap_or(options.engine.file_cache_size);
+    for (name, value) in &settings.options {
+        set_option(&mut options, name, value).map_err(LabError::Usage)?;
+    }
+    Database::open(options).map_err(|error| refused(&format!("open {}", settings.data.display()), error))
+}
+
+/// Sets an option by cassandra.yaml's name.
+fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
+    fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
+        value.parse().map_err(|_| format!("{name} cannot be {value:?}: expected a number"))
+    }
+    let bytes =
+        || parse_bytes(value).ok_or_else(|| format!("{name} cannot be {value:?}: expected bytes, or 64MiB"));
+    let engine = &mut options.engine;
+    match name {
+        "memtable_heap_space" => engine.memtable_heap_space = bytes()? as usize,
+        "memtable_cleanup_threshold" => engine.memtable_cleanup_threshold = Some(number(name, value)?),
+        "memtable_flush_writers" => engine.memtable_flush_writers = number(name, value)?,
+        "file_cache_size" => engine.file_cache_size = bytes()?,
+        "key_cache_size" => engine.key_cache_size = bytes()?,
+        "concurrent_compactors" => engine.concurrent_compactors = number(name, value)?,
+        "compaction_throughput" => engine.compaction_throughput = bytes()?,
+        "commitlog_segment_size" => {
+            engine.commitlog_segment_size =
+                bytes()?.try_into().map_err(|_| format!("{name} is too large"))?;
+        }
+        "commitlog_total_space" => engine.commitlog_total_space = bytes()?,
+        _ => {
+            return Err(format!(
+                "the embedded engine has no option {name}; it has commitlog_segment_size, commitlog_total_space, \
+                 compaction_throughput, concurrent_compactors, file_cache_size, key_cache_size, \
+                 memtable_cleanup_threshold, memtable_flush_writers and memtable_heap_space"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A size as cassandra.yaml writes it: `64MiB`, `1GiB`, `64MiB/s`, or a number of bytes.
+pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim().trim_end_matches("/s");
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].trim() {
+        "" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 fn refused(attempt: &str, error: DatabaseError) -> LabError {
@@ -88,37 +142,131 @@ fn refused(attempt: &str, error: DatabaseError) -> LabError {
 
 impl Engine for Embedded {
     fn describe(&self) -> EngineInfo {
-        self.info.clone()
+        // What the database itself says it was opened with.
+        let mut settings =
+            self.database.as_ref().map(|database| database.settings().clone()).unwrap_or_default();
+        if !self.settings.table_options.is_empty() {
+            settings.insert("table options".into(), self.settings.table_options.clone());
+        }
+        EngineInfo { name: "embedded".into(), version: env!("CARGO_PKG_VERSION").into(), settings }
     }
 
     fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError> {
+        if let Some(workload) = &shape.statements {
+            let dropped = workload.drop.iter().filter(|_| replace);
+            return dropped.chain(&workload.create).try_for_each(|statement| self.define(statement));
+        }
         self.define(&statements::create_keyspace(KEYSPACE, 1))?;
         if replace {
             self.define(&statements::drop_table(KEYSPACE, shape))?;
         }
-        self.define(&statements::create_table(KEYSPACE, shape, &self.table_options))
+        self.define(&statements::create_table(KEYSPACE, shape, &self.settings.table_options))
     }
 
     fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError> {
-        let prepare = |cql: &str| self.database.prepare(None, cql).map_err(|error| refused(cql, error));
-        self.statements = Some(Statements::prepare(KEYSPACE, shape, prepare)?);
+        let database = self.database()?;
+        let prepare = |cql: &str| database.prepare(None, cql).map_err(|error| refused(cql, error));
+        let prepared = match &shape.statements {
+            None => Known::Records(Statements::prepare(KEYSPACE, shape, prepare)?),
+            Some(workload) => {
+                let step = |step: &crate::workload::Step| {
+                    let mut options = StatementOptions::default();
+                    options.consistency = step.consistency.unwrap_or(options.consistency);
+                    Ok((prepare(&step.cql)?, options))
+                };
+                Known::Steps(workload.steps.iter().map(step).collect::<Result<_, LabError>>()?)
+            }
+        };
+        self.prepared = Some(prepared);
+        self.shape = Some(shape.clone());
         Ok(())
     }
 
+    fn act(&mut self, action: &Action) -> Result<(), LabError> {
+        let refused = |error: &dyn std::fmt::Display| LabError::engine("embedded", action.to_string(), error);
+        match action {
+            Action::Cql(statement) => {
+                self.define(statement)?;
+            }
+            Action::Flush => self.database()?.engine().flush(None).map_err(|error| refused(&error))?,
+            Action::Compact => {
+                let engine = self.database()?.engine();
+                engine.flush(None).map_err(|error| refused(&error))?;
+                for (id, _) in engine.tables().iter().filter(|(_, table)| !is_system(&table.keyspace)) {
+                    engine.compact(*id).map_err(|error| refused(&error))?;
+                }
+            }
+            Action::DropCaches | Action::Restart => {
+                // The engine's caches go with it.
+                self.prepared = None;
+                if let Some(database) = self.database.take() {
+                    database.close().map_err(|error| refused(&error))?;
+                }
+                if *action == Action::DropCaches {
+                    super::drop_page_cache()?;
+                }
+                self.database = Some(open(&self.settings)?);
+            }
+        }
+        // Statements are prepared against the schema as it was.
+        match self.shape.clone() {
+            Some(shape) => self.use_table(&shape),
+            None => Ok(()),
+        }
+    }
+
+    fn sampler(&self) -> Option<Sampler<'_>> {
+        let database = self.database.as_ref()?;
+        Some(Box::new(move || counters(database)))
+    }
+
     fn session(&self) -> Result<Box<dyn Session + '_>, LabError> {
-        let statements =
-            self.statements.as_ref().ok_or_else(|| LabError::Usage("no table was chosen".into()))?;
+        let prepared = self.prepared.as_ref().ok_or_else(|| LabError::Usage("no table was chosen".into()))?;
         Ok(Box::new(EmbeddedSession {
-            database: &self.database,
-            statements,
+            database: self.database()?,
+            prepared,
             options: StatementOptions::default(),
         }))
     }
 }
 
+fn is_system(keyspace: &str) -> bool {
+    keyspace == "system" || keyspace.starts_with("system_")
+}
+
+/// The engine's figures, tables of users together, by names that other engines' figures share.
+fn counters(database: &Database) -> Counters {
+    let engine = database.engine();
+    let stats = engine.stats();
+    let mut counters = Counters::new();
+    let mut add = |name: &str, value: f64| *counters.entry(name.to_owned()).or_insert(0.0) += value;
+    let cache = stats.chunk_cache;
+    add("chunk_cache_hits_total", cache.hits as f64);
+    add("chunk_cache_misses_total", cache.misses as f64);
+    add("memtable_bytes", stats.memtable_bytes as f64);
+    for (id, _) in engine.tables().iter().filter(|(_, table)| !is_system(&table.keyspace)) {
+        let Ok(table) = engine.table_stats(*id) else { continue };
+        add("sstables", table.sstables as f64);
+        add("disk_bytes", table.live_disk_bytes as f64);
+        add("flushes_total", table.flushes as f64);
+        add("flushed_bytes_total", table.bytes_flushed as f64);
+        add("compactions_pending", table.pending_compactions as f64);
+        add("compactions_total", table.compactions as f64);
+        add("compacted_bytes_total", table.bytes_compacted as f64);
+        // Level 0 is where SSTables lie that no level has taken yet.
+        add("sstables_unleveled", table.levels.first().map_or(0.0, |level| level.sstables as f64));
+        if let Ok(metrics) = engine.table_metrics(*id) {
+            let reads = metrics.sstables_per_read.snapshot(stats.now);
+            add("sstables_read_total", reads.sum as f64);
+            add("table_reads_total", reads.count() as f64);
+        }
+    }
+    counters
+}
+
 struct EmbeddedSession<'a> {
     database: &'a Database,
-    statements: &'a Statements<Arc<Prepared>>,
+    prepared: &'a Known,
     options: StatementOptions,
 }
 
@@ -127,12 +275,31 @@ impl EmbeddedSession<'_> {
         &self,
         statement: &Prepared,
         values: &[BoundValue<'_>],
+        sink: Forward<'_>,
+    ) -> Result<(), Failure> {
+        self.execute_with(statement, values, &self.options, sink)
+    }
+
+    fn execute_with(
+        &self,
+        statement: &Prepared,
+        values: &[BoundValue<'_>],
+        options: &StatementOptions,
         mut sink: Forward<'_>,
     ) -> Result<(), Failure> {
         let values = Values::positional(values);
-        match self.database.execute(None, statement, values, &self.options, &mut sink) {
+        match self.database.execute(None, statement, values, options, &mut sink) {
             Ok(_) => Ok(()),
             Err(error) => Err(failure(error)),
+        }
+    }
+
+    fn records(&self) -> Result<&Statements<Arc<Prepared>>, Failure> {
+        match self.prepared {
+            Known::Records(statements) => Ok(statements),
+            Known::Steps(_) => {
+                Err(Failure::new("unsupported", "the table is one of a workload of statements"))
+            }
         }
     }
 }
@@ -142,7 +309,7 @@ impl Session for EmbeddedSession<'_> {
         let mut bound: SmallVec<[BoundValue<'_>; 16]> = SmallVec::new();
         bound.push(BoundValue::Set(key.as_bytes()));
         bound.extend(values.iter().map(|(_, value)| BoundValue::Set(value)));
-        let statement = &self.statements.insert;
+        let statement = &self.records()?.insert;
         self.execute(statement, &bound, Forward::to(&mut RowSink::default(), None))
     }
 
@@ -150,13 +317,13 @@ impl Session for EmbeddedSession<'_> {
         let mut bound: SmallVec<[BoundValue<'_>; 16]> = SmallVec::new();
         bound.extend(values.iter().map(|(_, value)| BoundValue::Set(value)));
         bound.push(BoundValue::Set(key.as_bytes()));
-        let statement = self.statements.update.of(values.only_field());
+        let statement = self.records()?.update.of(values.only_field());
         self.execute(statement, &bound, Forward::to(&mut RowSink::default(), None))
     }
 
     fn read(&mut self, key: &str, field: Option<usize>, rows: &mut RowSink) -> Result<(), Failure> {
         let bound = [BoundValue::Set(key.as_bytes())];
-        self.execute(self.statements.read.of(field), &bound, Forward::to(rows, field))
+        self.execute(self.records()?.read.of(field), &bound, Forward::to(rows, field))
     }
 
     fn scan(
@@ -169,7 +336,19 @@ impl Session for EmbeddedSession<'_> {
         // LIMIT takes an int.
         let length = (length as u32).to_be_bytes();
         let bound = [BoundValue::Set(key.as_bytes()), BoundValue::Set(&length)];
-        self.execute(self.statements.scan.of(field), &bound, Forward::to(rows, field))
+        self.execute(self.records()?.scan.of(field), &bound, Forward::to(rows, field))
+    }
+
+    fn statement(&mut self, step: usize, values: &FieldValues, rows: &mut RowSink) -> Result<(), Failure> {
+        let Known::Steps(steps) = self.prepared else {
+            return Err(Failure::new("unsupported", "the table is one of records"));
+        };
+        let Some((statement, options)) = steps.get(step) else {
+            return Err(Failure::new("unsupported", format_args!("there is no step {step}")));
+        };
+        let bound: SmallVec<[BoundValue<'_>; 32]> =
+            values.iter().map(|(_, value)| BoundValue::Set(value)).collect();
+        self.execute_with(statement, &bound, options, Forward::to(rows, None))
     }
 }
 
@@ -225,18 +404,60 @@ mod tests {
     use super::*;
 
     fn open(data: &std::path::Path) -> Embedded {
-        let shape =
-            TableShape { table: "usertable".into(), field_names: vec!["field0".into(), "field1".into()] };
+        let shape = TableShape {
+            table: "usertable".into(),
+            field_names: vec!["field0".into(), "field1".into()],
+            statements: None,
+        };
         let settings = EmbeddedSettings {
             data: data.to_path_buf(),
             memtable_bytes: Some(64 << 20),
-            cache_bytes: None,
-            table_options: String::new(),
+            ..EmbeddedSettings::default()
         };
         let mut embedded = Embedded::open(settings).unwrap();
         embedded.create_table(&shape, false).unwrap();
         embedded.use_table(&shape).unwrap();
         embedded
+    }
+
+    #[test]
+    fn options_are_set_by_their_names_and_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = BTreeMap::from([("file_cache_size".to_owned(), "32MiB".to_owned())]);
+        let settings =
+            EmbeddedSettings { data: directory.path().into(), options, ..EmbeddedSettings::default() };
+        let embedded = Embedded::open(settings).unwrap();
+        assert_eq!(embedded.describe().settings["file_cache_size"], "32MiB");
+        for (name, value) in
+            [("nosuch", "1"), ("file_cache_size", "1 parsec"), ("concurrent_compactors", "x")]
+        {
+            let wrong = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+            assert!(Embedded::check_options(&wrong).unwrap_err().contains(name));
+        }
+        assert_eq!(
+            ["1", "2KiB", "3 MiB", "1GiB/s", "x"].map(parse_bytes),
+            [Some(1), Some(2048), Some(3 << 20), Some(1 << 30), None]
+        );
+    }
+
+    #[test]
+    fn records_outlive_a_flush_a_compaction_and_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut embedded = open(directory.path());
+        let mut values = FieldValues::default();
+        values.push(0, b"one");
+        values.push(1, b"two");
+        for (key, action) in [("k1", Action::Flush), ("k2", Action::Compact), ("k3", Action::Restart)] {
+            embedded.session().unwrap().insert(key, &values).unwrap();
+            embedded.act(&action).unwrap();
+        }
+        let alter = Action::Cql("ALTER TABLE ycsb.usertable WITH gc_grace_seconds = 5".into());
+        embedded.act(&alter).unwrap();
+        let mut rows = RowSink::new(None);
+        embedded.session().unwrap().scan("k1", 10, None, &mut rows).unwrap();
+        assert!(rows.rows() >= 1);
+        let counters = embedded.sampler().unwrap()();
+        assert!(counters["sstables"] >= 1.0, "{counters:?}");
     }
 
     #[test]

@@ -33,15 +33,28 @@ impl KeyValueStore for Fjall {
         }
     }
 
+    fn check_options(options: &BTreeMap<String, String>) -> Result<(), String> {
+        for (name, value) in options {
+            if !["cache_size", "max_memtable_size"].contains(&name.as_str()) {
+                return Err(format!(
+                    "fjall has no option {name} here; it has cache_size and max_memtable_size"
+                ));
+            }
+            value.parse::<u64>().map_err(|_| format!("{name} cannot be {value:?}: expected bytes"))?;
+        }
+        Ok(())
+    }
+
     fn open(directory: &Path, settings: &StoreSettings) -> Result<Self, LabError> {
         let refused = |error: fjall::Error| LabError::engine(Self::NAME, "open", error);
+        let given = |name: &str| settings.options.get(name).and_then(|value| value.parse().ok());
         let mut builder = Database::builder(directory);
-        if let Some(bytes) = settings.cache_bytes {
+        if let Some(bytes) = given("cache_size").or(settings.cache_bytes) {
             builder = builder.cache_size(bytes);
         }
         let options = || {
             let options = KeyspaceCreateOptions::default();
-            match settings.memtable_bytes {
+            match given("max_memtable_size").or(settings.memtable_bytes) {
                 Some(bytes) => options.max_memtable_size(bytes),
                 None => options,
             }

@@ -3,10 +3,12 @@
 //! As in YCSB's binding of RocksDB, a record is one value with all its fields, and an update reads the record, changes a
 //! field and writes it whole. As there, two threads that update the same record at the same time may lose a change.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
 use crate::LabError;
+use crate::run::{Action, Counters, Sampler};
 use crate::ycsb::FieldValues;
 
 /// What can be set alike in all of them.
@@ -16,6 +18,8 @@ pub struct StoreSettings {
     pub cache_bytes: Option<u64>,
     /// Size of the memtable in bytes; `None` for the engine's default.
     pub memtable_bytes: Option<u64>,
+    /// The engine's own options, by its own names.
+    pub options: BTreeMap<String, String>,
 }
 
 /// A store of keys and values, in their order.
@@ -25,6 +29,29 @@ pub trait KeyValueStore: Send + Sync + Sized {
 
     /// Its version and its settings.
     fn describe(settings: &StoreSettings) -> EngineInfo;
+
+    /// Checks options by name and value, without opening anything.
+    fn check_options(options: &BTreeMap<String, String>) -> Result<(), String> {
+        match options.keys().next() {
+            Some(name) => Err(format!("{} takes no option {name} here", Self::NAME)),
+            None => Ok(()),
+        }
+    }
+
+    /// The settings as the open store tells them, where it does.
+    fn settings(&self, _directory: &Path) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    /// The store's own figures.
+    fn counters(&self) -> Counters {
+        Counters::new()
+    }
+
+    /// Compacts all there is, to the end.
+    fn compact(&self) -> Result<(), LabError> {
+        Err(LabError::Usage(format!("{} cannot be told to compact here", Self::NAME)))
+    }
 
     /// Opens or makes the store in `directory`, which is there.
     fn open(directory: &Path, settings: &StoreSettings) -> Result<Self, LabError>;
@@ -56,7 +83,12 @@ impl<S: KeyValueStore> KeyValueEngine<S> {
 
 impl<S: KeyValueStore> Engine for KeyValueEngine<S> {
     fn describe(&self) -> EngineInfo {
-        S::describe(&self.settings)
+        let mut info = S::describe(&self.settings);
+        info.settings.extend(self.settings.options.clone());
+        if let Some(store) = &self.store {
+            info.settings.extend(store.settings(&self.directory));
+        }
+        info
     }
 
     fn create_table(&mut self, _shape: &TableShape, replace: bool) -> Result<(), LabError> {
@@ -81,6 +113,32 @@ impl<S: KeyValueStore> Engine for KeyValueEngine<S> {
             self.store = Some(S::open(&self.directory, &self.settings)?);
         }
         Ok(())
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), LabError> {
+        match (action, &self.store) {
+            (Action::Compact, Some(store)) => store.compact(),
+            (Action::Restart | Action::DropCaches, Some(_)) => {
+                self.store = None;
+                if *action == Action::DropCaches {
+                    super::drop_page_cache()?;
+                }
+                self.store = Some(S::open(&self.directory, &self.settings)?);
+                Ok(())
+            }
+            _ => Err(LabError::Usage(format!("{} cannot be told to {action}", S::NAME))),
+        }
+    }
+
+    fn sampler(&self) -> Option<Sampler<'_>> {
+        let store = self.store.as_ref()?;
+        Some(Box::new(|| {
+            let mut counters = store.counters();
+            let files = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
+            let bytes: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+            counters.insert("disk_bytes".into(), bytes as f64);
+            counters
+        }))
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>, LabError> {
@@ -168,7 +226,11 @@ pub(super) mod tests {
     )]
     pub fn check<S: KeyValueStore>() {
         let directory = tempfile::tempdir().unwrap();
-        let shape = TableShape { table: "usertable".into(), field_names: vec!["a".into(), "b".into()] };
+        let shape = TableShape {
+            table: "usertable".into(),
+            field_names: vec!["a".into(), "b".into()],
+            statements: None,
+        };
         let open = |replace| {
             let mut engine = KeyValueEngine::<S>::new(directory.path(), StoreSettings::default());
             engine.create_table(&shape, replace).unwrap();

@@ -15,6 +15,7 @@ use std::slice;
 use super::key_value::{KeyValueStore, StoreSettings};
 use super::{EngineInfo, Failure};
 use crate::LabError;
+use crate::run::Counters;
 
 /// The part of `leveldb/c.h` that is used here.
 mod ffi {
@@ -27,6 +28,8 @@ mod ffi {
 
     opaque!(Database, Options, ReadOptions, WriteOptions, FilterPolicy, Cache, Iterator);
 
+    /// `leveldb_no_compression`
+    pub const NO_COMPRESSION: c_int = 0;
     /// `leveldb_snappy_compression`
     pub const SNAPPY_COMPRESSION: c_int = 1;
 
@@ -71,6 +74,22 @@ mod ffi {
         pub fn leveldb_options_set_filter_policy(options: *mut Options, filter: *mut FilterPolicy);
         pub fn leveldb_options_set_cache(options: *mut Options, cache: *mut Cache);
         pub fn leveldb_options_set_write_buffer_size(options: *mut Options, bytes: usize);
+        pub fn leveldb_options_set_max_file_size(options: *mut Options, bytes: usize);
+        pub fn leveldb_options_set_block_size(options: *mut Options, bytes: usize);
+        pub fn leveldb_options_set_block_restart_interval(options: *mut Options, keys: c_int);
+        pub fn leveldb_options_set_max_open_files(options: *mut Options, files: c_int);
+        pub fn leveldb_options_set_paranoid_checks(options: *mut Options, value: c_uchar);
+        pub fn leveldb_readoptions_set_verify_checksums(options: *mut ReadOptions, value: c_uchar);
+        pub fn leveldb_readoptions_set_fill_cache(options: *mut ReadOptions, value: c_uchar);
+        pub fn leveldb_writeoptions_set_sync(options: *mut WriteOptions, value: c_uchar);
+        pub fn leveldb_property_value(database: *mut Database, name: *const c_char) -> *mut c_char;
+        pub fn leveldb_compact_range(
+            database: *mut Database,
+            start: *const c_char,
+            start_length: usize,
+            limit: *const c_char,
+            limit_length: usize,
+        );
         pub fn leveldb_filterpolicy_create_bloom(bits_per_key: c_int) -> *mut FilterPolicy;
         pub fn leveldb_filterpolicy_destroy(filter: *mut FilterPolicy);
         pub fn leveldb_cache_create_lru(bytes: usize) -> *mut Cache;
@@ -91,7 +110,7 @@ pub struct LevelDb {
     database: NonNull<ffi::Database>,
     read: NonNull<ffi::ReadOptions>,
     write: NonNull<ffi::WriteOptions>,
-    filter: NonNull<ffi::FilterPolicy>,
+    filter: Option<NonNull<ffi::FilterPolicy>>,
     cache: Option<NonNull<ffi::Cache>>,
 }
 
@@ -108,7 +127,9 @@ impl Drop for LevelDb {
             ffi::leveldb_close(self.database.as_ptr());
             ffi::leveldb_readoptions_destroy(self.read.as_ptr());
             ffi::leveldb_writeoptions_destroy(self.write.as_ptr());
-            ffi::leveldb_filterpolicy_destroy(self.filter.as_ptr());
+            if let Some(filter) = self.filter {
+                ffi::leveldb_filterpolicy_destroy(filter.as_ptr());
+            }
             if let Some(cache) = self.cache {
                 ffi::leveldb_cache_destroy(cache.as_ptr());
             }
@@ -134,6 +155,70 @@ fn handle<T>(made: *mut T) -> NonNull<T> {
     NonNull::new(made).expect("LevelDB's constructors do not give null")
 }
 
+/// What can be set, by the names of `leveldb/options.h`; `filter_bits` is what YCSB's bindings call the bits a key of the
+/// bloom filter, 0 for none, and `sync`, `verify_checksums` and `fill_cache` are options of single writes and reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct LevelDbOptions {
+    write_buffer_size: Option<usize>,
+    max_file_size: Option<usize>,
+    block_size: Option<usize>,
+    block_restart_interval: Option<i32>,
+    max_open_files: Option<i32>,
+    cache_size: Option<usize>,
+    filter_bits: Option<i32>,
+    compression: Option<bool>,
+    paranoid_checks: Option<bool>,
+    verify_checksums: Option<bool>,
+    fill_cache: Option<bool>,
+    sync: Option<bool>,
+}
+
+impl LevelDbOptions {
+    fn parse(options: &BTreeMap<String, String>) -> Result<Self, String> {
+        fn taken<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>, String> {
+            value.parse().map(Some).map_err(|_| format!("{name} cannot be {value:?}"))
+        }
+        let mut parsed = Self::default();
+        for (name, value) in options {
+            match name.as_str() {
+                "write_buffer_size" => parsed.write_buffer_size = taken(name, value)?,
+                "max_file_size" => parsed.max_file_size = taken(name, value)?,
+                "block_size" => parsed.block_size = taken(name, value)?,
+                "block_restart_interval" => parsed.block_restart_interval = taken(name, value)?,
+                "max_open_files" => parsed.max_open_files = taken(name, value)?,
+                "cache_size" => parsed.cache_size = taken(name, value)?,
+                "filter_bits" => parsed.filter_bits = taken(name, value)?,
+                "compression" => {
+                    parsed.compression = match value.as_str() {
+                        "snappy" => Some(true),
+                        "none" => Some(false),
+                        _ => return Err(format!("compression cannot be {value:?}: expected snappy or none")),
+                    }
+                }
+                "paranoid_checks" => parsed.paranoid_checks = taken(name, value)?,
+                "verify_checksums" => parsed.verify_checksums = taken(name, value)?,
+                "fill_cache" => parsed.fill_cache = taken(name, value)?,
+                "sync" => parsed.sync = taken(name, value)?,
+                _ => {
+                    return Err(format!(
+                        "LevelDB has no option {name}; it has block_restart_interval, block_size, cache_size, compression, \
+                         fill_cache, filter_bits, max_file_size, max_open_files, paranoid_checks, sync, verify_checksums and \
+                         write_buffer_size"
+                    ));
+                }
+            }
+        }
+        let too_small = |name: &str, value: Option<i32>, least: i32| match value {
+            Some(value) if value < least => Err(format!("{name} cannot be {value}: it is at least {least}")),
+            _ => Ok(()),
+        };
+        too_small("block_restart_interval", parsed.block_restart_interval, 1)?;
+        too_small("max_open_files", parsed.max_open_files, 1)?;
+        too_small("filter_bits", parsed.filter_bits, 0)?;
+        Ok(parsed)
+    }
+}
+
 impl KeyValueStore for LevelDb {
     const NAME: &'static str = "leveldb";
 
@@ -156,37 +241,61 @@ impl KeyValueStore for LevelDb {
 
     fn open(directory: &Path, settings: &StoreSettings) -> Result<Self, LabError> {
         let refused = |reason: String| LabError::engine(Self::NAME, "open", reason);
+        let given = LevelDbOptions::parse(&settings.options).map_err(LabError::Usage)?;
         let name =
             CString::new(directory.as_os_str().as_bytes()).map_err(|error| refused(error.to_string()))?;
         // SAFETY: every handle passed on was just made; `options` is destroyed once, after its last use; `name` ends in
         // NUL and outlives the call.
         unsafe {
             let options = handle(ffi::leveldb_options_create());
-            ffi::leveldb_options_set_create_if_missing(options.as_ptr(), 1);
-            ffi::leveldb_options_set_compression(options.as_ptr(), ffi::SNAPPY_COMPRESSION);
-            let filter = handle(ffi::leveldb_filterpolicy_create_bloom(10));
-            ffi::leveldb_options_set_filter_policy(options.as_ptr(), filter.as_ptr());
-            let cache =
-                settings.cache_bytes.map(|bytes| handle(ffi::leveldb_cache_create_lru(bytes as usize)));
+            let set = options.as_ptr();
+            ffi::leveldb_options_set_create_if_missing(set, 1);
+            let snappy = given.compression.unwrap_or(true);
+            let compression = if snappy { ffi::SNAPPY_COMPRESSION } else { ffi::NO_COMPRESSION };
+            ffi::leveldb_options_set_compression(set, compression);
+            let bits = given.filter_bits.unwrap_or(10);
+            let filter = (bits > 0).then(|| handle(ffi::leveldb_filterpolicy_create_bloom(bits)));
+            if let Some(filter) = filter {
+                ffi::leveldb_options_set_filter_policy(set, filter.as_ptr());
+            }
+            let cache_bytes = given.cache_size.or(settings.cache_bytes.map(|bytes| bytes as usize));
+            let cache = cache_bytes.map(|bytes| handle(ffi::leveldb_cache_create_lru(bytes)));
             if let Some(cache) = cache {
-                ffi::leveldb_options_set_cache(options.as_ptr(), cache.as_ptr());
+                ffi::leveldb_options_set_cache(set, cache.as_ptr());
             }
-            if let Some(bytes) = settings.memtable_bytes {
-                ffi::leveldb_options_set_write_buffer_size(options.as_ptr(), bytes as usize);
+            if let Some(bytes) =
+                given.write_buffer_size.or(settings.memtable_bytes.map(|bytes| bytes as usize))
+            {
+                ffi::leveldb_options_set_write_buffer_size(set, bytes);
             }
+            given.max_file_size.inspect(|bytes| ffi::leveldb_options_set_max_file_size(set, *bytes));
+            given.block_size.inspect(|bytes| ffi::leveldb_options_set_block_size(set, *bytes));
+            given
+                .block_restart_interval
+                .inspect(|keys| ffi::leveldb_options_set_block_restart_interval(set, *keys));
+            given.max_open_files.inspect(|files| ffi::leveldb_options_set_max_open_files(set, *files));
+            given.paranoid_checks.inspect(|on| ffi::leveldb_options_set_paranoid_checks(set, u8::from(*on)));
             let mut error = ptr::null_mut();
             let database = ffi::leveldb_open(options.as_ptr(), name.as_ptr(), &mut error);
             ffi::leveldb_options_destroy(options.as_ptr());
             match (taken_error(error), NonNull::new(database)) {
-                (Ok(()), Some(database)) => Ok(Self {
-                    database,
-                    read: handle(ffi::leveldb_readoptions_create()),
-                    write: handle(ffi::leveldb_writeoptions_create()),
-                    filter,
-                    cache,
-                }),
+                (Ok(()), Some(database)) => {
+                    let read = handle(ffi::leveldb_readoptions_create());
+                    let write = handle(ffi::leveldb_writeoptions_create());
+                    let flag = |on: &bool| u8::from(*on);
+                    given.verify_checksums.inspect(|on| {
+                        ffi::leveldb_readoptions_set_verify_checksums(read.as_ptr(), flag(on));
+                    });
+                    given
+                        .fill_cache
+                        .inspect(|on| ffi::leveldb_readoptions_set_fill_cache(read.as_ptr(), flag(on)));
+                    given.sync.inspect(|on| ffi::leveldb_writeoptions_set_sync(write.as_ptr(), flag(on)));
+                    Ok(Self { database, read, write, filter, cache })
+                }
                 (opened, _) => {
-                    ffi::leveldb_filterpolicy_destroy(filter.as_ptr());
+                    if let Some(filter) = filter {
+                        ffi::leveldb_filterpolicy_destroy(filter.as_ptr());
+                    }
                     if let Some(cache) = cache {
                         ffi::leveldb_cache_destroy(cache.as_ptr());
                     }
@@ -194,6 +303,39 @@ impl KeyValueStore for LevelDb {
                 }
             }
         }
+    }
+
+    fn check_options(options: &BTreeMap<String, String>) -> Result<(), String> {
+        LevelDbOptions::parse(options).map(drop)
+    }
+
+    fn counters(&self) -> Counters {
+        let mut counters = Counters::new();
+        let mut sstables = 0.0;
+        for level in 0..LEVELS {
+            let files = self
+                .property(&format!("leveldb.num-files-at-level{level}"))
+                .and_then(|text| text.parse().ok());
+            sstables += files.unwrap_or(0.0);
+            if level == 0 {
+                counters.insert("sstables_unleveled".into(), sstables);
+            }
+        }
+        counters.insert("sstables".into(), sstables);
+        let memory = self.property("leveldb.approximate-memory-usage").and_then(|text| text.parse().ok());
+        counters.insert("memory_bytes".into(), memory.unwrap_or(0.0));
+        if let Some(stats) = self.property("leveldb.stats") {
+            let (read, written) = compaction_megabytes(&stats);
+            counters.insert("compaction_read_megabytes_total".into(), read);
+            counters.insert("compaction_written_megabytes_total".into(), written);
+        }
+        counters
+    }
+
+    fn compact(&self) -> Result<(), LabError> {
+        // SAFETY: the handle is live; null keys stand for before the first and after the last.
+        unsafe { ffi::leveldb_compact_range(self.database.as_ptr(), ptr::null(), 0, ptr::null(), 0) };
+        Ok(())
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
@@ -261,6 +403,39 @@ impl KeyValueStore for LevelDb {
     }
 }
 
+/// `config::kNumLevels`
+const LEVELS: usize = 7;
+
+impl LevelDb {
+    /// A property as text; `None` for one it does not have.
+    fn property(&self, name: &str) -> Option<String> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: the handle is live, `name` ends in NUL; a text that is not null is ours to free.
+        unsafe {
+            let text = ffi::leveldb_property_value(self.database.as_ptr(), name.as_ptr());
+            if text.is_null() {
+                return None;
+            }
+            let owned = CStr::from_ptr(text).to_string_lossy().into_owned();
+            ffi::leveldb_free(text.cast());
+            Some(owned)
+        }
+    }
+}
+
+/// Megabytes that compactions read and wrote, of the table in `leveldb.stats`: after three lines of heading, a line a
+/// level with Level, Files, Size(MB), Time(sec), Read(MB), Write(MB).
+fn compaction_megabytes(stats: &str) -> (f64, f64) {
+    let mut sums = (0.0, 0.0);
+    for line in stats.lines().skip(3) {
+        let numbers: Vec<f64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        if let [_, _, _, _, read, written] = numbers[..] {
+            sums = (sums.0 + read, sums.1 + written);
+        }
+    }
+    sums
+}
+
 fn failure(error: String) -> Failure {
     Failure::new("leveldb", error)
 }
@@ -269,4 +444,30 @@ fn failure(error: String) -> Failure {
 #[test]
 fn leveldb_keeps_records() {
     super::key_value::tests::check::<LevelDb>();
+}
+
+#[cfg(test)]
+#[test]
+fn options_have_leveldbs_own_names() {
+    let options = |pairs: &[(&str, &str)]| {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let parsed =
+        LevelDbOptions::parse(&options(&[("block_size", "2097152"), ("compression", "none")])).unwrap();
+    assert_eq!((parsed.block_size, parsed.compression), (Some(2_097_152), Some(false)));
+    for (name, value) in
+        [("blok_size", "1"), ("compression", "zstd"), ("filter_bits", "-1"), ("block_size", "x")]
+    {
+        assert!(LevelDbOptions::parse(&options(&[(name, value)])).unwrap_err().contains(name));
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn what_compactions_read_and_wrote_is_found_in_the_table() {
+    let stats = "                               Compactions\nLevel  Files Size(MB) Time(sec) Read(MB) Write(MB)\n----\n  0        1        2         0        0         4\n  1        3        5         1        7         8\n";
+    assert_eq!(compaction_megabytes(stats), (7.0, 12.0));
 }

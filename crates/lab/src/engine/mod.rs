@@ -17,15 +17,18 @@ pub(crate) mod statements;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::LabError;
+use crate::run::{Action, Sampler};
+use crate::workload::StatementWorkload;
 use crate::ycsb::FieldValues;
 pub use rows::RowSink;
 
 /// What a report says of the engine.
-#[derive(Debug, Clone, Serialize, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineInfo {
     /// Its name and, where that says something, where it is.
     pub name: String,
@@ -42,6 +45,8 @@ pub struct TableShape {
     pub table: String,
     /// The names of its fields, in order; operations name fields by their index here.
     pub field_names: Vec<String>,
+    /// What is to be made and prepared instead, for a workload of statements.
+    pub statements: Option<Arc<StatementWorkload>>,
 }
 
 /// A store that can hold the records of a workload.
@@ -54,6 +59,17 @@ pub trait Engine: Send + Sync {
 
     /// Takes the table as it is for the sessions to come; it must have been made, now or before.
     fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError>;
+
+    /// Does something to the engine while no session is open.
+    fn act(&mut self, action: &Action) -> Result<(), LabError> {
+        let name = self.describe().name;
+        Err(LabError::Usage(format!("the engine {name} cannot be told to {action}")))
+    }
+
+    /// What looks at the engine's counters, if it has any.
+    fn sampler(&self) -> Option<Sampler<'_>> {
+        None
+    }
 
     /// Opens a session for one thread, after the table was chosen.
     fn session(&self) -> Result<Box<dyn Session + '_>, LabError>;
@@ -78,6 +94,20 @@ pub trait Session: Send {
         field: Option<usize>,
         rows: &mut RowSink,
     ) -> Result<(), Failure>;
+
+    /// Executes a step of a workload of statements with the values it binds.
+    fn statement(&mut self, _step: usize, _values: &FieldValues, _rows: &mut RowSink) -> Result<(), Failure> {
+        Err(Failure::new("unsupported", "this engine executes no CQL statements"))
+    }
+}
+
+/// Has the system forget what it keeps of files in memory.
+pub(crate) fn drop_page_cache() -> Result<(), LabError> {
+    let path = "/proc/sys/vm/drop_caches";
+    rustix::fs::sync();
+    std::fs::write(path, "3").map_err(|error| {
+        LabError::io(format!("dropping the system's caches needs to write {path}, as root"), error)
+    })
 }
 
 /// An operation that did not do what it should: counted by class, never part of a latency.

@@ -11,6 +11,7 @@ use rocksdb::{BlockBasedOptions, Cache, DB, Options};
 use super::key_value::{KeyValueStore, StoreSettings};
 use super::{EngineInfo, Failure};
 use crate::LabError;
+use crate::run::Counters;
 
 /// An open RocksDB database.
 #[derive(Debug)]
@@ -57,7 +58,52 @@ impl KeyValueStore for RocksDb {
         options.set_block_based_table_factory(&blocks);
         let database =
             DB::open(&options, directory).map_err(|error| LabError::engine(Self::NAME, "open", error))?;
+        // Options that can change while it is open are set by RocksDB's own names, which it checks itself; those of
+        // blocks as `block_based_table_factory = "{block_size=16384}"`.
+        let given: Vec<(&str, &str)> =
+            settings.options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        if !given.is_empty() {
+            database
+                .set_options(&given)
+                .map_err(|error| LabError::engine(Self::NAME, format!("set {given:?}"), error))?;
+        }
         Ok(Self { database })
+    }
+
+    fn check_options(_options: &BTreeMap<String, String>) -> Result<(), String> {
+        // RocksDB knows them; it is asked when it is opened.
+        Ok(())
+    }
+
+    fn settings(&self, directory: &Path) -> BTreeMap<String, String> {
+        newest_options_file(directory).map(|text| parse_options_file(&text)).unwrap_or_default()
+    }
+
+    fn counters(&self) -> Counters {
+        const PROPERTIES: [(&str, &str); 5] = [
+            ("rocksdb.num-running-compactions", "compactions_running"),
+            ("rocksdb.estimate-pending-compaction-bytes", "compaction_pending_bytes"),
+            ("rocksdb.cur-size-all-mem-tables", "memtable_bytes"),
+            ("rocksdb.block-cache-usage", "block_cache_bytes"),
+            ("rocksdb.total-sst-files-size", "sstable_bytes"),
+        ];
+        let mut counters = Counters::new();
+        for (property, name) in PROPERTIES {
+            if let Ok(Some(value)) = self.database.property_int_value(property) {
+                counters.insert(name.into(), value as f64);
+            }
+        }
+        if let Ok(files) = self.database.live_files() {
+            counters.insert("sstables".into(), files.len() as f64);
+            let unleveled = files.iter().filter(|file| file.level == 0).count();
+            counters.insert("sstables_unleveled".into(), unleveled as f64);
+        }
+        counters
+    }
+
+    fn compact(&self) -> Result<(), LabError> {
+        self.database.compact_range(None::<&[u8]>, None::<&[u8]>);
+        Ok(())
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
@@ -81,6 +127,20 @@ impl KeyValueStore for RocksDb {
         }
         iterator.status().map_err(failure)
     }
+}
+
+/// The text of the newest `OPTIONS-<number>`, which RocksDB writes whenever options change.
+fn newest_options_file(directory: &Path) -> Option<String> {
+    let names = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.file_name());
+    let newest =
+        names.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with("OPTIONS-")).max()?;
+    std::fs::read_to_string(directory.join(newest)).ok()
+}
+
+/// `name=value` lines; those of sections other than the database's and the tables' are RocksDB's own affair.
+fn parse_options_file(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.trim().split_once('='));
+    pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())).collect()
 }
 
 fn failure(error: rocksdb::Error) -> Failure {

@@ -14,6 +14,8 @@ pub struct RowSink {
     rule: Option<ValueRule>,
     rows: u64,
     bytes: u64,
+    /// The first byte of the first row's first value: a conditional statement's `[applied]`.
+    first_byte: Option<u8>,
     kept: Vec<u8>,
     /// Ends in `kept`: of a row's key (field `None`) and of each of its fields.
     marks: Vec<(Option<usize>, usize)>,
@@ -29,12 +31,16 @@ impl RowSink {
     pub fn clear(&mut self) {
         self.rows = 0;
         self.bytes = 0;
+        self.first_byte = None;
         self.kept.clear();
         self.marks.clear();
     }
 
     /// Begins a row.
     pub fn row(&mut self, key: &[u8]) {
+        if self.rows == 0 {
+            self.first_byte = key.first().copied();
+        }
         self.rows += 1;
         self.bytes += key.len() as u64;
         if self.rule.is_some() {
@@ -54,6 +60,11 @@ impl RowSink {
     fn keep(&mut self, field: Option<usize>, bytes: &[u8]) {
         self.kept.extend_from_slice(bytes);
         self.marks.push((field, self.kept.len()));
+    }
+
+    /// The first byte of the first row's first value.
+    pub fn first_byte(&self) -> Option<u8> {
+        self.first_byte
     }
 
     /// How many rows there are.

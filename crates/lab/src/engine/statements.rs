@@ -92,7 +92,11 @@ mod tests {
 
     #[test]
     fn statements_name_their_columns_in_order() {
-        let shape = TableShape { table: "usertable".into(), field_names: vec!["f0".into(), "f1".into()] };
+        let shape = TableShape {
+            table: "usertable".into(),
+            field_names: vec!["f0".into(), "f1".into()],
+            statements: None,
+        };
         let statements = Statements::prepare("ycsb", &shape, |cql| Ok::<_, ()>(cql.to_string())).unwrap();
         assert_eq!(statements.insert, "INSERT INTO ycsb.usertable (y_id, f0, f1) VALUES (?, ?, ?)");
         assert_eq!(statements.update.of(Some(1)), "UPDATE ycsb.usertable SET f1 = ? WHERE y_id = ?");

@@ -1,9 +1,9 @@
 //! What a benchmark ran on.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The machine, as far as it tells.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,

@@ -1,6 +1,9 @@
 //! What a benchmark leaves behind: figures with everything needed to judge them and to run them again.
 
+pub mod csv;
+pub mod html;
 pub mod machine;
+pub mod markdown;
 pub mod process;
 pub mod text;
 
@@ -8,11 +11,12 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::EngineInfo;
 use crate::run::recorder::Latencies;
 use crate::run::{Histogram, Recorder};
+use crate::ycsb::OperationKind;
 pub use machine::Machine;
 pub use process::ProcessUse;
 
@@ -43,7 +47,7 @@ pub struct Driving {
     /// Operations under way at a time: threads that wait, or requests in flight.
     pub in_flight: usize,
     /// Operations a second asked for; absent in a closed loop, where the next starts when one is done.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// What the random choices started from.
     pub seed: u64,
@@ -52,14 +56,14 @@ pub struct Driving {
 }
 
 /// One phase: a load, or a run of one workload.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseReport {
     /// `load`, or `run` and the workload.
     pub name: String,
     /// Which repeat, from 1.
     pub repeat: usize,
     /// The workload's settings, by YCSB's names.
-    pub properties: BTreeMap<&'static str, String>,
+    pub properties: BTreeMap<String, String>,
     /// How long it took.
     pub seconds: f64,
     /// Operations that worked; a read-modify-write is one.
@@ -69,23 +73,23 @@ pub struct PhaseReport {
     /// Operations that failed.
     pub failed: u64,
     /// The failures by class.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, FailureReport>,
     /// Why it ended before its end, if it did.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
     /// Rows that reads and scans gave.
     pub rows_read: u64,
     /// Bytes of keys and values that reads and scans gave.
     pub bytes_read: u64,
     /// The latencies by kind of operation.
-    pub latencies: BTreeMap<&'static str, LatencyReport>,
+    pub latencies: BTreeMap<String, LatencyReport>,
     /// What the processes used.
     pub processes: Vec<ProcessReport>,
 }
 
 /// The failures of one class.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FailureReport {
     /// How many.
     pub count: u64,
@@ -94,18 +98,18 @@ pub struct FailureReport {
 }
 
 /// The latencies of one kind of operation, failed ones left out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyReport {
     /// From the intended start in an open loop, from the start in a closed one.
     #[serde(flatten)]
     pub response: Percentiles,
     /// In an open loop: from when the engine was really asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Percentiles>,
 }
 
 /// A distribution of latencies in microseconds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Percentiles {
     pub count: u64,
@@ -122,10 +126,10 @@ pub struct Percentiles {
 }
 
 /// What one process used during a phase.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessReport {
     /// `server`, or `laboratory`, which in the case of an embedded engine is the engine too.
-    pub role: &'static str,
+    pub role: String,
     /// Its process id.
     pub pid: u32,
     /// Processor time in user mode.
@@ -133,18 +137,21 @@ pub struct ProcessReport {
     /// Processor time in the kernel.
     pub system_seconds: f64,
     /// Both over the operations that worked; absent without any.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_operation: Option<f64>,
     /// The most resident memory seen during the phase.
     pub rss_bytes_max: u64,
     /// Threads at the end.
     pub threads: u64,
     /// Files, sockets and the like open at the end; absent where the system does not tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
     /// Bytes the process sent to disk; absent where the system does not tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
+    /// Bytes the process fetched from disk; absent where the system does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bytes: Option<u64>,
 }
 
 impl Percentiles {
@@ -181,12 +188,12 @@ impl From<&Latencies> for LatencyReport {
 
 impl PhaseReport {
     /// A report of what `recorder` holds; the caller adds what it knows of settings and processes.
-    pub fn of(name: String, repeat: usize, seconds: f64, recorder: &Recorder) -> Self {
+    /// `names` are those of the kinds of operations that a workload names itself.
+    pub fn of(name: String, repeat: usize, seconds: f64, recorder: &Recorder, names: &[String]) -> Self {
         let failure = |counted: &crate::run::recorder::FailureCount| FailureReport {
             count: counted.count,
             first: counted.first.clone(),
         };
-        let latencies = recorder.latencies().iter();
         let failures = recorder.failures().iter();
         Self {
             name,
@@ -200,10 +207,18 @@ impl PhaseReport {
             stopped: None,
             rows_read: recorder.rows,
             bytes_read: recorder.bytes,
-            latencies: latencies.map(|(kind, latencies)| (kind.name(), latencies.into())).collect(),
+            latencies: latency_reports(&recorder.latencies(), names),
             processes: Vec::new(),
         }
     }
+}
+
+/// Latencies by the names of the kinds.
+pub fn latency_reports(
+    latencies: &BTreeMap<OperationKind, Latencies>,
+    names: &[String],
+) -> BTreeMap<String, LatencyReport> {
+    latencies.iter().map(|(kind, latencies)| (kind.name_among(names).to_owned(), latencies.into())).collect()
 }
 
 #[cfg(test)]
@@ -215,7 +230,6 @@ mod tests {
 
     use super::*;
     use crate::run::recorder::Timing;
-    use crate::ycsb::OperationKind;
 
     #[test]
     fn a_report_holds_the_figures_of_its_recorder_and_the_histogram_whole() {
@@ -226,7 +240,7 @@ mod tests {
             recorder.operation(OperationKind::Read, Timing { intended: None, start, end });
         }
         recorder.failure(crate::engine::Failure::not_found("user1"));
-        let report = PhaseReport::of("run c".into(), 1, 2.0, &recorder);
+        let report = PhaseReport::of("run c".into(), 1, 2.0, &recorder, &[]);
         assert_eq!((report.operations, report.failed, report.throughput), (1000, 1, 500.0));
         let read = &report.latencies["READ"].response;
         for (value, expected) in [

@@ -19,21 +19,40 @@ pub struct ProcessUse {
     pub open_files: Option<u64>,
     /// Bytes it sent to disk; `None` when not told (another user's process).
     pub written_bytes: Option<u64>,
+    /// Bytes it fetched from disk; `None` when not told.
+    pub read_bytes: Option<u64>,
 }
 
 impl ProcessUse {
+    /// Processor time in both modes, in seconds.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.user_seconds + self.system_seconds
+    }
+
+    /// Adds what another process used.
+    pub fn add(&mut self, other: &Self) {
+        let sum = |a: Option<u64>, b: Option<u64>| Some(a.unwrap_or(0) + b?).or(a);
+        self.user_seconds += other.user_seconds;
+        self.system_seconds += other.system_seconds;
+        self.rss_bytes += other.rss_bytes;
+        self.threads += other.threads;
+        self.open_files = sum(self.open_files, other.open_files);
+        self.written_bytes = sum(self.written_bytes, other.written_bytes);
+        self.read_bytes = sum(self.read_bytes, other.read_bytes);
+    }
+
     /// Looks at process `pid`.
     pub fn of(pid: u32) -> Result<Self, LabError> {
         let path = format!("/proc/{pid}/stat");
         let attempt = || format!("reading {path}, for the use of process {pid}");
         let stat = std::fs::read_to_string(&path).map_err(|error| LabError::io(attempt(), error))?;
-        let written_bytes =
-            std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| parse_written(&text));
+        let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+        let (written_bytes, read_bytes) = (parse_io(&io, "write_bytes:"), parse_io(&io, "read_bytes:"));
         let open_files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok().map(|files| files.count() as u64);
         let ticks_per_second = rustix::param::clock_ticks_per_second();
         let page_bytes = rustix::param::page_size() as u64;
         parse_stat(&stat, ticks_per_second, page_bytes)
-            .map(|parsed| Self { written_bytes, open_files, ..parsed })
+            .map(|parsed| Self { written_bytes, read_bytes, open_files, ..parsed })
             .ok_or_else(|| LabError::io(attempt(), io::Error::other(format!("not understood: {stat:?}"))))
     }
 }
@@ -51,11 +70,13 @@ fn parse_stat(stat: &str, ticks_per_second: u64, page_bytes: u64) -> Option<Proc
         rss_bytes: field(24)?.checked_mul(page_bytes)?,
         open_files: None,
         written_bytes: None,
+        read_bytes: None,
     })
 }
 
-fn parse_written(io: &str) -> Option<u64> {
-    io.lines().find_map(|line| line.strip_prefix("write_bytes:"))?.trim().parse().ok()
+/// A line of `/proc/<pid>/io`.
+fn parse_io(io: &str, name: &str) -> Option<u64> {
+    io.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -72,11 +93,13 @@ mod tests {
             threads: 9,
             open_files: None,
             written_bytes: None,
+            read_bytes: None,
         };
         assert_eq!(parse_stat(stat, 100, 4096), Some(expected));
         assert_eq!(parse_stat("7 (a) S 1 2", 100, 4096), None);
         assert_eq!(parse_stat("", 100, 4096), None);
-        assert_eq!(parse_written("rchar: 1\nwrite_bytes: 4096\ncancelled_write_bytes: 5\n"), Some(4096));
+        let io = "rchar: 1\nread_bytes: 512\nwrite_bytes: 4096\ncancelled_write_bytes: 5\n";
+        assert_eq!((parse_io(io, "write_bytes:"), parse_io(io, "read_bytes:")), (Some(4096), Some(512)));
     }
 
     #[test]

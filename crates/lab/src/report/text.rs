@@ -195,9 +195,9 @@ mod tests {
         recorder.operation(OperationKind::Read, Timing { intended: None, start, end });
         recorder.operation(OperationKind::ReadModifyWrite, Timing { intended: None, start, end });
         recorder.failure(Failure::not_found("user1"));
-        let mut report = PhaseReport::of("run f".into(), 1, 0.5, &recorder);
+        let mut report = PhaseReport::of("run f".into(), 1, 0.5, &recorder, &[]);
         report.processes.push(ProcessReport {
-            role: "server",
+            role: "server".into(),
             pid: 1,
             user_seconds: 0.25,
             system_seconds: 0.5,
@@ -206,6 +206,7 @@ mod tests {
             threads: 3,
             open_files: Some(40),
             written_bytes: Some(7 << 20),
+            read_bytes: None,
         });
         let expected = "\
 run f: 2 operations in 0.50 s, 4 ops/s, 1 FAILED

@@ -71,6 +71,8 @@ pub struct LiveView {
     pub recent_operations: u64,
     /// The 99th percentile of the latencies since the look before; `None` without any.
     pub recent_p99_ns: Option<u64>,
+    /// Their median; `None` without any.
+    pub recent_p50_ns: Option<u64>,
 }
 
 impl Default for LiveView {
@@ -83,6 +85,7 @@ impl Default for LiveView {
             failures: 0,
             recent_operations: 0,
             recent_p99_ns: None,
+            recent_p50_ns: None,
         }
     }
 }
@@ -107,16 +110,20 @@ impl LiveView {
         self.operations += self.recent_operations;
         self.seen = totals;
 
-        let mut left = self.recent_operations.div_ceil(100);
-        self.recent_p99_ns = None;
-        for (bucket, count) in recent.iter().enumerate().rev() {
-            if *count >= left && left > 0 {
-                self.recent_p99_ns = Some(end_of(bucket));
-                break;
-            }
-            left -= count;
-        }
+        self.recent_p99_ns = slowest(&recent, self.recent_operations.div_ceil(100));
+        self.recent_p50_ns = slowest(&recent, self.recent_operations.div_ceil(2));
     }
+}
+
+/// What the `left` slowest of the counted are at least, up to the end of a bucket; `None` for none.
+fn slowest(counts: &[u64], mut left: u64) -> Option<u64> {
+    for (bucket, count) in counts.iter().enumerate().rev() {
+        if *count >= left && left > 0 {
+            return Some(end_of(bucket));
+        }
+        left = left.saturating_sub(*count);
+    }
+    None
 }
 
 #[cfg(test)]

@@ -2,21 +2,59 @@
 
 pub mod live;
 pub mod pace;
+pub mod phase;
 pub mod recorder;
+pub mod series;
 pub mod threads;
 pub mod worker;
 
+use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use crate::LabError;
 use crate::engine::{EngineInfo, TableShape};
+pub use phase::{Measured, Observer, PhasePlan, Rate};
 pub use recorder::{Histogram, Recorder};
+pub use series::Second;
 pub use worker::{Control, Worker};
 
+/// Figures of an engine by name. Those that end in `_total` only grow while it runs; the others are as of now.
+pub type Counters = BTreeMap<String, f64>;
+
+/// Looks at an engine's counters.
+pub type Sampler<'a> = Box<dyn FnMut() -> Counters + Send + 'a>;
+
+/// What can be done to an engine between two phases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Execute a CQL statement.
+    Cql(String),
+    /// Write memtables to disk.
+    Flush,
+    /// Compact all there is, to the end.
+    Compact,
+    /// Forget what the engine and the system keep of files in memory.
+    DropCaches,
+    /// Stop it in order and start it again.
+    Restart,
+}
+
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cql(statement) => statement,
+            Self::Flush => "flush",
+            Self::Compact => "compact",
+            Self::DropCaches => "drop-caches",
+            Self::Restart => "restart",
+        })
+    }
+}
+
 /// An engine together with the way it is driven.
-pub trait Target {
+pub trait Target: Sync {
     /// What a report says of the engine.
     fn describe(&self) -> EngineInfo;
 
@@ -25,6 +63,19 @@ pub trait Target {
 
     /// Takes the table as it is for the phases to come; it must have been made, now or before.
     fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError>;
+
+    /// Does something to the engine while no phase runs.
+    fn act(&mut self, action: &Action) -> Result<(), LabError>;
+
+    /// What looks at the engine's counters, if it has any.
+    fn sampler(&self) -> Option<Sampler<'_>> {
+        None
+    }
+
+    /// The processes of the engine, where it has its own on this machine.
+    fn server_pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// How many workers keep `in_flight` operations under way together.
     fn worker_count(&self, in_flight: usize) -> usize;

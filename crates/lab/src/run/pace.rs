@@ -20,6 +20,19 @@ pub enum Pace {
         /// How many starts were given out.
         given: u64,
     },
+    /// Open loop at a rate that changes evenly from the phase's start on.
+    Ramp {
+        /// When the phase starts.
+        start: Instant,
+        /// Starts a second at the phase's start, over all workers.
+        from: f64,
+        /// By how much that changes each second.
+        slope: f64,
+        /// How many starts all workers had before this worker's next one.
+        number: f64,
+        /// How many workers there are.
+        workers: f64,
+    },
 }
 
 impl Pace {
@@ -34,8 +47,26 @@ impl Pace {
         }
     }
 
+    /// A rate over all workers that changes evenly from `from` to `to` within `time` and then stays.
+    pub fn ramp(start: Instant, from: f64, to: f64, time: Duration, workers: usize, worker: usize) -> Self {
+        let slope = (to - from) / time.as_secs_f64();
+        if slope == 0.0 || !slope.is_finite() {
+            return Self::open(start, from, workers, worker);
+        }
+        Self::Ramp { start, from, slope, number: worker as f64, workers: workers as f64 }
+    }
+
     /// The intended start of the next operation; `None` in a closed loop: as soon as may be.
     pub fn next_start(&mut self) -> Option<Instant> {
+        if let Self::Ramp { start, from, slope, number, workers } = self {
+            // The integral of the rate is the number of starts: from t + slope t^2 / 2 = number, solved for t. A falling
+            // rate that has come to nothing gives no more starts within any phase.
+            let under = *from * *from + 2.0 * *slope * *number;
+            let after = if under < 0.0 { f64::MAX } else { (under.sqrt() - *from) / *slope };
+            *number += *workers;
+            let far = Duration::from_secs(365 * 24 * 3600);
+            return Some(*start + Duration::try_from_secs_f64(after).unwrap_or(far).min(far));
+        }
         let Self::Open { start, interval_ns, offset_ns, given } = self else { return None };
         let after_ns = *given as f64 * *interval_ns + *offset_ns;
         *given += 1;
@@ -79,6 +110,22 @@ mod tests {
         starts.sort();
         let offsets: Vec<u128> = starts.iter().map(|at| (*at - start).as_millis()).collect();
         assert_eq!(offsets, (0..12).collect::<Vec<u128>>());
+    }
+
+    #[test]
+    fn a_ramp_starts_as_many_as_the_area_under_it() {
+        let start = Instant::now();
+        let time = Duration::from_secs(10);
+        let count = |from: f64, to: f64| {
+            let of = |worker| {
+                let mut pace = Pace::ramp(start, from, to, time, 2, worker);
+                std::iter::from_fn(move || pace.next_start()).take_while(|at| *at < start + time).count()
+            };
+            of(0) + of(1)
+        };
+        assert_eq!([count(0.0, 100.0), count(100.0, 0.0), count(50.0, 50.0)], [500, 500, 500]);
+        let mut pace = Pace::ramp(start, 10.0, 20.0, time, 1, 0);
+        assert_eq!(pace.next_start(), Some(start));
     }
 
     #[test]

@@ -48,10 +48,22 @@ pub struct FailureCount {
     pub first: String,
 }
 
+/// What was recorded in one slice of a phase's time.
+#[derive(Debug, Clone, Default)]
+struct Slice {
+    latencies: BTreeMap<OperationKind, Latencies>,
+    operations: u64,
+}
+
 /// One worker's record. Failures are counted apart and never enter a latency.
+///
+/// Time is cut into slices, so that a beginning found to be warm-up can be left out afterwards: the first second, the
+/// next one, then two, four, eight seconds and so on. See [`slice_start`].
 #[derive(Debug)]
 pub struct Recorder {
-    latencies: BTreeMap<OperationKind, Latencies>,
+    slices: Vec<Slice>,
+    /// When the phase started, and when the current slice ends; `None` for one slice only.
+    clock: Option<(Instant, Instant)>,
     failures: BTreeMap<String, FailureCount>,
     failures_in_a_row: u64,
     live: Arc<LiveCounts>,
@@ -69,7 +81,8 @@ impl Recorder {
     /// An empty record that also counts in `live`.
     pub fn new(live: Arc<LiveCounts>) -> Self {
         Self {
-            latencies: BTreeMap::new(),
+            slices: vec![Slice::default()],
+            clock: None,
             failures: BTreeMap::new(),
             failures_in_a_row: 0,
             live,
@@ -80,18 +93,35 @@ impl Recorder {
         }
     }
 
+    /// Says when the phase started: what is recorded from here on goes into slices.
+    pub fn start(&mut self, start: Instant) {
+        self.clock = Some((start, start + slice_start(1)));
+    }
+
+    /// The slice of what ends at `end`. Once a slice has ended, late parts of operations count in the next one.
+    fn slice(&mut self, end: Instant) -> &mut Slice {
+        while let Some((start, slice_end)) = &mut self.clock
+            && end >= *slice_end
+        {
+            self.slices.push(Slice::default());
+            *slice_end = *start + slice_start(self.slices.len());
+        }
+        self.slices.last_mut().expect("there is always a slice")
+    }
+
     /// Records a whole operation that worked.
     pub fn operation(&mut self, kind: OperationKind, timing: Timing) {
         let response = self.part(kind, timing);
         self.live.count(response);
         self.operations += 1;
+        self.slice(timing.end).operations += 1;
         self.failures_in_a_row = 0;
     }
 
     /// Records a part of an operation (the read and the update of a read-modify-write) under `kind`; gives its latency in
     /// nanoseconds.
     pub fn part(&mut self, kind: OperationKind, timing: Timing) -> u64 {
-        let latencies = self.latencies.entry(kind).or_insert_with(|| Latencies {
+        let latencies = self.slice(timing.end).latencies.entry(kind).or_insert_with(|| Latencies {
             response: new_histogram(),
             service: timing.intended.map(|_| new_histogram()),
         });
@@ -121,17 +151,12 @@ impl Recorder {
 
     /// Adds another worker's record to this one.
     pub fn merge(&mut self, other: &Self) {
-        for (kind, theirs) in &other.latencies {
-            let Some(ours) = self.latencies.get_mut(kind) else {
-                self.latencies.insert(*kind, theirs.clone());
-                continue;
-            };
-            add(&mut ours.response, &theirs.response);
-            match (&mut ours.service, &theirs.service) {
-                (Some(ours), Some(theirs)) => add(ours, theirs),
-                (ours @ None, Some(theirs)) => *ours = Some(theirs.clone()),
-                (_, None) => {}
-            }
+        if self.slices.len() < other.slices.len() {
+            self.slices.resize_with(other.slices.len(), Slice::default);
+        }
+        for (ours, theirs) in self.slices.iter_mut().zip(&other.slices) {
+            ours.operations += theirs.operations;
+            merge(&mut ours.latencies, &theirs.latencies);
         }
         for (class, theirs) in &other.failures {
             self.failures
@@ -145,14 +170,55 @@ impl Recorder {
         self.bytes += other.bytes;
     }
 
-    /// The latencies by kind.
-    pub fn latencies(&self) -> &BTreeMap<OperationKind, Latencies> {
-        &self.latencies
+    /// The latencies by kind, of the whole time.
+    pub fn latencies(&self) -> BTreeMap<OperationKind, Latencies> {
+        self.latencies_from(0)
+    }
+
+    /// The latencies by kind, from slice `first` on.
+    pub fn latencies_from(&self, first: usize) -> BTreeMap<OperationKind, Latencies> {
+        let mut all = BTreeMap::new();
+        self.slices.iter().skip(first).for_each(|slice| merge(&mut all, &slice.latencies));
+        all
+    }
+
+    /// How many operations worked from slice `first` on.
+    pub fn operations_from(&self, first: usize) -> u64 {
+        self.slices.iter().skip(first).map(|slice| slice.operations).sum()
     }
 
     /// The failures by class.
     pub fn failures(&self) -> &BTreeMap<String, FailureCount> {
         &self.failures
+    }
+}
+
+/// When slice `slice` starts, from the phase's start: 0, 1, 2, 4, 8, ... seconds.
+pub fn slice_start(slice: usize) -> Duration {
+    match slice {
+        0 => Duration::ZERO,
+        // Slices beyond years are never reached.
+        _ => Duration::from_secs(1 << (slice - 1).min(32)),
+    }
+}
+
+/// The first slice that starts `seconds` after the phase's start, or later.
+pub fn slice_after(seconds: f64) -> usize {
+    (0..33).find(|slice| slice_start(*slice).as_secs_f64() >= seconds).unwrap_or(33)
+}
+
+fn merge(ours: &mut BTreeMap<OperationKind, Latencies>, theirs: &BTreeMap<OperationKind, Latencies>) {
+    for (kind, theirs) in theirs {
+        let Some(ours) = ours.get_mut(kind) else {
+            ours.insert(*kind, theirs.clone());
+            continue;
+        };
+        add(&mut ours.response, &theirs.response);
+        match (&mut ours.service, &theirs.service) {
+            (Some(ours), Some(theirs)) => add(ours, theirs),
+            (ours @ None, Some(theirs)) => *ours = Some(theirs.clone()),
+            (_, None) => {}
+        }
     }
 }
 
@@ -200,6 +266,25 @@ mod tests {
         assert_eq!(recorder.latencies()[&OperationKind::Read].response.len(), 2);
         assert_eq!(recorder.failures()["timeout"], FailureCount { count: 3, first: "first".into() });
         assert_eq!(recorder.failures()["not found"].count, 1);
+    }
+
+    #[test]
+    fn a_beginning_can_be_left_out_afterwards() {
+        let start = Instant::now();
+        let mut recorder = Recorder::new(Arc::default());
+        recorder.start(start);
+        for (at_s, latency_ms) in [(0, 900), (1, 500), (2, 10), (3, 10), (9, 10)] {
+            let begun = start + Duration::from_secs(at_s);
+            let end = begun + Duration::from_millis(latency_ms);
+            recorder.operation(OperationKind::Read, Timing { intended: None, start: begun, end });
+        }
+        let slowest = |first| recorder.latencies_from(first)[&OperationKind::Read].response.max();
+        assert!(
+            close(slowest(0), 900_000_000) && close(slowest(1), 500_000_000) && close(slowest(2), 10_000_000)
+        );
+        assert_eq!([0, 1, 2, 3].map(|first| recorder.operations_from(first)), [5, 4, 3, 1]);
+        assert_eq!([0.0, 0.1, 1.0, 1.5, 5.0].map(slice_after), [0, 1, 1, 2, 4]);
+        assert_eq!(recorder.latencies()[&OperationKind::Read].response.len(), 5);
     }
 
     #[test]

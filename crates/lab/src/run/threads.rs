@@ -1,10 +1,10 @@
 //! Drives an engine that a thread calls and waits for: one thread a worker, one operation at a time.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::recorder::Timing;
 use super::worker::Task;
-use super::{Driven, Target, Worker, drive_together};
+use super::{Action, Driven, Sampler, Target, Worker, drive_together};
 use crate::LabError;
 use crate::engine::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
 use crate::ycsb::{FieldValues, Operation, OperationKind};
@@ -24,6 +24,14 @@ impl<E: Engine> Target for Threads<E> {
 
     fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError> {
         self.0.use_table(shape)
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), LabError> {
+        self.0.act(action)
+    }
+
+    fn sampler(&self) -> Option<Sampler<'_>> {
+        self.0.sampler()
     }
 
     fn worker_count(&self, in_flight: usize) -> usize {
@@ -55,7 +63,7 @@ fn work(session: &mut dyn Session, worker: &mut Worker) {
             Operation::Update { field, .. } | Operation::ReadModifyWrite { written: field, .. } => {
                 worker.stream.write_values(&key, field, &mut values);
             }
-            Operation::Read { .. } | Operation::Scan { .. } => {}
+            Operation::Read { .. } | Operation::Scan { .. } | Operation::Statements { .. } => {}
         }
         rows.clear();
         if let Some(due) = intended {
@@ -64,6 +72,10 @@ fn work(session: &mut dyn Session, worker: &mut Worker) {
 
         let start = Instant::now();
         let mut read_end = start;
+        if let Operation::Statements { .. } = operation {
+            now = statements(session, worker, operation, intended, &mut values, &mut rows);
+            continue;
+        }
         let outcome = match operation {
             Operation::Insert { .. } => session.insert(&key, &values),
             Operation::Update { .. } => session.update(&key, &values),
@@ -74,11 +86,12 @@ fn work(session: &mut dyn Session, worker: &mut Worker) {
                 read_end = Instant::now();
                 outcome.and_then(|()| session.update(&key, &values))
             }
+            Operation::Statements { .. } => unreachable!("done above"),
         };
         let end = Instant::now();
         now = end;
 
-        if let Operation::Insert { key } = operation {
+        if let Some(key) = operation.new_key() {
             worker.stream.acknowledge(key);
         }
         let timing = Timing { intended, start, end };
@@ -98,10 +111,56 @@ fn work(session: &mut dyn Session, worker: &mut Worker) {
     }
 }
 
+/// Does an operation that is statements; gives when it was done. Values are made between the steps, off the clock.
+fn statements(
+    session: &mut dyn Session,
+    worker: &mut Worker,
+    operation: Operation,
+    intended: Option<Instant>,
+    values: &mut FieldValues,
+    rows: &mut RowSink,
+) -> Instant {
+    let Operation::Statements { operation: index, key, random, .. } = operation else {
+        return Instant::now();
+    };
+    let Some(workload) = worker.stream.statement_workload().cloned() else { return Instant::now() };
+    let mut taken = Duration::ZERO;
+    let (mut first, mut end, mut outcome) = (None, Instant::now(), Ok(()));
+    for step in workload.steps_of(index) {
+        workload.bind(step, key, random, values);
+        rows.clear();
+        let start = Instant::now();
+        first.get_or_insert(start);
+        outcome = session.statement(step, values, rows);
+        end = Instant::now();
+        taken += end - start;
+        outcome = outcome.and_then(|()| workload.check(step, rows));
+        if outcome.is_err() {
+            break;
+        }
+        if let Some(kind) = workload.kind_of_step(index, step) {
+            worker.recorder.part(OperationKind::Named(kind), Timing { intended: None, start, end });
+        }
+        worker.recorder.rows += rows.rows();
+        worker.recorder.bytes += rows.bytes();
+    }
+    if let Some(key) = operation.new_key() {
+        worker.stream.acknowledge(key);
+    }
+    match outcome {
+        Err(failure) => worker.fail(failure),
+        Ok(()) => {
+            let start = first.unwrap_or(end);
+            worker.recorder.operation(operation.kind(), Timing { intended, start, end: start + taken });
+        }
+    }
+    end
+}
+
 /// Checks that what `operation` read is there and right. The key was acknowledged, so at least its own row must be.
 pub(crate) fn check_rows(operation: &Operation, key: &str, rows: &mut RowSink) -> Result<(), Failure> {
     let (field, length) = match operation {
-        Operation::Insert { .. } | Operation::Update { .. } => return Ok(()),
+        Operation::Insert { .. } | Operation::Update { .. } | Operation::Statements { .. } => return Ok(()),
         Operation::Read { field, .. } | Operation::ReadModifyWrite { read: field, .. } => (*field, 1),
         Operation::Scan { field, length, .. } => (*field, u64::from(*length)),
     };

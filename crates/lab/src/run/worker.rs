@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::pace::Pace;
+use super::phase::Rate;
 use super::recorder::Recorder;
 use crate::engine::Failure;
 use crate::ycsb::{Operation, OperationStream};
@@ -78,7 +79,7 @@ pub struct WorkerLimits {
 #[derive(Debug, Clone, Copy)]
 pub struct OpenLoop {
     /// Operations a second over all workers.
-    pub rate: f64,
+    pub rate: Rate,
     /// How many workers there are.
     pub workers: usize,
     /// Which of them this is.
@@ -102,9 +103,13 @@ impl Worker {
     /// Sets the clock: the phase starts at `start`.
     pub fn start(&mut self, start: Instant) {
         self.deadline = self.time.map(|time| start + time);
+        self.recorder.start(start);
         if let Some(OpenLoop { rate, workers, worker, .. }) = self.rate {
             super::pace::wake_punctually();
-            self.pace = Pace::open(start, rate, workers, worker);
+            self.pace = match (rate.to, self.time) {
+                (Some(to), Some(time)) => Pace::ramp(start, rate.from, to, time, workers, worker),
+                _ => Pace::open(start, rate.from, workers, worker),
+            };
         }
     }
 

@@ -25,6 +25,12 @@ impl FieldValues {
         self.end_field(field);
     }
 
+    /// Appends the value that `write` appends to the buffer it is given.
+    pub fn push_with(&mut self, field: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.end_field(field);
+    }
+
     fn end_field(&mut self, field: usize) {
         self.fields.push((field as u32, self.bytes.len() as u32));
     }

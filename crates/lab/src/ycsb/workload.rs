@@ -13,6 +13,7 @@ use super::properties::{
 };
 use super::values::{FieldValues, write_deterministic};
 use super::zipfian::{ZIPFIAN_CONSTANT, Zipfian};
+use crate::workload::StatementWorkload;
 
 /// One thing to do to the engine. Keys are numbers here; [`OperationStream::write_key`] names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,17 @@ pub enum Operation {
         /// The one field written; `None` for all.
         written: Option<usize>,
     },
+    /// Does an operation of a workload of statements.
+    Statements {
+        /// Which one.
+        operation: u8,
+        /// The number of the record it is about.
+        key: u64,
+        /// What values that change with each operation are told from.
+        random: u64,
+        /// Whether the record is new: the key's number is to be acknowledged when done.
+        inserts: bool,
+    },
 }
 
 /// What latencies are counted by: YCSB's names of the operations.
@@ -65,15 +77,15 @@ pub enum OperationKind {
     Update,
     Scan,
     ReadModifyWrite,
+    /// One that the workload names itself, by its index.
+    Named(u8),
 }
 
 impl OperationKind {
-    /// All of them, in the order of a report.
-    pub const ALL: [Self; 5] = [Self::Insert, Self::Read, Self::Update, Self::Scan, Self::ReadModifyWrite];
-
-    /// YCSB's name.
-    pub const fn name(self) -> &'static str {
+    /// YCSB's name, or the one among those that the workload gives.
+    pub fn name_among(self, names: &[String]) -> &str {
         match self {
+            Self::Named(index) => names.get(usize::from(index)).map_or("?", String::as_str),
             Self::Insert => "INSERT",
             Self::Read => "READ",
             Self::Update => "UPDATE",
@@ -92,6 +104,7 @@ impl Operation {
             Self::Update { .. } => OperationKind::Update,
             Self::Scan { .. } => OperationKind::Scan,
             Self::ReadModifyWrite { .. } => OperationKind::ReadModifyWrite,
+            Self::Statements { operation, .. } => OperationKind::Named(*operation),
         }
     }
 
@@ -102,7 +115,16 @@ impl Operation {
             | Self::Read { key, .. }
             | Self::Update { key, .. }
             | Self::Scan { key, .. }
-            | Self::ReadModifyWrite { key, .. } => *key,
+            | Self::ReadModifyWrite { key, .. }
+            | Self::Statements { key, .. } => *key,
+        }
+    }
+
+    /// The number of the new key, if it makes one.
+    pub const fn new_key(&self) -> Option<u64> {
+        match self {
+            Self::Insert { key } | Self::Statements { key, inserts: true, .. } => Some(*key),
+            _ => None,
         }
     }
 }
@@ -140,6 +162,8 @@ pub struct StreamFactory {
     run: Option<(Discrete<OperationKind>, KeyChooser)>,
     scan_length: Option<Zipfian>,
     field_length: Option<Zipfian>,
+    statements: Option<Arc<StatementWorkload>>,
+    kind_names: Arc<[String]>,
     seed: u64,
 }
 
@@ -160,8 +184,29 @@ impl StreamFactory {
             run: None,
             scan_length,
             field_length,
+            statements: None,
+            kind_names: Arc::default(),
             seed,
         })
+    }
+
+    /// Operations that are statements, instead of the core workload's, which still says how many records there are and
+    /// how keys are chosen.
+    pub fn with_statements(mut self, statements: Arc<StatementWorkload>) -> Result<Self, PropertyError> {
+        if let Some((operations, _)) = &mut self.run {
+            let weighted = statements.operations.iter().zip(0..);
+            let weighted = weighted.map(|(operation, index)| (operation.weight, OperationKind::Named(index)));
+            *operations = Discrete::new(weighted)
+                .ok_or_else(|| PropertyError::Contradiction("every weight is 0".into()))?;
+        }
+        self.kind_names = statements.kind_names().into();
+        self.statements = Some(statements);
+        Ok(self)
+    }
+
+    /// The names of the kinds of operations that the workload names itself.
+    pub fn kind_names(&self) -> &[String] {
+        &self.kind_names
     }
 
     /// For the run phase: the workload's mix over the keys there are.
@@ -235,7 +280,10 @@ impl OperationStream {
     /// The next operation.
     pub fn next_operation(&mut self) -> Operation {
         let Some((operations, _)) = &self.factory.run else {
-            return Operation::Insert { key: self.factory.keys.inserted.next() };
+            return match &self.factory.statements {
+                Some(statements) => self.statements(statements.load()),
+                None => Operation::Insert { key: self.factory.keys.inserted.next() },
+            };
         };
         match operations.next(&mut self.rng) {
             OperationKind::Insert => Operation::Insert { key: self.factory.keys.inserted.next() },
@@ -253,7 +301,20 @@ impl OperationStream {
                 read: self.read_field(),
                 written: self.written_field(),
             },
+            OperationKind::Named(operation) => self.statements(operation),
         }
+    }
+
+    fn statements(&mut self, operation: u8) -> Operation {
+        let known = self.factory.statements.as_ref();
+        let inserts = known.is_some_and(|known| known.operations[usize::from(operation)].inserts);
+        let key = if inserts { self.factory.keys.inserted.next() } else { self.existing_key() };
+        Operation::Statements { operation, key, random: self.rng.random(), inserts }
+    }
+
+    /// The workload of statements, if it is one.
+    pub fn statement_workload(&self) -> Option<&Arc<StatementWorkload>> {
+        self.factory.statements.as_ref()
     }
 
     /// Says that the insertion of key `number` is over, whether it worked or not.

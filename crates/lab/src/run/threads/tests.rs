@@ -81,7 +81,12 @@ fn workers(factory: &StreamFactory, count: usize, operations: u64, rate: Option<
     let limits = |worker| WorkerLimits {
         operations: Some(share_of(operations, count, worker)),
         time: None,
-        rate: rate.map(|rate| OpenLoop { rate, workers: count, worker, spin: false }),
+        rate: rate.map(|rate| OpenLoop {
+            rate: crate::run::Rate::steady(rate),
+            workers: count,
+            worker,
+            spin: false,
+        }),
     };
     let recorder = || Recorder::new(Arc::new(LiveCounts::default()));
     (0..count)

@@ -1,0 +1,173 @@
+//! What a node is told: pom.xml for its jars, cassandra.yaml, the arguments of Java.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use super::ClusterSettings;
+
+/// The project whose dependencies are the jars.
+pub(super) fn pom(version: &str) -> String {
+    format!(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>lab</groupId><artifactId>cassandra</artifactId>\
+         <version>1</version><dependencies><dependency><groupId>org.apache.cassandra</groupId>\
+         <artifactId>cassandra-all</artifactId><version>{version}</version></dependency></dependencies></project>\n"
+    )
+}
+
+/// cassandra.yaml of node `number`: what it must say, and what the settings say, which goes over it.
+pub(super) fn yaml(settings: &ClusterSettings, number: usize, directory: &Path) -> String {
+    let address = settings.address(number);
+    let directory = directory.display();
+    let needed = [
+        ("cluster_name", "laboratory".to_owned()),
+        ("num_tokens", "16".into()),
+        ("partitioner", "org.apache.cassandra.dht.Murmur3Partitioner".into()),
+        ("commitlog_sync", "periodic".into()),
+        ("commitlog_sync_period", "10000ms".into()),
+        ("commitlog_directory", format!("{directory}/commitlog")),
+        ("data_file_directories", format!("[{directory}/data]")),
+        ("saved_caches_directory", format!("{directory}/saved_caches")),
+        ("hints_directory", format!("{directory}/hints")),
+        ("cdc_raw_directory", format!("{directory}/cdc")),
+        (
+            "seed_provider",
+            format!(
+                "[{{class_name: org.apache.cassandra.locator.SimpleSeedProvider, parameters: [{{seeds: \"{}:{}\"}}]}}]",
+                settings.address(1),
+                STORAGE_PORT
+            ),
+        ),
+        ("listen_address", address.to_string()),
+        ("rpc_address", address.to_string()),
+        ("native_transport_port", settings.port.to_string()),
+        ("storage_port", STORAGE_PORT.to_string()),
+        ("endpoint_snitch", "SimpleSnitch".into()),
+        ("auto_snapshot", "false".into()),
+    ];
+    let mut text = String::new();
+    for (name, value) in needed.iter().filter(|(name, _)| !settings.yaml.contains_key(*name)) {
+        let _ = writeln!(text, "{name}: {value}");
+    }
+    for (name, value) in &settings.yaml {
+        let _ = writeln!(text, "{name}: {value}");
+    }
+    text
+}
+
+const STORAGE_PORT: u16 = 17_000;
+
+/// Where node `number` listens for JMX, on 127.0.0.1.
+pub(super) fn jmx_port(settings: &ClusterSettings, number: usize) -> u16 {
+    // Clusters on other networks get others.
+    17_200 + u16::from(settings.network[2]) * 20 + number as u16
+}
+
+pub(super) const LOGBACK: &str = r#"<configuration><appender name="F" class="ch.qos.logback.core.FileAppender"><file>system.log</file><encoder><pattern>%-5level %date %msg%n</pattern></encoder></appender>
+<root level="INFO"><appender-ref ref="F"/></root></configuration>
+"#;
+
+/// The packages that Cassandra's own jvm11-server.options and jvm17-server.options open.
+pub(super) const JAVA_OPENS: &[&str] = &[
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.module",
+    "java.base/java.lang.reflect",
+    "java.base/java.math",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.util.jar",
+    "java.base/sun.nio.ch",
+    "java.logging/java.util.logging",
+    "java.management.rmi/sun.management.jmxremote",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.rmi/sun.rmi.transport",
+    "java.rmi/sun.rmi.transport.tcp",
+    "java.sql/java.sql",
+    "jdk.management/com.sun.management.internal",
+    "jdk.unsupported/sun.misc",
+];
+
+/// The arguments that open a package.
+pub(super) fn open(package: &str) -> [String; 4] {
+    let all = format!("{package}=ALL-UNNAMED");
+    ["--add-exports".into(), all.clone(), "--add-opens".into(), all]
+}
+
+/// Java's arguments for node `number`.
+pub(super) fn java_arguments(
+    settings: &ClusterSettings,
+    number: usize,
+    directory: &Path,
+    library: &Path,
+) -> Vec<String> {
+    let (heap, node) = (&settings.heap, directory.display());
+    let mut arguments: Vec<String> = JAVA_OPENS.iter().flat_map(|package| open(package)).collect();
+    arguments.extend([
+        "-XX:+UseG1GC".into(),
+        "-XX:+AlwaysPreTouch".into(),
+        "-Xss256k".into(),
+        format!("-Xms{heap}"),
+        format!("-Xmx{heap}"),
+        "-Djdk.attach.allowAttachSelf=true".into(),
+        "-Djava.net.preferIPv4Stack=true".into(),
+        "-Dlogback.configurationFile=logback.xml".into(),
+        format!("-Dcassandra.storagedir={node}"),
+        "-Dcassandra-foreground=yes".into(),
+        "-Dcassandra.superuser_setup_delay_ms=0".into(),
+        "-Dcassandra.skip_wait_for_gossip_to_settle=0".into(),
+        "-Dcassandra.ring_delay_ms=2000".into(),
+        format!("-Dcassandra.config=file://{node}/conf/cassandra.yaml"),
+        format!("-Dcassandra.jmx.local.port={}", jmx_port(settings, number)),
+        "-cp".into(),
+        format!("{node}/conf:{}/*", library.display()),
+        "org.apache.cassandra.service.CassandraDaemon".into(),
+    ]);
+    arguments
+}
+
+/// The major version in what `java -version` prints: `openjdk version "17.0.15" …`, `java version "1.8.0_402"`.
+pub(super) fn java_version(text: &str) -> Option<u32> {
+    let version = text.split('"').nth(1)?;
+    let mut numbers = version.split(['.', '-', '+', '_']).map(str::parse::<u32>);
+    match numbers.next()?.ok()? {
+        1 => numbers.next()?.ok(),
+        major => Some(major),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_go_over_what_a_node_needs() {
+        let mut settings = ClusterSettings { nodes: 2, ..Default::default() };
+        settings.yaml.insert("num_tokens".into(), "1".into());
+        settings.yaml.insert("row_cache_size".into(), "64MiB".into());
+        let text = yaml(&settings, 2, Path::new("/x"));
+        assert!(
+            text.contains("listen_address: 127.0.77.2\n") && text.contains("seeds: \"127.0.77.1:17000\""),
+            "{text}"
+        );
+        assert!(text.contains("row_cache_size: 64MiB\n"));
+        assert_eq!(text.matches("num_tokens").count(), 1);
+    }
+
+    #[test]
+    fn javas_version_is_read_in_both_its_forms() {
+        assert_eq!(java_version("openjdk version \"17.0.15\" 2025-04-15\n"), Some(17));
+        assert_eq!(java_version("java version \"1.8.0_402\""), Some(8));
+        assert_eq!(java_version("openjdk version \"21-ea\""), Some(21));
+        assert_eq!(java_version("not found"), None);
+    }
+}

@@ -1,0 +1,367 @@
+//! Apache Cassandra of the laboratory's own: jars from Maven Central, the machine's JDK, nodes on loopback addresses.
+
+pub mod command;
+mod configuration;
+mod target;
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::LabError;
+use crate::experiments::store::write_whole;
+pub use target::CassandraTarget;
+
+/// How long a node may take to listen, from when it was started.
+const START_MAX: Duration = Duration::from_secs(180);
+/// How long it may take to stop in order; then it is killed.
+const STOP_MAX: Duration = Duration::from_secs(60);
+
+/// What cluster to run.
+#[derive(Debug, Clone)]
+pub struct ClusterSettings {
+    /// Cassandra's version, as Maven Central has it.
+    pub version: String,
+    /// How many nodes.
+    pub nodes: usize,
+    /// Heap of each node, as Java writes it: `1G`.
+    pub heap: String,
+    /// Where each node keeps its files, in `node<N>`.
+    pub directory: PathBuf,
+    /// Where the jars are, in `lib-<version>`: kept from one cluster to the next.
+    pub cache: PathBuf,
+    /// The first three numbers of the nodes' addresses; the fourth is the node's number.
+    pub network: [u8; 3],
+    /// Where nodes listen for CQL.
+    pub port: u16,
+    /// What cassandra.yaml says beside what it must, by its names.
+    pub yaml: std::collections::BTreeMap<String, String>,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        Self {
+            version: "5.0.8".into(),
+            nodes: 1,
+            heap: "1G".into(),
+            directory: PathBuf::from(".cache/cassandra/cluster"),
+            cache: std::env::var_os("CASSETTE_LAB_CACHE")
+                .map_or_else(|| ".cache/cassandra".into(), PathBuf::from),
+            network: [127, 0, 77],
+            port: 9042,
+            yaml: std::collections::BTreeMap::new(),
+        }
+    }
+}
+
+/// A cluster whose nodes run. They go on when it is dropped: see [`stop`](Self::stop).
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    settings: ClusterSettings,
+    pids: Vec<u32>,
+}
+
+impl ClusterSettings {
+    /// The address of node `number`, from 1.
+    pub fn address(&self, number: usize) -> Ipv4Addr {
+        let [a, b, c] = self.network;
+        Ipv4Addr::new(a, b, c, number as u8)
+    }
+
+    /// Where clients connect.
+    pub fn contacts(&self) -> Vec<String> {
+        (1..=self.nodes).map(|number| format!("{}:{}", self.address(number), self.port)).collect()
+    }
+
+    fn node_directory(&self, number: usize) -> PathBuf {
+        self.directory.join(format!("node{number}"))
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        let wrong = |what: String| Err(LabError::Usage(what));
+        if !(1..=20).contains(&self.nodes) {
+            return wrong(format!("{} nodes cannot be started on one machine: 1 to 20 can", self.nodes));
+        }
+        let digits = self.heap.trim_end_matches(['G', 'M', 'g', 'm']);
+        if digits.is_empty() || digits.len() + 1 != self.heap.len() || digits.parse::<u32>().is_err() {
+            return wrong(format!("the heap cannot be {:?}: expected a size such as 1G or 512M", self.heap));
+        }
+        if self.version.is_empty()
+            || !self.version.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
+        {
+            return wrong(format!("{:?} is no version of Cassandra", self.version));
+        }
+        Ok(())
+    }
+
+    /// Brings the jars, if they are not there.
+    fn jars(&self) -> Result<PathBuf, LabError> {
+        let library = self.cache.join(format!("lib-{}", self.version));
+        let library = std::path::absolute(&library)
+            .map_err(|error| LabError::io(format!("resolving {}", library.display()), error))?;
+        let wanted = format!("cassandra-all-{}.jar", self.version);
+        if library.join(&wanted).is_file() {
+            return Ok(library);
+        }
+        let project =
+            tempfile::tempdir().map_err(|error| LabError::io("making a temporary directory", error))?;
+        let pom = project.path().join("pom.xml");
+        write_whole(&pom, configuration::pom(&self.version).as_bytes())?;
+        fs::create_dir_all(&library)
+            .map_err(|error| LabError::io(format!("making {}", library.display()), error))?;
+        let output = Command::new("mvn")
+            .args(["-q", "-B", "dependency:copy-dependencies"])
+            .arg(format!("-DoutputDirectory={}", library.display()))
+            .current_dir(project.path())
+            .output()
+            .map_err(|error| missing("mvn", "Maven, which brings Cassandra's jars", error))?;
+        if !output.status.success() || !library.join(&wanted).is_file() {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let first =
+                text.lines().find(|line| line.contains("ERROR")).unwrap_or("it said nothing").to_owned();
+            return Err(LabError::engine("mvn", format!("bring Cassandra {}", self.version), first));
+        }
+        Ok(library)
+    }
+}
+
+impl Cluster {
+    /// Starts a new cluster, its files of before removed, and waits until every node listens.
+    pub fn start(settings: ClusterSettings) -> Result<Self, LabError> {
+        settings.check()?;
+        check_java()?;
+        let library = settings.jars()?;
+        let mut cluster = Self { settings, pids: Vec::new() };
+        for number in 1..=cluster.settings.nodes {
+            let address = cluster.settings.address(number);
+            let port = cluster.settings.port;
+            if TcpStream::connect_timeout(&(address, port).into(), Duration::from_millis(200)).is_ok() {
+                cluster.stop();
+                return Err(LabError::Usage(format!(
+                    "something listens on {address}:{port} already; `lab cassandra status` shows a cluster of ours"
+                )));
+            }
+            let directory = cluster.settings.node_directory(number);
+            if directory.exists() {
+                fs::remove_dir_all(&directory)
+                    .map_err(|error| LabError::io(format!("removing {}", directory.display()), error))?;
+            }
+            if let Err(error) = cluster.start_node(number, &library) {
+                cluster.stop();
+                return Err(error);
+            }
+        }
+        Ok(cluster)
+    }
+
+    /// Starts one node with the files it has, and waits until it listens.
+    fn start_node(&mut self, number: usize, library: &Path) -> Result<(), LabError> {
+        let settings = &self.settings;
+        let directory = settings.node_directory(number);
+        let attempt = |error| LabError::io(format!("setting up {}", directory.display()), error);
+        fs::create_dir_all(directory.join("conf")).map_err(attempt)?;
+        let directory = fs::canonicalize(&directory).map_err(attempt)?;
+        let yaml = configuration::yaml(settings, number, &directory);
+        write_whole(&directory.join("conf/cassandra.yaml"), yaml.as_bytes())?;
+        write_whole(&directory.join("conf/logback.xml"), configuration::LOGBACK.as_bytes())?;
+        let log = directory.join("system.log");
+        let _ = fs::remove_file(&log);
+        let out = fs::File::create(directory.join("stdout.log")).map_err(attempt)?;
+        let errors = out.try_clone().map_err(attempt)?;
+        let child = Command::new("java")
+            .args(configuration::java_arguments(settings, number, &directory, library))
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(errors)
+            .spawn()
+            .map_err(|error| missing("java", "a JDK 11 or 17, which runs Cassandra", error))?;
+        let pid = child.id();
+        self.pids.push(pid);
+        write_whole(&directory.join("pid"), pid.to_string().as_bytes())?;
+        self.wait_until_listening(child, &directory, &log)
+    }
+
+    fn wait_until_listening(
+        &self,
+        mut child: std::process::Child,
+        directory: &Path,
+        log: &Path,
+    ) -> Result<(), LabError> {
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            if fs::read_to_string(log).is_ok_and(|text| text.contains("Starting listening for CQL clients")) {
+                // The node is waited for when it ends, whoever ends it, so that it leaves no zombie behind.
+                std::thread::spawn(move || child.wait());
+                return Ok(());
+            }
+            let name = format!("cassandra {}", self.settings.version);
+            if let Ok(Some(status)) = child.try_wait() {
+                return Err(LabError::engine(&name, "start", format!("{status}: {}", reason(directory))));
+            }
+            if Instant::now() > deadline {
+                let _ = child.kill();
+                let why =
+                    format!("it did not listen within {} s; see {}", START_MAX.as_secs(), log.display());
+                return Err(LabError::engine(&name, "start", why));
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// The nodes' processes.
+    pub fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    /// What it was started with.
+    pub fn settings(&self) -> &ClusterSettings {
+        &self.settings
+    }
+
+    /// Stops all nodes in order, or kills those that do not stop.
+    pub fn stop(&mut self) {
+        stop_processes(&std::mem::take(&mut self.pids));
+    }
+
+    /// Stops all nodes and starts them again on their files.
+    pub fn restart(&mut self) -> Result<(), LabError> {
+        self.stop();
+        let library = self.settings.jars()?;
+        (1..=self.settings.nodes).try_for_each(|number| self.start_node(number, &library))
+    }
+
+    /// Has `nodetool` do something on every node; what it printed on the last one.
+    pub fn nodetool(&self, arguments: &[&str]) -> Result<String, LabError> {
+        let library = self.settings.jars()?;
+        let mut printed = String::new();
+        for number in 1..=self.settings.nodes {
+            let port = configuration::jmx_port(&self.settings, number).to_string();
+            let output = Command::new("java")
+                .args(configuration::JAVA_OPENS.iter().flat_map(|package| configuration::open(package)))
+                .args(["-Xmx128m", "-Dlogback.configurationFile=logback.xml", "-cp"])
+                .arg(format!(
+                    "{}/conf:{}/*",
+                    self.settings.node_directory(number).display(),
+                    library.display()
+                ))
+                .args(["org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", &port])
+                .args(arguments)
+                .output()
+                .map_err(|error| missing("java", "a JDK 11 or 17", error))?;
+            if !output.status.success() {
+                let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                return Err(LabError::engine("nodetool", arguments.join(" "), text.trim()));
+            }
+            printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        }
+        Ok(printed)
+    }
+}
+
+/// The nodes in `directory` that run: their numbers and processes.
+pub fn running(directory: &Path) -> Vec<(usize, u32)> {
+    let mut found: Vec<(usize, u32)> = (1..=20)
+        .filter_map(|number| {
+            let text = fs::read_to_string(directory.join(format!("node{number}/pid"))).ok()?;
+            let pid = text.trim().parse().ok()?;
+            is_cassandra(pid).then_some((number, pid))
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// Stops processes of Cassandra: SIGTERM, and SIGKILL for those that have not ended a minute later.
+pub fn stop_processes(pids: &[u32]) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let signal = |pid: u32, signal: Signal| {
+        // Between the look and the signal the process may end; its number is not given to another one that soon.
+        if is_cassandra(pid)
+            && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+        {
+            let _ = kill_process(pid, signal);
+        }
+    };
+    pids.iter().for_each(|pid| signal(*pid, Signal::TERM));
+    let deadline = Instant::now() + STOP_MAX;
+    while pids.iter().any(|pid| is_cassandra(*pid)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    pids.iter().for_each(|pid| signal(*pid, Signal::KILL));
+}
+
+/// Whether process `pid` is there and is Cassandra: a number in an old file may be anybody's by now.
+fn is_cassandra(pid: u32) -> bool {
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let wanted = b"org.apache.cassandra.service.CassandraDaemon";
+    command.windows(wanted.len()).any(|window| window == wanted)
+}
+
+fn check_java() -> Result<(), LabError> {
+    let output = Command::new("java")
+        .arg("-version")
+        .output()
+        .map_err(|error| missing("java", "a JDK 11 or 17, which runs Cassandra", error))?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    match configuration::java_version(&text) {
+        Some(11 | 17) => Ok(()),
+        Some(other) => Err(LabError::Usage(format!(
+            "Cassandra runs on Java 11 or 17; `java` here is {other}: put the right one first in PATH"
+        ))),
+        None => Err(LabError::Usage(format!("`java -version` is not understood: {}", text.trim()))),
+    }
+}
+
+fn missing(program: &str, what: &str, error: io::Error) -> LabError {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            LabError::Usage(format!("`{program}` is not there: install {what}, or put it in PATH"))
+        }
+        _ => LabError::io(format!("running {program}"), error),
+    }
+}
+
+/// What a node said last that tells why it ended.
+fn reason(directory: &Path) -> String {
+    let texts =
+        ["stdout.log", "system.log"].map(|name| fs::read_to_string(directory.join(name)).unwrap_or_default());
+    let lines: Vec<&str> =
+        texts.iter().flat_map(|text| text.lines()).filter(|line| !line.trim().is_empty()).collect();
+    let telling =
+        |line: &&&str| line.contains("ERROR") || line.contains("Exception") || line.contains("Invalid");
+    match lines.iter().find(telling).or(lines.last()) {
+        Some(line) => (*line).to_owned(),
+        None => format!("it said nothing; see {}", directory.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_clusters_are_refused_before_anything_starts() {
+        for (settings, word) in [
+            (ClusterSettings { nodes: 0, ..Default::default() }, "nodes"),
+            (ClusterSettings { heap: "much".into(), ..Default::default() }, "heap"),
+            (ClusterSettings { version: "../x".into(), ..Default::default() }, "version"),
+        ] {
+            assert!(Cluster::start(settings).unwrap_err().to_string().contains(word));
+        }
+        let settings = ClusterSettings { nodes: 2, ..Default::default() };
+        assert_eq!(settings.contacts(), ["127.0.77.1:9042", "127.0.77.2:9042"]);
+    }
+
+    #[test]
+    fn a_process_that_is_something_else_is_no_node() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("node1")).unwrap();
+        fs::write(directory.path().join("node1/pid"), std::process::id().to_string()).unwrap();
+        assert_eq!(running(directory.path()), []);
+        stop_processes(&[std::process::id()]);
+    }
+}

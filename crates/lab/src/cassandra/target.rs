@@ -1,0 +1,92 @@
+//! A cluster of the laboratory's own as an engine under test.
+
+use super::{Cluster, ClusterSettings};
+use crate::LabError;
+use crate::cql::{CqlSettings, CqlTarget};
+use crate::engine::{EngineInfo, TableShape};
+use crate::run::{Action, Driven, Sampler, Target, Worker};
+
+/// A cluster and the client that drives it; the cluster ends with it.
+#[derive(Debug)]
+pub struct CassandraTarget {
+    cluster: Cluster,
+    client: CqlTarget,
+}
+
+impl CassandraTarget {
+    /// Starts a cluster and connects to all its nodes.
+    pub fn start(cluster: ClusterSettings, client: CqlSettings) -> Result<Self, LabError> {
+        let contacts = cluster.contacts();
+        let mut cluster = Cluster::start(cluster)?;
+        match CqlTarget::new(CqlSettings { contacts, ..client }) {
+            Ok(client) => {
+                let client = client.on_processes(cluster.pids().to_vec());
+                Ok(Self { cluster, client })
+            }
+            Err(error) => {
+                cluster.stop();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for CassandraTarget {
+    fn drop(&mut self) {
+        self.cluster.stop();
+    }
+}
+
+impl Target for CassandraTarget {
+    fn describe(&self) -> EngineInfo {
+        let mut info = self.client.describe();
+        let settings = self.cluster.settings();
+        info.name = "cassandra".into();
+        info.settings.insert("nodes".into(), settings.nodes.to_string());
+        info.settings.insert("heap".into(), settings.heap.clone());
+        info
+    }
+
+    fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError> {
+        self.client.create_table(shape, replace)
+    }
+
+    fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError> {
+        self.client.use_table(shape)
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), LabError> {
+        match action {
+            Action::Cql(_) => self.client.act(action),
+            Action::Flush => self.cluster.nodetool(&["flush"]).map(drop),
+            Action::Compact => self.cluster.nodetool(&["compact"]).map(drop),
+            Action::DropCaches => {
+                for cache in ["invalidatekeycache", "invalidaterowcache", "invalidatecountercache"] {
+                    self.cluster.nodetool(&[cache])?;
+                }
+                crate::engine::drop_page_cache()
+            }
+            Action::Restart => {
+                self.cluster.restart()?;
+                self.client.set_processes(self.cluster.pids().to_vec());
+                Ok(())
+            }
+        }
+    }
+
+    fn sampler(&self) -> Option<Sampler<'_>> {
+        self.client.sampler()
+    }
+
+    fn server_pids(&self) -> Vec<u32> {
+        self.client.server_pids()
+    }
+
+    fn worker_count(&self, in_flight: usize) -> usize {
+        self.client.worker_count(in_flight)
+    }
+
+    fn drive(&self, workers: Vec<Worker>, in_flight: usize) -> Result<Driven, LabError> {
+        self.client.drive(workers, in_flight)
+    }
+}

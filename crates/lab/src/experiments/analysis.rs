@@ -1,0 +1,460 @@
+//! What the parts of a run show together.
+
+use serde::Serialize;
+
+use super::file::{ExperimentFile, Published};
+use super::plan::label;
+use super::store::{PartResult, PhaseFigures, RunInfo};
+use crate::statistics::{Comparison, Estimate, Verdict, compare, correct_by_holm, estimate, repeats_needed};
+
+/// An engine in a configuration, with what its repeats gave.
+#[derive(Debug, Clone, Serialize)]
+pub struct Group {
+    /// The engine's name.
+    pub engine: String,
+    /// The configuration's name.
+    pub configuration: String,
+    /// How many repeats are done.
+    pub repeats: usize,
+    /// What it is compared with, by index; `None` for the first of all.
+    pub baseline: Option<usize>,
+}
+
+/// A figure of a phase, over the repeats of each group.
+#[derive(Debug, Clone, Serialize)]
+pub struct Metric {
+    /// `throughput`, `rate`, or a kind of operation and a figure: `READ p99`.
+    pub name: String,
+    /// By group: the figure of each repeat.
+    pub values: Vec<Vec<f64>>,
+    /// By group: their mean; `None` for a group without the figure.
+    pub estimates: Vec<Option<Estimate>>,
+    /// By group: how it compares with its baseline.
+    pub comparisons: Vec<Option<Comparison>>,
+}
+
+/// A phase that drove the engine.
+#[derive(Debug, Clone, Serialize)]
+pub struct PhaseAnalysis {
+    /// Its name.
+    pub name: String,
+    /// Whether it had a rate to keep: its throughput then says nothing of the engine.
+    pub paced: bool,
+    /// Its figures.
+    pub metrics: Vec<Metric>,
+    /// Operations that failed, by group.
+    pub failed: Vec<u64>,
+}
+
+/// What a run shows.
+#[derive(Debug, Clone, Serialize)]
+pub struct Analysis {
+    /// What was measured.
+    pub groups: Vec<Group>,
+    /// What was done.
+    pub phases: Vec<PhaseAnalysis>,
+    /// Sentences that say what is certain, the ones to read first.
+    pub verdicts: Vec<String>,
+    /// Figures that were published, beside ours.
+    pub published: Vec<PublishedBeside>,
+}
+
+/// A figure that was published, and ours.
+#[derive(Debug, Clone, Serialize)]
+pub struct PublishedBeside {
+    /// The published one.
+    #[serde(flatten)]
+    pub published: Published,
+    /// Ours by engine, where the configuration was measured.
+    pub ours: Vec<(String, Estimate)>,
+}
+
+impl Metric {
+    /// Whether more of it is better.
+    pub fn higher_is_better(&self) -> bool {
+        matches!(self.name.as_str(), "throughput" | "rate")
+    }
+}
+
+impl Group {
+    /// Engine and configuration.
+    pub fn label(&self) -> String {
+        label(&self.engine, &self.configuration)
+    }
+}
+
+impl Analysis {
+    /// Of the parts that are done. `file` is the run's file, if it can be read.
+    pub fn new(info: &RunInfo, file: Option<&ExperimentFile>, parts: &[PartResult]) -> Self {
+        let groups = groups(info, file, parts);
+        let of_group = |group: &Group| -> Vec<&PartResult> {
+            let same = |result: &&PartResult| {
+                result.part.engine == group.engine && result.part.configuration == group.configuration
+            };
+            parts.iter().filter(same).collect()
+        };
+        let by_group: Vec<Vec<&PartResult>> = groups.iter().map(of_group).collect();
+        Self::of(groups, &by_group, file.map_or(&[], |file| &file.published))
+    }
+
+    /// Of two runs, the second's groups compared with the first's of the same name; a run's name goes before its engines'.
+    pub fn between(first: (&str, &[PartResult]), second: (&str, &[PartResult])) -> Self {
+        let (mut groups, mut by_group): (Vec<Group>, Vec<Vec<&PartResult>>) = (Vec::new(), Vec::new());
+        let mut labels: Vec<(String, String)> = Vec::new();
+        for (run, parts) in [first, second] {
+            let from = groups.len();
+            for result in parts {
+                let (engine, configuration) = (result.part.engine.clone(), result.part.configuration.clone());
+                let key = (engine, configuration);
+                let at = match labels[from..].iter().position(|known| *known == key) {
+                    Some(at) => from + at,
+                    None => {
+                        let baseline =
+                            if from == 0 { None } else { labels.iter().position(|known| *known == key) };
+                        groups.push(Group {
+                            engine: format!("{run}: {}", key.0),
+                            configuration: key.1.clone(),
+                            repeats: 0,
+                            baseline,
+                        });
+                        labels.push(key);
+                        by_group.push(Vec::new());
+                        groups.len() - 1
+                    }
+                };
+                groups[at].repeats += 1;
+                by_group[at].push(result);
+            }
+        }
+        Self::of(groups, &by_group, &[])
+    }
+
+    fn of(groups: Vec<Group>, parts: &[Vec<&PartResult>], published: &[Published]) -> Self {
+        let mut phases: Vec<PhaseAnalysis> = Vec::new();
+        for result in parts.iter().flatten() {
+            for phase in &result.phases {
+                let known = phases.iter().any(|known| known.name == phase.name);
+                if phase.figures.is_some() && !known {
+                    phases.push(phase_analysis(&phase.name, parts));
+                }
+            }
+        }
+        for phase in &mut phases {
+            for metric in &mut phase.metrics {
+                for (index, group) in groups.iter().enumerate() {
+                    metric.comparisons[index] = group
+                        .baseline
+                        .and_then(|baseline| compare(&metric.values[baseline], &metric.values[index]));
+                }
+            }
+        }
+        // One family a metric's figure (all throughputs, all p99s): what is read together is corrected together.
+        let mut families: Vec<(String, Vec<&mut Comparison>)> = Vec::new();
+        for metric in phases.iter_mut().flat_map(|phase| &mut phase.metrics) {
+            let family = metric.name.rsplit(' ').next().unwrap_or_default().to_owned();
+            let found = metric.comparisons.iter_mut().flatten();
+            match families.iter_mut().find(|(name, _)| *name == family) {
+                Some((_, comparisons)) => comparisons.extend(found),
+                None => families.push((family, found.collect())),
+            }
+        }
+        families.iter_mut().for_each(|(_, comparisons)| correct_by_holm(comparisons));
+        let verdicts = verdicts(&groups, &phases);
+        let published = published.iter().map(|published| beside(published, &groups, &phases)).collect();
+        Self { groups, phases, verdicts, published }
+    }
+}
+
+fn groups(info: &RunInfo, file: Option<&ExperimentFile>, parts: &[PartResult]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    // In the file's order, not the random one of the parts.
+    let mut keys: Vec<(&str, &str)> =
+        info.parts.iter().map(|part| (part.engine.as_str(), part.configuration.as_str())).collect();
+    let position = |(engine, configuration): &(&str, &str)| {
+        let file = file?;
+        let engine = file.engine.iter().position(|known| known.get_ref().label() == *engine)?;
+        let starts = |known: &toml::Spanned<super::file::ConfigurationSpec>| {
+            let name = &known.get_ref().name;
+            configuration == name || configuration.starts_with(&format!("{name} "))
+        };
+        Some((engine, file.configuration.iter().position(starts)))
+    };
+    keys.sort_by(|a, b| position(a).cmp(&position(b)).then_with(|| a.cmp(b)));
+    keys.dedup();
+    let wanted = file.and_then(|file| file.baseline.as_ref()).map(|name| name.get_ref().as_str());
+    for (engine, configuration) in keys {
+        let done =
+            |result: &&PartResult| result.part.engine == engine && result.part.configuration == configuration;
+        groups.push(Group {
+            engine: engine.to_owned(),
+            configuration: configuration.to_owned(),
+            repeats: parts.iter().filter(done).count(),
+            baseline: None,
+        });
+    }
+    // A configuration is compared with its engine's baseline, that with the first engine's.
+    let baseline_of = |groups: &[Group], engine: &str| {
+        let of_engine = || groups.iter().enumerate().filter(|(_, group)| group.engine == engine);
+        let named = of_engine().find(|(_, group)| wanted == Some(group.configuration.as_str()));
+        named.or_else(|| of_engine().next()).map(|(index, _)| index)
+    };
+    for index in 0..groups.len() {
+        let own = baseline_of(&groups, &groups[index].engine);
+        let first = baseline_of(&groups, &groups[0].engine);
+        groups[index].baseline = own.filter(|own| *own != index).or(first.filter(|first| *first != index));
+    }
+    groups
+}
+
+fn phase_analysis(name: &str, parts: &[Vec<&PartResult>]) -> PhaseAnalysis {
+    let figures: Vec<Vec<&PhaseFigures>> = parts
+        .iter()
+        .map(|parts| {
+            let phases = parts.iter().flat_map(|part| &part.phases);
+            phases.filter(|phase| phase.name == name).filter_map(|phase| phase.figures.as_ref()).collect()
+        })
+        .collect();
+    let mut metrics: Vec<Metric> = Vec::new();
+    for (group, repeats) in figures.iter().enumerate() {
+        for (name, value) in repeats.iter().flat_map(|figures| figures.metrics()) {
+            let at = match metrics.iter().position(|metric| metric.name == name) {
+                Some(at) => at,
+                None => {
+                    metrics.push(Metric {
+                        name,
+                        values: vec![Vec::new(); parts.len()],
+                        estimates: Vec::new(),
+                        comparisons: vec![None; parts.len()],
+                    });
+                    metrics.len() - 1
+                }
+            };
+            metrics[at].values[group].push(value);
+        }
+    }
+    for metric in &mut metrics {
+        metric.estimates = metric.values.iter().map(|values| estimate(values)).collect();
+    }
+    PhaseAnalysis {
+        name: name.to_owned(),
+        paced: figures.iter().flatten().any(|figures| figures.rate.is_some() && figures.trials.is_empty()),
+        metrics,
+        failed: figures
+            .iter()
+            .map(|repeats| repeats.iter().map(|figures| figures.report.failed).sum())
+            .collect(),
+    }
+}
+
+/// What is said first: throughput where the engine decided it, else the 99th percentiles.
+fn headlines(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
+    let wanted = |metric: &&Metric| match phase.paced {
+        true => metric.name.ends_with(" p99"),
+        false => metric.higher_is_better(),
+    };
+    phase.metrics.iter().filter(wanted)
+}
+
+fn verdicts(groups: &[Group], phases: &[PhaseAnalysis]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for phase in phases {
+        for metric in headlines(phase) {
+            for (index, comparison) in metric.comparisons.iter().enumerate() {
+                let Some((comparison, baseline)) = comparison.as_ref().zip(groups[index].baseline) else {
+                    continue;
+                };
+                sentences.push(sentence(
+                    &phase.name,
+                    metric,
+                    &groups[index].label(),
+                    &groups[baseline].label(),
+                    comparison,
+                ));
+            }
+        }
+        for (group, failed) in groups.iter().zip(&phase.failed) {
+            if *failed > 0 {
+                let failed = crate::report::text::grouped(*failed);
+                sentences.push(format!("{}: {failed} operations of {} FAILED.", phase.name, group.label()));
+            }
+        }
+    }
+    sentences
+}
+
+/// One comparison in words.
+fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison: &Comparison) -> String {
+    let percent = |ratio: f64| format!("{:.1}", (ratio - 1.0).abs() * 100.0);
+    let what = match metric.higher_is_better() {
+        true => metric.name.clone(),
+        false => format!("{} latency", metric.name),
+    };
+    let Some(interval) = comparison.interval else {
+        let factor = comparison.ratio;
+        return format!(
+            "{phase}: {name} has {factor:.2} times the {what} of {baseline}, from one repeat a side: nothing can be said of \
+             its noise."
+        );
+    };
+    // Signs only where the interval has both.
+    let signed = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
+    match comparison.verdict() {
+        Verdict::Higher | Verdict::Lower => {
+            let better = (comparison.ratio > 1.0) == metric.higher_is_better();
+            let word = match (metric.higher_is_better(), better) {
+                (true, true) => "faster",
+                (true, false) => "slower",
+                (false, true) => "lower",
+                (false, false) => "higher",
+            };
+            let (low, high) = if comparison.ratio > 1.0 {
+                (percent(interval.low), percent(interval.high))
+            } else {
+                (percent(interval.high), percent(interval.low))
+            };
+            let subject = if metric.higher_is_better() {
+                format!("{name} is {} % {word} than {baseline}", percent(comparison.ratio))
+            } else {
+                format!(
+                    "the {what} of {name} is {} % {word} than that of {baseline}",
+                    percent(comparison.ratio)
+                )
+            };
+            format!("{phase}: {subject} ({}, 95 % interval {low} to {high}).", metric.name)
+        }
+        _ => {
+            let enough = repeats_needed(comparison.noise, 1.1).map_or(String::new(), |repeats| {
+                format!(" A difference of 10 % would need {repeats} repeats.")
+            });
+            format!(
+                "{phase}: no difference shown between {name} and {baseline} ({}: {} %, 95 % interval {} to {}).{enough}",
+                metric.name,
+                signed(comparison.ratio),
+                signed(interval.low),
+                signed(interval.high)
+            )
+        }
+    }
+}
+
+fn beside(published: &Published, groups: &[Group], phases: &[PhaseAnalysis]) -> PublishedBeside {
+    let metrics =
+        phases.iter().filter(|phase| phase.name == published.phase).flat_map(|phase| &phase.metrics);
+    let ours = metrics
+        .filter(|metric| metric.name == published.metric)
+        .flat_map(|metric| groups.iter().zip(&metric.estimates))
+        .filter(|(group, _)| group.configuration == published.configuration)
+        .filter_map(|(group, estimate)| Some((group.engine.clone(), (*estimate)?)))
+        .collect();
+    PublishedBeside { published: published.clone(), ours }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::plan::Part;
+    use super::super::store::tests::info;
+    use super::super::store::{PhaseResult, Steady};
+    use super::*;
+    use crate::engine::EngineInfo;
+    use crate::report::PhaseReport;
+    use crate::run::{Counters, Recorder};
+
+    /// A part whose only phase, `run a`, had this throughput.
+    pub fn part(number: usize, configuration: &str, throughput: f64) -> PartResult {
+        let recorder = Recorder::new(std::sync::Arc::default());
+        let mut report = PhaseReport::of("run a".into(), number, 10.0, &recorder, &[]);
+        (report.throughput, report.operations) = (throughput, (throughput * 10.0) as u64);
+        let steady = Steady {
+            from: 0.0,
+            reached: true,
+            operations: report.operations,
+            throughput,
+            latencies: BTreeMap::new(),
+        };
+        let figures = PhaseFigures {
+            report,
+            steady,
+            series: Vec::new(),
+            before: Counters::new(),
+            after: Counters::new(),
+            threads: 1,
+            rate: None,
+            trials: Vec::new(),
+        };
+        PartResult {
+            part: Part { number, repeat: number, engine: "noop".into(), configuration: configuration.into() },
+            started_at: "2026-01-02T03:04:05Z".into(),
+            seconds: 10.0,
+            engine: EngineInfo::default(),
+            options: BTreeMap::new(),
+            table: String::new(),
+            phases: vec![PhaseResult {
+                name: "run a".into(),
+                at: 0.0,
+                seconds: 10.0,
+                figures: Some(figures),
+            }],
+            stopped: None,
+        }
+    }
+
+    pub fn run_of(throughputs: &[(&str, &[f64])]) -> (RunInfo, Vec<PartResult>) {
+        let mut parts = Vec::new();
+        for (configuration, values) in throughputs {
+            for value in *values {
+                parts.push(part(parts.len() + 1, configuration, *value));
+            }
+        }
+        (info(parts.iter().map(|result| result.part.clone()).collect()), parts)
+    }
+
+    #[test]
+    fn a_difference_is_told_with_its_interval_and_none_with_the_repeats_it_would_take() {
+        let (info, parts) = run_of(&[
+            ("base", &[1000.0, 1010.0, 990.0, 1005.0]),
+            ("faster", &[1170.0, 1180.0, 1165.0, 1172.0]),
+            ("same", &[1001.0, 1008.0, 992.0, 1003.0]),
+        ]);
+        let analysis = Analysis::new(&info, None, &parts);
+        let text = analysis.verdicts.join("\n");
+        assert!(
+            text.contains("noop, faster is 17.0 % faster than noop, base (throughput, 95 % interval 15."),
+            "{text}"
+        );
+        assert!(text.contains("no difference shown between noop, same and noop, base"), "{text}");
+        assert!(text.contains("would need 2 repeats"), "{text}");
+    }
+
+    #[test]
+    fn one_repeat_tells_no_verdict() {
+        let (info, parts) = run_of(&[("base", &[1000.0]), ("other", &[2000.0])]);
+        let analysis = Analysis::new(&info, None, &parts);
+        assert!(analysis.verdicts[0].contains("nothing can be said"), "{:?}", analysis.verdicts);
+    }
+
+    #[test]
+    fn runs_are_compared_by_the_groups_they_share() {
+        let (_, first) = run_of(&[("base", &[1000.0, 1010.0, 990.0])]);
+        let (_, second) = run_of(&[("base", &[500.0, 505.0, 495.0]), ("more", &[1.0, 1.0, 1.0])]);
+        let analysis = Analysis::between(("one", &first), ("two", &second));
+        assert_eq!(analysis.verdicts.len(), 1);
+        assert!(
+            analysis.verdicts[0].contains("two: noop, base is 50.0 % slower than one: noop, base"),
+            "{:?}",
+            analysis.verdicts
+        );
+    }
+
+    #[test]
+    fn published_figures_stand_beside_those_of_the_same_name() {
+        let (info, parts) = run_of(&[("base", &[1000.0, 1010.0])]);
+        let text = super::super::file::tests::NOOP.replace("name = \"one\"", "name = \"base\"")
+            + "\n[[published]]\nphase = \"run a\"\nconfiguration = \"base\"\nmetric = \"throughput\"\nvalue = 5.0\n";
+        let file = ExperimentFile::parse(&text).unwrap();
+        let analysis = Analysis::new(&info, Some(&file), &parts);
+        let beside = &analysis.published[0];
+        assert_eq!((beside.published.value, beside.ours[0].1.mean), (5.0, 1005.0));
+    }
+}

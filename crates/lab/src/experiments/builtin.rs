@@ -1,0 +1,43 @@
+//! The experiments that come with the laboratory.
+
+/// Their names with their files.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("cassandra-caches-and-lcs", include_str!("builtin/cassandra-caches-and-lcs.toml")),
+    ("overlapping-tombstones", include_str!("builtin/overlapping-tombstones.toml")),
+    ("leveldb-tuning", include_str!("builtin/leveldb-tuning.toml")),
+    ("scale-out-quorum", include_str!("builtin/scale-out-quorum.toml")),
+];
+
+/// The file of the built-in experiment `name`.
+pub fn find(name: &str) -> Option<&'static str> {
+    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::ExperimentFile;
+    use super::*;
+
+    #[test]
+    fn every_built_in_experiment_is_right_and_called_as_it_is_listed() {
+        for (name, text) in BUILT_IN {
+            let file = ExperimentFile::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(file.name.get_ref(), name);
+            assert!(!file.title.is_empty() && !file.description.is_empty(), "{name}");
+            let phases: Vec<String> = file.phase.iter().map(|phase| phase.get_ref().label()).collect();
+            let configurations: Vec<&str> = file
+                .configuration
+                .iter()
+                .map(|configuration| configuration.get_ref().name.as_str())
+                .collect();
+            for published in &file.published {
+                assert!(phases.contains(&published.phase), "{name}: {}", published.phase);
+                assert!(
+                    configurations.contains(&published.configuration.as_str()),
+                    "{name}: {}",
+                    published.configuration
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! The commands on experiments: run, resume, list, show, compare, report.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use jiff::Timestamp;
+
+use super::perform::{self, perform};
+use super::plan::Plan;
+use super::store::{RunDirectory, RunInfo};
+use super::{Analysis, ExperimentFile, builtin};
+use crate::LabError;
+use crate::report::{Machine, csv, html, markdown};
+use crate::run::Observer;
+use crate::ycsb_command::{Console, command_line};
+
+/// Where runs are kept.
+#[derive(Debug, Clone, Args)]
+pub struct ResultsArgs {
+    /// Where runs are kept
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    pub results: PathBuf,
+}
+
+/// Arguments of `lab run`.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// An experiment's file, or the name of one that is built in (`lab list` shows them)
+    #[arg(value_name = "FILE|NAME")]
+    pub experiment: String,
+
+    /// Multiply counts of records and operations by this, and seconds if it is below 1
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub scale: f64,
+
+    /// Measure each configuration this often, whatever the file says
+    #[arg(long, value_name = "N")]
+    pub repeats: Option<usize>,
+
+    /// Measure these engines of the file only, optional ones too
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    pub engine: Vec<String>,
+
+    /// Say what would be done, and do none of it
+    #[arg(long)]
+    pub dry_run: bool,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
+    pub results: ResultsArgs,
+}
+
+/// Arguments of the commands on one run.
+#[derive(Debug, Clone, Args)]
+pub struct OneRunArgs {
+    /// A run's directory or name, an experiment's name for its last run, or `last`
+    #[arg(value_name = "RUN", default_value = "last")]
+    pub run: String,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
+    pub results: ResultsArgs,
+}
+
+/// Arguments of `lab compare`.
+#[derive(Debug, Clone, Args)]
+pub struct CompareArgs {
+    /// The run to compare with
+    #[arg(value_name = "RUN")]
+    pub baseline: String,
+
+    /// The run to compare
+    #[arg(value_name = "RUN")]
+    pub candidate: String,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
+    pub results: ResultsArgs,
+}
+
+/// Arguments of `lab show`.
+#[derive(Debug, Clone, Args)]
+pub struct ShowArgs {
+    /// A run, or an experiment's file or name, whose plan is shown
+    #[arg(value_name = "RUN|FILE|NAME", default_value = "last")]
+    pub what: String,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
+    pub results: ResultsArgs,
+}
+
+/// The text of an experiment: a file's, or a built-in one's.
+fn text_of(experiment: &str) -> Result<String, LabError> {
+    let path = Path::new(experiment);
+    if !path.exists()
+        && let Some(text) = builtin::find(experiment)
+    {
+        return Ok(text.to_owned());
+    }
+    std::fs::read_to_string(path).map_err(|error| {
+        let names: Vec<&str> = builtin::BUILT_IN.iter().map(|(name, _)| *name).collect();
+        LabError::io(
+            format!("reading {experiment}, which is none of those built in ({})", names.join(", ")),
+            error,
+        )
+    })
+}
+
+/// Reads an experiment; errors tell file, line and column.
+fn parse(origin: &str, text: &str) -> Result<ExperimentFile, LabError> {
+    ExperimentFile::parse(text).map_err(|error| LabError::Usage(format!("{origin}: {error}")))
+}
+
+/// Makes its plan, and its workloads for every setup, so that what is wrong is known before anything starts.
+fn plan(
+    origin: &str,
+    text: &str,
+    file: &ExperimentFile,
+    only: &[String],
+    scale: f64,
+) -> Result<Plan, LabError> {
+    let plan = Plan::new(file, text, only).map_err(|error| LabError::Usage(format!("{origin}: {error}")))?;
+    for setup in &plan.setups {
+        perform::workloads(file, setup, scale)
+            .map_err(|error| LabError::Usage(format!("{origin}: {error}")))?;
+    }
+    Ok(plan)
+}
+
+/// `lab run`: `false` when operations failed or the run did not come to its end.
+pub fn run(args: &RunArgs) -> Result<bool, LabError> {
+    if !(args.scale.is_finite() && args.scale > 0.0) {
+        return Err(LabError::Usage("the scale must be above 0".into()));
+    }
+    let text = text_of(&args.experiment)?;
+    let mut file = parse(&args.experiment, &text)?;
+    if let Some(repeats) = args.repeats {
+        if repeats == 0 {
+            return Err(LabError::Usage("--repeats must be at least 1".into()));
+        }
+        file.repeats = toml::Spanned::new(0..0, repeats);
+    }
+    let plan = plan(&args.experiment, &text, &file, &args.engine, args.scale)?;
+    if args.dry_run {
+        println!("{}", shown_plan(&file, &plan, args.scale));
+        return Ok(true);
+    }
+    let info = RunInfo {
+        name: file.name.get_ref().clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: command_line(std::env::args()),
+        started_at: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        machine: Machine::this(),
+        file: text,
+        origin: args.experiment.clone(),
+        scale: args.scale,
+        engines: args.engine.clone(),
+        parts: plan.parts.clone(),
+    };
+    let directory = RunDirectory::create(&args.results.results, &info)?;
+    go_on(&directory, &info, &file, &plan)
+}
+
+/// `lab resume`: does the parts of a run that are not done.
+pub fn resume(args: &OneRunArgs) -> Result<bool, LabError> {
+    let directory = RunDirectory::find(&args.results.results, &args.run)?;
+    let info = directory.info()?;
+    let file = parse(&info.origin, &info.file)?;
+    let plan = Plan {
+        parts: info.parts.clone(),
+        ..plan(&info.origin, &info.file, &file, &info.engines, info.scale)?
+    };
+    let now = Machine::this();
+    if now != info.machine {
+        return Err(LabError::Usage(format!(
+            "this run began on another machine ({}, {} processors): its parts cannot be compared with this one's",
+            info.machine.processor, info.machine.processors
+        )));
+    }
+    go_on(&directory, &info, &file, &plan)
+}
+
+/// Does the parts that are not done, then reports.
+fn go_on(
+    directory: &RunDirectory,
+    info: &RunInfo,
+    file: &ExperimentFile,
+    plan: &Plan,
+) -> Result<bool, LabError> {
+    let console = Console::new()?;
+    console.print(&format!("{}: {} parts in {}\n", info.name, plan.parts.len(), directory.path().display()));
+    let mut took = Vec::new();
+    let mut ended = Ok(());
+    for part in &plan.parts {
+        if directory.part(part.number)?.is_some() {
+            continue;
+        }
+        let left = plan.parts.len() - part.number + 1;
+        let remaining = match took.is_empty() {
+            true => String::new(),
+            false => {
+                let each: Duration = took.iter().sum::<Duration>() / took.len() as u32;
+                format!(", about {} left", duration(each * left as u32))
+            }
+        };
+        console.print(&format!(
+            "[{}/{}] repeat {}: {}{remaining}\n",
+            part.number,
+            plan.parts.len(),
+            part.repeat,
+            part.label()
+        ));
+        let Some(setup) = plan.setup(part) else {
+            return Err(LabError::Usage(format!("the plan has no {}", part.label())));
+        };
+        let started = Instant::now();
+        let result = match perform(file, setup, part, info.scale, &console) {
+            Ok(result) => result,
+            Err(error) => {
+                ended = Err(error);
+                break;
+            }
+        };
+        directory.keep(&result)?;
+        took.push(started.elapsed());
+        if let Some(reason) = &result.stopped {
+            ended = Err(LabError::Usage(format!(
+                "part {} ({}) stopped: {reason}. Finished parts are kept; `lab resume {}` goes on",
+                part.number,
+                part.label(),
+                directory.path().display()
+            )));
+            break;
+        }
+        if console.wants_to_stop().is_some() {
+            let path = directory.path().display();
+            ended = Err(LabError::Usage(format!("interrupted; `lab resume {path}` goes on")));
+            break;
+        }
+    }
+    let failed = write_reports(directory, info, Some(file), &console);
+    ended.and(failed.map(|failed| failed == 0))
+}
+
+/// Writes all reports of a run and shows the verdict; gives how many operations failed.
+fn write_reports(
+    directory: &RunDirectory,
+    info: &RunInfo,
+    file: Option<&ExperimentFile>,
+    console: &Console,
+) -> Result<u64, LabError> {
+    let parts = directory.parts(info)?;
+    if parts.is_empty() {
+        return Ok(0);
+    }
+    let analysis = Analysis::new(info, file, &parts);
+    let report = markdown::report(info, file, &analysis, &parts);
+    directory.keep_report("report.md", report.as_bytes())?;
+    directory.keep_report("report.csv", csv::report(&parts).as_bytes())?;
+    let json = serde_json::json!({ "run": info, "analysis": analysis, "parts": parts });
+    directory.keep_report("report.json", json.to_string().as_bytes())?;
+    let page =
+        directory.keep_report("report.html", html::report(info, file, &analysis, &parts).as_bytes())?;
+    console.print(&format!("\n{}\nreport: {}\n", markdown::summary(&analysis), page.display()));
+    Ok(analysis.phases.iter().flat_map(|phase| &phase.failed).sum())
+}
+
+/// `lab report`: writes the reports of a run anew.
+pub fn report(args: &OneRunArgs) -> Result<bool, LabError> {
+    let directory = RunDirectory::find(&args.results.results, &args.run)?;
+    let info = directory.info()?;
+    let file = ExperimentFile::parse(&info.file).ok();
+    if directory.parts(&info)?.is_empty() {
+        return Err(LabError::Usage(format!("no part of {} is done", directory.path().display())));
+    }
+    write_reports(&directory, &info, file.as_ref(), &Console::new()?)?;
+    Ok(true)
+}
+
+/// `lab compare`: the groups that two runs share.
+pub fn compare(args: &CompareArgs) -> Result<bool, LabError> {
+    let find = |run: &str| -> Result<_, LabError> {
+        let directory = RunDirectory::find(&args.results.results, run)?;
+        let info = directory.info()?;
+        let parts = directory.parts(&info)?;
+        let name = directory.path().file_name().map(|name| name.to_string_lossy().into_owned());
+        Ok((name.unwrap_or_default(), parts, info))
+    };
+    let (first_name, first, first_info) = find(&args.baseline)?;
+    let (second_name, second, second_info) = find(&args.candidate)?;
+    let analysis = Analysis::between((&first_name, &first), (&second_name, &second));
+    if first_info.machine != second_info.machine {
+        println!("Beware: the two runs were made on different machines.\n");
+    }
+    if first_info.scale != second_info.scale || first_info.file != second_info.file {
+        println!("Beware: the two runs' files or scales differ.\n");
+    }
+    println!("{}", markdown::summary(&analysis));
+    if analysis.verdicts.is_empty() {
+        return Err(LabError::Usage("the two runs share no engine, configuration and phase".into()));
+    }
+    Ok(true)
+}
+
+/// `lab list`: experiments that are built in, and runs.
+pub fn list(args: &ResultsArgs) -> Result<bool, LabError> {
+    println!("Built-in experiments (`lab run NAME`):");
+    for (name, text) in builtin::BUILT_IN {
+        println!("  {name:<26}{}", parse(name, text)?.title);
+    }
+    let runs = RunDirectory::all(&args.results);
+    println!("\nRuns in {}{}", args.results.display(), if runs.is_empty() { ": none" } else { ":" });
+    for (directory, info) in runs {
+        let done =
+            info.parts.iter().filter(|part| directory.part(part.number).is_ok_and(|part| part.is_some()));
+        let name = directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        println!("  {name:<46}{:>3} of {:>3} parts done, {}", done.count(), info.parts.len(), info.command);
+    }
+    Ok(true)
+}
+
+/// `lab show`: a run's verdict and figures, or the plan of an experiment.
+pub fn show(args: &ShowArgs) -> Result<bool, LabError> {
+    match RunDirectory::find(&args.results.results, &args.what) {
+        Ok(directory) => {
+            let info = directory.info()?;
+            let file = ExperimentFile::parse(&info.file).ok();
+            let parts = directory.parts(&info)?;
+            let analysis = Analysis::new(&info, file.as_ref(), &parts);
+            println!("{}", markdown::report(&info, file.as_ref(), &analysis, &parts));
+        }
+        Err(missing) => {
+            if builtin::find(&args.what).is_none() && !Path::new(&args.what).is_file() {
+                return Err(missing);
+            }
+            let text = text_of(&args.what)?;
+            let file = parse(&args.what, &text)?;
+            // Engines that are not built in are no reason to hide the rest.
+            match plan(&args.what, &text, &file, &[], 1.0) {
+                Ok(plan) => println!("{}", shown_plan(&file, &plan, 1.0)),
+                Err(error) => println!("{}\n\n{error}", file.description),
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn shown_plan(file: &ExperimentFile, plan: &Plan, scale: f64) -> String {
+    use std::fmt::Write;
+    let mut out = format!("{}: {}\n\n{}\n", file.name.get_ref(), file.title, file.description.trim());
+    let _ = writeln!(
+        out,
+        "\nscale {scale}, {} repeats, {} parts; configurations:",
+        file.repeats.get_ref(),
+        plan.parts.len()
+    );
+    for setup in &plan.setups {
+        let options: Vec<String> =
+            setup.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let _ = writeln!(
+            out,
+            "  {}, {}: {} {}",
+            setup.engine.label(),
+            setup.configuration,
+            options.join(" "),
+            setup.table
+        );
+    }
+    let _ = writeln!(out, "phases:");
+    for phase in &file.phase {
+        let _ = writeln!(out, "  {}", phase.get_ref().label());
+    }
+    out
+}
+
+/// Hours, minutes and seconds, the two that matter.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::tests::NOOP;
+    use super::*;
+
+    fn args(directory: &Path, text: &str) -> RunArgs {
+        let path = directory.join("small.toml");
+        std::fs::write(&path, text).unwrap();
+        RunArgs {
+            experiment: path.to_str().unwrap().into(),
+            scale: 1.0,
+            repeats: None,
+            engine: Vec::new(),
+            dry_run: false,
+            results: ResultsArgs { results: directory.join("results") },
+        }
+    }
+
+    #[test]
+    fn a_run_leaves_its_reports_and_goes_on_where_it_was_killed() {
+        let directory = tempfile::tempdir().unwrap();
+        let args = args(directory.path(), NOOP);
+        assert!(run(&args).unwrap());
+        let results = &args.results.results;
+        let kept = RunDirectory::find(results, "last").unwrap();
+        for name in ["report.html", "report.md", "report.csv", "report.json"] {
+            assert!(kept.path().join(name).is_file(), "{name}");
+        }
+        // As if it had been killed before its third part ended.
+        let third = kept.path().join("parts/0003.json");
+        let first = std::fs::read(kept.path().join("parts/0001.json")).unwrap();
+        std::fs::remove_file(&third).unwrap();
+        let one = OneRunArgs { run: "small".into(), results: args.results.clone() };
+        assert!(resume(&one).unwrap());
+        assert!(third.is_file());
+        assert_eq!(
+            std::fs::read(kept.path().join("parts/0001.json")).unwrap(),
+            first,
+            "finished parts are kept"
+        );
+        let both =
+            CompareArgs { baseline: "small".into(), candidate: "last".into(), results: args.results.clone() };
+        assert!(compare(&both).unwrap());
+        let what = ShowArgs { what: "last".into(), results: args.results.clone() };
+        assert!(show(&what).unwrap() && list(&args.results).unwrap() && report(&one).unwrap());
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_before_anything_starts() {
+        let directory = tempfile::tempdir().unwrap();
+        for (text, words) in [
+            (NOOP.replace("threads", "treads"), "line 24, column 1"),
+            (NOOP.replace("recordcount", "recordcont"), "recordcont"),
+            (NOOP.replace("\"noop\"", "\"rocksdb\""), "--features rocksdb"),
+        ] {
+            let args = args(directory.path(), &text);
+            let error = run(&args).unwrap_err().to_string();
+            if words.contains("rocksdb") && cfg!(feature = "rocksdb") {
+                continue;
+            }
+            assert!(error.contains(words), "{error}");
+            assert!(!args.results.results.exists());
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_named_and_finished_parts_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = NOOP.replace(
+            "[[configuration]]\nname = \"one\"",
+            "[[engine]]\nkind = \"cql\"\ncontact = [\"127.0.0.1:1\"]\n\n[[configuration]]\nname = \"one\"",
+        );
+        let args = args(directory.path(), &text);
+        let error = run(&args).unwrap_err().to_string();
+        assert!(error.contains("127.0.0.1:1"), "{error}");
+    }
+}

@@ -1,0 +1,146 @@
+//! Engines made from what a file says of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cassette_protocol::{Consistency, Version};
+
+use super::plan::Setup;
+use crate::LabError;
+use crate::cassandra::{CassandraTarget, ClusterSettings};
+use crate::cli::EngineKind;
+use crate::cql::{CqlSettings, CqlTarget};
+use crate::engine::embedded::{Embedded, EmbeddedSettings};
+use crate::engine::noop::Noop;
+use crate::run::Target;
+use crate::run::threads::Threads;
+
+/// Whether a setup could be made, without making it: an engine that is not built in, an option that is not there.
+pub fn check(setup: &Setup) -> Result<(), String> {
+    let options = texts(setup);
+    let none = |why: &str| match options.keys().next() {
+        Some(name) => Err(format!("{name} cannot be set: {why}")),
+        None => Ok(()),
+    };
+    match kind(setup)? {
+        EngineKind::Embedded => Embedded::check_options(&options),
+        EngineKind::Noop => none("the engine noop has no options"),
+        EngineKind::Cql => none("a server that runs already is configured where it was started"),
+        EngineKind::Cassandra => Ok(()),
+        EngineKind::Leveldb => check_leveldb(&options),
+        EngineKind::Rocksdb => check_rocksdb(&options),
+        EngineKind::Fjall => check_fjall(&options),
+    }
+}
+
+/// Whether it executes CQL.
+pub fn speaks_cql(setup: &Setup) -> bool {
+    matches!(kind(setup), Ok(EngineKind::Embedded | EngineKind::Cql | EngineKind::Cassandra))
+}
+
+/// Makes the engine of a setup, with its files in `data`, which is empty.
+pub fn make(setup: &Setup, data: &Path) -> Result<Box<dyn Target>, LabError> {
+    let options = texts(setup);
+    match kind(setup).map_err(LabError::Usage)? {
+        EngineKind::Embedded => {
+            let settings = EmbeddedSettings {
+                data: data.join("embedded"),
+                options,
+                table_options: setup.table.clone(),
+                ..EmbeddedSettings::default()
+            };
+            Ok(Box::new(Threads(Embedded::open(settings)?)))
+        }
+        EngineKind::Noop => Ok(Box::new(Threads(Noop))),
+        EngineKind::Cql => {
+            let target = CqlTarget::new(cql_settings(setup, setup.engine.contact.clone())?)?;
+            Ok(Box::new(target.on_processes(setup.engine.server_pid.into_iter().collect())))
+        }
+        EngineKind::Cassandra => {
+            let engine = &setup.engine;
+            let defaults = ClusterSettings::default();
+            let cluster = ClusterSettings {
+                version: engine.version.clone().unwrap_or(defaults.version.clone()),
+                nodes: engine.nodes.unwrap_or(1),
+                heap: engine.heap.clone().unwrap_or(defaults.heap.clone()),
+                directory: data.join("cassandra"),
+                yaml: options,
+                ..defaults
+            };
+            let settings = cql_settings(setup, Vec::new())?;
+            Ok(Box::new(CassandraTarget::start(cluster, settings)?))
+        }
+        EngineKind::Leveldb => make_leveldb(data, options),
+        EngineKind::Rocksdb => make_rocksdb(data, options),
+        EngineKind::Fjall => make_fjall(data, options),
+    }
+}
+
+fn kind(setup: &Setup) -> Result<EngineKind, String> {
+    setup
+        .engine
+        .kind()
+        .ok_or_else(|| format!("no kind of engine is called {:?}", setup.engine.kind.get_ref()))
+}
+
+fn texts(setup: &Setup) -> BTreeMap<String, String> {
+    setup.options.iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
+}
+
+fn cql_settings(setup: &Setup, contacts: Vec<String>) -> Result<CqlSettings, LabError> {
+    let engine = &setup.engine;
+    let consistency = match &engine.consistency {
+        Some(level) => super::file::consistency(level).map_err(|(_, message)| LabError::Usage(message))?,
+        None => Consistency::Quorum,
+    };
+    Ok(CqlSettings {
+        contacts,
+        connections: engine.connections.unwrap_or(2),
+        version: Version::from_number(engine.protocol.unwrap_or(5))
+            .map_err(|error| LabError::Usage(error.to_string()))?,
+        credentials: None,
+        keyspace: "ycsb".into(),
+        replication_factor: engine.replication_factor.unwrap_or(1),
+        table_options: setup.table.clone(),
+        consistency,
+    })
+}
+
+/// The functions of an engine behind a feature: with it, and without.
+macro_rules! peer {
+    ($feature:literal, $store:ident, $module:ident, $check:ident, $make:ident) => {
+        #[cfg(feature = $feature)]
+        fn $check(options: &BTreeMap<String, String>) -> Result<(), String> {
+            use crate::engine::key_value::KeyValueStore;
+            crate::engine::$module::$store::check_options(options)
+        }
+
+        #[cfg(feature = $feature)]
+        fn $make(data: &Path, options: BTreeMap<String, String>) -> Result<Box<dyn Target>, LabError> {
+            use crate::engine::key_value::{KeyValueEngine, StoreSettings};
+            let settings = StoreSettings { options, ..StoreSettings::default() };
+            Ok(Box::new(Threads(KeyValueEngine::<crate::engine::$module::$store>::new(data, settings))))
+        }
+
+        #[cfg(not(feature = $feature))]
+        fn $check(_: &BTreeMap<String, String>) -> Result<(), String> {
+            Err(concat!(
+                "this was built without ",
+                $feature,
+                "; build it with `--features ",
+                $feature,
+                "` to measure that"
+            )
+            .into())
+        }
+
+        #[cfg(not(feature = $feature))]
+        fn $make(_: &Path, options: BTreeMap<String, String>) -> Result<Box<dyn Target>, LabError> {
+            Err(LabError::Usage($check(&options).err().unwrap_or_default()))
+        }
+    };
+}
+
+peer!("leveldb", LevelDb, leveldb, check_leveldb, make_leveldb);
+peer!("rocksdb", RocksDb, rocksdb, check_rocksdb, make_rocksdb);
+peer!("fjall", Fjall, fjall, check_fjall, make_fjall);

@@ -1,0 +1,643 @@
+//! The file of an experiment, as written and as checked.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use cassette_protocol::Consistency;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::cli::EngineKind;
+use crate::workload::{Expect, ValueSpec};
+
+/// A setting's value as a file writes it: a number, a truth value or a text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Scalar {
+    Bool(bool),
+    Integer(i64),
+    Float(f64),
+    Text(String),
+}
+
+impl Display for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bool(value) => value.fmt(f),
+            Self::Integer(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
+            Self::Text(value) => value.fmt(f),
+        }
+    }
+}
+
+/// Settings by name.
+pub type Settings = BTreeMap<String, Scalar>;
+
+/// A whole file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ExperimentFile {
+    /// Its name: runs are kept under it.
+    pub name: Spanned<String>,
+    /// One line for people.
+    #[serde(default)]
+    pub title: String,
+    /// What it is about, in Markdown.
+    #[serde(default)]
+    pub description: String,
+    /// How often each configuration is measured.
+    #[serde(default = "three")]
+    pub repeats: Spanned<usize>,
+    /// What random choices start from: order, keys, values.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// The configuration that others are compared with; the first one by default.
+    #[serde(default)]
+    pub baseline: Option<Spanned<String>>,
+    /// What is measured.
+    pub engine: Vec<Spanned<EngineSpec>>,
+    /// How it is set up. Without any there is one, called `default`.
+    #[serde(default)]
+    pub configuration: Vec<Spanned<ConfigurationSpec>>,
+    /// Every combination of these values, on top of each configuration.
+    #[serde(default)]
+    pub matrix: BTreeMap<String, Spanned<Vec<Scalar>>>,
+    /// What is done.
+    pub workload: Vec<Spanned<WorkloadSpec>>,
+    /// In what order.
+    pub phase: Vec<Spanned<PhaseSpec>>,
+    /// Figures that somebody published, shown beside ours.
+    #[serde(default)]
+    pub published: Vec<Published>,
+}
+
+fn three() -> Spanned<usize> {
+    Spanned::new(0..0, 3)
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// An engine.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct EngineSpec {
+    /// What it is called in results; its kind by default.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What it is.
+    pub kind: Spanned<String>,
+    /// Its options in every configuration, by its own names.
+    #[serde(default)]
+    pub options: Settings,
+    /// Kind `cql`: where it listens.
+    #[serde(default)]
+    pub contact: Vec<String>,
+    /// Kinds `cql` and `cassandra`: connections to keep requests in flight on. 2.
+    #[serde(default)]
+    pub connections: Option<usize>,
+    /// Kinds `cql` and `cassandra`: the version of the native protocol. 5.
+    #[serde(default)]
+    pub protocol: Option<u8>,
+    /// Kinds `cql` and `cassandra`: the consistency level where no statement has its own. QUORUM.
+    #[serde(default)]
+    pub consistency: Option<Spanned<String>>,
+    /// Kinds `cql` and `cassandra`: replicas of the keyspace that records are in. 1.
+    #[serde(default)]
+    pub replication_factor: Option<usize>,
+    /// Kind `cql`: the server's process, if it is on this machine.
+    #[serde(default)]
+    pub server_pid: Option<u32>,
+    /// Kind `cassandra`: nodes. 1.
+    #[serde(default)]
+    pub nodes: Option<usize>,
+    /// Kind `cassandra`: heap of each node. 1G.
+    #[serde(default)]
+    pub heap: Option<String>,
+    /// Kind `cassandra`: version. 5.0.8.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// Whether it is measured only when asked for with `--engine`.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+/// A configuration.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ConfigurationSpec {
+    /// What it is called in results.
+    pub name: String,
+    /// The engines it is for; all by default.
+    #[serde(default)]
+    pub engines: Vec<Spanned<String>>,
+    /// The engine's options, on top of those it has in every configuration.
+    #[serde(default)]
+    pub options: Settings,
+    /// What tables of records are made WITH; `{table}` in schemas stands for it too.
+    #[serde(default)]
+    pub table: String,
+    /// What else `{name}` in schemas and CQL phases stands for.
+    #[serde(default)]
+    pub variables: BTreeMap<String, String>,
+}
+
+/// A workload: YCSB's, or statements.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WorkloadSpec {
+    /// What phases call it.
+    pub name: String,
+    /// A core workload, `a` to `f`.
+    #[serde(default)]
+    pub ycsb: Option<Spanned<String>>,
+    /// Files of YCSB properties, taken as they are; paths from where the command is given.
+    #[serde(default)]
+    pub property_files: Vec<Spanned<String>>,
+    /// YCSB properties, by YCSB's names, on top.
+    #[serde(default)]
+    pub properties: Settings,
+    /// Statements that make keyspace and tables.
+    #[serde(default)]
+    pub schema: Vec<String>,
+    /// Statements that remove them.
+    #[serde(default)]
+    pub drop: Vec<String>,
+    /// How values are generated, by the names that statements bind: `:name`.
+    #[serde(default)]
+    pub values: BTreeMap<String, ValueSpec>,
+    /// What makes one record.
+    #[serde(default)]
+    pub insert: Option<OperationSpec>,
+    /// What is done, by weight.
+    #[serde(default)]
+    pub operation: Vec<OperationSpec>,
+}
+
+/// An operation of statements.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OperationSpec {
+    /// What its latencies are called.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// How often it is done, beside the others. 1.
+    #[serde(default)]
+    pub weight: Option<f64>,
+    /// Whether it makes a new record.
+    #[serde(default)]
+    pub inserts: bool,
+    /// Its only statement.
+    #[serde(default)]
+    pub cql: Option<String>,
+    /// Of the only statement: its consistency level.
+    #[serde(default)]
+    pub consistency: Option<Spanned<String>>,
+    /// Of the only statement: what its answer must be.
+    #[serde(default)]
+    pub expect: Expect,
+    /// Its statements, one after the other.
+    #[serde(default)]
+    pub steps: Vec<StepSpec>,
+}
+
+/// A statement of several.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct StepSpec {
+    /// The statement.
+    pub cql: String,
+    /// Its consistency level.
+    #[serde(default)]
+    pub consistency: Option<Spanned<String>>,
+    /// What its answer must be.
+    #[serde(default)]
+    pub expect: Expect,
+}
+
+/// A phase: exactly one of `load`, `run`, `search`, `cql`, `action` and `wait`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PhaseSpec {
+    /// What it is called in results; made from what it does by default.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The engines it is for; all by default.
+    #[serde(default)]
+    pub engines: Vec<Spanned<String>>,
+    /// Makes the workload's table anew and loads its records.
+    #[serde(default)]
+    pub load: Option<String>,
+    /// Does the workload's operations.
+    #[serde(default)]
+    pub run: Option<String>,
+    /// Seeks the highest rate of the workload's operations that keeps a percentile under a bound.
+    #[serde(default)]
+    pub search: Option<String>,
+    /// Executes a statement, such as ALTER TABLE.
+    #[serde(default)]
+    pub cql: Option<String>,
+    /// `flush`, `compact`, `drop-caches` or `restart`.
+    #[serde(default)]
+    pub action: Option<ActionSpec>,
+    /// Waits so many seconds.
+    #[serde(default)]
+    pub wait: Option<f64>,
+    /// Operations under way at a time. 1.
+    #[serde(default)]
+    pub threads: Option<usize>,
+    /// Operations to do; of YCSB workloads `operationcount` by default.
+    #[serde(default)]
+    pub operations: Option<u64>,
+    /// Seconds after which it ends.
+    #[serde(default)]
+    pub seconds: Option<f64>,
+    /// Operations started a second, whatever the engine does.
+    #[serde(default)]
+    pub rate: Option<f64>,
+    /// The rate at the phase's end.
+    #[serde(default)]
+    pub rate_to: Option<f64>,
+    /// Seconds left out at the beginning; found in the series by default.
+    #[serde(default)]
+    pub warm_up: Option<f64>,
+    /// Of a search: the bound of the 99th percentile, in microseconds.
+    #[serde(default)]
+    pub p99_us: Option<f64>,
+}
+
+/// What [`PhaseSpec::action`] may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ActionSpec {
+    Flush,
+    Compact,
+    DropCaches,
+    Restart,
+}
+
+/// A figure somebody published.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Published {
+    /// The phase it belongs to.
+    pub phase: String,
+    /// The configuration it belongs to.
+    pub configuration: String,
+    /// What it measures: `throughput`, or an operation and a figure such as `READ p99`.
+    pub metric: String,
+    /// The figure, in operations a second or microseconds.
+    pub value: f64,
+    /// What must be known of it.
+    #[serde(default)]
+    pub note: String,
+}
+
+/// What is wrong with a file, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileError {
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Display for FileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}, column {}: {}", self.line, self.column, self.message)
+    }
+}
+
+impl FileError {
+    /// Something wrong at byte `at` of `text`.
+    pub fn at(text: &str, at: usize, message: impl Display) -> Self {
+        let before = text.get(..at.min(text.len())).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            message: message.to_string(),
+        }
+    }
+}
+
+impl ExperimentFile {
+    /// Reads and checks a file.
+    pub fn parse(text: &str) -> Result<Self, FileError> {
+        let file: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            FileError::at(text, at, error.message().trim_end())
+        })?;
+        file.check().map_err(|(at, message)| FileError::at(text, at, message))?;
+        Ok(file)
+    }
+
+    /// What serde cannot check: names that must be known, values that go together. Gives where it is wrong.
+    fn check(&self) -> Result<(), (usize, String)> {
+        let name_ok = |name: &str| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+        };
+        if !name_ok(self.name.get_ref()) {
+            return Err((self.name.span().start, "a name is made of letters, digits, - and _".into()));
+        }
+        if *self.repeats.get_ref() == 0 {
+            return Err((self.repeats.span().start, "repeats must be at least 1".into()));
+        }
+        check_engines(&self.engine)?;
+        let engines: Vec<&str> = self.engine.iter().map(|engine| engine.get_ref().label()).collect();
+        let known_engine = |name: &Spanned<String>| match engines.contains(&name.get_ref().as_str()) {
+            true => Ok(()),
+            false => Err((
+                name.span().start,
+                format!("no engine is called {:?}; there are: {}", name.get_ref(), engines.join(", ")),
+            )),
+        };
+        let mut seen = Vec::new();
+        for configuration in &self.configuration {
+            let at = configuration.span().start;
+            let configuration = configuration.get_ref();
+            if seen.contains(&&configuration.name) {
+                return Err((at, format!("two configurations are called {:?}", configuration.name)));
+            }
+            seen.push(&configuration.name);
+            configuration.engines.iter().try_for_each(known_engine)?;
+        }
+        for (name, values) in &self.matrix {
+            let at = values.span().start;
+            if values.get_ref().is_empty() {
+                return Err((at, format!("{name} has no value: the matrix would be empty")));
+            }
+            let distinct = values.get_ref().iter().enumerate();
+            for (index, value) in distinct {
+                if values.get_ref()[..index].contains(value) {
+                    return Err((at, format!("{name} has the value {value} twice")));
+                }
+            }
+        }
+        check_workloads(&self.workload)?;
+        for phase in &self.phase {
+            let at = phase.span().start;
+            let phase = phase.get_ref();
+            phase.engines.iter().try_for_each(known_engine)?;
+            phase.check().map_err(|message| (at, message))?;
+            if let Some(name) = phase.workload()
+                && !self.workload.iter().any(|workload| workload.get_ref().name == name)
+            {
+                return Err((at, format!("no workload is called {name:?}")));
+            }
+        }
+        let measured = |phase: &Spanned<PhaseSpec>| phase.get_ref().workload().is_some();
+        if !self.phase.iter().any(measured) {
+            return Err((0, "no phase loads, runs or searches: nothing would be measured".into()));
+        }
+        if let Some(baseline) = &self.baseline
+            && !self.configuration.iter().any(|known| known.get_ref().name == *baseline.get_ref())
+            && self.matrix.is_empty()
+        {
+            let at = baseline.span().start;
+            return Err((at, format!("no configuration is called {:?}", baseline.get_ref())));
+        }
+        Ok(())
+    }
+}
+
+fn check_engines(engines: &[Spanned<EngineSpec>]) -> Result<(), (usize, String)> {
+    for (index, engine) in engines.iter().enumerate() {
+        let at = engine.span().start;
+        let engine = engine.get_ref();
+        let kinds: Vec<String> = EngineKind::value_variants()
+            .iter()
+            .filter_map(|kind| Some(kind.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        if engine.kind().is_none() {
+            let message = format!(
+                "no kind of engine is called {:?}; there are: {}",
+                engine.kind.get_ref(),
+                kinds.join(", ")
+            );
+            return Err((engine.kind.span().start, message));
+        }
+        if engines[..index].iter().any(|other| other.get_ref().label() == engine.label()) {
+            return Err((at, format!("two engines are called {:?}", engine.label())));
+        }
+        if engine.kind() == Some(EngineKind::Cql) && engine.contact.is_empty() {
+            return Err((at, "an engine of kind cql needs its contact: [\"127.0.0.1:9042\"]".into()));
+        }
+        if let Some(level) = &engine.consistency {
+            consistency(level)?;
+        }
+    }
+    if engines.is_empty() {
+        return Err((0, "there is no engine to measure".into()));
+    }
+    Ok(())
+}
+
+fn check_workloads(workloads: &[Spanned<WorkloadSpec>]) -> Result<(), (usize, String)> {
+    for (index, workload) in workloads.iter().enumerate() {
+        let at = workload.span().start;
+        let workload = workload.get_ref();
+        if workloads[..index].iter().any(|other| other.get_ref().name == workload.name) {
+            return Err((at, format!("two workloads are called {:?}", workload.name)));
+        }
+        if let Some(letter) = &workload.ycsb
+            && !["a", "b", "c", "d", "e", "f"].contains(&letter.get_ref().as_str())
+        {
+            let message = format!("{:?} is no core workload; they are a, b, c, d, e and f", letter.get_ref());
+            return Err((letter.span().start, message));
+        }
+        let of_statements = !workload.schema.is_empty();
+        if of_statements == (workload.ycsb.is_some() || !workload.property_files.is_empty()) {
+            return Err((at, "a workload is either YCSB's (ycsb, property-files) or has a schema".into()));
+        }
+        if of_statements && workload.insert.is_none() {
+            return Err((at, "a workload with a schema needs an insert".into()));
+        }
+        if !of_statements && (!workload.operation.is_empty() || workload.insert.is_some()) {
+            return Err((at, "statements need a schema".into()));
+        }
+        for operation in workload.insert.iter().chain(&workload.operation) {
+            if operation.cql.is_some() != operation.steps.is_empty() {
+                return Err((at, "an operation has either cql or steps".into()));
+            }
+            let steps = operation.steps.iter().filter_map(|step| step.consistency.as_ref());
+            for level in operation.consistency.iter().chain(steps) {
+                consistency(level)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A consistency level by its name.
+pub fn consistency(name: &Spanned<String>) -> Result<Consistency, (usize, String)> {
+    crate::cli::parse_consistency(name.get_ref()).map_err(|message| (name.span().start, message))
+}
+
+impl EngineSpec {
+    /// What it is called.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.kind.get_ref())
+    }
+
+    /// What it is; `None` for a kind there is not.
+    pub fn kind(&self) -> Option<EngineKind> {
+        EngineKind::from_str(self.kind.get_ref(), false).ok()
+    }
+}
+
+impl PhaseSpec {
+    /// The workload it loads, runs or searches with.
+    pub fn workload(&self) -> Option<&str> {
+        self.load.as_deref().or(self.run.as_deref()).or(self.search.as_deref())
+    }
+
+    /// Its name in results.
+    pub fn label(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
+        match (&self.load, &self.run, &self.search, &self.cql, &self.action, self.wait) {
+            (Some(load), ..) => format!("load {load}"),
+            (_, Some(run), ..) => format!("run {run}"),
+            (_, _, Some(search), ..) => format!("search {search}"),
+            (_, _, _, Some(cql), ..) => cql.clone(),
+            (_, _, _, _, Some(action), _) => format!("{action:?}").to_lowercase(),
+            (.., Some(seconds)) => format!("wait {seconds} s"),
+            _ => String::new(),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let kinds = [
+            self.load.is_some(),
+            self.run.is_some(),
+            self.search.is_some(),
+            self.cql.is_some(),
+            self.action.is_some(),
+            self.wait.is_some(),
+        ];
+        if kinds.iter().filter(|given| **given).count() != 1 {
+            return Err("a phase is exactly one of load, run, search, cql, action and wait".into());
+        }
+        let positive = [
+            ("seconds", self.seconds),
+            ("rate", self.rate),
+            ("rate-to", self.rate_to),
+            ("p99-us", self.p99_us),
+            ("threads", self.threads.map(|threads| threads as f64)),
+        ];
+        for (name, value) in positive {
+            if value.is_some_and(|value| !(value.is_finite() && value > 0.0)) {
+                return Err(format!("{name} must be above 0"));
+            }
+        }
+        for (name, value) in [("wait", self.wait), ("warm-up", self.warm_up)] {
+            if value.is_some_and(|value| !(value.is_finite() && value >= 0.0)) {
+                return Err(format!("{name} must be 0 or more seconds"));
+            }
+        }
+        if self.rate_to.is_some() && (self.rate.is_none() || self.seconds.is_none()) {
+            return Err("rate-to needs the rate at the beginning, and seconds".into());
+        }
+        if self.search.is_some() != self.p99_us.is_some() {
+            return Err("a search needs p99-us, the bound to keep, and only a search has it".into());
+        }
+        if self.search.is_some() && self.seconds.is_none() {
+            return Err("a search needs seconds, for each rate it tries".into());
+        }
+        if (self.load.is_some() || self.search.is_some()) && self.rate.is_some() {
+            return Err("only a run has a rate".into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A small experiment on nothing at all.
+    pub const NOOP: &str = r#"
+name = "small"
+repeats = 2
+
+[[engine]]
+kind = "noop"
+
+[[configuration]]
+name = "one"
+
+[[configuration]]
+name = "two"
+
+[[workload]]
+name = "a"
+ycsb = "a"
+properties = { recordcount = 100, operationcount = 200 }
+
+[[phase]]
+load = "a"
+
+[[phase]]
+run = "a"
+threads = 2
+"#;
+
+    fn error(from: &str, to: &str) -> FileError {
+        assert!(NOOP.contains(from), "{from}");
+        ExperimentFile::parse(&NOOP.replacen(from, to, 1)).unwrap_err()
+    }
+
+    #[test]
+    fn a_right_file_is_read() {
+        let file = ExperimentFile::parse(NOOP).unwrap();
+        assert_eq!((file.name.get_ref().as_str(), *file.repeats.get_ref()), ("small", 2));
+        assert_eq!(file.phase[1].get_ref().label(), "run a");
+        assert_eq!(file.engine[0].get_ref().label(), "noop");
+    }
+
+    #[test]
+    fn a_typo_is_told_with_its_line_and_column() {
+        let found = error("threads = 2", "treads = 2");
+        assert_eq!((found.line, found.column), (24, 1), "{found}");
+        assert!(found.message.contains("treads"), "{found}");
+        let found = error("kind = \"noop\"", "kind = \"nop\"");
+        assert_eq!((found.line, found.column), (6, 8), "{found}");
+        assert!(found.message.contains("leveldb"), "{found}");
+        let found = error("repeats = 2", "repeats = = 2");
+        assert_eq!(found.line, 3, "{found}");
+        let found = error("ycsb = \"a\"", "ycsb = \"g\"");
+        assert_eq!((found.line, found.column), (16, 8), "{found}");
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused_where_it_stands() {
+        for (from, to, line, words) in [
+            ("name = \"two\"", "name = \"one\"", 11, "two configurations"),
+            ("repeats = 2", "repeats = 0", 3, "at least 1"),
+            ("run = \"a\"", "run = \"b\"", 22, "no workload"),
+            ("run = \"a\"", "run = \"a\"\nwait = 1", 22, "exactly one"),
+            ("run = \"a\"", "search = \"a\"\nseconds = 1", 22, "p99-us"),
+            ("threads = 2", "rate-to = 5", 22, "rate-to needs"),
+            ("threads = 2", "rate = -1", 22, "above 0"),
+            ("name = \"two\"", "name = \"two\"\nengines = [\"rocks\"]", 13, "no engine"),
+            ("ycsb = \"a\"", "schema = [\"CREATE\"]", 14, "needs an insert"),
+            ("repeats = 2", "repeats = 2\nbaseline = \"three\"", 4, "no configuration"),
+        ] {
+            let found = error(from, to);
+            assert!(found.line == line && found.message.contains(words), "{to}: {found}");
+        }
+        let empty = format!("{NOOP}\n[matrix]\nblock_size = []\n");
+        assert!(ExperimentFile::parse(&empty).unwrap_err().message.contains("would be empty"));
+        let twice = format!("{NOOP}\n[matrix]\nblock_size = [1, 1]\n");
+        assert!(ExperimentFile::parse(&twice).unwrap_err().message.contains("twice"));
+    }
+}

@@ -1,0 +1,572 @@
+//! Runs a part: makes the engine, goes through the phases, takes it all down.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use toml::Spanned;
+
+use super::engines;
+use super::file::{ActionSpec, ExperimentFile, OperationSpec, PhaseSpec, WorkloadSpec};
+use super::plan::{Part, Setup};
+use super::search::{RateSearch, Trial};
+use super::store::{PartResult, PhaseFigures, PhaseResult, Steady};
+use crate::LabError;
+use crate::engine::TableShape;
+use crate::report::latency_reports;
+use crate::run::recorder::{slice_after, slice_start};
+use crate::run::{Action, Measured, Observer, PhasePlan, Rate, Second, Target};
+use crate::statistics::warm_up::warm_up;
+use crate::workload::{Expect, StatementWorkload};
+use crate::ycsb::workload::StreamFactory;
+use crate::ycsb::{CoreWorkload, KeySpace, OperationKind};
+
+/// How long a closed loop is tried before a search of rates.
+const FIRST_TRIAL_SECONDS: f64 = 2.0;
+
+/// A workload ready to be driven, of one setup.
+#[derive(Debug, Clone)]
+pub struct ReadyWorkload {
+    core: CoreWorkload,
+    statements: Option<Arc<StatementWorkload>>,
+}
+
+/// Makes the workloads of a setup. Counts and times are multiplied by `scale`.
+pub fn workloads(
+    file: &ExperimentFile,
+    setup: &Setup,
+    scale: f64,
+) -> Result<BTreeMap<String, ReadyWorkload>, LabError> {
+    let ready = |spec: &Spanned<WorkloadSpec>| {
+        let spec = spec.get_ref();
+        let wrong = |message: String| LabError::Usage(format!("workload {}: {message}", spec.name));
+        let letter = spec.ycsb.as_ref().and_then(|letter| letter.get_ref().chars().next());
+        let mut core = letter.and_then(CoreWorkload::core).unwrap_or_default();
+        for path in &spec.property_files {
+            let path = path.get_ref();
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| LabError::io(format!("reading properties from {path}"), error))?;
+            core.set_file(&text).map_err(|error| wrong(error.to_string()))?;
+        }
+        for (name, value) in &spec.properties {
+            core.set(name, &value.to_string()).map_err(|error| wrong(error.to_string()))?;
+        }
+        core.record_count = scaled(core.record_count, scale);
+        core.operation_count = scaled(core.operation_count, scale);
+        core.insert_count = core.insert_count.map(|count| scaled(count, scale));
+        core.check().map_err(|error| wrong(error.to_string()))?;
+        let statements = match spec.schema.is_empty() {
+            true => None,
+            false if !engines::speaks_cql(setup) => {
+                return Err(wrong(format!("the engine {} executes no CQL", setup.engine.label())));
+            }
+            false => Some(Arc::new(statements(spec, setup).map_err(wrong)?)),
+        };
+        Ok((spec.name.clone(), ReadyWorkload { core, statements }))
+    };
+    file.workload.iter().map(ready).collect()
+}
+
+/// A count by the scale; never none.
+fn scaled(count: u64, scale: f64) -> u64 {
+    if count == 0 { 0 } else { ((count as f64 * scale).round() as u64).max(1) }
+}
+
+fn statements(spec: &WorkloadSpec, setup: &Setup) -> Result<StatementWorkload, String> {
+    let mut builder = crate::workload::Builder::new(&spec.values)?;
+    let mut add = |operation: &OperationSpec, default_name: &str, weight: f64, inserts: bool| {
+        let level = |level: &Option<Spanned<String>>| match level {
+            Some(level) => super::file::consistency(level).map(Some).map_err(|(_, message)| message),
+            None => Ok(None),
+        };
+        let mut steps = Vec::new();
+        if let Some(cql) = &operation.cql {
+            steps.push((filled(cql, setup), level(&operation.consistency)?, operation.expect));
+        }
+        for step in &operation.steps {
+            steps.push((filled(&step.cql, setup), level(&step.consistency)?, step.expect));
+        }
+        let name = operation.name.as_deref().unwrap_or(default_name);
+        builder.operation(name, weight, inserts, steps)
+    };
+    for (index, operation) in spec.operation.iter().enumerate() {
+        let weight = operation.weight.unwrap_or(1.0);
+        if !(weight.is_finite() && weight >= 0.0) {
+            return Err(format!("the weight {weight} is not 0 or more"));
+        }
+        add(operation, &format!("operation {}", index + 1), weight, operation.inserts)?;
+    }
+    let none = OperationSpec {
+        name: None,
+        weight: None,
+        inserts: true,
+        cql: None,
+        consistency: None,
+        expect: Expect::Any,
+        steps: Vec::new(),
+    };
+    add(spec.insert.as_ref().unwrap_or(&none), "INSERT", 0.0, true)?;
+    let fill = |texts: &[String]| texts.iter().map(|text| filled(text, setup)).collect();
+    builder.finish(fill(&spec.schema), fill(&spec.drop)).map_err(|error| error.to_string())
+}
+
+/// A text with what the configuration says in place of `{with}`, `{table}` and its own variables.
+fn filled(text: &str, setup: &Setup) -> String {
+    let with = if setup.table.is_empty() { String::new() } else { format!(" WITH {}", setup.table) };
+    let mut text = text.replace("{with}", &with).replace("{table}", &setup.table);
+    for (name, value) in &setup.variables {
+        text = text.replace(&format!("{{{name}}}"), value);
+    }
+    text
+}
+
+/// Runs a part to its end. An error, or a server that dies, stops the part: what it gave until then comes back with the
+/// reason.
+pub fn perform(
+    file: &ExperimentFile,
+    setup: &Setup,
+    part: &Part,
+    scale: f64,
+    observer: &dyn Observer,
+) -> Result<PartResult, LabError> {
+    let started = Instant::now();
+    let mut result = PartResult {
+        part: part.clone(),
+        started_at: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        seconds: 0.0,
+        engine: crate::engine::EngineInfo::default(),
+        options: setup.options.iter().map(|(name, value)| (name.clone(), value.to_string())).collect(),
+        table: setup.table.clone(),
+        phases: Vec::new(),
+        stopped: None,
+    };
+    let workloads = workloads(file, setup, scale)?;
+    let data = tempfile::tempdir().map_err(|error| LabError::io("making a temporary directory", error))?;
+    let mut target = engines::make(setup, data.path())?;
+    let mut performer = Performer {
+        setup,
+        part,
+        seed: file.seed.wrapping_add((part.repeat as u64) << 32),
+        scale,
+        started,
+        workloads: &workloads,
+        keys: BTreeMap::new(),
+        observer,
+        phases: Vec::new(),
+    };
+    for phase in &file.phase {
+        let phase = phase.get_ref();
+        let for_it = phase.engines.iter().any(|name| name.get_ref() == setup.engine.label());
+        if !(phase.engines.is_empty() || for_it) {
+            continue;
+        }
+        let stopped = match performer.phase(phase, target.as_mut()) {
+            Ok(stopped) => stopped,
+            Err(error) => Some(format!("{}: {error}", phase.label())),
+        };
+        if stopped.is_some() {
+            result.stopped = stopped;
+            break;
+        }
+    }
+    result.engine = target.describe();
+    result.phases = performer.phases;
+    drop(target);
+    result.seconds = started.elapsed().as_secs_f64();
+    Ok(result)
+}
+
+struct Performer<'a> {
+    setup: &'a Setup,
+    part: &'a Part,
+    seed: u64,
+    scale: f64,
+    started: Instant,
+    workloads: &'a BTreeMap<String, ReadyWorkload>,
+    /// The keys of each table, by the table's name or the workload's.
+    keys: BTreeMap<String, KeySpace>,
+    observer: &'a dyn Observer,
+    phases: Vec<PhaseResult>,
+}
+
+impl Performer<'_> {
+    /// Does a phase; gives why the part is to end here, if it is.
+    fn phase(&mut self, phase: &PhaseSpec, target: &mut dyn Target) -> Result<Option<String>, LabError> {
+        let at = self.started.elapsed().as_secs_f64();
+        let begun = Instant::now();
+        self.seed = self.seed.wrapping_add(1);
+        let figures = if let Some(name) = phase.workload() {
+            let ready = self
+                .workloads
+                .get(name)
+                .ok_or_else(|| LabError::Usage(format!("no workload is called {name:?}")))?
+                .clone();
+            Some(self.drive(phase, &ready, name, target)?)
+        } else {
+            self.act(phase, target)?;
+            None
+        };
+        let stopped = figures.as_ref().and_then(|figures| figures.report.stopped.clone());
+        let seconds = begun.elapsed().as_secs_f64();
+        self.phases.push(PhaseResult { name: phase.label(), at, seconds, figures });
+        Ok(stopped.or_else(|| self.observer.wants_to_stop()))
+    }
+
+    fn act(&self, phase: &PhaseSpec, target: &mut dyn Target) -> Result<(), LabError> {
+        self.observer.begins(&phase.label(), None);
+        if let Some(cql) = &phase.cql {
+            return target.act(&Action::Cql(filled(cql, self.setup)));
+        }
+        if let Some(action) = phase.action {
+            return target.act(&match action {
+                ActionSpec::Flush => Action::Flush,
+                ActionSpec::Compact => Action::Compact,
+                ActionSpec::DropCaches => Action::DropCaches,
+                ActionSpec::Restart => Action::Restart,
+            });
+        }
+        let end = Instant::now() + Duration::from_secs_f64(phase.wait.unwrap_or(0.0) * self.scale.min(1.0));
+        while Instant::now() < end && self.observer.wants_to_stop().is_none() {
+            std::thread::sleep((end - Instant::now()).min(Duration::from_millis(100)));
+        }
+        Ok(())
+    }
+
+    fn drive(
+        &mut self,
+        phase: &PhaseSpec,
+        ready: &ReadyWorkload,
+        name: &str,
+        target: &mut dyn Target,
+    ) -> Result<PhaseFigures, LabError> {
+        let core = &ready.core;
+        let shape = TableShape {
+            table: core.table.clone(),
+            field_names: core.field_names(),
+            statements: ready.statements.clone(),
+        };
+        // Workloads of YCSB share their table, and with it its keys.
+        let space = if ready.statements.is_some() { name } else { core.table.as_str() };
+        let with_statements = |factory: StreamFactory| match &ready.statements {
+            Some(statements) => factory.with_statements(Arc::clone(statements)),
+            None => Ok(factory),
+        };
+        let mut plan = self.plan(phase, core, target);
+        if phase.load.is_some() {
+            target.create_table(&shape, true)?;
+            target.use_table(&shape)?;
+            let factory = StreamFactory::load(core, KeySpace::starting_at(core.insert_start), self.seed)?;
+            plan.operations = Some(core.insert_count());
+            plan.time = None;
+            let factory = with_statements(factory)?;
+            let measured = plan.measure(&factory, target, self.observer)?;
+            self.keys.insert(space.to_owned(), KeySpace::starting_at(core.record_count));
+            return Ok(self.figures(phase, core, measured, factory.kind_names()));
+        }
+        target.use_table(&shape)?;
+        let keys =
+            self.keys.entry(space.to_owned()).or_insert_with(|| KeySpace::starting_at(core.record_count));
+        let factory = with_statements(StreamFactory::run(core, keys.clone(), self.seed)?)?;
+        match phase.p99_us {
+            Some(bound_us) => self.search(phase, core, plan, &factory, bound_us, target),
+            None => {
+                let measured = plan.measure(&factory, target, self.observer)?;
+                Ok(self.figures(phase, core, measured, factory.kind_names()))
+            }
+        }
+    }
+
+    fn plan(&self, phase: &PhaseSpec, core: &CoreWorkload, target: &dyn Target) -> PhasePlan {
+        // A scale shortens phases; one above 1 is for more data, in the same time each.
+        let seconds = phase.seconds.map(|seconds| (seconds * self.scale.min(1.0)).max(0.5));
+        let by_property = (core.max_execution_seconds > 0).then_some(core.max_execution_seconds as f64);
+        let operations = match (phase.operations, seconds) {
+            (Some(operations), _) => Some(scaled(operations, self.scale)),
+            (None, Some(_)) => None,
+            (None, None) => (core.operation_count > 0).then_some(core.operation_count),
+        };
+        PhasePlan {
+            name: phase.label(),
+            repeat: self.part.repeat,
+            in_flight: phase.threads.unwrap_or(1),
+            operations,
+            time: seconds.or(by_property).map(Duration::from_secs_f64),
+            rate: phase.rate.map(|from| Rate { from, to: phase.rate_to }),
+            spin: false,
+            server_pids: target.server_pids(),
+            series: true,
+        }
+    }
+
+    /// Tries rates, each for the phase's time; the figures are those of the highest one that keeps the bound, or of the
+    /// last one when none does.
+    fn search(
+        &self,
+        phase: &PhaseSpec,
+        core: &CoreWorkload,
+        plan: PhasePlan,
+        factory: &StreamFactory,
+        bound_us: f64,
+        target: &dyn Target,
+    ) -> Result<PhaseFigures, LabError> {
+        let first = PhasePlan {
+            name: format!("{}, as fast as it goes", plan.name),
+            operations: None,
+            time: Some(Duration::from_secs_f64(FIRST_TRIAL_SECONDS * self.scale.clamp(0.1, 1.0))),
+            ..plan.clone()
+        };
+        let mut best =
+            self.figures(phase, core, first.measure(factory, target, self.observer)?, factory.kind_names());
+        let steps_from = self.workloads[phase.workload().unwrap_or_default()]
+            .statements
+            .as_ref()
+            .map_or(usize::MAX, |statements| statements.operations.len());
+        let mut search = RateSearch::starting_at(best.report.throughput / 2.0);
+        let mut trials = Vec::new();
+        while let Some(rate) = search.next() {
+            if best.report.stopped.is_some() {
+                break;
+            }
+            let trial = PhasePlan {
+                name: format!("{} at {rate:.0}/s", plan.name),
+                rate: Some(Rate::steady(rate)),
+                ..plan.clone()
+            };
+            let measured = trial.measure(factory, target, self.observer)?;
+            let p99_us = p99_us_of_all(&measured, steps_from);
+            let throughput = measured.report.throughput;
+            let figures = self.figures(phase, core, measured, factory.kind_names());
+            // An engine that falls behind lengthens the phase: what it did in time is then less than asked.
+            let kept = p99_us <= bound_us && figures.report.failed == 0 && throughput >= 0.97 * rate;
+            trials.push(Trial { rate, throughput, p99_us, kept });
+            search.learn(kept);
+            if kept || search.highest().is_none() || figures.report.stopped.is_some() {
+                best = figures;
+            }
+            best.rate = search.highest();
+        }
+        best.trials = trials;
+        best.report.name = plan.name;
+        Ok(best)
+    }
+
+    fn figures(
+        &self,
+        phase: &PhaseSpec,
+        core: &CoreWorkload,
+        measured: Measured,
+        names: &[String],
+    ) -> PhaseFigures {
+        let Measured { mut report, recorder, series, before, after, .. } = measured;
+        report.properties = crate::experiment::owned(core.settings());
+        // A load is counted whole: what it costs to fill an empty engine is what it measures.
+        let asked = if phase.load.is_some() { Some(0.0) } else { phase.warm_up };
+        let (first, reached) = first_slice(asked, &series, report.seconds);
+        let from = slice_start(first).as_secs_f64();
+        let operations = recorder.operations_from(first);
+        let steady = Steady {
+            from,
+            reached,
+            operations,
+            throughput: rate_of(operations, report.seconds - from),
+            latencies: match first {
+                0 => report.latencies.clone(),
+                _ => latency_reports(&recorder.latencies_from(first), names),
+            },
+        };
+        let (threads, rate) = (phase.threads.unwrap_or(1), phase.rate);
+        PhaseFigures { report, steady, series, before, after, threads, rate, trials: Vec::new() }
+    }
+}
+
+fn rate_of(operations: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { operations as f64 / seconds } else { 0.0 }
+}
+
+/// The first slice of a phase's time that counts, and whether the phase became steady: after the warm-up asked for, or
+/// after the one found. At least half of the phase is always kept.
+fn first_slice(asked: Option<f64>, series: &[Second], seconds: f64) -> (usize, bool) {
+    let throughputs: Vec<f64> = series.iter().map(Second::throughput).collect();
+    let (warm_up, reached) = match asked {
+        Some(seconds) => (seconds, true),
+        None => match warm_up(&throughputs, 1) {
+            Some(points) => (points as f64, true),
+            None => (0.0, false),
+        },
+    };
+    let first = slice_after(warm_up);
+    let kept = slice_start(first).as_secs_f64() <= seconds / 2.0;
+    // A cut that would leave too little is made earlier.
+    let first = if kept {
+        first
+    } else {
+        (0..first).rev().find(|slice| slice_start(*slice).as_secs_f64() <= seconds / 2.0).unwrap_or(0)
+    };
+    (first, reached)
+}
+
+/// The 99th percentile of all operations together; infinite when none worked. Kinds from `steps_from` on are steps, which
+/// are within their operations already.
+fn p99_us_of_all(measured: &Measured, steps_from: usize) -> f64 {
+    let mut all = crate::run::recorder::new_histogram();
+    for (kind, latencies) in measured.recorder.latencies() {
+        let is_step = matches!(kind, OperationKind::Named(index) if usize::from(index) >= steps_from);
+        // An F of YCSB counts its reads and updates beside the whole, which are no longer than it.
+        if !is_step && all.add(&latencies.response).is_err() {
+            return f64::INFINITY;
+        }
+    }
+    if all.is_empty() { f64::INFINITY } else { all.value_at_quantile(0.99) as f64 / 1e3 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::tests::NOOP;
+    use super::super::plan::Plan;
+    use super::*;
+    use crate::report::PhaseReport;
+    use crate::run::live::LiveView;
+
+    struct Quiet;
+
+    impl Observer for Quiet {
+        fn begins(&self, _: &str, _: Option<u64>) {}
+        fn goes_on(&self, _: &LiveView) {}
+        fn ends(&self, _: &PhaseReport) {}
+    }
+
+    fn run(text: &str, scale: f64) -> PartResult {
+        let file = ExperimentFile::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        let plan = Plan::new(&file, text, &[]).unwrap();
+        let part = &plan.parts[0];
+        perform(&file, plan.setup(part).unwrap(), part, scale, &Quiet).unwrap()
+    }
+
+    #[test]
+    fn a_part_goes_through_its_phases_and_keeps_their_figures() {
+        let result = run(NOOP, 2.0);
+        assert_eq!(result.stopped, None);
+        let figures: Vec<&PhaseFigures> =
+            result.phases.iter().filter_map(|phase| phase.figures.as_ref()).collect();
+        assert_eq!([figures[0].report.operations, figures[1].report.operations], [200, 400]);
+        assert_eq!(figures[1].threads, 2);
+        let names: Vec<String> = figures[1].metrics().into_iter().map(|(name, _)| name).collect();
+        assert!(names.contains(&"throughput".into()) && names.contains(&"READ p99".into()), "{names:?}");
+    }
+
+    #[test]
+    fn statements_run_on_the_embedded_engine_with_alters_flushes_and_restarts_between() {
+        let text = r#"
+name = "users"
+[[engine]]
+kind = "embedded"
+[[configuration]]
+name = "leveled"
+table = "compaction = {'class': 'LeveledCompactionStrategy'}"
+[[workload]]
+name = "users"
+properties = { recordcount = 200, operationcount = 300, requestdistribution = "zipfian" }
+schema = [
+  "CREATE KEYSPACE IF NOT EXISTS lab WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+  "CREATE TABLE lab.users (id text PRIMARY KEY, email text, grade list<text>, tags map<text, frozen<list<text>>>, n int){with}",
+  "CREATE INDEX users_email ON lab.users (email)",
+]
+drop = ["DROP TABLE IF EXISTS lab.users"]
+[workload.values]
+id = { type = "text", from = "number", format = "user{}" }
+email = { type = "text", length = 12 }
+grade = { type = "list<text>", elements = [0, 3] }
+tags = { type = "map<text, frozen<list<text>>>", elements = 2 }
+n = { type = "int", from = "operation" }
+[workload.insert]
+cql = "INSERT INTO lab.users (id, email, grade, tags, n) VALUES (:id, :email, :grade, :tags, :n)"
+[[workload.operation]]
+name = "write-read"
+inserts = true
+steps = [
+  { cql = "INSERT INTO lab.users (id, email, n) VALUES (:id, :email, :n)", consistency = "QUORUM" },
+  { cql = "SELECT * FROM lab.users WHERE id = :id", consistency = "QUORUM", expect = "rows" },
+]
+[[workload.operation]]
+name = "by-email"
+weight = 2
+cql = "SELECT id FROM lab.users WHERE email = :email"
+expect = "rows"
+[[workload.operation]]
+name = "if"
+cql = "UPDATE lab.users SET n = :n WHERE id = :id IF EXISTS"
+expect = "applied"
+[[workload.operation]]
+name = "batch"
+cql = "BEGIN BATCH UPDATE lab.users SET n = :n WHERE id = :id; DELETE grade FROM lab.users WHERE id = :id; APPLY BATCH"
+[[phase]]
+load = "users"
+[[phase]]
+action = "flush"
+[[phase]]
+cql = "ALTER TABLE lab.users WITH gc_grace_seconds = 60"
+[[phase]]
+action = "restart"
+[[phase]]
+run = "users"
+threads = 2
+[[phase]]
+name = "ramp"
+run = "users"
+rate = 100
+rate-to = 300
+seconds = 0.5
+"#;
+        let result = run(text, 1.0);
+        assert_eq!(result.stopped, None);
+        let ran = result.phases[4].figures.as_ref().unwrap();
+        assert_eq!((ran.report.failed, ran.report.operations), (0, 300), "{:?}", ran.report.failures);
+        for kind in ["write-read", "write-read, step 2", "by-email", "if", "batch"] {
+            assert!(ran.report.latencies.contains_key(kind), "{kind}: {:?}", ran.report.latencies.keys());
+        }
+        let ramp = result.phases[5].figures.as_ref().unwrap();
+        // 200 a second on average for half a second, as far as the engine keeps up.
+        assert!((1..=100).contains(&ramp.report.operations), "{}", ramp.report.operations);
+        assert!(ran.after["sstables"] >= 1.0, "{:?}", ran.after);
+        assert!(result.engine.settings.contains_key("memtable_heap_space"));
+    }
+
+    #[test]
+    fn statements_on_an_engine_without_cql_and_unknown_properties_are_refused() {
+        let text = NOOP
+            .replace("ycsb = \"a\"", "schema = ['x']\n[workload.insert]\ncql = 'y'\n[[ignored]]")
+            .replace("[[ignored]]\nproperties = { recordcount = 100, operationcount = 200 }", "");
+        let file = ExperimentFile::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        let plan = Plan::new(&file, &text, &[]).unwrap();
+        let error = workloads(&file, &plan.setups[0], 1.0).unwrap_err();
+        assert!(error.to_string().contains("no CQL"), "{error}");
+        let text = NOOP.replace("recordcount", "recordcont");
+        let file = ExperimentFile::parse(&text).unwrap();
+        let error = workloads(&file, &plan.setups[0], 1.0).unwrap_err();
+        assert!(error.to_string().contains("recordcont"), "{error}");
+    }
+
+    #[test]
+    fn a_search_gives_the_highest_rate_with_its_trials() {
+        let text = NOOP.replace("run = \"a\"", "search = \"a\"\np99-us = 1000000\nseconds = 0.5");
+        let result = run(&text, 0.2);
+        let figures = result.phases[1].figures.as_ref().unwrap();
+        assert!(!figures.trials.is_empty());
+        assert!(figures.metrics()[0].0 == "rate" || figures.trials.iter().all(|trial| !trial.kept));
+    }
+
+    #[test]
+    fn at_least_half_of_a_phase_is_kept() {
+        let second = |operations| Second { seconds: 1.0, operations, ..Second::default() };
+        let mut series: Vec<Second> = (0..30).map(|_| second(1000)).collect();
+        (0..3).for_each(|index| series[index].operations = 100);
+        assert_eq!(
+            first_slice(None, &series, 30.0),
+            (3, true),
+            "three seconds of warm-up: from the fourth on"
+        );
+        assert_eq!(first_slice(Some(20.0), &series, 30.0), (4, true));
+        assert_eq!(first_slice(Some(0.0), &series, 30.0), (0, true));
+    }
+}

@@ -1,0 +1,218 @@
+//! What is measured in which order.
+
+use std::collections::BTreeMap;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
+
+use super::engines;
+use super::file::{ConfigurationSpec, EngineSpec, ExperimentFile, FileError, Settings};
+
+/// One engine in one configuration, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its place in the order, from 1.
+    pub number: usize,
+    /// Which repeat, from 1.
+    pub repeat: usize,
+    /// The engine's name.
+    pub engine: String,
+    /// The configuration's name.
+    pub configuration: String,
+}
+
+impl Part {
+    /// What it measures, apart from the repeat.
+    pub fn label(&self) -> String {
+        label(&self.engine, &self.configuration)
+    }
+}
+
+/// An engine's name and a configuration's as one.
+pub fn label(engine: &str, configuration: &str) -> String {
+    format!("{engine}, {configuration}")
+}
+
+/// An engine with everything a configuration says of it.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The engine.
+    pub engine: EngineSpec,
+    /// The configuration's name, with its place in the matrix.
+    pub configuration: String,
+    /// The engine's options: its own, the configuration's, the matrix's, later ones winning.
+    pub options: Settings,
+    /// What tables of records are made WITH.
+    pub table: String,
+    /// What `{name}` stands for in schemas and CQL phases.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// All setups, and the order of the parts.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What is measured, in the file's order.
+    pub setups: Vec<Setup>,
+    /// In which order.
+    pub parts: Vec<Part>,
+}
+
+impl Plan {
+    /// Makes the plan of `file`, which stands in `text`: of the engines in `only`, or of all that are not optional.
+    pub fn new(file: &ExperimentFile, text: &str, only: &[String]) -> Result<Self, FileError> {
+        for name in only {
+            if !file.engine.iter().any(|engine| engine.get_ref().label() == name) {
+                let known: Vec<&str> = file.engine.iter().map(|engine| engine.get_ref().label()).collect();
+                let message = format!("no engine is called {name:?}; there are: {}", known.join(", "));
+                return Err(FileError::at(text, 0, message));
+            }
+        }
+        let none =
+            [toml::Spanned::new(0..0, ConfigurationSpec { name: "default".into(), ..Default::default() })];
+        let configurations = if file.configuration.is_empty() { &none[..] } else { &file.configuration[..] };
+        let mut setups = Vec::new();
+        for engine in &file.engine {
+            let wanted = match only {
+                [] => !engine.get_ref().optional,
+                only => only.iter().any(|name| name == engine.get_ref().label()),
+            };
+            if !wanted {
+                continue;
+            }
+            for configuration in configurations {
+                let spec = configuration.get_ref();
+                let for_it = spec.engines.iter().any(|name| name.get_ref() == engine.get_ref().label());
+                if !(spec.engines.is_empty() || for_it) {
+                    continue;
+                }
+                for (suffix, values) in combinations(file) {
+                    let mut options = engine.get_ref().options.clone();
+                    options.extend(spec.options.clone());
+                    options.extend(values);
+                    let name = match (suffix.as_str(), file.configuration.is_empty()) {
+                        ("", _) => spec.name.clone(),
+                        (suffix, true) => suffix.to_owned(),
+                        (suffix, false) => format!("{} {suffix}", spec.name),
+                    };
+                    let setup = Setup {
+                        engine: engine.get_ref().clone(),
+                        configuration: name,
+                        options,
+                        table: spec.table.clone(),
+                        variables: spec.variables.clone(),
+                    };
+                    engines::check(&setup).map_err(|message| {
+                        let at = if spec.options.is_empty() { engine.span() } else { configuration.span() };
+                        FileError::at(text, at.start, message)
+                    })?;
+                    setups.push(setup);
+                }
+            }
+        }
+        if setups.is_empty() {
+            return Err(FileError::at(text, 0, "no configuration is for any of the engines to be measured"));
+        }
+        let parts = order(&setups, *file.repeats.get_ref(), file.seed);
+        Ok(Self { setups, parts })
+    }
+
+    /// The setup of a part.
+    pub fn setup(&self, part: &Part) -> Option<&Setup> {
+        self.setups
+            .iter()
+            .find(|setup| setup.engine.label() == part.engine && setup.configuration == part.configuration)
+    }
+}
+
+/// Every combination of the matrix's values, with its name; one without a name when there is no matrix.
+fn combinations(file: &ExperimentFile) -> Vec<(String, Settings)> {
+    let mut all = vec![(String::new(), Settings::new())];
+    for (name, values) in &file.matrix {
+        all = all
+            .into_iter()
+            .flat_map(|(suffix, settings)| {
+                values.get_ref().iter().map(move |value| {
+                    let mut settings = settings.clone();
+                    settings.insert(name.clone(), value.clone());
+                    (format!("{suffix} {name}={value}").trim().to_owned(), settings)
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+/// Repeats one after the other, each with all setups in an order of its own: what changes slowly (a disk that fills, a
+/// neighbour that wakes) then hits all setups alike, not the last one.
+fn order(setups: &[Setup], repeats: usize, seed: u64) -> Vec<Part> {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut parts = Vec::new();
+    for repeat in 1..=repeats {
+        let mut shuffled: Vec<&Setup> = setups.iter().collect();
+        shuffled.shuffle(&mut rng);
+        for setup in shuffled {
+            parts.push(Part {
+                number: parts.len() + 1,
+                repeat,
+                engine: setup.engine.label().to_owned(),
+                configuration: setup.configuration.clone(),
+            });
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::tests::NOOP;
+    use super::*;
+
+    fn plan(text: &str) -> Result<Plan, FileError> {
+        Plan::new(&ExperimentFile::parse(text).unwrap(), text, &[])
+    }
+
+    #[test]
+    fn each_repeat_holds_every_configuration_once_in_an_order_of_its_own() {
+        let text = NOOP.replace("repeats = 2", "repeats = 20");
+        let made = plan(&text).unwrap();
+        assert_eq!(made.parts.len(), 40);
+        let firsts: Vec<&str> = made.parts.chunks(2).map(|repeat| repeat[0].configuration.as_str()).collect();
+        assert!(firsts.contains(&"one") && firsts.contains(&"two"));
+        for (index, repeat) in made.parts.chunks(2).enumerate() {
+            assert_ne!(repeat[0].configuration, repeat[1].configuration);
+            assert!(repeat.iter().all(|part| part.repeat == index + 1));
+        }
+        assert_eq!(made.parts, plan(&text).unwrap().parts, "the same seed gives the same order");
+        assert_ne!(made.parts, plan(&text.replace("repeats", "seed = 2\nrepeats")).unwrap().parts);
+    }
+
+    #[test]
+    fn a_matrix_is_every_combination_on_top_of_every_configuration() {
+        let text = NOOP.replace("kind = \"noop\"", "kind = \"embedded\"")
+            + "\n[matrix]\nfile_cache_size = ['1MiB', '2MiB']\nconcurrent_compactors = [1, 2]\n";
+        let made = plan(&text).unwrap();
+        assert_eq!(made.setups.len(), 8);
+        let names: Vec<&str> = made.setups.iter().map(|setup| setup.configuration.as_str()).collect();
+        assert!(names.contains(&"one concurrent_compactors=2 file_cache_size=1MiB"), "{names:?}");
+    }
+
+    #[test]
+    fn an_option_an_engine_does_not_have_is_refused_with_its_line() {
+        let text = NOOP.replace("name = \"two\"", "name = \"two\"\noptions = { nosuch = 1 }");
+        let error = plan(&text).unwrap_err();
+        assert!(error.line == 11 && error.message.contains("nosuch"), "{error}");
+        let unknown = Plan::new(&ExperimentFile::parse(NOOP).unwrap(), NOOP, &["rocksdb".into()]);
+        assert!(unknown.unwrap_err().message.contains("noop"));
+    }
+
+    #[test]
+    fn optional_engines_are_measured_when_asked_for() {
+        let text = NOOP.replace("[[configuration]]\nname = \"one\"", "[[engine]]\nname = \"more\"\nkind = \"noop\"\noptional = true\n\n[[configuration]]\nname = \"one\"");
+        let file = ExperimentFile::parse(&text).unwrap();
+        assert_eq!(Plan::new(&file, &text, &[]).unwrap().setups.len(), 2);
+        let asked = Plan::new(&file, &text, &["more".into(), "noop".into()]).unwrap();
+        assert_eq!(asked.setups.len(), 4);
+    }
+}

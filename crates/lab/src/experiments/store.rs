@@ -1,0 +1,363 @@
+//! What runs leave behind, in files that are whole or not there.
+//!
+//! ```text
+//! lab-results/<name>-<time>/
+//!   run.json            what was asked for: the file's text, the order of the parts, machine, version, command
+//!   parts/0001.json     what a finished part gave, one file each
+//!   report.html, .md, .csv, .json
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::plan::Part;
+use super::search::Trial;
+use crate::LabError;
+use crate::engine::EngineInfo;
+use crate::report::{LatencyReport, Machine, PhaseReport};
+use crate::run::{Counters, Second};
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// The experiment's name.
+    pub name: String,
+    /// Cassette's version.
+    pub version: String,
+    /// The exact command, passwords left out.
+    pub command: String,
+    /// When it was started, in UTC.
+    pub started_at: String,
+    /// What it runs on.
+    pub machine: Machine,
+    /// The file, as it was.
+    pub file: String,
+    /// Where it was: a path, or the name of a built-in experiment.
+    pub origin: String,
+    /// What records, operations and seconds were multiplied by.
+    pub scale: f64,
+    /// The engines asked for; empty for all that are not optional.
+    pub engines: Vec<String>,
+    /// All parts, in their order.
+    pub parts: Vec<Part>,
+}
+
+/// What a part gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartResult {
+    /// Which part.
+    pub part: Part,
+    /// When it was started, in UTC.
+    pub started_at: String,
+    /// How long it took, with making and removing the engine.
+    pub seconds: f64,
+    /// The engine with its settings, as it tells them.
+    pub engine: EngineInfo,
+    /// The options it was asked to have.
+    pub options: BTreeMap<String, String>,
+    /// What tables were made WITH.
+    #[serde(default)]
+    pub table: String,
+    /// What it did, in order.
+    pub phases: Vec<PhaseResult>,
+    /// Why it ended before its end; such a part counts as not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+}
+
+/// What a phase gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseResult {
+    /// Its name.
+    pub name: String,
+    /// When it began, in seconds from the part's start.
+    pub at: f64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Its figures, if it loaded, ran or searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures: Option<PhaseFigures>,
+}
+
+/// The figures of a phase that drove the engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseFigures {
+    /// Of the whole phase.
+    pub report: PhaseReport,
+    /// Of the phase without its warm-up.
+    pub steady: Steady,
+    /// Second by second.
+    pub series: Vec<Second>,
+    /// The engine's counters before it.
+    #[serde(default, skip_serializing_if = "Counters::is_empty")]
+    pub before: Counters,
+    /// And after it.
+    #[serde(default, skip_serializing_if = "Counters::is_empty")]
+    pub after: Counters,
+    /// Operations under way at a time.
+    pub threads: usize,
+    /// The rate asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// Of a search: the rates tried. The figures are those of the highest that was kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<Trial>,
+}
+
+/// The part of a phase that counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Steady {
+    /// Seconds left out at the beginning.
+    pub from: f64,
+    /// Whether the phase became steady at all; if not, nothing is left out.
+    pub reached: bool,
+    /// Operations that worked.
+    pub operations: u64,
+    /// Operations a second that worked.
+    pub throughput: f64,
+    /// Latencies by the kinds of operations.
+    pub latencies: BTreeMap<String, LatencyReport>,
+}
+
+impl PhaseFigures {
+    /// The figures that repeats are compared by, with their names: `throughput` in operations a second (or `rate`, of a
+    /// search), and mean and percentiles of each kind of operation in microseconds.
+    pub fn metrics(&self) -> Vec<(String, f64)> {
+        let mut metrics = Vec::new();
+        match self.trials.iter().filter(|trial| trial.kept).map(|trial| trial.rate).reduce(f64::max) {
+            Some(rate) => metrics.push(("rate".to_owned(), rate)),
+            None => metrics.push(("throughput".to_owned(), self.steady.throughput)),
+        }
+        for (kind, latencies) in &self.steady.latencies {
+            let figures = &latencies.response;
+            for (name, value) in [
+                ("mean", figures.mean_us),
+                ("p50", figures.p50_us),
+                ("p95", figures.p95_us),
+                ("p99", figures.p99_us),
+                ("p99.9", figures.p99_9_us),
+            ] {
+                metrics.push((format!("{kind} {name}"), value));
+            }
+        }
+        metrics
+    }
+}
+
+/// A directory of a run.
+#[derive(Debug, Clone)]
+pub struct RunDirectory(PathBuf);
+
+impl RunDirectory {
+    /// Makes the directory of a new run in `results`.
+    pub fn create(results: &Path, info: &RunInfo) -> Result<Self, LabError> {
+        let time: String = info.started_at.chars().filter(char::is_ascii_alphanumeric).collect();
+        let base = results.join(format!("{}-{time}", info.name));
+        let attempt = |path: &Path, error| LabError::io(format!("making {}", path.display()), error);
+        fs::create_dir_all(results).map_err(|error| attempt(results, error))?;
+        // Two runs of one experiment may start within the same second.
+        for number in 1..1000 {
+            let path = if number == 1 {
+                base.clone()
+            } else {
+                PathBuf::from(format!("{}-{number}", base.display()))
+            };
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(attempt(&path, error)),
+                Ok(()) => {
+                    let parts = path.join("parts");
+                    fs::create_dir(&parts).map_err(|error| attempt(&parts, error))?;
+                    let directory = Self(path);
+                    write_json(&directory.0.join("run.json"), info)?;
+                    return Ok(directory);
+                }
+            }
+        }
+        Err(LabError::Usage(format!("{} is there a thousand times", base.display())))
+    }
+
+    /// Finds a run by its directory, by its name in `results`, by the experiment's name (its last run), or as `last`.
+    pub fn find(results: &Path, run: &str) -> Result<Self, LabError> {
+        for path in [PathBuf::from(run), results.join(run)] {
+            if path.join("run.json").is_file() {
+                return Ok(Self(path));
+            }
+        }
+        let newest = Self::all(results)
+            .into_iter()
+            .filter(|(_, info)| run == "last" || info.name == run)
+            .max_by(|a, b| (&a.1.started_at, &a.0.0).cmp(&(&b.1.started_at, &b.0.0)));
+        newest.map(|(directory, _)| directory).ok_or_else(|| {
+            LabError::Usage(format!(
+                "no run {run:?} in {}; `lab list` shows those there are",
+                results.display()
+            ))
+        })
+    }
+
+    /// All runs in `results`, the oldest first; directories that are none are passed over.
+    pub fn all(results: &Path) -> Vec<(Self, RunInfo)> {
+        let entries = fs::read_dir(results).into_iter().flatten().flatten();
+        let mut runs: Vec<(Self, RunInfo)> = entries
+            .filter_map(|entry| {
+                let directory = Self(entry.path());
+                let info = directory.info().ok()?;
+                Some((directory, info))
+            })
+            .collect();
+        runs.sort_by(|a, b| a.1.started_at.cmp(&b.1.started_at));
+        runs
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// What was asked for.
+    pub fn info(&self) -> Result<RunInfo, LabError> {
+        read_json(&self.0.join("run.json"))
+    }
+
+    /// What part `number` gave, if it is done.
+    pub fn part(&self, number: usize) -> Result<Option<PartResult>, LabError> {
+        let path = self.part_path(number);
+        if path.exists() { read_json(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// What all parts that are done gave, in their order.
+    pub fn parts(&self, info: &RunInfo) -> Result<Vec<PartResult>, LabError> {
+        let found = info.parts.iter().map(|part| self.part(part.number));
+        Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    /// Keeps what a part gave. One that was stopped is kept beside the finished ones, and does not count as done.
+    pub fn keep(&self, result: &PartResult) -> Result<(), LabError> {
+        match result.stopped {
+            None => write_json(&self.part_path(result.part.number), result),
+            Some(_) => {
+                let name = format!("parts/{:04}.stopped.json", result.part.number);
+                write_json(&self.0.join(name), result)
+            }
+        }
+    }
+
+    /// Keeps a report under `name`.
+    pub fn keep_report(&self, name: &str, text: &[u8]) -> Result<PathBuf, LabError> {
+        let path = self.0.join(name);
+        write_whole(&path, text)?;
+        Ok(path)
+    }
+
+    fn part_path(&self, number: usize) -> PathBuf {
+        self.0.join(format!("parts/{number:04}.json"))
+    }
+}
+
+/// Writes a file so that under its name there is, whatever happens, all of it or what was there before: into another
+/// name first, synced, then renamed, the directory synced after.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
+    let write = || -> io::Result<()> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut temporary = name.to_owned();
+        temporary.push(".tmp");
+        let temporary = path.with_file_name(temporary);
+        let written = File::create(&temporary).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        });
+        if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
+            // What is left of it would only be in the way.
+            let _ = fs::remove_file(&temporary);
+            return Err(error);
+        }
+        match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => File::open(parent)?.sync_all(),
+            None => File::open(".")?.sync_all(),
+        }
+    };
+    write().map_err(|error| LabError::io(format!("writing {}", path.display()), error))
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LabError> {
+    let mut text = serde_json::to_vec(value)
+        .map_err(|error| LabError::io(format!("writing {}", path.display()), error.into()))?;
+    text.push(b'\n');
+    write_whole(path, &text)
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, LabError> {
+    let attempt = |error| LabError::io(format!("reading {}", path.display()), error);
+    let bytes = fs::read(path).map_err(attempt)?;
+    serde_json::from_slice(&bytes).map_err(|error| attempt(error.into()))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub fn info(parts: Vec<Part>) -> RunInfo {
+        RunInfo {
+            name: "small".into(),
+            version: "0".into(),
+            command: "cassette lab run small".into(),
+            started_at: "2026-01-02T03:04:05Z".into(),
+            machine: Machine::this(),
+            file: String::new(),
+            origin: "small.toml".into(),
+            scale: 1.0,
+            engines: Vec::new(),
+            parts,
+        }
+    }
+
+    fn result(number: usize, stopped: Option<&str>) -> PartResult {
+        let part = Part { number, repeat: 1, engine: "noop".into(), configuration: "one".into() };
+        PartResult {
+            part,
+            started_at: String::new(),
+            seconds: 1.5,
+            engine: EngineInfo::default(),
+            options: BTreeMap::new(),
+            table: String::new(),
+            phases: Vec::new(),
+            stopped: stopped.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn finished_parts_are_found_again_and_stopped_ones_are_not_done() {
+        let results = tempfile::tempdir().unwrap();
+        let info = info(vec![result(1, None).part, result(2, None).part]);
+        let run = RunDirectory::create(results.path(), &info).unwrap();
+        run.keep(&result(1, None)).unwrap();
+        run.keep(&result(2, Some("interrupted"))).unwrap();
+        for name in ["last", "small", "small-20260102T030405Z", run.path().to_str().unwrap()] {
+            let found = RunDirectory::find(results.path(), name).unwrap();
+            assert_eq!(found.info().unwrap(), info);
+            assert_eq!(found.parts(&info).unwrap(), [result(1, None)]);
+        }
+        assert!(RunDirectory::find(results.path(), "nosuch").unwrap_err().to_string().contains("nosuch"));
+        let second = RunDirectory::create(results.path(), &info).unwrap();
+        assert_ne!(second.path(), run.path());
+        assert_eq!(RunDirectory::all(results.path()).len(), 2);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_whole_leaves_what_was_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("part.json");
+        write_whole(&path, b"before").unwrap();
+        // A directory in the temporary file's place: the new text cannot be written.
+        fs::create_dir(directory.path().join("part.json.tmp")).unwrap();
+        let error = write_whole(&path, b"after").unwrap_err();
+        assert!(error.to_string().contains("part.json"));
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+    }
+}

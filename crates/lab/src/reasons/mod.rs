@@ -1,0 +1,180 @@
+//! Why the figures are as they are: rules that read counters and say a sentence with its evidence.
+//!
+//! Each rule looks at one phase of one part, or at one comparison, and says nothing when it does not apply. A sentence is
+//! said once for a phase and a configuration, however many repeats show it: the evidence is of the last one.
+
+mod rules;
+
+use std::collections::BTreeMap;
+
+use crate::experiments::{Analysis, PartResult, PhaseFigures, RunInfo};
+use crate::report::markdown::figure;
+
+/// What an engine counted over a phase: the growth of what only grows, the end of what does not, and shares of hits.
+pub fn counted(figures: &PhaseFigures) -> Vec<(String, f64)> {
+    let mut found = BTreeMap::new();
+    for (name, after) in &figures.after {
+        match name.strip_suffix("_total") {
+            Some(short) => {
+                let grown = after - figures.before.get(name).copied().unwrap_or(0.0);
+                // A restart begins counting anew.
+                found.insert(short.to_owned(), if grown < 0.0 { *after } else { grown });
+            }
+            None => {
+                found.insert(name.clone(), *after);
+            }
+        }
+    }
+    for (hits, others, ratio) in [
+        ("chunk_cache_hits", "chunk_cache_misses", "chunk_cache_hit_ratio"),
+        ("block_cache_hits", "block_cache_misses", "block_cache_hit_ratio"),
+    ] {
+        if let (Some(hits), Some(misses)) = (found.get(hits).copied(), found.get(others).copied())
+            && hits + misses > 0.0
+        {
+            found.insert(ratio.into(), hits / (hits + misses));
+        }
+    }
+    for cache in ["chunk", "key", "row"] {
+        let get = |name: &str| found.get(&format!("{cache}_cache_{name}")).copied();
+        if let (Some(hits), Some(requests)) = (get("hits"), get("requests"))
+            && requests > 0.0
+        {
+            found.insert(format!("{cache}_cache_hit_ratio"), hits / requests);
+        }
+    }
+    if let (Some(sstables), Some(reads)) =
+        (found.get("sstables_read").copied(), found.get("table_reads").copied())
+        && reads > 0.0
+    {
+        found.insert("sstables_per_read".into(), sstables / reads);
+    }
+    for process in &figures.report.processes {
+        let seconds = process.user_seconds + process.system_seconds;
+        *found.entry(format!("{}_cpu_seconds", process.role)).or_insert(0.0) += seconds;
+        *found.entry(format!("{}_rss_bytes_max", process.role)).or_insert(0.0) +=
+            process.rss_bytes_max as f64;
+        for (name, bytes) in [("read", process.read_bytes), ("written", process.written_bytes)] {
+            if let Some(bytes) = bytes {
+                *found.entry(format!("{}_{name}_bytes", process.role)).or_insert(0.0) += bytes as f64;
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// What can be said of a run.
+pub fn of_run(info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) -> Vec<String> {
+    let mut said: Vec<((String, String, usize), String)> = Vec::new();
+    for result in parts {
+        for phase in &result.phases {
+            let Some(figures) = &phase.figures else { continue };
+            let case = rules::Case {
+                figures,
+                counted: counted(figures).into_iter().collect(),
+                processors: info.machine.processors,
+            };
+            for (rule, apply) in rules::RULES.iter().enumerate() {
+                let Some(sentence) = apply(&case) else { continue };
+                let key = (phase.name.clone(), result.part.label(), rule);
+                match said.iter_mut().find(|(known, _)| *known == key) {
+                    Some((_, known)) => *known = sentence,
+                    None => said.push((key, sentence)),
+                }
+            }
+        }
+    }
+    let mut sentences: Vec<String> = Vec::new();
+    // What several configurations show alike is said once.
+    let mut together: Vec<(String, usize, Vec<String>, String)> = Vec::new();
+    for ((phase, label, rule), sentence) in said {
+        match together.iter_mut().find(|(known, known_rule, ..)| *known == phase && *known_rule == rule) {
+            Some((_, _, labels, _)) => labels.push(label),
+            None => together.push((phase, rule, vec![label], sentence)),
+        }
+    }
+    for (phase, _, labels, sentence) in together {
+        let more = match labels.len() {
+            1 => String::new(),
+            count => format!(" So it is with {} more.", count - 1),
+        };
+        sentences.push(format!("{phase}, {}: {sentence}{more}", labels[0]));
+    }
+    sentences.extend(smaller_than_noise(analysis));
+    sentences
+}
+
+/// Differences that are smaller than what one repeat differs from the next by.
+fn smaller_than_noise(analysis: &Analysis) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for phase in &analysis.phases {
+        let Some(metric) = phase.metrics.iter().find(|metric| metric.higher_is_better()) else { continue };
+        let small = metric.comparisons.iter().enumerate().filter_map(|(index, comparison)| {
+            let comparison = comparison.as_ref().filter(|comparison| comparison.interval.is_some())?;
+            let difference = comparison.ratio.ln().abs();
+            (!phase.paced && difference < comparison.noise).then_some((index, comparison, difference))
+        });
+        for (index, comparison, difference) in small {
+            sentences.push(format!(
+                "{}, {}: the difference of {} % is smaller than the noise, {} % from one repeat to the next.",
+                phase.name,
+                analysis.groups[index].label(),
+                figure(difference * 100.0),
+                figure(comparison.noise * 100.0)
+            ));
+        }
+    }
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::analysis::tests::run_of;
+
+    #[test]
+    fn what_grows_is_told_by_its_growth_and_shares_are_made() {
+        let (_, mut parts) = run_of(&[("base", &[1000.0])]);
+        let figures = parts[0].phases[0].figures.as_mut().unwrap();
+        let counters =
+            |pairs: &[(&str, f64)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        figures.before = counters(&[
+            ("chunk_cache_hits_total", 10.0),
+            ("chunk_cache_misses_total", 10.0),
+            ("sstables", 5.0),
+        ]);
+        figures.after = counters(&[
+            ("chunk_cache_hits_total", 40.0),
+            ("chunk_cache_misses_total", 20.0),
+            ("sstables", 7.0),
+        ]);
+        let found: BTreeMap<String, f64> = counted(figures).into_iter().collect();
+        assert_eq!(
+            [found["chunk_cache_hits"], found["chunk_cache_hit_ratio"], found["sstables"]],
+            [30.0, 0.75, 7.0]
+        );
+    }
+
+    #[test]
+    fn what_all_configurations_show_is_said_once() {
+        let (info, mut parts) = run_of(&[("one", &[1000.0]), ("two", &[1000.0])]);
+        for part in &mut parts {
+            part.phases[0].figures.as_mut().unwrap().steady.reached = false;
+        }
+        let analysis = Analysis::new(&info, None, &parts);
+        let reasons = of_run(&info, &analysis, &parts);
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        assert!(reasons[0].contains("So it is with 1 more"));
+    }
+
+    #[test]
+    fn a_difference_within_the_noise_is_called_so() {
+        let (info, parts) =
+            run_of(&[("base", &[1000.0, 1100.0, 900.0]), ("other", &[1010.0, 1110.0, 905.0])]);
+        let analysis = Analysis::new(&info, None, &parts);
+        assert!(of_run(&info, &analysis, &parts)[0].contains("smaller than the noise"));
+        let (info, parts) = run_of(&[("base", &[1000.0, 1001.0]), ("other", &[2000.0, 2001.0])]);
+        let analysis = Analysis::new(&info, None, &parts);
+        assert_eq!(of_run(&info, &analysis, &parts), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,335 @@
+//! The rules that look at one phase.
+
+use std::collections::BTreeMap;
+
+use crate::experiments::PhaseFigures;
+use crate::report::markdown::figure;
+
+/// A phase, with what rules look at.
+pub(super) struct Case<'a> {
+    pub figures: &'a PhaseFigures,
+    /// See [`counted`](super::counted).
+    pub counted: BTreeMap<String, f64>,
+    /// Processors of the machine.
+    pub processors: usize,
+}
+
+/// All rules, in the order in which their sentences are read.
+pub(super) const RULES: &[fn(&Case<'_>) -> Option<String>] = &[
+    processors_are_the_bottleneck,
+    client_is_the_bottleneck,
+    rate_is_not_kept,
+    omission_would_have_hidden_this,
+    compaction_falls_behind,
+    all_is_in_the_write_buffer,
+    all_is_in_the_page_cache,
+    row_cache_serves_no_scans,
+    cache_can_gain_little,
+    partition_is_hot,
+    never_steady,
+];
+
+impl Case<'_> {
+    fn get(&self, name: &str) -> Option<f64> {
+        self.counted.get(name).copied()
+    }
+
+    fn seconds(&self) -> f64 {
+        self.figures.report.seconds
+    }
+
+    fn property(&self, name: &str) -> Option<&str> {
+        self.figures.report.properties.get(name).map(String::as_str)
+    }
+}
+
+fn processors_are_the_bottleneck(case: &Case<'_>) -> Option<String> {
+    let used = case.get("server_cpu_seconds").unwrap_or(0.0) + case.get("laboratory_cpu_seconds")?;
+    let busy = used / case.seconds();
+    let all = case.processors as f64;
+    (case.figures.rate.is_none() && busy >= 0.9 * all).then(|| {
+        format!(
+            "the processors are the bottleneck: {} of {} were busy. What costs less of them per operation is faster, whatever \
+             it saves elsewhere.",
+            figure(busy),
+            case.processors
+        )
+    })
+}
+
+fn client_is_the_bottleneck(case: &Case<'_>) -> Option<String> {
+    // An embedded engine is within the laboratory.
+    let server = case.get("server_cpu_seconds")? / case.seconds();
+    let client = case.get("laboratory_cpu_seconds")? / case.seconds();
+    // The client's threads are its connections, so one that is always busy can do no more.
+    (client > server && client >= 0.9).then(|| {
+        format!(
+            "the client is the bottleneck: it kept {} processors busy, the server {}. More connections, or another machine, \
+             would show more of the server.",
+            figure(client),
+            figure(server)
+        )
+    })
+}
+
+fn rate_is_not_kept(case: &Case<'_>) -> Option<String> {
+    let rate = case.figures.rate?;
+    let done = case.figures.report.throughput;
+    (case.figures.trials.is_empty() && done < 0.97 * rate).then(|| {
+        format!(
+            "the rate was not kept: {} operations a second instead of {}. Latencies grow for as long as that goes on.",
+            figure(done),
+            figure(rate)
+        )
+    })
+}
+
+fn omission_would_have_hidden_this(case: &Case<'_>) -> Option<String> {
+    let worst = |figures: &PhaseFigures| {
+        let of = figures.steady.latencies.values();
+        of.filter_map(|latencies| Some((latencies.response.p99_us, latencies.service.as_ref()?.p99_us)))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    let (response, service) = worst(case.figures)?;
+    (response > 2.0 * service && response - service > 1000.0).then(|| {
+        format!(
+            "a closed loop would have hidden this: the 99th percentile is {} µs from when operations should have started, \
+             and {} µs from when they could.",
+            figure(response),
+            figure(service)
+        )
+    })
+}
+
+fn compaction_falls_behind(case: &Case<'_>) -> Option<String> {
+    let pending: Vec<f64> = case
+        .figures
+        .series
+        .iter()
+        .filter_map(|second| second.counters.get("compactions_pending").copied())
+        .collect();
+    let third = pending.len() / 3;
+    if third < 2 {
+        return None;
+    }
+    let first = crate::statistics::mean(&pending[..third]);
+    let last = crate::statistics::mean(&pending[pending.len() - third..]);
+    (last >= 4.0 && last >= 2.0 * first.max(1.0)).then(|| {
+        format!(
+            "compaction is falling behind: {} compactions were pending in the last third of the phase, {} in the first. Reads \
+             then look at more SSTables, and cost more the longer it lasts.",
+            figure(last),
+            figure(first)
+        )
+    })
+}
+
+fn all_is_in_the_write_buffer(case: &Case<'_>) -> Option<String> {
+    let sstables = case.get("sstables")?;
+    (sstables == 0.0 && case.figures.report.operations > 0).then(|| {
+        "all data fits in the write buffer: there is no SSTable. Compaction, compression, filters and caches of blocks did \
+         nothing here."
+            .to_owned()
+    })
+}
+
+fn all_is_in_the_page_cache(case: &Case<'_>) -> Option<String> {
+    let server = case.get("server_read_bytes").filter(|_| case.get("server_cpu_seconds").is_some());
+    let read = server.or_else(|| case.get("laboratory_read_bytes"))?;
+    let has_files = case.get("sstables").is_none_or(|sstables| sstables > 0.0);
+    let reads = case.figures.report.rows_read > 0;
+    // Under a page for every hundred rows.
+    (reads && has_files && read < case.figures.report.rows_read as f64 * 40.96).then(|| {
+        format!(
+            "the files are in the system's page cache: {} KiB were read from disk for {} rows. A larger cache of the engine's \
+             can only save copying and decompressing.",
+            figure(read / 1024.0),
+            figure(case.figures.report.rows_read as f64)
+        )
+    })
+}
+
+fn row_cache_serves_no_scans(case: &Case<'_>) -> Option<String> {
+    let scans = case.figures.report.latencies.get("SCAN")?;
+    let reads = case.figures.report.latencies.get("READ").map_or(0, |reads| reads.response.count);
+    let (entries, requests) = (case.get("row_cache_entries")?, case.get("row_cache_requests")?);
+    let _ = entries;
+    (scans.response.count > 0 && reads == 0 && requests < scans.response.count as f64 * 0.01).then(|| {
+        format!(
+            "a row cache cannot serve scans: it was asked {} times in {} scans.",
+            figure(requests),
+            figure(scans.response.count as f64)
+        )
+    })
+}
+
+/// What a miss costs at most where files are in the page cache: reading and decompressing a chunk of 16 KiB, in
+/// microseconds. Cassandra reports 29 to 61 on the machine of the caches experiment.
+const MISS_COST_US: f64 = 60.0;
+
+fn cache_can_gain_little(case: &Case<'_>) -> Option<String> {
+    let misses = case
+        .get("chunk_cache_misses")
+        .or_else(|| Some(case.get("chunk_cache_requests")? - case.get("chunk_cache_hits")?))?;
+    let report = &case.figures.report;
+    let time_us: f64 = report
+        .latencies
+        .values()
+        .map(|latencies| latencies.response.mean_us * latencies.response.count as f64)
+        .sum();
+    let saved_us = misses * MISS_COST_US;
+    (time_us > 0.0 && saved_us < 0.05 * time_us && report.rows_read > 0).then(|| {
+        format!(
+            "a larger cache can gain {} % at most: {} misses x {MISS_COST_US} µs, of the {} s that operations took.",
+            figure(100.0 * saved_us / time_us),
+            figure(misses),
+            figure(time_us / 1e6)
+        )
+    })
+}
+
+/// The share of requests that YCSB's zipfian distribution sends to its hottest key: 1 / zeta(10^10, 0.99).
+const HOTTEST_SHARE: f64 = 1.0 / 26.469;
+
+fn partition_is_hot(case: &Case<'_>) -> Option<String> {
+    let skewed = case.property("requestdistribution") == Some("zipfian");
+    let at_a_time = HOTTEST_SHARE * case.figures.threads as f64;
+    let share = |names: [&str; 3]| names.iter().any(|name| case.figures.report.latencies.contains_key(*name));
+    (skewed && at_a_time >= 1.0 && share(["UPDATE", "READ-MODIFY-WRITE", "WRITE"])).then(|| {
+        format!(
+            "a partition is hot: the most popular key gets {} % of the requests, {} of {} under way at a time. Writes of it \
+             wait for each other.",
+            figure(HOTTEST_SHARE * 100.0),
+            figure(at_a_time),
+            case.figures.threads
+        )
+    })
+}
+
+fn never_steady(case: &Case<'_>) -> Option<String> {
+    (!case.figures.steady.reached).then(|| {
+        "it never became steady: throughput still changed in the second half. The figures are of all of it, and a longer phase \
+         would give others."
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::analysis::tests::part;
+    use crate::report::{LatencyReport, Percentiles};
+    use crate::run::Second;
+
+    /// Whether rule `apply` speaks of a phase that `change` has changed, and of one it has not.
+    fn speaks(
+        apply: fn(&Case<'_>) -> Option<String>,
+        change: impl Fn(&mut PhaseFigures, &mut BTreeMap<String, f64>),
+    ) -> String {
+        let result = part(1, "one", 1000.0);
+        let plain = result.phases[0].figures.clone().unwrap();
+        let mut counted =
+            BTreeMap::from([("sstables".to_owned(), 3.0), ("laboratory_cpu_seconds".to_owned(), 0.1)]);
+        let silent = Case { figures: &plain, counted: counted.clone(), processors: 2 };
+        assert_eq!(apply(&silent), None, "speaks of a phase that shows nothing");
+        let mut figures = plain.clone();
+        change(&mut figures, &mut counted);
+        apply(&Case { figures: &figures, counted, processors: 2 }).expect("says nothing")
+    }
+
+    fn latencies(count: u64, p99_us: f64, service_us: Option<f64>) -> LatencyReport {
+        let of = |p99_us: f64| Percentiles {
+            count,
+            mean_us: p99_us / 2.0,
+            stdev_us: 0.0,
+            min_us: 0.0,
+            p50_us: p99_us / 2.0,
+            p95_us: p99_us,
+            p99_us,
+            p99_9_us: p99_us,
+            max_us: p99_us,
+            histogram: String::new(),
+        };
+        LatencyReport { response: of(p99_us), service: service_us.map(of) }
+    }
+
+    #[test]
+    fn busy_processors_and_a_busy_client_are_named() {
+        let said = speaks(processors_are_the_bottleneck, |_, counted| {
+            counted.insert("server_cpu_seconds".into(), 15.0);
+            counted.insert("laboratory_cpu_seconds".into(), 4.0);
+        });
+        assert!(said.contains("1.90 of 2"), "{said}");
+        let said = speaks(client_is_the_bottleneck, |_, counted| {
+            counted.insert("server_cpu_seconds".into(), 5.0);
+            counted.insert("laboratory_cpu_seconds".into(), 9.5);
+        });
+        assert!(said.contains("0.95 processors"), "{said}");
+    }
+
+    #[test]
+    fn a_rate_that_is_not_kept_and_what_a_closed_loop_would_hide_are_told() {
+        let said = speaks(rate_is_not_kept, |figures, _| figures.rate = Some(2000.0));
+        assert!(said.contains("1,000 operations a second instead of 2,000"), "{said}");
+        let said = speaks(omission_would_have_hidden_this, |figures, _| {
+            figures.steady.latencies.insert("READ".into(), latencies(10, 50_000.0, Some(900.0)));
+        });
+        assert!(said.contains("50,000 µs") && said.contains("900 µs"), "{said}");
+    }
+
+    #[test]
+    fn pending_compactions_that_grow_are_told() {
+        let said = speaks(compaction_falls_behind, |figures, _| {
+            figures.series = (0..12)
+                .map(|second| Second {
+                    counters: [("compactions_pending".to_owned(), f64::from(second))].into(),
+                    ..Second::default()
+                })
+                .collect();
+        });
+        assert!(said.contains("9.50") && said.contains("1.50"), "{said}");
+    }
+
+    #[test]
+    fn data_that_is_in_memory_is_told() {
+        let said = speaks(all_is_in_the_write_buffer, |_, counted| {
+            counted.insert("sstables".into(), 0.0);
+        });
+        assert!(said.contains("write buffer"), "{said}");
+        let said = speaks(all_is_in_the_page_cache, |figures, counted| {
+            figures.report.rows_read = 100_000;
+            counted.insert("laboratory_read_bytes".into(), 4096.0);
+        });
+        assert!(said.contains("4.00 KiB") && said.contains("100,000 rows"), "{said}");
+    }
+
+    #[test]
+    fn what_caches_can_and_cannot_do_is_told() {
+        let said = speaks(row_cache_serves_no_scans, |figures, counted| {
+            figures.report.latencies.insert("SCAN".into(), latencies(5000, 10.0, None));
+            counted.insert("row_cache_entries".into(), 0.0);
+            counted.insert("row_cache_requests".into(), 0.0);
+        });
+        assert!(said.contains("asked 0.00 times in 5,000 scans"), "{said}");
+        let said = speaks(cache_can_gain_little, |figures, counted| {
+            figures.report.rows_read = 1000;
+            figures.report.latencies.insert("READ".into(), latencies(1000, 2000.0, None));
+            counted.insert("chunk_cache_misses".into(), 100.0);
+        });
+        // 100 misses of 60 µs in 1,000 reads of 1,000 µs.
+        assert!(said.contains("0.60 % at most"), "{said}");
+    }
+
+    #[test]
+    fn a_hot_partition_and_a_restless_run_are_told() {
+        let said = speaks(partition_is_hot, |figures, _| {
+            figures.threads = 64;
+            figures.report.properties.insert("requestdistribution".into(), "zipfian".into());
+            figures.report.latencies.insert("UPDATE".into(), latencies(10, 10.0, None));
+        });
+        assert!(said.contains("3.78 %") && said.contains("2.42 of 64"), "{said}");
+        assert!(
+            speaks(never_steady, |figures, _| figures.steady.reached = false).contains("never became steady")
+        );
+    }
+}

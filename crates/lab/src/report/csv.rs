@@ -1,0 +1,55 @@
+//! A run's raw figures as CSV (RFC 4180): one line a figure, for spreadsheets and scripts.
+
+use std::fmt::Write;
+
+use crate::experiments::PartResult;
+
+/// The figures of all parts.
+pub fn report(parts: &[PartResult]) -> String {
+    let mut out = String::from("part,repeat,engine,configuration,phase,metric,value\r\n");
+    for result in parts {
+        let part = &result.part;
+        for phase in &result.phases {
+            let Some(figures) = &phase.figures else { continue };
+            let mut metrics = figures.metrics();
+            metrics.push(("seconds".into(), figures.report.seconds));
+            metrics.push(("operations".into(), figures.report.operations as f64));
+            metrics.push(("failed".into(), figures.report.failed as f64));
+            metrics.push(("warm-up seconds".into(), figures.steady.from));
+            for process in &figures.report.processes {
+                metrics.push((
+                    format!("{} cpu seconds", process.role),
+                    process.user_seconds + process.system_seconds,
+                ));
+                metrics.push((format!("{} rss bytes", process.role), process.rss_bytes_max as f64));
+            }
+            metrics.extend(figures.after.iter().map(|(name, value)| (format!("after {name}"), *value)));
+            for (metric, value) in metrics {
+                let texts =
+                    [&part.engine, &part.configuration, &phase.name, &metric].map(|text| quoted(text));
+                let _ = write!(out, "{},{},{},{value}\r\n", part.number, part.repeat, texts.join(","));
+            }
+        }
+    }
+    out
+}
+
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_a_line_and_commas_are_quoted() {
+        let (_, mut parts) = crate::experiments::analysis::tests::run_of(&[("base", &[1000.5])]);
+        parts[0].part.configuration = "a, \"b\"".into();
+        let text = report(&parts);
+        assert!(text.contains("1,1,noop,\"a, \"\"b\"\"\",run a,throughput,1000.5\r\n"), "{text}");
+    }
+}

@@ -1,0 +1,257 @@
+//! A run's report as Markdown.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::text::grouped;
+use crate::experiments::analysis::{Metric, PhaseAnalysis};
+use crate::experiments::{Analysis, ExperimentFile, PartResult, RunInfo};
+use crate::reasons;
+use crate::statistics::{Estimate, Verdict};
+
+/// What is said in the terminal: the verdicts, and a table a phase.
+pub fn summary(analysis: &Analysis) -> String {
+    let mut out = String::new();
+    for verdict in &analysis.verdicts {
+        let _ = writeln!(out, "- {verdict}");
+    }
+    for phase in &analysis.phases {
+        let _ = writeln!(out, "\n{}\n", phase.name);
+        out.push_str(&phase_table(analysis, phase));
+    }
+    out
+}
+
+/// The whole report.
+pub fn report(
+    info: &RunInfo,
+    file: Option<&ExperimentFile>,
+    analysis: &Analysis,
+    parts: &[PartResult],
+) -> String {
+    let mut out = String::new();
+    let title = file.map_or("", |file| file.title.as_str());
+    let _ = writeln!(out, "# {}\n\n{title}\n", info.name);
+    if parts.len() < info.parts.len() {
+        let _ = writeln!(out, "**Not finished: {} of {} parts are done.**\n", parts.len(), info.parts.len());
+    }
+    let _ = writeln!(out, "## Verdict\n");
+    for verdict in &analysis.verdicts {
+        let _ = writeln!(out, "- {verdict}");
+    }
+    if analysis.verdicts.is_empty() {
+        let _ = writeln!(out, "There is one configuration only, and nothing to compare it with.");
+    }
+    let reasons = reasons::of_run(info, analysis, parts);
+    if !reasons.is_empty() {
+        let _ = writeln!(out, "\n## Reasons\n");
+        for reason in reasons {
+            let _ = writeln!(out, "- {reason}");
+        }
+    }
+    let _ =
+        writeln!(out, "\n## Figures\n\nMeans over repeats with 95 % intervals; latencies in microseconds.");
+    for phase in &analysis.phases {
+        let _ = writeln!(out, "\n### {}\n", phase.name);
+        out.push_str(&phase_table(analysis, phase));
+    }
+    if !analysis.published.is_empty() {
+        let _ = writeln!(out, "\n## Published figures beside ours\n");
+        let _ = writeln!(
+            out,
+            "| phase | configuration | figure | published | ours | note |\n|---|---|---|--:|---|---|"
+        );
+        for beside in &analysis.published {
+            let published = &beside.published;
+            let ours: Vec<String> = beside
+                .ours
+                .iter()
+                .map(|(engine, estimate)| format!("{engine}: {}", estimated(Some(estimate))))
+                .collect();
+            let ours = if ours.is_empty() { "not measured".to_owned() } else { ours.join("; ") };
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} | {} | {ours} | {} |",
+                published.phase,
+                published.configuration,
+                published.metric,
+                figure(published.value),
+                published.note
+            );
+        }
+    }
+    out.push_str(&counters(analysis, parts));
+    out.push_str(&settings(parts));
+    let machine = &info.machine;
+    let _ = writeln!(
+        out,
+        "\n## How\n\n- command: `{}`\n- started: {}\n- Cassette {}\n- machine: {}, {} processors, {:.1} GiB, {}\n\
+         - scale: {}\n- comparisons: Welch's t-test on logarithms of the repeats' figures, corrected by Holm for all \
+         comparisons of one figure\n",
+        info.command,
+        info.started_at,
+        info.version,
+        machine.processor,
+        machine.processors,
+        machine.memory_bytes as f64 / (1u64 << 30) as f64,
+        machine.system,
+        info.scale
+    );
+    out
+}
+
+/// Rows are groups; columns are throughput, and of each kind of operation mean, p50, p95 and p99.
+fn phase_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
+    let mut out = String::new();
+    // The steps of operations, and the 99.9th percentile, are in the raw figures.
+    let shown: Vec<&Metric> = phase
+        .metrics
+        .iter()
+        .filter(|metric| !metric.name.contains(", step ") && !metric.name.ends_with("p99.9"))
+        .collect();
+    let _ = writeln!(
+        out,
+        "| engine, configuration | {} |",
+        shown.iter().map(|metric| metric.name.as_str()).collect::<Vec<_>>().join(" | ")
+    );
+    let _ = writeln!(out, "|---|{}", "--:|".repeat(shown.len()));
+    for (index, group) in analysis.groups.iter().enumerate() {
+        if shown.iter().all(|metric| metric.estimates[index].is_none()) {
+            continue;
+        }
+        let cell = |metric: &&Metric| {
+            let mark = match metric.comparisons[index].map(|comparison| comparison.verdict()) {
+                Some(Verdict::Higher) => " ▲",
+                Some(Verdict::Lower) => " ▼",
+                _ => "",
+            };
+            format!("{}{mark}", estimated(metric.estimates[index].as_ref()))
+        };
+        let cells: Vec<String> = shown.iter().map(cell).collect();
+        let _ = writeln!(out, "| {} | {} |", group.label(), cells.join(" | "));
+    }
+    out
+}
+
+/// A mean with its interval: `1,234 (1,200 to 1,268)`.
+pub fn estimated(estimate: Option<&Estimate>) -> String {
+    match estimate {
+        None => "-".into(),
+        Some(Estimate { mean, interval: None, .. }) => figure(*mean),
+        Some(Estimate { mean, interval: Some(interval), .. }) => {
+            format!("{} ({} to {})", figure(*mean), figure(interval.low), figure(interval.high))
+        }
+    }
+}
+
+/// A figure with as many digits as matter.
+pub fn figure(value: f64) -> String {
+    let digits = value.abs();
+    if digits < 10.0 {
+        format!("{value:.2}")
+    } else if digits < 100.0 {
+        format!("{value:.1}")
+    } else if value < 0.0 {
+        format!("-{}", grouped(digits.round() as u64))
+    } else {
+        grouped(digits.round() as u64)
+    }
+}
+
+/// What engines counted over each phase: means over repeats, growth of what only grows, the end of what does not.
+fn counters(analysis: &Analysis, parts: &[PartResult]) -> String {
+    let mut out = String::new();
+    for phase in &analysis.phases {
+        let mut rows: BTreeMap<String, Vec<Vec<f64>>> = BTreeMap::new();
+        for (index, group) in analysis.groups.iter().enumerate() {
+            for result in parts.iter().filter(|result| result.part.label() == group.label()) {
+                let found = result.phases.iter().filter(|found| found.name == phase.name);
+                for figures in found.filter_map(|found| found.figures.as_ref()) {
+                    for (name, value) in reasons::counted(figures) {
+                        let row = rows.entry(name).or_insert_with(|| vec![Vec::new(); analysis.groups.len()]);
+                        row[index].push(value);
+                    }
+                }
+            }
+        }
+        if rows.is_empty() {
+            continue;
+        }
+        if out.is_empty() {
+            out.push_str("\n## What the engines counted\n");
+        }
+        let labels: Vec<String> = analysis.groups.iter().map(|group| group.label()).collect();
+        let _ = writeln!(
+            out,
+            "\n### {}\n\n| counter | {} |\n|---|{}",
+            phase.name,
+            labels.join(" | "),
+            "--:|".repeat(labels.len())
+        );
+        for (name, values) in rows {
+            let cell = |values: &Vec<f64>| match values.is_empty() {
+                true => "-".into(),
+                false => figure(crate::statistics::mean(values)),
+            };
+            let cells: Vec<String> = values.iter().map(cell).collect();
+            let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
+        }
+    }
+    out
+}
+
+/// The settings as engines told them, those in which configurations differ first.
+fn settings(parts: &[PartResult]) -> String {
+    let mut columns: Vec<(String, BTreeMap<String, String>)> = Vec::new();
+    for result in parts {
+        let label = result.part.label();
+        if !columns.iter().any(|(known, _)| *known == label) {
+            let mut settings = result.engine.settings.clone();
+            settings.insert("engine".into(), format!("{} {}", result.engine.name, result.engine.version));
+            columns.push((label, settings));
+        }
+    }
+    columns.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut names: Vec<&String> = columns.iter().flat_map(|(_, settings)| settings.keys()).collect();
+    names.sort();
+    names.dedup();
+    let differs = |name: &&String| {
+        let mut values = columns.iter().map(|(_, settings)| settings.get(*name));
+        let first = values.next();
+        values.any(|value| Some(value) != first)
+    };
+    let (different, same): (Vec<&String>, Vec<&String>) = names.into_iter().partition(differs);
+    let mut out = String::from("\n## Settings, as the engines told them\n\n");
+    let labels: Vec<&str> = columns.iter().map(|(label, _)| label.as_str()).collect();
+    let _ = writeln!(out, "| setting | {} |\n|---|{}", labels.join(" | "), "---|".repeat(labels.len()));
+    for name in different.into_iter().chain(same) {
+        let cells: Vec<String> = columns
+            .iter()
+            .map(|(_, settings)| settings.get(name).map_or("-".into(), |value| value.replace('|', "\\|")))
+            .collect();
+        let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::analysis::tests::run_of;
+
+    #[test]
+    fn the_verdict_comes_first_and_figures_have_their_intervals() {
+        let (info, parts) =
+            run_of(&[("base", &[1000.0, 1010.0, 990.0]), ("more", &[1500.0, 1510.0, 1490.0])]);
+        let analysis = Analysis::new(&info, None, &parts);
+        let text = report(&info, None, &analysis, &parts);
+        let verdict = text.find("50.0 % faster").unwrap();
+        assert!(verdict < text.find("## Figures").unwrap(), "{text}");
+        assert!(text.contains("| noop, more | 1,500 (1,475 to 1,525) ▲ |"), "{text}");
+    }
+
+    #[test]
+    fn figures_have_the_digits_that_matter() {
+        assert_eq!([0.123, 45.67, 1234.5, -5000.0].map(figure), ["0.12", "45.7", "1,235", "-5,000"]);
+    }
+}

@@ -1,0 +1,234 @@
+//! One phase: workers driven to their end, watched meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::live::{LiveCounts, LiveView};
+use super::series::{Second, Series};
+use super::worker::{OpenLoop, WorkerLimits};
+use super::{Control, Counters, Recorder, Target, Worker};
+use crate::LabError;
+use crate::report::process::ProcessUse;
+use crate::report::{PhaseReport, ProcessReport};
+use crate::ycsb::workload::{StreamFactory, share_of};
+
+/// From one look at the workers to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Is told of an experiment's progress, from another thread than the one that started it.
+pub trait Observer: Sync {
+    /// A phase of `operations` operations begins; `None` when time bounds it.
+    fn begins(&self, name: &str, operations: Option<u64>);
+    /// A phase goes on.
+    fn goes_on(&self, view: &LiveView);
+    /// Why all is to end early, if it is; asked as often as it goes on. What was measured until then is reported.
+    fn wants_to_stop(&self) -> Option<String> {
+        None
+    }
+    /// A phase is over.
+    fn ends(&self, report: &PhaseReport);
+}
+
+/// Operations a second that are started whatever the engine does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// At the phase's start.
+    pub from: f64,
+    /// At the phase's end, growing or falling evenly; `None` for the same all along. Needs a phase bounded by time.
+    pub to: Option<f64>,
+}
+
+impl Rate {
+    /// The same rate all along.
+    pub const fn steady(rate: f64) -> Self {
+        Self { from: rate, to: None }
+    }
+}
+
+/// How a phase is driven, and what bounds it.
+#[derive(Debug, Clone)]
+pub struct PhasePlan {
+    /// The name its report has.
+    pub name: String,
+    /// Which repeat it belongs to.
+    pub repeat: usize,
+    /// Operations under way at a time.
+    pub in_flight: usize,
+    /// How many operations it does; `None` for no bound.
+    pub operations: Option<u64>,
+    /// For how long it goes on; `None` for no bound.
+    pub time: Option<Duration>,
+    /// The rate of an open loop; `None` for a closed one.
+    pub rate: Option<Rate>,
+    /// Whether workers of an open loop wait busily for their next start instead of sleeping.
+    pub spin: bool,
+    /// The server's processes, whose use of processor and memory is measured.
+    pub server_pids: Vec<u32>,
+    /// Whether a series, one point a second, is kept.
+    pub series: bool,
+}
+
+/// What a phase gave.
+#[derive(Debug)]
+pub struct Measured {
+    /// Figures of the whole phase.
+    pub report: PhaseReport,
+    /// All that was recorded, for figures of a part of it.
+    pub recorder: Recorder,
+    /// One point a second, if asked for.
+    pub series: Vec<Second>,
+    /// When the workers were let go.
+    pub start: Instant,
+    /// The engine's counters before the phase.
+    pub before: Counters,
+    /// And after it.
+    pub after: Counters,
+}
+
+impl PhasePlan {
+    /// Drives the phase to its end.
+    pub fn measure(
+        &self,
+        factory: &StreamFactory,
+        target: &dyn Target,
+        observer: &dyn Observer,
+    ) -> Result<Measured, LabError> {
+        let count = target.worker_count(self.in_flight);
+        let control = Arc::new(Control::default());
+        let live: Vec<Arc<LiveCounts>> = (0..count).map(|_| Arc::default()).collect();
+        let workers = (0..count)
+            .map(|worker| {
+                let limits = WorkerLimits {
+                    operations: self.operations.map(|total| share_of(total, count, worker)),
+                    time: self.time,
+                    rate: self.rate.map(|rate| OpenLoop { rate, workers: count, worker, spin: self.spin }),
+                };
+                let recorder = Recorder::new(Arc::clone(&live[worker]));
+                Worker::new(factory.stream(worker), recorder, limits, Arc::clone(&control))
+            })
+            .collect();
+
+        observer.begins(&self.name, self.operations);
+        let mut sampler = target.sampler();
+        let before = sampler.as_mut().map(|sample| sample()).unwrap_or_default();
+        let mut processes = Processes::look(&self.server_pids)?;
+        let done = AtomicBool::new(false);
+        let mut series = Series::new(self.series);
+        let driven = std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let mut view = LiveView::default();
+                while !done.load(Ordering::Acquire) {
+                    std::thread::park_timeout(LOOK_EVERY);
+                    view.look(live.iter().map(Arc::as_ref));
+                    observer.goes_on(&view);
+                    if let Some(reason) = observer.wants_to_stop() {
+                        control.stop(reason);
+                    }
+                    processes.watch();
+                    if series.is_due() {
+                        let counters = sampler.as_mut().map(|sample| sample()).unwrap_or_default();
+                        series.look(live.iter().map(Arc::as_ref), &processes.seconds_and_bytes(), counters);
+                    }
+                }
+            });
+            // Also when the target panics: the scope waits for the watcher.
+            let _release = OnDrop(|| {
+                done.store(true, Ordering::Release);
+                watcher.thread().unpark();
+            });
+            target.drive(workers, self.in_flight)
+        })?;
+        let after = sampler.as_mut().map(|sample| sample()).unwrap_or_default();
+
+        let mut all = Recorder::new(Arc::default());
+        driven.workers.iter().for_each(|worker| all.merge(&worker.recorder));
+        let seconds = (driven.end - driven.start).as_secs_f64();
+        let mut report = PhaseReport::of(self.name.clone(), self.repeat, seconds, &all, factory.kind_names());
+        report.stopped = control.reason();
+        report.processes = processes.finish(all.operations, &mut report.stopped)?;
+        let series = series.finish();
+        Ok(Measured { report, recorder: all, series, start: driven.start, before, after })
+    }
+}
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+struct Process {
+    role: &'static str,
+    pid: u32,
+    before: ProcessUse,
+    latest: ProcessUse,
+    rss_bytes_max: u64,
+}
+
+/// The processes a phase looks at: the servers first, if there are any, then this one.
+struct Processes(Vec<Process>);
+
+impl Processes {
+    fn look(server_pids: &[u32]) -> Result<Self, LabError> {
+        let servers = server_pids.iter().map(|pid| ("server", *pid));
+        let looked = servers.chain([("laboratory", std::process::id())]).map(|(role, pid)| {
+            let now = ProcessUse::of(pid)?;
+            Ok(Process { role, pid, before: now, latest: now, rss_bytes_max: now.rss_bytes })
+        });
+        Ok(Self(looked.collect::<Result<_, LabError>>()?))
+    }
+
+    fn watch(&mut self) {
+        for process in &mut self.0 {
+            // A process that ended is told of when the phase is over.
+            if let Ok(now) = ProcessUse::of(process.pid) {
+                process.latest = now;
+                process.rss_bytes_max = now.rss_bytes.max(process.rss_bytes_max);
+            }
+        }
+    }
+
+    /// What servers and laboratory have used until the last look: see [`Series::look`].
+    fn seconds_and_bytes(&self) -> [ProcessUse; 2] {
+        let of = |role: &str| {
+            let mut sum = ProcessUse::default();
+            for process in self.0.iter().filter(|process| process.role == role) {
+                sum.add(&process.latest);
+            }
+            sum
+        };
+        [of("server"), of("laboratory")]
+    }
+
+    /// A server that is gone becomes the reason why the phase stopped: what was measured until then is kept.
+    fn finish(self, operations: u64, stopped: &mut Option<String>) -> Result<Vec<ProcessReport>, LabError> {
+        let mut reports = Vec::new();
+        for process in self.0 {
+            let Process { role, pid, before, latest, rss_bytes_max } = process;
+            let now = ProcessUse::of(pid).unwrap_or_else(|_| {
+                stopped.get_or_insert_with(|| format!("the server's process {pid} is gone"));
+                latest
+            });
+            let user_seconds = now.user_seconds - before.user_seconds;
+            let system_seconds = now.system_seconds - before.system_seconds;
+            let difference = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+            reports.push(ProcessReport {
+                role: role.to_owned(),
+                pid,
+                user_seconds,
+                system_seconds,
+                cpu_us_per_operation: (operations > 0)
+                    .then(|| (user_seconds + system_seconds) * 1e6 / operations as f64),
+                rss_bytes_max: rss_bytes_max.max(now.rss_bytes),
+                threads: now.threads,
+                open_files: now.open_files,
+                written_bytes: difference(now.written_bytes, before.written_bytes),
+                read_bytes: difference(now.read_bytes, before.read_bytes),
+            });
+        }
+        Ok(reports)
+    }
+}

@@ -1,0 +1,180 @@
+//! Whether two configurations differ, and by how much.
+
+use serde::{Deserialize, Serialize};
+use statrs::distribution::ContinuousCDF;
+
+use super::bootstrap::{student, student_quantile};
+use super::{CONFIDENCE, Interval, mean, variance};
+
+/// The least noise a set of repeats is taken to have, as a share: figures that happen to agree to the last digit must
+/// not make a difference of nothing certain.
+const NOISE_MIN: f64 = 1e-6;
+
+/// What comparing two sets of repeats gave.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The candidate's figure over the baseline's (of geometric means).
+    pub ratio: f64,
+    /// Where the true ratio lies; `None` when either had a single repeat.
+    pub interval: Option<Interval>,
+    /// How often so large a difference, or a larger one, would come from noise alone; 1 without an interval.
+    pub p: f64,
+    /// The same after [`correct_by_holm`] for all comparisons made together.
+    pub p_corrected: f64,
+    /// The standard deviation of one repeat, as a share of the figure: both sides pooled.
+    pub noise: f64,
+}
+
+/// What a comparison says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The candidate's figure is higher.
+    Higher,
+    /// The candidate's figure is lower.
+    Lower,
+    /// No difference was shown; there may be one smaller than the noise.
+    NoDifferenceShown,
+    /// A single repeat on either side: nothing can be said.
+    TooFewRepeats,
+}
+
+impl Comparison {
+    /// What it says, after correction.
+    pub fn verdict(&self) -> Verdict {
+        match self.interval {
+            None => Verdict::TooFewRepeats,
+            Some(_) if self.p_corrected >= 1.0 - CONFIDENCE => Verdict::NoDifferenceShown,
+            Some(_) if self.ratio > 1.0 => Verdict::Higher,
+            Some(_) => Verdict::Lower,
+        }
+    }
+}
+
+/// Compares repeats of a candidate with those of a baseline by Welch's t-test on their logarithms; `None` when a figure
+/// is not above 0 or there is none.
+pub fn compare(baseline: &[f64], candidate: &[f64]) -> Option<Comparison> {
+    let logarithms = |figures: &[f64]| -> Option<Vec<f64>> {
+        let usable = !figures.is_empty() && figures.iter().all(|figure| figure.is_finite() && *figure > 0.0);
+        usable.then(|| figures.iter().map(|figure| figure.ln()).collect())
+    };
+    let (base, other) = (logarithms(baseline)?, logarithms(candidate)?);
+    let difference = mean(&other) - mean(&base);
+    let (base_count, other_count) = (base.len() as f64, other.len() as f64);
+    if base.len() < 2 || other.len() < 2 {
+        let (interval, p) = (None, 1.0);
+        return Some(Comparison { ratio: difference.exp(), interval, p, p_corrected: p, noise: 0.0 });
+    }
+    let least = NOISE_MIN * NOISE_MIN;
+    let base_share = variance(&base).max(least) / base_count;
+    let other_share = variance(&other).max(least) / other_count;
+    let error = (base_share + other_share).sqrt();
+    // Welch and Satterthwaite's degrees of freedom.
+    let freedom = (base_share + other_share).powi(2)
+        / (base_share.powi(2) / (base_count - 1.0) + other_share.powi(2) / (other_count - 1.0));
+    let reach = student_quantile(freedom) * error;
+    let p = 2.0 * student(freedom).cdf(-(difference / error).abs());
+    let pooled = (variance(&base) * (base_count - 1.0) + variance(&other) * (other_count - 1.0))
+        / (base_count + other_count - 2.0);
+    Some(Comparison {
+        ratio: difference.exp(),
+        interval: Some(Interval { low: (difference - reach).exp(), high: (difference + reach).exp() }),
+        p,
+        p_corrected: p,
+        noise: pooled.sqrt(),
+    })
+}
+
+/// Corrects the p-values of comparisons that are made together by Holm's step-down method: the chance that any of them
+/// finds a difference that is none stays at one in twenty, however many there are.
+pub fn correct_by_holm(comparisons: &mut [&mut Comparison]) {
+    comparisons.sort_by(|a, b| a.p.total_cmp(&b.p));
+    let count = comparisons.len();
+    let mut largest: f64 = 0.0;
+    for (rank, comparison) in comparisons.iter_mut().enumerate() {
+        largest = largest.max((comparison.p * (count - rank) as f64).min(1.0));
+        comparison.p_corrected = largest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::SmallRng;
+
+    use super::super::normal;
+    use super::super::power::repeats_needed;
+    use super::*;
+
+    /// Repeats of a run whose figure is `truth` with noise of 4 %.
+    fn repeats(truth: f64, count: usize, rng: &mut SmallRng) -> Vec<f64> {
+        (0..count).map(|_| truth * (0.04 * normal(rng)).exp()).collect()
+    }
+
+    #[test]
+    fn welchs_test_gives_a_known_answer() {
+        // Worked by hand: logs have means 0.1 and 0.3, variances 0.01 and 0.01, so t = 0.2 / sqrt(0.02 / 3) = 2.4495
+        // with 4 degrees of freedom, p = 0.0705; t(0.975, 4) = 2.7764, reach 0.2267.
+        let exponentials = |logs: [f64; 3]| logs.map(f64::exp);
+        let found = compare(&exponentials([0.0, 0.1, 0.2]), &exponentials([0.2, 0.3, 0.4])).unwrap();
+        assert!((found.ratio - 0.2f64.exp()).abs() < 1e-9);
+        assert!((found.p - 0.0705).abs() < 1e-3, "{}", found.p);
+        let interval = found.interval.unwrap();
+        assert!((interval.low.ln() - (0.2 - 0.2267)).abs() < 1e-3, "{interval:?}");
+        assert!((interval.high.ln() - (0.2 + 0.2267)).abs() < 1e-3, "{interval:?}");
+        assert!((found.noise - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn holms_correction_gives_a_known_answer() {
+        let of = |p| Comparison { ratio: 1.1, interval: None, p, p_corrected: p, noise: 0.0 };
+        let mut found = [0.01, 0.04, 0.03, 0.005].map(of);
+        correct_by_holm(&mut found.iter_mut().collect::<Vec<_>>());
+        let corrected = found.map(|comparison| (comparison.p_corrected * 1000.0).round() / 1000.0);
+        assert_eq!(corrected, [0.03, 0.06, 0.06, 0.02]);
+    }
+
+    #[test]
+    fn the_same_configuration_twice_shows_no_difference_in_94_of_100_comparisons() {
+        let mut rng = SmallRng::seed_from_u64(1);
+        for count in [3, 5, 10] {
+            let none = (0..1000)
+                .filter(|_| {
+                    let found = compare(&repeats(1e4, count, &mut rng), &repeats(1e4, count, &mut rng));
+                    found.unwrap().verdict() == Verdict::NoDifferenceShown
+                })
+                .count();
+            assert!(none >= 940, "{none} of 1000 with {count} repeats");
+        }
+    }
+
+    #[test]
+    fn a_difference_of_a_tenth_is_found_with_the_predicted_repeats() {
+        let mut rng = SmallRng::seed_from_u64(2);
+        let needed = repeats_needed(0.04, 1.1).unwrap();
+        let found = (0..1000)
+            .filter(|_| {
+                let found = compare(&repeats(1e4, needed, &mut rng), &repeats(1.1e4, needed, &mut rng));
+                found.unwrap().verdict() == Verdict::Higher
+            })
+            .count();
+        // The prediction promises 80 %; one repeat fewer must not keep it, or it asks for too many.
+        assert!(found >= 780, "{found} of 1000 with {needed} repeats");
+        let fewer = (0..1000)
+            .filter(|_| {
+                let count = needed - 1;
+                let found = compare(&repeats(1e4, count, &mut rng), &repeats(1.1e4, count, &mut rng));
+                found.unwrap().verdict() == Verdict::Higher
+            })
+            .count();
+        assert!(fewer < 800, "{fewer} of 1000 with one repeat fewer than {needed}");
+    }
+
+    #[test]
+    fn a_single_repeat_or_a_figure_of_nothing_says_nothing() {
+        assert_eq!(compare(&[1.0], &[2.0, 2.0]).unwrap().verdict(), Verdict::TooFewRepeats);
+        assert_eq!(compare(&[], &[1.0]), None);
+        assert_eq!(compare(&[0.0, 1.0], &[1.0, 1.0]), None);
+        assert_eq!(compare(&[5.0, 5.0], &[5.0, 5.0]).unwrap().verdict(), Verdict::NoDifferenceShown);
+    }
+}

@@ -1,0 +1,82 @@
+//! How many repeats a difference needs to be seen.
+
+use statrs::distribution::ContinuousCDF;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use super::bootstrap::{student, student_quantile};
+use super::compare::{Verdict, compare};
+use super::normal;
+
+/// How often a difference of the asked size is to be found, when there is one.
+pub const POWER: f64 = 0.8;
+
+/// More repeats than this nobody makes.
+const REPEATS_MAX: usize = 10_000;
+
+/// Up to here the formula, which takes the noise for known, promises too much, and the comparison itself is tried.
+const TRIED_MAX: usize = 12;
+
+/// Comparisons tried for one number of repeats: the share that find the difference is then known to 1 %.
+const TRIALS: usize = 2000;
+
+/// Repeats that each of two configurations needs for a difference of `ratio` to be found with [`POWER`], when one repeat
+/// has the relative standard deviation `noise`; `None` when no number up to ten thousand is enough.
+///
+/// The least n with |ln ratio| / (noise sqrt(2 / n)) >= t(0.975, 2n - 2) + t(0.8, 2n - 2); for few repeats the least from
+/// there on with which simulated comparisons find it.
+pub fn repeats_needed(noise: f64, ratio: f64) -> Option<usize> {
+    let difference = ratio.ln().abs();
+    if !(difference > 0.0 && difference.is_finite() && noise.is_finite()) {
+        return None;
+    }
+    let enough = |repeats: usize| {
+        let freedom = 2.0 * repeats as f64 - 2.0;
+        let reach = student_quantile(freedom) + student(freedom).inverse_cdf(POWER);
+        difference >= reach * noise * (2.0 / repeats as f64).sqrt()
+    };
+    if !enough(REPEATS_MAX) {
+        return None;
+    }
+    // More repeats are never worse, so the least number that is enough can be found by halving.
+    let (mut too_few, mut plenty) = (1, REPEATS_MAX);
+    while plenty - too_few > 1 {
+        let middle = too_few.midpoint(plenty);
+        if enough(middle) { plenty = middle } else { too_few = middle }
+    }
+    while plenty <= TRIED_MAX && share_found(noise, difference, plenty) < POWER {
+        plenty += 1;
+    }
+    Some(plenty)
+}
+
+/// The share of simulated comparisons of `repeats` repeats a side that find the difference.
+fn share_found(noise: f64, difference: f64, repeats: usize) -> f64 {
+    let mut rng = SmallRng::seed_from_u64(repeats as u64);
+    let mut side = |centre: f64| -> Vec<f64> {
+        (0..repeats).map(|_| (centre + noise * normal(&mut rng)).exp()).collect()
+    };
+    let found = (0..TRIALS)
+        .filter(|_| {
+            let (baseline, candidate) = (side(0.0), side(difference));
+            compare(&baseline, &candidate).is_some_and(|found| found.verdict() == Verdict::Higher)
+        })
+        .count();
+    found as f64 / TRIALS as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_grow_with_noise_and_shrink_with_the_difference() {
+        // Known from tables of the two-sample t-test: an effect of one deviation needs 17 a side for 80 %.
+        assert_eq!(repeats_needed(1.0, std::f64::consts::E), Some(17));
+        assert_eq!(repeats_needed(0.0001, 1.1), Some(2));
+        assert!(repeats_needed(0.05, 1.05) > repeats_needed(0.05, 1.1));
+        assert_eq!(repeats_needed(0.04, 1.1), repeats_needed(0.04, 1.0 / 1.1));
+        assert_eq!((repeats_needed(0.1, 1.0), repeats_needed(5.0, 1.001)), (None, None));
+    }
+}

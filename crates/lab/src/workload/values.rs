@@ -1,0 +1,323 @@
+//! Values told from a number.
+
+use serde::{Deserialize, Serialize};
+
+use super::types::ValueType;
+use crate::ycsb::hash::fnv_hash_64;
+
+/// How a value is generated, as a file says it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ValueSpec {
+    /// Its CQL type.
+    #[serde(rename = "type")]
+    pub cql_type: String,
+    /// What it is told from.
+    #[serde(default)]
+    pub from: Source,
+    /// For texts from a number: what it looks like, `{}` standing for the number.
+    #[serde(default)]
+    pub format: Option<String>,
+    /// The record's number is divided by this first: so many records share the value.
+    #[serde(default)]
+    pub divide: Option<u64>,
+    /// The rest of the record's number by this is taken, after dividing.
+    #[serde(default)]
+    pub modulo: Option<u64>,
+    /// How many different values there are; without it, as many as there are records.
+    #[serde(default)]
+    pub distinct: Option<u64>,
+    /// The least and the greatest, for numbers.
+    #[serde(default)]
+    pub between: Option<[i64; 2]>,
+    /// Bytes of texts and blobs, or their least and greatest length.
+    #[serde(default)]
+    pub length: Option<Span>,
+    /// Elements of collections, or the least and the greatest number.
+    #[serde(default)]
+    pub elements: Option<Span>,
+}
+
+/// What a value is told from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// It is the record's number, written as its type writes numbers.
+    Number,
+    /// It looks random, and is the same whenever it is asked for of the same record.
+    #[default]
+    Record,
+    /// It is another one for each operation.
+    Operation,
+}
+
+/// A number, or from where to where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Span {
+    /// Always this.
+    One(u64),
+    /// Any of these, the ends too.
+    Between([u64; 2]),
+}
+
+/// The longest text and the largest collection; values longer than that are no benchmark's.
+const SPAN_MAX: u64 = 16 << 20;
+
+/// A generator of one value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Value {
+    value_type: ValueType,
+    spec: ValueSpec,
+    /// Makes values of the same record differ by name.
+    salt: u64,
+}
+
+impl Value {
+    /// Checks what a file says of the value called `name`.
+    pub fn new(name: &str, spec: &ValueSpec) -> Result<Self, String> {
+        let value_type = ValueType::parse(&spec.cql_type)?;
+        for span in [spec.length, spec.elements].into_iter().flatten() {
+            let [low, high] = span.ends();
+            if low > high || high > SPAN_MAX {
+                return Err(format!("{low} to {high} is no span of up to {SPAN_MAX}"));
+            }
+        }
+        if spec.between.is_some_and(|[low, high]| low > high) {
+            return Err("between has its greatest number first".into());
+        }
+        if [spec.divide, spec.modulo, spec.distinct].contains(&Some(0)) {
+            return Err("divide, modulo and distinct cannot be 0".into());
+        }
+        if spec.format.as_ref().is_some_and(|format| !format.contains("{}")) {
+            return Err("format needs a {} for the number".into());
+        }
+        let salt = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Ok(Self { value_type, spec: spec.clone(), salt })
+    }
+
+    /// Appends the value for the record `number`; `random` is the operation's own number.
+    pub fn write(&self, number: u64, random: u64, out: &mut Vec<u8>) {
+        let spec = &self.spec;
+        let mut number = number / spec.divide.unwrap_or(1);
+        number = spec.modulo.map_or(number, |modulo| number % modulo);
+        if spec.from == Source::Number {
+            let number = spec.distinct.map_or(number, |distinct| number % distinct);
+            return self.write_number(number, out);
+        }
+        let basis = if spec.from == Source::Operation { random } else { number };
+        let mut told = Mix(basis ^ self.salt).next();
+        if let Some(distinct) = spec.distinct {
+            told %= distinct;
+        }
+        self.write_random(&self.value_type, &mut Mix(told ^ self.salt.rotate_left(17)), out);
+    }
+
+    fn write_number(&self, number: u64, out: &mut Vec<u8>) {
+        match &self.value_type {
+            ValueType::Text => match &self.spec.format {
+                Some(format) => out.extend_from_slice(format.replace("{}", &number.to_string()).as_bytes()),
+                None => out.extend_from_slice(number.to_string().as_bytes()),
+            },
+            ValueType::TinyInt => out.push(number as u8),
+            ValueType::SmallInt => out.extend_from_slice(&(number as u16).to_be_bytes()),
+            ValueType::Int => out.extend_from_slice(&(number as u32).to_be_bytes()),
+            ValueType::BigInt | ValueType::Timestamp | ValueType::Blob => {
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            ValueType::Float => out.extend_from_slice(&(number as f32).to_be_bytes()),
+            ValueType::Double => out.extend_from_slice(&(number as f64).to_be_bytes()),
+            ValueType::Boolean => out.push((number % 2) as u8),
+            ValueType::Uuid => write_uuid(fnv_hash_64(number) as u64, number, out),
+            collection => self.write_random(collection, &mut Mix(number ^ self.salt), out),
+        }
+    }
+
+    fn write_random(&self, value_type: &ValueType, mix: &mut Mix, out: &mut Vec<u8>) {
+        match value_type {
+            ValueType::Text => self.write_text(mix, out),
+            ValueType::Blob => {
+                let length = self.spec.length.unwrap_or(Span::One(16)).pick(mix);
+                (0..length).for_each(|_| out.push(mix.next() as u8));
+            }
+            ValueType::Boolean => out.push((mix.next() & 1) as u8),
+            ValueType::TinyInt => out.push(self.number(mix) as u8),
+            ValueType::SmallInt => out.extend_from_slice(&(self.number(mix) as i16).to_be_bytes()),
+            ValueType::Int => out.extend_from_slice(&(self.number(mix) as i32).to_be_bytes()),
+            ValueType::BigInt | ValueType::Timestamp => {
+                out.extend_from_slice(&self.number(mix).to_be_bytes());
+            }
+            ValueType::Float => out.extend_from_slice(&(mix.share() as f32).to_be_bytes()),
+            ValueType::Double => out.extend_from_slice(&mix.share().to_be_bytes()),
+            ValueType::Uuid => write_uuid(mix.next(), mix.next(), out),
+            ValueType::List(element) | ValueType::Set(element) => {
+                let mut elements: Vec<Vec<u8>> =
+                    (0..self.count(mix)).map(|_| self.element(element, mix)).collect();
+                if matches!(value_type, ValueType::Set(_)) {
+                    elements.sort();
+                    elements.dedup();
+                }
+                write_length(elements.len(), out);
+                elements.iter().for_each(|element| write_element(element, out));
+            }
+            ValueType::Map(key, value) => {
+                let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = (0..self.count(mix))
+                    .map(|_| (self.element(key, mix), self.element(value, mix)))
+                    .collect();
+                pairs.sort();
+                pairs.dedup_by(|a, b| a.0 == b.0);
+                write_length(pairs.len(), out);
+                for (key, value) in &pairs {
+                    write_element(key, out);
+                    write_element(value, out);
+                }
+            }
+        }
+    }
+
+    fn element(&self, value_type: &ValueType, mix: &mut Mix) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.write_random(value_type, mix, &mut bytes);
+        bytes
+    }
+
+    fn count(&self, mix: &mut Mix) -> u64 {
+        self.spec.elements.unwrap_or(Span::Between([1, 5])).pick(mix)
+    }
+
+    fn number(&self, mix: &mut Mix) -> i64 {
+        let random = mix.next();
+        match self.spec.between {
+            Some([low, high]) => {
+                let count = high.wrapping_sub(low) as u64;
+                let over = if count == u64::MAX { random } else { random % (count + 1) };
+                low.wrapping_add(over as i64)
+            }
+            None => random as i64,
+        }
+    }
+
+    /// Letters and digits, six bits of randomness each: text that compresses about as names and addresses do.
+    fn write_text(&self, mix: &mut Mix, out: &mut Vec<u8>) {
+        const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz0123456789 -";
+        let length = self.spec.length.unwrap_or(Span::One(16)).pick(mix);
+        let (mut bits, mut left) = (0, 0);
+        for _ in 0..length {
+            if left == 0 {
+                (bits, left) = (mix.next(), 10);
+            }
+            out.push(LETTERS[(bits & 63) as usize]);
+            (bits, left) = (bits >> 6, left - 1);
+        }
+    }
+}
+
+impl Span {
+    fn ends(self) -> [u64; 2] {
+        match self {
+            Self::One(one) => [one, one],
+            Self::Between(ends) => ends,
+        }
+    }
+
+    fn pick(self, mix: &mut Mix) -> u64 {
+        let [low, high] = self.ends();
+        if low == high { low } else { low + mix.next() % (high - low + 1) }
+    }
+}
+
+/// A collection's length or an element's, as the protocol has them from version 3 on: an int.
+fn write_length(length: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(length as u32).to_be_bytes());
+}
+
+fn write_element(element: &[u8], out: &mut Vec<u8>) {
+    write_length(element.len(), out);
+    out.extend_from_slice(element);
+}
+
+/// A UUID of version 4 and the RFC's variant, from 122 of the bits given.
+fn write_uuid(high: u64, low: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(high & !0xf000 | 0x4000).to_be_bytes());
+    out.extend_from_slice(&(low & (u64::MAX >> 2) | 1 << 63).to_be_bytes());
+}
+
+/// SplitMix64, by Vigna: a sequence of numbers that look random, told by its start.
+struct Mix(u64);
+
+impl Mix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// From 0 up to 1.
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(spec: &str, number: u64, random: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        Value::new("v", &toml::from_str(spec).unwrap()).unwrap().write(number, random, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_record_always_has_the_same_value_and_an_operation_another_one() {
+        let record = "type = 'text'\nlength = [5, 9]";
+        assert_eq!(written(record, 7, 1), written(record, 7, 2));
+        assert_ne!(written(record, 7, 1), written(record, 8, 1));
+        assert!((5..=9).contains(&written(record, 7, 1).len()));
+        let operation = "type = 'bigint'\nfrom = 'operation'";
+        assert_ne!(written(operation, 7, 1), written(operation, 7, 2));
+    }
+
+    #[test]
+    fn numbers_are_divided_and_formatted() {
+        assert_eq!(written("type='text'\nfrom='number'\nformat='p{}'\ndivide=10", 123, 0), b"p12");
+        assert_eq!(written("type='int'\nfrom='number'\nmodulo=10", 123, 0), [0, 0, 0, 3]);
+        for random in 0..100 {
+            let bytes = written("type='int'\nfrom='operation'\nbetween=[1, 3]", 0, random);
+            assert!((1..=3).contains(&bytes[3]), "{bytes:?}");
+        }
+        let statuses: std::collections::BTreeSet<_> =
+            (0..100).map(|number| written("type='int'\ndistinct=4", number, 0)).collect();
+        assert_eq!(statuses.len(), 4);
+    }
+
+    #[test]
+    fn collections_are_counted_and_sets_are_sorted_and_unique() {
+        let set = written("type='set<tinyint>'\nelements=200", 1, 0);
+        let count = u32::from_be_bytes(set[..4].try_into().unwrap()) as usize;
+        assert_eq!(set.len(), 4 + 5 * count);
+        let elements: Vec<u8> = set[4..].chunks(5).map(|element| element[4]).collect();
+        assert!(elements.is_sorted() && elements.windows(2).all(|pair| pair[0] != pair[1]));
+        let map = written("type='map<text, frozen<list<text>>>'\nelements=2\nlength=3", 1, 0);
+        // Two pairs of a key of 4 + 3 bytes and a list of 4 + 4 + 2 * (4 + 3) bytes.
+        assert_eq!(map.len(), 4 + 2 * (7 + 22));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for wrong in [
+            "type='nosuch'",
+            "type='text'\nlength=[9,5]",
+            "type='text'\nlength=99999999999",
+            "type='int'\nbetween=[2,1]",
+            "type='int'\nmodulo=0",
+            "type='text'\nformat='x'",
+        ] {
+            assert!(Value::new("v", &toml::from_str(wrong).unwrap()).is_err(), "{wrong}");
+        }
+    }
+}
