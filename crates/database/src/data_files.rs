@@ -35,6 +35,8 @@ impl Database {
                 },
             }
         }
+        // Some tables of `system` are computed, and have no files.
+        tables.retain(|table| catalog.virtual_table(table).is_none());
         let tables: Vec<(TableId, String)> =
             tables.iter().map(|table| (table.id, self.schema_cql(table))).collect();
         self.engine().snapshot(&tables, options).map_err(refused)

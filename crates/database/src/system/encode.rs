@@ -119,6 +119,19 @@ pub(crate) fn row_update(
     builder.finish()
 }
 
+/// [`row_update`] with clustering values of any type, as bytes.
+pub(crate) fn row_update_of(
+    table: &TableMetadata,
+    clustering: &[&[u8]],
+    values: &[(&str, Value)],
+    timestamp: i64,
+) -> Row {
+    let mut builder = RowBuilder::new(Clustering::of(clustering));
+    builder.liveness(LivenessInfo::new(timestamp));
+    put_values(&mut builder, table, values, timestamp);
+    builder.finish()
+}
+
 /// The deletion of a row.
 pub(crate) fn row_deletion(clustering: &[&str], timestamp: i64) -> Row {
     let mut builder = row_builder(clustering);

@@ -1,5 +1,6 @@
 //! Virtual tables: read-only tables whose rows are computed from memory when they are read.
 
+mod figures;
 mod schema;
 mod settings;
 
@@ -33,12 +34,12 @@ pub(crate) trait VirtualTable: Debug + Send + Sync {
 
 /// `system_virtual_schema` and `system_views`.
 pub(crate) fn keyspaces() -> Vec<Keyspace> {
-    type Table = (&'static str, &'static str, Arc<dyn VirtualTable>);
+    type Table = (String, &'static str, Arc<dyn VirtualTable>);
     let keyspace = |name: &str, tables: Vec<Table>| {
         let params = KeyspaceParams { durable_writes: true, replication: Replication::local() };
         let mut keyspace = Keyspace::new(name, KeyspaceKind::Virtual, params);
         for (cql, comment, source) in tables {
-            let mut table = own_table(name, cql);
+            let mut table = own_table(name, &cql);
             comment.clone_into(&mut table.params.comment);
             table.params.gc_grace_seconds = 0;
             keyspace.virtual_tables.insert(table.name.clone(), source);
@@ -46,38 +47,41 @@ pub(crate) fn keyspaces() -> Vec<Keyspace> {
         }
         keyspace
     };
+    let settings: (_, _, Arc<dyn VirtualTable>) = (
+        "CREATE TABLE settings (name text PRIMARY KEY, value text)".to_owned(),
+        "current settings",
+        Arc::new(settings::Settings),
+    );
+    let figures = figures::definitions().into_iter();
+    let views =
+        figures.map(|(cql, comment, source)| (cql, comment, Arc::new(source) as Arc<dyn VirtualTable>));
     vec![
         keyspace(
             "system_virtual_schema",
             vec![
                 (
-                    "CREATE TABLE keyspaces (keyspace_name text PRIMARY KEY)",
+                    "CREATE TABLE keyspaces (keyspace_name text PRIMARY KEY)".to_owned(),
                     "virtual keyspace definitions",
                     Arc::new(VirtualSchema::Keyspaces),
                 ),
                 (
                     "CREATE TABLE tables (keyspace_name text, table_name text, comment text, \
-                     PRIMARY KEY (keyspace_name, table_name))",
+                     PRIMARY KEY (keyspace_name, table_name))"
+                        .to_owned(),
                     "virtual table definitions",
                     Arc::new(VirtualSchema::Tables),
                 ),
                 (
                     "CREATE TABLE columns (keyspace_name text, table_name text, column_name text, \
                      clustering_order text, column_name_bytes blob, kind text, position int, type text, \
-                     PRIMARY KEY (keyspace_name, table_name, column_name))",
+                     PRIMARY KEY (keyspace_name, table_name, column_name))"
+                        .to_owned(),
                     "virtual column definitions",
                     Arc::new(VirtualSchema::Columns),
                 ),
             ],
         ),
-        keyspace(
-            "system_views",
-            vec![(
-                "CREATE TABLE settings (name text PRIMARY KEY, value text)",
-                "current settings",
-                Arc::new(settings::Settings),
-            )],
-        ),
+        keyspace("system_views", views.chain([settings]).collect()),
     ]
 }
 

@@ -18,6 +18,12 @@ const OPERATION_LENGTH_MAX: usize = 1 << 20;
 
 pub(super) fn router(admin: Arc<Admin>) -> Router {
     Router::new()
+        .route("/", get(|| async { page("text/html; charset=utf-8", include_str!("page/index.html")) }))
+        .route("/page.css", get(|| async { page("text/css; charset=utf-8", include_str!("page/page.css")) }))
+        .route(
+            "/page.js",
+            get(|| async { page("text/javascript; charset=utf-8", include_str!("page/page.js")) }),
+        )
         .route("/metrics", get(metrics))
         .route("/v1/node", get(|admin| blocking(admin, |admin| Ok(report::node(admin)))))
         .route("/v1/tables", get(|admin| blocking(admin, |admin| Ok(report::tables(admin)))))
@@ -69,6 +75,14 @@ async fn guarded(request: Request, next: Next) -> Response {
         response.headers_mut().insert(name, header::HeaderValue::from_static(value));
     }
     response
+}
+
+/// A part of the page. It loads nothing from elsewhere, and nothing but itself runs in it.
+fn page(content_type: &'static str, content: &'static str) -> Response {
+    const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+        img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    let headers = [(header::CONTENT_TYPE, content_type), (header::CONTENT_SECURITY_POLICY, POLICY)];
+    (headers, content).into_response()
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {

@@ -1,0 +1,176 @@
+//! What operators have: `cassette nodetool` and the page of the admin endpoint, against a server that runs.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+const CASSETTE: &str = env!("CARGO_BIN_EXE_cassette");
+
+struct Server {
+    process: Child,
+    admin: String,
+    _directory: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = Command::new(CASSETTE)
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
+            .arg(directory.path().join("data"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let admin = lines
+            .map(Result::unwrap)
+            .find_map(|line| Some(line.split_once("http://")?.1.trim_end_matches('/').to_owned()))
+            .expect("the address of the admin endpoint");
+        Self { process, admin, _directory: directory }
+    }
+
+    fn nodetool(&self, words: &str) -> Output {
+        let (host, port) = self.admin.split_once(':').unwrap();
+        let all = ["nodetool", "-h", host, "-p", port].into_iter().chain(words.split_whitespace());
+        Command::new(CASSETTE).args(all).output().unwrap()
+    }
+
+    /// What a command that works prints.
+    fn shows(&self, words: &str) -> String {
+        let output = self.nodetool(words);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{words}: {out}{err}");
+        out.into_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn every_command_that_reads_answers_as_text_and_as_json() {
+    let server = Server::start();
+    for command in [
+        "info",
+        "status",
+        "ring",
+        "describecluster",
+        "version",
+        "gcstats",
+        "proxyhistograms",
+        "tpstats",
+        "clientstats --all",
+        "statusbinary",
+        "tablestats system",
+        "cfstats -H system.local",
+        "tablehistograms system local",
+        "datapaths system",
+        "compactionstats -H",
+        "compactionhistory",
+        "getcompactionthroughput",
+        "getconcurrentcompactors",
+        "getlogginglevels",
+        "gettraceprobability",
+        "listsnapshots",
+    ] {
+        assert!(!server.shows(command).is_empty(), "{command}");
+        let json = server.shows(&format!("{command} --format json"));
+        assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{command}: {json}");
+    }
+    assert!(server.shows("tablestats -F yaml system.local").contains("total_number_of_tables: 1"));
+}
+
+#[test]
+fn commands_that_change_something_change_it() {
+    let server = Server::start();
+    server.shows("flush system local");
+    server.shows("compact system local");
+    assert!(server.shows("compactionhistory").contains("{compaction_type:Major compaction}"));
+    server.shows("setcompactionthroughput 32");
+    assert_eq!(server.shows("getcompactionthroughput"), "Current compaction throughput: 32 MB/s\n");
+    server.shows("setlogginglevel compaction DEBUG");
+    assert!(server.shows("getlogginglevels").contains("cassette_engine::compaction"));
+    assert!(server.shows("snapshot -t now system").ends_with("Snapshot directory: now\n"));
+    assert!(server.shows("listsnapshots").contains("now           system"));
+    server.shows("clearsnapshot -t now");
+    assert_eq!(server.shows("listsnapshots"), "Snapshot Details: \nThere are no snapshots\n");
+    server.shows("verify -f system local");
+    server.shows("upgradesstables -a system local");
+    server.shows("drain");
+    assert_eq!(server.shows("statusbinary"), "not running\n");
+}
+
+#[test]
+fn failures_have_cassandras_words_and_exit_codes() {
+    let server = Server::start();
+    for (words, code, said) in [
+        (
+            "flush nosuch",
+            1,
+            "nodetool: Keyspace [nosuch] does not exist.\nSee 'nodetool help' or 'nodetool help <command>'.\n",
+        ),
+        (
+            "tablestats -F xml",
+            1,
+            "nodetool: arguments for -F are json,yaml only.\nSee 'nodetool help' or 'nodetool help <command>'.\n",
+        ),
+        (
+            "clearsnapshot",
+            1,
+            "nodetool: Specify snapshot name or --all\nSee 'nodetool help' or 'nodetool help <command>'.\n",
+        ),
+        ("import ks t /nowhere", 1, ""),
+    ] {
+        let output = server.nodetool(words);
+        assert_eq!(output.status.code(), Some(code), "{words}");
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with(said), "{words}: {output:?}");
+    }
+    let nobody = Command::new(CASSETTE).args(["nodetool", "-p", "1", "status"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8_lossy(&nobody.stderr),
+        "nodetool: Failed to connect to '127.0.0.1:1' - ConnectException: 'Connection refused'.\n"
+    );
+}
+
+/// A browser, if this machine has one.
+fn browser() -> Option<&'static str> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| std::env::split_paths(&paths).any(|path| Path::new(&path).join(name).exists()))
+}
+
+#[test]
+fn the_page_draws_the_figures_in_a_browser() {
+    let Some(browser) = browser() else {
+        eprintln!(
+            "SKIPPED, NOT TESTED: the page of the admin endpoint; there is no chromium on this machine"
+        );
+        return;
+    };
+    let server = Server::start();
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new(browser)
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=7000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("http://{}/", server.admin))
+        .output()
+        .unwrap();
+    let page = String::from_utf8_lossy(&output.stdout);
+    for shown in [
+        "<p id=\"state\" role=\"status\" class=\"\">live</p>",
+        "<td>Native-Transport-Requests</td>",
+        "<span>requests a second</span>",
+        "<td>Conditional writes</td>",
+        "Nothing is being compacted.",
+        "chunk cache",
+    ] {
+        assert!(page.contains(shown), "{shown} is not in\n{page}");
+    }
+}
