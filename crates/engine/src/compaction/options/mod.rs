@@ -173,11 +173,10 @@ impl CompactionOptions {
         Ok(options)
     }
 
-    /// `unsafe_aggressive_sstable_expiration`.
+    /// Whether `unsafe_aggressive_sstable_expiration` is asked for where it would have an effect.
     pub fn ignores_overlaps(&self) -> bool {
         match &self.strategy {
             Strategy::TimeWindow(own) => own.ignore_overlaps,
-            Strategy::Unified(own) => own.ignore_overlaps,
             _ => false,
         }
     }

@@ -22,8 +22,6 @@ pub struct UnifiedOptions {
     pub max_sstables_to_compact: usize,
     /// `expired_sstable_check_frequency_seconds`: how often expired SSTables are looked for.
     pub expired_check_seconds: u64,
-    /// `unsafe_aggressive_sstable_expiration`: whether expired SSTables go though older data overlaps them.
-    pub ignore_overlaps: bool,
     /// `overlap_inclusion_method`: which SSTables that overlap a bucket's are compacted with it.
     pub inclusion: Inclusion,
 }
@@ -53,7 +51,6 @@ impl Default for UnifiedOptions {
             sstable_growth: 0.333,
             max_sstables_to_compact: 0,
             expired_check_seconds: 600,
-            ignore_overlaps: false,
             inclusion: Inclusion::Transitive,
         }
     }
@@ -63,7 +60,9 @@ impl UnifiedOptions {
     pub(super) fn read(given: &mut Given) -> Result<Self> {
         let mut options = Self::default();
         if let Some(text) = given.take("scaling_parameters") {
-            options.scaling_parameters = text.split(',').map(scaling_parameter).collect::<Result<_>>()?;
+            // As Java splits: empty ones at the end do not count, unless there is nothing else.
+            let listed = if text.is_empty() { &text } else { text.trim_end_matches(',') };
+            options.scaling_parameters = listed.split(',').map(scaling_parameter).collect::<Result<_>>()?;
         }
         let shards = given.int("base_shard_count", 4)?;
         options.base_shard_count = u32::try_from(shards)
@@ -80,7 +79,8 @@ impl UnifiedOptions {
             .filter(|seconds| *seconds > 0)
             .ok_or_else(|| format!("Invalid configuration, {name} should be positive: {seconds}"))?;
         let name = "unsafe_aggressive_sstable_expiration";
-        options.ignore_overlaps = given
+        // As in Cassandra without the system property that allows it: taken, and without effect.
+        given
             .boolean(name, false, |text| format!("{name} should either be 'true' or 'false', not {text}"))?;
         if let Some(text) = given.take("overlap_inclusion_method") {
             options.inclusion = match text.to_uppercase().as_str() {
