@@ -27,6 +27,7 @@ use crate::response::{Executed, Outcome, RowSink, SchemaChange};
 use crate::server_figures::ServerFigures;
 use crate::system::{self, local::Node};
 use crate::time_uuids::TimeUuids;
+use crate::views;
 use crate::virtual_tables::engine_settings;
 
 /// How a database is to be opened.
@@ -42,6 +43,8 @@ pub struct Options {
     pub node: Node,
     /// `prepared_statements_cache_size`, bytes: prepared statements hold about so much memory at most. 10 MiB.
     pub prepared_statements_cache_size: u64,
+    /// `materialized_views_enabled`: whether they may be made. No, as in Cassandra.
+    pub materialized_views_enabled: bool,
     /// What else `system_views.settings` is to show beside the engine's options.
     pub settings: BTreeMap<String, String>,
 }
@@ -55,6 +58,7 @@ impl Options {
             clock: Arc::new(SystemClock::new()),
             node: Node::default(),
             prepared_statements_cache_size: 10 << 20,
+            materialized_views_enabled: false,
             settings: BTreeMap::new(),
         }
     }
@@ -100,6 +104,7 @@ struct Inner {
     builds: Builds,
     /// Whether threads may be started.
     background_threads: bool,
+    materialized_views_enabled: bool,
     events: SchemaEvents,
     node: Node,
     settings: BTreeMap<String, String>,
@@ -121,6 +126,8 @@ impl Database {
         let mut settings = engine_settings(&options.engine);
         let prepared_size = format!("{}MiB", options.prepared_statements_cache_size >> 20);
         settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
+        settings
+            .insert("materialized_views_enabled".to_owned(), options.materialized_views_enabled.to_string());
         settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
         settings.extend(options.settings);
         let background_threads = options.engine.background_threads;
@@ -136,6 +143,7 @@ impl Database {
             writers: ShardedLock::new(()),
             builds: Builds::default(),
             background_threads,
+            materialized_views_enabled: options.materialized_views_enabled,
             events: SchemaEvents::default(),
             node: opened.node,
             settings,
@@ -148,6 +156,9 @@ impl Database {
         }));
         for index in &opened.unbuilt {
             database.build_index(index);
+        }
+        for view in &opened.unbuilt_views {
+            database.build_view(view);
         }
         Ok(database)
     }
@@ -382,6 +393,16 @@ impl Database {
         }
     }
 
+    /// Whether threads may be started.
+    pub(crate) fn has_background_threads(&self) -> bool {
+        self.0.background_threads
+    }
+
+    /// `materialized_views_enabled`.
+    pub(crate) fn materialized_views_enabled(&self) -> bool {
+        self.0.materialized_views_enabled
+    }
+
     pub(crate) fn builds(&self) -> &Builds {
         &self.0.builds
     }
@@ -451,9 +472,30 @@ impl Database {
         write_type: WriteType,
         mut mutations: Vec<Mutation>,
     ) -> Result<()> {
-        // A writer that panicked has left nothing behind that others could see.
-        let _writing = self.0.writers.read().unwrap_or_else(PoisonError::into_inner);
-        let catalog = self.0.catalog.load();
+        // Of a conditional write the one partition is locked.
+        let locks_itself = write_type != WriteType::Cas;
+        let (_locked, _writing, catalog) = loop {
+            let catalog = self.0.catalog.load();
+            let has_views = locks_itself && catalog.has_views();
+            // Partitions before anything else: who waits for them holds nothing that others wait for.
+            let locked = if has_views {
+                views::lock_partitions(&self.0.engine, &catalog, &mutations)
+            } else {
+                Vec::new()
+            };
+            // A writer that panicked has left nothing behind that others could see.
+            let writing = self.0.writers.read().unwrap_or_else(PoisonError::into_inner);
+            let now = self.0.catalog.load();
+            if has_views || !locks_itself || !now.has_views() {
+                let same = !has_views || Arc::ptr_eq(&catalog, &now);
+                if same {
+                    break (locked, writing, now);
+                }
+            }
+        };
+        if catalog.has_views() {
+            views::add_view_mutations(&self.0.engine, &catalog, &mut mutations, execution)?;
+        }
         indexes::add_index_mutations(&self.0.engine, &catalog, &mut mutations, execution.now_seconds)?;
         self.0.engine.apply(&mutations).map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
@@ -479,7 +521,18 @@ impl Database {
         for index in &indexes {
             indexes::unbuild(self, index)?;
         }
-        let tables = catalog.indexes_of(table.id).iter().map(|index| index.storage.id).chain([table.id]);
+        let views = catalog.views_of(table.id);
+        for view in views {
+            views::unbuild(self, view)?;
+        }
+        // What is written between the truncation of a table and that of its views would be in one of them alone.
+        let _alone = match views.is_empty() {
+            true => None,
+            false => Some(self.0.writers.write().unwrap_or_else(PoisonError::into_inner)),
+        };
+        let indexes_and_views = catalog.indexes_of(table.id).iter().map(|index| index.storage.id);
+        let indexes_and_views = indexes_and_views.chain(views.iter().map(|view| view.table.id));
+        let tables = indexes_and_views.chain([table.id]);
         let truncate = |id| match id == table.id && self.leaves_snapshot(table) {
             true => self.0.engine.truncate_with_snapshot(id, &self.schema_cql(table)),
             false => self.0.engine.truncate(id),
@@ -493,6 +546,9 @@ impl Database {
         }
         for index in indexes {
             indexes::mark_built(self, index)?;
+        }
+        for view in views {
+            views::truncated(self, view)?;
         }
         Ok(Outcome::Void)
     }

@@ -26,6 +26,7 @@ mod system;
 mod terms;
 mod time_uuids;
 mod tracing;
+mod views;
 mod virtual_tables;
 
 pub use cassette_cql::ast::BatchKind;
@@ -49,3 +50,4 @@ pub use server_figures::pools;
 pub use server_figures::{Client, Pool, ServerFigures};
 pub use system::local::{Node, PARTITIONER, RELEASE_VERSION, TOKEN};
 pub use tracing::TracedRequest;
+pub use views::View;

@@ -75,6 +75,9 @@ impl<'a> PlanContext<'a> {
             KeyspaceKind::Virtual => {
                 bail_invalid!("Modification is not supported by table {}", table.qualified_name())
             }
+            KeyspaceKind::Replicated | KeyspaceKind::User if self.catalog.is_view(&table) => {
+                bail_invalid!("Cannot directly modify a materialized view")
+            }
             KeyspaceKind::Replicated | KeyspaceKind::User => Ok(table),
         }
     }
@@ -208,6 +211,9 @@ fn plan_use(keyspace: &ast::Identifier, cx: &PlanContext<'_>) -> Result<Plan> {
 
 fn plan_truncate(name: &QualifiedName, cx: &mut PlanContext<'_>) -> Result<Plan> {
     let table = cx.table(name)?;
+    if cx.catalog.is_view(&table) {
+        bail_invalid!("Cannot TRUNCATE materialized view directly; must truncate base table instead");
+    }
     match cx.catalog.require_keyspace(&table.keyspace)?.kind {
         KeyspaceKind::Virtual => bail_invalid!("Cannot truncate virtual tables"),
         KeyspaceKind::Local => {

@@ -37,7 +37,12 @@ fn statements(path: &Path) -> Vec<String> {
 }
 
 fn session() -> Session {
-    let options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
+    // As Cassandra was when its answers were written down.
+    let options = Options {
+        file_system: Arc::new(FakeFileSystem::new()),
+        materialized_views_enabled: true,
+        ..Options::new("/data")
+    };
     let session = Database::open(options).unwrap().session();
     let create = format!(
         "CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"

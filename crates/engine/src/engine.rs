@@ -244,6 +244,15 @@ impl Engine {
         self.inner.core.partition_locks.lock(id, key)
     }
 
+    /// Waits for the locks of many partitions, for a write of all of them that depends on reads. As with
+    /// [`lock_partition`](Self::lock_partition), a thread that holds any must not ask for more.
+    pub fn lock_partitions<'k>(
+        &self,
+        partitions: impl Iterator<Item = (TableId, &'k DecoratedKey)>,
+    ) -> Vec<PartitionLock<'_>> {
+        self.inner.core.partition_locks.lock_all(partitions)
+    }
+
     /// Reads a partition: at most one in the stream, merged, with its tombstones.
     pub fn read(
         &self,

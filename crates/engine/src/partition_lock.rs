@@ -1,5 +1,7 @@
 //! Locks on partitions, for reading, deciding and writing without another doing so in between.
 
+use std::collections::BTreeSet;
+
 use cassette_rows::{DecoratedKey, TableId};
 use crossbeam::utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
@@ -25,10 +27,22 @@ impl PartitionLocks {
 
     /// Waits for the partition's lock. A thread that holds one must not ask for another: the two may be the same.
     pub fn lock(&self, table: TableId, key: &DecoratedKey) -> PartitionLock<'_> {
+        PartitionLock { _guard: self.stripes[Self::stripe(table, key)].lock() }
+    }
+
+    /// Waits for the locks of many partitions, in an order that all threads share.
+    pub fn lock_all<'k>(
+        &self,
+        partitions: impl Iterator<Item = (TableId, &'k DecoratedKey)>,
+    ) -> Vec<PartitionLock<'_>> {
+        let stripes: BTreeSet<usize> = partitions.map(|(table, key)| Self::stripe(table, key)).collect();
+        stripes.into_iter().map(|stripe| PartitionLock { _guard: self.stripes[stripe].lock() }).collect()
+    }
+
+    fn stripe(table: TableId, key: &DecoratedKey) -> usize {
         let (high, low) = table.0.as_u64_pair();
         // Fibonacci hashing spreads tokens that differ in few bits.
         let hash = (key.token().0 as u64 ^ high ^ low).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let stripe = (hash >> (64 - STRIPES.ilog2())) as usize;
-        PartitionLock { _guard: self.stripes[stripe].lock() }
+        (hash >> (64 - STRIPES.ilog2())) as usize
     }
 }

@@ -55,6 +55,10 @@ impl DeletionTime {
     }
 }
 
+/// The TTL of a liveness that has run out from the start: it ends a row of a materialized view whose cells may be seen again.
+/// Cassandra's `EXPIRED_LIVENESS_TTL`.
+pub const EXPIRED_TTL: u32 = i32::MAX as u32;
+
 /// The liveness of a row's primary key, as an INSERT leaves it; an UPDATE leaves none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LivenessInfo {
@@ -95,10 +99,14 @@ impl LivenessInfo {
         !self.is_empty() && (!self.is_expiring() || now < self.local_expiration)
     }
 
-    /// Whether this one wins over `other`: the later write; at a tie the expiring one, then the later expiration.
+    /// Whether this one wins over `other`: the later write; at a tie the one that has [run out](EXPIRED_TTL), then the expiring
+    /// one, then the later expiration.
     pub fn supersedes(&self, other: &Self) -> bool {
         if self.timestamp != other.timestamp {
             return self.timestamp > other.timestamp;
+        }
+        if (self.ttl == EXPIRED_TTL) != (other.ttl == EXPIRED_TTL) {
+            return self.ttl == EXPIRED_TTL;
         }
         if self.is_expiring() != other.is_expiring() {
             return self.is_expiring();

@@ -37,6 +37,8 @@ struct Gate<P> {
     key: Option<DecoratedKey>,
     /// Of the current key, once asked.
     max_purgeable: Option<i64>,
+    /// Whether rows exist by their liveness alone.
+    strict_liveness: bool,
 }
 
 impl<P: PurgePolicy> Gate<P> {
@@ -66,6 +68,9 @@ impl<P: PurgePolicy> Gate<P> {
             liveness
         };
         let deletion = if self.purges_deletion(row.deletion()) { DeletionTime::LIVE } else { row.deletion() };
+        if self.strict_liveness && liveness.is_empty() && deletion.is_live() {
+            return None;
+        }
         let mut out = RowBuilder::with_capacity(row.clustering().clone(), row.cell_count(), row.data_size());
         out.liveness(liveness).deletion(deletion);
         for (column, deletion) in row.complex_deletions() {
@@ -104,7 +109,19 @@ impl<P: PurgePolicy> Gate<P> {
 impl<S: PartitionStream, P: PurgePolicy> PurgingStream<S, P> {
     /// `now` is in seconds since 1970.
     pub fn new(inner: S, policy: P, now: u32) -> Self {
-        Self { inner, gate: Gate { policy, now, key: None, max_purgeable: None }, head: None, open: None }
+        Self {
+            inner,
+            gate: Gate { policy, now, key: None, max_purgeable: None, strict_liveness: false },
+            head: None,
+            open: None,
+        }
+    }
+
+    /// Lets rows go whole when their liveness goes: for tables with
+    /// [`strict_liveness`](crate::TableMetadata::strict_liveness).
+    pub fn with_strict_liveness(mut self, strict: bool) -> Self {
+        self.gate.strict_liveness = strict;
+        self
     }
 
     fn advance(&mut self) -> Result<Option<Unfiltered>> {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::clustering::Clustering;
 use crate::deletion::{DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL};
 use crate::schema::ColumnId;
+use crate::schema::TableMetadata;
 
 /// One cell: the value of a simple column, or one element of a complex column. Borrowed from its [`Row`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +153,11 @@ impl Row {
     /// Whether a reader sees the row at `now` (seconds): its liveness holds, or a cell does.
     pub fn is_live(&self, now: u32) -> bool {
         self.0.liveness.is_live(now) || self.has_live_cell(now)
+    }
+
+    /// Whether a reader of `table` sees the row at `now`: with strict liveness, only by its liveness.
+    pub fn is_live_in(&self, table: &TableMetadata, now: u32) -> bool {
+        if table.strict_liveness { self.0.liveness.is_live(now) } else { self.is_live(now) }
     }
 
     /// Whether any cell holds a value at `now`.

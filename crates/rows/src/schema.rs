@@ -81,6 +81,9 @@ pub struct TableMetadata {
     pub dropped_columns: BTreeMap<String, DroppedColumn>,
     /// Whether its regular and static columns are counters.
     pub is_counter: bool,
+    /// Whether a row exists as long as its liveness does, whatever cells it has: of materialized views whose key has a column
+    /// that their base's has not.
+    pub strict_liveness: bool,
     /// The options.
     pub params: TableParams,
     /// The order of its clusterings, derived from `clustering`.
@@ -153,6 +156,7 @@ impl TableMetadata {
             columns,
             dropped_columns: BTreeMap::new(),
             is_counter,
+            strict_liveness: false,
             params,
             comparator,
             index_of: None,

@@ -145,6 +145,7 @@ pub struct Config {
     compaction_backpressure_stop_timeout: Option<String>,
     disk_failure_policy: Option<String>,
     prepared_statements_cache_size: Option<String>,
+    materialized_views_enabled: Option<bool>,
     auto_snapshot: Option<bool>,
     auto_snapshot_ttl: Option<String>,
     #[serde(flatten)]
@@ -226,6 +227,7 @@ impl Config {
             &self.prepared_statements_cache_size,
             "prepared_statements_cache_size",
         )?;
+        options.materialized_views_enabled = self.materialized_views_enabled.unwrap_or(false);
         let engine = &mut options.engine;
         engine.commitlog_sync = self.sync_mode()?.unwrap_or(engine.commitlog_sync);
         set(&mut engine.commitlog_segment_size, &self.commitlog_segment_size, "commitlog_segment_size")?;

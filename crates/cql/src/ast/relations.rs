@@ -85,6 +85,52 @@ pub enum Relation {
     },
 }
 
+/// As it is written, and read back as the same.
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Column { column, operator, value } => write!(f, "{column} {operator} {value}"),
+            Self::In { column, values: InValues::List(values) } => write!(f, "{column} IN {}", List(values)),
+            Self::In { column, values: InValues::BindMarker(marker) } => write!(f, "{column} IN {marker}"),
+            Self::IsNotNull { column } => write!(f, "{column} IS NOT NULL"),
+            Self::Element { column, key, operator, value } => write!(f, "{column}[{key}] {operator} {value}"),
+            Self::Tuple { columns, operator, value: TupleValue::Literal(values) } => {
+                write!(f, "{} {operator} {}", List(columns), List(values))
+            }
+            Self::Tuple { columns, operator, value: TupleValue::BindMarker(marker) } => {
+                write!(f, "{} {operator} {marker}", List(columns))
+            }
+            Self::TupleIn { columns, values } => {
+                write!(f, "{} IN ", List(columns))?;
+                match values {
+                    TupleInValues::Literals(tuples) => {
+                        let tuples: Vec<_> = tuples.iter().map(|tuple| List(tuple)).collect();
+                        write!(f, "{}", List(&tuples))
+                    }
+                    TupleInValues::BindMarkers(markers) => write!(f, "{}", List(markers)),
+                    TupleInValues::BindMarker(marker) => write!(f, "{marker}"),
+                }
+            }
+            Self::Token { columns, operator, value } => {
+                write!(f, "token{} {operator} {value}", List(columns))
+            }
+        }
+    }
+}
+
+/// Writes items in parentheses.
+struct List<'a, T>(&'a [T]);
+
+impl<T: fmt::Display> fmt::Display for List<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(")?;
+        for (i, item) in self.0.iter().enumerate() {
+            write!(f, "{}{item}", if i > 0 { ", " } else { "" })?;
+        }
+        f.write_str(")")
+    }
+}
+
 /// How a relation or condition compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {

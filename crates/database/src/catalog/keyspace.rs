@@ -8,6 +8,7 @@ use cassette_rows::types::UserType;
 
 use crate::error::Result;
 use crate::indexes::Index;
+use crate::views::View;
 use crate::virtual_tables::VirtualTable;
 
 /// What sort of keyspace it is: what may be done to it.
@@ -32,12 +33,14 @@ pub struct Keyspace {
     pub kind: KeyspaceKind,
     /// Replication and durability.
     pub params: KeyspaceParams,
-    /// Tables by name, virtual ones too.
+    /// Tables by name: virtual ones too, and those that are materialized views.
     pub tables: BTreeMap<String, Arc<TableMetadata>>,
     /// User-defined types by name.
     pub types: BTreeMap<String, Arc<UserType>>,
     /// Secondary indexes by name.
     pub indexes: BTreeMap<String, Arc<Index>>,
+    /// Materialized views by name.
+    pub views: BTreeMap<String, Arc<View>>,
     /// What computes the virtual tables, by name.
     pub(crate) virtual_tables: BTreeMap<String, Arc<dyn VirtualTable>>,
 }
@@ -70,6 +73,7 @@ impl Keyspace {
             tables: BTreeMap::new(),
             types: BTreeMap::new(),
             indexes: BTreeMap::new(),
+            views: BTreeMap::new(),
             virtual_tables: BTreeMap::new(),
         }
     }
@@ -99,6 +103,27 @@ impl Keyspace {
             };
         }
         self.indexes = indexes;
+        Ok(self)
+    }
+
+    /// The materialized views of a table, by name.
+    pub fn views_of(&self, base: &TableMetadata) -> impl Iterator<Item = &Arc<View>> {
+        let id = base.id;
+        self.views.values().filter(move |view| view.base.id == id)
+    }
+
+    /// The same keyspace with views of the tables as they are now, and without those whose table is gone.
+    pub(crate) fn with_views_of_tables(mut self) -> Result<Self> {
+        let mut views = BTreeMap::new();
+        for (name, view) in self.views {
+            let base = self.tables.get(&view.base.name).filter(|base| base.id == view.base.id);
+            let table = self.tables.get(&name).filter(|table| table.id == view.table.id);
+            if let (Some(base), Some(table)) = (base, table) {
+                let same = Arc::ptr_eq(base, &view.base) && Arc::ptr_eq(table, &view.table);
+                views.insert(name, if same { view } else { Arc::new(view.rebased(base, table)?) });
+            }
+        }
+        self.views = views;
         Ok(self)
     }
 

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::indexes::Index;
+use crate::views::View;
 use crate::virtual_tables::VirtualTable;
 pub use events::{SchemaEvents, Subscription};
 pub use keyspace::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
@@ -29,6 +30,8 @@ pub struct Catalog {
     by_id: HashMap<TableId, Arc<TableMetadata>>,
     /// By the table they are of.
     indexes: HashMap<TableId, Vec<Arc<Index>>>,
+    /// By their base.
+    views: HashMap<TableId, Vec<Arc<View>>>,
     version: Uuid,
 }
 
@@ -46,8 +49,12 @@ impl Catalog {
         for index in keyspaces.values().flat_map(|keyspace| keyspace.indexes.values()) {
             indexes.entry(index.base.id).or_default().push(index.clone());
         }
+        let mut views: HashMap<TableId, Vec<Arc<View>>> = HashMap::new();
+        for view in keyspaces.values().flat_map(|keyspace| keyspace.views.values()) {
+            views.entry(view.base.id).or_default().push(view.clone());
+        }
         let version = version::schema_version(keyspaces.values());
-        Self { keyspaces, by_id, indexes, version }
+        Self { keyspaces, by_id, indexes, views, version }
     }
 
     /// The same catalog with `keyspace` put in the place of the one of its name, or added.
@@ -115,6 +122,21 @@ impl Catalog {
             return &[];
         }
         self.indexes.get(&table).map_or(&[], Vec::as_slice)
+    }
+
+    /// The materialized views of a table.
+    pub fn views_of(&self, base: TableId) -> &[Arc<View>] {
+        self.views.get(&base).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether any table has a materialized view.
+    pub(crate) fn has_views(&self) -> bool {
+        !self.views.is_empty()
+    }
+
+    /// Whether a table is a materialized view.
+    pub(crate) fn is_view(&self, table: &TableMetadata) -> bool {
+        self.keyspace(&table.keyspace).is_some_and(|keyspace| keyspace.views.contains_key(&table.name))
     }
 
     /// What computes a virtual table's rows; `None` for tables that are stored.

@@ -11,6 +11,7 @@ use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata, TablePa
 use crate::catalog::{Keyspace, KeyspaceKind};
 use crate::system::TextMap;
 use crate::system::schema_rows::{caching_map, compaction_map, compression_map};
+use crate::views::View;
 
 /// `CREATE KEYSPACE …`; for a virtual keyspace a comment.
 pub(super) fn create_keyspace(keyspace: &Keyspace) -> String {
@@ -64,13 +65,7 @@ pub(super) fn create_table(table: &TableMetadata, is_virtual: bool, with_interna
     if with_internals {
         out += &format!("ID = {}\n    AND ", table.id.0);
     }
-    if !table.clustering.is_empty() {
-        let order = |column: &ColumnMetadata| {
-            format!("{} {}", quote_identifier(&column.name), if column.reversed { "DESC" } else { "ASC" })
-        };
-        let order: Vec<_> = table.clustering.iter().map(|column| order(column)).collect();
-        out += &format!("CLUSTERING ORDER BY ({})\n    AND ", order.join(", "));
-    }
+    out += &clustering_order(table);
     if is_virtual {
         out += &format!("comment = {};\n*/", quote_string(&table.params.comment));
     } else {
@@ -81,6 +76,37 @@ pub(super) fn create_table(table: &TableMetadata, is_virtual: bool, with_interna
         drops(&mut out, table, &name);
     }
     out
+}
+
+/// `CREATE MATERIALIZED VIEW …`, and with internals the id.
+pub(super) fn create_view(view: &View, with_internals: bool) -> String {
+    let table = &view.table;
+    let keyspace = quote_identifier(&table.keyspace);
+    let mut out = format!("CREATE MATERIALIZED VIEW {keyspace}.{} AS\n", quote_identifier(&table.name));
+    let columns: Vec<_> =
+        columns_in_create_order(table).iter().map(|column| quote_identifier(&column.name)).collect();
+    let columns = if view.include_all { "*".to_owned() } else { columns.join(", ") };
+    out += &format!("    SELECT {columns}\n    FROM {keyspace}.{}\n", quote_identifier(&view.base.name));
+    out += &format!("    WHERE {}\n    {}\n WITH ", view.where_text(), primary_key(table));
+    if with_internals {
+        out += &format!("ID = {}\n    AND ", table.id.0);
+    }
+    out += &clustering_order(table);
+    options(&mut out, &table.params);
+    out.push(';');
+    out
+}
+
+/// `CLUSTERING ORDER BY (…)` and what leads to the next option; empty without clustering columns.
+fn clustering_order(table: &TableMetadata) -> String {
+    if table.clustering.is_empty() {
+        return String::new();
+    }
+    let order = |column: &ColumnMetadata| {
+        format!("{} {}", quote_identifier(&column.name), if column.reversed { "DESC" } else { "ASC" })
+    };
+    let order: Vec<_> = table.clustering.iter().map(|column| order(column)).collect();
+    format!("CLUSTERING ORDER BY ({})\n    AND ", order.join(", "))
 }
 
 /// Partition key, clustering, static, then regular columns; the last two by name, simple ones first.

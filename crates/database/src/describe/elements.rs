@@ -11,6 +11,7 @@ use cassette_rows::{DataType, TableMetadata};
 use super::cql_text;
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::indexes::Index;
+use crate::views::View;
 
 /// What can be described.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +20,7 @@ pub(super) enum Element<'a> {
     Type(&'a Arc<UserType>),
     Table(&'a Arc<TableMetadata>, KeyspaceKind),
     Index(&'a Arc<Index>),
+    View(&'a Arc<View>),
 }
 
 impl<'a> Element<'a> {
@@ -29,6 +31,7 @@ impl<'a> Element<'a> {
             Self::Type(user_type) => &user_type.keyspace,
             Self::Table(table, _) => &table.keyspace,
             Self::Index(index) => &index.base.keyspace,
+            Self::View(view) => &view.base.keyspace,
         })
     }
 
@@ -39,6 +42,7 @@ impl<'a> Element<'a> {
             Self::Type(user_type) => &user_type.name,
             Self::Table(table, _) => &table.name,
             Self::Index(index) => &index.name,
+            Self::View(view) => view.name(),
         })
     }
 
@@ -49,6 +53,7 @@ impl<'a> Element<'a> {
             Self::Type(_) => "type",
             Self::Table(..) => "table",
             Self::Index(_) => "index",
+            Self::View(_) => "materialized_view",
         }
     }
 
@@ -61,6 +66,7 @@ impl<'a> Element<'a> {
                 cql_text::create_table(table, *kind == KeyspaceKind::Virtual, with_internals)
             }
             Self::Index(index) => index.create_statement(),
+            Self::View(view) => cql_text::create_view(view, with_internals),
         }
     }
 }
@@ -76,15 +82,23 @@ pub(super) fn sorted_keyspaces(catalog: &Catalog) -> Vec<&Keyspace> {
 }
 
 pub(super) fn sorted_tables(keyspace: &Keyspace) -> Vec<Element<'_>> {
-    let tables = by_name(keyspace.tables.values().collect(), |table| &table.name);
+    let tables = by_name(tables(keyspace).collect(), |table| &table.name);
     tables.into_iter().map(|table| Element::Table(table, keyspace.kind)).collect()
 }
 
-/// A table, then its indexes.
+/// The tables that are no views.
+fn tables(keyspace: &Keyspace) -> impl Iterator<Item = &Arc<TableMetadata>> {
+    keyspace.tables.values().filter(|table| !keyspace.views.contains_key(&table.name))
+}
+
+/// A table, then its indexes and views.
 pub(super) fn of_table<'a>(table: &'a Arc<TableMetadata>, keyspace: &'a Keyspace) -> Vec<Element<'a>> {
     let mut elements = vec![Element::Table(table, keyspace.kind)];
     let indexes = by_name(keyspace.indexes_of(table).collect(), |index| &index.name);
     elements.extend(indexes.into_iter().map(Element::Index));
+    elements.extend(
+        by_name(keyspace.views_of(table).collect(), |view| view.name()).into_iter().map(Element::View),
+    );
     elements
 }
 
@@ -102,7 +116,7 @@ pub(super) fn of_keyspace(keyspace: &Keyspace) -> Vec<Element<'_>> {
     for user_type in keyspace.types.values() {
         add_type(user_type, keyspace, &mut seen, &mut elements);
     }
-    for table in by_name(keyspace.tables.values().collect(), |table| &table.name) {
+    for table in by_name(tables(keyspace).collect(), |table| &table.name) {
         elements.extend(of_table(table, keyspace));
     }
     elements
@@ -114,8 +128,13 @@ pub(super) fn with_types<'a>(keyspace: &'a Keyspace, table: &'a Arc<TableMetadat
     for column in table.all_columns() {
         add_types_in(&column.data_type, keyspace, &mut seen, &mut elements);
     }
+    if let Some(view) = keyspace.views.get(&table.name) {
+        elements.push(Element::View(view));
+        return elements;
+    }
     elements.push(Element::Table(table, keyspace.kind));
     elements.extend(keyspace.indexes_of(table).map(Element::Index));
+    elements.extend(keyspace.views_of(table).map(Element::View));
     elements
 }
 

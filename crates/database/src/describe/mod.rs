@@ -146,11 +146,17 @@ impl DescribePlan {
                     ),
                 }
             }
-            DescribeTarget::View(name) => bail_invalid!(
-                "Materialized view '{}' not found in '{}'",
-                name.name.as_str(),
-                named(name)?.name
-            ),
+            DescribeTarget::View(name) => {
+                let keyspace = named(name)?;
+                match keyspace.views.get(name.name.as_str()) {
+                    Some(view) => (vec![Element::View(view)], true),
+                    None => bail_invalid!(
+                        "Materialized view '{}' not found in '{}'",
+                        name.name.as_str(),
+                        keyspace.name
+                    ),
+                }
+            }
             DescribeTarget::Function(name) => bail_invalid!(
                 "User defined function '{}' not found in '{}'",
                 name.name.as_str(),

@@ -94,6 +94,11 @@ impl Builds {
         self.stopped.store(true, Ordering::Release);
     }
 
+    /// Whether running builds are to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
     /// Builds an index, unless that is done: for a moment in the calling thread, and the rest in one of its own.
     ///
     /// # Errors

@@ -282,6 +282,68 @@ fn add_relation(
     }
 }
 
+/// What the WHERE of a materialized view says but for IS NOT NULL: all of it is asked of each row.
+///
+/// # Errors
+/// Invalid, with Cassandra's texts, for what a view cannot have.
+pub(crate) fn view_filters(
+    where_clause: &ast::WhereClause,
+    table: &Arc<TableMetadata>,
+    cx: &mut PlanContext<'_>,
+) -> Result<Vec<Filter>> {
+    let mut filters: Vec<Filter> = Vec::new();
+    let mut add = |column: Arc<ColumnMetadata>, restriction: ColumnRestriction| match filters
+        .iter_mut()
+        .find(|filter| filter.column.name == column.name)
+    {
+        Some(filter) => filter.restriction.merge(restriction, &column.name),
+        None => {
+            filters.push(Filter { column, restriction, analyzer: None });
+            Ok(())
+        }
+    };
+    for relation in &where_clause.relations {
+        match relation {
+            Relation::IsNotNull { column } => {
+                existing(table, column)?;
+            }
+            Relation::Token { .. } => {
+                bail_invalid!("Cannot use token relation when defining a materialized view")
+            }
+            Relation::Column { column, operator, value } => {
+                let column = existing(table, column)?;
+                let restriction = ColumnRestriction::relation(&column, *operator, value, table, cx)?;
+                add(column, restriction)?;
+            }
+            Relation::In { column, values } => {
+                let column = existing(table, column)?;
+                let restriction = ColumnRestriction::in_relation(&column, values, table, cx)?;
+                add(column, restriction)?;
+            }
+            Relation::Element { column, key, operator, value } => {
+                let column = existing(table, column)?;
+                let restriction = ColumnRestriction::element(&column, key, *operator, value, table, cx)?;
+                add(column, restriction)?;
+            }
+            Relation::Tuple { columns, operator: Operator::Eq, value: TupleValue::Literal(terms) }
+                if terms.len() == columns.len() =>
+            {
+                for (column, term) in tuple_columns(columns, relation, table)?.into_iter().zip(terms) {
+                    let term = Term::prepare(term, &receiver(table, &column), cx)?;
+                    add(column, ColumnRestriction::Eq(term))?;
+                }
+            }
+            Relation::Tuple { .. } | Relation::TupleIn { .. } => {
+                bail_invalid!(
+                    "{} in the WHERE of a materialized view is not supported by Cassette yet",
+                    tuple_text(relation)
+                )
+            }
+        }
+    }
+    Ok(filters)
+}
+
 fn add_column(
     column: Arc<ColumnMetadata>,
     restriction: ColumnRestriction,

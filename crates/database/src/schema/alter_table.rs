@@ -8,7 +8,7 @@ use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableMetadat
 
 use super::create_table::refuse_nested_multi_cell;
 use super::indexes::dependent_indexes;
-use super::{Change, KeyspaceChange, SchemaContext, table_event, table_params};
+use super::{Change, KeyspaceChange, SchemaContext, table_event, table_params, views};
 use crate::catalog::{Keyspace, TypeUse, resolve_type};
 use crate::error::{Result, bail_config, bail_invalid};
 use crate::response::SchemaChangeKind;
@@ -27,6 +27,10 @@ pub(super) fn alter(
     let Some((keyspace, table)) = found else {
         return missing(keyspace, name, statement.if_exists);
     };
+    if keyspace.views.contains_key(name) {
+        bail_invalid!("Cannot use ALTER TABLE on a materialized view; use ALTER MATERIALIZED VIEW instead");
+    }
+    let has_views = keyspace.views_of(table).next().is_some();
     let altered = match &statement.change {
         AlterTableChange::AlterType { .. } => bail_invalid!("Altering column types is no longer supported"),
         AlterTableChange::Mask { .. } => {
@@ -59,6 +63,11 @@ pub(super) fn alter(
             if table.is_counter && params.default_time_to_live > 0 {
                 bail_invalid!("Cannot set default_time_to_live on a table with counters");
             }
+            if has_views && params.gc_grace_seconds == 0 {
+                bail_invalid!(
+                    "Cannot alter gc_grace_seconds of the base table of a materialized view to 0, since this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed."
+                );
+            }
             match params == table.params {
                 true => (**table).clone(),
                 false => table.with_params(params),
@@ -70,7 +79,8 @@ pub(super) fn alter(
     }
     // However many columns one statement adds or drops, it is one new version.
     let altered = TableMetadata { version: table.version + 1, ..altered };
-    let after = keyspace.with_table(Arc::new(altered));
+    let altered = Arc::new(altered);
+    let after = views::follow_base(keyspace.with_table(altered.clone()), table, &altered)?;
     Ok(Some(Change {
         event: table_event(SchemaChangeKind::Updated, &after.name, name),
         keyspace: KeyspaceChange::Put(after),
@@ -87,6 +97,15 @@ pub(super) fn drop(
     let Some(keyspace) = cx.catalog.keyspace(keyspace).filter(|found| found.tables.contains_key(name)) else {
         return missing(keyspace, name, statement.if_exists);
     };
+    if keyspace.views.contains_key(name) {
+        bail_invalid!(
+            "Cannot use DROP TABLE on a materialized view. Please use DROP MATERIALIZED VIEW instead."
+        );
+    }
+    if keyspace.tables.get(name).is_some_and(|table| keyspace.views_of(table).next().is_some()) {
+        // Cassandra names the keyspace here, not the views.
+        bail_invalid!("Cannot drop a table when materialized views still depend on it ({})", keyspace.name);
+    }
     let mut after = (**keyspace).clone();
     after.tables.remove(name);
     Ok(Some(Change {
@@ -213,6 +232,9 @@ fn drop_column(
     };
     if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
         bail_invalid!("Cannot drop PRIMARY KEY column {name}");
+    }
+    if keyspace.views_of(table).next().is_some() {
+        bail_invalid!("Cannot drop column {name} on base table {} with materialized views", table.name);
     }
     if matches!(column.data_type, DataType::Udt { frozen: false, .. }) {
         bail_invalid!("Cannot drop non-frozen column {name} of user type {}", column.data_type);

@@ -8,7 +8,7 @@
 //! 4. Dropped tables leave the engine. After a crash before this they are left over, and opening removes them.
 //! 5. Listeners are told. New indexes are built when the writers that did not see them are done; see [`crate::indexes`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use cassette_rows::{TableId, TableMetadata};
@@ -20,6 +20,7 @@ use crate::error::{DatabaseError, Result};
 use crate::indexes;
 use crate::response::SchemaChange;
 use crate::system;
+use crate::views::{self, View};
 
 /// Lets `decide` look at the catalog while nobody else changes it, and puts what it decides into force. Gives the event
 /// and the warnings, or nothing when nothing changed.
@@ -35,12 +36,14 @@ pub(crate) fn change_schema(
         data_center: &node.data_center,
         timestamp: database.next_timestamp(database.clock().now_micros()),
         new_id: database.next_time_uuid(),
+        materialized_views_enabled: database.materialized_views_enabled(),
     };
     let Some(Change { keyspace, event, warnings }) = decide(&cx)? else { return Ok(None) };
     let (name, after) = match keyspace {
-        KeyspaceChange::Put(keyspace) => {
-            (keyspace.name.clone(), before.with_keyspace(keyspace.with_indexes_of_tables()?))
-        }
+        KeyspaceChange::Put(keyspace) => (
+            keyspace.name.clone(),
+            before.with_keyspace(keyspace.with_indexes_of_tables()?.with_views_of_tables()?),
+        ),
         KeyspaceChange::Drop(name) => {
             let after = before.without_keyspace(&name);
             (name, after)
@@ -52,6 +55,9 @@ pub(crate) fn change_schema(
     drop(changing);
     for index in after.keyspace(&name).into_iter().flat_map(|keyspace| keyspace.indexes.values()) {
         database.build_index(index);
+    }
+    for view in after.keyspace(&name).into_iter().flat_map(|keyspace| keyspace.views.values()) {
+        database.build_view(view);
     }
     Ok(Some((event, warnings)))
 }
@@ -84,6 +90,10 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
     let mutations = system::schema_rows::changes(keyspace, before, after, timestamp)
         .into_iter()
         .chain(system::local::schema_version(after, timestamp))
+        .chain(
+            changed_views(keyspace, before, after)
+                .flat_map(|name| views::forget(after, keyspace, name, timestamp)),
+        )
         .chain(changed_indexes.filter_map(|of| indexes::forget(after, keyspace, &of.index, timestamp)))
         .collect::<Vec<_>>();
     engine
@@ -102,8 +112,8 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         failure.get_or_insert(format!("cannot set durable_writes: {error}"));
     }
     database.swap_catalog(after.clone());
-    if diff.changes_indexes() {
-        // Writers that saw the indexes as they were are done when this returns.
+    if diff.changes_indexes() || changed_views(keyspace, before, after).next().is_some() {
+        // Writers that saw the indexes and views as they were are done when this returns.
         database.wait_for_writers();
     }
     for table in diff.dropped {
@@ -112,6 +122,22 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         }
     }
     failure.map_or(Ok(()), |failure| Err(DatabaseError::Server(failure)))
+}
+
+/// The views that come or go.
+fn changed_views<'a>(
+    keyspace: &str,
+    before: &'a Catalog,
+    after: &'a Catalog,
+) -> impl Iterator<Item = &'a str> + use<'a> {
+    let views = |catalog: &'a Catalog| catalog.keyspace(keyspace).map(|keyspace| &keyspace.views);
+    let (old, new) = (views(before), views(after));
+    let missing = |view: &View, from: Option<&'a BTreeMap<String, Arc<View>>>| {
+        from.and_then(|views| views.get(view.name())).is_none_or(|other| other.table.id != view.table.id)
+    };
+    let gone = old.into_iter().flat_map(BTreeMap::values).filter(move |view| missing(view, new));
+    let come = new.into_iter().flat_map(BTreeMap::values).filter(move |view| missing(view, old));
+    gone.chain(come).map(|view| view.name())
 }
 
 /// What a change does to the stored tables of a keyspace.

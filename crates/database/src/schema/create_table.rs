@@ -255,7 +255,7 @@ fn clustering_directions(
         .collect())
 }
 
-fn validate_name(table: &TableMetadata) -> Result<()> {
+pub(super) fn validate_name(table: &TableMetadata) -> Result<()> {
     let name = &table.name;
     if !super::is_word(name) {
         bail_config!(

@@ -42,6 +42,9 @@ pub(super) fn create(
         }
         bail_invalid!("Index '{}' already exists", name.as_str());
     }
+    if keyspace.views.contains_key(&table.name) {
+        bail_invalid!("Secondary indexes on materialized views aren't supported");
+    }
     if table.is_counter {
         bail_invalid!("Secondary indexes on counter tables aren't supported");
     }

@@ -18,6 +18,7 @@ pub(crate) mod table_params;
 #[cfg(test)]
 mod tests;
 mod user_types;
+mod views;
 
 use std::sync::Arc;
 
@@ -51,6 +52,8 @@ pub(crate) struct SchemaContext<'a> {
     pub timestamp: i64,
     /// The id of a table to create, unless the statement gives one.
     pub new_id: Uuid,
+    /// `materialized_views_enabled`.
+    pub materialized_views_enabled: bool,
 }
 
 /// What a statement makes of the catalog.
@@ -85,6 +88,9 @@ impl SchemaStatement {
             Statement::DropTable(drop) => cx.keyspace_of(&drop.name)?,
             Statement::CreateIndex(create) => cx.keyspace_of(&create.table)?,
             Statement::DropIndex(drop) => cx.keyspace_of(&drop.name)?,
+            Statement::CreateView(create) => cx.keyspace_of(&create.name)?,
+            Statement::AlterView(alter) => cx.keyspace_of(&alter.name)?,
+            Statement::DropView(drop) => cx.keyspace_of(&drop.name)?,
             Statement::CreateType(create) => cx.keyspace_of(&create.name)?,
             Statement::AlterType(alter) => cx.keyspace_of(&alter.name)?,
             Statement::DropType(drop) => cx.keyspace_of(&drop.name)?,
@@ -105,6 +111,9 @@ impl SchemaStatement {
             Statement::DropTable(drop) => alter_table::drop(drop, keyspace, cx),
             Statement::CreateIndex(create) => indexes::create(create, keyspace, cx),
             Statement::DropIndex(drop) => indexes::drop(drop, keyspace, cx),
+            Statement::CreateView(create) => views::create(create, keyspace, cx),
+            Statement::AlterView(alter) => views::alter(alter, keyspace, cx),
+            Statement::DropView(drop) => views::drop(drop, keyspace, cx),
             Statement::CreateType(create) => user_types::create(create, keyspace, cx),
             Statement::AlterType(alter) => user_types::alter(alter, keyspace, cx),
             Statement::DropType(drop) => user_types::drop(drop, keyspace, cx),
@@ -125,7 +134,12 @@ pub(crate) fn execute(statement: &SchemaStatement, execution: &Execution<'_>) ->
             warnings.into_iter().for_each(|warning| execution.warn(warning));
             Outcome::SchemaChange(event)
         }
-        None => Outcome::Void,
+        None => {
+            if matches!(statement.statement, Statement::CreateView(_)) {
+                execution.warn(views::WARNING);
+            }
+            Outcome::Void
+        }
     })
 }
 
@@ -197,9 +211,6 @@ fn table_event(kind: SchemaChangeKind, keyspace: &str, name: &str) -> SchemaChan
 /// What a statement is about that is not there yet, as the beginning of a sentence.
 fn unsupported(statement: &Statement) -> &'static str {
     match statement {
-        Statement::CreateView(_) | Statement::AlterView(_) | Statement::DropView(_) => {
-            "Materialized views are"
-        }
         Statement::CreateFunction(_) | Statement::DropFunction(_) => "User-defined functions are",
         Statement::CreateAggregate(_) | Statement::DropAggregate(_) => "User-defined aggregates are",
         Statement::CreateTrigger(_) | Statement::DropTrigger(_) => "Triggers are",

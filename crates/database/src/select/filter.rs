@@ -13,7 +13,7 @@ use crate::restrictions::{ColumnRestriction, Filter};
 use crate::terms::{Bound, Term};
 
 /// A filter with its values for one execution.
-pub(super) struct BoundFilter<'e> {
+pub(crate) struct BoundFilter<'e> {
     column: &'e ColumnMetadata,
     test: Test<'e>,
     analyzer: Option<Analyzer>,

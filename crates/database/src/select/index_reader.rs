@@ -194,7 +194,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                     seen.tombstones += 1;
                     continue;
                 };
-                if !seen.is_live(&row, now) {
+                if !seen.is_live(&row, &self.plan.table, now) {
                     continue;
                 }
                 let mut is_hit = false;

@@ -39,6 +39,7 @@ use crate::restrictions::Restrictions;
 use crate::terms::Bound;
 use aggregation::{Aggregation, Group};
 use expression::Input;
+pub(crate) use filter::BoundFilter;
 use group_by::GroupBy;
 use limits::{LimitTerms, Limits};
 use order::Order;
@@ -46,6 +47,7 @@ use outputs::Outputs;
 use paging::PagingState;
 use reader::{Flow, Reader};
 use row::KeptRow;
+pub(crate) use row::{CurrentPartition, CurrentRow};
 
 /// A planned SELECT.
 #[derive(Debug)]

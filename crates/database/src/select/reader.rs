@@ -3,7 +3,8 @@
 use cassette_engine::KeyRange;
 use cassette_engine::trace::trace;
 use cassette_rows::{
-    Bound, ColumnKind, DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, StorageError, Unfiltered,
+    Bound, ColumnKind, DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, StorageError,
+    TableMetadata, Unfiltered,
 };
 
 use super::SelectPlan;
@@ -170,7 +171,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                     seen.tombstones += 1;
                     continue;
                 };
-                if !seen.is_live(&row, now) {
+                if !seen.is_live(&row, &self.plan.table, now) {
                     continue;
                 }
                 any = true;
@@ -234,8 +235,8 @@ impl Seen {
 
     /// Counts a row; whether it is live at `now`.
     #[inline]
-    pub fn is_live(&mut self, row: &Row, now: u32) -> bool {
-        let is_live = row.is_live(now);
+    pub fn is_live(&mut self, row: &Row, table: &TableMetadata, now: u32) -> bool {
+        let is_live = row.is_live_in(table, now);
         self.live_rows += u64::from(is_live);
         if row.has_deletions() {
             let dead = row.cells().filter(|cell| !cell.is_live(now)).count() as u64;

@@ -8,7 +8,7 @@ use crate::columns::value_of;
 
 /// A row of a result before anything is selected from it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CurrentRow<'r> {
+pub(crate) struct CurrentRow<'r> {
     pub partition: &'r CurrentPartition,
     /// `None` when only the static row is there.
     pub row: Option<&'r Row>,
@@ -16,14 +16,14 @@ pub(super) struct CurrentRow<'r> {
 
 /// A [`CurrentRow`] that outlives the reading of its partition.
 #[derive(Debug, Clone)]
-pub(super) struct KeptRow {
+pub(crate) struct KeptRow {
     partition: CurrentPartition,
     row: Option<Row>,
 }
 
 /// What all rows of a partition share.
 #[derive(Debug, Clone)]
-pub(super) struct CurrentPartition {
+pub(crate) struct CurrentPartition {
     pub key: DecoratedKey,
     /// Whether the key is a composite.
     is_composite: bool,

@@ -17,6 +17,7 @@ use crate::catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replicatio
 use crate::error::{DatabaseError, Result};
 use crate::indexes::{Index, IndexKind};
 use crate::schema::{compaction, compression, table_params};
+use crate::views::View;
 
 /// The stored keyspaces, tables and types, and the newest write time among their rows.
 pub(crate) struct StoredSchema {
@@ -169,6 +170,7 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         Ok(())
     })?;
     let mut tables = Vec::new();
+    let mut views = Vec::new();
     loader.rows("tables", |keyspace, row| {
         if !keyspaces.contains_key(keyspace) {
             return Ok(());
@@ -191,10 +193,42 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         tables.push(table);
         Ok(())
     })?;
+    loader.rows("views", |keyspace, row| {
+        if !keyspaces.contains_key(keyspace) {
+            return Ok(());
+        }
+        let name = row.clustering_text(0).ok_or_else(|| unreadable("a view without name"))?;
+        let key = (keyspace.to_owned(), name.to_owned());
+        let unreadable = |what: &str| unreadable(format!("view {keyspace}.{name}: {what}"));
+        let id = row.uuid("id").ok_or_else(|| unreadable("no id"))?;
+        let columns = columns.remove(&key).ok_or_else(|| unreadable("no columns"))?;
+        let params = load_params(&row).map_err(|error| unreadable(&error.to_string()))?;
+        let base = row.text("base_table_name").ok_or_else(|| unreadable("no base table"))?.to_owned();
+        let include_all = row.boolean("include_all_columns").unwrap_or(false);
+        let where_clause = View::parse_where(row.text("where_clause").unwrap_or_default())?;
+        tables.push(TableMetadata::new(TableId(id), keyspace, name, columns, params));
+        views.push((key, base, include_all, where_clause));
+        Ok(())
+    })?;
     for table in tables {
         if let Some(keyspace) = keyspaces.get_mut(&table.keyspace) {
             keyspace.tables.insert(table.name.clone(), Arc::new(table));
         }
+    }
+    for ((keyspace, name), base, include_all, where_clause) in views {
+        let Some(keyspace) = keyspaces.get_mut(&keyspace) else { continue };
+        let (Some(base), Some(table)) = (keyspace.tables.get(&base), keyspace.tables.get(&name)) else {
+            return Err(unreadable(format!("view {}.{name}: its base table is not there", keyspace.name)));
+        };
+        let mut table = (**table).clone();
+        let is_of_base_key = |column: &Arc<ColumnMetadata>| {
+            base.partition_key.iter().chain(&base.clustering).any(|of_base| of_base.name == column.name)
+        };
+        table.strict_liveness = !table.partition_key.iter().chain(&table.clustering).all(is_of_base_key);
+        let table = Arc::new(table);
+        let view = View::new(base.clone(), table.clone(), include_all, where_clause, Arc::default())?;
+        keyspace.tables.insert(name.clone(), table);
+        keyspace.views.insert(name, Arc::new(view));
     }
     Ok(())
 }

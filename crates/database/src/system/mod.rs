@@ -29,6 +29,10 @@ pub(crate) const SCHEMA: &str = "system_schema";
 /// The keyspace of `local` and `peers`.
 pub(crate) const SYSTEM: &str = "system";
 
+/// The table of the views that are built.
+pub(crate) const BUILT_VIEWS: &str = "built_views";
+/// The table of the views that are being built.
+pub(crate) const VIEW_BUILDS: &str = "view_builds_in_progress";
 /// The table of the indexes that are built.
 pub(crate) const INDEX_INFO: &str = "IndexInfo";
 
@@ -39,7 +43,9 @@ pub(crate) fn local_keyspaces() -> Vec<Keyspace> {
     let mut system = keyspace(SYSTEM, KeyspaceKind::Local, params(), definitions::SYSTEM, 0);
     // These alone are stored.
     system.virtual_tables.remove("local");
-    system.virtual_tables.remove(INDEX_INFO);
+    for name in [INDEX_INFO, BUILT_VIEWS, VIEW_BUILDS] {
+        system.virtual_tables.remove(name);
+    }
     let mut schema = keyspace(SCHEMA, KeyspaceKind::Local, params(), definitions::SYSTEM_SCHEMA, seven_days);
     schema.virtual_tables.clear();
     vec![system, schema]

@@ -17,6 +17,7 @@ use super::{SYSTEM, encode, load, local_keyspaces, replicated_keyspaces, schema_
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::error::{DatabaseError, Result, bail_config};
 use crate::indexes::{self, Index};
+use crate::views::{self, View};
 
 /// What opening found.
 pub(crate) struct Opened {
@@ -24,6 +25,8 @@ pub(crate) struct Opened {
     pub node: Node,
     /// Indexes that are not wholly built.
     pub unbuilt: Vec<Arc<Index>>,
+    /// Materialized views that are not wholly built.
+    pub unbuilt_views: Vec<Arc<View>>,
     /// The newest write time in the schema: new ones must be later, whatever the clock says.
     pub newest_timestamp: i64,
 }
@@ -55,10 +58,11 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
     }
 
     let unbuilt = indexes::load(engine, &catalog, now)?;
+    let unbuilt_views = views::load(engine, &catalog, now)?;
     node.host_id = identity(engine, &catalog, &node, now)?;
     let timestamp = newest_timestamp.saturating_add(1);
     write_own(engine, &stored, &catalog, &node, timestamp)?;
-    Ok(Opened { catalog, node, unbuilt, newest_timestamp: timestamp })
+    Ok(Opened { catalog, node, unbuilt, unbuilt_views, newest_timestamp: timestamp })
 }
 
 /// Tells the engine whether writes to the stored tables of a keyspace go to the commit log.

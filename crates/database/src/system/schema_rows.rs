@@ -15,6 +15,7 @@ use super::{SCHEMA, TextMap};
 use crate::catalog::{Catalog, Keyspace, KeyspaceParams};
 use crate::indexes::Index;
 use crate::schema::{compaction, compression};
+use crate::views::View;
 
 /// The rows that turn the stored form of a keyspace from what it is in `before` to what it is in `after`, written at
 /// `timestamp`. All are of the keyspace's partition, in several tables: to be applied as one.
@@ -103,12 +104,26 @@ impl Changes<'_> {
                 self.index(index);
             }
         }
-        for (name, old) in old_tables {
+        let no_views = BTreeMap::new();
+        let old_views = before.map_or(&no_views, |k| &k.views);
+        for (name, old) in old_views {
+            if after.views.get(name).is_none_or(|new| new.table.id != old.table.id) {
+                self.drop_columns(&old.table);
+                self.delete("views", &[name]);
+            }
+        }
+        for (name, view) in &after.views {
+            match old_views.get(name).filter(|old| old.table.id == view.table.id) {
+                Some(old) if Arc::ptr_eq(old, view) || same_view(old, view) => {}
+                old => self.view(old.map(|old| &**old), view),
+            }
+        }
+        for (name, old) in old_tables.iter().filter(|(name, _)| !old_views.contains_key(*name)) {
             if after.tables.get(name).is_none_or(|new| new.id != old.id) {
                 self.drop_table(old);
             }
         }
-        for (name, table) in &after.tables {
+        for (name, table) in after.tables.iter().filter(|(name, _)| !after.views.contains_key(*name)) {
             match old_tables.get(name).filter(|old| old.id == table.id) {
                 Some(old) if Arc::ptr_eq(old, table) || same_table(old, table) => {}
                 old => self.table(old.map(|old| &**old), table),
@@ -134,6 +149,23 @@ impl Changes<'_> {
     fn table(&mut self, before: Option<&TableMetadata>, table: &TableMetadata) {
         let name = &table.name;
         self.put("tables", &[name], &table_values(table));
+        self.columns(before, table);
+    }
+
+    fn view(&mut self, before: Option<&View>, view: &View) {
+        let mut values = table_values(&view.table);
+        // Flags are a matter of tables.
+        values.retain(|(name, _)| *name != "flags");
+        values.push(("base_table_id", view.base.id.0.into()));
+        values.push(("base_table_name", view.base.name.as_str().into()));
+        values.push(("include_all_columns", view.include_all.into()));
+        values.push(("where_clause", view.where_text().as_str().into()));
+        self.put("views", &[view.name()], &values);
+        self.columns(before.map(|before| &*before.table), &view.table);
+    }
+
+    fn columns(&mut self, before: Option<&TableMetadata>, table: &TableMetadata) {
+        let name = &table.name;
         let old_column = |column: &ColumnMetadata| before.and_then(|before| before.column(&column.name));
         for column in table.all_columns() {
             if old_column(column).is_none_or(|old| !same_column(old, column)) {
@@ -154,6 +186,10 @@ impl Changes<'_> {
 
     fn drop_table(&mut self, table: &TableMetadata) {
         self.delete("tables", &[&table.name]);
+        self.drop_columns(table);
+    }
+
+    fn drop_columns(&mut self, table: &TableMetadata) {
         for column in table.all_columns() {
             self.delete("columns", &[&table.name, &column.name]);
         }
@@ -161,6 +197,11 @@ impl Changes<'_> {
             self.delete("dropped_columns", &[&table.name, column]);
         }
     }
+}
+
+/// Whether two views are stored alike.
+fn same_view(a: &View, b: &View) -> bool {
+    same_table(&a.table, &b.table) && a.base.id == b.base.id && a.where_clause == b.where_clause
 }
 
 /// Whether two tables are stored alike: versions and column ids are not stored.

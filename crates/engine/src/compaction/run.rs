@@ -153,7 +153,8 @@ impl Core {
             }
         }
         let policy = Purge::new(table.clone(), ids, &read, gc_before);
-        let mut stream = PurgingStream::new(stream, policy, now);
+        let mut stream =
+            PurgingStream::new(stream, policy, now).with_strict_liveness(metadata.strict_liveness);
         let job = Job {
             operation: OperationType::Compaction,
             contents: Contents::of_sstables(&read, &metadata),
