@@ -300,7 +300,7 @@ mod tests {
             figures.report.rows_read = 100_000;
             counted.insert("laboratory_read_bytes".into(), 4096.0);
         });
-        assert!(said.contains("4.00 KiB") && said.contains("100,000 rows"), "{said}");
+        assert!(said.contains("4 KiB") && said.contains("100,000 rows"), "{said}");
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
             counted.insert("row_cache_entries".into(), 0.0);
             counted.insert("row_cache_requests".into(), 0.0);
         });
-        assert!(said.contains("asked 0.00 times in 5,000 scans"), "{said}");
+        assert!(said.contains("asked 0 times in 5,000 scans"), "{said}");
         let said = speaks(cache_can_gain_little, |figures, counted| {
             figures.report.rows_read = 1000;
             figures.report.latencies.insert("READ".into(), latencies(1000, 2000.0, None));

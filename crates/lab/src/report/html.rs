@@ -47,7 +47,7 @@ pub fn report(
     series(&mut out, analysis, parts);
     // The Markdown report's tables, from where its figures begin.
     let text = markdown::report(info, file, analysis, parts);
-    let tables = text.find("\n## Figures").map_or("", |at| &text[at..]);
+    let tables = text.find("\n## Figures in tables").map_or("", |at| &text[at..]);
     out.push_str(&tables_of(tables));
     if let Some(file) = file
         && !file.description.is_empty()
@@ -195,12 +195,14 @@ fn series(out: &mut String, analysis: &Analysis, parts: &[PartResult]) {
         "<section aria-labelledby=\"series\"><h2 id=\"series\">Second by second</h2>\
         <p>One repeat of each configuration. Dashed lines are where phases begin.</p>",
     );
-    for group in &analysis.groups {
+    for (index, group) in analysis.groups.iter().enumerate() {
         let label = group.label();
+        // The first one is open: what there is to see is seen.
+        let open = if index == 0 { " open" } else { "" };
         let Some(result) = parts.iter().find(|result| result.part.label() == label) else { continue };
         let _ = write!(
             out,
-            "<details><summary>{}, repeat {}</summary><div class=\"charts\">",
+            "<details{open}><summary>{}, repeat {}</summary><div class=\"charts\">",
             escaped(&label),
             result.part.repeat
         );

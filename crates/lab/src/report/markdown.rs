@@ -49,8 +49,10 @@ pub fn report(
             let _ = writeln!(out, "- {reason}");
         }
     }
-    let _ =
-        writeln!(out, "\n## Figures\n\nMeans over repeats with 95 % intervals; latencies in microseconds.");
+    let _ = writeln!(
+        out,
+        "\n## Figures in tables\n\nMeans over repeats with 95 % intervals; latencies in microseconds."
+    );
     for phase in &analysis.phases {
         let _ = writeln!(out, "\n### {}\n", phase.name);
         out.push_str(&phase_table(analysis, phase));
@@ -147,7 +149,9 @@ pub fn estimated(estimate: Option<&Estimate>) -> String {
 /// A figure with as many digits as matter.
 pub fn figure(value: f64) -> String {
     let digits = value.abs();
-    if digits < 10.0 {
+    if digits < 100.0 && value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else if digits < 10.0 {
         format!("{value:.2}")
     } else if digits < 100.0 {
         format!("{value:.1}")
@@ -246,12 +250,15 @@ mod tests {
         let analysis = Analysis::new(&info, None, &parts);
         let text = report(&info, None, &analysis, &parts);
         let verdict = text.find("50.0 % faster").unwrap();
-        assert!(verdict < text.find("## Figures").unwrap(), "{text}");
+        assert!(verdict < text.find("## Figures in tables").unwrap(), "{text}");
         assert!(text.contains("| noop, more | 1,500 (1,475 to 1,525) ▲ |"), "{text}");
     }
 
     #[test]
     fn figures_have_the_digits_that_matter() {
-        assert_eq!([0.123, 45.67, 1234.5, -5000.0].map(figure), ["0.12", "45.7", "1,235", "-5,000"]);
+        assert_eq!(
+            [0.123, 45.67, 1234.5, -5000.0, 3.0].map(figure),
+            ["0.12", "45.7", "1,235", "-5,000", "3"]
+        );
     }
 }
