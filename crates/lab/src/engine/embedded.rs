@@ -259,6 +259,10 @@ fn counters(database: &Database) -> Counters {
             let reads = metrics.sstables_per_read.snapshot(stats.now);
             add("sstables_read_total", reads.sum as f64);
             add("table_reads_total", reads.count() as f64);
+            let filter = metrics.filter_answers();
+            add("bloom_filter_false_positives_total", filter.false_positives as f64);
+            add("bloom_filter_true_positives_total", filter.true_positives as f64);
+            add("bloom_filter_true_negatives_total", filter.true_negatives as f64);
         }
     }
     counters
