@@ -237,6 +237,31 @@ impl Observer for Console {
     }
 }
 
+/// Shows progress, and of the phases only what went wrong: their figures are shown together at the end.
+pub(crate) struct Progress<'a>(pub(crate) &'a Console);
+
+impl Observer for Progress<'_> {
+    fn begins(&self, name: &str, operations: Option<u64>) {
+        self.0.begins(name, operations);
+    }
+
+    fn goes_on(&self, view: &LiveView) {
+        self.0.goes_on(view);
+    }
+
+    fn wants_to_stop(&self) -> Option<String> {
+        self.0.wants_to_stop()
+    }
+
+    fn ends(&self, report: &PhaseReport) {
+        if report.failed == 0 && report.stopped.is_none() {
+            self.0.clear();
+        } else {
+            self.0.ends(report);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

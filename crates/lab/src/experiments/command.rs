@@ -13,7 +13,7 @@ use super::{Analysis, ExperimentFile, builtin};
 use crate::LabError;
 use crate::report::{Machine, csv, html, markdown};
 use crate::run::Observer;
-use crate::ycsb_command::{Console, command_line};
+use crate::ycsb_command::{Console, Progress, command_line};
 
 /// Where runs are kept.
 #[derive(Debug, Clone, Args)]
@@ -216,7 +216,7 @@ fn go_on(
             return Err(LabError::Usage(format!("the plan has no {}", part.label())));
         };
         let started = Instant::now();
-        let result = match perform(file, setup, part, info.scale, &console) {
+        let result = match perform(file, setup, part, info.scale, &Progress(&console)) {
             Ok(result) => result,
             Err(error) => {
                 ended = Err(error);

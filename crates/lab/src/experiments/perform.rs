@@ -207,6 +207,9 @@ impl Performer<'_> {
             self.act(phase, target)?;
             None
         };
+        if let Some(figures) = &figures {
+            self.observer.ends(&figures.report);
+        }
         let stopped = figures.as_ref().and_then(|figures| figures.report.stopped.clone());
         let seconds = begun.elapsed().as_secs_f64();
         self.phases.push(PhaseResult { name: phase.label(), at, seconds, figures });
@@ -214,7 +217,6 @@ impl Performer<'_> {
     }
 
     fn act(&self, phase: &PhaseSpec, target: &mut dyn Target) -> Result<(), LabError> {
-        self.observer.begins(&phase.label(), None);
         if let Some(cql) = &phase.cql {
             return target.act(&Action::Cql(filled(cql, self.setup)));
         }

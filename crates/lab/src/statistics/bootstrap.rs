@@ -44,7 +44,9 @@ pub fn estimate(figures: &[f64]) -> Option<Estimate> {
     let t = student_quantile(count as f64 - 1.0);
     let interval = if count < BOOTSTRAP_REPEATS_MIN || deviation == 0.0 {
         let reach = t * deviation / (count as f64).sqrt();
-        Interval { low: mean - reach, high: mean + reach }
+        // What cannot be negative is not said to be, however few repeats there are.
+        let least = if figures.iter().all(|figure| *figure >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
+        Interval { low: (mean - reach).max(least), high: mean + reach }
     } else {
         let widened = t * (count as f64 / (count as f64 - 1.0)).sqrt();
         let share = Normal::standard().cdf(-widened);
@@ -94,6 +96,7 @@ mod tests {
     fn one_repeat_has_no_interval_and_none_no_mean() {
         assert_eq!(estimate(&[5.0]).unwrap().interval, None);
         assert_eq!(estimate(&[]), None);
+        assert_eq!(estimate(&[1.0, 9.0]).unwrap().interval.unwrap().low, 0.0, "what is never negative");
         assert_eq!(estimate(&[1.0, f64::NAN]), None);
     }
 

@@ -14,7 +14,7 @@ use crate::experiments::{Analysis, ExperimentFile, Part, PartResult, Plan};
 use crate::report::markdown;
 use crate::run::Observer;
 use crate::statistics::mean;
-use crate::ycsb_command::Console;
+use crate::ycsb_command::{Console, Progress};
 
 /// Settings tried in the first round. With four halvings one is left.
 const FIRST_ROUND: usize = 16;
@@ -162,7 +162,7 @@ pub fn run(args: &TuneArgs) -> Result<bool, LabError> {
                 engine: setup.engine.label().into(),
                 configuration: setup.configuration.clone(),
             };
-            let result = perform(&file, setup, &part, scale, &Quiet(&console))?;
+            let result = perform(&file, setup, &part, scale, &Progress(&console))?;
             if let Some(reason) = console.wants_to_stop() {
                 return Err(LabError::Usage(reason));
             }
@@ -225,7 +225,7 @@ fn first_scale(
     let text = args.file(space, std::slice::from_ref(defaults), 1);
     let (file, plan) = parsed(&text)?;
     let begun = Instant::now();
-    let result = perform(&file, &plan.setups[0], &plan.parts[0], TRIED, &Quiet(console))?;
+    let result = perform(&file, &plan.setups[0], &plan.parts[0], TRIED, &Progress(console))?;
     if let Some(reason) = result.stopped {
         return Err(LabError::Usage(format!("the defaults fail: {reason}")));
     }
@@ -251,7 +251,7 @@ fn finish(
         let mut results = Vec::new();
         for part in &plan.parts {
             let Some(setup) = plan.setup(part) else { continue };
-            results.push(perform(&file, setup, part, scale.min(1.0), &Quiet(console))?);
+            results.push(perform(&file, setup, part, scale.min(1.0), &Progress(console))?);
         }
         let info = crate::experiments::RunInfo {
             name: file.name.get_ref().clone(),
@@ -296,24 +296,6 @@ fn told(space: &[Dimension], choice: &Choice) -> String {
         .map(|(dimension, value)| format!("{}={}", dimension.name, dimension.values[*value]))
         .collect();
     texts.join(" ")
-}
-
-/// Shows progress, and not the figures of every phase.
-struct Quiet<'a>(&'a Console);
-
-impl Observer for Quiet<'_> {
-    fn begins(&self, name: &str, operations: Option<u64>) {
-        self.0.begins(name, operations);
-    }
-    fn goes_on(&self, view: &crate::run::live::LiveView) {
-        self.0.goes_on(view);
-    }
-    fn wants_to_stop(&self) -> Option<String> {
-        self.0.wants_to_stop()
-    }
-    fn ends(&self, _: &crate::report::PhaseReport) {
-        self.0.clear();
-    }
 }
 
 #[cfg(test)]
