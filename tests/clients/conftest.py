@@ -22,7 +22,10 @@ def contact(tmp_path_factory):
         host, port = os.environ["CASSETTE_CONTACT"].rsplit(":", 1)
         yield host, int(port)
         return
-    server = Server(tmp_path_factory.mktemp("served") / "data").start()
+    folder = tmp_path_factory.mktemp("served")
+    # As Cassandra was when its answers were written down.
+    (folder / "cassandra.yaml").write_text("materialized_views_enabled: true\n")
+    server = Server(folder / "data", "--config", folder / "cassandra.yaml").start()
     yield "127.0.0.1", server.port
     server.stop()
 
