@@ -445,10 +445,23 @@ impl Database {
         key: &DecoratedKey,
         selection: &Selection,
     ) -> Result<Box<dyn PartitionStream>> {
+        self.read_first(execution, table, key, selection, None)
+    }
+
+    /// [`Self::read`] by somebody who stops pulling after so many live rows.
+    pub(crate) fn read_first(
+        &self,
+        execution: &Execution<'_>,
+        table: &Arc<TableMetadata>,
+        key: &DecoratedKey,
+        selection: &Selection,
+        rows: Option<u32>,
+    ) -> Result<Box<dyn PartitionStream>> {
         if let Some(source) = execution.catalog.virtual_table(table) {
             return Ok(crate::virtual_tables::read(&**source, table, self, key, selection));
         }
-        self.0.engine.read(table.id, key, selection).map_err(|error| read_error(error, execution))
+        let read = self.0.engine.read_first(table.id, key, selection, rows);
+        read.map_err(|error| read_error(error, execution))
     }
 
     /// The partitions of a table, stored or virtual, within `range`, each under `selection`.
@@ -598,6 +611,7 @@ impl WeakDatabase {
 fn read_error(error: EngineError, execution: &Execution<'_>) -> DatabaseError {
     match error {
         EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
+        EngineError::Storage(error) => DatabaseError::read_failure(execution.options.consistency, &error),
         error => DatabaseError::ReadFailure {
             consistency: execution.options.consistency,
             message: error.to_string(),

@@ -28,6 +28,9 @@ pub enum DatabaseError {
         /// Which file, and what is wrong with it.
         message: String,
     },
+    /// The thread may not wait for a disk ([`without_waiting`](crate::without_waiting)), and would have to. Nothing was done.
+    #[error("the request would have to wait for a disk")]
+    WouldBlock,
     /// A function failed at what it was given.
     #[error("{message}")]
     FunctionFailure {
@@ -116,7 +119,7 @@ impl DatabaseError {
     /// The native protocol's error code.
     pub fn code(&self) -> i32 {
         match self {
-            Self::Server(_) => 0x0000,
+            Self::Server(_) | Self::WouldBlock => 0x0000,
             Self::Protocol(_) => 0x000A,
             Self::Overloaded(_) => 0x1001,
             Self::Truncate(_) => 0x1003,
@@ -139,7 +142,10 @@ impl DatabaseError {
 
     /// What a failed read answers with.
     pub fn read_failure(consistency: Consistency, error: &StorageError) -> Self {
-        Self::ReadFailure { consistency, message: error.to_string() }
+        match error {
+            StorageError::WouldBlock { .. } => Self::WouldBlock,
+            error => Self::ReadFailure { consistency, message: error.to_string() },
+        }
     }
 
     /// That a feature is not there yet: `Materialized views are not supported yet`.

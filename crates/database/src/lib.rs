@@ -32,6 +32,7 @@ mod virtual_tables;
 pub use cassette_cql::ast::BatchKind;
 /// The engine, for those who look at figures.
 pub use cassette_engine as engine;
+pub use cassette_engine::without_waiting;
 pub use cassette_engine::{
     ImportOptions, ImportedSSTable, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,
 };

@@ -106,6 +106,8 @@ impl RequestMetrics {
         };
         match outcome {
             Ok(_) => {}
+            // It comes again.
+            Err(DatabaseError::WouldBlock) => return,
             Err(DatabaseError::ReadFailure { .. } | DatabaseError::WriteFailure { .. }) => {
                 figures.failures.add(1)
             }

@@ -7,7 +7,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use cassette_rows::{StorageError, TableId};
 use cassette_sstable::chunk_cache::ChunkCache;
 use cassette_sstable::{Descriptor, KeyCache};
-use cassette_vfs::{Clock, FileSystem};
+use cassette_vfs::{Clock, FileSystem, memory_limit};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -22,6 +22,7 @@ use crate::metrics::EngineMetrics;
 use crate::options::{DiskFailurePolicy, Options};
 use crate::partition_lock::PartitionLocks;
 use crate::replay_positions::ReplayPositions;
+use crate::row_cache::RowCache;
 use crate::table::Table;
 
 /// The engine's state. Its behaviour is in `tables`, `write`, `flush`, `read`, `recovery` and `compaction`.
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     pub memory: MemtablePool,
     pub cache: Arc<ChunkCache>,
     pub key_cache: Arc<KeyCache>,
+    pub row_cache: Arc<RowCache>,
     pub throttle: Throttle,
     pub metrics: EngineMetrics,
     /// Compactions that run, and that did.
@@ -74,12 +76,14 @@ pub(crate) enum Phase {
 
 impl Core {
     pub fn open(options: Options, fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Result<Self> {
+        options.check_cache_sizes(memory_limit())?;
         let directory = DataDirectory::open(fs.clone(), &options.data_dir)?;
         let positions = ReplayPositions::open(fs.clone(), directory.replay_positions())?;
         Ok(Self {
             memory: MemtablePool::new(options.memtable_heap_space, options.cleanup_threshold()),
             cache: Arc::new(ChunkCache::new(options.file_cache_size)),
             key_cache: Arc::new(KeyCache::new(options.key_cache_size)),
+            row_cache: RowCache::new(options.row_cache_size),
             throttle: Throttle::new(options.compaction_throughput),
             metrics: EngineMetrics::default(),
             operations: Operations::default(),

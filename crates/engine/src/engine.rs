@@ -253,6 +253,11 @@ impl Engine {
         self.inner.core.partition_locks.lock_all(partitions)
     }
 
+    /// The lock of a partition, if nobody holds it. It may be held by somebody who waits for a disk.
+    pub fn try_lock_partition(&self, id: TableId, key: &DecoratedKey) -> Option<PartitionLock<'_>> {
+        self.inner.core.partition_locks.try_lock(id, key)
+    }
+
     /// Reads a partition: at most one in the stream, merged, with its tombstones.
     pub fn read(
         &self,
@@ -260,8 +265,44 @@ impl Engine {
         key: &DecoratedKey,
         selection: &Selection,
     ) -> Result<Box<dyn PartitionStream>> {
+        self.read_first(id, key, selection, None)
+    }
+
+    /// [`Self::read`] by somebody who stops pulling after so many live rows: then the row cache can answer from the first
+    /// rows of a partition.
+    pub fn read_first(
+        &self,
+        id: TableId,
+        key: &DecoratedKey,
+        selection: &Selection,
+        rows: Option<u32>,
+    ) -> Result<Box<dyn PartitionStream>> {
         let core = &self.inner.core;
-        core.read(&*core.table(id)?, key, selection)
+        core.read(&*core.table(id)?, key, selection, rows)
+    }
+
+    /// Empties the key cache.
+    pub fn invalidate_key_cache(&self) {
+        self.inner.core.key_cache.clear();
+    }
+
+    /// Empties the row cache.
+    pub fn invalidate_row_cache(&self) {
+        self.inner.core.row_cache.clear();
+    }
+
+    /// Sets how many bytes the key cache and the row cache may hold.
+    ///
+    /// # Errors
+    /// If that is more than the memory there is.
+    pub fn set_cache_capacity(&self, key_cache: u64, row_cache: u64) -> Result<()> {
+        let core = &self.inner.core;
+        let options =
+            Options { key_cache_size: key_cache, row_cache_size: row_cache, ..core.options.clone() };
+        options.check_cache_sizes(cassette_vfs::memory_limit())?;
+        core.key_cache.set_capacity(key_cache);
+        core.row_cache.set_capacity(row_cache);
+        Ok(())
     }
 
     /// Reads the partitions of a range in token order, merged, with their tombstones. Nothing is read ahead of what is

@@ -32,6 +32,16 @@ pub enum EngineError {
         /// What is wrong, in Cassandra's words where it has some.
         detail: String,
     },
+    /// A cache would not fit into memory.
+    #[error("{what} of {size} bytes is more than the memory of {memory} bytes that there is")]
+    CacheTooLarge {
+        /// The setting, by its name in cassandra.yaml.
+        what: String,
+        /// What it says, bytes.
+        size: u64,
+        /// What this process may use, bytes.
+        memory: u64,
+    },
     /// The write was not logged, or it is not known whether it was; see the cause.
     #[error(transparent)]
     CommitLog(#[from] AppendError),

@@ -61,7 +61,7 @@ impl Core {
         if !memtable.is_empty() {
             let bytes = memtable.heap_bytes();
             self.memory.begin_flush(bytes);
-            table.change_view(|view| {
+            table.rearrange_view(|view| {
                 view.flushing.push(Arc::new(FrozenMemtable { memtable: memtable.clone(), ends, bytes }));
                 view.memtable = Arc::new(Memtable::new(ends, self.clock.monotonic()));
             });

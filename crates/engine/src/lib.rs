@@ -29,6 +29,7 @@ mod partition_lock;
 mod read;
 mod recovery;
 mod replay_positions;
+mod row_cache;
 mod snapshots;
 mod sstable_handle;
 mod sstable_writer;
@@ -42,6 +43,7 @@ mod transaction;
 mod verify;
 mod write;
 
+pub use cassette_sstable::waiting::{may_wait, without_waiting};
 pub use compaction::{
     COMPACTION_STRATEGIES, CompactionKind, CompactionOptions, CompactionTotals, CompletedCompaction,
     OverlappingFigures, OverlappingTombstones, RunningCompaction, SourcesPolicy,

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use cassette_vfs::memory_limit;
+
 use crate::commitlog::{ReplayPolicy, SyncMode};
 use crate::compaction::{OverlappingTombstones, SourcesPolicy};
+use crate::error::{EngineError, Result};
 
 /// How an engine is to behave.
 #[derive(Debug, Clone)]
@@ -25,10 +28,13 @@ pub struct Options {
     pub memtable_cleanup_threshold: Option<f64>,
     /// `memtable_flush_writers`: threads that flush. 2.
     pub memtable_flush_writers: usize,
-    /// `file_cache_size`, bytes of decompressed chunks kept in memory. 256 MiB.
+    /// `file_cache_size`, bytes of decompressed chunks kept in memory. 512 MiB, or a sixteenth of the memory if that is less.
     pub file_cache_size: u64,
     /// `key_cache_size`, bytes of places of partitions in SSTables kept in memory; 0 for none. 50 MiB.
     pub key_cache_size: u64,
+    /// `row_cache_size`, bytes of merged rows kept in memory for tables whose `caching` has `rows_per_partition`; 0, the
+    /// default, for none.
+    pub row_cache_size: u64,
     /// `concurrent_compactors`: threads that compact. 2.
     pub concurrent_compactors: usize,
     /// `compaction_throughput`, bytes a second that all compactions together may read from disk; 0 for no limit. 64 MiB.
@@ -114,8 +120,9 @@ impl Options {
             memtable_heap_space: 256 << 20,
             memtable_cleanup_threshold: None,
             memtable_flush_writers: 2,
-            file_cache_size: 256 << 20,
+            file_cache_size: default_file_cache_size(memory_limit()),
             key_cache_size: 50 << 20,
+            row_cache_size: 0,
             concurrent_compactors: 2,
             compaction_throughput: 64 << 20,
             flush_compression: FlushCompression::Fast,
@@ -128,8 +135,52 @@ impl Options {
         }
     }
 
+    /// Refuses caches that are larger than `memory`, bytes; `None` when that is not known.
+    pub(crate) fn check_cache_sizes(&self, memory: Option<u64>) -> Result<()> {
+        let Some(memory) = memory else { return Ok(()) };
+        let sizes = [
+            ("file_cache_size", self.file_cache_size),
+            ("key_cache_size", self.key_cache_size),
+            ("row_cache_size", self.row_cache_size),
+        ];
+        let sum = sizes.iter().fold(0u64, |sum, (_, size)| sum.saturating_add(*size));
+        let too_large = sizes.iter().find(|(_, size)| *size > memory);
+        match too_large {
+            Some((name, size)) => {
+                Err(EngineError::CacheTooLarge { what: (*name).into(), size: *size, memory })
+            }
+            None if sum > memory => {
+                let what = "file_cache_size, key_cache_size and row_cache_size together".into();
+                Err(EngineError::CacheTooLarge { what, size: sum, memory })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The share of `memtable_heap_space` beyond which the largest memtable is flushed.
     pub(crate) fn cleanup_threshold(&self) -> f64 {
         self.memtable_cleanup_threshold.unwrap_or(1.0 / (self.memtable_flush_writers.max(1) as f64 + 1.0))
+    }
+}
+
+/// Cassandra's is the smaller of 512 MiB and a quarter of the heap, which is a quarter of the memory by default.
+fn default_file_cache_size(memory: Option<u64>) -> u64 {
+    const MOST: u64 = 512 << 20;
+    memory.map_or(MOST / 2, |memory| MOST.min(memory / 16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_beyond_memory_is_refused_by_name() {
+        let options = Options { row_cache_size: 3 << 30, file_cache_size: 1 << 30, ..Options::new("db") };
+        let refused = |memory: u64| options.check_cache_sizes(Some(memory << 30)).map_err(|e| e.to_string());
+        assert_eq!(refused(8), Ok(()));
+        assert!(refused(2).unwrap_err().starts_with("row_cache_size of 3221225472 bytes"));
+        assert!(refused(4).unwrap_err().starts_with("file_cache_size, key_cache_size and row_cache_size"));
+        assert_eq!(default_file_cache_size(Some(4 << 30)), 256 << 20);
+        assert_eq!(default_file_cache_size(Some(1 << 40)), 512 << 20);
     }
 }

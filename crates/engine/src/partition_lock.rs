@@ -30,6 +30,11 @@ impl PartitionLocks {
         PartitionLock { _guard: self.stripes[Self::stripe(table, key)].lock() }
     }
 
+    /// The partition's lock, unless it, or that of another partition which shares it, is held.
+    pub fn try_lock(&self, table: TableId, key: &DecoratedKey) -> Option<PartitionLock<'_>> {
+        Some(PartitionLock { _guard: self.stripes[Self::stripe(table, key)].try_lock()? })
+    }
+
     /// Waits for the locks of many partitions, in an order that all threads share.
     pub fn lock_all<'k>(
         &self,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cassette_rows::merge::merge_rows;
+use cassette_rows::schema::RowsPerPartition;
 use cassette_rows::stream::EmptyStream;
 use cassette_rows::token::murmur3_hash;
 use cassette_rows::{
@@ -14,8 +15,9 @@ use cassette_sstable::chunked_file::Caching;
 use crate::core::Core;
 use crate::error::Result;
 use crate::key_range::{KeyBounds, KeyRange};
-use crate::memtable::MemtableScan;
+use crate::memtable::{MemtableScan, Partition, PartitionRead};
 use crate::metrics::ReadTally;
+use crate::row_cache::Found;
 use crate::sstable_handle::SSTable;
 use crate::table::{Table, View};
 use crate::trace::trace;
@@ -23,10 +25,79 @@ use crate::trace::trace;
 type Source = Box<dyn PartitionStream>;
 
 impl Core {
-    /// See [`Engine::read`](crate::Engine::read).
-    pub fn read(&self, table: &Table, key: &DecoratedKey, selection: &Selection) -> Result<Source> {
+    /// See [`Engine::read_first`](crate::Engine::read_first).
+    pub fn read(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        selection: &Selection,
+        wanted: Option<u32>,
+    ) -> Result<Source> {
         self.check_running()?;
         let view = table.view();
+        if self.row_cache.is_enabled()
+            && self.row_cache.takes(&view.table)
+            && let Some(read) = self.read_cached(table, &view, key, selection, wanted)?
+        {
+            return Ok(read);
+        }
+        self.read_stored(table, &view, key, selection)
+    }
+
+    /// Reads from the row cache, or into it; `None` if that cannot answer.
+    fn read_cached(
+        &self,
+        table: &Table,
+        view: &View,
+        key: &DecoratedKey,
+        selection: &Selection,
+        wanted: Option<u32>,
+    ) -> Result<Option<Source>> {
+        let answer = |partition: Option<Partition>, view: &View| -> Source {
+            let Some(partition) = partition else { return Box::new(EmptyStream) };
+            let selection = Arc::new(selection.clone());
+            Box::new(PartitionRead::new(key.clone(), partition, view.table.clone(), selection))
+        };
+        match self.row_cache.find(view, key, selection, wanted) {
+            Found::Hit(partition) => {
+                trace(|| "Row cache hit");
+                table.metrics.record_read(&ReadTally::default());
+                return Ok(Some(answer(partition, view)));
+            }
+            Found::Unusable => {
+                trace(|| "Ignoring row cache as cached value could not satisfy query");
+                return Ok(None);
+            }
+            Found::Nothing => trace(|| "Row cache miss"),
+        }
+        let rows = view.table.params.caching.rows_per_partition;
+        let begins_at_head = selection.slices.is_all() && !selection.reversed;
+        if rows != RowsPerPartition::All && !begins_at_head {
+            trace(
+                || "Fetching data but not populating cache as query does not query from the start of the partition",
+            );
+            return Ok(None);
+        }
+        let Some(loading) = self.row_cache.begin(table.id, key) else { return Ok(None) };
+        // The place first, then the view: see there.
+        let view = table.view();
+        let mut stream = self.read_stored(table, &view, key, &Selection::all())?;
+        trace(|| "Caching rows");
+        loading.publish(&mut *stream, &view, rows, self.now_seconds())?;
+        Ok(match self.row_cache.look(&view, key, selection, wanted) {
+            Found::Hit(partition) => Some(answer(partition, &view)),
+            Found::Unusable | Found::Nothing => None,
+        })
+    }
+
+    /// Reads from memtables and SSTables.
+    fn read_stored(
+        &self,
+        table: &Table,
+        view: &View,
+        key: &DecoratedKey,
+        selection: &Selection,
+    ) -> Result<Source> {
         trace(|| format!("Executing single-partition query on {}", view.table.name));
         trace(|| "Acquiring sstable references");
         let selection = Arc::new(selection.clone());
@@ -34,7 +105,7 @@ impl Core {
         let candidates = view.sstables.iter().filter(|sstable| may_have(sstable, &selection));
         let mut tally = ReadTally::default();
         if asks_for_one_row(&view.table, &selection) {
-            let read = read_row(&view, (key, hash), &selection, candidates, &mut tally)?;
+            let read = read_row(view, (key, hash), &selection, candidates, &mut tally)?;
             table.metrics.record_read(&tally);
             return Ok(read);
         }

@@ -148,7 +148,7 @@ impl Core {
         };
         if written.is_empty() && removed.is_empty() {
             transaction.abort()?;
-            table.change_view(change);
+            table.rearrange_view(change);
             return Ok(Vec::new());
         }
         if operation == OperationType::Flush
@@ -161,7 +161,12 @@ impl Core {
         let descriptors: Vec<_> = removed.iter().map(|sstable| sstable.reader.descriptor().clone()).collect();
         let committed = self.commit(table, transaction, &descriptors)?;
         let (finished, readers): (Vec<_>, Vec<_>) = written.into_iter().unzip();
-        table.try_change_view(|view| {
+        table.try_rearrange_view(|view| {
+            match operation {
+                OperationType::Flush => {}
+                OperationType::Compaction => view.purges += 1,
+                OperationType::Truncate | OperationType::Import => view.contents += 1,
+            }
             let of_now = |reader: SSTableReader| match Arc::ptr_eq(&view.table, metadata) {
                 true => Ok(reader),
                 false => reader.with_table(view.table.clone()),

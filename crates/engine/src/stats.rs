@@ -105,8 +105,12 @@ pub struct EngineStats {
     pub memtable_bytes: u64,
     /// Heap bytes that all memtables may have.
     pub memtable_bytes_max: u64,
-    /// The chunk cache.
+    /// The chunk cache: `file_cache_size`.
     pub chunk_cache: CacheStats,
+    /// The key cache.
+    pub key_cache: CacheStats,
+    /// The row cache.
+    pub row_cache: CacheStats,
     /// The commit log, once recovery has ended.
     pub commit_log: Option<CommitLogStats>,
     /// Since when, by the engine's monotonic clock.
@@ -176,6 +180,8 @@ impl Core {
             memtable_bytes: self.memory.used() as u64,
             memtable_bytes_max: self.options.memtable_heap_space as u64,
             chunk_cache: self.cache.stats(),
+            key_cache: self.key_cache.stats(),
+            row_cache: self.row_cache.stats(),
             commit_log: self.log.load().as_ref().map(|log| log.stats()),
             now: self.clock.monotonic(),
         }

@@ -94,6 +94,11 @@ pub(crate) struct View {
     pub set_aside: Arc<[Arc<SSTable>]>,
     /// SSTables that could not even be opened.
     pub unreadable: usize,
+    /// Grows whenever a read may give something else than before, other than by a write: what was read before that is not to
+    /// be used after it.
+    pub contents: u64,
+    /// Grows whenever tombstones may have been purged: an older write that they would have covered counts after that.
+    pub purges: u64,
 }
 
 /// A memtable that takes no more writes.
@@ -122,6 +127,8 @@ impl Table {
             sstables: sorted(sstables),
             set_aside: Arc::new([]),
             unreadable: 0,
+            contents: 0,
+            purges: 0,
         };
         Self {
             id,
@@ -164,6 +171,20 @@ impl Table {
 
     /// Replaces the view by what `change` makes of it, unless that fails.
     pub fn try_change_view<T, E>(&self, change: impl FnOnce(&mut View) -> Result<T, E>) -> Result<T, E> {
+        self.try_rearrange_view(|view| {
+            view.contents += 1;
+            change(view)
+        })
+    }
+
+    /// [`Self::change_view`] by a change after which reads give what they gave before.
+    pub fn rearrange_view<T>(&self, change: impl FnOnce(&mut View) -> T) -> T {
+        let changed = self.try_rearrange_view(|view| Ok::<_, std::convert::Infallible>(change(view)));
+        changed.unwrap_or_else(|never| match never {})
+    }
+
+    /// [`Self::rearrange_view`], unless the change fails.
+    pub fn try_rearrange_view<T, E>(&self, change: impl FnOnce(&mut View) -> Result<T, E>) -> Result<T, E> {
         let _changing = self.view_change.lock();
         let mut view = View::clone(&self.view.load());
         let done = change(&mut view)?;

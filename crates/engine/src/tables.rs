@@ -170,8 +170,11 @@ impl Core {
         if drops_columns && self.phase() == Phase::Open {
             // Memtables hold the dropped cells; SSTables do not get them, nor read them from older ones.
             self.flush(&table)?;
+            // Rows may be gone with them.
+            table.change_view(|_| ());
         }
         self.measure_behind(&table);
+        self.row_cache.forget(table.id);
         self.compaction_wanted.raise();
         Ok(())
     }
@@ -188,6 +191,7 @@ impl Core {
             table.set_dropped();
         }
         self.tables.store(Arc::new(tables));
+        self.row_cache.forget(id);
         let _no_compaction = self.pause_compactions(&table);
         let _no_flush = table.flush.lock();
         self.forget_memtables(&table);
@@ -290,6 +294,7 @@ impl Core {
             view.set_aside = Arc::new([]);
             view.unreadable = 0;
         });
+        self.row_cache.forget(id);
         committed.finish()?;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cassette_rows::{DecoratedKey, PartitionUpdate, TableId};
+use cassette_rows::{DecoratedKey, PartitionUpdate, TableId, TableMetadata};
 use parking_lot::RwLockReadGuard;
 
 use crate::commitlog::{Record, TableVersion};
@@ -50,7 +50,8 @@ impl Core {
         }
         trace(|| format!("Adding to {} memtable", mutation.table.name));
         let update = [(&mutation.update, &*mutation.table)];
-        let growth = view.memtable.apply(&mutation.update.key, update.into_iter());
+        let also = || self.apply_to_row_cache(&table, &mutation.update.key, update.into_iter());
+        let growth = view.memtable.apply_and(&mutation.update.key, update.into_iter(), also);
         drop(view);
         drop(writing);
         table.metrics.write_latency.record_latency(self.clock.monotonic().saturating_sub(started));
@@ -106,7 +107,8 @@ impl Core {
             while let Some(first) = rest.first().filter(|first| key(**first).1 == table.id) {
                 let same = rest.iter().take_while(|i| key(**i) == key(*first)).count();
                 let updates = rest[..same].iter().map(|i| (&mutations[*i].update, &*mutations[*i].table));
-                growth += view.memtable.apply(key(*first).2, updates);
+                let also = || self.apply_to_row_cache(table, key(*first).2, updates.clone());
+                growth += view.memtable.apply_and(key(*first).2, updates.clone(), also);
                 rest = &rest[same..];
                 *changed += 1;
             }
@@ -119,6 +121,19 @@ impl Core {
         }
         self.grown(growth);
         Ok(())
+    }
+
+    /// Does to the row cache what is done to a memtable, under the same lock.
+    fn apply_to_row_cache<'a>(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        updates: impl Iterator<Item = (&'a PartitionUpdate, &'a TableMetadata)>,
+    ) {
+        // The view of now: whoever reads into the cache with a later one reads what is in the memtable by then.
+        if self.row_cache.is_enabled() && self.row_cache.takes(&table.view().table) {
+            self.row_cache.apply(table.id, key, updates);
+        }
     }
 
     /// Lets a write go to the memtable alone. Its table's `write_order` is held: closing flushes once nobody holds it.

@@ -24,6 +24,12 @@ pub enum StorageError {
         #[source]
         source: std::io::Error,
     },
+    /// The reader may not wait for a disk, and would have to. Nothing is wrong.
+    #[error("{}: reading would wait for the disk", path.display())]
+    WouldBlock {
+        /// The file that would have to be read.
+        path: PathBuf,
+    },
     /// The bytes are whole but say what this table or this version cannot hold: an unknown column, a newer format.
     #[error("{}: {detail}", path.display())]
     Unsupported {

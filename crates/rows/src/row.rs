@@ -198,6 +198,24 @@ impl Row {
             + self.0.data.len()
     }
 
+    /// The same row with values in a buffer of its own, if they lie in one that is larger than they are.
+    pub fn compacted(self) -> Self {
+        let values: usize =
+            self.0.cells.iter().map(|m| m.value_length as usize + m.path_length as usize).sum();
+        if self.0.data.len() == values {
+            return self;
+        }
+        let mut out = RowBuilder::with_capacity(self.clustering().clone(), self.cell_count(), values);
+        out.liveness(self.liveness()).deletion(self.deletion());
+        for (column, deletion) in self.complex_deletions() {
+            out.complex_deletion(*column, *deletion);
+        }
+        for cell in self.cells() {
+            out.cell(cell);
+        }
+        out.finish()
+    }
+
     fn resolve(&self, meta: &CellMeta) -> Cell<'_> {
         let data = &self.0.data;
         let slice = |start: u32, length: u32| &data[start as usize..start as usize + length as usize];

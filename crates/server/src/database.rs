@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use cassette_database::{
     self as db, BatchKind, BatchSource, BoundValue, Database, DatabaseError, Executed, Outcome, Prepared,
-    StatementOptions,
+    StatementOptions, without_waiting,
 };
 use cassette_protocol::{
     Prelude, QueryParameters, Request, ResultMessage, Value, Values, Version,
@@ -67,41 +67,65 @@ impl Backend for Database {
         trace: Option<Uuid>,
         body: &mut Vec<u8>,
     ) -> Result<Answer, Error> {
+        if trace.is_some() && effort == Effort::MemoryOnly {
+            // What is traced is to be done once.
+            return Ok(Answer::WouldBlock);
+        }
         if let Some(id) = trace {
             let describe = || tracing::describe(self, session, request);
             return self.traced(id, describe, || {
                 Backend::execute(self, session, request, version, effort, None, body)
             });
         }
-        let execution = Execution { database: self, session, version };
-        // Writes that wait for the disk in threads of their own share one sync.
-        let must_wait = || self.engine().apply_would_wait();
-        let answer = match request {
-            Request::Execute(execute) => {
-                let prepared = self.prepared(&execute.id).map_err(error_response)?;
-                if effort == Effort::MemoryOnly
-                    && (may_take_long(&prepared) || writes(&prepared) && must_wait())
-                {
-                    return Ok(Answer::WouldBlock);
-                }
-                execution.execute(execute, &prepared, body)
-            }
-            Request::Batch(_) if effort == Effort::MemoryOnly && must_wait() => {
-                return Ok(Answer::WouldBlock);
-            }
-            Request::Batch(batch) => execution.batch(batch, body),
-            Request::Prepare(prepare) => execution.prepare(prepare, body),
-            // What a text does is known only when it is parsed. Texts that come often are prepared.
-            Request::Query(_) if effort == Effort::MemoryOnly => return Ok(Answer::WouldBlock),
-            Request::Query(query) => execution.query(query, body),
-            other => Err(DatabaseError::Protocol(format!("{} is not a request to execute", other.opcode()))),
-        };
-        answer.map(Answer::Result).map_err(error_response)
+        match answer(self, session, request, version, effort, body) {
+            Err(DatabaseError::WouldBlock) if effort == Effort::MemoryOnly => Ok(Answer::WouldBlock),
+            answer => answer.map_err(error_response),
+        }
     }
 
     fn subscribe(&self, listener: Box<dyn Fn(&SchemaChange) + Send + Sync>) -> db::Subscription {
         self.on_schema_change(move |change| listener(&schema_change(change)))
     }
+}
+
+/// Answers a request; [`Answer::WouldBlock`], or the error of that name, if it may not wait and would have to.
+fn answer(
+    database: &Database,
+    session: &ClientSession,
+    request: &Request,
+    version: Version,
+    effort: Effort,
+    body: &mut Vec<u8>,
+) -> db::Result<Answer> {
+    let execution = Execution { database, session, version };
+    // Writes that wait for the disk in threads of their own share one sync.
+    let must_wait = || database.engine().apply_would_wait();
+    let answer = match request {
+        Request::Execute(execute) => {
+            let prepared = database.prepared(&execute.id)?;
+            if effort == Effort::MemoryOnly && (may_take_long(&prepared) || writes(&prepared) && must_wait())
+            {
+                return Ok(Answer::WouldBlock);
+            }
+            match effort {
+                // What reads before it writes does so rarely, and waits.
+                Effort::MemoryOnly if !writes(&prepared) => {
+                    without_waiting(|| execution.execute(execute, &prepared, body))
+                }
+                _ => execution.execute(execute, &prepared, body),
+            }
+        }
+        Request::Batch(_) if effort == Effort::MemoryOnly && must_wait() => {
+            return Ok(Answer::WouldBlock);
+        }
+        Request::Batch(batch) => execution.batch(batch, body),
+        Request::Prepare(prepare) => execution.prepare(prepare, body),
+        // What a text does is known only when it is parsed. Texts that come often are prepared.
+        Request::Query(_) if effort == Effort::MemoryOnly => return Ok(Answer::WouldBlock),
+        Request::Query(query) => execution.query(query, body),
+        other => Err(DatabaseError::Protocol(format!("{} is not a request to execute", other.opcode()))),
+    };
+    answer.map(Answer::Result)
 }
 
 /// The execution of one request.
@@ -302,7 +326,7 @@ fn schema_change(change: &db::SchemaChange) -> SchemaChange {
 fn error_response(error: DatabaseError) -> Error {
     let message = error.to_string();
     let detail = match error {
-        DatabaseError::Server(_) => ErrorDetail::ServerError,
+        DatabaseError::Server(_) | DatabaseError::WouldBlock => ErrorDetail::ServerError,
         DatabaseError::Protocol(_) => ErrorDetail::ProtocolError,
         DatabaseError::Overloaded(_) => ErrorDetail::Overloaded,
         DatabaseError::Truncate(_) => ErrorDetail::TruncateError,

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quick_cache::sync::Cache;
@@ -81,16 +82,19 @@ pub struct ChunkCache {
     files: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
+    miss_nanos: AtomicU64,
 }
 
-/// What a cache has done so far.
+/// What a cache holds, and what it has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Chunks found.
+    /// Look-ups that found what they wanted.
     pub hits: u64,
-    /// Chunks that had to be read.
+    /// Look-ups that did not.
     pub misses: u64,
-    /// Chunks held.
+    /// Nanoseconds spent on getting what was missed, where that is measured: chunks.
+    pub miss_nanos: u64,
+    /// Entries held.
     pub entries: usize,
     /// Bytes held.
     pub bytes: u64,
@@ -98,16 +102,34 @@ pub struct CacheStats {
     pub capacity: u64,
 }
 
+impl CacheStats {
+    /// Look-ups.
+    pub fn requests(&self) -> u64 {
+        self.hits + self.misses
+    }
+
+    /// The share of look-ups that found what they wanted; NaN when there were none, as Cassandra shows it.
+    pub fn hit_rate(&self) -> f64 {
+        self.hits as f64 / self.requests() as f64
+    }
+
+    /// Microseconds that a miss took on average; NaN when there were none.
+    pub fn miss_latency_micros(&self) -> f64 {
+        self.miss_nanos as f64 / 1000.0 / self.misses as f64
+    }
+}
+
 impl ChunkCache {
     /// A cache of up to `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
-        // Chunks are 4 to 64 KiB; the estimate only sizes the cache's first tables.
-        let items = (capacity / (16 << 10)).clamp(16, 1 << 20) as usize;
+        // Chunks are 4 to 64 KiB; the estimate only sizes the cache's first tables, which grow with it.
+        let items = (capacity / (16 << 10)).clamp(16, 1 << 14) as usize;
         Self {
             cache: Cache::with(items, capacity, ByteWeight, DefaultHashBuilder::default(), KeepEvicted),
             files: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            miss_nanos: AtomicU64::new(0),
         }
     }
 
@@ -125,6 +147,17 @@ impl ChunkCache {
         found
     }
 
+    /// Notes what it took to read a chunk that was missed.
+    pub(crate) fn record_miss(&self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.miss_nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// Sets how many bytes may be held, and lets go of what is beyond.
+    pub fn set_capacity(&self, capacity: u64) {
+        self.cache.set_capacity(capacity);
+    }
+
     /// Keeps a chunk. Two readers that miss at once both read it; the second one's replaces the first's.
     pub(crate) fn insert(&self, file: u64, chunk: u64, bytes: Bytes) {
         let mut evicted = Vec::new();
@@ -137,6 +170,7 @@ impl ChunkCache {
         CacheStats {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
+            miss_nanos: self.miss_nanos.load(Ordering::Relaxed),
             entries: self.cache.len(),
             bytes: self.cache.weight(),
             capacity: self.cache.capacity(),

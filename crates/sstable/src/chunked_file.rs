@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use cassette_rows::{Result, StorageError};
@@ -13,6 +14,7 @@ use cassette_vfs::RandomAccessFile;
 
 use crate::chunk_cache::{ChunkCache, buffer};
 use crate::compression::{CHUNK_CRC_LENGTH, CompressionInfo};
+use crate::waiting::may_wait;
 
 /// The longest stored chunk for which a thread keeps a buffer: all that defaults make, and most others.
 const KEPT_BUFFER: usize = 128 << 10;
@@ -124,7 +126,9 @@ impl ChunkedFile {
         if let Some(chunk) = self.cache.get(self.number, index) {
             return Ok(chunk);
         }
+        let started = Instant::now();
         let chunk = self.read_chunk(index)?;
+        self.cache.record_miss(started.elapsed());
         if caching == Caching::Use {
             self.cache.insert(self.number, index, chunk.clone());
         }
@@ -140,9 +144,16 @@ impl ChunkedFile {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.file
-            .read_exact_at(buffer, offset)
-            .map_err(|e| StorageError::io(&self.path, format!("read {} bytes at {offset}", buffer.len()), e))
+        let length = buffer.len();
+        let read = match may_wait() {
+            true => self.file.read_exact_at(buffer, offset).map(|()| true),
+            false => self.file.read_exact_at_once(buffer, offset),
+        };
+        match read {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StorageError::WouldBlock { path: self.path.clone() }),
+            Err(e) => Err(StorageError::io(&self.path, format!("read {length} bytes at {offset}"), e)),
+        }
     }
 
     fn corrupt(&self, offset: u64, detail: String) -> StorageError {

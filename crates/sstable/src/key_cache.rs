@@ -86,6 +86,7 @@ impl KeyCache {
         CacheStats {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
+            miss_nanos: 0,
             entries: self.cache.len(),
             bytes: self.cache.weight(),
             capacity: self.cache.capacity(),

@@ -26,6 +26,7 @@ pub mod toc;
 mod token_search;
 mod verify;
 mod verify_values;
+pub mod waiting;
 pub mod writer;
 
 pub use chunk_cache::ChunkCache;

@@ -25,10 +25,12 @@ use std::sync::Arc;
 
 mod clock;
 mod fake;
+mod memory;
 mod real;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fake::{FakeFileSystem, Operation, OperationKind};
+pub use memory::memory_limit;
 pub use real::RealFileSystem;
 
 /// A tree of files and directories. Used as `Arc<dyn FileSystem>`.
@@ -163,6 +165,13 @@ pub trait RandomAccessFile: Send + Sync {
 
     /// Fills `buffer` from `offset`; `ErrorKind::UnexpectedEof` when the file ends before.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// [`read_exact_at`](Self::read_exact_at), if that needs no waiting for the disk because the system has the bytes in
+    /// memory: `false`, with anything in `buffer`, if it would, or if that cannot be told.
+    fn read_exact_at_once(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        let _ = (buffer, offset);
+        Ok(false)
+    }
 
     /// The file's length in bytes, now.
     fn len(&self) -> io::Result<u64>;

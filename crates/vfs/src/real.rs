@@ -158,6 +158,20 @@ impl RandomAccessFile for RealRandomAccessFile {
         })
     }
 
+    #[cfg(target_os = "linux")]
+    fn read_exact_at_once(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+        let wanted = buffer.len();
+        match preadv2(&self.file, &mut [io::IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
+            // Fewer when only some of the pages are there. At the end of the file the next try says so.
+            Ok(read) => Ok(read == wanted),
+            // Not there; or not with this file system.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(false),
+            Err(error) => attempted(Err(error.into()), "read", &self.path),
+        }
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(attempted(self.file.metadata(), "read the length of", &self.path)?.len())
     }

@@ -55,7 +55,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "inter_dc_tcp_nodelay",
     "internode_compression",
     "key_cache_save_period",
-    "key_cache_size",
     "listen_address",
     "listen_interface",
     "max_hint_window",
@@ -72,7 +71,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "role_manager",
     "roles_validity",
     "row_cache_save_period",
-    "row_cache_size",
     "saved_caches_directory",
     "seed_provider",
     "server_encryption_options",
@@ -134,6 +132,8 @@ pub struct Config {
     memtable_cleanup_threshold: Option<f64>,
     memtable_flush_writers: Option<usize>,
     file_cache_size: Option<String>,
+    key_cache_size: Option<String>,
+    row_cache_size: Option<String>,
     concurrent_compactors: Option<usize>,
     compaction_throughput: Option<String>,
     flush_compression: Option<String>,
@@ -234,6 +234,8 @@ impl Config {
         set(&mut engine.commitlog_total_space, &self.commitlog_total_space, "commitlog_total_space")?;
         set(&mut engine.memtable_heap_space, &self.memtable_heap_space, "memtable_heap_space")?;
         set(&mut engine.file_cache_size, &self.file_cache_size, "file_cache_size")?;
+        set(&mut engine.key_cache_size, &self.key_cache_size, "key_cache_size")?;
+        set(&mut engine.row_cache_size, &self.row_cache_size, "row_cache_size")?;
         engine.memtable_cleanup_threshold = self.memtable_cleanup_threshold;
         engine.memtable_flush_writers = self.memtable_flush_writers.unwrap_or(engine.memtable_flush_writers);
         engine.concurrent_compactors = self.concurrent_compactors.unwrap_or(engine.concurrent_compactors);

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use cassette_engine::may_wait;
 use cassette_engine::trace::trace;
 use cassette_rows::{
     Clustering, ColumnKind, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices,
@@ -46,7 +47,11 @@ pub(super) fn execute_parts(
     let targets = targets(parts)?;
 
     trace(|| "Reading existing values for CAS precondition");
-    let _lock = database.engine().lock_partition(table.id, &key);
+    let engine = database.engine();
+    let _lock = match may_wait() {
+        true => engine.lock_partition(table.id, &key),
+        false => engine.try_lock_partition(table.id, &key).ok_or(DatabaseError::WouldBlock)?,
+    };
     let current = Current::read(table, &key, &targets, execution)?;
     let mut applied = true;
     for (part, target) in parts.iter().zip(&targets) {

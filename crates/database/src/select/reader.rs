@@ -115,7 +115,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         limits: &mut Limits,
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
-        let stream = self.read(key, selection)?;
+        let stream = self.read_first(key, selection, limits)?;
         let mut seen = Seen::default();
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
         seen.trace();
@@ -145,6 +145,20 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 
     pub(super) fn read(&self, key: &DecoratedKey, selection: &Selection) -> Result<Box<dyn PartitionStream>> {
         self.execution.database.read(self.execution, &self.plan.table, key, selection)
+    }
+
+    /// [`Self::read`], telling the engine how many rows will be pulled where that is sure.
+    fn read_first(
+        &self,
+        key: &DecoratedKey,
+        selection: &Selection,
+        limits: &Limits,
+    ) -> Result<Box<dyn PartitionStream>> {
+        let rows = match self.filters.is_empty() {
+            true => limits.total().into_iter().chain(limits.in_partition()).min(),
+            false => None,
+        };
+        self.execution.database.read_first(self.execution, &self.plan.table, key, selection, rows)
     }
 
     fn scan(&self, range: &KeyRange) -> Result<Box<dyn PartitionStream>> {

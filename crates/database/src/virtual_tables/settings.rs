@@ -67,6 +67,8 @@ pub(crate) fn of_engine(options: &cassette_engine::Options) -> BTreeMap<String, 
     }
     put("memtable_flush_writers", options.memtable_flush_writers.to_string());
     put("file_cache_size", mebibytes(options.file_cache_size));
+    put("key_cache_size", mebibytes(options.key_cache_size));
+    put("row_cache_size", mebibytes(options.row_cache_size));
     put("concurrent_compactors", options.concurrent_compactors.to_string());
     let overlapping = &options.overlapping;
     put("provide_overlapping_tombstones", format!("{:?}", overlapping.provide).to_lowercase());

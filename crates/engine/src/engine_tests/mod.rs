@@ -7,8 +7,10 @@ mod figures;
 mod import;
 mod model;
 mod recovery;
+mod row_cache;
 mod snapshots;
 mod threads;
+mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! Random operations, held against a list of everything that was written.
 
-use cassette_rows::TableParams;
-use cassette_rows::schema::CompactionParams;
+use cassette_rows::schema::{CachingParams, CompactionParams, RowsPerPartition};
+use cassette_rows::{DecoratedKey, TableParams, Unfiltered};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::OverlappingTombstones;
-use crate::testing::{self, Updates, merged, seeds};
+use crate::testing::{self, Drained, Updates, merged, seeds};
 
 /// One run: two tables, and what was written to each.
 struct Model {
@@ -20,8 +20,13 @@ struct Model {
     time: i64,
 }
 
-fn params(gc_grace_seconds: u32, compaction: CompactionParams) -> TableParams {
-    TableParams { gc_grace_seconds, compaction, ..TableParams::default() }
+fn params(
+    gc_grace_seconds: u32,
+    rows_per_partition: RowsPerPartition,
+    compaction: CompactionParams,
+) -> TableParams {
+    let caching = CachingParams { keys: true, rows_per_partition };
+    TableParams { gc_grace_seconds, caching, compaction, ..TableParams::default() }
 }
 
 fn strategy(number: u64) -> CompactionParams {
@@ -35,12 +40,17 @@ impl Model {
         let purging = seed % 2 == 1;
         let gc_grace_seconds = if purging { 0 } else { 1_000_000 };
         let tables = vec![
-            testing::table_with("a", params(gc_grace_seconds, strategy(seed / 2))),
-            testing::table_with("b", params(gc_grace_seconds, strategy(seed / 2 + 3))),
+            testing::table_with("a", params(gc_grace_seconds, RowsPerPartition::All, strategy(seed / 2))),
+            testing::table_with(
+                "b",
+                params(gc_grace_seconds, RowsPerPartition::Head(3), strategy(seed / 2 + 3)),
+            ),
         ];
         let generator = |table: &Arc<TableMetadata>| Updates { keys: 12, ..Updates::of(table.clone()) };
         let mut world = World::new(tables.clone());
         world.options.memtable_heap_space = 60_000;
+        // None, one that holds some of the partitions, and one that holds all.
+        world.options.row_cache_size = [0, 40_000, 10 << 20][seed as usize / 2 % 3];
         Self {
             generators: tables.iter().map(generator).collect(),
             written: vec![Vec::new(), Vec::new()],
@@ -72,14 +82,15 @@ impl Model {
     fn check(&mut self, engine: &Engine) {
         for table in 0..2 {
             let selection = self.generators[table].selection(&mut self.random);
-            let metadata = &self.world.tables[table];
-            let expected = visible(merged(&self.written[table], metadata, &selection), self.world.now());
+            let metadata = self.world.tables[table].clone();
+            let expected = visible(merged(&self.written[table], &metadata, &selection), self.world.now());
             let seen = self.world.seen(engine, metadata.id, &selection);
             assert_eq!(seen, expected, "a scan under {selection:?}");
             let k = testing::key(self.random.random_range(0..12));
             let seen = visible(drain(engine.read(metadata.id, &k, &selection).unwrap()), self.world.now());
             let expected: Vec<_> = expected.into_iter().filter(|partition| partition.key == k).collect();
             assert_eq!(seen, expected, "a read under {selection:?}");
+            self.check_first(engine, table, &k);
             let range = KeyRange::ALL.after(k.clone());
             let seen = drain(engine.scan(metadata.id, &range, &selection).unwrap());
             assert!(seen.iter().all(|partition| partition.header.key > k));
@@ -104,6 +115,31 @@ impl Model {
             1 => engine.garbage_collect(id, OverlappingTombstones::Cell).unwrap(),
             2 => engine.upgrade_sstables(id).unwrap(),
             _ => engine.compact_split(id).unwrap(),
+        }
+    }
+
+    /// The first rows of a partition, read by somebody who wants no more.
+    fn check_first(&mut self, engine: &Engine, table: usize, k: &DecoratedKey) {
+        let metadata = &self.world.tables[table];
+        let wanted = self.random.random_range(1..6);
+        let now = self.world.now();
+        let all = visible(merged(&self.written[table], metadata, &Selection::all()), now);
+        let expected: Vec<_> =
+            all.into_iter().filter(|p| p.key == *k).flat_map(|p| p.rows).take(wanted).collect();
+        let mut stream = engine.read_first(metadata.id, k, &Selection::all(), Some(wanted as u32)).unwrap();
+        if let Some(header) = stream.next_partition().unwrap() {
+            let (mut live, mut unfiltereds) = (0, Vec::new());
+            while live < wanted
+                && let Some(next) = stream.next_unfiltered().unwrap()
+            {
+                live += usize::from(matches!(&next, Unfiltered::Row(row) if row.is_live(now)));
+                unfiltereds.push(next);
+            }
+            let seen = visible(vec![Drained { header, unfiltereds }], now);
+            let seen: Vec<_> = seen.into_iter().flat_map(|partition| partition.rows).collect();
+            assert_eq!(seen, expected, "the first {wanted} rows");
+        } else {
+            assert!(expected.is_empty());
         }
     }
 

@@ -23,7 +23,7 @@ use parking_lot::RwLock;
 
 use crate::commitlog::Position;
 use crate::key_range::KeyBounds;
-use partition::Partition;
+pub(crate) use partition::Partition;
 pub(crate) use stats::MemtableStats;
 pub(crate) use stream::{MemtableScan, PartitionRead};
 
@@ -77,6 +77,16 @@ impl Memtable {
         key: &DecoratedKey,
         updates: impl Iterator<Item = (&'a PartitionUpdate, &'a TableMetadata)>,
     ) -> isize {
+        self.apply_and(key, updates, || {})
+    }
+
+    /// [`Self::apply`], and does `also` before anybody sees the changes.
+    pub fn apply_and<'a>(
+        &self,
+        key: &DecoratedKey,
+        updates: impl Iterator<Item = (&'a PartitionUpdate, &'a TableMetadata)>,
+        also: impl FnOnce(),
+    ) -> isize {
         let mut shard = self.shards[Self::shard_of(key.token())].write();
         let Shard { partitions, stats } = &mut *shard;
         let mut growth = 0;
@@ -93,6 +103,7 @@ impl Memtable {
             stats.add(update);
             growth += partition.apply(update, table);
         }
+        also();
         drop(shard);
         self.heap_bytes.fetch_add(growth as usize, Ordering::Relaxed);
         growth

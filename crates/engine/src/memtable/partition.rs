@@ -123,6 +123,31 @@ impl Partition {
         self.static_row = merged;
     }
 
+    /// The number of rows.
+    pub fn row_count(&self) -> usize {
+        match &self.rows {
+            Rows::None => 0,
+            Rows::One(_) => 1,
+            Rows::Many(chunks) => chunks.iter().map(|chunk| chunk.len()).sum(),
+        }
+    }
+
+    /// How many of the first rows are there at any time, up to `limit`; rows that are deleted or expire are passed over.
+    pub fn lasting_rows(&self, limit: usize) -> usize {
+        let lasts = |row: &&Row| !row.has_deletions() && row.is_live(0);
+        self.iter().filter(lasts).take(limit).count()
+    }
+
+    /// The rows in the table's order.
+    pub fn iter(&self) -> impl Iterator<Item = &Row> {
+        let (one, many): (Option<&Row>, &[Arc<Vec<Row>>]) = match &self.rows {
+            Rows::None => (None, &[]),
+            Rows::One(row) => (Some(row), &[]),
+            Rows::Many(chunks) => (None, chunks),
+        };
+        one.into_iter().chain(many.iter().flat_map(|chunk| chunk.iter()))
+    }
+
     /// The place before the first row that is not before `position`.
     pub(super) fn place(&self, position: Position<'_>, comparator: &ClusteringComparator) -> Place {
         self.rows.place(position, comparator)

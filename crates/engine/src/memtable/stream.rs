@@ -23,7 +23,8 @@ pub(crate) struct PartitionRead {
 }
 
 impl PartitionRead {
-    pub(super) fn new(
+    /// Of a snapshot.
+    pub fn new(
         key: DecoratedKey,
         partition: Partition,
         table: Arc<TableMetadata>,
@@ -80,7 +81,7 @@ pub(crate) struct MemtableScan {
 }
 
 /// A scan begins with small batches, since most stop soon, and doubles them up to the limit.
-const FIRST_BATCH: usize = 16;
+const FIRST_BATCH: usize = 4;
 const LARGEST_BATCH: usize = 256;
 
 impl MemtableScan {

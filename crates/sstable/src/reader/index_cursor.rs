@@ -113,21 +113,26 @@ impl IndexCursor {
     /// Goes to the entry of `key` if it begins before `end`. Keys are compared for equality alone: that needs no
     /// tokens.
     pub fn find(&mut self, key: &[u8], end: u64) -> Result<bool> {
+        self.find_first(end, |found| found == key)
+    }
+
+    /// Goes to the first entry whose key is `wanted`, if one begins before `end`.
+    pub fn find_first(&mut self, end: u64, wanted: impl Fn(&[u8]) -> bool) -> Result<bool> {
         loop {
-            self.pass_over(key, end);
+            self.pass_over(end, &wanted);
             if self.next >= end || !self.advance()? {
                 return Ok(false);
             }
-            if self.key() == key {
+            if wanted(self.key()) {
                 return Ok(true);
             }
         }
     }
 
-    /// Passes over entries of other keys than `key` that lie whole in the window, with as little work as can be:
+    /// Passes over entries whose keys are not `wanted` and that lie whole in the window, with as little work as can be:
     /// some dozens of them come before the one looked for. Stops before anything that is not plainly such an entry.
     #[inline]
-    fn pass_over(&mut self, key: &[u8], end: u64) {
+    fn pass_over(&mut self, end: u64, wanted: &impl Fn(&[u8]) -> bool) {
         let Some(mut at) = self.next.checked_sub(self.window_start).map(|offset| offset as usize) else {
             return;
         };
@@ -138,7 +143,7 @@ impl IndexCursor {
             };
             let length = usize::from(u16::from_be_bytes(*length));
             let Some((found, rest)) = rest.split_at_checked(length) else { break };
-            if found == key {
+            if wanted(found) {
                 break;
             }
             // The position's own length is told by its first byte; no index of rows is a zero.

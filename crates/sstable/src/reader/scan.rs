@@ -123,12 +123,12 @@ fn first_at_or_after(
     }
     let start = reader.shared.summary.seek(key, !or_equal);
     let mut cursor = IndexCursor::new(reader.shared.index.clone(), start, caching);
-    while cursor.advance()? {
-        if reached(murmur3_token(cursor.key()), cursor.key()) {
-            return Ok(Edge { index_position: cursor.entry_start(), data_position: cursor.position() });
-        }
-    }
-    Ok(end)
+    let found =
+        cursor.find_first(reader.shared.index.data_length(), |other| reached(murmur3_token(other), other))?;
+    Ok(match found {
+        true => Edge { index_position: cursor.entry_start(), data_position: cursor.position() },
+        false => end,
+    })
 }
 
 impl WholeScan {
