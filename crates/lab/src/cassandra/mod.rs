@@ -239,17 +239,20 @@ impl Cluster {
         let library = self.settings.jars()?;
         let mut printed = String::new();
         for number in 1..=self.settings.nodes {
+            let directory = self.settings.node_directory(number);
+            let attempt = |error| LabError::io(format!("running nodetool in {}", directory.display()), error);
+            // It writes a log of its own where it runs.
+            let own = directory.join("nodetool");
+            fs::create_dir_all(&own).map_err(attempt)?;
+            let conf = fs::canonicalize(directory.join("conf")).map_err(attempt)?;
             let port = configuration::jmx_port(&self.settings, number).to_string();
             let output = Command::new("java")
                 .args(configuration::JAVA_OPENS.iter().flat_map(|package| configuration::open(package)))
                 .args(["-Xmx128m", "-Dlogback.configurationFile=logback.xml", "-cp"])
-                .arg(format!(
-                    "{}/conf:{}/*",
-                    self.settings.node_directory(number).display(),
-                    library.display()
-                ))
+                .arg(format!("{}:{}/*", conf.display(), library.display()))
                 .args(["org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", &port])
                 .args(arguments)
+                .current_dir(&own)
                 .output()
                 .map_err(|error| missing("java", "a JDK 11 or 17", error))?;
             if !output.status.success() {
