@@ -86,6 +86,13 @@ impl Database {
         // No index comes or goes meanwhile.
         let _changing = self.lock_schema();
         let catalog = self.catalog();
+        if catalog.is_view(table) || !catalog.views_of(table.id).is_empty() {
+            return Err(DatabaseError::Invalid(format!(
+                "SSTables cannot be taken into {}: its materialized views, or its base if it is one, would not follow. \
+                 Drop the views, take the SSTables in, and make the views again",
+                table.qualified_name()
+            )));
+        }
         let indexes = catalog.indexes_of(table.id);
         if let Some(index) = indexes.iter().find(|index| !index.state.is_built()) {
             let (name, table) = (&index.name, table.qualified_name());

@@ -242,6 +242,8 @@ fn truncation_and_altered_bases_are_followed_and_views_are_off_by_default() {
     let session = database.session();
     execute(&session, &["USE ks"]);
     assert_eq!(found(&session, "SELECT v, kk, c, y FROM by_v"), found(&session, "SELECT v, kk, c, y FROM t"));
+    let refused = database.refresh("ks", "t").unwrap_err().to_string();
+    assert!(refused.contains("SSTables cannot be taken into ks.t"), "{refused}");
     execute(&session, &["TRUNCATE t"]);
     assert!(found(&session, "SELECT * FROM by_c").is_empty());
 
