@@ -1,4 +1,7 @@
 //! Stores, services and transactions, from outside.
 
 mod conformance;
+mod crashes;
+mod histories;
 mod services;
+mod transactions;

@@ -1,0 +1,186 @@
+//! Why a transaction failed, and what is known of it then.
+
+use crate::service::ServiceError;
+use crate::store::{Cell, StoreError};
+use crate::timelock::TimeLockError;
+use crate::timestamp::{Conclusion, Timestamp};
+
+/// Why a transaction, or a step of it, failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another transaction wrote what this one writes, since it began.
+    #[error(
+        "write-write conflict in table {table} at {cell:02x?}: written by the transaction that began at {other}"
+    )]
+    WriteWriteConflict {
+        /// The table.
+        table: String,
+        /// The cell.
+        cell: Cell,
+        /// The other's start timestamp.
+        other: Timestamp,
+    },
+    /// Another transaction wrote what this one read, since it began, in a serializable table.
+    #[error("read-write conflict in table {table}: {what} was changed since it was read")]
+    ReadWriteConflict {
+        /// The table.
+        table: String,
+        /// What was read.
+        what: String,
+    },
+    /// Others held a lock for too long, or the timestamps failed.
+    #[error(transparent)]
+    TimeLock(#[from] TimeLockError),
+    /// The locks were lost before the commit.
+    #[error("the locks or the hold of the transaction that began at {start} were lost")]
+    LocksLost {
+        /// Its start.
+        start: Timestamp,
+    },
+    /// Somebody met its writes, thought it dead, and recorded that it aborted.
+    #[error("the transaction that began at {start} was rolled back by another one")]
+    RolledBack {
+        /// Its start.
+        start: Timestamp,
+    },
+    /// What its snapshot holds may have been swept.
+    #[error("the snapshot at {start} is too old: a cell of table {table} has been swept since")]
+    SnapshotTooOld {
+        /// Its start.
+        start: Timestamp,
+        /// The table.
+        table: String,
+    },
+    /// It has been open for longer than transactions may be.
+    #[error(
+        "the transaction that began at {start} has been open for {} s, longer than the {} s allowed",
+        age_seconds,
+        max_seconds
+    )]
+    OpenTooLong {
+        /// Its start.
+        start: Timestamp,
+        /// Its age.
+        age_seconds: u64,
+        /// How old it may get.
+        max_seconds: u64,
+    },
+    /// A cell changed its writer too often while it was read.
+    #[error("a cell of table {table} had more than {versions} versions that are not to be seen by {start}")]
+    TooManyVersions {
+        /// The table.
+        table: String,
+        /// The reader's start.
+        start: Timestamp,
+        /// How many were passed over.
+        versions: usize,
+    },
+    /// A read-only transaction was to write.
+    #[error("the transaction that began at {start} is read-only")]
+    ReadOnly {
+        /// Its start.
+        start: Timestamp,
+    },
+    /// An empty value was to be written; it would be a deletion.
+    #[error("an empty value cannot be written to table {table}: delete the cell instead")]
+    EmptyValue {
+        /// The table.
+        table: String,
+    },
+    /// The table is not for applications.
+    #[error("table {0} is reserved: names that begin with an underscore are the transactions' own")]
+    ReservedTable(String),
+    /// One table has one conflict handler.
+    #[error("table {0} is in use with another conflict handler")]
+    OtherHandler(String),
+    /// The store failed at something that does not decide the commit.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Conclusions could not be read or put, not that of this transaction.
+    #[error(transparent)]
+    Service(ServiceError),
+    /// The put of the commit failed.
+    #[error(
+        "it is not known whether the transaction that began at {start} has committed at {commit}: {cause}. Read what it wrote, and do not run it again blindly"
+    )]
+    OutcomeUnknown {
+        /// Its start.
+        start: Timestamp,
+        /// The commit timestamp that was put.
+        commit: Timestamp,
+        /// Why.
+        cause: ServiceError,
+    },
+    /// Two transactions had one start timestamp.
+    #[error(
+        "the transaction that began at {start} was to commit at {commit}, and has {found:?} already: timestamps went backwards. Stop all writers, and fast-forward the timestamps"
+    )]
+    TwoCommits {
+        /// Its start.
+        start: Timestamp,
+        /// The commit timestamp that was put.
+        commit: Timestamp,
+        /// What is there.
+        found: Conclusion,
+    },
+    /// What the application's own code failed with.
+    #[error(transparent)]
+    Caller(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What is known of a transaction that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is not committed and never will be.
+    NotCommitted,
+    /// It may be committed now, or later, or never.
+    Unknown,
+}
+
+/// A result with an [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<ServiceError> for Error {
+    fn from(error: ServiceError) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl Error {
+    /// Wraps an error of the application's, for use in [`run`](crate::Transactions::run).
+    pub fn caller(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Caller(error.into())
+    }
+
+    /// What is known of the transaction.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::OutcomeUnknown { .. } | Self::TwoCommits { .. } => Outcome::Unknown,
+            _ => Outcome::NotCommitted,
+        }
+    }
+
+    /// Whether the same transaction, run again from its beginning, may succeed, and is not done twice.
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Self::WriteWriteConflict { .. }
+            | Self::ReadWriteConflict { .. }
+            | Self::LocksLost { .. }
+            | Self::RolledBack { .. }
+            | Self::SnapshotTooOld { .. }
+            | Self::TimeLock(TimeLockError::LockTimeout { .. }) => true,
+            Self::TimeLock(_)
+            | Self::OpenTooLong { .. }
+            | Self::TooManyVersions { .. }
+            | Self::ReadOnly { .. }
+            | Self::EmptyValue { .. }
+            | Self::ReservedTable(_)
+            | Self::OtherHandler(_)
+            | Self::Store(_)
+            | Self::Service(_)
+            | Self::OutcomeUnknown { .. }
+            | Self::TwoCommits { .. }
+            | Self::Caller(_) => false,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! C1 to C11 of the protocol.
+
+use std::collections::HashMap;
+
+use super::Transaction;
+use super::manager::{Inner, start_lock};
+use super::reads::Snapshot;
+use super::table::Table;
+use crate::error::{Error, Result};
+use crate::service::{Recorded, TransactionService};
+use crate::store::{Cell, Put, Store};
+use crate::timelock::LockToken;
+use crate::timestamp::{Conclusion, Timestamp};
+
+pub(super) fn commit(
+    transaction: &mut Transaction,
+    condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
+) -> Result<Option<Timestamp>> {
+    // C1.
+    transaction.check_age()?;
+    if transaction.writes.is_empty() {
+        // All that it read was there at its start: it happened then.
+        condition(None)?;
+        return Ok(None);
+    }
+    let inner = transaction.inner.clone();
+    // C2.
+    let mut names = vec![start_lock(transaction.start)];
+    for (table, cells) in transaction.writes.tables() {
+        names.extend(cells.keys().filter_map(|cell| table.lock_name(cell)));
+    }
+    let locks = inner.timelock.lock(names, inner.options.lock_timeout)?;
+    let committed = with_locks(transaction, &inner, &locks, condition);
+    // C11.
+    inner.timelock.unlock(locks);
+    committed.map(Some)
+}
+
+fn with_locks(
+    transaction: &Transaction,
+    inner: &Inner,
+    locks: &LockToken,
+    condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
+) -> Result<Timestamp> {
+    let start = transaction.start;
+    // C3.
+    for (table, cells) in transaction.writes.tables() {
+        if table.handler().checks_writes() {
+            check_writes(inner, start, table, cells.keys().collect())?;
+        }
+    }
+    // C4 is not there: nothing sweeps yet, so all old versions stay.
+    let prepared = prepare(transaction, inner, locks, condition);
+    let commit = match prepared {
+        Ok(commit) => commit,
+        Err(error) => {
+            // Saves readers of what was written the wait and the look-up. It may fail.
+            if let Err(error) = inner.service.put_unless_exists(start, Conclusion::Aborted) {
+                tracing::debug!(%error, %start, "left to be rolled back by readers");
+            }
+            return Err(error);
+        }
+    };
+    // C10.
+    match inner.service.put_unless_exists(start, Conclusion::Committed(commit)) {
+        Ok(Recorded::Recorded) => Ok(commit),
+        Ok(Recorded::Exists(Conclusion::Aborted)) => Err(Error::RolledBack { start }),
+        Ok(Recorded::Exists(found)) => Err(Error::TwoCommits { start, commit, found }),
+        Err(cause) => Err(Error::OutcomeUnknown { start, commit, cause }),
+    }
+}
+
+/// C5 to C9: all that can fail without leaving the commit in doubt.
+fn prepare(
+    transaction: &Transaction,
+    inner: &Inner,
+    locks: &LockToken,
+    condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
+) -> Result<Timestamp> {
+    let start = transaction.start;
+    // C5.
+    let mut puts = Vec::new();
+    for (table, cells) in transaction.writes.tables() {
+        puts.extend(cells.iter().map(|(cell, value)| Put {
+            table: table.name(),
+            cell,
+            timestamp: start,
+            value: value.clone(),
+            write_time: start.0,
+        }));
+    }
+    inner.store.put(&puts)?;
+    // C6.
+    let commit = inner.timelock.timestamp()?;
+    // C7.
+    if !transaction.reads.is_empty() {
+        let now = Snapshot::of_commit(inner, start, commit, transaction.immutable);
+        transaction.reads.check(&now, &transaction.writes)?;
+    }
+    // C8.
+    condition(Some(commit))?;
+    // C9.
+    let held = match &transaction.started {
+        Some(started) => inner.timelock.is_held(Some(locks), started.hold)?,
+        None => false,
+    };
+    match held {
+        true => Ok(commit),
+        false => Err(Error::LocksLost { start }),
+    }
+}
+
+/// C3 for the cells of one table, which are locked.
+fn check_writes(inner: &Inner, start: Timestamp, table: &Table, mut cells: Vec<&Cell>) -> Result<()> {
+    let mut below: HashMap<&Cell, Timestamp> = HashMap::new();
+    let mut aborted: Vec<(&Cell, Timestamp)> = Vec::new();
+    while !cells.is_empty() {
+        let asked: Vec<_> =
+            cells.iter().map(|cell| (*cell, below.get(cell).copied().unwrap_or(Timestamp::MAX))).collect();
+        let newest = inner.store.get(table.name(), &asked)?;
+        let newest: Vec<(&Cell, Timestamp)> = cells
+            .iter()
+            .zip(newest)
+            .filter_map(|(cell, version)| Some((*cell, version?.timestamp)))
+            .collect();
+        let mut starts: Vec<Timestamp> = newest.iter().map(|(_, start)| *start).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        let mut conclusions = inner.service.get_many(&starts)?;
+        starts.retain(|start| !conclusions.contains_key(start));
+        // Not waited for: a writer that is alive would hold the lock that we hold.
+        inner.roll_back(&starts, &mut conclusions)?;
+        cells.clear();
+        for (cell, other) in newest {
+            match conclusions.get(&other) {
+                Some(Conclusion::Committed(commit)) if other > start || *commit > start => {
+                    return Err(Error::WriteWriteConflict {
+                        table: table.name().to_owned(),
+                        cell: cell.clone(),
+                        other,
+                    });
+                }
+                Some(Conclusion::Committed(_)) => {}
+                Some(Conclusion::Aborted) | None => {
+                    aborted.push((cell, other));
+                    below.insert(cell, other);
+                    cells.push(cell);
+                }
+            }
+        }
+    }
+    inner.delete_aborted(table, &aborted);
+    Ok(())
+}

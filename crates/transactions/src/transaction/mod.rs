@@ -1,0 +1,192 @@
+//! Transactions: buffered writes over a snapshot, and the commit.
+
+mod commit;
+mod manager;
+mod reads;
+mod scans;
+mod serializable;
+mod table;
+mod writes;
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+use crate::store::Cell;
+use crate::timelock::Started;
+use crate::timestamp::Timestamp;
+
+pub use manager::{Options, Transactions};
+pub use scans::RowOfCells;
+pub use table::{ConflictHandler, Table};
+
+use manager::Inner;
+use reads::Snapshot;
+use serializable::Reads;
+use writes::Writes;
+
+/// A transaction: it sees what was committed before it began, and its own writes. Dropped without a commit, it leaves
+/// nothing.
+///
+/// From [`Transactions::start`] or, mostly, [`Transactions::run`].
+pub struct Transaction {
+    inner: Arc<Inner>,
+    /// `None` when the hold was given back.
+    started: Option<Started>,
+    start: Timestamp,
+    immutable: Timestamp,
+    began: Instant,
+    read_only: bool,
+    writes: Writes,
+    reads: Reads,
+}
+
+impl Transaction {
+    fn new(inner: Arc<Inner>, started: Started, read_only: bool) -> Self {
+        Self {
+            inner,
+            start: started.start,
+            immutable: started.immutable,
+            started: Some(started),
+            began: Instant::now(),
+            read_only,
+            writes: Writes::default(),
+            reads: Reads::default(),
+        }
+    }
+
+    /// The timestamp that it reads at.
+    pub fn start_timestamp(&self) -> Timestamp {
+        self.start
+    }
+
+    /// The value of a cell.
+    pub fn get(
+        &mut self,
+        table: &Table,
+        row: impl AsRef<[u8]>,
+        column: impl AsRef<[u8]>,
+    ) -> Result<Option<Bytes>> {
+        Ok(self.get_many(table, &[cell(row, column)])?.pop().flatten())
+    }
+
+    /// The values of many cells, in their order.
+    pub fn get_many(&mut self, table: &Table, cells: &[Cell]) -> Result<Vec<Option<Bytes>>> {
+        self.check_age()?;
+        // R1.
+        let own: Vec<Option<&Bytes>> = cells.iter().map(|cell| self.writes.get(table, cell)).collect();
+        let asked: Vec<&Cell> =
+            cells.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(cell, _)| cell).collect();
+        let found = self.snapshot().get(table, &asked)?;
+        if table.handler().is_serializable() {
+            let versions = found.iter().map(|version| version.as_ref().map(|version| version.timestamp));
+            self.reads.cells(table, asked.iter().map(|cell| (*cell).clone()).zip(versions));
+        }
+        let mut found = found.into_iter();
+        let value = |own: Option<&Bytes>| {
+            let value = match own {
+                Some(own) => Some(own.clone()),
+                None => found.next().flatten().map(|version| version.value),
+            };
+            value.filter(|value| !value.is_empty())
+        };
+        Ok(own.into_iter().map(value).collect())
+    }
+
+    /// Up to `limit` columns of a row in order, with their values. To go on, ask for those after the last.
+    pub fn columns<B: AsRef<[u8]>>(
+        &mut self,
+        table: &Table,
+        row: impl AsRef<[u8]>,
+        range: impl RangeBounds<B>,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>> {
+        self.check_age()?;
+        let row = Bytes::copy_from_slice(row.as_ref());
+        scans::columns(self, table, row, &range, limit)
+    }
+
+    /// Up to `limit` rows that have columns, each with all of them, after row `after`, in the store's order, which is not that of their names.
+    pub fn rows(&mut self, table: &Table, after: Option<&[u8]>, limit: usize) -> Result<Vec<RowOfCells>> {
+        self.check_age()?;
+        scans::rows(self, table, after, limit)
+    }
+
+    /// Writes a value, when the transaction commits.
+    ///
+    /// # Errors
+    /// EmptyValue, for none; ReadOnly.
+    pub fn put(
+        &mut self,
+        table: &Table,
+        row: impl AsRef<[u8]>,
+        column: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let value = value.as_ref();
+        if value.is_empty() {
+            return Err(Error::EmptyValue { table: table.name().to_owned() });
+        }
+        self.write(table, cell(row, column), Bytes::copy_from_slice(value))
+    }
+
+    /// Deletes a cell, when the transaction commits.
+    pub fn delete(&mut self, table: &Table, row: impl AsRef<[u8]>, column: impl AsRef<[u8]>) -> Result<()> {
+        self.write(table, cell(row, column), Bytes::new())
+    }
+
+    fn write(&mut self, table: &Table, cell: Cell, value: Bytes) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly { start: self.start });
+        }
+        self.writes.put(table, cell, value);
+        Ok(())
+    }
+
+    /// Commits, and says at which timestamp; a transaction that wrote nothing has none.
+    ///
+    /// # Errors
+    /// See [`Error::outcome`] for what is known then.
+    pub fn commit(self) -> Result<Option<Timestamp>> {
+        self.commit_if(|_| Ok(()))
+    }
+
+    /// Commits if `condition`, which is asked last and given the commit timestamp to be, does not fail.
+    pub fn commit_if(
+        mut self,
+        condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
+    ) -> Result<Option<Timestamp>> {
+        commit::commit(&mut self, condition)
+    }
+
+    fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot::new(&self.inner, self.start, self.immutable)
+    }
+
+    fn check_age(&self) -> Result<()> {
+        let (age, max) = (self.began.elapsed(), self.inner.options.age_max);
+        match age > max {
+            true => Err(Error::OpenTooLong {
+                start: self.start,
+                age_seconds: age.as_secs(),
+                max_seconds: max.as_secs(),
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if let Some(started) = self.started.take() {
+            self.inner.timelock.release(started.hold);
+        }
+    }
+}
+
+fn cell(row: impl AsRef<[u8]>, column: impl AsRef<[u8]>) -> Cell {
+    Cell::new(Bytes::copy_from_slice(row.as_ref()), Bytes::copy_from_slice(column.as_ref()))
+}

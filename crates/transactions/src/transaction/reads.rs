@@ -1,0 +1,219 @@
+//! Reads of a snapshot: R2 to R6 of the protocol.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::manager::{Inner, start_lock};
+use super::table::Table;
+use crate::error::{Error, Result};
+use crate::service::{Recorded, TransactionService};
+use crate::store::{Cell, Store, Version};
+use crate::timestamp::{Conclusion, Timestamp};
+
+/// Versions of a cell that one read passes over at most.
+const VERSIONS_MAX: usize = 200;
+
+/// The committed state at a timestamp.
+pub(super) struct Snapshot<'a> {
+    inner: &'a Inner,
+    at: Timestamp,
+    /// Starts below it are not waited for: their transactions have ended.
+    immutable: Timestamp,
+    /// For the check of what a committing transaction read: its own start.
+    committing: Option<Timestamp>,
+}
+
+impl<'a> Snapshot<'a> {
+    pub fn new(inner: &'a Inner, at: Timestamp, immutable: Timestamp) -> Self {
+        Self { inner, at, immutable, committing: None }
+    }
+
+    /// The state that a transaction which began at `start` and commits at `commit` checks its reads against. Its own versions are seen.
+    pub fn of_commit(inner: &'a Inner, start: Timestamp, commit: Timestamp, immutable: Timestamp) -> Self {
+        Self { inner, at: commit, immutable, committing: Some(start) }
+    }
+
+    /// Where it is.
+    pub fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// The store below.
+    pub fn inner(&self) -> &'a Inner {
+        self.inner
+    }
+
+    /// Of each cell the version that is seen, which may be a deletion.
+    pub fn get(&self, table: &Table, cells: &[&Cell]) -> Result<Vec<Option<Version>>> {
+        if cells.is_empty() {
+            return Ok(Vec::new());
+        }
+        // R2.
+        let asked: Vec<_> = cells.iter().map(|cell| (*cell, self.at)).collect();
+        let newest = self.inner.store.get(table.name(), &asked)?;
+        self.resolve(table, cells, newest)
+    }
+
+    /// Of each cell the version that is seen, `versions` being the newest below the snapshot.
+    pub fn resolve(
+        &self,
+        table: &Table,
+        cells: &[&Cell],
+        mut versions: Vec<Option<Version>>,
+    ) -> Result<Vec<Option<Version>>> {
+        let mut open: Vec<usize> = (0..cells.len()).filter(|i| versions[*i].is_some()).collect();
+        let mut aborted: Vec<(&Cell, Timestamp)> = Vec::new();
+        for _ in 0..VERSIONS_MAX {
+            if open.is_empty() {
+                self.delete(table, &aborted);
+                return Ok(versions);
+            }
+            let timestamp =
+                |index: usize| versions[index].as_ref().map_or(Timestamp::ATOMIC, |v| v.timestamp);
+            // R3.
+            let mut swept = Vec::new();
+            open.retain(|index| {
+                let is_sentinel = timestamp(*index) == Timestamp::SENTINEL;
+                if is_sentinel {
+                    swept.push(*index);
+                }
+                !is_sentinel
+            });
+            let mut starts: Vec<Timestamp> = open.iter().map(|index| timestamp(*index)).collect();
+            starts.sort_unstable();
+            starts.dedup();
+            // R4 and R5.
+            let conclusions = self.conclude(table, &starts)?;
+            // R6.
+            let mut again = Vec::new();
+            for index in open {
+                let start = timestamp(index);
+                match conclusions.get(&start) {
+                    Some(Conclusion::Committed(commit)) if *commit < self.at => {}
+                    // Its own, at its commit timestamp.
+                    _ if self.committing == Some(start) => {}
+                    Some(Conclusion::Aborted) => {
+                        aborted.push((cells[index], start));
+                        again.push(index);
+                    }
+                    _ => again.push(index),
+                }
+            }
+            for index in swept {
+                versions[index] = self.after_sentinel(table, cells[index])?;
+            }
+            let asked: Vec<_> = again
+                .iter()
+                .map(|index| {
+                    let below = versions[*index].as_ref().map_or(Timestamp::ATOMIC, |v| v.timestamp);
+                    (cells[*index], below)
+                })
+                .collect();
+            if !asked.is_empty() {
+                let older = self.inner.store.get(table.name(), &asked)?;
+                for (index, version) in again.iter().zip(older) {
+                    versions[*index] = version;
+                }
+            }
+            again.retain(|index| versions[*index].is_some());
+            open = again;
+        }
+        Err(Error::TooManyVersions { table: table.name().to_owned(), start: self.at, versions: VERSIONS_MAX })
+    }
+
+    /// A cell of which only the sentinel is below the snapshot: nothing, if no newer version is there either; otherwise what
+    /// was to be seen may have been swept.
+    fn after_sentinel(&self, table: &Table, cell: &Cell) -> Result<Option<Version>> {
+        let newest = self.inner.store.get(table.name(), &[(cell, Timestamp::MAX)])?.pop().flatten();
+        match newest {
+            Some(version) if version.timestamp != Timestamp::SENTINEL => {
+                Err(Error::SnapshotTooOld { start: self.at, table: table.name().to_owned() })
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The conclusions of all `starts`, but for the transaction's own when it commits. Those that were in progress and whose writers are
+    /// dead have one afterwards.
+    fn conclude(&self, table: &Table, starts: &[Timestamp]) -> Result<HashMap<Timestamp, Conclusion>> {
+        let service = &self.inner.service;
+        let mut conclusions = HashMap::with_capacity(starts.len());
+        let mut unknown = Vec::new();
+        for start in starts {
+            match service.cached(*start) {
+                Some(conclusion) => drop(conclusions.insert(*start, conclusion)),
+                None if self.committing == Some(*start) => {}
+                None => unknown.push(*start),
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(conclusions);
+        }
+        // A transaction that commits waits only for older ones, so that no two wait for each other.
+        let is_waited_for =
+            |start: &Timestamp| *start >= self.immutable && self.committing.is_none_or(|own| *start < own);
+        let locks: Vec<Bytes> =
+            unknown.iter().filter(|start| is_waited_for(start)).map(|start| start_lock(*start)).collect();
+        if !locks.is_empty() {
+            self.inner.timelock.wait_for(&locks, self.inner.options.lock_timeout)?;
+        }
+        conclusions.extend(service.get_many(&unknown)?);
+        let mut dead = Vec::new();
+        for start in unknown {
+            if conclusions.contains_key(&start) {
+                continue;
+            }
+            if self.committing.is_some_and(|own| start > own) {
+                return Err(Error::ReadWriteConflict {
+                    table: table.name().to_owned(),
+                    what: format!("a cell that the transaction which began at {start} is writing"),
+                });
+            }
+            dead.push(start);
+        }
+        self.inner.roll_back(&dead, &mut conclusions)?;
+        Ok(conclusions)
+    }
+
+    fn delete(&self, table: &Table, aborted: &[(&Cell, Timestamp)]) {
+        self.inner.delete_aborted(table, aborted);
+    }
+}
+
+impl Inner {
+    /// R5: gives each start that has no conclusion one, an abort, and adds what stands to `conclusions`.
+    pub(super) fn roll_back(
+        &self,
+        starts: &[Timestamp],
+        conclusions: &mut HashMap<Timestamp, Conclusion>,
+    ) -> Result<()> {
+        if starts.is_empty() {
+            return Ok(());
+        }
+        let aborts: Vec<_> = starts.iter().map(|start| (*start, Conclusion::Aborted)).collect();
+        for (start, result) in starts.iter().zip(self.service.put_many_unless_exists(&aborts)) {
+            let standing = match result? {
+                Recorded::Recorded => Conclusion::Aborted,
+                Recorded::Exists(standing) => standing,
+            };
+            conclusions.insert(*start, standing);
+        }
+        Ok(())
+    }
+
+    /// Removes versions whose writers aborted. They are never seen, so that it fails is no failure.
+    pub(super) fn delete_aborted(&self, table: &Table, versions: &[(&Cell, Timestamp)]) {
+        if versions.is_empty() {
+            return;
+        }
+        let deleted = self
+            .timelock
+            .timestamp()
+            .map_err(Error::from)
+            .and_then(|fresh| self.store.delete(table.name(), versions, fresh.0).map_err(Error::from));
+        if let Err(error) = deleted {
+            tracing::debug!(%error, table = table.name(), "aborted versions stay");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What a transaction has read in serializable tables, and whether that is still so when it commits: C7 of the protocol.
+
+use bytes::Bytes;
+use cassette_rows::DecoratedKey;
+
+use super::reads::Snapshot;
+use super::scans::SeenRow;
+use super::table::Table;
+use super::writes::Writes;
+use crate::error::{Error, Result};
+use crate::store::{Cell, Version};
+use crate::timestamp::Timestamp;
+
+/// Cells that are read again in one call.
+const BATCH: usize = 1_000;
+/// Columns, and rows, that are read again in one page.
+const PAGE: usize = 1_000;
+
+/// Reads by what was seen: the versions' timestamps. A version is never changed, so the timestamp stands for the value.
+#[derive(Default)]
+pub(super) struct Reads {
+    cells: Vec<(Table, Cell, Option<Timestamp>)>,
+    columns: Vec<ColumnsRead>,
+    rows: Vec<RowsRead>,
+}
+
+struct ColumnsRead {
+    table: Table,
+    row: Bytes,
+    start: Bytes,
+    end: Option<Bytes>,
+    seen: Vec<(Bytes, Timestamp)>,
+}
+
+struct RowsRead {
+    table: Table,
+    after: Option<Bytes>,
+    /// The last row that was read; `None`: to the end.
+    last: Option<Bytes>,
+    seen: Vec<(Cell, Timestamp)>,
+}
+
+fn timestamps(seen: &[(Bytes, Version)]) -> Vec<(Bytes, Timestamp)> {
+    seen.iter().map(|(column, version)| (column.clone(), version.timestamp)).collect()
+}
+
+fn cells_of(rows: &[SeenRow]) -> Vec<(Cell, Timestamp)> {
+    let of_row = |(row, seen): &SeenRow| {
+        let row = row.clone();
+        timestamps(seen).into_iter().map(move |(column, at)| (Cell::new(row.clone(), column), at))
+    };
+    rows.iter().flat_map(of_row).collect()
+}
+
+impl Reads {
+    pub fn cells(&mut self, table: &Table, cells: impl Iterator<Item = (Cell, Option<Timestamp>)>) {
+        self.cells.extend(cells.map(|(cell, version)| (table.clone(), cell, version)));
+    }
+
+    pub fn columns(
+        &mut self,
+        table: &Table,
+        row: &Bytes,
+        start: &Bytes,
+        end: Option<&Bytes>,
+        seen: &[(Bytes, Version)],
+    ) {
+        self.columns.push(ColumnsRead {
+            table: table.clone(),
+            row: row.clone(),
+            start: start.clone(),
+            end: end.cloned(),
+            seen: timestamps(seen),
+        });
+    }
+
+    pub fn rows(&mut self, table: &Table, after: Option<&Bytes>, last: Option<&Bytes>, rows: &[SeenRow]) {
+        self.rows.push(RowsRead {
+            table: table.clone(),
+            after: after.cloned(),
+            last: last.cloned(),
+            seen: cells_of(rows),
+        });
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty() && self.columns.is_empty() && self.rows.is_empty()
+    }
+
+    /// Compares all reads with `now`. Cells that the transaction writes are left out: the check of writes is theirs.
+    pub fn check(&self, now: &Snapshot<'_>, writes: &Writes) -> Result<()> {
+        for batch in self.cells.chunks(BATCH) {
+            let mut rest = batch;
+            while let Some((table, ..)) = rest.first() {
+                let count = rest.iter().take_while(|(other, ..)| other == table).count();
+                let (of_table, others) = rest.split_at(count);
+                rest = others;
+                check_cells(table, of_table, now, writes)?;
+            }
+        }
+        for read in &self.columns {
+            check_columns(read, now, writes)?;
+        }
+        for read in &self.rows {
+            check_rows(read, now, writes)?;
+        }
+        Ok(())
+    }
+}
+
+fn conflict(table: &Table, what: String) -> Error {
+    Error::ReadWriteConflict { table: table.name().to_owned(), what }
+}
+
+fn check_cells(
+    table: &Table,
+    reads: &[(Table, Cell, Option<Timestamp>)],
+    now: &Snapshot<'_>,
+    writes: &Writes,
+) -> Result<()> {
+    let reads: Vec<_> = reads.iter().filter(|(_, cell, _)| writes.get(table, cell).is_none()).collect();
+    let cells: Vec<&Cell> = reads.iter().map(|(_, cell, _)| cell).collect();
+    for ((_, cell, seen), version) in reads.iter().zip(now.get(table, &cells)?) {
+        if version.map(|version| version.timestamp) != *seen {
+            return Err(conflict(table, format!("{cell:02x?}")));
+        }
+    }
+    Ok(())
+}
+
+fn check_columns(read: &ColumnsRead, now: &Snapshot<'_>, writes: &Writes) -> Result<()> {
+    let ColumnsRead { table, row, start, end, seen } = read;
+    let is_others = |column: &Bytes| writes.get(table, &Cell::new(row.clone(), column.clone())).is_none();
+    let mut again = Vec::new();
+    let mut from = start.clone();
+    loop {
+        let page = now.columns(table, row, &from, end.as_ref(), PAGE)?;
+        again.extend(timestamps(&page.seen));
+        match page.next {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    again.retain(|(column, _)| is_others(column));
+    match again.iter().eq(seen.iter().filter(|(column, _)| is_others(column))) {
+        true => Ok(()),
+        false => Err(conflict(table, format!("a range of columns of row {row:02x?}"))),
+    }
+}
+
+fn check_rows(read: &RowsRead, now: &Snapshot<'_>, writes: &Writes) -> Result<()> {
+    let RowsRead { table, after, last, seen } = read;
+    let last = last.clone().map(DecoratedKey::new);
+    let is_others = |cell: &Cell| writes.get(table, cell).is_none();
+    let mut again = Vec::new();
+    let mut from = after.clone();
+    loop {
+        let page = now.rows(table, from.as_deref(), PAGE)?;
+        let is_last = page.len() < PAGE;
+        from = page.last().map(|(row, _)| row.clone());
+        let within = page
+            .iter()
+            .take_while(|(row, _)| last.as_ref().is_none_or(|last| DecoratedKey::new(row.clone()) <= *last));
+        let count = within.count();
+        again.extend(cells_of(&page[..count]));
+        if is_last || count < page.len() {
+            break;
+        }
+    }
+    again.retain(|(cell, _)| is_others(cell));
+    match again.iter().eq(seen.iter().filter(|(cell, _)| is_others(cell))) {
+        true => Ok(()),
+        false => Err(conflict(table, "a range of rows".to_owned())),
+    }
+}

@@ -1,0 +1,168 @@
+//! Random interleavings of transactions against a model of snapshot isolation, and of serializability.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cassette_transactions::{ConflictHandler, Error, Transaction};
+use proptest::prelude::*;
+
+use super::transactions::in_memory;
+
+type Cells = BTreeMap<(u8, u8), String>;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Begin,
+    Get(u8, u8),
+    Put(u8, u8),
+    Delete(u8, u8),
+    Columns(u8),
+    Rows,
+    Commit,
+}
+
+fn step() -> impl Strategy<Value = (usize, Step)> {
+    let cell = || (0..3u8, 0..3u8);
+    let step = prop_oneof![
+        2 => Just(Step::Begin),
+        4 => cell().prop_map(|(row, column)| Step::Get(row, column)),
+        4 => cell().prop_map(|(row, column)| Step::Put(row, column)),
+        1 => cell().prop_map(|(row, column)| Step::Delete(row, column)),
+        1 => (0..3u8).prop_map(Step::Columns),
+        1 => Just(Step::Rows),
+        3 => Just(Step::Commit),
+    ];
+    (0..4usize, step)
+}
+
+/// An open transaction, and what the model knows of it.
+struct Open {
+    tx: Transaction,
+    snapshot: Cells,
+    began: usize,
+    writes: BTreeMap<(u8, u8), Option<String>>,
+    reads: BTreeSet<(u8, u8)>,
+}
+
+impl Open {
+    fn sees(&self) -> Cells {
+        let mut cells = self.snapshot.clone();
+        for (cell, value) in &self.writes {
+            match value {
+                Some(value) => drop(cells.insert(*cell, value.clone())),
+                None => drop(cells.remove(cell)),
+            }
+        }
+        cells
+    }
+}
+
+fn name(part: u8) -> String {
+    part.to_string()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn transactions_see_their_snapshots_and_the_first_of_two_that_conflict_commits(
+        serializable in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let transactions = in_memory();
+        let handler = match serializable {
+            true => ConflictHandler::SerializableByCell,
+            false => ConflictHandler::WriteWriteByCell,
+        };
+        let table = transactions.table("t", handler).unwrap();
+        let mut open: [Option<Open>; 4] = [const { None }; 4];
+        let mut committed: Cells = Cells::new();
+        // The cells that each commit wrote, in order.
+        let mut log: Vec<BTreeSet<(u8, u8)>> = Vec::new();
+        for (number, (slot, step)) in steps.into_iter().enumerate() {
+            let Some(current) = &mut open[slot] else {
+                if let Step::Begin = step {
+                    open[slot] = Some(Open {
+                        tx: transactions.start().unwrap(),
+                        snapshot: committed.clone(),
+                        began: log.len(),
+                        writes: BTreeMap::new(),
+                        reads: BTreeSet::new(),
+                    });
+                }
+                continue;
+            };
+            match step {
+                Step::Begin => {}
+                Step::Get(row, column) => {
+                    let found = current.tx.get(&table, name(row), name(column)).unwrap();
+                    let expected = current.sees().remove(&(row, column)).map(bytes::Bytes::from);
+                    prop_assert_eq!(found, expected);
+                    if !current.writes.contains_key(&(row, column)) {
+                        current.reads.insert((row, column));
+                    }
+                }
+                Step::Put(row, column) => {
+                    let value = format!("v{number}");
+                    current.tx.put(&table, name(row), name(column), &value).unwrap();
+                    current.writes.insert((row, column), Some(value));
+                }
+                Step::Delete(row, column) => {
+                    current.tx.delete(&table, name(row), name(column)).unwrap();
+                    current.writes.insert((row, column), None);
+                }
+                Step::Columns(row) => {
+                    let found = current.tx.columns::<&str>(&table, name(row), .., 10).unwrap();
+                    let sees = current.sees();
+                    let expected: Vec<_> = sees
+                        .iter()
+                        .filter(|((r, _), _)| *r == row)
+                        .map(|((_, column), value)| (name(*column).into(), value.clone().into()))
+                        .collect();
+                    prop_assert_eq!(found, expected);
+                    current.reads.extend((0..3).map(|column| (row, column)));
+                }
+                Step::Rows => {
+                    let mut found = Cells::new();
+                    for row in current.tx.rows(&table, None, 10).unwrap() {
+                        for (column, value) in row.columns {
+                            let number = |b: &[u8]| std::str::from_utf8(b).unwrap().parse().unwrap();
+                            let value = String::from_utf8(value.to_vec()).unwrap();
+                            found.insert((number(&row.row), number(&column)), value);
+                        }
+                    }
+                    prop_assert_eq!(found, current.sees());
+                    current.reads.extend((0..9).map(|n| (n / 3, n % 3)));
+                }
+                Step::Commit => {
+                    let Some(ended) = open[slot].take() else { continue };
+                    let since: BTreeSet<_> = log[ended.began..].iter().flatten().copied().collect();
+                    let writes = ended.writes.keys().any(|cell| since.contains(cell));
+                    let reads = serializable
+                        && ended.reads.iter().any(|c| !ended.writes.contains_key(c) && since.contains(c));
+                    let expected = match (ended.writes.is_empty(), writes, reads) {
+                        (true, ..) | (_, false, false) => "committed",
+                        (_, true, _) => "write-write",
+                        _ => "read-write",
+                    };
+                    let after = ended.sees();
+                    let found = match ended.tx.commit() {
+                        Ok(_) => "committed",
+                        Err(Error::WriteWriteConflict { .. }) => "write-write",
+                        Err(Error::ReadWriteConflict { .. }) => "read-write",
+                        Err(error) => return Err(TestCaseError::fail(error.to_string())),
+                    };
+                    prop_assert_eq!(found, expected);
+                    if found == "committed" {
+                        for cell in ended.writes.keys() {
+                            match after.get(cell) {
+                                Some(value) => drop(committed.insert(*cell, value.clone())),
+                                None => drop(committed.remove(cell)),
+                            }
+                        }
+                        log.push(ended.writes.into_keys().collect());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! What a transaction sees, and which ones may commit beside each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cassette_transactions::service::Layout;
+use cassette_transactions::store::{Cell, EmbeddedStore, MemoryStore, Store};
+use cassette_transactions::timelock::LocalTimeLock;
+use cassette_transactions::{
+    Conclusion, ConflictHandler, Error, Options, Outcome, Table, Transaction, Transactions,
+};
+
+use super::conformance::database;
+
+/// Transactions over a store with timestamps of their own.
+pub fn over(store: Arc<dyn Store>, options: Options) -> Transactions {
+    let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
+    Transactions::open(store, timelock, options).unwrap()
+}
+
+/// Transactions in memory that do not wait long for locks.
+pub fn in_memory() -> Transactions {
+    let options = Options { lock_timeout: Duration::from_millis(50), ..Options::default() };
+    over(Arc::new(MemoryStore::new()), options)
+}
+
+fn text(value: Option<Bytes>) -> Option<String> {
+    value.map(|value| String::from_utf8(value.to_vec()).unwrap())
+}
+
+fn get(tx: &mut Transaction, table: &Table, cell: &str) -> Option<String> {
+    text(tx.get(table, "row", cell).unwrap())
+}
+
+fn put(tx: &mut Transaction, table: &Table, cell: &str, value: &str) {
+    tx.put(table, "row", cell, value).unwrap();
+}
+
+/// Commits one value.
+fn set(transactions: &Transactions, table: &Table, cell: &str, value: &str) {
+    transactions.run(|tx| tx.put(table, "row", cell, value)).unwrap();
+}
+
+#[test]
+fn a_transaction_sees_its_snapshot_and_its_own_writes() {
+    let embedded = Arc::new(EmbeddedStore::open(database(), "tx").unwrap());
+    let stores: [Arc<dyn Store>; 2] = [Arc::new(MemoryStore::new()), embedded];
+    for store in stores {
+        for layout in [1, 2, 3].map(Layout::of_version) {
+            let transactions = over(store.clone(), Options { layout, ..Options::default() });
+            let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+            set(&transactions, &table, "a", "old");
+            let mut reader = transactions.start_read_only().unwrap();
+            let mut writer = transactions.start().unwrap();
+            put(&mut writer, &table, "a", "new");
+            writer.delete(&table, "row", "b").unwrap();
+            assert_eq!(get(&mut writer, &table, "a").as_deref(), Some("new"));
+            let mut other = transactions.start().unwrap();
+            assert_eq!(get(&mut other, &table, "a").as_deref(), Some("old"), "not committed yet");
+            writer.commit().unwrap().unwrap();
+            assert_eq!(get(&mut reader, &table, "a").as_deref(), Some("old"), "committed after it began");
+            let mut later = transactions.start().unwrap();
+            assert_eq!(get(&mut later, &table, "a").as_deref(), Some("new"));
+            transactions.run(|tx| tx.delete(&table, "row", "a")).unwrap();
+            assert_eq!(get(&mut later, &table, "a").as_deref(), Some("new"));
+            assert_eq!(get(&mut transactions.start().unwrap(), &table, "a"), None);
+            drop(other);
+        }
+    }
+}
+
+#[test]
+fn ranges_of_columns_are_paged_through_with_own_writes_among_them() {
+    for store in [
+        Arc::new(MemoryStore::new()) as Arc<dyn Store>,
+        Arc::new(EmbeddedStore::open(database(), "tx").unwrap()),
+    ] {
+        let transactions = over(store, Options::default());
+        let table = transactions.table("t", ConflictHandler::WriteWriteByRow).unwrap();
+        transactions
+            .run(|tx| (10..30).try_for_each(|n| tx.put(&table, "row", format!("c{n}"), format!("v{n}"))))
+            .unwrap();
+        let mut tx = transactions.start().unwrap();
+        for n in (10..30).step_by(2) {
+            tx.delete(&table, "row", format!("c{n}")).unwrap();
+        }
+        tx.put(&table, "row", "c", "first").unwrap();
+        tx.put(&table, "row", "c11x", "between").unwrap();
+        tx.put(&table, "row", "d", "last").unwrap();
+        tx.put(&table, "other", "c15", "not this row").unwrap();
+        let mut names: Vec<String> = vec!["c".into(), "c11".into(), "c11x".into()];
+        names.extend((13..30).step_by(2).map(|n| format!("c{n}")));
+        names.push("d".into());
+        for size in [1, 3, 100] {
+            let mut paged: Vec<String> = Vec::new();
+            let mut from = String::new();
+            loop {
+                let page = tx.columns(&table, "row", from.clone().., size).unwrap();
+                paged.extend(page.iter().map(|(column, _)| String::from_utf8(column.to_vec()).unwrap()));
+                if page.len() < size {
+                    break;
+                }
+                from = format!("{}\0", paged.last().unwrap());
+            }
+            assert_eq!(paged, names, "pages of {size}");
+        }
+        let part = tx.columns(&table, "row", "c13"..="c17", 10).unwrap();
+        assert_eq!(part.iter().map(|(column, _)| &column[..]).collect::<Vec<_>>(), [b"c13", b"c15", b"c17"]);
+        assert_eq!(tx.columns(&table, "row", "x".."b", 10).unwrap(), []);
+    }
+}
+
+#[test]
+fn all_rows_are_paged_through_with_own_ones_in_their_places() {
+    let transactions = in_memory();
+    let table = transactions.table("t", ConflictHandler::WriteWriteByRow).unwrap();
+    transactions.run(|tx| (0..20).try_for_each(|n| tx.put(&table, format!("r{n}"), "c", "v"))).unwrap();
+    let mut tx = transactions.start().unwrap();
+    (0..5).for_each(|n| tx.delete(&table, format!("r{n}"), "c").unwrap());
+    (20..25).for_each(|n| tx.put(&table, format!("r{n}"), "c", "own").unwrap());
+    let whole = tx.rows(&table, None, 100).unwrap();
+    let mut names: Vec<_> = whole.iter().map(|row| String::from_utf8(row.row.to_vec()).unwrap()).collect();
+    names.sort_by_key(|name| name[1..].parse::<u32>().unwrap());
+    assert_eq!(names, (5..25).map(|n| format!("r{n}")).collect::<Vec<_>>());
+    for size in [1, 4] {
+        let mut paged = Vec::new();
+        loop {
+            let after: Option<Bytes> =
+                paged.last().map(|row: &cassette_transactions::RowOfCells| row.row.clone());
+            let page = tx.rows(&table, after.as_deref(), size).unwrap();
+            let is_last = page.len() < size;
+            paged.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        assert_eq!(paged, whole, "pages of {size}");
+    }
+}
+
+#[test]
+fn an_update_is_not_lost() {
+    for handler in [
+        ConflictHandler::WriteWriteByRow,
+        ConflictHandler::WriteWriteByCell,
+        ConflictHandler::SerializableByRow,
+        ConflictHandler::SerializableByCell,
+    ] {
+        let transactions = in_memory();
+        let table = transactions.table("t", handler).unwrap();
+        set(&transactions, &table, "n", "0");
+        let (mut a, mut b) = (transactions.start().unwrap(), transactions.start().unwrap());
+        for (tx, value) in [(&mut a, "a"), (&mut b, "b")] {
+            get(tx, &table, "n");
+            put(tx, &table, "n", value);
+        }
+        b.commit().unwrap();
+        let error = a.commit().unwrap_err();
+        assert!(matches!(error, Error::WriteWriteConflict { .. }) && error.is_retriable(), "{error}");
+        assert_eq!(error.outcome(), Outcome::NotCommitted);
+        assert_eq!(get(&mut transactions.start().unwrap(), &table, "n").as_deref(), Some("b"));
+    }
+}
+
+#[test]
+fn where_conflicts_are_ignored_the_transaction_that_began_last_wins() {
+    let transactions = in_memory();
+    let table = transactions.table("t", ConflictHandler::Ignore).unwrap();
+    let (mut first, mut last) = (transactions.start().unwrap(), transactions.start().unwrap());
+    put(&mut first, &table, "n", "first");
+    put(&mut last, &table, "n", "last");
+    last.commit().unwrap();
+    first.commit().unwrap();
+    assert_eq!(get(&mut transactions.start().unwrap(), &table, "n").as_deref(), Some("last"));
+}
+
+/// Two doctors on call, each goes off when the other stays: with snapshot isolation both may.
+fn write_skew(handler: ConflictHandler) -> (bool, bool) {
+    let transactions = in_memory();
+    let table = transactions.table("t", handler).unwrap();
+    set(&transactions, &table, "a", "on");
+    set(&transactions, &table, "b", "on");
+    let (mut a, mut b) = (transactions.start().unwrap(), transactions.start().unwrap());
+    for (tx, own, other) in [(&mut a, "a", "b"), (&mut b, "b", "a")] {
+        assert_eq!(get(tx, &table, other).as_deref(), Some("on"));
+        put(tx, &table, own, "off");
+    }
+    let (a, b) = (a.commit(), b.commit());
+    for error in [&a, &b].into_iter().filter_map(|result| result.as_ref().err()) {
+        assert!(matches!(error, Error::ReadWriteConflict { .. }) && error.is_retriable(), "{error}");
+    }
+    (a.is_ok(), b.is_ok())
+}
+
+#[test]
+fn write_skew_happens_only_where_it_is_allowed() {
+    assert_eq!(write_skew(ConflictHandler::WriteWriteByCell), (true, true));
+    assert_eq!(write_skew(ConflictHandler::SerializableByCell), (true, false));
+}
+
+#[test]
+fn what_appears_in_a_range_that_was_read_is_a_conflict_in_serializable_tables() {
+    for by_rows in [false, true] {
+        let transactions = in_memory();
+        let table = transactions.table("t", ConflictHandler::SerializableByCell).unwrap();
+        let log = transactions.table("log", ConflictHandler::SerializableByCell).unwrap();
+        set(&transactions, &table, "m", "1");
+        let count = |tx: &mut Transaction| match by_rows {
+            true => tx.rows(&table, None, 10).unwrap().len(),
+            false => tx.columns::<&str>(&table, "row", .., 10).unwrap().len(),
+        };
+        let mut reader = transactions.start().unwrap();
+        count(&mut reader);
+        reader.put(&log, "count", "n", "1").unwrap();
+        // Its own write in the range is none of the others.
+        put(&mut reader, &table, "own", "1");
+        let mut undisturbed = transactions.start().unwrap();
+        count(&mut undisturbed);
+        undisturbed.put(&log, "count", "other", "1").unwrap();
+        undisturbed.commit().unwrap();
+        let row = if by_rows { "elsewhere" } else { "row" };
+        transactions.run(|tx| tx.put(&table, row, "new", "1")).unwrap();
+        let error = reader.commit().unwrap_err();
+        assert!(matches!(error, Error::ReadWriteConflict { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_reader_waits_for_a_writer_that_is_committing_and_then_sees_it() {
+    let transactions = over(Arc::new(MemoryStore::new()), Options::default());
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let mut writer = transactions.start().unwrap();
+    put(&mut writer, &table, "a", "1");
+    let mut reader = None;
+    writer
+        .commit_if(|commit| {
+            // It begins above the commit timestamp, so what is written belongs to its snapshot.
+            let mut tx = transactions.start().unwrap();
+            assert!(tx.start_timestamp() > commit.unwrap());
+            let table = table.clone();
+            reader = Some(std::thread::spawn(move || get(&mut tx, &table, "a")));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(reader.unwrap().join().unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn a_transaction_whose_locks_were_lost_does_not_commit() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
+    let transactions = Transactions::open(store, timelock.clone(), Options::default()).unwrap();
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let mut tx = transactions.start().unwrap();
+    put(&mut tx, &table, "a", "1");
+    let start = tx.start_timestamp();
+    let error = tx
+        .commit_if(|_| {
+            timelock.revoke_all();
+            Ok(())
+        })
+        .unwrap_err();
+    assert!(matches!(error, Error::LocksLost { .. }) && error.is_retriable(), "{error}");
+    assert_eq!(transactions.service().get(start).unwrap(), Some(Conclusion::Aborted));
+    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a"), None);
+}
+
+#[test]
+fn a_transaction_that_was_rolled_back_meanwhile_does_not_commit() {
+    let transactions = in_memory();
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let mut tx = transactions.start().unwrap();
+    put(&mut tx, &table, "a", "1");
+    let start = tx.start_timestamp();
+    let roll_back = |_| {
+        transactions.service().put_unless_exists(start, Conclusion::Aborted).map(drop).map_err(Error::from)
+    };
+    let error = tx.commit_if(roll_back).unwrap_err();
+    assert!(matches!(error, Error::RolledBack { .. }) && error.is_retriable(), "{error}");
+    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a"), None);
+}
+
+#[test]
+fn versions_of_aborted_transactions_are_passed_over_and_removed() {
+    let store = Arc::new(MemoryStore::new());
+    let transactions = over(store.clone(), Options::default());
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    set(&transactions, &table, "a", "good");
+    for n in 0..5 {
+        let mut tx = transactions.start().unwrap();
+        put(&mut tx, &table, "a", &format!("bad{n}"));
+        tx.commit_if(|_| Err(Error::caller("no"))).unwrap_err();
+    }
+    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a").as_deref(), Some("good"));
+    let cell = Cell::new("row", "a");
+    let newest = store.get("t", &[(&cell, cassette_transactions::Timestamp::MAX)]).unwrap().pop().unwrap();
+    assert_eq!(newest.unwrap().value, "good");
+}
+
+#[test]
+fn a_failing_condition_or_body_leaves_nothing() {
+    let transactions = in_memory();
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let error = transactions
+        .run(|tx| {
+            put(tx, &table, "a", "1");
+            Err::<(), _>(Error::caller("changed my mind"))
+        })
+        .unwrap_err();
+    assert_eq!(error.to_string(), "changed my mind");
+    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a"), None);
+}
+
+#[test]
+fn what_is_not_allowed_is_refused_by_name() {
+    let transactions = in_memory();
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let mut tx = transactions.start().unwrap();
+    assert!(matches!(tx.put(&table, "row", "c", ""), Err(Error::EmptyValue { .. })));
+    let mut reader = transactions.start_read_only().unwrap();
+    assert!(matches!(reader.put(&table, "row", "c", "v"), Err(Error::ReadOnly { .. })));
+    assert!(matches!(
+        transactions.table("_transactions", ConflictHandler::Ignore),
+        Err(Error::ReservedTable(_))
+    ));
+    assert!(matches!(transactions.table("t", ConflictHandler::Ignore), Err(Error::OtherHandler(_))));
+    assert!(matches!(transactions.table("no name", ConflictHandler::Ignore), Err(Error::Store(_))));
+    let hasty = Options { age_max: Duration::ZERO, ..Options::default() };
+    let transactions = over(Arc::new(MemoryStore::new()), hasty);
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let error = transactions.start().unwrap().get(&table, "row", "c").unwrap_err();
+    assert!(matches!(error, Error::OpenTooLong { .. }), "{error}");
+}
+
+#[test]
+fn money_is_neither_made_nor_lost_by_threads_that_move_it() {
+    const ACCOUNTS: usize = 6;
+    for (store, layout) in [
+        (Arc::new(MemoryStore::new()) as Arc<dyn Store>, 3),
+        (Arc::new(EmbeddedStore::open(database(), "bank").unwrap()), 2),
+    ] {
+        let layout = Layout::of_version(layout);
+        let batch_conclusions = Some(layout == Layout::of_version(3));
+        let transactions = over(store, Options { layout, batch_conclusions, ..Options::default() });
+        let table = transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap();
+        let balance = |tx: &mut Transaction, account: usize| -> Result<i64, Error> {
+            let value = text(tx.get(&table, format!("a{account}"), "balance")?);
+            Ok(value.map_or(0, |value| value.parse().unwrap()))
+        };
+        transactions
+            .run(|tx| (0..ACCOUNTS).try_for_each(|a| tx.put(&table, format!("a{a}"), "balance", "100")))
+            .unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (transactions, table, balance) = (&transactions, &table, &balance);
+                scope.spawn(move || {
+                    for n in 0..40 {
+                        let (from, to) = ((thread + n) % ACCOUNTS, (thread * 2 + n * 3 + 1) % ACCOUNTS);
+                        if from == to {
+                            continue;
+                        }
+                        transactions
+                            .run(|tx| {
+                                let (a, b) = (balance(tx, from)?, balance(tx, to)?);
+                                tx.put(table, format!("a{from}"), "balance", (a - 1).to_string())?;
+                                tx.put(table, format!("a{to}"), "balance", (b + 1).to_string())
+                            })
+                            .unwrap();
+                        let mut reader = transactions.start_read_only().unwrap();
+                        let sum: i64 = (0..ACCOUNTS).map(|a| balance(&mut reader, a).unwrap()).sum();
+                        assert_eq!(sum, 100 * ACCOUNTS as i64);
+                    }
+                });
+            }
+        });
+    }
+}
