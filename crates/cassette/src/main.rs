@@ -5,6 +5,7 @@ mod demo;
 mod logging;
 mod nodetool;
 mod serve;
+mod sstable;
 
 use clap::{Parser, Subcommand};
 
@@ -32,6 +33,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
         words: Vec<String>,
     },
+    /// Look into SSTables, export and import them, without a server
+    #[command(subcommand, name = "sstable")]
+    SSTable(sstable::SSTableCommand),
     /// Measure databases: workloads, engines, honest figures
     #[command(subcommand)]
     Lab(cassette_lab::cli::LabCommand),
@@ -42,6 +46,7 @@ fn main() -> std::process::ExitCode {
         Command::Serve(arguments) => serve::run(&arguments).map(|()| true),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Nodetool { words } => return nodetool::run(&words),
+        Command::SSTable(command) => command.run(),
         Command::Lab(command) => command.run().map_err(anyhow::Error::from),
     };
     match done {

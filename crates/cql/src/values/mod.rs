@@ -4,7 +4,7 @@
 //! and messages are those of Apache Cassandra 5.0.8. Null is `None` wherever a value may be null.
 
 pub mod aggregates;
-mod calendar;
+pub mod calendar;
 pub mod collections;
 pub mod decimal;
 pub mod duration;

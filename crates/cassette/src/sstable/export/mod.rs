@@ -1,0 +1,165 @@
+//! `cassette sstable export`: live rows for other programs.
+//!
+//! All SSTables given are of one table and are merged as a read would, so that each row comes once and nothing that was
+//! deleted or has expired. Rows stream from file to file: memory holds one row, or for Parquet one row group.
+
+mod csv;
+mod json;
+mod rows;
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use cassette_rows::{MergedStream, PartitionStream};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::arguments;
+use super::dump::now_seconds;
+use super::schema::{self, Schema};
+use rows::{Column, LiveRows};
+
+/// What to export, and how.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+SSTables do not hold the names of key columns. Without --schema they are called PartitionKey and clustering; a snapshot's
+schema.cql, any file of CREATE statements, or a data directory tells their names.
+
+  JSON     a row a line, as SELECT JSON writes it
+  CSV      a header and a row a line; blobs as 0x..., collections and tuples as CQL literals; null is an empty field, an
+           empty text is \"\"
+  Parquet  typed columns: timestamps, dates, times, UUIDs as such, collections as LIST and MAP, tuples and UDTs as groups.
+           decimal and varint become text, for theirs have no largest size: nothing is rounded
+
+Examples:
+  cassette sstable export data/ks/t-*/ --schema schema.cql -o t.json
+  cassette sstable export snapshots/s --schema snapshots/s/schema.cql --format csv | head
+  cassette sstable export data/ks/t-*/ --schema schema.cql -o t.parquet")]
+pub struct ExportArguments {
+    /// Files of SSTables of one table, or its directory
+    #[arg(required = true)]
+    sstables: Vec<PathBuf>,
+    /// What to write; otherwise the output's name tells, or else it is JSON
+    #[arg(short, long, value_enum)]
+    format: Option<Format>,
+    /// The file to write; otherwise it goes to standard output
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// CREATE statements, or a data directory that no server has open
+    #[arg(long, value_name = "FILE")]
+    schema: Option<PathBuf>,
+}
+
+/// A file format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Json,
+    Csv,
+    Parquet,
+}
+
+/// Takes rows one by one. Values are those of the columns, each as the native protocol has it.
+trait RowWriter {
+    fn write(&mut self, values: &[Option<Vec<u8>>]) -> anyhow::Result<()>;
+
+    /// Ends the file.
+    fn finish(self: Box<Self>) -> anyhow::Result<()>;
+}
+
+pub fn run(arguments: &ExportArguments) -> anyhow::Result<bool> {
+    let descriptors = arguments::sstables(&arguments.sstables)?;
+    let table = match &arguments.schema {
+        Some(path) => Schema::read(path)?.table(&descriptors[0])?,
+        None => schema::table_of_headers(&descriptors)?,
+    };
+    let mut sources: Vec<Box<dyn PartitionStream>> = Vec::with_capacity(descriptors.len());
+    let mut partitions = 0;
+    for descriptor in &descriptors {
+        let reader = arguments::open(descriptor, &table)?;
+        partitions += reader.estimated_keys();
+        sources.push(Box::new(reader.scan_all()?));
+    }
+    let columns = rows::columns(&table);
+    let format = format(arguments)?;
+    let output = arguments.output.as_deref();
+    let mut writer = writer(format, output, &columns)?;
+    let bar = progress(partitions, output);
+    let merged = MergedStream::new(sources, table.clone(), false);
+    let mut live = LiveRows::new(merged, &table, &columns, now_seconds());
+    let written = write_all(&mut live, &mut *writer, &bar).and_then(|rows| writer.finish().map(|()| rows));
+    bar.finish_and_clear();
+    match written {
+        Ok(rows) => {
+            if let Some(output) = output {
+                eprintln!("{rows} rows to {}", output.display());
+            }
+            Ok(true)
+        }
+        Err(error) if is_broken_pipe(&error) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn write_all<S: PartitionStream>(
+    live: &mut LiveRows<'_, S>,
+    writer: &mut dyn RowWriter,
+    bar: &ProgressBar,
+) -> anyhow::Result<u64> {
+    let mut rows = 0;
+    while let Some(values) = live.next()? {
+        writer.write(values)?;
+        rows += 1;
+        if rows % 1024 == 0 {
+            bar.set_position(live.partitions());
+        }
+    }
+    Ok(rows)
+}
+
+fn format(arguments: &ExportArguments) -> anyhow::Result<Format> {
+    let extension = arguments.output.as_deref().and_then(Path::extension).and_then(|text| text.to_str());
+    let format = arguments.format.unwrap_or(match extension {
+        Some("csv") => Format::Csv,
+        Some("parquet") => Format::Parquet,
+        _ => Format::Json,
+    });
+    if format == Format::Parquet && arguments.output.is_none() {
+        bail!("Parquet is written to a file: give it with --output");
+    }
+    Ok(format)
+}
+
+fn writer(format: Format, output: Option<&Path>, columns: &[Column]) -> anyhow::Result<Box<dyn RowWriter>> {
+    let create =
+        |path: &Path| File::create(path).with_context(|| format!("cannot create {}", path.display()));
+    let open = || -> anyhow::Result<Box<dyn Write>> {
+        Ok(match output {
+            Some(path) => Box::new(BufWriter::with_capacity(1 << 16, create(path)?)),
+            None => Box::new(BufWriter::with_capacity(1 << 16, std::io::stdout())),
+        })
+    };
+    Ok(match format {
+        Format::Json => Box::new(json::JsonRows::new(open()?, columns)),
+        Format::Csv => Box::new(csv::CsvRows::new(open()?, columns)?),
+        Format::Parquet => bail!("this binary was built without Parquet: build it with --features parquet"),
+    })
+}
+
+/// A bar on a terminal, unless the rows go there too.
+fn progress(partitions: u64, output: Option<&Path>) -> ProgressBar {
+    if output.is_none() && std::io::stdout().is_terminal() || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(partitions);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} partitions {per_sec} {eta}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
