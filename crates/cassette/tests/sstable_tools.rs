@@ -92,6 +92,31 @@ fn metadata_is_letter_for_letter_that_of_sstablemetadata() {
     }
 }
 
+/// What was recorded of SSTables of newer versions, by extension.
+fn recorded_of_newer(version: &str, extension: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let newer = golden().with_file_name("golden5").join(version);
+    for directory in entries(&newer).iter().flat_map(|case| entries(case)) {
+        for file in entries(&directory) {
+            let Some(sstable) = name(&file).strip_suffix(extension) else { continue };
+            let mut said = String::new();
+            let compressed = std::fs::File::open(&file).unwrap();
+            flate2::read::GzDecoder::new(compressed).read_to_string(&mut said).unwrap();
+            found.push((directory.join(format!("{sstable}-Data.db")), said));
+        }
+    }
+    found
+}
+
+#[test]
+fn sstables_of_newer_versions_are_dumped_as_sstabledump_does() {
+    let recorded = recorded_of_newer("da", ".json.gz");
+    assert!(recorded.len() > 25, "{}", recorded.len());
+    for (data, expected) in recorded {
+        assert_same(&text(&cassette(&[&"dump", &"-t", &data])), &expected, &data);
+    }
+}
+
 fn data_of(case: &str) -> PathBuf {
     let directory = entries(&golden().join(case).join("data")).swap_remove(0);
     entries(&directory).into_iter().find(|path| name(path).ends_with("-Data.db")).unwrap()

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use cassette_rows::{StorageError, TableId, TableMetadata};
 use cassette_sstable::descriptor::{FileName, parse_file_name};
 use cassette_sstable::reader::{ForeignFiles, OpenOptions};
-use cassette_sstable::statistics::Statistics;
-use cassette_sstable::{Component, Descriptor, SSTableReader};
+use cassette_sstable::statistics::{self, Statistics};
+use cassette_sstable::{Component, Descriptor, SSTableReader, Version};
 use cassette_vfs::DirEntry;
 use hashbrown::HashSet;
 
@@ -242,7 +242,7 @@ impl Core {
                 let component = file.name.strip_prefix(&source.file_prefix()).unwrap_or_default();
                 let to = target.directory.join(target.file_prefix() + component);
                 if component == Component::Statistics.file_name() {
-                    self.bring_statistics(&from, &to, options)?;
+                    self.bring_statistics(source.version, &from, &to, options)?;
                 } else {
                     self.bring_file(&from, &to, options.copy_data)?;
                 }
@@ -255,10 +255,7 @@ impl Core {
         for target in targets {
             let reader =
                 SSTableReader::open(self.fs.clone(), target, metadata.clone(), self.cache.clone(), opening)?;
-            if !reader.is_checksummed() {
-                reader.adopt()?;
-            }
-            readers.push(reader);
+            readers.push(reader.adopted()?);
         }
         Ok(readers)
     }
@@ -272,23 +269,31 @@ impl Core {
     }
 
     /// Statistics is where an SSTable's level and repair are.
-    fn bring_statistics(&self, from: &Path, to: &Path, options: &ImportOptions) -> Result<()> {
+    fn bring_statistics(
+        &self,
+        version: Version,
+        from: &Path,
+        to: &Path,
+        options: &ImportOptions,
+    ) -> Result<()> {
         let content = self.fs.read(from).map_err(|e| StorageError::io(from, "read", e))?;
-        let mut statistics = Statistics::decode(&content).map_err(|malformed| malformed.at(from))?;
+        let corrupt = |malformed: cassette_sstable::error::Malformed| malformed.at(from);
+        let mut statistics = Statistics::decode_version(&content, version).map_err(corrupt)?;
         let stats = &mut statistics.stats;
         let is_repaired = stats.repaired_at != 0 || stats.pending_repair.is_some();
-        let changes = stats.level != 0 && !options.keep_level || is_repaired && !options.keep_repaired;
-        if !changes {
-            return self.bring_file(from, to, options.copy_data);
-        }
-        if !options.keep_level {
-            stats.level = 0;
-        }
-        if !options.keep_repaired {
-            stats.repaired_at = 0;
-            stats.pending_repair = None;
-        }
-        let written = self.fs.write_atomically(to, &statistics.encode());
+        let level = (stats.level != 0 && !options.keep_level).then_some(0);
+        let repaired_at = (is_repaired && !options.keep_repaired).then_some(0);
+        let changed = match (version, level.or(repaired_at.map(|_| 0))) {
+            (_, None) => return self.bring_file(from, to, options.copy_data),
+            // A repair that is under way is left out too, which shortens the file.
+            (Version::Nb, _) if repaired_at.is_some() && stats.pending_repair.take().is_some() => {
+                stats.level = level.unwrap_or(stats.level);
+                stats.repaired_at = 0;
+                statistics.encode()
+            }
+            _ => statistics::with_level_and_repair(&content, version, level, repaired_at).map_err(corrupt)?,
+        };
+        let written = self.fs.write_atomically(to, &changed);
         Ok(written.map_err(|e| StorageError::io(to, "write", e))?)
     }
 
@@ -383,11 +388,10 @@ impl Core {
                 options,
             )?);
         }
+        let readers: Vec<_> =
+            readers.into_iter().map(SSTableReader::adopted).collect::<cassette_rows::Result<_>>()?;
         let mut taken = Vec::with_capacity(readers.len());
         for reader in &readers {
-            if !reader.is_checksummed() {
-                reader.adopt()?;
-            }
             let path = reader.descriptor().path(Component::Data);
             let (partitions, bytes) = (reader.estimated_keys(), reader.bytes_on_disk());
             taken.push(ImportedSSTable { from: path.clone(), to: path, partitions, bytes });

@@ -133,10 +133,7 @@ impl Core {
         let options = OpenOptions::default();
         let reader =
             SSTableReader::open(self.fs.clone(), descriptor, metadata.clone(), self.cache.clone(), options)?;
-        if !reader.is_checksummed() {
-            reader.adopt()?;
-        }
-        Ok(self.handle(reader))
+        Ok(self.handle(reader.adopted()?))
     }
 
     /// What the engine keeps about an SSTable, around its reader.

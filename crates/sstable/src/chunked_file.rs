@@ -70,6 +70,11 @@ impl std::fmt::Debug for ChunkedFile {
 }
 
 impl ChunkedFile {
+    /// Where its chunks are kept.
+    pub fn cache(&self) -> &Arc<ChunkCache> {
+        &self.cache
+    }
+
     /// `file_length` is the length that the layout was checked against.
     pub fn new(
         path: PathBuf,

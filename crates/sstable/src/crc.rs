@@ -4,6 +4,7 @@
 //! i32 block size (65536)
 //! per block of Data: i32 CRC-32 of its bytes          the last block may be shorter
 //! ```
+//! After a compaction by Cassandra there is one more, of an empty block: 0.
 
 use bytes::BufMut;
 
@@ -41,16 +42,14 @@ impl Checksums {
             return Err(Malformed::new(0, format!("a block size expected, {block_size} found")));
         }
         let blocks = data_length.div_ceil(u64::from(block_size));
-        if input.remaining() as u64 != blocks * 4 {
+        let has_one_more = input.remaining() as u64 == (blocks + 1) * 4 && bytes.ends_with(&[0; 4]);
+        if input.remaining() as u64 != blocks * 4 && !has_one_more {
             return Err(input.malformed(format!(
                 "{blocks} checksums expected for {data_length} bytes of Data, {} bytes found",
                 input.remaining()
             )));
         }
-        let mut crcs = Vec::with_capacity(input.remaining() / 4);
-        while input.remaining() > 0 {
-            crcs.push(input.u32()?);
-        }
+        let crcs = (0..blocks).map(|_| input.u32()).collect::<Parsed<_>>()?;
         Ok(Self { block_size, crcs })
     }
 }
@@ -67,5 +66,7 @@ mod tests {
         assert!(Checksums::decode(&bytes, 65536).is_err());
         assert!(Checksums::decode(&bytes, 131_073).is_err());
         assert!(Checksums::decode(&bytes[..11], 65537).is_err());
+        let compacted = [&bytes[..], &[0; 4]].concat();
+        assert_eq!(Checksums::decode(&compacted, 65537).unwrap(), checksums);
     }
 }

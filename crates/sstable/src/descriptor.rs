@@ -157,13 +157,16 @@ pub enum Component {
     Partitions,
     /// The tries of rows within large partitions. BTI tables only.
     Rows,
+    /// Our own index of an oa or da SSTable, laid out as the Index of nb; see [`derived_index`](crate::derived_index). Ours
+    /// alone; others pass over it.
+    DerivedIndex,
     /// The list of components.
     Toc,
 }
 
 impl Component {
     /// All of them.
-    pub const ALL: [Component; 12] = [
+    pub const ALL: [Component; 13] = [
         Self::Crc,
         Self::Checksums,
         Self::CompressionInfo,
@@ -175,6 +178,7 @@ impl Component {
         Self::Summary,
         Self::Partitions,
         Self::Rows,
+        Self::DerivedIndex,
         Self::Toc,
     ];
 
@@ -192,6 +196,7 @@ impl Component {
             Self::Summary => "Summary.db",
             Self::Partitions => "Partitions.db",
             Self::Rows => "Rows.db",
+            Self::DerivedIndex => "NbIndex.db",
             Self::Toc => "TOC.txt",
         }
     }

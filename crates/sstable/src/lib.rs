@@ -1,4 +1,4 @@
-//! Cassandra's SSTable files, version `nb` of the BIG format: read, written, verified.
+//! Cassandra's SSTable files: versions `nb`, `oa` and `da` are read and verified, `nb` is written.
 //!
 //! One module per component, each working on bytes alone; [`reader`] and [`writer`] put them together over a file
 //! system. All fields are big-endian but for those that their drawings call little-endian (LZ4's length, and offsets
@@ -10,6 +10,7 @@ pub mod chunked_file;
 pub mod compression;
 pub mod crc;
 pub mod data;
+mod derived_index;
 pub mod descriptor;
 pub mod digest;
 pub mod dump;

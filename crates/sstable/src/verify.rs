@@ -76,7 +76,7 @@ impl SSTableReader {
         while index.advance()? {
             let key = index.decorated_key();
             let wrong = |detail: String| {
-                let path = self.descriptor().path(Component::Index);
+                let path = self.index_path();
                 StorageError::corrupt(path, format!("at {}: {detail}", index.entry_start()))
             };
             if last.as_ref().is_some_and(|last| *last >= key) {
@@ -203,12 +203,12 @@ impl<'a> Blocks<'a> {
 
     fn load(reader: &SSTableReader, promoted: &PromotedIndex, number: usize) -> Result<Block> {
         let codec = &reader.row_format().clustering;
-        promoted.block(number, codec).map_err(|e| e.at(&reader.descriptor().path(Component::Index)))
+        promoted.block(number, codec).map_err(|e| e.at(reader.index_path()))
     }
 
     fn wrong(&self, detail: &str) -> StorageError {
         StorageError::corrupt(
-            self.reader.descriptor().path(Component::Index),
+            self.reader.index_path(),
             format!(
                 "block {} of the partition at {} of Data.db: {detail}",
                 self.number, self.partition_start

@@ -131,7 +131,8 @@ fn text(descriptor: &Descriptor, gc_before: i64) -> anyhow::Result<String> {
     });
     out.put("Column Count", "");
     out.0 += &histogram::draw(&points(&stats.cell_counts), "Columns", |count| count.to_string());
-    out.put("Local token space coverage", "NaN");
+    let coverage = stats.token_space_coverage.unwrap_or(f64::NAN);
+    out.put("Local token space coverage", double_to_text(coverage));
     let sketch = HyperLogLog::decode(cardinality)
         .map_err(|malformed| malformed.at(&descriptor.path(Component::Statistics)))?;
     out.put("Estimated cardinality", sketch.estimate());

@@ -21,7 +21,7 @@ use super::arguments::Place;
 pub fn statistics(descriptor: &Descriptor) -> anyhow::Result<Statistics> {
     let path = descriptor.path(Component::Statistics);
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(Statistics::decode(&bytes).map_err(|malformed| malformed.at(&path))?)
+    Ok(Statistics::decode_version(&bytes, descriptor.version).map_err(|malformed| malformed.at(&path))?)
 }
 
 /// The table as far as the SSTable itself knows it. Key columns have no names there; they get those that Cassandra's tools give

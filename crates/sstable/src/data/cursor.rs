@@ -9,7 +9,7 @@ use cassette_rows::{
     Unfiltered,
 };
 
-use super::clustering_codec::MarkerKind;
+use super::clustering_codec::{self, ClusteringCodec, MarkerKind};
 use super::decode::Head;
 use super::{RowFormat, deletion_codec};
 use crate::chunked_file::{Caching, ChunkedFile};
@@ -68,6 +68,18 @@ impl Pending {
     /// Whether it is a row that is not deleted itself.
     pub fn is_live_row(&self) -> bool {
         matches!(self.head, Head::Row { flags, .. } if flags.0 & super::flags::HAS_DELETION == 0)
+    }
+
+    /// Appends its prefix as the index of rows has it; nothing at the end.
+    pub fn encode_prefix(&self, codec: &ClusteringCodec, out: &mut Vec<u8>) {
+        match &self.head {
+            Head::EndOfPartition => {}
+            Head::Row { clustering, .. } => {
+                out.push(clustering_codec::ROW);
+                codec.encode_values(clustering, out);
+            }
+            Head::Marker { bound, kind, .. } => codec.encode_bound(bound, *kind, out),
+        }
     }
 
     /// Whether it is a marker.
@@ -200,10 +212,14 @@ impl Cursor {
 
     /// Reads key and deletion at the start of a partition.
     fn partition_start(&mut self) -> Result<(Range<usize>, DeletionTime)> {
-        self.parse(|_, input| {
+        self.parse(|format, input| {
             let key = input.bytes16()?;
             let range = input.position() - key.len()..input.position();
-            Ok((range, deletion_codec::decode_plain(input)?))
+            let deletion = match format.has_short_deletions {
+                true => deletion_codec::decode_short(input)?,
+                false => deletion_codec::decode_plain(input)?,
+            };
+            Ok((range, deletion))
         })
     }
 

@@ -4,6 +4,11 @@
 //! i32 ldt; 7fffffff if there is none
 //! i64 ts;  8000000000000000 if there is none
 //! ```
+//! In oa and da the order is the other way round, and a first byte 80 alone says that there is none:
+//!
+//! ```text
+//! u8 80 | i64 ts, not negative, u32 ldt
+//! ```
 
 use bytes::BufMut;
 use cassette_rows::{DeletionTime, NO_DELETION_TIME};
@@ -39,6 +44,26 @@ pub fn encode_plain(deletion: DeletionTime, out: &mut Vec<u8>) {
         false => out.put_i32(to_stored(deletion.local_deletion_time)),
     }
     out.put_i64(deletion.timestamp);
+}
+
+/// Reads what oa and da have in the place of [`decode_plain`]'s 12 bytes.
+pub fn decode_short(input: &mut Input<'_>) -> Parsed<DeletionTime> {
+    /// The sign of a timestamp, which these are never.
+    const NONE: u8 = 0x80;
+    let at = input.offset();
+    let first = input.u8()?;
+    if first == NONE {
+        return Ok(DeletionTime::LIVE);
+    }
+    if first & NONE != 0 {
+        return Err(Malformed::new(
+            at,
+            format!("a deletion time or none expected, flags {first:#04x} found"),
+        ));
+    }
+    let rest = input.bytes(7)?;
+    let timestamp = rest.iter().fold(i64::from(first), |high, byte| high << 8 | i64::from(*byte));
+    Ok(DeletionTime::new(timestamp, input.u32()?))
 }
 
 /// Reads 12 bytes.

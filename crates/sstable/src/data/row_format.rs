@@ -5,6 +5,7 @@ use cassette_rows::types::{key_class_name, parse_class_name};
 use cassette_rows::{ColumnId, ColumnKind, TableMetadata};
 
 use super::clustering_codec::ClusteringCodec;
+use crate::descriptor::Version;
 use crate::statistics::{ColumnDefinition, SerializationHeader};
 
 /// One column of a header.
@@ -61,9 +62,17 @@ pub struct RowFormat {
     pub statics: StoredColumns,
     /// The regular columns.
     pub regulars: StoredColumns,
+    /// Whether partitions begin with deletions as oa and da write them.
+    pub has_short_deletions: bool,
 }
 
 impl RowFormat {
+    /// The same for SSTables of `version`; [`new`](Self::new) is for those of `nb`.
+    pub fn of_version(mut self, version: Version) -> Self {
+        self.has_short_deletions = version.is_of_cassandra_5();
+        self
+    }
+
     /// For reading what `header` describes as rows of `table`. The error is a sentence for people: the files hold
     /// what this table cannot.
     pub fn new(header: &SerializationHeader, table: &TableMetadata) -> Result<Self, String> {
@@ -88,6 +97,7 @@ impl RowFormat {
             clustering: ClusteringCodec::new(clustering.iter().map(|c| &c.0)),
             statics: stored_columns(&header.static_columns, ColumnKind::Static, table)?,
             regulars: stored_columns(&header.regular_columns, ColumnKind::Regular, table)?,
+            has_short_deletions: false,
         })
     }
 

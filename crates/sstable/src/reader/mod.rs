@@ -13,7 +13,6 @@ mod slicing;
 
 use std::fmt;
 use std::ops::Bound;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cassette_rows::token::murmur3_hash;
@@ -28,7 +27,7 @@ pub use scan::{Scan, WholeScan};
 
 use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::data::{Cursor, RowFormat};
-use crate::descriptor::{Component, Descriptor};
+use crate::descriptor::{Component, Descriptor, Version};
 use crate::filter::BloomFilter;
 use crate::key_cache::KeyCache;
 use crate::statistics::{SerializationHeader, Statistics, Stats};
@@ -95,6 +94,7 @@ impl SSTableReader {
             path: self.shared.descriptor.path(Component::Statistics),
             detail,
         })?;
+        let format = format.of_version(self.shared.descriptor.version);
         Ok(Self { shared: self.shared.clone(), table, format: Arc::new(format), keys: self.keys.clone() })
     }
 
@@ -180,6 +180,21 @@ impl SSTableReader {
     /// [`adopt`](Self::adopt).
     pub fn is_checksummed(&self) -> bool {
         self.shared.checksummed
+    }
+
+    /// Itself if it is protected by checksums; otherwise adopted, and opened anew with what adopting wrote.
+    pub fn adopted(self) -> Result<Self> {
+        if self.is_checksummed() {
+            return Ok(self);
+        }
+        self.adopt()?;
+        if self.shared.descriptor.version == Version::Nb {
+            return Ok(self);
+        }
+        let Shared { file_system, descriptor, .. } = &*self.shared;
+        let (cache, options) =
+            (self.shared.data.cache().clone(), OpenOptions { foreign: ForeignFiles::Trust });
+        Self::open(file_system.clone(), descriptor.clone(), self.table.clone(), cache, options)
     }
 
     /// Whether it may hold the partition: it lies between the first and last key and passes the filter. `false` is
@@ -317,6 +332,11 @@ impl SSTableReader {
         self.shared.data.chunk(index, Caching::LeaveAlone)
     }
 
+    /// The file that says where partitions are.
+    pub(crate) fn index_path(&self) -> &std::path::Path {
+        self.shared.index.path()
+    }
+
     pub(crate) fn file_system(&self) -> &Arc<dyn FileSystem> {
         &self.shared.file_system
     }
@@ -331,9 +351,5 @@ impl SSTableReader {
 
     fn cursor(&self, caching: Caching) -> Cursor {
         Cursor::new(self.shared.data.clone(), self.format.clone(), caching)
-    }
-
-    fn path(&self, component: Component) -> PathBuf {
-        self.shared.descriptor.path(component)
     }
 }

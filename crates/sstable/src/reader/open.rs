@@ -15,10 +15,11 @@ use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::compression::CompressionInfo;
 use crate::crc::Checksums;
 use crate::data::RowFormat;
+use crate::derived_index;
 use crate::descriptor::{Component, Descriptor, Version};
 use crate::error::Parsed;
 use crate::filter::BloomFilter;
-use crate::statistics::Statistics;
+use crate::statistics::{self, Statistics};
 use crate::summary::{Summary, SummaryBuilder};
 use crate::toc;
 
@@ -60,29 +61,36 @@ impl SSTableReader {
         cache: Arc<ChunkCache>,
         options: OpenOptions,
     ) -> Result<Self> {
-        if descriptor.version != Version::Nb {
-            let detail = format!("SSTables of version {} are not read yet", descriptor.version.letters());
-            return Err(StorageError::Unsupported { path: descriptor.path(Component::Data), detail });
-        }
         let files = (&file_system, &descriptor);
         let (components, bytes_on_disk) = components(files)?;
         let has = |component| components.contains(&component);
 
-        let statistics = parse(files, Component::Statistics, Statistics::decode)?;
+        let version = descriptor.version;
+        let decode = |bytes: &[u8]| Statistics::decode_version(bytes, version);
+        let statistics = parse(files, Component::Statistics, decode)?;
         let unsupported =
             |detail| StorageError::Unsupported { path: descriptor.path(Component::Statistics), detail };
-        let format = Arc::new(RowFormat::new(&statistics.header, &table).map_err(unsupported)?);
+        let format = RowFormat::new(&statistics.header, &table).map_err(unsupported)?.of_version(version);
+        let format = Arc::new(format);
 
         let checksums = match has(Component::Checksums) {
             true => Some(parse(files, Component::Checksums, FileChecksums::decode)?),
             false => None,
         };
         let data = Arc::new(open_data(files, has(Component::CompressionInfo), checksums.as_ref(), &cache)?);
-        let index = Arc::new(open_index(files, checksums.as_ref(), &cache)?);
+        let index = match (index_of(version), has(Component::DerivedIndex) && checksums.is_some()) {
+            (Component::DerivedIndex, false) => derive_index(files, &data, &format, &cache)?,
+            (component, _) => open_index(files, component, checksums.as_ref(), &cache)?,
+        };
+        let index = Arc::new(index);
 
         let fp_chance = statistics.validation.bloom_filter_fp_chance;
-        let summary = read_vouched(files, &components, Component::Summary, checksums.as_ref())?
-            .and_then(|bytes| Summary::decode(&bytes, index.data_length()).ok());
+        // A sample of the index that is read, not of another.
+        let summary = match version {
+            Version::Nb => read_vouched(files, &components, Component::Summary, checksums.as_ref())?
+                .and_then(|bytes| Summary::decode(&bytes, index.data_length()).ok()),
+            Version::Oa | Version::Da => None,
+        };
         let filter = read_vouched(files, &components, Component::Filter, checksums.as_ref())?
             .and_then(|bytes| BloomFilter::decode(&bytes).ok());
         let must_rebuild = summary.is_none() || filter.is_none() && fp_chance < 1.0 || checksums.is_none();
@@ -119,9 +127,16 @@ impl SSTableReader {
 
     /// Writes Checksums.db for an SSTable that came without it, and lists it in TOC.txt. To be called once the SSTable
     /// has been verified ([`ForeignFiles::Verify`]). From the next opening on it is checked like one of our own.
+    ///
+    /// What an oa or da SSTable has instead of an index of ours is written too; readers opened later do not hold it in memory.
     pub fn adopt(&self) -> Result<()> {
         let shared = &self.shared;
         let files = (&shared.file_system, &shared.descriptor);
+        let write = |component, content: &[u8]| {
+            let path = shared.descriptor.path(component);
+            let written = shared.file_system.write_atomically(&path, content);
+            written.map_err(|e| StorageError::io(&path, "write the file", e))
+        };
         let mut checksums = FileChecksums { index_length: shared.index.data_length(), ..Default::default() };
         for component in [Component::CompressionInfo, Component::Filter, Component::Summary] {
             if shared.components.contains(&component) {
@@ -133,16 +148,14 @@ impl SSTableReader {
         }
         let mut components = shared.components.clone();
         components.push(Component::Checksums);
-        // The list last: what it does not name need not be there.
-        for (component, content) in
-            [(Component::Checksums, checksums.encode()), (Component::Toc, toc::encode(&components))]
-        {
-            let path = shared.descriptor.path(component);
-            shared
-                .file_system
-                .write_atomically(&path, &content)
-                .map_err(|e| StorageError::io(&path, "write the file", e))?;
+        if index_of(shared.descriptor.version) == Component::DerivedIndex {
+            components.push(Component::DerivedIndex);
+            let length = shared.index.data_length();
+            write(Component::DerivedIndex, &shared.index.range(0, length, Caching::LeaveAlone)?)?;
         }
+        // The list last: what it does not name need not be there.
+        write(Component::Checksums, &checksums.encode())?;
+        write(Component::Toc, &toc::encode(&components))?;
         Ok(())
     }
 }
@@ -152,13 +165,12 @@ impl SSTableReader {
     /// they said.
     pub fn write_level(&self, level: i32) -> Result<()> {
         let shared = &self.shared;
-        let mut statistics = shared.statistics.clone();
-        statistics.stats.level = level;
         let path = shared.descriptor.path(Component::Statistics);
-        shared
-            .file_system
-            .write_atomically(&path, &statistics.encode())
-            .map_err(|e| StorageError::io(&path, "write the file", e))
+        let bytes = read((&shared.file_system, &shared.descriptor), Component::Statistics)?;
+        let version = shared.descriptor.version;
+        let changed = statistics::with_level_and_repair(&bytes, version, Some(level), None);
+        let written = shared.file_system.write_atomically(&path, &changed.map_err(|e| e.at(&path))?);
+        written.map_err(|e| StorageError::io(&path, "write the file", e))
     }
 }
 
@@ -262,14 +274,38 @@ fn check(path: &Path, expected: FileChecksum, found: FileChecksum) -> Result<()>
     }
 }
 
+/// The component that says where partitions are.
+fn index_of(version: Version) -> Component {
+    match version {
+        Version::Nb => Component::Index,
+        Version::Oa | Version::Da => Component::DerivedIndex,
+    }
+}
+
+/// The index of an SSTable of another version than ours, made from its rows and held in memory.
+fn derive_index(
+    files: Files<'_>,
+    data: &Arc<ChunkedFile>,
+    format: &Arc<RowFormat>,
+    cache: &Arc<ChunkCache>,
+) -> Result<ChunkedFile> {
+    let index = derived_index::derive(data, format)?;
+    let crcs = index.chunks(INDEX_BLOCK as usize).map(crc32fast::hash).collect();
+    let length = index.len() as u64;
+    let layout = Layout::Plain { chunk_length: INDEX_BLOCK, crcs: Some(crcs) };
+    let file = Arc::new(derived_index::InMemory(index.into()));
+    Ok(ChunkedFile::new(files.1.path(Component::DerivedIndex), file, length, layout, cache.clone()))
+}
+
 /// Opens Index; that of a foreign SSTable is summed up, so that what it is now is at least what it stays.
 fn open_index(
     files: Files<'_>,
+    component: Component,
     checksums: Option<&FileChecksums>,
     cache: &Arc<ChunkCache>,
 ) -> Result<ChunkedFile> {
-    let path = files.1.path(Component::Index);
-    let (file, length) = open_file(files, Component::Index)?;
+    let path = files.1.path(component);
+    let (file, length) = open_file(files, component)?;
     if length == 0 {
         return Err(StorageError::corrupt(path, "at least one partition expected, the file is empty"));
     }

@@ -75,7 +75,7 @@ pub(super) fn start(
         && (start.saturating_add(index.header_length) != rows_start || index.deletion != header.deletion)
     {
         return Err(StorageError::corrupt(
-            reader.path(crate::Component::Index),
+            reader.index_path(),
             format!(
                 "at {}: a row index with header {} and {:?} expected by Data.db, {} and {:?} found",
                 place.promoted_start,

@@ -64,6 +64,29 @@ impl DropTimes {
         }
     }
 
+    /// Reads what oa and da have instead:
+    ///
+    /// ```text
+    /// i32 n, i32 n, n * (i64 local deletion time, i32 count)
+    /// ```
+    pub fn decode_whole_numbers(input: &mut Input<'_>) -> Parsed<Self> {
+        let _largest_count = input.i32()?;
+        let count = input.count32(12)?;
+        let mut points = Vec::with_capacity(count);
+        for _ in 0..count {
+            let at = input.offset();
+            let (point, count) = (input.i64()?, input.i32()?);
+            if count < 0 {
+                return Err(Malformed::new(
+                    at,
+                    format!("a time and a count expected, {point} and {count} found"),
+                ));
+            }
+            points.push((point, i64::from(count)));
+        }
+        Ok(Self { points })
+    }
+
     /// Reads what [`Self::encode_into`] writes.
     pub fn decode(input: &mut Input<'_>) -> Parsed<Self> {
         let _largest_count = input.i32()?;

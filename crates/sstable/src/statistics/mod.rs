@@ -24,6 +24,7 @@ pub use validation::{MURMUR3_PARTITIONER, Validation};
 
 use bytes::BufMut;
 
+use crate::descriptor::Version;
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 use crate::output::Output;
@@ -71,8 +72,13 @@ impl Statistics {
         out
     }
 
-    /// Reads the file; every byte of it is covered by one of its checksums.
+    /// Reads the file of an nb SSTable; every byte of it is covered by one of its checksums.
     pub fn decode(bytes: &[u8]) -> Parsed<Self> {
+        Self::decode_version(bytes, Version::Nb)
+    }
+
+    /// Reads the file of an SSTable of `version`.
+    pub fn decode_version(bytes: &[u8], version: Version) -> Parsed<Self> {
         let [validation, compaction, stats, header] = components(bytes)?;
         let mut input = compaction;
         let cardinality = input.bytes32()?.into();
@@ -80,10 +86,34 @@ impl Statistics {
         Ok(Self {
             validation: Validation::decode(validation)?,
             cardinality,
-            stats: Stats::decode(stats)?,
+            stats: Stats::decode(stats, version)?,
             header: SerializationHeader::decode(header)?,
         })
     }
+}
+
+/// The content of Statistics.db with another level and another time of repair (milliseconds, 0 for never), each if given. It
+/// stays of its version, whichever that is.
+pub fn with_level_and_repair(
+    bytes: &[u8],
+    version: Version,
+    level: Option<i32>,
+    repaired_at: Option<i64>,
+) -> Parsed<Vec<u8>> {
+    let [_, _, stats, _] = components(bytes)?;
+    let (start, end) = (stats.offset() as usize, stats.offset() as usize + stats.remaining());
+    let place = Stats::place_of_level(stats, version)? as usize;
+    let mut out = bytes.to_vec();
+    // The component holds its level and repair, and a checksum follows it: both were just read.
+    if let Some(level) = level {
+        out[place..place + 4].copy_from_slice(&level.to_be_bytes());
+    }
+    if let Some(repaired_at) = repaired_at {
+        out[place + 4..place + 12].copy_from_slice(&repaired_at.to_be_bytes());
+    }
+    let crc = crc32fast::hash(&out[start..end]);
+    out[end..end + 4].copy_from_slice(&crc.to_be_bytes());
+    Ok(out)
 }
 
 fn put_crc(out: &mut Vec<u8>, crc: u32) {

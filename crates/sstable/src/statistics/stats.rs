@@ -22,7 +22,10 @@ use uuid::Uuid;
 
 use super::{DropTimes, EstimatedHistogram, histogram};
 use bytes::BufMut;
+use cassette_rows::types::parse_class_name;
 
+use crate::data::clustering_codec::ClusteringCodec;
+use crate::descriptor::Version;
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 use crate::output::Output;
@@ -88,6 +91,8 @@ pub struct Stats {
     pub is_transient: bool,
     /// The node that wrote it.
     pub host_id: Option<Uuid>,
+    /// Which share of the ring it covers; unknown before oa.
+    pub token_space_coverage: Option<f64>,
 }
 
 impl Default for Stats {
@@ -115,6 +120,7 @@ impl Default for Stats {
             pending_repair: None,
             is_transient: false,
             host_id: None,
+            token_space_coverage: None,
         }
     }
 }
@@ -165,26 +171,49 @@ impl Stats {
         out
     }
 
-    pub(super) fn decode(mut input: Input<'_>) -> Parsed<Self> {
+    pub(super) fn decode(mut input: Input<'_>, version: Version) -> Parsed<Self> {
         let input = &mut input;
+        let is_new = version.is_of_cassandra_5();
         let partition_sizes = EstimatedHistogram::decode(input)?;
         let cell_counts = EstimatedHistogram::decode(input)?;
         position(input)?;
-        let stats = Self {
+        let (min_timestamp, max_timestamp) = (input.i64()?, input.i64()?);
+        let mut deletion_time = || {
+            let stored = input.i32()?;
+            // All ones: none. Larger ones than nb has room for are as good as its largest for what they are used for.
+            Ok(match (is_new, u32::try_from(stored)) {
+                (false, _) => stored,
+                (true, Ok(_)) => stored.min(i32::MAX - 1),
+                (true, Err(_)) if stored == -1 => i32::MAX,
+                (true, Err(_)) => i32::MAX - 1,
+            })
+        };
+        let (min_local_deletion_time, max_local_deletion_time) = (deletion_time()?, deletion_time()?);
+        let (min_ttl, max_ttl, compression_ratio) = (input.i32()?, input.i32()?, input.f64()?);
+        let drop_times = match is_new {
+            true => DropTimes::decode_whole_numbers(input)?,
+            false => DropTimes::decode(input)?,
+        };
+        let (level, repaired_at) = (input.i32()?, input.i64()?);
+        let (min_clustering, max_clustering) = match is_new {
+            true => covered_clustering(input)?,
+            false => (clustering_values(input)?, clustering_values(input)?),
+        };
+        let mut stats = Self {
             partition_sizes,
             cell_counts,
-            min_timestamp: input.i64()?,
-            max_timestamp: input.i64()?,
-            min_local_deletion_time: input.i32()?,
-            max_local_deletion_time: input.i32()?,
-            min_ttl: input.i32()?,
-            max_ttl: input.i32()?,
-            compression_ratio: input.f64()?,
-            drop_times: DropTimes::decode(input)?,
-            level: input.i32()?,
-            repaired_at: input.i64()?,
-            min_clustering: clustering_values(input)?,
-            max_clustering: clustering_values(input)?,
+            min_timestamp,
+            max_timestamp,
+            min_local_deletion_time,
+            max_local_deletion_time,
+            min_ttl,
+            max_ttl,
+            compression_ratio,
+            drop_times,
+            level,
+            repaired_at,
+            min_clustering,
+            max_clustering,
             has_legacy_counter_shards: boolean(input)?,
             columns_set: input.i64()?,
             rows: input.i64()?,
@@ -196,10 +225,57 @@ impl Stats {
             pending_repair: optional_uuid(input)?,
             is_transient: boolean(input)?,
             host_id: optional_uuid(input)?,
+            token_space_coverage: None,
         };
+        if is_new {
+            let _has_partition_deletions = boolean(input)?;
+            let _first_and_last_key = (input.bytes_vint()?, input.bytes_vint()?);
+            stats.token_space_coverage = Some(input.f64()?).filter(|share| !share.is_nan());
+            // Cassandra reckons with 16 bytes for each drop time, and writes 12 of them.
+            let unused = input.remaining();
+            if unused == 4 * stats.drop_times.points().len() {
+                input.bytes(unused)?;
+            }
+        }
         input.end()?;
         Ok(stats)
     }
+
+    /// Where the level is in the component, an i32, with an i64 of when it was repaired behind it.
+    pub(super) fn place_of_level(mut input: Input<'_>, version: Version) -> Parsed<u64> {
+        /// Position, timestamps, local deletion times, TTLs, compression ratio.
+        const FIXED: usize = 12 + 2 * 8 + 2 * 4 + 2 * 4 + 8;
+        EstimatedHistogram::decode(&mut input)?;
+        EstimatedHistogram::decode(&mut input)?;
+        input.bytes(FIXED)?;
+        match version.is_of_cassandra_5() {
+            true => DropTimes::decode_whole_numbers(&mut input)?,
+            false => DropTimes::decode(&mut input)?,
+        };
+        let place = input.offset();
+        input.bytes(12)?;
+        Ok(place)
+    }
+}
+
+/// The least and the greatest clustering as oa and da have them: types, then two bounds. Values after a null are left out, which
+/// only widens the range.
+fn covered_clustering(input: &mut Input<'_>) -> Parsed<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
+    let at = input.offset();
+    let mut types = Vec::new();
+    for _ in 0..input.count(1)? {
+        let name = String::from_utf8_lossy(input.bytes_vint()?).into_owned();
+        let (data_type, _) =
+            parse_class_name(&name).map_err(|error| Malformed::new(at, error.to_string()))?;
+        types.push(data_type);
+    }
+    let codec = ClusteringCodec::new(types.iter());
+    let mut bound = || {
+        let (bound, _) = codec.decode_bound(input)?;
+        let values = bound.prefix.values().map_while(|value| value.map(<[u8]>::to_vec));
+        Ok(values.collect())
+    };
+    Ok((bound()?, bound()?))
 }
 
 fn put_position(out: &mut Vec<u8>, position: CommitLogPosition) {

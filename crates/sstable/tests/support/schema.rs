@@ -127,7 +127,7 @@ impl Types {
             Self { key: Vec::new(), clustering: Vec::new(), columns: BTreeMap::new(), statics: Vec::new() };
         for descriptor in sstables {
             let bytes = super::component(descriptor, Component::Statistics).unwrap();
-            let header = Statistics::decode(&bytes).unwrap().header;
+            let header = Statistics::decode_version(&bytes, descriptor.version).unwrap().header;
             types.key = parse_key_class_name(&header.key_type).unwrap();
             types.clustering =
                 header.clustering_types.iter().map(|name| parse_class_name(name).unwrap()).collect();

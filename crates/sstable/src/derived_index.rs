@@ -1,0 +1,91 @@
+//! An index of rows for SSTables whose own is not used.
+//!
+//! Cassandra 5.0's newer versions find partitions otherwise than nb does: da by two tries, Partitions.db and Rows.db, and oa by an
+//! Index with shorter deletions. None of these files has checksums, so that before the first read all of Data is held against
+//! them anyway, or their errors would hide rows. Instead, Data alone is read, all of whose bytes are checksummed, and
+//! what an nb Index would say of it is noted: in memory for readers that come and go, and in a file of ours, NbIndex.db, when
+//! the SSTable is adopted. The first compaction writes nb.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_rows::{DeletionTime, Result, StorageError, Unfiltered};
+use cassette_vfs::RandomAccessFile;
+
+use crate::chunked_file::{Caching, ChunkedFile};
+use crate::data::{Cursor, RowFormat};
+use crate::index::{PromotedIndexBuilder, encode_entry};
+
+/// Bytes of rows in an index block, as nb has them by default.
+const COLUMN_INDEX_SIZE: u64 = 64 << 10;
+
+/// What Index.db of an nb SSTable with this Data would hold.
+pub(crate) fn derive(data: &Arc<ChunkedFile>, format: &Arc<RowFormat>) -> Result<Vec<u8>> {
+    let mut cursor = Cursor::new(data.clone(), format.clone(), Caching::LeaveAlone);
+    let mut index = Vec::new();
+    let mut entry = Vec::new();
+    while !cursor.at_end() {
+        let start = cursor.offset();
+        let header = cursor.partition_header()?;
+        let header_length = cursor.offset() - start;
+        let mut promoted = PromotedIndexBuilder::default();
+        let mut open = DeletionTime::LIVE;
+        let (mut first, mut last, mut block_start) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let pending = cursor.next_head()?;
+            let at = pending.start();
+            if pending.is_end() {
+                break;
+            }
+            last.clear();
+            pending.encode_prefix(&format.clustering, &mut last);
+            if first.is_empty() {
+                first.extend_from_slice(&last);
+                block_start = at;
+            }
+            if !pending.is_marker() {
+                cursor.skip_row(&pending);
+            } else if let Some(Unfiltered::Marker(marker)) = cursor.body(pending)? {
+                open = marker.open.unwrap_or(DeletionTime::LIVE);
+            }
+            if cursor.offset() - block_start >= COLUMN_INDEX_SIZE {
+                promoted.add(&first, &last, block_start - start, cursor.offset() - block_start, open);
+                first.clear();
+            }
+        }
+        if !first.is_empty() {
+            promoted.add(&first, &last, block_start - start, cursor.offset() - block_start, open);
+        }
+        entry.clear();
+        promoted.finish_into(header_length, header.deletion, &mut entry);
+        encode_entry(header.key.key(), start, &entry, &mut index);
+    }
+    if index.is_empty() {
+        return Err(StorageError::corrupt(data.path(), "at least one partition expected"));
+    }
+    Ok(index)
+}
+
+/// A file in memory.
+pub(crate) struct InMemory(pub Bytes);
+
+impl RandomAccessFile for InMemory {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = usize::try_from(offset).ok().and_then(|offset| self.0.get(offset..)).unwrap_or_default();
+        let length = rest.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&rest[..length]);
+        Ok(length)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match self.read_at(buffer, offset)? == buffer.len() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+}
