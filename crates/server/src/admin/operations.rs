@@ -92,9 +92,11 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         // Nothing is ever traced, so that this much can be promised.
         Operation::SetTraceProbability { probability } if *probability == 0.0 => {}
         Operation::SetTraceProbability { .. } => return Err(not_yet("tracing of requests")),
-        Operation::InvalidateCache { cache } => {
-            return Err(not_yet(&format!("a {cache} cache")));
-        }
+        Operation::InvalidateCache { cache } => match cache.as_str() {
+            "key" => engine.invalidate_key_cache(),
+            "row" => engine.invalidate_row_cache(),
+            other => return Err(not_yet(&format!("a {other} cache"))),
+        },
         Operation::Drain => {
             (admin.drain)();
             admin.drained.store(true, Ordering::Relaxed);

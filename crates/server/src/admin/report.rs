@@ -131,19 +131,18 @@ fn client(client: cassette_database::Client) -> ClientReport {
 }
 
 fn caches(stats: &EngineStats) -> BTreeMap<String, CacheReport> {
-    let chunks = &stats.chunk_cache;
-    let requests = chunks.hits + chunks.misses;
-    let chunks = CacheReport {
-        entries: chunks.entries as u64,
-        size_bytes: chunks.bytes,
-        capacity_bytes: chunks.capacity,
-        hits: chunks.hits,
-        requests,
-        recent_hit_rate: (requests > 0).then(|| chunks.hits as f64 / requests as f64),
-        miss_latency_micros: None,
+    let caches = [("chunk", &stats.chunk_cache), ("key", &stats.key_cache), ("row", &stats.row_cache)];
+    let report = |name: &str, cache: &cassette_database::engine::CacheStats| CacheReport {
+        entries: cache.entries as u64,
+        size_bytes: cache.bytes,
+        capacity_bytes: cache.capacity,
+        hits: cache.hits,
+        requests: cache.requests(),
+        recent_hit_rate: (cache.requests() > 0).then(|| cache.hit_rate()),
+        miss_latency_micros: (name == "chunk" && cache.misses > 0).then(|| cache.miss_latency_micros()),
         save_period_seconds: 0,
     };
-    BTreeMap::from([("chunk".to_owned(), chunks)])
+    caches.map(|(name, cache)| (name.to_owned(), report(name, cache))).into()
 }
 
 /// All stored tables, by keyspace and name.
