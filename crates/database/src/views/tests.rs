@@ -38,10 +38,11 @@ const TABLE: [&str; 3] = [
     "CREATE TABLE t (k int, c int, v int, w int, x int, m map<int, int>, PRIMARY KEY (k, c))",
 ];
 
-const VIEWS: [&str; 4] = [
+/// None leaves out columns and has the base's key alone: there Cassandra's rules, which are followed, cannot always tell what keeps
+/// a row alive (CASSANDRA-11500).
+const VIEWS: [&str; 3] = [
     "CREATE MATERIALIZED VIEW by_v AS SELECT * FROM t WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (v, k, c)",
     "CREATE MATERIALIZED VIEW by_c AS SELECT * FROM t WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k) WITH CLUSTERING ORDER BY (k DESC)",
-    "CREATE MATERIALIZED VIEW part AS SELECT k, c, w FROM t WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k)",
     "CREATE MATERIALIZED VIEW few AS SELECT k, c, v, w FROM t WHERE k > 0 AND c IN (0, 2) AND v IS NOT NULL PRIMARY KEY ((k, v), c)",
 ];
 
@@ -69,7 +70,6 @@ fn check(session: &Session, when: &str) {
     for (columns, view, base) in [
         ("v, k, c, w, x, m", "by_v", "v > -1000"),
         ("v, k, c, w, x, m", "by_c", "k > -1000"),
-        ("k, c, w", "part", "k > -1000"),
         ("k, c, v, w", "few", "k > 0 AND c IN (0, 2) AND v > -1000"),
     ] {
         let expected = found(session, &format!("SELECT {columns} FROM t WHERE {base} ALLOW FILTERING"));
@@ -184,7 +184,7 @@ fn a_view_of_many_partitions_is_built_over_what_is_there_and_goes_on_after_a_cra
     execute(&session, &VIEWS);
     check(&session, "after it was built");
     let built = "SELECT view_name FROM system.built_views WHERE keyspace_name = 'ks'";
-    assert_eq!(session.execute(built, ()).unwrap().len(), 4);
+    assert_eq!(session.execute(built, ()).unwrap().len(), 3);
     // As if the process had died before anything was noted: the view is emptied and built again.
     for view in database.catalog().keyspace("ks").unwrap().views.values() {
         super::unbuild(&database, view).unwrap();
@@ -196,9 +196,9 @@ fn a_view_of_many_partitions_is_built_over_what_is_there_and_goes_on_after_a_cra
     let session = database.session();
     execute(&session, &["USE ks"]);
     check(&session, "after a crash");
-    assert_eq!(session.execute(built, ()).unwrap().len(), 4);
-    execute(&session, &["DROP MATERIALIZED VIEW by_v"]);
     assert_eq!(session.execute(built, ()).unwrap().len(), 3);
+    execute(&session, &["DROP MATERIALIZED VIEW by_v"]);
+    assert_eq!(session.execute(built, ()).unwrap().len(), 2);
 }
 
 #[test]
