@@ -25,7 +25,7 @@ pub enum SSTableCommand {
     Verify(verify::VerifyArguments),
     /// Print figures about partitions, and which are large, as sstablepartitions does
     Partitions(partitions::PartitionsArguments),
-    /// Write live rows as JSON, CSV or Parquet
+    /// Write live rows as JSON or CSV
     Export(export::ExportArguments),
     /// Put SSTables of a directory into a table of a data directory that no server has open
     Import(import::ImportArguments),
