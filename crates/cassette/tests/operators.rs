@@ -77,6 +77,7 @@ fn every_command_that_reads_answers_as_text_and_as_json() {
         "getlogginglevels",
         "gettraceprobability",
         "listsnapshots",
+        "toppartitions system local 50",
     ] {
         assert!(!server.shows(command).is_empty(), "{command}");
         let json = server.shows(&format!("{command} --format json"));

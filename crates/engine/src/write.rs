@@ -55,6 +55,7 @@ impl Core {
         drop(view);
         drop(writing);
         table.metrics.write_latency.record_latency(self.clock.monotonic().saturating_sub(started));
+        sample(&table, &mutation.update);
         self.grown(growth);
         Ok(())
     }
@@ -109,6 +110,7 @@ impl Core {
                 let updates = rest[..same].iter().map(|i| (&mutations[*i].update, &*mutations[*i].table));
                 let also = || self.apply_to_row_cache(table, key(*first).2, updates.clone());
                 growth += view.memtable.apply_and(key(*first).2, updates.clone(), also);
+                rest[..same].iter().for_each(|i| sample(table, &mutations[*i].update));
                 rest = &rest[same..];
                 *changed += 1;
             }
@@ -209,6 +211,16 @@ impl Table {
     fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>> {
         let guard = self.write_order.read();
         if self.is_dropped() { Err(EngineError::UnknownTable(self.id)) } else { Ok(guard) }
+    }
+}
+
+/// Tells the table's sampler of a change, if somebody asks.
+#[inline]
+fn sample(table: &Table, update: &PartitionUpdate) {
+    if table.metrics.sampler.is_on() {
+        let bytes: usize =
+            update.static_row.iter().chain(&update.rows).map(cassette_rows::Row::data_size).sum();
+        table.metrics.sampler.sample_write(update.key.key(), bytes as u64);
     }
 }
 

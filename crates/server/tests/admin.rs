@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use cassette_database::Database;
-use cassette_server::admin::model::{NodeReport, TableReport};
+use cassette_server::admin::model::{NodeReport, TableReport, TopPartitions};
 use cassette_server::admin::{Admin, LogLevels};
 use cassette_server::{Server, ServerConfig};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl LogLevels for Levels {
 struct Endpoint {
     address: SocketAddr,
     database: Database,
-    runtime: tokio::runtime::Runtime,
+    _runtime: tokio::runtime::Runtime,
     _directory: tempfile::TempDir,
 }
 
@@ -46,7 +46,7 @@ impl Endpoint {
         let address = listener.local_addr().unwrap();
         runtime.spawn(server.serve(std::future::pending()));
         runtime.spawn(admin.serve(listener, std::future::pending()));
-        Self { address, database, runtime, _directory: directory }
+        Self { address, database, _runtime: runtime, _directory: directory }
     }
 
     /// Sends a request with these header lines, and gives status and body.
@@ -102,16 +102,42 @@ fn figures_follow_the_statements_and_operations_the_requests() {
     assert_eq!(endpoint.operate(json!({"operation": "compact", "keyspace": "ks"})).0, 200);
     assert_eq!(table().compactions, 1);
 
+    let (endpoint, session) = (&endpoint, endpoint.database.session());
+    let mut rounds = 0;
+    std::thread::scope(|scope| {
+        let sampled =
+            scope.spawn(|| endpoint.get("/v1/top_partitions?keyspace=ks&millis=700&capacity=9&top=3"));
+        while !sampled.is_finished() {
+            rounds += 1;
+            session.execute("SELECT * FROM ks.t WHERE k = 1", ()).unwrap();
+            session.execute("INSERT INTO ks.t (k, v) VALUES (2, 'y')", ()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let (status, found) = sampled.join().unwrap();
+        let found: TopPartitions = serde_json::from_str(&found).unwrap();
+        assert_eq!(status, 200);
+        let most = |name: &str| (&*found.samplers[name][0].table, &*found.samplers[name][0].partition);
+        assert_eq!((most("READS"), most("WRITES")), (("ks.t", "1"), ("ks.t", "2")));
+        assert_eq!(
+            (found.samplers["READ_SSTABLE_COUNT"][0].count, found.samplers["WRITE_SIZE"][0].count),
+            (1, 1)
+        );
+    });
+
     let node: NodeReport = serde_json::from_str(&endpoint.get("/v1/node").1).unwrap();
-    assert_eq!((node.requests["Read"].latency.count, node.requests["Write"].latency.count), (1, 1));
+    assert_eq!(
+        (node.requests["Read"].latency.count, node.requests["Write"].latency.count),
+        (rounds + 1, rounds + 1)
+    );
     assert!(node.load_bytes > 0 && node.memory_bytes > 0 && node.memory_max_bytes > node.memory_bytes);
     assert!(node.pools.iter().any(|pool| pool.name == "MemtableFlushWriter" && pool.completed >= 1));
 
     let (status, metrics) = endpoint.get("/metrics");
     assert_eq!(status, 200);
-    assert!(metrics.contains("cassette_table_read_latency_seconds_count{keyspace=\"ks\",table=\"t\"} 1\n"));
+    let reads =
+        format!("cassette_table_read_latency_seconds_count{{keyspace=\"ks\",table=\"t\"}} {}\n", rounds + 1);
+    assert!(metrics.contains(&reads), "{metrics}");
     assert!(metrics.contains("\ncassette_compactions_total 1\n"), "{metrics}");
-    drop(endpoint.runtime);
 }
 
 #[test]

@@ -164,7 +164,12 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             let mut seen = Seen::default();
             let drained = self.drain_hits(stream, batch, found, limits, visit, &mut seen);
             if let Some(figures) = self.plan.figures(self.execution.database) {
-                figures.record_partition_read(self.execution.lap(), seen.live_rows, seen.tombstones);
+                figures.record_partition_read(
+                    key.key(),
+                    self.execution.lap(),
+                    seen.live_rows,
+                    seen.tombstones,
+                );
             }
             match drained? {
                 Flow::Continue => {}

@@ -120,7 +120,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
         seen.trace();
         if let Some(figures) = self.plan.figures(self.execution.database) {
-            figures.record_partition_read(self.execution.lap(), seen.live_rows, seen.tombstones);
+            figures.record_partition_read(key.key(), self.execution.lap(), seen.live_rows, seen.tombstones);
         }
         drained
     }

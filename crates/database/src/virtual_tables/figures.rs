@@ -257,19 +257,22 @@ fn int(n: u64) -> Value {
 }
 
 fn caches(stats: &EngineStats, rows: &mut Rows<'_>) {
-    let chunks = &stats.chunk_cache;
-    let requests = chunks.hits + chunks.misses;
-    rows.named(
-        "chunks",
-        &[
-            ("capacity_bytes", long(chunks.capacity)),
-            ("entry_count", int(chunks.entries as u64)),
-            ("hit_count", long(chunks.hits)),
-            ("hit_ratio", (chunks.hits as f64 / requests as f64).into()),
-            ("request_count", long(requests)),
-            ("size_bytes", long(chunks.bytes)),
-        ],
-    );
+    for (name, cache) in
+        [("chunks", &stats.chunk_cache), ("keys", &stats.key_cache), ("rows", &stats.row_cache)]
+    {
+        let requests = cache.hits + cache.misses;
+        rows.named(
+            name,
+            &[
+                ("capacity_bytes", long(cache.capacity)),
+                ("entry_count", int(cache.entries as u64)),
+                ("hit_count", long(cache.hits)),
+                ("hit_ratio", (cache.hits as f64 / requests as f64).into()),
+                ("request_count", long(requests)),
+                ("size_bytes", long(cache.bytes)),
+            ],
+        );
+    }
 }
 
 fn clients(database: &Database, rows: &mut Rows<'_>) {

@@ -8,6 +8,7 @@ mod buckets;
 mod counter;
 mod histogram;
 mod rate;
+pub mod sampler;
 mod sharded;
 mod table;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::counter::Counter;
 use super::histogram::Histogram;
+use super::sampler::Sampler;
 use super::sharded::Sharded;
 
 /// What has happened to one table since it was opened. Under each name, Cassandra's.
@@ -32,6 +33,8 @@ pub struct TableMetrics {
     pub compactions: Counter,
     /// `CompactionBytesWritten`
     pub bytes_compacted: Counter,
+    /// Which partitions are most active, while somebody asks.
+    pub sampler: Sampler,
     filter: Sharded,
 }
 
@@ -79,6 +82,7 @@ impl Default for TableMetrics {
             bytes_flushed: Counter::default(),
             compactions: Counter::default(),
             bytes_compacted: Counter::default(),
+            sampler: Sampler::default(),
             filter: Sharded::new(3),
         }
     }
@@ -89,6 +93,9 @@ impl TableMetrics {
     #[inline]
     pub(crate) fn record_read(&self, tally: &ReadTally) {
         self.sstables_per_read.record(tally.sstables);
+        if self.sampler.is_on() {
+            self.sampler.note_sstables(tally.sstables);
+        }
         let filter = &tally.filter;
         let answers = [filter.false_positives, filter.true_positives, filter.true_negatives];
         if answers != [0; 3] {
@@ -106,7 +113,10 @@ impl TableMetrics {
 
     /// Counts what a read of one partition came across, and how long it took.
     #[inline]
-    pub fn record_partition_read(&self, time: Duration, live_rows: u64, tombstones: u64) {
+    pub fn record_partition_read(&self, key: &[u8], time: Duration, live_rows: u64, tombstones: u64) {
+        if self.sampler.is_on() {
+            self.sampler.sample_read(key, time.as_micros() as u64, live_rows, tombstones);
+        }
         self.read_latency.record_latency(time);
         self.live_scanned.record(live_rows);
         self.tombstones_scanned.record(tombstones);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -11,6 +11,7 @@ use axum::{Json, Router};
 
 use super::guard::{self, Head};
 use super::model::{Operation, Refused};
+use super::top_partitions::{self, Asked};
 use super::{Admin, operations, prometheus, report};
 
 /// The longest operation that is taken, bytes.
@@ -35,7 +36,9 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/snapshots", get(|admin| blocking(admin, |admin| report::snapshots(admin))))
         .route(
             "/v1/top_partitions",
-            get(|admin| blocking(admin, |_| Err::<(), _>(operations::not_yet("toppartitions")))),
+            get(|admin, Query(asked): Query<Asked>| {
+                blocking(admin, move |admin| top_partitions::sample(admin, &asked))
+            }),
         )
         .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
         .route("/v1/operations", post(operate))

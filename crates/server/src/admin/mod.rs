@@ -16,6 +16,7 @@ mod operations;
 mod process;
 mod prometheus;
 mod report;
+mod top_partitions;
 
 use std::future::Future;
 use std::io;

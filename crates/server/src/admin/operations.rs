@@ -221,6 +221,6 @@ fn usage(error: impl Into<String>) -> Refused {
     Refused { error: error.into(), is_usage: true }
 }
 
-pub(super) fn not_yet(what: &str) -> Refused {
+fn not_yet(what: &str) -> Refused {
     Refused { error: format!("Cassette does not have {what} yet"), is_usage: false }
 }

@@ -1,0 +1,85 @@
+//! Which partitions are most active: samples tables for a while.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cassette_cql::values::text::to_text;
+use cassette_database::engine::metrics::{TableMetrics, sampler};
+use cassette_rows::{TableMetadata, key};
+use serde::Deserialize;
+
+use super::Admin;
+use super::model::{Refused, Sampled, TopPartitions};
+
+/// What is asked for.
+#[derive(Debug, Deserialize)]
+pub(super) struct Asked {
+    keyspace: Option<String>,
+    table: Option<String>,
+    millis: u64,
+    capacity: usize,
+    top: usize,
+}
+
+/// Nobody samples for longer.
+const MILLIS_MAX: u64 = 10 * 60 * 1000;
+
+/// The most active partitions from now on for as long as was asked; waits for it.
+pub(super) fn sample(admin: &Admin, asked: &Asked) -> Result<TopPartitions, Refused> {
+    let usage = |error: String| Refused { error, is_usage: true };
+    if asked.millis > MILLIS_MAX || asked.capacity > 1024 {
+        return Err(usage("at most ten minutes and 1024 partitions are sampled".to_owned()));
+    }
+    let engine = admin.database.engine();
+    let is_meant = |table: &TableMetadata| {
+        asked.keyspace.as_ref().is_none_or(|keyspace| *keyspace == table.keyspace)
+            && asked.table.as_ref().is_none_or(|name| *name == table.name)
+    };
+    let tables: Vec<(Arc<TableMetadata>, Arc<TableMetrics>)> = engine
+        .tables()
+        .into_iter()
+        .filter(|(_, table)| is_meant(table))
+        .filter_map(|(id, table)| Some((table, engine.table_metrics(id).ok()?)))
+        .collect();
+    if tables.is_empty() {
+        return Err(usage("there is no such table".to_owned()));
+    }
+    let mut begun = Vec::new();
+    for (table, metrics) in &tables {
+        if metrics.sampler.begin(asked.capacity) {
+            begun.push((table, metrics));
+        }
+    }
+    if begun.len() < tables.len() {
+        begun.iter().for_each(|(_, metrics)| drop(metrics.sampler.end(0)));
+        return Err(usage("somebody is sampling already".to_owned()));
+    }
+    std::thread::sleep(Duration::from_millis(asked.millis));
+    let mut samplers: BTreeMap<String, Vec<Sampled>> =
+        sampler::Sampled::ALL.iter().map(|what| (what.name().to_owned(), Vec::new())).collect();
+    for (table, metrics) in begun {
+        for (what, samples) in metrics.sampler.end(asked.top) {
+            let found = samplers.entry(what.name().to_owned()).or_default();
+            found.extend(samples.into_iter().map(|sample| Sampled {
+                table: table.qualified_name(),
+                partition: key_text(table, &sample.key),
+                count: sample.count,
+                error: sample.error,
+            }));
+        }
+    }
+    for found in samplers.values_mut() {
+        found.sort_by_key(|sample| std::cmp::Reverse(sample.count));
+        found.truncate(asked.top);
+    }
+    Ok(TopPartitions { samplers })
+}
+
+/// A partition key as text, its components with colons between.
+fn key_text(table: &TableMetadata, bytes: &[u8]) -> String {
+    let components = key::components(bytes, table.partition_key.len()).unwrap_or_default();
+    let texts =
+        components.iter().zip(&table.partition_key).map(|(value, column)| to_text(&column.data_type, value));
+    texts.collect::<Vec<_>>().join(":")
+}
