@@ -46,6 +46,11 @@ soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeat
 bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPERATIONS, SCANS, ROUNDS)
 	benches/cassandra_comparison.sh
 
+.PHONY: bench-embedded
+bench-embedded: ## YCSB on the embedded engine and on LevelDB, RocksDB and fjall (RECORDS, OPERATIONS, SCANS, ROUNDS, ENGINES)
+	cargo build --release --package cassette --features leveldb,rocksdb,fjall
+	benches/embedded_comparison.sh
+
 .PHONY: soak-memory
 soak-memory: ## load 5 GB with small memtables and caches; memory, files and threads must stay
 	CASSETTE_MEMORY_MB=5000 cargo test --release --package cassette --test memory -- --nocapture
