@@ -142,15 +142,22 @@ impl Core {
             Cause::Truncated => "truncated",
             Cause::Dropped => "dropped",
         };
-        let created = self.clock.now_micros() / 1000;
-        let name = format!("{cause}-{created}-{}", table.metadata().name);
-        let directory = snapshot_directory(table, &name);
+        let _one_at_a_time = self.snapshots.lock();
+        let mut created = self.clock.now_micros() / 1000;
+        let directory = loop {
+            let name = format!("{cause}-{created}-{}", table.metadata().name);
+            let directory = snapshot_directory(table, &name);
+            if !self.fs.exists(&directory).map_err(|e| StorageError::io(&directory, "look for", e))? {
+                break directory;
+            }
+            // Of the same millisecond: that one stays as it is.
+            created += 1;
+        };
         let manifest = Manifest {
             created_at: Some(created),
             expires_at: self.options.auto_snapshot_ttl_seconds.map(|ttl| created + i64::from(ttl) * 1000),
             ..Manifest::default()
         };
-        let _one_at_a_time = self.snapshots.lock();
         let done = self
             .make_directory(table, &directory)
             .and_then(|()| self.link(&table.directory, &descriptors, &directory))

@@ -258,9 +258,12 @@ impl Stats {
     }
 }
 
+/// Values of a clustering, or of the first of its columns.
+type ClusteringValues = Vec<Vec<u8>>;
+
 /// The least and the greatest clustering as oa and da have them: types, then two bounds. Values after a null are left out, which
 /// only widens the range.
-fn covered_clustering(input: &mut Input<'_>) -> Parsed<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
+fn covered_clustering(input: &mut Input<'_>) -> Parsed<(ClusteringValues, ClusteringValues)> {
     let at = input.offset();
     let mut types = Vec::new();
     for _ in 0..input.count(1)? {
