@@ -129,6 +129,18 @@ fn a_table_with_data_leaves_a_snapshot_when_it_is_truncated_or_dropped() {
 }
 
 #[test]
+fn truncations_of_the_same_millisecond_each_leave_a_snapshot() {
+    let (world, table) = world();
+    let engine = world.open().unwrap();
+    for key in 0..3 {
+        write(&engine, &table, key..key + 1);
+        engine.truncate_with_snapshot(table.id, "schema").unwrap();
+    }
+    let names = names(&engine);
+    assert_eq!(names, ["truncated-1000000-t", "truncated-1000001-t", "truncated-1000002-t"]);
+}
+
+#[test]
 fn a_snapshot_that_fails_leaves_nothing() {
     for step in 1.. {
         let (world, table) = world();
