@@ -98,11 +98,11 @@ async fn serve(
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let figures = server.figures();
     database.set_server(&figures);
-    println!("cassette {} listens for CQL on {address}", env!("CARGO_PKG_VERSION"));
+    let mut ready = format!("cassette {} listens for CQL on {address}\n", env!("CARGO_PKG_VERSION"));
     let (drain, mut drained) = watch::channel(false);
     let (stop_admin, mut admin_stopped) = watch::channel(false);
     if let Some(listener) = admin_listener {
-        println!("figures and operations are at http://{}/", listener.local_addr()?);
+        ready += &format!("figures and operations are at http://{}/\n", listener.local_addr()?);
         let drain = move || {
             // An error only says that the server is gone already.
             let _ = drain.send(true);
@@ -115,7 +115,10 @@ async fn serve(
             }
         });
     }
-    std::io::stdout().flush()?;
+    // In one piece, and to nobody if nobody listens: who reads the first line only may close the pipe, and wants a server.
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
+    drop(out);
     let mut signalled = pin!(async {
         tokio::select! {
             _ = terminated.recv() => {}
