@@ -91,7 +91,7 @@ impl LivenessInfo {
 
     /// Whether it has a TTL, run out or not.
     pub const fn is_expiring(&self) -> bool {
-        self.ttl != NO_TTL
+        self.ttl != NO_TTL && !self.is_empty()
     }
 
     /// Whether it makes the row exist at `now` (seconds since 1970).

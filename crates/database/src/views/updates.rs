@@ -84,7 +84,9 @@ impl Change<'_> {
         let Some(before) = self.before.filter(|_| self.shown_before) else { return };
         let deletion = self.after.deletion();
         let timestamp = self.deletion_timestamp(before, deletion);
-        let liveness = match deletion.is_live() || timestamp > deletion.timestamp {
+        // A row without liveness and without deletion ends by its cells alone: there is no time to end it at.
+        let of_deletion = if deletion.is_live() { i64::MIN } else { deletion.timestamp };
+        let liveness = match timestamp > of_deletion {
             true => LivenessInfo::expiring(timestamp, EXPIRED_TTL, self.now),
             false => LivenessInfo::EMPTY,
         };
