@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cassette_engine::{Engine, Mutation, PartitionLock};
 use cassette_rows::merge::merge_rows;
 use cassette_rows::{
-    DeletionTime, PartitionHeader, PartitionUpdate, Row, RowBuilder, Selection, Slice, Slices, TableMetadata,
-    Unfiltered, key,
+    Bound, DeletionTime, PartitionHeader, PartitionUpdate, RangeTombstone, RangeTombstoneList, Row,
+    RowBuilder, Selection, Slice, Slices, TableMetadata, Unfiltered, key,
 };
 
 use super::View;
@@ -67,23 +67,28 @@ fn entries_of(
     let covering = |row: &Row| {
         update.deletion.max(update.range_tombstones.covering(row.clustering().into(), comparator))
     };
+    // An entry that comes back must not show cells from before a deletion that its row has had since.
+    let ever_covering = |row: &Row| {
+        covering(row)
+            .max(old.deletion)
+            .max(old.range_tombstones.covering(row.clustering().into(), comparator))
+    };
     let changed = |row: &Row| {
         let found =
             update.rows.binary_search_by(|new| comparator.compare_rows(new.clustering(), row.clustering()));
         found.ok().map(|at| &update.rows[at])
     };
     let mut rows: Vec<(Option<&Row>, Row)> = Vec::new();
-    for before in &old {
+    for before in &old.rows {
         let change = changed(before);
-        let deletion = covering(before);
-        if change.is_some() || !deletion.is_live() {
-            rows.push((Some(before), after(Some(before), change, deletion, table)));
+        if change.is_some() || !covering(before).is_live() {
+            rows.push((Some(before), after(Some(before), change, ever_covering(before), table)));
         }
     }
     for new in &update.rows {
         let same = |before: &Row| comparator.compare_rows(before.clustering(), new.clustering());
-        if old.binary_search_by(same).is_err() {
-            rows.push((None, after(None, Some(new), covering(new), table)));
+        if old.rows.binary_search_by(same).is_err() {
+            rows.push((None, after(None, Some(new), ever_covering(new), table)));
         }
     }
     let header = PartitionHeader { key: update.key.clone(), deletion: DeletionTime::LIVE, static_row: None };
@@ -158,20 +163,40 @@ fn touched(update: &PartitionUpdate, table: &TableMetadata) -> Option<Selection>
     Some(Selection { slices, reversed: false })
 }
 
+/// What a partition holds where it is to be changed.
+struct Old {
+    rows: Vec<Row>,
+    /// Of the partition.
+    deletion: DeletionTime,
+    range_tombstones: RangeTombstoneList,
+}
+
 fn read(
     engine: &Engine,
     update: &PartitionUpdate,
     table: &TableMetadata,
     selection: &Selection,
-) -> std::result::Result<Vec<Row>, String> {
+) -> std::result::Result<Old, String> {
     let mut stream = engine.read(table.id, &update.key, selection).map_err(|error| error.to_string())?;
-    let mut rows = Vec::new();
-    if stream.next_partition().map_err(|error| error.to_string())?.is_some() {
-        while let Some(next) = stream.next_unfiltered().map_err(|error| error.to_string())? {
-            if let Unfiltered::Row(row) = next {
-                rows.push(row);
+    let mut old = Old {
+        rows: Vec::new(),
+        deletion: DeletionTime::LIVE,
+        range_tombstones: RangeTombstoneList::default(),
+    };
+    let Some(header) = stream.next_partition().map_err(|error| error.to_string())? else { return Ok(old) };
+    old.deletion = header.deletion;
+    let mut open: Option<(Bound, DeletionTime)> = None;
+    while let Some(next) = stream.next_unfiltered().map_err(|error| error.to_string())? {
+        match next {
+            Unfiltered::Row(row) => old.rows.push(row),
+            Unfiltered::Marker(marker) => {
+                if let Some((start, deletion)) = open.take() {
+                    let range = RangeTombstone { start, end: marker.bound.clone(), deletion };
+                    old.range_tombstones.add(range, &table.comparator);
+                }
+                open = marker.open.map(|deletion| (marker.bound, deletion));
             }
         }
     }
-    Ok(rows)
+    Ok(old)
 }
