@@ -171,6 +171,34 @@ proptest! {
     }
 }
 
+fn writes(statements: &[&str]) -> Vec<Step> {
+    statements.iter().map(|cql| Step::Write((*cql).to_owned())).collect()
+}
+
+#[test]
+fn an_entry_that_comes_back_after_its_partition_was_deleted_shows_nothing_from_before() {
+    let steps = writes(&[
+        "INSERT INTO t (k, c, v, w) VALUES (0, 1, 1, 1)",
+        "UPDATE t SET v = 2 WHERE k = 0 AND c = 1",
+        "DELETE FROM t WHERE k = 0",
+        "UPDATE t SET v = 1 WHERE k = 0 AND c = 1",
+        "INSERT INTO t (k, c, v, w) VALUES (1, 1, 1, 1)",
+        "UPDATE t SET v = 2 WHERE k = 1 AND c = 1",
+        "DELETE FROM t WHERE k = 1 AND c < 2",
+        "UPDATE t SET v = 1 WHERE k = 1 AND c = 1",
+    ]);
+    run(&steps, 0);
+}
+
+#[test]
+fn the_end_of_a_row_that_only_updates_made_is_stored_as_files_can_hold_it() {
+    let mut steps = writes(&["UPDATE t SET v = 1 WHERE k = 0 AND c = 0"]);
+    steps.push(Step::Flush);
+    steps.extend(writes(&["DELETE v FROM t WHERE k = 0 AND c = 0"]));
+    steps.push(Step::Flush);
+    run(&steps, 0);
+}
+
 #[test]
 fn a_view_of_many_partitions_is_built_over_what_is_there_and_goes_on_after_a_crash() {
     let mut world = World::new();
