@@ -187,7 +187,9 @@ fn read_sstable(
 
 /// Whether anything of some partition in the SSTable can be in the answer.
 fn may_have(sstable: &SSTable, selection: &Selection) -> bool {
-    sstable.reader.may_contain_rows_in(&selection.slices)
+    // Who wants no rows wants to know what partitions there are.
+    selection.slices.as_slice().is_empty()
+        || sstable.reader.may_contain_rows_in(&selection.slices)
         || sstable.reader.may_have_static()
         || sstable.reader.may_have_deletions()
 }

@@ -200,6 +200,14 @@ fn the_end_of_a_row_that_only_updates_made_is_stored_as_files_can_hold_it() {
 }
 
 #[test]
+fn a_view_is_built_over_rows_that_are_in_sstables() {
+    let mut steps = writes(&["INSERT INTO t (k, c, v, w) VALUES (0, 0, 0, 0)"]);
+    steps.push(Step::Flush);
+    steps.extend(writes(&["INSERT INTO t (k, c) VALUES (1, 0)"]));
+    run(&steps, 2);
+}
+
+#[test]
 fn a_view_of_many_partitions_is_built_over_what_is_there_and_goes_on_after_a_crash() {
     let mut world = World::new();
     let database = world.open();
