@@ -182,18 +182,25 @@ impl Cluster {
         let pid = child.id();
         self.pids.push(pid);
         write_whole(&directory.join("pid"), pid.to_string().as_bytes())?;
-        self.wait_until_listening(child, &directory, &log)
+        self.wait_until_listening(number, child, &directory, &log)
     }
 
     fn wait_until_listening(
         &self,
+        number: usize,
         mut child: std::process::Child,
         directory: &Path,
         log: &Path,
     ) -> Result<(), LabError> {
         let deadline = Instant::now() + START_MAX;
+        let address = (self.settings.address(number), self.settings.port).into();
+        // It says so before it listens; and before that, what answers there would be another process.
+        let listens = || {
+            fs::read_to_string(log).is_ok_and(|text| text.contains("Starting listening for CQL clients"))
+                && TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
+        };
         loop {
-            if fs::read_to_string(log).is_ok_and(|text| text.contains("Starting listening for CQL clients")) {
+            if listens() {
                 // The node is waited for when it ends, whoever ends it, so that it leaves no zombie behind.
                 std::thread::spawn(move || child.wait());
                 return Ok(());
