@@ -94,6 +94,8 @@ fn commands_that_change_something_change_it() {
     assert!(server.shows("compactionhistory").contains("{compaction_type:Major compaction}"));
     server.shows("setcompactionthroughput 32");
     assert_eq!(server.shows("getcompactionthroughput"), "Current compaction throughput: 32 MB/s\n");
+    server.shows("setconcurrentcompactors 3");
+    assert!(server.shows("getconcurrentcompactors").contains('3'));
     server.shows("setlogginglevel compaction DEBUG");
     assert!(server.shows("getlogginglevels").contains("cassette_engine::compaction"));
     assert!(server.shows("snapshot -t now system").ends_with("Snapshot directory: now\n"));

@@ -86,7 +86,7 @@ pub fn pools(database: &Database) -> Vec<Pool> {
         pool(
             "CompactionExecutor",
             metrics.active_compactions.get(),
-            options.concurrent_compactors as u64,
+            engine.concurrent_compactors() as u64,
             pending_compactions,
             metrics.compactions.get(),
         ),

@@ -213,6 +213,12 @@ pub(super) const COMMANDS: &[Command] = &[
         &[],
     ),
     command(
+        &["setconcurrentcompactors"],
+        "Set number of concurrent compactors in the system.",
+        "<value>",
+        &[],
+    ),
+    command(
         &["setlogginglevel"],
         "Set the log level threshold for a given component or class",
         "<component|class> <level>",

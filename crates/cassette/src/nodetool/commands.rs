@@ -247,6 +247,13 @@ impl Command<'_> {
                 let mebibytes = self.required::<u32>("compaction_throughput")?;
                 silently(Operation::SetCompactionThroughput { mebibytes: mebibytes.into() })
             }
+            "setconcurrentcompactors" => {
+                let count = self.required::<usize>("concurrent_compactors")?;
+                if count == 0 {
+                    return Err(Failure::usage("concurrent_compactors should be great than 0."));
+                }
+                silently(Operation::SetConcurrentCompactors { count })
+            }
             "settraceprobability" => {
                 let probability = self.required::<f64>("trace_probability")?;
                 if !(0.0..=1.0).contains(&probability) {

@@ -504,6 +504,11 @@ pub enum Operation {
         /// MiB a second.
         mebibytes: f64,
     },
+    /// Say how many compactions may run at once.
+    SetConcurrentCompactors {
+        /// At least 1.
+        count: usize,
+    },
     /// Say how much is logged.
     SetLoggingLevel {
         /// The module; empty for all.

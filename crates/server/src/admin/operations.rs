@@ -13,6 +13,9 @@ use cassette_rows::TableId;
 use super::Admin;
 use super::model::{Done, Operation, Refused, Tables};
 
+/// As many threads as any machine could use; each has a stack.
+const MOST_COMPACTORS: usize = 1024;
+
 /// Does what is asked, in this thread: some of it takes long.
 pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refused> {
     let database = &admin.database;
@@ -86,12 +89,22 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             }
             engine.set_compaction_throughput(bytes as u64);
         }
+        Operation::SetConcurrentCompactors { count } => {
+            if !(1..=MOST_COMPACTORS).contains(count) {
+                return Err(usage(format!(
+                    "{count} concurrent compactors cannot be: 1 to {MOST_COMPACTORS} can"
+                )));
+            }
+            engine
+                .set_concurrent_compactors(*count)
+                .map_err(|error| Refused { error: error.to_string(), is_usage: false })?;
+        }
         Operation::SetLoggingLevel { target, level } => {
             admin.logging.set(target, level).map_err(usage)?;
         }
-        // Nothing is ever traced, so that this much can be promised.
+        // Only what clients ask for is traced, so that this much can be promised.
         Operation::SetTraceProbability { probability } if *probability == 0.0 => {}
-        Operation::SetTraceProbability { .. } => return Err(not_yet("tracing of requests")),
+        Operation::SetTraceProbability { .. } => return Err(not_yet("tracing of requests by chance")),
         Operation::InvalidateCache { cache } => match cache.as_str() {
             "key" => engine.invalidate_key_cache(),
             "row" => engine.invalidate_row_cache(),

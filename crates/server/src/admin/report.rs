@@ -1,6 +1,6 @@
 //! Reports: what the database and its server know, put together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use cassette_database::{
         metrics::{Distribution, HistogramSnapshot, TableMetrics},
     },
 };
-use cassette_rows::TableMetadata;
+use cassette_rows::{TableId, TableMetadata};
 
 use super::Admin;
 use super::model::{
@@ -149,16 +149,33 @@ fn caches(stats: &EngineStats) -> BTreeMap<String, CacheReport> {
 pub(super) fn tables(admin: &Admin) -> Vec<TableReport> {
     let engine = admin.database.engine();
     let now = engine.stats().now;
+    let in_snapshots = bytes_in_snapshots(engine);
     stored(engine)
         .map(|(table, stats, metrics)| {
             let partitions = engine.partition_stats(table.id).ok().filter(|_| stats.sstables > 0);
             TableReport {
                 partition_bytes: partitions.as_ref().map(|partitions| distribution(&partitions.bytes)),
                 partition_cells: partitions.as_ref().map(|partitions| distribution(&partitions.cells)),
+                snapshot_bytes: in_snapshots.get(&table.id).copied().unwrap_or(0),
                 ..self::table(&table, stats, &metrics, now)
             }
         })
         .collect()
+}
+
+/// What removing a table's snapshots would free, of each that has any.
+fn bytes_in_snapshots(engine: &Engine) -> HashMap<TableId, u64> {
+    let snapshots = engine.snapshots().unwrap_or_else(|error| {
+        tracing::error!(%error, "cannot list snapshots: figures leave out what they take");
+        Vec::new()
+    });
+    let mut bytes = HashMap::new();
+    for snapshot in snapshots {
+        if let Some(table) = snapshot.table_id {
+            *bytes.entry(table).or_default() += snapshot.true_size;
+        }
+    }
+    bytes
 }
 
 fn stored(engine: &Engine) -> impl Iterator<Item = (Arc<TableMetadata>, TableStats, Arc<TableMetrics>)> {
@@ -269,7 +286,7 @@ pub(super) fn compactions(admin: &Admin) -> CompactionReport {
         target_directory: running.directory.display().to_string(),
     });
     CompactionReport {
-        concurrent_compactors: engine.options().concurrent_compactors as u64,
+        concurrent_compactors: engine.concurrent_compactors() as u64,
         pending,
         completed: totals.completed,
         bytes_compacted: totals.bytes_compacted,
