@@ -1,5 +1,6 @@
 //! Why a transaction failed, and what is known of it then.
 
+use crate::encoding::DecodeError;
 use crate::service::ServiceError;
 use crate::store::{Cell, StoreError};
 use crate::timelock::TimeLockError;
@@ -86,6 +87,14 @@ pub enum Error {
     EmptyValue {
         /// The table.
         table: String,
+    },
+    /// A name or a value is none of the type that it is read as.
+    #[error("table {table}: {error}; it was written as another type than it is read as")]
+    OtherType {
+        /// The table.
+        table: String,
+        /// What is there.
+        error: DecodeError,
     },
     /// The table is not for applications.
     #[error("table {0} is reserved: names that begin with an underscore are the transactions' own")]
@@ -174,6 +183,7 @@ impl Error {
             | Self::TooManyVersions { .. }
             | Self::ReadOnly { .. }
             | Self::EmptyValue { .. }
+            | Self::OtherType { .. }
             | Self::ReservedTable(_)
             | Self::OtherHandler(_)
             | Self::Store(_)

@@ -1,29 +1,31 @@
 //! Transactions with snapshot isolation over cells with versions: embedded in a database, or on any CQL cluster.
 //!
 //! ```
-//! use cassette_transactions::{ConflictHandler, Error, Transactions};
+//! # use cassette_database::Database;
+//! # use cassette_transactions::{ConflictHandler, Transactions};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = tempfile::tempdir()?;
-//! let database = cassette_database::Database::open(directory.path())?;
-//! let transactions = Transactions::embedded(database, "bank")?;
+//! # let path = directory.path();
+//! let transactions = Transactions::embedded(Database::open(path)?, "bank")?;
 //! let accounts = transactions.table("accounts", ConflictHandler::WriteWriteByCell)?;
+//! let balance = accounts.column::<String, i64>("balance");
+//! transactions.run(|tx| balance.put(tx, "alice", 70))?;
 //! transactions.run(|tx| {
-//!     tx.put(&accounts, "alice", "balance", "70")?;
-//!     tx.put(&accounts, "bob", "balance", "30")
+//!     let has = balance.get(tx, "alice")?.unwrap_or(0);
+//!     balance.put(tx, "alice", has - 20)?;
+//!     balance.put(tx, "bob", 20)
 //! })?;
-//! transactions.run(|tx| {
-//!     let balance = tx.get(&accounts, "alice", "balance")?.unwrap_or_default();
-//!     let balance: i64 = std::str::from_utf8(&balance).map_err(Error::caller)?.parse().map_err(Error::caller)?;
-//!     tx.put(&accounts, "alice", "balance", (balance - 20).to_string())?;
-//!     tx.put(&accounts, "bob", "balance", "50")
-//! })?;
-//! assert_eq!(transactions.read(|tx| tx.get(&accounts, "alice", "balance"))?.as_deref(), Some(&b"50"[..]));
+//! assert_eq!(transactions.read(|tx| balance.get(tx, "alice"))?, Some(50));
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! Tables are made of cells of bytes ([`Transaction::get`], [`Transaction::put`]); [`Column`] and [`Columns`] give them types. The crate's examples are a bank, a
+//! queue, and an index kept in step.
+//!
 //! `docs/transactions.md` is the protocol; code that is a step of it names the step.
 
+pub mod backup;
 pub mod encoding;
 mod error;
 pub mod service;
@@ -31,7 +33,9 @@ pub mod store;
 pub mod timelock;
 mod timestamp;
 mod transaction;
+mod typed;
 
 pub use error::{Error, Outcome, Result};
 pub use timestamp::{Conclusion, Timestamp};
 pub use transaction::{ConflictHandler, Options, RowOfCells, Table, Transaction, Transactions};
+pub use typed::{Column, Columns, Field, Json};

@@ -21,7 +21,8 @@ pub struct DecodeError {
 }
 
 impl DecodeError {
-    pub(crate) fn new(what: &str, bytes: &[u8], why: impl Into<String>) -> Self {
+    /// Of these bytes.
+    pub fn new(what: &str, bytes: &[u8], why: impl Into<String>) -> Self {
         Self { what: format!("{what} 0x{}", hex(bytes)), why: why.into() }
     }
 }

@@ -21,6 +21,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::cell_loader::CellLoader;
 use super::cql::{Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
 use super::{StoreError, StoreResult, layout};
 
@@ -36,7 +37,9 @@ pub struct ClusterOptions {
     pub contact_points: Vec<String>,
     /// The keyspace.
     pub keyspace: String,
-    /// Its replication, if it is to be made: what stands behind `WITH replication =`. One copy; three or more are wanted where data matters.
+    /// Whether the keyspace is made unless it is there.
+    pub create_keyspace: bool,
+    /// Its replication, if it is made: what stands behind `WITH replication =`. One copy; three or more are wanted where data matters.
     pub replication: String,
     /// QUORUM and SERIAL of the local data center only. Then all clients must be in that one.
     pub local: bool,
@@ -44,6 +47,8 @@ pub struct ClusterOptions {
     pub credentials: Option<(String, String)>,
     /// How long a request may take.
     pub request_timeout: Duration,
+    /// How many cells are loaded.
+    pub cell_loader: CellLoader,
 }
 
 impl ClusterOptions {
@@ -52,10 +57,12 @@ impl ClusterOptions {
         Self {
             contact_points: vec![contact_point.into()],
             keyspace: keyspace.into(),
+            create_keyspace: true,
             replication: "{'class': 'SimpleStrategy', 'replication_factor': 1}".to_owned(),
             local: false,
             credentials: None,
             request_timeout: Duration::from_secs(30),
+            cell_loader: CellLoader::default(),
         }
     }
 }
@@ -114,11 +121,13 @@ impl ClusterStore {
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             runtime: Some(runtime),
         };
-        cluster.define(&format!(
-            "CREATE KEYSPACE IF NOT EXISTS \"{}\" WITH replication = {}",
-            options.keyspace, options.replication
-        ))?;
-        Ok(Self::new(cluster))
+        if options.create_keyspace {
+            cluster.define(&format!(
+                "CREATE KEYSPACE IF NOT EXISTS \"{}\" WITH replication = {}",
+                options.keyspace, options.replication
+            ))?;
+        }
+        Ok(Self::new(cluster).with_loader(options.cell_loader))
     }
 }
 

@@ -7,6 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use cassette_rows::DecoratedKey;
 use parking_lot::RwLock;
 
+use super::cell_loader::{CellLoader, Request};
 use super::layout::{self, TableKind, Texts, column2};
 use super::{
     Cell, CheckOutcome, ColumnRange, Put, PutOutcome, PutRow, Store, StoreError, StoreResult, Version,
@@ -81,6 +82,7 @@ pub type WriteGroup = usize;
 /// Cells with versions in tables of CQL.
 pub struct CqlStore<C: Cql> {
     cql: C,
+    loader: CellLoader,
     tables: RwLock<HashMap<Box<str>, Shared<C>>>,
 }
 
@@ -90,6 +92,7 @@ type Shared<C> = Arc<Statements<<C as Cql>::Statement>>;
 struct Statements<P> {
     get: P,
     get_many: P,
+    get_rows: P,
     get_serial: P,
     columns: P,
     columns_until: P,
@@ -111,10 +114,12 @@ fn int(value: usize) -> Bytes {
 }
 
 /// `[count] ([length] [bytes])*`, all lengths 4 bytes.
-fn list(items: &[Bytes]) -> Bytes {
-    let mut out = BytesMut::with_capacity(4 + items.iter().map(|item| item.len() + 4).sum::<usize>());
+fn list<T: AsRef<[u8]>>(items: &[T]) -> Bytes {
+    let mut out =
+        BytesMut::with_capacity(4 + items.iter().map(|item| item.as_ref().len() + 4).sum::<usize>());
     out.put_slice(&int(items.len()));
     for item in items {
+        let item = item.as_ref();
         out.put_slice(&int(item.len()));
         out.put_slice(item);
     }
@@ -124,7 +129,12 @@ fn list(items: &[Bytes]) -> Bytes {
 impl<C: Cql> CqlStore<C> {
     /// Over what executes CQL; its keyspace must be there.
     pub fn new(cql: C) -> Self {
-        Self { cql, tables: RwLock::default() }
+        Self { cql, loader: CellLoader::default(), tables: RwLock::default() }
+    }
+
+    /// The same, loading many cells as `loader` says.
+    pub fn with_loader(self, loader: CellLoader) -> Self {
+        Self { loader, ..self }
     }
 
     /// What executes.
@@ -139,12 +149,55 @@ impl<C: Cql> CqlStore<C> {
         Err(StoreError::refused(format!("table {table}"), "it was not created through this store"))
     }
 
+    /// Of each cell the newest version below a timestamp, by the statements that the loader chooses.
+    fn load(
+        &self,
+        attempted: &str,
+        statements: &Statements<C::Statement>,
+        cells: &[&Cell],
+        below: Timestamp,
+    ) -> StoreResult<Vec<Option<Version>>> {
+        let names: Vec<_> = cells.iter().map(|cell| (&cell.row[..], &cell.column[..])).collect();
+        let requests = self.loader.requests(&names);
+        let below = bigint(column2(below));
+        let mut executed = Vec::with_capacity(requests.len());
+        for Request { rows, columns, cells: places } in &requests {
+            let Some(first) = places.first().map(|place| cells[*place]) else { continue };
+            let (row, below) = (first.row.clone(), below.clone());
+            executed.push(match (rows.len(), columns.len()) {
+                (1, 1) => (statements.get.clone(), vec![row, first.column.clone(), below]),
+                (1, _) => (statements.get_many.clone(), vec![row, list(columns), below]),
+                _ => (statements.get_rows.clone(), vec![list(rows), list(columns), below]),
+            });
+        }
+        let mut found = vec![None; cells.len()];
+        for (rows, request) in self.cql.read(attempted, executed)?.into_iter().zip(requests) {
+            let one_row = request.rows.len() == 1;
+            let mut versions: HashMap<(Bytes, Bytes), Version> = HashMap::with_capacity(rows.len());
+            for mut row in rows {
+                let key = match one_row {
+                    true => Bytes::new(),
+                    false if row.is_empty() => Bytes::new(),
+                    false => row.remove(0).unwrap_or_default(),
+                };
+                let (column, version) = version(attempted, row)?;
+                versions.insert((key, column), version);
+            }
+            for place in request.cells {
+                let key = if one_row { Bytes::new() } else { cells[place].row.clone() };
+                found[place] = versions.get(&(key, cells[place].column.clone())).cloned();
+            }
+        }
+        Ok(found)
+    }
+
     fn prepare(&self, table: &str) -> StoreResult<Statements<C::Statement>> {
         let texts = Texts::new(self.cql.keyspace(), table);
         let read = |text: &str| self.cql.prepare(text, StatementKind::Read);
         Ok(Statements {
             get: read(&texts.get)?,
             get_many: read(&texts.get_many)?,
+            get_rows: read(&texts.get_rows)?,
             get_serial: self.cql.prepare(&texts.get_many, StatementKind::SerialRead)?,
             columns: read(&texts.columns)?,
             columns_until: read(&texts.columns_until)?,
@@ -186,6 +239,19 @@ impl<C: Cql> Store for CqlStore<C> {
         Ok(())
     }
 
+    fn tables(&self) -> StoreResult<Vec<String>> {
+        let attempted = format!("list the tables of keyspace {}", self.cql.keyspace());
+        let statement = self.cql.prepare(layout::TABLES_OF_KEYSPACE, StatementKind::Read)?;
+        let keyspace = Bytes::copy_from_slice(self.cql.keyspace().as_bytes());
+        let rows = self.cql.read(&attempted, vec![(statement, vec![keyspace])])?.into_iter().flatten();
+        let name = |row: Row| {
+            let name = row.into_iter().next().flatten();
+            name.and_then(|name| String::from_utf8(name.to_vec()).ok())
+                .ok_or_else(|| StoreError::refused(&*attempted, "a table without a name"))
+        };
+        rows.map(name).collect()
+    }
+
     fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>> {
         let attempted = format!("get {} cells of {table}", cells.len());
         let statements = self.statements(table)?;
@@ -196,35 +262,16 @@ impl<C: Cql> Store for CqlStore<C> {
             let version = row.map(|row| version(&attempted, row)).transpose()?;
             return Ok(vec![version.map(|(_, version)| version)]);
         }
-        // One statement for each row and bound: there is none for pairs of row and column.
-        let mut groups: HashMap<(&Bytes, Timestamp), Vec<usize>> = HashMap::new();
-        for (index, (cell, below)) in cells.iter().enumerate() {
-            groups.entry((&cell.row, *below)).or_default().push(index);
-        }
-        let mut requests = Vec::with_capacity(groups.len());
-        let mut wanted = Vec::with_capacity(groups.len());
-        for ((row, below), indexes) in groups {
-            for indexes in indexes.chunks(COLUMNS_IN_MAX) {
-                let below = bigint(column2(below));
-                requests.push(match indexes {
-                    [only] => {
-                        let column = cells[*only].0.column.clone();
-                        (statements.get.clone(), vec![row.clone(), column, below])
-                    }
-                    _ => {
-                        let columns: Vec<_> = indexes.iter().map(|i| cells[*i].0.column.clone()).collect();
-                        (statements.get_many.clone(), vec![row.clone(), list(&columns), below])
-                    }
-                });
-                wanted.push(indexes.to_vec());
-            }
+        let mut bounds: HashMap<Timestamp, Vec<usize>> = HashMap::new();
+        for (place, (_, below)) in cells.iter().enumerate() {
+            bounds.entry(*below).or_default().push(place);
         }
         let mut found = vec![None; cells.len()];
-        for (rows, indexes) in self.cql.read(&attempted, requests)?.into_iter().zip(wanted) {
-            let versions: HashMap<Bytes, Version> =
-                rows.into_iter().map(|row| version(&attempted, row)).collect::<StoreResult<_>>()?;
-            for index in indexes {
-                found[index] = versions.get(&cells[index].0.column).cloned();
+        for (below, places) in bounds {
+            let of_bound: Vec<&Cell> = places.iter().map(|place| cells[*place].0).collect();
+            let versions = self.load(&attempted, &statements, &of_bound, below)?;
+            for (place, version) in places.into_iter().zip(versions) {
+                found[place] = version;
             }
         }
         Ok(found)

@@ -109,6 +109,10 @@ impl<S: Store> Store for FailingStore<S> {
         self.below.create_table(table, kind)
     }
 
+    fn tables(&self) -> StoreResult<Vec<String>> {
+        self.below.tables()
+    }
+
     fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>> {
         self.read(|below| below.get(table, cells))
     }

@@ -63,6 +63,9 @@ pub fn check_name(name: &str) -> StoreResult<()> {
     }
 }
 
+/// Asks for the tables of a keyspace.
+pub const TABLES_OF_KEYSPACE: &str = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
+
 /// CREATE TABLE.
 pub fn create_table(keyspace: &str, table: &str, kind: TableKind) -> String {
     format!(
@@ -78,6 +81,8 @@ pub struct Texts {
     pub get: String,
     /// key, column1 list, column2.
     pub get_many: String,
+    /// key list, column1 list, column2; the answer has the key first.
+    pub get_rows: String,
     /// key, first column1, column2, limit.
     pub columns: String,
     /// key, first column1, last column1 (exclusive), column2, limit.
@@ -106,6 +111,10 @@ impl Texts {
         Self {
             get: format!("{newest} AND column1 = ? AND column2 > ? LIMIT 1"),
             get_many: format!("{newest} AND column1 IN ? AND column2 > ? GROUP BY key, column1"),
+            get_rows: format!(
+                "SELECT key, column1, column2, value FROM {table} WHERE key IN ? AND column1 IN ? AND column2 > ? \
+                 GROUP BY key, column1"
+            ),
             columns: format!(
                 "{newest} AND column1 >= ? AND column2 > ? GROUP BY key, column1 LIMIT ? ALLOW FILTERING"
             ),

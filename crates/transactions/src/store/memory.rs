@@ -59,6 +59,10 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn tables(&self) -> StoreResult<Vec<String>> {
+        Ok(self.tables.lock().keys().cloned().collect())
+    }
+
     fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>> {
         self.with(table, |table| {
             let get = |(cell, below): &(&Cell, Timestamp)| {

@@ -3,6 +3,7 @@
 //! A store knows nothing of transactions. What it must promise: what was written without an error is there for every later
 //! read, and conditional writes on a row are atomic.
 
+mod cell_loader;
 mod cluster;
 mod cql;
 mod embedded;
@@ -16,6 +17,7 @@ use bytes::Bytes;
 
 use crate::timestamp::Timestamp;
 
+pub use cell_loader::{CellBatching, CellLoader};
 pub use cluster::{Cluster, ClusterOptions, ClusterStore};
 pub use cql::CqlStore;
 pub use embedded::{Embedded, EmbeddedStore};
@@ -148,6 +150,9 @@ pub trait Store: Send + Sync {
     /// If the name is not one to 48 letters, digits and underscores, or the table cannot be made.
     fn create_table(&self, table: &str, kind: TableKind) -> StoreResult<()>;
 
+    /// The names of all tables that are there, in any order; whether they can be used without [`create_table`](Self::create_table) is not said.
+    fn tables(&self) -> StoreResult<Vec<String>>;
+
     /// Of each cell the newest version below a timestamp, in the order asked for.
     fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>>;
 
@@ -198,6 +203,10 @@ pub trait Store: Send + Sync {
 impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
     fn create_table(&self, table: &str, kind: TableKind) -> StoreResult<()> {
         (**self).create_table(table, kind)
+    }
+
+    fn tables(&self) -> StoreResult<Vec<String>> {
+        (**self).tables()
     }
 
     fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>> {

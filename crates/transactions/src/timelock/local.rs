@@ -122,6 +122,10 @@ impl<S: Store> TimeLock for LocalTimeLock<S> {
             }
         }
     }
+
+    fn fast_forward(&self, timestamp: Timestamp) -> Result<(), TimeLockError> {
+        self.timestamps.fast_forward(timestamp)
+    }
 }
 
 impl<T: TimeLock + ?Sized> TimeLock for Arc<T> {
@@ -155,6 +159,10 @@ impl<T: TimeLock + ?Sized> TimeLock for Arc<T> {
 
     fn release(&self, hold: Hold) {
         (**self).release(hold);
+    }
+
+    fn fast_forward(&self, timestamp: Timestamp) -> Result<(), TimeLockError> {
+        (**self).fast_forward(timestamp)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::store::StoreError;
 use crate::timestamp::Timestamp;
 
 pub use local::LocalTimeLock;
-pub use timestamps::Timestamps;
+pub use timestamps::{Timestamps, stored_bound};
 
 /// The timestamps that a transaction begins with, and the hold that protects its snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,4 +93,7 @@ pub trait TimeLock: Send + Sync {
 
     /// Gives a hold back.
     fn release(&self, hold: Hold);
+
+    /// Makes all later timestamps greater than `timestamp`. Never goes back.
+    fn fast_forward(&self, timestamp: Timestamp) -> Result<(), TimeLockError>;
 }

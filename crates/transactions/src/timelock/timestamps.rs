@@ -42,17 +42,26 @@ fn decode(bytes: &[u8]) -> Result<i64, StoreError> {
     array.map(i64::from_be_bytes).map_err(|_| StoreError::refused("read it", "it is not 8 bytes long"))
 }
 
+/// The stored bound: no timestamp above it has been given out. `None`, if the store has none yet. Nothing is changed.
+///
+/// # Errors
+/// If it cannot be read, or is none.
+pub fn stored_bound(store: &dyn Store) -> Result<Option<Timestamp>, StoreError> {
+    store.create_table(TABLE, TableKind::Data)?;
+    let name = Bytes::from_static(NAME);
+    let stored = store.get_serial(TABLE, &name, std::slice::from_ref(&name))?.pop().flatten();
+    stored.map(|stored| decode(&stored).map(Timestamp)).transpose()
+}
+
 impl<S: Store> Timestamps<S> {
     /// Goes on above the stored bound.
     ///
     /// # Errors
     /// If the bound cannot be read, or made when there is none.
     pub fn open(store: S) -> Result<Self, TimeLockError> {
-        store.create_table(TABLE, TableKind::Data)?;
         let name = Bytes::from_static(NAME);
-        let stored = store.get_serial(TABLE, &name, std::slice::from_ref(&name))?.pop().flatten();
-        let bound = match stored {
-            Some(stored) => decode(&stored)?,
+        let bound = match stored_bound(&store)? {
+            Some(bound) => bound.0,
             None => {
                 let row = PutRow { row: name.clone(), columns: vec![(name.clone(), encode(INITIAL_BOUND))] };
                 for outcome in store.put_unless_exists(TABLE, &[row]) {

@@ -64,7 +64,7 @@ pub(super) struct Inner {
 }
 
 /// The name of the lock that a transaction holds while it commits.
-pub(super) fn start_lock(start: Timestamp) -> Bytes {
+pub(crate) fn start_lock(start: Timestamp) -> Bytes {
     let mut name = BytesMut::with_capacity(1 + var_long::LENGTH_MAX);
     name.put_u8(b't');
     name.put_slice(&var_long::encode(start.0));
@@ -128,6 +128,18 @@ impl Transactions {
         Ok(Transaction::new(self.0.clone(), self.0.timelock.start()?, true))
     }
 
+    /// Begins a read-only transaction that may be open as long as it takes: its hold keeps what it sees.
+    pub(crate) fn start_for_backup(&self) -> Result<Transaction> {
+        let mut transaction = self.start_read_only()?;
+        transaction.age_max = Duration::MAX;
+        Ok(transaction)
+    }
+
+    /// A table that is there, whatever its conflict handler is. For reading.
+    pub(crate) fn table_for_backup(&self, name: &str) -> Table {
+        Table::new(name, ConflictHandler::Ignore)
+    }
+
     /// Runs a transaction and commits it; again and again, with pauses, as long as it fails with what another run can
     /// mend. So `body` may run several times, and must have no effects but through the transaction.
     ///
@@ -161,6 +173,11 @@ impl Transactions {
     /// Conclusions, for those who look at them.
     pub fn service(&self) -> &dyn TransactionService {
         &self.0.service
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.0.store
     }
 
     /// The timestamps and locks.

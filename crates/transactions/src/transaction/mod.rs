@@ -10,7 +10,7 @@ mod writes;
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -24,6 +24,7 @@ pub use scans::RowOfCells;
 pub use table::{ConflictHandler, Table};
 
 use manager::Inner;
+pub(crate) use manager::start_lock;
 use reads::Snapshot;
 use serializable::Reads;
 use writes::Writes;
@@ -39,6 +40,7 @@ pub struct Transaction {
     start: Timestamp,
     immutable: Timestamp,
     began: Instant,
+    age_max: Duration,
     read_only: bool,
     writes: Writes,
     reads: Reads,
@@ -47,6 +49,7 @@ pub struct Transaction {
 impl Transaction {
     fn new(inner: Arc<Inner>, started: Started, read_only: bool) -> Self {
         Self {
+            age_max: inner.options.age_max,
             inner,
             start: started.start,
             immutable: started.immutable,
@@ -167,7 +170,7 @@ impl Transaction {
     }
 
     fn check_age(&self) -> Result<()> {
-        let (age, max) = (self.began.elapsed(), self.inner.options.age_max);
+        let (age, max) = (self.began.elapsed(), self.age_max);
         match age > max {
             true => Err(Error::OpenTooLong {
                 start: self.start,

@@ -9,8 +9,8 @@ use cassette_database::Database;
 use cassette_server::{Server, ServerConfig};
 use cassette_transactions::Timestamp;
 use cassette_transactions::store::{
-    Cell, CheckOutcome, ClusterOptions, ClusterStore, ColumnRange, EmbeddedStore, MemoryStore, Put,
-    PutOutcome, PutRow, Store, TableKind, Version,
+    Cell, CellBatching, CellLoader, CheckOutcome, ClusterOptions, ClusterStore, ColumnRange, EmbeddedStore,
+    MemoryStore, Put, PutOutcome, PutRow, Store, TableKind, Version,
 };
 use cassette_vfs::FakeFileSystem;
 
@@ -268,6 +268,21 @@ fn one_of_many_conditional_puts_wins(t: &Table<'_>) {
     assert_eq!(wins, 1);
 }
 
+/// Loaders with limits so low that every rule of theirs is met.
+fn every_loader_finds_the_same<S: Store>(open: impl Fn(CellLoader) -> S) {
+    let loaders = [CellBatching::ByRow, CellBatching::ByColumn, CellBatching::Selective, CellBatching::Full];
+    for batching in loaders {
+        let limits = [(200, 50_000), (2, 5)];
+        for (cross_column_load_batch_limit, single_query_load_batch_limit) in limits {
+            let store =
+                open(CellLoader { batching, cross_column_load_batch_limit, single_query_load_batch_limit });
+            let name = format!("t{}_{cross_column_load_batch_limit}", batching as u8);
+            store.create_table(&name, TableKind::Data).unwrap();
+            many_cells_with_bounds_of_their_own_come_in_order(&Table { store: &store, name });
+        }
+    }
+}
+
 #[test]
 fn the_store_in_memory_keeps_its_promises() {
     suite(&MemoryStore::new());
@@ -275,7 +290,10 @@ fn the_store_in_memory_keeps_its_promises() {
 
 #[test]
 fn the_embedded_store_keeps_its_promises() {
-    suite(&EmbeddedStore::open(database(), "suite").unwrap());
+    let database = database();
+    let open = |keyspace: &str| EmbeddedStore::open(database.clone(), keyspace).unwrap();
+    suite(&open("suite"));
+    every_loader_finds_the_same(|loader| open("loaders").with_loader(loader));
 }
 
 #[test]
@@ -291,6 +309,10 @@ fn the_store_on_a_cluster_keeps_its_promises() {
     {
         let store = ClusterStore::connect(&ClusterOptions::new(address.to_string(), "suite")).unwrap();
         suite(&store);
+        let cluster = ClusterOptions::new(address.to_string(), "loaders");
+        every_loader_finds_the_same(|cell_loader| {
+            ClusterStore::connect(&ClusterOptions { cell_loader, ..cluster.clone() }).unwrap()
+        });
         let local = ClusterOptions { local: true, ..ClusterOptions::new(address.to_string(), "local_suite") };
         let store = ClusterStore::connect(&local).unwrap();
         store.create_table("t", TableKind::DensePartitions).unwrap();
@@ -303,6 +325,10 @@ fn the_store_on_a_cluster_keeps_its_promises() {
 #[test]
 fn the_store_on_a_cassandra_keeps_its_promises() {
     if let Ok(address) = std::env::var("CASSETTE_CASSANDRA") {
-        suite(&ClusterStore::connect(&ClusterOptions::new(address, "suite")).unwrap());
+        let cluster = ClusterOptions::new(address, "suite");
+        suite(&ClusterStore::connect(&cluster).unwrap());
+        every_loader_finds_the_same(|cell_loader| {
+            ClusterStore::connect(&ClusterOptions { cell_loader, ..cluster.clone() }).unwrap()
+        });
     }
 }

@@ -1,0 +1,154 @@
+//! Cell loaders: how a multi-get of cells is cut into batches, and these into statements. Decides only; [`CqlStore`](super::CqlStore) asks.
+//!
+//! A cell is a pair of row and column, and CQL has no statement for many pairs: `key IN ? AND column1 IN ?` reads every column of the one list in every
+//! row of the other. So batches, which are those of AtlasDB, become one statement where that reads not much more than was asked for, and else
+//! one for each of their rows.
+
+use std::collections::{BTreeMap, HashMap};
+
+#[cfg(test)]
+mod tests;
+
+/// Columns that one statement asks a row for at most.
+const COLUMNS_IN_MAX: usize = 3_000;
+/// Cells that a statement reads at most for each one asked for.
+const OVERREAD_MAX: usize = 2;
+
+/// How cells are put into batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CellBatching {
+    /// Those of a row together: a statement goes to the nodes that have the row. What AtlasDB could not do without CQL.
+    ByRow,
+    /// AtlasDB's first loader: those of a column together. As many requests as columns.
+    ByColumn,
+    /// AtlasDB's second loader: columns with many cells by themselves, the cells of the others mixed.
+    Selective,
+    /// As few batches as can be. One node gathers what all the others have.
+    Full,
+}
+
+/// How a store loads many cells. The limits have AtlasDB's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CellLoader {
+    /// How cells are put into batches.
+    pub batching: CellBatching,
+    /// `crossColumnLoadBatchLimit`, for [`CellBatching::Selective`]: a column with more cells has batches of its own, and a batch of mixed columns has at most so many
+    /// cells. 1 mixes none.
+    pub cross_column_load_batch_limit: usize,
+    /// `singleQueryLoadBatchLimit`: cells of a batch, at most. Not below the other limit.
+    pub single_query_load_batch_limit: usize,
+}
+
+impl Default for CellLoader {
+    fn default() -> Self {
+        Self::new(CellBatching::ByRow)
+    }
+}
+
+/// What one statement asks for: every column in every row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Request<'a> {
+    /// Rows, none twice.
+    pub rows: Vec<&'a [u8]>,
+    /// Columns, none twice.
+    pub columns: Vec<&'a [u8]>,
+    /// The cells that it answers, by their places in what was asked for.
+    pub cells: Vec<usize>,
+}
+
+/// Row and column.
+type Names<'a> = (&'a [u8], &'a [u8]);
+
+impl CellLoader {
+    /// With AtlasDB's limits.
+    pub const fn new(batching: CellBatching) -> Self {
+        Self { batching, cross_column_load_batch_limit: 200, single_query_load_batch_limit: 50_000 }
+    }
+
+    /// The statements that ask for all of `cells`.
+    pub(super) fn requests<'a>(&self, cells: &[Names<'a>]) -> Vec<Request<'a>> {
+        let batches = self.batches(cells);
+        let mut requests = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let whole = request(cells, batch);
+            let read = whole.rows.len().saturating_mul(whole.columns.len());
+            if whole.rows.len() == 1
+                || (read <= whole.cells.len().saturating_mul(OVERREAD_MAX)
+                    && whole.columns.len() <= COLUMNS_IN_MAX)
+            {
+                requests.push(whole);
+                continue;
+            }
+            for of_row in by_row(cells, whole.cells, COLUMNS_IN_MAX) {
+                requests.push(request(cells, of_row));
+            }
+        }
+        requests
+    }
+
+    /// The cells of each batch, by their places.
+    fn batches(&self, cells: &[Names<'_>]) -> Vec<Vec<usize>> {
+        let all = 0..cells.len();
+        let single = self.single_query_load_batch_limit.max(1);
+        match self.batching {
+            CellBatching::ByRow => by_row(cells, all, single.min(COLUMNS_IN_MAX)),
+            CellBatching::ByColumn => {
+                by_column(cells).into_values().flat_map(|of_column| slices(&of_column, single)).collect()
+            }
+            CellBatching::Full => slices(&all.collect::<Vec<_>>(), single),
+            CellBatching::Selective => {
+                let cross = self.cross_column_load_batch_limit.clamp(1, single);
+                let (mut batches, mut mixed) = (Vec::new(), Vec::new());
+                for of_column in by_column(cells).into_values() {
+                    match of_column.len() > cross {
+                        true => batches.extend(slices(&of_column, single)),
+                        false => mixed.extend(of_column),
+                    }
+                }
+                batches.extend(slices(&mixed, cross));
+                batches
+            }
+        }
+    }
+}
+
+fn slices(places: &[usize], length: usize) -> Vec<Vec<usize>> {
+    places.chunks(length).map(<[usize]>::to_vec).collect()
+}
+
+/// Columns in the order of bytes, each with its cells in the order asked for.
+fn by_column<'a>(cells: &[Names<'a>]) -> BTreeMap<&'a [u8], Vec<usize>> {
+    let mut columns: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
+    for (place, (_, column)) in cells.iter().enumerate() {
+        columns.entry(column).or_default().push(place);
+    }
+    columns
+}
+
+/// Rows in the order they are first asked for, each with its cells, at most `length` in one batch.
+fn by_row(cells: &[Names<'_>], places: impl IntoIterator<Item = usize>, length: usize) -> Vec<Vec<usize>> {
+    let mut latest: HashMap<&[u8], usize> = HashMap::new();
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    for place in places {
+        let batch = latest.entry(cells[place].0).or_insert(usize::MAX);
+        match batches.get_mut(*batch).filter(|batch| batch.len() < length) {
+            Some(batch) => batch.push(place),
+            None => {
+                *batch = batches.len();
+                batches.push(vec![place]);
+            }
+        }
+    }
+    batches
+}
+
+/// One statement for the cells at these places.
+fn request<'a>(cells: &[Names<'a>], places: Vec<usize>) -> Request<'a> {
+    let distinct = |name: fn(&Names<'a>) -> &'a [u8]| {
+        let mut names: Vec<&[u8]> = places.iter().map(|place| name(&cells[*place])).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    Request { rows: distinct(|cell| cell.0), columns: distinct(|cell| cell.1), cells: places }
+}

@@ -1,0 +1,168 @@
+//! What a backup has, and what a restore leaves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cassette_transactions::backup::BackupError;
+use cassette_transactions::store::{Cell, EmbeddedStore, FailingStore, Fault, MemoryStore, Put, Store};
+use cassette_transactions::{Column, ConflictHandler, Options, Timestamp, Transactions};
+
+use super::conformance::database;
+use super::transactions::{in_memory, over};
+
+const ACCOUNTS: i64 = 8;
+
+fn accounts(transactions: &Transactions) -> Column<i64, i64> {
+    transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap().column("balance")
+}
+
+fn sum(transactions: &Transactions) -> i64 {
+    let balance = accounts(transactions);
+    transactions.read(|tx| (0..ACCOUNTS).map(|a| Ok(balance.get(tx, a)?.unwrap_or(0))).sum()).unwrap()
+}
+
+fn bank() -> Transactions {
+    let transactions = in_memory();
+    let balance = accounts(&transactions);
+    transactions.run(|tx| (0..ACCOUNTS).try_for_each(|a| balance.put(tx, a, 100))).unwrap();
+    transactions
+}
+
+fn backup(transactions: &Transactions) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    transactions.backup(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_backup_under_load_is_what_was_committed_at_one_moment() {
+    let embedded = Arc::new(EmbeddedStore::open(database(), "bank").unwrap());
+    let transactions = over(embedded, Options::default());
+    let balance = accounts(&transactions);
+    transactions.run(|tx| (0..ACCOUNTS).try_for_each(|a| balance.put(tx, a, 100))).unwrap();
+    let done = AtomicBool::new(false);
+    let backups: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (transactions, balance, done) = (&transactions, &balance, &done);
+            scope.spawn(move || {
+                for n in 0.. {
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let (from, to) = ((n + thread) % ACCOUNTS, (n * 3 + thread + 1) % ACCOUNTS);
+                    if from == to {
+                        continue;
+                    }
+                    let moved = transactions.run(|tx| {
+                        let (a, b) = (balance.get(tx, from)?, balance.get(tx, to)?);
+                        balance.put(tx, from, a.unwrap_or(0) - 1)?;
+                        balance.put(tx, to, b.unwrap_or(0) + 1)
+                    });
+                    moved.unwrap();
+                }
+            });
+        }
+        let backups = (0..5).map(|_| backup(&transactions)).collect();
+        done.store(true, Ordering::Relaxed);
+        backups
+    });
+    let last = transactions.timelock().timestamp().unwrap();
+    for bytes in backups {
+        let restored = in_memory();
+        let contents = restored.restore(&bytes[..]).unwrap();
+        assert_eq!((contents.tables, contents.rows, contents.cells), (1, ACCOUNTS as u64, ACCOUNTS as u64));
+        assert!(contents.timestamp < last.0);
+        assert!(restored.timelock().timestamp().unwrap().0 > contents.timestamp);
+        assert_eq!(sum(&restored), 100 * ACCOUNTS);
+        // It is a store as any other.
+        let balance = accounts(&restored);
+        restored.run(|tx| balance.put(tx, 0, 0)).unwrap();
+    }
+}
+
+#[test]
+fn what_had_not_committed_at_the_backup_is_not_restored() {
+    let store = Arc::new(MemoryStore::new());
+    let transactions = over(store.clone(), Options::default());
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let value = table.column::<String, String>("c");
+    transactions.run(|tx| value.put(tx, "kept", "old")).unwrap();
+    transactions.run(|tx| value.put(tx, "gone", "deleted below")).unwrap();
+    transactions.run(|tx| value.delete(tx, "gone")).unwrap();
+    // A client that died between storing its versions and its conclusion.
+    let dead = transactions.start().unwrap().start_timestamp();
+    let cell = Cell::new("kept", "c");
+    let put = Put { table: "t", cell: &cell, timestamp: dead, value: "dead".into(), write_time: dead.0 };
+    store.put(&[put]).unwrap();
+    let mut open = transactions.start().unwrap();
+    value.put(&mut open, "open", "not yet").unwrap();
+    let bytes = backup(&transactions);
+    open.commit().unwrap();
+    let restored = in_memory();
+    assert_eq!(restored.restore(&bytes[..]).unwrap().cells, 1);
+    let table = restored.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let value = table.column::<String, String>("c");
+    let get = |row: &str| restored.read(|tx| value.get(tx, row)).unwrap();
+    assert_eq!(
+        [get("kept").as_deref(), get("gone").as_deref(), get("open").as_deref()],
+        [Some("old"), None, None]
+    );
+}
+
+#[test]
+fn timestamps_go_on_above_those_of_the_store_that_was_backed_up() {
+    let source = bank();
+    source.timelock().fast_forward(Timestamp(70_000_000)).unwrap();
+    let bytes = backup(&source);
+    let restored = in_memory();
+    restored.restore(&bytes[..]).unwrap();
+    assert!(restored.timelock().timestamp().unwrap() > Timestamp(70_000_000));
+}
+
+#[test]
+fn a_store_with_anything_in_it_is_not_restored_into() {
+    let bytes = backup(&bank());
+    let other = in_memory();
+    let table = other.table("other", ConflictHandler::WriteWriteByCell).unwrap();
+    other.run(|tx| tx.put(&table, "r", "c", "v")).unwrap();
+    let error = other.restore(&bytes[..]).unwrap_err();
+    assert!(matches!(&error, BackupError::NotEmpty { table } if table == "other"), "{error}");
+}
+
+#[test]
+fn of_a_damaged_backup_nothing_is_seen() {
+    let bytes = backup(&bank());
+    for length in [0, 7, 8, 20, bytes.len() / 2, bytes.len() - 8, bytes.len() - 1] {
+        let restored = in_memory();
+        let error = restored.restore(&bytes[..length]).unwrap_err();
+        assert!(matches!(error, BackupError::Corrupt { .. }), "{error}");
+        assert_eq!(sum(&restored), 0, "after {length} bytes");
+    }
+    let error = in_memory().restore(&b"CASSTXB2 of tomorrow"[..]).unwrap_err();
+    assert!(error.to_string().contains("newer"), "{error}");
+}
+
+#[test]
+fn a_restore_that_fails_anywhere_leaves_all_or_nothing() {
+    let bytes = backup(&bank());
+    for fault in [Fault::Lost, Fault::Half, Fault::Unanswered] {
+        for n in 1.. {
+            let store = Arc::new(FailingStore::new(MemoryStore::new()));
+            let restored = over(store.clone(), Options::default());
+            let before = store.calls();
+            store.fail_at(n, fault);
+            let result = restored.restore(&bytes[..]);
+            let calls = store.calls() - before;
+            // From here on nothing fails.
+            store.fail_at(1 << 40, fault);
+            let found = sum(&restored);
+            assert!(found == 0 || found == 100 * ACCOUNTS, "{found} after call {n}");
+            if result.is_ok() {
+                assert!(found > 0);
+                if calls < n {
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The examples, on every store.
+
+use std::sync::Arc;
+
+use cassette_transactions::store::{EmbeddedStore, MemoryStore, Store};
+use cassette_transactions::{Options, Result, Transactions};
+
+use super::conformance::database;
+use super::transactions::over;
+
+#[path = "../../examples/bank.rs"]
+#[expect(dead_code, reason = "its main opens a database in a directory")]
+mod bank;
+#[path = "../../examples/index.rs"]
+#[expect(dead_code, reason = "as above")]
+mod index;
+#[path = "../../examples/queue.rs"]
+#[expect(dead_code, reason = "as above")]
+mod queue;
+
+fn on_every_store(example: fn(Transactions) -> Result<()>) {
+    let stores: [Arc<dyn Store>; 2] =
+        [Arc::new(MemoryStore::new()), Arc::new(EmbeddedStore::open(database(), "example").unwrap())];
+    for store in stores {
+        example(over(store, Options::default())).unwrap();
+    }
+}
+
+#[test]
+fn the_bank_keeps_its_money() {
+    on_every_store(bank::run);
+}
+
+#[test]
+fn every_job_of_the_queue_is_done_once() {
+    on_every_store(queue::run);
+}
+
+#[test]
+fn the_index_is_in_step() {
+    on_every_store(index::run);
+}
