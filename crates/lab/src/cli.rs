@@ -267,6 +267,8 @@ pub enum EngineKind {
     Cql,
     /// Apache Cassandra of the laboratory's own, from Maven Central (in experiments)
     Cassandra,
+    /// The transactions' store, embedded or on a server: an operation loads thousands of cells (in experiments)
+    Cells,
     /// LevelDB, if this was built with the feature leveldb
     Leveldb,
     /// RocksDB, if this was built with the feature rocksdb

@@ -81,6 +81,11 @@ fn target(args: &YcsbArgs) -> Result<(Box<dyn Target>, Option<TempDir>), LabErro
                 "start one with `cassette lab cassandra start`, and measure it with --engine cql".into(),
             ));
         }
+        EngineKind::Cells => {
+            return Err(LabError::Usage(
+                "it is measured by experiments: `cassette lab run cell-loader`".into(),
+            ));
+        }
         #[cfg(feature = "leveldb")]
         EngineKind::Leveldb => store::<crate::engine::leveldb::LevelDb>(args)?,
         #[cfg(feature = "rocksdb")]

@@ -3,6 +3,7 @@
 //! An [`Engine`] is shared by all threads of a phase; each thread has its own [`Session`]. Engines that answer many
 //! requests at a time over a socket are driven differently, see [`crate::cql`].
 
+pub mod cells;
 pub mod embedded;
 #[cfg(feature = "fjall")]
 pub mod fjall;

@@ -10,6 +10,7 @@ use crate::LabError;
 use crate::cassandra::{CassandraTarget, ClusterSettings};
 use crate::cli::EngineKind;
 use crate::cql::{CqlSettings, CqlTarget};
+use crate::engine::cells::Cells;
 use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
 use crate::run::Target;
@@ -27,6 +28,7 @@ pub fn check(setup: &Setup) -> Result<(), String> {
         EngineKind::Noop => none("the engine noop has no options"),
         EngineKind::Cql => none("a server that runs already is configured where it was started"),
         EngineKind::Cassandra => Ok(()),
+        EngineKind::Cells => Cells::check_options(&options),
         EngineKind::Leveldb => check_leveldb(&options),
         EngineKind::Rocksdb => check_rocksdb(&options),
         EngineKind::Fjall => check_fjall(&options),
@@ -69,6 +71,10 @@ pub fn make(setup: &Setup, data: &Path) -> Result<Box<dyn Target>, LabError> {
             };
             let settings = cql_settings(setup, Vec::new())?;
             Ok(Box::new(CassandraTarget::start(cluster, settings)?))
+        }
+        EngineKind::Cells => {
+            let contact = setup.engine.contact.first().cloned();
+            Ok(Box::new(Threads(Cells::open(&options, contact, &data.join("cells"))?)))
         }
         EngineKind::Leveldb => make_leveldb(data, options),
         EngineKind::Rocksdb => make_rocksdb(data, options),

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::types::ValueType;
 use crate::ycsb::hash::fnv_hash_64;
+use cassette_transactions::encoding::{tickets, var_long};
 
 /// How a value is generated, as a file says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,6 +25,12 @@ pub struct ValueSpec {
     /// The rest of the record's number by this is taken, after dividing.
     #[serde(default)]
     pub modulo: Option<u64>,
+    /// It is multiplied by this last.
+    #[serde(default)]
+    pub multiply: Option<u64>,
+    /// For blobs from a number: how the number is written.
+    #[serde(default)]
+    pub encode: Encoding,
     /// How many different values there are; without it, as many as there are records.
     #[serde(default)]
     pub distinct: Option<u64>,
@@ -49,6 +56,19 @@ pub enum Source {
     Record,
     /// It is another one for each operation.
     Operation,
+}
+
+/// How a blob is a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encoding {
+    /// 8 bytes, big-endian.
+    #[default]
+    Fixed,
+    /// The transactions' VAR_LONG.
+    VarLong,
+    /// 8 bytes, big-endian, of the number with its bits reversed: keys of the transactions' tickets.
+    BitReversed,
 }
 
 /// A number, or from where to where.
@@ -89,6 +109,9 @@ impl Value {
         if [spec.divide, spec.modulo, spec.distinct].contains(&Some(0)) {
             return Err("divide, modulo and distinct cannot be 0".into());
         }
+        if spec.encode != Encoding::Fixed && (value_type != ValueType::Blob || spec.from != Source::Number) {
+            return Err("encode is for blobs from a number".into());
+        }
         if spec.format.as_ref().is_some_and(|format| !format.contains("{}")) {
             return Err("format needs a {} for the number".into());
         }
@@ -103,6 +126,7 @@ impl Value {
         let spec = &self.spec;
         let mut number = number / spec.divide.unwrap_or(1);
         number = spec.modulo.map_or(number, |modulo| number % modulo);
+        number = number.wrapping_mul(spec.multiply.unwrap_or(1));
         if spec.from == Source::Number {
             let number = spec.distinct.map_or(number, |distinct| number % distinct);
             return self.write_number(number, out);
@@ -124,6 +148,12 @@ impl Value {
             ValueType::TinyInt => out.push(number as u8),
             ValueType::SmallInt => out.extend_from_slice(&(number as u16).to_be_bytes()),
             ValueType::Int => out.extend_from_slice(&(number as u32).to_be_bytes()),
+            ValueType::Blob if self.spec.encode == Encoding::VarLong => {
+                var_long::encode_into(number.cast_signed(), out);
+            }
+            ValueType::Blob if self.spec.encode == Encoding::BitReversed => {
+                out.extend_from_slice(&tickets::row_key(number.cast_signed()));
+            }
             ValueType::BigInt | ValueType::Timestamp | ValueType::Blob => {
                 out.extend_from_slice(&number.to_be_bytes());
             }
@@ -293,6 +323,18 @@ mod tests {
         let statuses: std::collections::BTreeSet<_> =
             (0..100).map(|number| written("type='int'\ndistinct=4", number, 0)).collect();
         assert_eq!(statuses.len(), 4);
+    }
+
+    #[test]
+    fn numbers_are_written_as_the_transactions_table_has_them() {
+        // The start 25,000,000 of layout 1, and the row and the column of 999,999 in layout 2.
+        let var_long = "type='blob'\nfrom='number'\nencode='var-long'";
+        assert_eq!(written(&format!("{var_long}\nmultiply=2"), 12_500_000, 0), [0xe1, 0x7d, 0x78, 0x40]);
+        assert_eq!(written(&format!("{var_long}\ndivide=16"), 999_999, 0), [0xc0, 0xf4, 0x23]);
+        let row = "type='blob'\nfrom='number'\nmodulo=16\nencode='bit-reversed'";
+        assert_eq!(written(row, 999_999, 0), [0xf0, 0, 0, 0, 0, 0, 0, 0]);
+        let wrong = toml::from_str("type='text'\nfrom='number'\nencode='var-long'").unwrap();
+        assert!(Value::new("v", &wrong).unwrap_err().contains("blobs"));
     }
 
     #[test]
