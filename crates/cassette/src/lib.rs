@@ -18,6 +18,26 @@
 //! # }
 //! ```
 //!
-//! The public library is the database floor's: [`Database`] and [`Session`].
+//! The public library is the database floor's: [`Database`] and [`Session`]; and, above it, [`transactions`]:
+//!
+//! ```
+//! use cassette::{Database, transactions::{ConflictHandler, Transactions}};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path();
+//! let transactions = Transactions::embedded(Database::open(path)?, "bank")?;
+//! let accounts = transactions.table("accounts", ConflictHandler::WriteWriteByCell)?;
+//! let balance = accounts.column::<String, i64>("balance");
+//! transactions.run(|tx| balance.put(tx, "alice", 70))?;
+//! transactions.run(|tx| {
+//!     let has = balance.get(tx, "alice")?.unwrap_or(0);
+//!     balance.put(tx, "alice", has - 20)?;
+//!     balance.put(tx, "bob", 20)
+//! })?;
+//! # assert_eq!(transactions.read(|tx| balance.get(tx, "alice"))?, Some(50));
+//! # Ok(())
+//! # }
+//! ```
 
 pub use cassette_database::*;
+pub use cassette_transactions as transactions;

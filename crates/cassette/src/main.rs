@@ -6,6 +6,7 @@ mod logging;
 mod nodetool;
 mod serve;
 mod sstable;
+mod transactions;
 
 use clap::{Parser, Subcommand};
 
@@ -36,6 +37,9 @@ enum Command {
     /// Look into SSTables, export and import them, without a server
     #[command(subcommand, name = "sstable")]
     SSTable(sstable::SSTableCommand),
+    /// Look at a store of transactions, back it up and restore it
+    #[command(subcommand)]
+    Transactions(transactions::TransactionsCommand),
     /// Measure databases: workloads, engines, honest figures
     #[command(subcommand)]
     Lab(cassette_lab::cli::LabCommand),
@@ -47,6 +51,7 @@ fn main() -> std::process::ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Nodetool { words } => return nodetool::run(&words),
         Command::SSTable(command) => command.run(),
+        Command::Transactions(command) => command.run(),
         Command::Lab(command) => command.run().map_err(anyhow::Error::from),
     };
     match done {

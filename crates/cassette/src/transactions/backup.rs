@@ -1,0 +1,99 @@
+//! `cassette transactions backup` and `restore`.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use cassette_database::Database;
+use cassette_transactions::Transactions;
+use cassette_transactions::backup::Contents;
+use clap::Args;
+use serde_json::json;
+
+use super::open::{StoreArguments, open};
+
+/// Which store, and where to.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The file has what was committed when the backup began: transactions that were in progress then are not in it, whatever
+became of them. It can be restored into any empty store, embedded or on a cluster. A program that has the store open makes
+the same with Transactions::backup, while it runs.")]
+pub struct BackupArguments {
+    #[command(flatten)]
+    store: StoreArguments,
+    /// The file; it must not be there
+    file: PathBuf,
+    /// Say what was done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which store, and what from.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The store must be empty; a data directory or keyspace that is not there is made. Everything is restored as one transaction:
+if it fails, nothing of it is ever seen. Timestamps go on above those of the store that was backed up.")]
+pub struct RestoreArguments {
+    #[command(flatten)]
+    store: StoreArguments,
+    /// The backup
+    file: PathBuf,
+    /// Say what was done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const NO_TIMELOCK: &str = "of a store on a cluster only a program that has its timestamps and locks makes or restores a backup: \
+     Transactions::backup and Transactions::restore";
+
+fn say(what: &str, contents: &Contents, file: &Path, as_json: bool) {
+    let Contents { timestamp, tables, rows, cells } = contents;
+    match as_json {
+        true => {
+            println!("{}", json!({ "timestamp": timestamp, "tables": tables, "rows": rows, "cells": cells }))
+        }
+        false => println!(
+            "{what} {}: {tables} tables, {rows} rows, {cells} cells, as of timestamp {timestamp}",
+            file.display()
+        ),
+    }
+}
+
+pub fn back_up(arguments: &BackupArguments) -> anyhow::Result<bool> {
+    let file = &arguments.file;
+    let opened = open(&arguments.store)?;
+    let Some(database) = opened.database else { bail!(NO_TIMELOCK) };
+    let transactions = Transactions::embedded(database.clone(), &opened.keyspace)?;
+    let attempt = || format!("cannot write {}", file.display());
+    let out = File::create_new(file).with_context(attempt)?;
+    let written = transactions.backup(BufWriter::new(&out)).map_err(anyhow::Error::from);
+    let synced = written.and_then(|contents| out.sync_all().map(|()| contents).with_context(attempt));
+    let contents = match synced {
+        Ok(contents) => contents,
+        Err(error) => {
+            // Half a backup is none.
+            let _ = std::fs::remove_file(file);
+            return Err(error);
+        }
+    };
+    drop(transactions);
+    database.close()?;
+    say("backed up to", &contents, file, arguments.json);
+    Ok(true)
+}
+
+pub fn restore(arguments: &RestoreArguments) -> anyhow::Result<bool> {
+    let file = &arguments.file;
+    let Some(data) = &arguments.store.data else { bail!(NO_TIMELOCK) };
+    let keyspace =
+        arguments.store.keyspace.as_ref().context("--keyspace is needed: the store that is made")?;
+    let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let database = Database::open(data).with_context(|| format!("cannot open {}", data.display()))?;
+    let transactions = Transactions::embedded(database.clone(), keyspace)?;
+    let contents = transactions.restore(BufReader::new(input))?;
+    drop(transactions);
+    database.close()?;
+    say("restored", &contents, file, arguments.json);
+    Ok(true)
+}

@@ -1,0 +1,43 @@
+//! `cassette transactions …`: looks at a store of transactions, and backs it up.
+
+mod backup;
+mod open;
+mod show;
+mod status;
+
+use clap::Subcommand;
+
+/// Commands on a store of transactions.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "\
+A store of transactions is a keyspace with a table _timestamp, in an embedded data directory or on a cluster. Every
+transaction begins at a start timestamp, and has at most one conclusion: committed at a commit timestamp, or aborted.
+docs/transactions.md is the protocol.
+
+Examples:
+  cassette transactions show --data data                              what there is
+  cassette transactions status --data data 20033                      what became of the transaction that began at 20033
+  cassette transactions backup --data data bank.backup                everything committed now, in one file
+  cassette transactions restore --data new --keyspace bank bank.backup    into an empty store")]
+pub enum TransactionsCommand {
+    /// Show a store: its timestamps, layouts and tables. Reads only
+    Show(show::ShowArguments),
+    /// Say what became of transactions, by their start timestamps
+    Status(status::StatusArguments),
+    /// Write everything that is committed at one timestamp to a file
+    Backup(backup::BackupArguments),
+    /// Put a backup into an empty store, whole or not at all
+    Restore(backup::RestoreArguments),
+}
+
+impl TransactionsCommand {
+    /// Runs the command; false if it ran and has found something wrong.
+    pub fn run(&self) -> anyhow::Result<bool> {
+        match self {
+            Self::Show(arguments) => show::run(arguments),
+            Self::Status(arguments) => status::run(arguments),
+            Self::Backup(arguments) => backup::back_up(arguments),
+            Self::Restore(arguments) => backup::restore(arguments),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `cassette transactions show`.
+
+use cassette_transactions::service::Layout;
+use cassette_transactions::timelock::stored_bound;
+use clap::Args;
+use serde::Serialize;
+
+use super::open::{Opened, StoreArguments, open};
+
+/// Which store, and how it is shown.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+timestamps: no timestamp above the bound has been given out yet; a store that is opened again goes on above it.
+layouts:    how conclusions are stored: 1 a partition for each start, 2 tickets, 3 tickets with values in two stages.
+open:       transactions that have begun and not ended. An embedded store has none while this command has it open;
+            of a cluster only the process that gives out timestamps knows them.")]
+pub struct ShowArguments {
+    #[command(flatten)]
+    store: StoreArguments,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a store looks like.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+struct Shown {
+    place: String,
+    keyspace: String,
+    /// `None` before the first timestamp was given out.
+    timestamps_bound: Option<i64>,
+    layouts: Vec<ShownLayout>,
+    tables: Vec<String>,
+    /// Start timestamps; `None` where they are not known.
+    open: Option<Vec<i64>>,
+}
+
+#[derive(Debug, Serialize, PartialEq, Eq)]
+struct ShownLayout {
+    version: u32,
+    table: String,
+}
+
+/// The layouts whose tables are there.
+pub fn layouts(tables: &[String]) -> Vec<Layout> {
+    let layouts = (1..=3).filter_map(Layout::of_version);
+    layouts.filter(|layout| tables.iter().any(|table| table == layout.table())).collect()
+}
+
+pub fn run(arguments: &ShowArguments) -> anyhow::Result<bool> {
+    let opened = open(&arguments.store)?;
+    let shown = look(&opened)?;
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&shown)?),
+        false => print!("{}", text(&shown)),
+    }
+    Ok(true)
+}
+
+fn look(opened: &Opened) -> anyhow::Result<Shown> {
+    let mut tables = opened.store.tables()?;
+    tables.sort_unstable();
+    let of_layout =
+        |layout: Layout| ShownLayout { version: layout.version(), table: layout.table().to_owned() };
+    Ok(Shown {
+        place: opened.place.clone(),
+        keyspace: opened.keyspace.clone(),
+        timestamps_bound: stored_bound(&*opened.store)?.map(|bound| bound.0),
+        layouts: layouts(&tables).into_iter().map(of_layout).collect(),
+        tables: tables.into_iter().filter(|table| !table.starts_with('_')).collect(),
+        open: opened.database.is_some().then(Vec::new),
+    })
+}
+
+fn text(shown: &Shown) -> String {
+    let mut lines = vec![format!("keyspace {} of {}", shown.keyspace, shown.place)];
+    let mut line = |name: &str, value: String| lines.push(format!("{name:<11}{value}"));
+    let or_none = |items: Vec<String>| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
+    line(
+        "timestamps",
+        match shown.timestamps_bound {
+            Some(bound) => format!("given out up to {bound} at most"),
+            None => "none given out".to_owned(),
+        },
+    );
+    let layouts = shown.layouts.iter().map(|layout| format!("{} ({})", layout.version, layout.table));
+    line("layouts", or_none(layouts.collect()));
+    line("tables", or_none(shown.tables.clone()));
+    line(
+        "open",
+        match &shown.open {
+            Some(open) if open.is_empty() => "no transaction: nobody else has the store open".to_owned(),
+            Some(open) => or_none(open.iter().map(i64::to_string).collect()),
+            None => "known to the process that gives out timestamps".to_owned(),
+        },
+    );
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_shown_in_five_lines() {
+        let shown = Shown {
+            place: "data".to_owned(),
+            keyspace: "bank".to_owned(),
+            timestamps_bound: Some(1_010_000),
+            layouts: vec![ShownLayout { version: 2, table: "_transactions2".to_owned() }],
+            tables: vec!["accounts".to_owned(), "jobs".to_owned()],
+            open: Some(Vec::new()),
+        };
+        assert_eq!(
+            text(&shown),
+            "keyspace bank of data\n\
+             timestamps given out up to 1010000 at most\n\
+             layouts    2 (_transactions2)\n\
+             tables     accounts, jobs\n\
+             open       no transaction: nobody else has the store open\n"
+        );
+    }
+}

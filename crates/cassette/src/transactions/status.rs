@@ -1,0 +1,118 @@
+//! `cassette transactions status`.
+
+use cassette_transactions::service::{StoredConclusions, TransactionService};
+use cassette_transactions::timelock::stored_bound;
+use cassette_transactions::{Conclusion, Timestamp};
+use clap::Args;
+use serde::Serialize;
+
+use super::open::{StoreArguments, open};
+use super::show::layouts;
+
+/// Which transactions.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+committed: its writes are seen by all who begin above its commit timestamp, for ever.
+aborted:   its writes are never seen.
+none:      it has no conclusion: it is in progress, or its client is dead, and the next reader of what it wrote aborts
+           it; or the timestamp was taken for something else.
+
+Of a conclusion in two stages (layout 3) the second stage is put if it is missing, as every reader does.")]
+pub struct StatusArguments {
+    #[command(flatten)]
+    store: StoreArguments,
+    /// Start timestamps
+    #[arg(required = true, allow_negative_numbers = true)]
+    starts: Vec<i64>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is known of a start.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+struct Status {
+    start: i64,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<i64>,
+    /// Versions of the layouts that have a conclusion.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    layouts: Vec<u32>,
+}
+
+/// `found` are the conclusions by layout.
+fn status(start: i64, bound: Option<i64>, found: &[(u32, Conclusion)]) -> Status {
+    let layouts = found.iter().map(|(version, _)| *version).collect();
+    let (status, commit) = match found {
+        _ if start < Timestamp::FIRST.0 => ("before time", Some(Timestamp::ATOMIC.0)),
+        [(_, Conclusion::Committed(commit))] => ("committed", Some(commit.0)),
+        [(_, Conclusion::Aborted)] => ("aborted", None),
+        [] if bound.is_none_or(|bound| start > bound) => ("not given out", None),
+        [] => ("none", None),
+        _ => ("contradictory", None),
+    };
+    Status { start, status, commit, layouts }
+}
+
+fn text(status: &Status) -> String {
+    let what = match (status.status, status.commit) {
+        ("before time", _) => "before time: committed at 0".to_owned(),
+        ("committed", Some(commit)) => format!("committed at {commit}"),
+        ("none", _) => "no conclusion: in progress, or dead".to_owned(),
+        ("not given out", _) => "not given out yet".to_owned(),
+        ("contradictory", _) => {
+            "conclusions in several layouts: timestamps went backwards, stop all writers".to_owned()
+        }
+        (other, _) => other.to_owned(),
+    };
+    let layouts: Vec<_> = status.layouts.iter().map(u32::to_string).collect();
+    let layouts =
+        if layouts.is_empty() { String::new() } else { format!("  (layout {})", layouts.join(", ")) };
+    format!("{}  {what}{layouts}", status.start)
+}
+
+pub fn run(arguments: &StatusArguments) -> anyhow::Result<bool> {
+    let opened = open(&arguments.store)?;
+    let bound = stored_bound(&*opened.store)?.map(|bound| bound.0);
+    let starts: Vec<Timestamp> = arguments
+        .starts
+        .iter()
+        .filter(|start| **start >= Timestamp::FIRST.0)
+        .map(|start| Timestamp(*start))
+        .collect();
+    let mut found = Vec::new();
+    for layout in layouts(&opened.store.tables()?) {
+        let stored = StoredConclusions::open(opened.store.clone(), layout)?;
+        found.push((layout.version(), stored.get_many(&starts)?));
+    }
+    let of_start = |start: &i64| {
+        let of_layout = |(version, conclusions): &(u32, std::collections::HashMap<Timestamp, Conclusion>)| {
+            Some((*version, *conclusions.get(&Timestamp(*start))?))
+        };
+        status(*start, bound, &found.iter().filter_map(of_layout).collect::<Vec<_>>())
+    };
+    let statuses: Vec<Status> = arguments.starts.iter().map(of_start).collect();
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&statuses)?),
+        false => statuses.iter().for_each(|status| println!("{}", text(status))),
+    }
+    Ok(statuses.iter().all(|status| status.status != "contradictory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_says_what_it_means() {
+        let committed = (2, Conclusion::Committed(Timestamp(30)));
+        let says = |start, found: &[(u32, Conclusion)]| text(&status(start, Some(100), found));
+        assert_eq!(says(20, &[committed]), "20  committed at 30  (layout 2)");
+        assert_eq!(says(20, &[(3, Conclusion::Aborted)]), "20  aborted  (layout 3)");
+        assert_eq!(says(20, &[]), "20  no conclusion: in progress, or dead");
+        assert_eq!(says(101, &[]), "101  not given out yet");
+        assert_eq!(says(-1, &[]), "-1  before time: committed at 0");
+        assert!(says(20, &[committed, (3, Conclusion::Aborted)]).contains("stop all writers"));
+    }
+}

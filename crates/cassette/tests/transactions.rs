@@ -1,0 +1,90 @@
+//! `cassette transactions` on the files of an embedded store.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use cassette::Database;
+use cassette::transactions::{ConflictHandler, Error, Transactions};
+
+fn run(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cassette"));
+    command.arg("transactions").args(words).output().unwrap()
+}
+
+fn shows(words: &[&str]) -> String {
+    let output = run(words);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {err}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refuses(words: &[&str]) -> String {
+    let output = run(words);
+    assert!(!output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A bank with an account; gives a start that committed and one that aborted.
+fn bank(data: &Path) -> (i64, i64) {
+    let database = Database::open(data).unwrap();
+    let transactions = Transactions::embedded(database.clone(), "bank").unwrap();
+    let accounts = transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap();
+    let balance = accounts.column::<String, i64>("balance");
+    let mut tx = transactions.start().unwrap();
+    let committed = tx.start_timestamp().0;
+    balance.put(&mut tx, "alice", 70).unwrap();
+    tx.commit().unwrap();
+    let mut tx = transactions.start().unwrap();
+    let aborted = tx.start_timestamp().0;
+    balance.put(&mut tx, "alice", 0).unwrap();
+    tx.commit_if(|_| Err(Error::caller("no"))).unwrap_err();
+    drop(transactions);
+    database.close().unwrap();
+    (committed, aborted)
+}
+
+#[test]
+fn a_store_is_shown_its_transactions_are_told_and_a_backup_is_restored() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (data, file, new) = (path("data"), path("bank.backup"), path("new"));
+    let (committed, aborted) = bank(Path::new(&data));
+    let shown = shows(&["show", "--data", &data]);
+    for line in ["keyspace bank", "given out up to", "2 (_transactions2)", "tables     accounts\n"] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let shown: serde_json::Value =
+        serde_json::from_str(&shows(&["show", "--data", &data, "--json"])).unwrap();
+    let bound = shown["timestamps_bound"].as_i64().unwrap();
+    let numbers = [committed, aborted, 0, bound + 1].map(|number| number.to_string());
+    let mut words = vec!["status", "--data", &data];
+    words.extend(numbers.iter().map(String::as_str));
+    let told: Vec<String> = shows(&words).lines().map(str::to_owned).collect();
+    assert!(told[0].starts_with(&format!("{committed}  committed at ")), "{told:?}");
+    assert!(told[1].starts_with(&format!("{aborted}  aborted")), "{told:?}");
+    assert!(told[2].contains("before time") && told[3].contains("not given out"), "{told:?}");
+    assert!(shows(&["backup", "--data", &data, &file]).contains("1 cells"));
+    assert!(refuses(&["backup", "--data", &data, &file]).contains("cannot write"));
+    shows(&["restore", "--data", &new, "--keyspace", "bank", &file]);
+    assert!(refuses(&["restore", "--data", &new, "--keyspace", "bank", &file]).contains("not empty"));
+    let transactions = Transactions::embedded(Database::open(&new).unwrap(), "bank").unwrap();
+    let accounts = transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap();
+    let balance = accounts.column::<String, i64>("balance");
+    assert_eq!(transactions.read(|tx| balance.get(tx, "alice")).unwrap(), Some(70));
+}
+
+#[test]
+fn what_is_no_store_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let name = data.to_str().unwrap();
+    assert!(refuses(&["show", "--data", name]).contains("no data directory"));
+    assert!(!data.exists(), "nothing is made where one only looks");
+    let database = Database::open(&data).unwrap();
+    assert!(refuses(&["show", "--data", name]).contains("another process"));
+    database.close().unwrap();
+    drop(database);
+    assert!(refuses(&["show", "--data", name]).contains("_timestamp"));
+    assert!(refuses(&["show"]).contains("--data"));
+    assert!(refuses(&["show", "--contact", "127.0.0.1:1", "--keyspace", "bank"]).contains("connect"));
+}
