@@ -169,6 +169,36 @@ impl Error {
         }
     }
 
+    /// What to do about it.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::TwoCommits { .. } => {
+                "stop all writers, and fast-forward the timestamps above every one in the store"
+            }
+            Self::OutcomeUnknown { .. } => {
+                "read what it wrote before doing anything again: it may have committed"
+            }
+            _ if self.is_retriable() => {
+                "run the transaction again, from its beginning: nothing of it was done"
+            }
+            Self::EmptyValue { .. } => "delete the cell; where presence alone matters, write a byte",
+            Self::ReservedTable(_) => "give the table a name that does not begin with an underscore",
+            Self::OtherHandler(_) => {
+                "open the table with the same conflict handler everywhere in the program"
+            }
+            Self::ReadOnly { .. } => "write in a transaction of Transactions::run or Transactions::start",
+            Self::OtherType { .. } => "read the column with the type that it was written with",
+            Self::OpenTooLong { .. } => {
+                "begin anew, and do less in one transaction, or raise Options::age_max"
+            }
+            Self::TooManyVersions { .. } => "find out which client writes the cell and dies again and again",
+            Self::TimeLock(_) => {
+                "see to the timestamps and locks, then run the transaction again: it is not committed"
+            }
+            _ => "see to the cause, then run the transaction again: it is not committed",
+        }
+    }
+
     /// Whether the same transaction, run again from its beginning, may succeed, and is not done twice.
     pub fn is_retriable(&self) -> bool {
         match self {

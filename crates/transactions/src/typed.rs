@@ -171,7 +171,6 @@ pub struct Column<R, V> {
 #[derive(Debug)]
 pub struct Columns<R, C, V> {
     table: Table,
-    #[expect(clippy::type_complexity, reason = "three types, and nothing of them is held")]
     types: PhantomData<fn(R, C) -> V>,
 }
 

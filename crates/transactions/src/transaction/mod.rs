@@ -151,6 +151,15 @@ impl Transaction {
 
     /// Commits, and says at which timestamp; a transaction that wrote nothing has none.
     ///
+    /// It ends with it, so nothing can be written after the commit:
+    ///
+    /// ```compile_fail,E0382
+    /// # fn example(mut tx: cassette_transactions::Transaction, table: cassette_transactions::Table) {
+    /// tx.commit();
+    /// tx.put(&table, "row", "column", "too late");
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`Error::outcome`] for what is known then.
     pub fn commit(self) -> Result<Option<Timestamp>> {

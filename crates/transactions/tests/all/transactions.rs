@@ -8,7 +8,7 @@ use cassette_transactions::service::Layout;
 use cassette_transactions::store::{Cell, EmbeddedStore, MemoryStore, Store};
 use cassette_transactions::timelock::LocalTimeLock;
 use cassette_transactions::{
-    Conclusion, ConflictHandler, Error, Options, Outcome, Table, Transaction, Transactions,
+    Conclusion, ConflictHandler, Error, Options, Outcome, Table, Timestamp, Transaction, Transactions,
 };
 
 use super::conformance::database;
@@ -331,6 +331,34 @@ fn what_is_not_allowed_is_refused_by_name() {
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let error = transactions.start().unwrap().get(&table, "row", "c").unwrap_err();
     assert!(matches!(error, Error::OpenTooLong { .. }), "{error}");
+}
+
+#[test]
+fn bad_input_is_known_not_to_be_committed_and_is_told_what_to_do() {
+    let transactions = in_memory();
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let number = table.column::<String, i64>("c");
+    transactions.run(|tx| tx.put(&table, "row", "c", "text")).unwrap();
+    let mut tx = transactions.start().unwrap();
+    let mut reader = transactions.start_read_only().unwrap();
+    let errors = [
+        (tx.put(&table, "row", "c", "").unwrap_err(), "delete"),
+        (number.get(&mut tx, "row").unwrap_err(), "type"),
+        (reader.delete(&table, "row", "c").unwrap_err(), "Transactions::run"),
+        (transactions.table("_x", ConflictHandler::Ignore).unwrap_err(), "underscore"),
+        (transactions.table("t", ConflictHandler::Ignore).unwrap_err(), "handler"),
+    ];
+    for (error, advice) in errors {
+        assert!(error.advice().contains(advice), "{error}: {}", error.advice());
+        assert_eq!((error.outcome(), error.is_retriable()), (Outcome::NotCommitted, false), "{error}");
+    }
+    // Out of the range of timestamps, nothing can be put or given out.
+    let start = Timestamp(0);
+    let error = transactions.service().put_unless_exists(start, Conclusion::Aborted).unwrap_err();
+    assert!(error.to_string().contains("below 1"), "{error}");
+    let error = transactions.timelock().fast_forward(Timestamp::MAX).unwrap_err();
+    assert!(error.to_string().contains("used up"), "{error}");
+    transactions.run(|tx| tx.put(&table, "row", "d", "still works")).unwrap();
 }
 
 #[test]
