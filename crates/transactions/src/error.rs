@@ -102,6 +102,24 @@ pub enum Error {
     /// One table has one conflict handler.
     #[error("table {0} is in use with another conflict handler")]
     OtherHandler(String),
+    /// A table is swept in one way for ever.
+    #[error(
+        "table {table} is swept {stored}, and {asked} was asked for: a table keeps its strategy; make another table"
+    )]
+    OtherSweep {
+        /// The table.
+        table: String,
+        /// The strategy asked for.
+        asked: &'static str,
+        /// The strategy it has.
+        stored: String,
+    },
+    /// The queue of what is to be swept has something that is none of its entries.
+    #[error("sweep queue: {0}")]
+    SweepQueue(DecodeError),
+    /// The thread that sweeps was not to be had.
+    #[error("start the thread that sweeps: {0}")]
+    Background(std::io::Error),
     /// The store failed at something that does not decide the commit.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -186,6 +204,16 @@ impl Error {
             Self::OtherHandler(_) => {
                 "open the table with the same conflict handler everywhere in the program"
             }
+            Self::OtherSweep { .. } => "open the table with the strategy that it was made with",
+            Self::Service(ServiceError::NewerLayout { .. }) => {
+                "use the program that the store was migrated with"
+            }
+            Self::Service(ServiceError::LayoutMismatch { .. }) => {
+                "leave the layout out, or run `cassette transactions migrate`"
+            }
+            Self::Service(ServiceError::NotGivenOut { .. } | ServiceError::WentBackwards { .. }) => {
+                "stop all writers, and fast-forward the timestamps above every one in the store"
+            }
             Self::ReadOnly { .. } => "write in a transaction of Transactions::run or Transactions::start",
             Self::OtherType { .. } => "read the column with the type that it was written with",
             Self::OpenTooLong { .. } => {
@@ -216,6 +244,9 @@ impl Error {
             | Self::OtherType { .. }
             | Self::ReservedTable(_)
             | Self::OtherHandler(_)
+            | Self::OtherSweep { .. }
+            | Self::SweepQueue(_)
+            | Self::Background(_)
             | Self::Store(_)
             | Self::Service(_)
             | Self::OutcomeUnknown { .. }

@@ -30,6 +30,7 @@ pub mod encoding;
 mod error;
 pub mod service;
 pub mod store;
+pub mod sweep;
 pub mod timelock;
 mod timestamp;
 mod transaction;

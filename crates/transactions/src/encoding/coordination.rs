@@ -66,6 +66,11 @@ impl VersionMap {
         self.ranges.last().map_or(0, |(_, version)| *version)
     }
 
+    /// Where the last range begins.
+    pub fn last_first(&self) -> i64 {
+        self.ranges.last().map_or(Timestamp::FIRST.0, |(first, _)| *first)
+    }
+
     /// The same map up to `bound`, and `version` from there on. `None` if the last range has that version, or begins above `bound`.
     pub fn install(&self, bound: i64, version: u32) -> Option<Self> {
         let first = bound.checked_add(1)?;

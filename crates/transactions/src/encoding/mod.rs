@@ -3,6 +3,7 @@
 
 pub mod coordination;
 pub mod plain;
+pub mod sweep;
 pub mod tickets;
 pub mod two_stage;
 pub mod var_long;

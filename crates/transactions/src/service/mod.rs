@@ -1,7 +1,9 @@
 //! Transaction services: which start timestamps have a conclusion, and what it is.
 
 mod batching;
+mod by_version;
 mod caching;
+mod coordination;
 mod layouts;
 
 use std::collections::HashMap;
@@ -9,10 +11,13 @@ use std::sync::Arc;
 
 use crate::encoding::DecodeError;
 use crate::store::StoreError;
+use crate::timelock::TimeLockError;
 use crate::timestamp::{Conclusion, Timestamp};
 
 pub use batching::Batching;
+pub use by_version::ByVersion;
 pub use caching::Caching;
+pub use coordination::{Agreed, Coordination, Migrated};
 pub use layouts::{Layout, StoredConclusions};
 
 /// What putting a conclusion did.
@@ -41,6 +46,61 @@ pub enum ServiceError {
     /// Starts below 1 have committed before time began.
     #[error("start timestamp {0} is below 1, nothing can be put for it")]
     BeforeTime(Timestamp),
+    /// The coordination row is none.
+    #[error("coordination row: {0}")]
+    Coordination(DecodeError),
+    /// A start has, or was to get, a layout that this program does not know.
+    #[error(
+        "conclusions of layout {version} are not known here, where 1 to 3 are: use the newer program that the store was migrated with"
+    )]
+    NewerLayout {
+        /// The layout's version.
+        version: u32,
+    },
+    /// The store's transactions have another layout than the one that was asked for.
+    #[error(
+        "new transactions of the store have layout {stored}, and {asked} was asked for: leave the layout out, or migrate the store (`cassette transactions migrate`)"
+    )]
+    LayoutMismatch {
+        /// The version asked for.
+        asked: u32,
+        /// The version that new transactions of the store have.
+        stored: u32,
+    },
+    /// A layout was asked for with parameters that a store's coordination row cannot say.
+    #[error("tickets of other parameters than the standard ones are for tables without a coordination row")]
+    OddTickets,
+    /// A start was met that nobody was given.
+    #[error(
+        "start timestamp {start} was met, and the timestamps are at {fresh} only: they went backwards, or the bound of the timestamps was lost. Stop all writers, and fast-forward the timestamps"
+    )]
+    NotGivenOut {
+        /// The start.
+        start: Timestamp,
+        /// A fresh timestamp.
+        fresh: Timestamp,
+    },
+    /// A fresh timestamp is not above one that was given out before.
+    #[error(
+        "timestamp {fresh} was given out after {seen}: the timestamps went backwards. Stop all writers, and fast-forward the timestamps"
+    )]
+    WentBackwards {
+        /// The fresh timestamp.
+        fresh: Timestamp,
+        /// One from before.
+        seen: Timestamp,
+    },
+    /// Others changed the coordination row each time that this client wanted to.
+    #[error(
+        "the coordination row was changed by others {attempts} times meanwhile: run it again when they are done"
+    )]
+    Contended {
+        /// How often it was tried.
+        attempts: usize,
+    },
+    /// A fresh timestamp was not to be had. Nothing was put.
+    #[error(transparent)]
+    TimeLock(#[from] TimeLockError),
     /// The store did something that it never may.
     #[error("conclusion of {start}: {what}; the store or its clocks are broken, stop writing to it")]
     Broken {

@@ -275,9 +275,12 @@ impl Cql for Cluster {
                 prepared.set_consistency(self.serial_read);
                 prepared.set_is_idempotent(true);
             }
-            StatementKind::Read | StatementKind::Write | StatementKind::Delete => {
+            StatementKind::Delete => {
+                // A replica that missed it could bring back what was removed, once tombstones are purged.
+                prepared.set_consistency(Consistency::All);
                 prepared.set_is_idempotent(true);
             }
+            StatementKind::Read | StatementKind::Write => prepared.set_is_idempotent(true),
             // A second try could meet the first: the store's caller must know.
             StatementKind::Conditional => prepared.set_is_idempotent(false),
         }
@@ -341,6 +344,10 @@ impl Cql for Cluster {
         self.run_all(attempted, groups.into_iter().map(request).collect())
     }
 
+    fn writes_in_order(&self) -> bool {
+        false
+    }
+
     fn is_linearizable_after_failures(&self) -> bool {
         false
     }
@@ -361,6 +368,10 @@ async fn execute(
         _ => {
             let mut batch = Batch::new(BatchType::Unlogged);
             batch.set_serial_consistency(Some(serial));
+            // Those of one batch are of one kind.
+            if let Some(consistency) = statements.first().and_then(|(first, _)| first.get_consistency()) {
+                batch.set_consistency(consistency);
+            }
             batch.set_is_idempotent(statements.iter().all(|(statement, _)| statement.get_is_idempotent()));
             let mut values = Vec::with_capacity(statements.len());
             for (statement, of_statement) in statements {

@@ -72,6 +72,9 @@ pub trait Cql: Send + Sync {
         groups: Vec<Vec<(Self::Statement, Values)>>,
     ) -> Vec<StoreResult<NamedRows>>;
 
+    /// Whether of the writes of one call anything is there only if all before it is.
+    fn writes_in_order(&self) -> bool;
+
     /// As of [`Store`].
     fn is_linearizable_after_failures(&self) -> bool;
 }
@@ -103,6 +106,7 @@ struct Statements<P> {
     check_and_set: P,
     delete: P,
     delete_older: P,
+    delete_row: P,
 }
 
 fn bigint(value: i64) -> Bytes {
@@ -191,6 +195,32 @@ impl<C: Cql> CqlStore<C> {
         Ok(found)
     }
 
+    /// Refuses a table that was there already with other columns.
+    fn check_columns(&self, table: &str) -> StoreResult<()> {
+        let attempted = format!("table {table}");
+        let statement = self.cql.prepare(layout::COLUMNS_OF_TABLE, StatementKind::Read)?;
+        let names = [self.cql.keyspace(), table].map(|name| Bytes::copy_from_slice(name.as_bytes()));
+        let rows = self.cql.read(&attempted, vec![(statement, names.to_vec())])?;
+        let text = |value: Option<Bytes>| String::from_utf8_lossy(&value.unwrap_or_default()).into_owned();
+        let rows = rows.into_iter().flatten();
+        let mut columns: Vec<String> =
+            rows.map(|row| row.into_iter().map(text).collect::<Vec<_>>().join(" ")).collect();
+        columns.sort_unstable();
+        // None: a node that has not heard of the table yet.
+        match columns.is_empty() || columns == layout::COLUMNS {
+            true => Ok(()),
+            false => Err(StoreError::refused(
+                attempted,
+                format!(
+                    "it is there, and is none of cells with versions: it has the columns [{}], where [{}] are needed. \
+                     Use another keyspace or name",
+                    columns.join(", "),
+                    layout::COLUMNS.join(", ")
+                ),
+            )),
+        }
+    }
+
     fn prepare(&self, table: &str) -> StoreResult<Statements<C::Statement>> {
         let texts = Texts::new(self.cql.keyspace(), table);
         let read = |text: &str| self.cql.prepare(text, StatementKind::Read);
@@ -208,6 +238,7 @@ impl<C: Cql> CqlStore<C> {
             check_and_set: self.cql.prepare(&texts.check_and_set, StatementKind::Conditional)?,
             delete: self.cql.prepare(&texts.delete, StatementKind::Delete)?,
             delete_older: self.cql.prepare(&texts.delete_older, StatementKind::Delete)?,
+            delete_row: self.cql.prepare(&texts.delete_row, StatementKind::Delete)?,
         })
     }
 }
@@ -234,6 +265,7 @@ impl<C: Cql> Store for CqlStore<C> {
             return Ok(());
         }
         self.cql.define(&layout::create_table(self.cql.keyspace(), table, kind))?;
+        self.check_columns(table)?;
         let statements = Arc::new(self.prepare(table)?);
         self.tables.write().insert(table.into(), statements);
         Ok(())
@@ -436,11 +468,31 @@ impl<C: Cql> Store for CqlStore<C> {
         self.cql.write(&attempted, requests)
     }
 
-    fn delete_older(&self, table: &str, cell: &Cell, below: Timestamp, write_time: i64) -> StoreResult<()> {
-        let attempted = format!("delete old versions of a cell of {table}");
-        let statement = self.statements(table)?.delete_older.clone();
-        let values = vec![bigint(write_time), cell.row.clone(), cell.column.clone(), bigint(column2(below))];
-        self.cql.write(&attempted, vec![(0, statement, values)])
+    fn delete_older(&self, table: &str, cells: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()> {
+        let attempted = format!("delete old versions of {} cells of {table}", cells.len());
+        let statements = self.statements(table)?;
+        let mut groups: HashMap<&Bytes, WriteGroup> = HashMap::new();
+        let mut requests = Vec::with_capacity(cells.len());
+        for (cell, below) in cells {
+            let next = groups.len();
+            let group = *groups.entry(&cell.row).or_insert(next);
+            let below = bigint(column2(*below));
+            let values = vec![bigint(write_time), cell.row.clone(), cell.column.clone(), below];
+            requests.push((group, statements.delete_older.clone(), values));
+        }
+        self.cql.write(&attempted, requests)
+    }
+
+    fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()> {
+        let attempted = format!("delete {} rows of {table}", rows.len());
+        let statement = &self.statements(table)?.delete_row;
+        let delete =
+            |(group, row): (usize, &Bytes)| (group, statement.clone(), vec![bigint(write_time), row.clone()]);
+        self.cql.write(&attempted, rows.iter().enumerate().map(delete).collect())
+    }
+
+    fn puts_in_order(&self) -> bool {
+        self.cql.writes_in_order()
     }
 
     fn is_linearizable_after_failures(&self) -> bool {

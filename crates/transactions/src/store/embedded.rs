@@ -202,6 +202,11 @@ impl Cql for Embedded {
         groups.into_iter().map(execute).collect()
     }
 
+    fn writes_in_order(&self) -> bool {
+        // One mutation, or several one after the other.
+        true
+    }
+
     fn is_linearizable_after_failures(&self) -> bool {
         true
     }

@@ -18,20 +18,46 @@ pub enum Fault {
     Half,
     /// All is done, and the answer is lost.
     Unanswered,
+    /// All is done twice, and the second answer comes: the request was sent again below.
+    Repeated,
+    /// All is done, but some calls later, when the answer was given up. Removals are lost.
+    Late,
 }
+
+/// Of random faults, each of them as often.
+const FAULTS: [Fault; 5] = [Fault::Lost, Fault::Half, Fault::Unanswered, Fault::Repeated, Fault::Late];
+/// Calls after which a late request arrives, at most.
+const LATE_MAX: u64 = 40;
+
+/// A request on its way.
+type Request<S> = Box<dyn FnOnce(&S) + Send>;
 
 /// Passes calls on to another store, until one fails.
 pub struct FailingStore<S> {
     below: S,
-    state: Mutex<State>,
+    state: Mutex<State<S>>,
 }
 
-#[derive(Default)]
-struct State {
+struct State<S> {
     calls: u64,
     fault: Option<(u64, Fault)>,
     dies: bool,
     dead: bool,
+    /// Random faults: the state of the generator, and one call in how many fails.
+    random: Option<(u64, u64)>,
+    /// Requests, and the call at which they arrive.
+    late: Vec<(u64, Request<S>)>,
+}
+
+impl<S> State<S> {
+    /// The next number of a xorshift generator.
+    fn random(&mut self) -> Option<(u64, u64)> {
+        let (state, one_in) = self.random.as_mut()?;
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        Some((*state >> 16, *one_in))
+    }
 }
 
 enum Fate {
@@ -42,7 +68,23 @@ enum Fate {
 impl<S: Store> FailingStore<S> {
     /// Over another store; nothing fails yet.
     pub fn new(below: S) -> Self {
-        Self { below, state: Mutex::default() }
+        let state = State { calls: 0, fault: None, dies: false, dead: false, random: None, late: Vec::new() };
+        Self { below, state: Mutex::new(state) }
+    }
+
+    /// From now on lets one call of `one_in` fail, in any way, as `seed` has it.
+    pub fn fail_randomly(&self, seed: u64, one_in: u64) {
+        self.state.lock().random = Some((seed | 1, one_in.max(1)));
+    }
+
+    /// Lets all requests that are late arrive, and nothing fail any more.
+    pub fn settle(&self) {
+        let late = {
+            let mut state = self.state.lock();
+            (state.random, state.fault, state.dead) = (None, None, false);
+            std::mem::take(&mut state.late)
+        };
+        late.into_iter().for_each(|(_, request)| request(&self.below));
     }
 
     /// Lets the `n`th call from now fail (1 is the next).
@@ -64,38 +106,66 @@ impl<S: Store> FailingStore<S> {
     }
 
     fn next(&self) -> Fate {
-        let mut state = self.state.lock();
-        state.calls += 1;
-        if state.dead {
-            return Fate::Fails(Fault::Lost);
-        }
-        match state.fault {
-            Some((at, fault)) if at == state.calls => {
-                state.dead = state.dies;
-                Fate::Fails(fault)
-            }
-            _ => Fate::Passes,
-        }
+        let (fate, late) = {
+            let mut state = self.state.lock();
+            state.calls += 1;
+            let now = state.calls;
+            let late: Vec<_> = state.late.extract_if(.., |(due, _)| *due <= now).collect();
+            (state.fate(), late)
+        };
+        late.into_iter().for_each(|(_, request)| request(&self.below));
+        fate
     }
 
     fn read<T>(&self, read: impl FnOnce(&S) -> StoreResult<T>) -> StoreResult<T> {
         match self.next() {
-            Fate::Passes => read(&self.below),
+            Fate::Passes | Fate::Fails(Fault::Repeated) => read(&self.below),
             Fate::Fails(_) => Err(failure()),
         }
     }
 
-    /// `half` does a part.
+    /// `half` does a part; `late` is the request without what it borrows.
     fn write<T>(
         &self,
-        all: impl FnOnce(&S) -> StoreResult<T>,
+        all: impl Fn(&S) -> StoreResult<T>,
         half: impl FnOnce(&S) -> StoreResult<()>,
+        late: impl FnOnce() -> Option<Request<S>>,
     ) -> StoreResult<T> {
         match self.next() {
             Fate::Passes => all(&self.below),
             Fate::Fails(Fault::Lost) => Err(failure()),
             Fate::Fails(Fault::Half) => half(&self.below).and(Err(failure())),
             Fate::Fails(Fault::Unanswered) => all(&self.below).and(Err(failure())),
+            Fate::Fails(Fault::Repeated) => all(&self.below).and_then(|_| all(&self.below)),
+            Fate::Fails(Fault::Late) => {
+                if let Some(request) = late() {
+                    let mut state = self.state.lock();
+                    let after = state.random().map_or(LATE_MAX / 2, |(number, _)| number % LATE_MAX);
+                    let due = state.calls + 1 + after;
+                    state.late.push((due, request));
+                }
+                Err(failure())
+            }
+        }
+    }
+}
+
+impl<S> State<S> {
+    fn fate(&mut self) -> Fate {
+        if self.dead {
+            return Fate::Fails(Fault::Lost);
+        }
+        if let Some((at, fault)) = self.fault
+            && at == self.calls
+        {
+            self.dead = self.dies;
+            return Fate::Fails(fault);
+        }
+        match self.random() {
+            Some((number, one_in)) if number % one_in == 0 => {
+                Fate::Fails(FAULTS[(number / one_in) as usize % FAULTS.len()])
+            }
+            _ => Fate::Passes,
         }
     }
 }
@@ -131,7 +201,27 @@ impl<S: Store> Store for FailingStore<S> {
     }
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
-        self.write(|below| below.put(puts), |below| below.put(&puts[..puts.len() / 2]))
+        self.write(
+            |below| below.put(puts),
+            |below| below.put(&puts[..puts.len() / 2]),
+            || {
+                let owned = |put: &Put<'_>| {
+                    let table: Box<str> = put.table.into();
+                    (table, put.cell.clone(), put.timestamp, put.value.clone(), put.write_time)
+                };
+                let puts: Vec<_> = puts.iter().map(owned).collect();
+                Some(Box::new(move |below: &S| {
+                    let puts = puts.iter().map(|(table, cell, timestamp, value, write_time)| Put {
+                        table,
+                        cell,
+                        timestamp: *timestamp,
+                        value: value.clone(),
+                        write_time: *write_time,
+                    });
+                    drop(below.put(&puts.collect::<Vec<_>>()));
+                }))
+            },
+        )
     }
 
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
@@ -140,6 +230,10 @@ impl<S: Store> Store for FailingStore<S> {
             |below| {
                 drop(below.put_unless_exists(table, &rows[..rows.len() / 2]));
                 Ok(())
+            },
+            || {
+                let (table, rows): (Box<str>, _) = (table.into(), rows.to_vec());
+                Some(Box::new(move |below: &S| drop(below.put_unless_exists(&table, &rows))))
             },
         );
         result.unwrap_or_else(|error| rows.iter().map(|_| Err(error.clone())).collect())
@@ -152,7 +246,15 @@ impl<S: Store> Store for FailingStore<S> {
         expected: &Bytes,
         new: &Bytes,
     ) -> StoreResult<CheckOutcome> {
-        self.write(|below| below.check_and_set(table, cell, expected, new), |_| Ok(()))
+        self.write(
+            |below| below.check_and_set(table, cell, expected, new),
+            |_| Ok(()),
+            || {
+                let (table, cell): (Box<str>, _) = (table.into(), cell.clone());
+                let (expected, new) = (expected.clone(), new.clone());
+                Some(Box::new(move |below: &S| drop(below.check_and_set(&table, &cell, &expected, &new))))
+            },
+        )
     }
 
     fn get_serial(&self, table: &str, row: &Bytes, columns: &[Bytes]) -> StoreResult<Vec<Option<Bytes>>> {
@@ -164,11 +266,30 @@ impl<S: Store> Store for FailingStore<S> {
         self.write(
             |below| below.delete(table, versions, write_time),
             |below| below.delete(table, half, write_time),
+            || None,
         )
     }
 
-    fn delete_older(&self, table: &str, cell: &Cell, before: Timestamp, write_time: i64) -> StoreResult<()> {
-        self.write(|below| below.delete_older(table, cell, before, write_time), |_| Ok(()))
+    fn delete_older(&self, table: &str, cells: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()> {
+        let half = &cells[..cells.len() / 2];
+        self.write(
+            |below| below.delete_older(table, cells, write_time),
+            |below| below.delete_older(table, half, write_time),
+            || None,
+        )
+    }
+
+    fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()> {
+        let half = &rows[..rows.len() / 2];
+        self.write(
+            |below| below.delete_rows(table, rows, write_time),
+            |below| below.delete_rows(table, half, write_time),
+            || None,
+        )
+    }
+
+    fn puts_in_order(&self) -> bool {
+        self.below.puts_in_order()
     }
 
     fn is_linearizable_after_failures(&self) -> bool {

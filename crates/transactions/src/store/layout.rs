@@ -22,6 +22,9 @@ pub enum TableKind {
     DensePartitions,
 }
 
+/// How long tombstones are kept, as AtlasDB has it: a removal asks for all replicas, so few ever miss one.
+const GC_GRACE_SECONDS: u32 = 3_600;
+
 impl TableKind {
     fn options(self) -> String {
         let (bloom_filter, chunk, index) = match self {
@@ -31,7 +34,7 @@ impl TableKind {
         format!(
             "CLUSTERING ORDER BY (column1 ASC, column2 ASC) AND bloom_filter_fp_chance = {bloom_filter} \
              AND compaction = {{'class': 'LeveledCompactionStrategy'}} \
-             AND compression = {{'class': 'LZ4Compressor', 'chunk_length_in_kb': {chunk}}} \
+             AND gc_grace_seconds = {GC_GRACE_SECONDS} AND compression = {{'class': 'LZ4Compressor', 'chunk_length_in_kb': {chunk}}} \
              AND min_index_interval = {} AND max_index_interval = {} AND speculative_retry = 'NEVER'",
             index.0, index.1
         )
@@ -65,6 +68,18 @@ pub fn check_name(name: &str) -> StoreResult<()> {
 
 /// Asks for the tables of a keyspace.
 pub const TABLES_OF_KEYSPACE: &str = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
+
+/// Asks for the columns of a table: keyspace, table.
+pub const COLUMNS_OF_TABLE: &str = "SELECT column_name, kind, clustering_order, type FROM system_schema.columns \
+     WHERE keyspace_name = ? AND table_name = ?";
+
+/// The answer to it, sorted. Of two clustering columns of different types the statements can only be prepared in this order.
+pub const COLUMNS: [&str; 4] = [
+    "column1 clustering asc blob",
+    "column2 clustering asc bigint",
+    "key partition_key none blob",
+    "value regular none blob",
+];
 
 /// CREATE TABLE.
 pub fn create_table(keyspace: &str, table: &str, kind: TableKind) -> String {
@@ -101,6 +116,8 @@ pub struct Texts {
     pub delete: String,
     /// write time, key, column1, column2 (exclusive, of the greatest timestamp).
     pub delete_older: String,
+    /// write time, key.
+    pub delete_row: String,
 }
 
 impl Texts {
@@ -135,6 +152,7 @@ impl Texts {
             delete: format!(
                 "DELETE FROM {table} USING TIMESTAMP ? WHERE key = ? AND column1 = ? AND column2 = ?"
             ),
+            delete_row: format!("DELETE FROM {table} USING TIMESTAMP ? WHERE key = ?"),
             delete_older: format!(
                 "DELETE FROM {table} USING TIMESTAMP ? WHERE key = ? AND column1 = ? AND column2 > ? AND column2 < 0"
             ),

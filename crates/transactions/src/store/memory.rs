@@ -186,15 +186,39 @@ impl Store for MemoryStore {
         })
     }
 
-    fn delete_older(&self, table: &str, cell: &Cell, below: Timestamp, write_time: i64) -> StoreResult<()> {
+    fn delete_older(&self, table: &str, cells: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()> {
         self.with(table, |table| {
-            if let Some(columns) = table.get_mut(&DecoratedKey::new(cell.row.clone())) {
-                columns.retain(|(column, at), (_, existing)| {
-                    let covered = column == &cell.column && (column2(below) + 1..0).contains(at);
-                    !covered || *existing > write_time
-                });
+            for (cell, below) in cells {
+                let key = DecoratedKey::new(cell.row.clone());
+                let Some(columns) = table.get_mut(&key) else { continue };
+                let newest = column2(*below).saturating_add(1).min(0);
+                let covered = (cell.column.clone(), newest)..(cell.column.clone(), 0);
+                let old = columns.range(covered).filter(|(_, (_, existing))| *existing <= write_time);
+                let old: Vec<_> = old.map(|(key, _)| key.clone()).collect();
+                old.iter().for_each(|old| drop(columns.remove(old)));
+                if columns.is_empty() {
+                    table.remove(&key);
+                }
             }
         })
+    }
+
+    fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()> {
+        self.with(table, |table| {
+            for row in rows {
+                let key = DecoratedKey::new(row.clone());
+                if let Some(columns) = table.get_mut(&key) {
+                    columns.retain(|_, (_, existing)| *existing > write_time);
+                    if columns.is_empty() {
+                        table.remove(&key);
+                    }
+                }
+            }
+        })
+    }
+
+    fn puts_in_order(&self) -> bool {
+        true
     }
 
     fn is_linearizable_after_failures(&self) -> bool {

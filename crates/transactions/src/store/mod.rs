@@ -192,8 +192,15 @@ pub trait Store: Send + Sync {
     /// Removes exactly these versions, if they were written before `write_time`.
     fn delete(&self, table: &str, versions: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()>;
 
-    /// Removes a cell's versions from timestamp 0 and below `below`, if they were written before `write_time`.
-    fn delete_older(&self, table: &str, cell: &Cell, below: Timestamp, write_time: i64) -> StoreResult<()>;
+    /// Removes of each cell the versions from timestamp 0 and below a timestamp, if they were written before `write_time`. Those of one cell
+    /// together.
+    fn delete_older(&self, table: &str, cells: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()>;
+
+    /// Removes all of these rows that was written before `write_time`.
+    fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()>;
+
+    /// Whether of what one call of [`put`](Self::put) writes anything is there only if all before it in the call is.
+    fn puts_in_order(&self) -> bool;
 
     /// Whether every read sees the same of a conditional write that failed. Where not, conclusions must be stored in two
     /// stages.
@@ -252,8 +259,16 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
         (**self).delete(table, versions, write_time)
     }
 
-    fn delete_older(&self, table: &str, cell: &Cell, below: Timestamp, write_time: i64) -> StoreResult<()> {
-        (**self).delete_older(table, cell, below, write_time)
+    fn delete_older(&self, table: &str, cells: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()> {
+        (**self).delete_older(table, cells, write_time)
+    }
+
+    fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()> {
+        (**self).delete_rows(table, rows, write_time)
+    }
+
+    fn puts_in_order(&self) -> bool {
+        (**self).puts_in_order()
     }
 
     fn is_linearizable_after_failures(&self) -> bool {

@@ -53,6 +53,10 @@ impl<S: Store> LocalTimeLock<S> {
 
 impl<S: Store> TimeLock for LocalTimeLock<S> {
     fn start(&self) -> Result<Started, TimeLockError> {
+        self.start_with_residue(0, 1)
+    }
+
+    fn start_with_residue(&self, residue: i64, modulus: i64) -> Result<Started, TimeLockError> {
         // B1.
         let (timestamp, _) = self.timestamps.take(1)?;
         let (immutable, hold) = {
@@ -65,8 +69,8 @@ impl<S: Store> TimeLock for LocalTimeLock<S> {
             (smallest, Hold { timestamp, epoch })
         };
         // B4.
-        match self.timestamps.take(1) {
-            Ok((start, _)) => Ok(Started { start, immutable, hold }),
+        match self.timestamps.take_residue(residue, modulus) {
+            Ok(start) => Ok(Started { start, immutable, hold }),
             Err(error) => {
                 self.release(hold);
                 Err(error)
@@ -131,6 +135,10 @@ impl<S: Store> TimeLock for LocalTimeLock<S> {
 impl<T: TimeLock + ?Sized> TimeLock for Arc<T> {
     fn start(&self) -> Result<Started, TimeLockError> {
         (**self).start()
+    }
+
+    fn start_with_residue(&self, residue: i64, modulus: i64) -> Result<Started, TimeLockError> {
+        (**self).start_with_residue(residue, modulus)
     }
 
     fn timestamp(&self) -> Result<Timestamp, TimeLockError> {

@@ -9,6 +9,7 @@ use super::table::Table;
 use crate::error::{Error, Result};
 use crate::service::{Recorded, TransactionService};
 use crate::store::{Cell, Put, Store};
+use crate::sweep::{Additions, SweepStrategy};
 use crate::timelock::LockToken;
 use crate::timestamp::{Conclusion, Timestamp};
 
@@ -43,14 +44,37 @@ fn with_locks(
     condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
 ) -> Result<Timestamp> {
     let start = transaction.start;
-    // C3.
-    for (table, cells) in transaction.writes.tables() {
-        if table.handler().checks_writes() {
-            check_writes(inner, start, table, cells.keys().collect())?;
+    let additions = inner.queue.additions(start, queued(transaction));
+    let check = || {
+        transaction
+            .writes
+            .tables()
+            .filter(|(table, _)| table.handler().checks_writes())
+            .try_for_each(|(table, cells)| check_writes(inner, start, table, cells.keys().collect()))
+    };
+    let first = match inner.store.puts_in_order() || additions.is_empty() {
+        true => {
+            // C3. C4 goes with C5.
+            check()?;
+            Some(&additions)
         }
-    }
-    // C4 is not there: nothing sweeps yet, so all old versions stay.
-    let prepared = prepare(transaction, inner, locks, condition);
+        false => {
+            // C3 and C4, which do not know of each other, in the time of one.
+            let put = || inner.store.put(&additions.puts().collect::<Vec<_>>());
+            let (checked, put) = std::thread::scope(|scope| {
+                let put = scope.spawn(put);
+                (check(), put.join())
+            });
+            checked?;
+            match put {
+                Ok(put) => put?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            None
+        }
+    };
+    let prepared = prepare(transaction, inner, locks, first, condition);
+    inner.queue.added(additions);
     let commit = match prepared {
         Ok(commit) => commit,
         Err(error) => {
@@ -70,16 +94,24 @@ fn with_locks(
     }
 }
 
+/// The writes, for the queue.
+fn queued(transaction: &Transaction) -> impl Iterator<Item = (&str, SweepStrategy, &Cell, bool)> {
+    transaction.writes.tables().flat_map(|(table, cells)| {
+        cells.iter().map(|(cell, value)| (table.name(), table.sweep(), cell, value.is_empty()))
+    })
+}
+
 /// C5 to C9: all that can fail without leaving the commit in doubt.
 fn prepare(
     transaction: &Transaction,
     inner: &Inner,
     locks: &LockToken,
+    additions: Option<&Additions>,
     condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
 ) -> Result<Timestamp> {
     let start = transaction.start;
-    // C5.
-    let mut puts = Vec::new();
+    // C4, where it was not done before, and C5.
+    let mut puts: Vec<Put<'_>> = additions.into_iter().flat_map(Additions::puts).collect();
     for (table, cells) in transaction.writes.tables() {
         puts.extend(cells.iter().map(|(cell, value)| Put {
             table: table.name(),

@@ -10,19 +10,26 @@ use rand::RngExt;
 
 use super::Transaction;
 use super::table::{ConflictHandler, Table};
+use crate::encoding::tickets::Tickets;
 use crate::encoding::var_long;
 use crate::error::{Error, Result};
-use crate::service::{Batching, Caching, Layout, StoredConclusions, TransactionService};
-use crate::store::{EmbeddedStore, Store, TableKind};
-use crate::timelock::{LocalTimeLock, TimeLock};
+use crate::service::{
+    Agreed, Batching, ByVersion, Caching, Coordination, Layout, Migrated, ServiceError, TransactionService,
+};
+use crate::store::{Cell, EmbeddedStore, PutOutcome, PutRow, Store, TableKind};
+use crate::sweep::{Background, Queue, SweepStrategy, Sweeper, Swept};
+use crate::timelock::{LocalTimeLock, Started, TimeLock};
 use crate::timestamp::Timestamp;
 
 /// How transactions are to behave.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How conclusions are stored. `None`: layout 2, or 3 on stores that are not linearizable after failures. A store must always be used
-    /// with the same one.
+    /// How conclusions of new transactions are stored. `None`: as the store says; one that is new gets layout 2, or 3 if it is not linearizable
+    /// after failures. Another layout than the store's is refused: [`Transactions::migrate`] changes it.
     pub layout: Option<Layout>,
+    /// Start only with timestamps of one residue modulo 16, chosen at random when the store is opened. `None`: on stores where a put of a conclusion is
+    /// a round of consensus on one of 16 partitions, so that up to 16 clients do not meet. It uses up 16 times the timestamps.
+    pub residues: Option<bool>,
     /// Whether puts of conclusions go in batches. `None`: on stores where each is a round of consensus.
     pub batch_conclusions: Option<bool>,
     /// Conclusions that are remembered.
@@ -33,6 +40,8 @@ pub struct Options {
     pub age_max: Duration,
     /// The longest pause before a transaction is run again. Pauses are random, from 0 to a limit that doubles from 1 ms.
     pub retry_pause_max: Duration,
+    /// Sweep in the background, with pauses so long where nothing is left to sweep. `None`: not in this process.
+    pub sweep_pause: Option<Duration>,
     /// How often a transaction is run again. `None`: until it succeeds.
     pub retries_max: Option<u32>,
 }
@@ -41,26 +50,44 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             layout: None,
+            residues: None,
             batch_conclusions: None,
             cached_conclusions: Caching::<Arc<dyn TransactionService>>::ENTRIES,
             lock_timeout: Duration::from_secs(60),
             age_max: Duration::from_secs(3600),
             retry_pause_max: Duration::from_secs(1),
+            sweep_pause: None,
             retries_max: None,
         }
     }
 }
 
-/// Transactions on a store. Cheap to clone; any thread may use it.
+/// Where the strategy of each table is: its name is the row.
+const METADATA: &str = "_metadata";
+/// The column of the strategy.
+const SWEEP: &[u8] = b"sweep";
+/// The pause of the sweeper of an embedded store.
+const EMBEDDED_SWEEP_PAUSE: Duration = Duration::from_secs(1);
+
+/// Transactions on a store. Cheap to clone; any thread may use it. When the last clone is dropped, what runs in the background ends.
 #[derive(Clone)]
-pub struct Transactions(Arc<Inner>);
+pub struct Transactions(
+    Arc<Inner>,
+    #[expect(dead_code, reason = "sweeps until it is dropped")] Option<Arc<Background>>,
+);
 
 pub(super) struct Inner {
     pub store: Arc<dyn Store>,
-    pub service: Caching<Arc<dyn TransactionService>>,
+    pub service: Arc<Caching<Arc<dyn TransactionService>>>,
+    pub conclusions: Arc<ByVersion>,
+    pub coordination: Arc<Coordination>,
     pub timelock: Arc<dyn TimeLock>,
     pub options: Options,
-    tables: Mutex<HashMap<String, ConflictHandler>>,
+    pub queue: Arc<Queue>,
+    /// The residue of starts, if they have one.
+    residue: Option<i64>,
+    sweeper: Arc<Sweeper>,
+    tables: Mutex<HashMap<String, (ConflictHandler, SweepStrategy)>>,
 }
 
 /// The name of the lock that a transaction holds while it commits.
@@ -71,6 +98,18 @@ pub(crate) fn start_lock(start: Timestamp) -> Bytes {
     name.freeze()
 }
 
+impl Inner {
+    /// B1 to B4.
+    fn started(&self) -> Result<Started> {
+        Ok(match self.residue {
+            Some(residue) => {
+                self.timelock.start_with_residue(residue, Tickets::STANDARD.rows_per_quantum())?
+            }
+            None => self.timelock.start()?,
+        })
+    }
+}
+
 impl Transactions {
     /// Transactions in an embedded database, with their tables in `keyspace`.
     ///
@@ -79,48 +118,116 @@ impl Transactions {
     pub fn embedded(database: cassette_database::Database, keyspace: &str) -> Result<Self> {
         let store = Arc::new(EmbeddedStore::open(database, keyspace)?);
         let timelock = Arc::new(LocalTimeLock::open(store.clone())?);
-        Self::open(store, timelock, Options::default())
+        let options = Options { sweep_pause: Some(EMBEDDED_SWEEP_PAUSE), ..Options::default() };
+        Self::open(store, timelock, options)
     }
 
     /// Transactions on a store, with timestamps and locks from elsewhere. All who use the store must have them from the same place.
     ///
     /// # Errors
-    /// If the table of conclusions cannot be made.
+    /// If the coordination row cannot be read or made, or names a layout that this program does not know, or another than was asked for.
     pub fn open(store: Arc<dyn Store>, timelock: Arc<dyn TimeLock>, options: Options) -> Result<Self> {
         let linearizable = store.is_linearizable_after_failures();
-        let layout = options.layout.or_else(|| Layout::of_version(if linearizable { 2 } else { 3 }));
-        let stored = StoredConclusions::open(store.clone(), layout.unwrap_or(Layout::Plain))?;
+        let asked = options.layout.map(Layout::version);
+        if options.layout != asked.and_then(Layout::of_version) {
+            return Err(ServiceError::OddTickets.into());
+        }
+        let initial = asked.unwrap_or(if linearizable { 2 } else { 3 });
+        let coordination = Arc::new(Coordination::open(store.clone(), timelock.clone(), initial)?);
+        let stored = coordination.agree()?.map.last_version();
+        if let Some(asked) = asked.filter(|asked| *asked != stored) {
+            return Err(ServiceError::LayoutMismatch { asked, stored }.into());
+        }
+        let conclusions = Arc::new(ByVersion::new(store.clone(), coordination.clone()));
         let service: Arc<dyn TransactionService> = match options.batch_conclusions.unwrap_or(!linearizable) {
-            true => Arc::new(Batching::new(stored)),
-            false => Arc::new(stored),
+            true => Arc::new(Batching::new(conclusions.clone())),
+            false => conclusions.clone(),
         };
-        let service = Caching::new(service, options.cached_conclusions);
-        Ok(Self(Arc::new(Inner { store, service, timelock, options, tables: Mutex::default() })))
+        let service = Arc::new(Caching::new(service, options.cached_conclusions));
+        store.create_table(METADATA, TableKind::Data)?;
+        let queue = Arc::new(Queue::open(store.clone())?);
+        let sweeper = Sweeper::new(store.clone(), service.clone(), timelock.clone(), queue.clone());
+        let sweeper = Arc::new(sweeper);
+        let background = match options.sweep_pause {
+            Some(pause) => {
+                Some(Arc::new(Background::start(sweeper.clone(), pause).map_err(Error::Background)?))
+            }
+            None => None,
+        };
+        let with_residues = options.residues.unwrap_or(!linearizable);
+        let residue =
+            with_residues.then(|| rand::rng().random_range(0..Tickets::STANDARD.rows_per_quantum()));
+        let inner = Inner {
+            store,
+            service,
+            conclusions,
+            coordination,
+            timelock,
+            options,
+            queue,
+            residue,
+            sweeper,
+            tables: Mutex::default(),
+        };
+        Ok(Self(Arc::new(inner), background))
     }
 
-    /// A table, made if it is not there. All who use it must have the same conflict handler.
+    /// A table, made if it is not there, and swept conservatively. All who use it must have the same conflict handler.
     ///
     /// # Errors
-    /// ReservedTable, for names that begin with an underscore; OtherHandler; what the store answers.
+    /// ReservedTable, for names that begin with an underscore; OtherHandler; OtherSweep; what the store answers.
     pub fn table(&self, name: &str, handler: ConflictHandler) -> Result<Table> {
+        self.table_swept(name, handler, SweepStrategy::Conservative)
+    }
+
+    /// A table whose old versions go away in another way than usual. It is swept so for ever.
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    pub fn table_swept(&self, name: &str, handler: ConflictHandler, sweep: SweepStrategy) -> Result<Table> {
         if name.starts_with('_') {
             return Err(Error::ReservedTable(name.to_owned()));
         }
         let mut tables = self.0.tables.lock();
         match tables.get(name) {
-            Some(known) if *known != handler => return Err(Error::OtherHandler(name.to_owned())),
-            Some(_) => {}
-            None => {
+            Some((known, _)) if *known != handler => return Err(Error::OtherHandler(name.to_owned())),
+            Some((_, known)) if *known == sweep => {}
+            _ => {
                 self.0.store.create_table(name, TableKind::Data)?;
-                tables.insert(name.to_owned(), handler);
+                self.check_sweep(name, sweep)?;
+                tables.insert(name.to_owned(), (handler, sweep));
             }
         }
-        Ok(Table::new(name, handler))
+        Ok(Table::new(name, handler, sweep))
+    }
+
+    /// Stores how a table is swept, or compares it with what is stored.
+    fn check_sweep(&self, table: &str, sweep: SweepStrategy) -> Result<()> {
+        let cell = Cell::new(Bytes::copy_from_slice(table.as_bytes()), SWEEP);
+        let store = &self.0.store;
+        let mut stored =
+            store.get_serial(METADATA, &cell.row, std::slice::from_ref(&cell.column))?.pop().flatten();
+        if stored.is_none() {
+            let value = Bytes::from_static(sweep.name().as_bytes());
+            let row = PutRow { row: cell.row, columns: vec![(cell.column, value)] };
+            match store.put_unless_exists(METADATA, &[row]).pop().transpose()? {
+                Some(PutOutcome::Exists(existing)) => stored = existing.into_iter().next().map(|(_, v)| v),
+                Some(PutOutcome::Applied) | None => {}
+            }
+        }
+        match stored {
+            Some(stored) if stored != sweep.name() => Err(Error::OtherSweep {
+                table: table.to_owned(),
+                asked: sweep.name(),
+                stored: String::from_utf8_lossy(&stored).into_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Begins a transaction.
     pub fn start(&self) -> Result<Transaction> {
-        Ok(Transaction::new(self.0.clone(), self.0.timelock.start()?, false))
+        Ok(Transaction::new(self.0.clone(), self.0.started()?, false))
     }
 
     /// Begins a transaction that may only read.
@@ -137,7 +244,8 @@ impl Transactions {
 
     /// A table that is there, whatever its conflict handler is. For reading.
     pub(crate) fn table_for_backup(&self, name: &str) -> Table {
-        Table::new(name, ConflictHandler::Ignore)
+        // However it is swept, each read checks its hold: a backup that lost it must fail.
+        Table::new(name, ConflictHandler::Ignore, SweepStrategy::Thorough)
     }
 
     /// Runs a transaction and commits it; again and again, with pauses, as long as it fails with what another run can
@@ -172,7 +280,43 @@ impl Transactions {
 
     /// Conclusions, for those who look at them.
     pub fn service(&self) -> &dyn TransactionService {
-        &self.0.service
+        &*self.0.service
+    }
+
+    /// Removes all versions that nobody can read any more.
+    ///
+    /// # Errors
+    /// As [`Sweeper::sweep_all`].
+    pub fn sweep(&self) -> Result<Swept> {
+        self.0.sweeper.sweep_all()
+    }
+
+    /// What sweeps, step by step, and knows how far it is.
+    pub fn sweeper(&self) -> &Sweeper {
+        &self.0.sweeper
+    }
+
+    /// Conclusions in the store, without a cache before them: to go through those of a range.
+    pub fn conclusions(&self) -> &ByVersion {
+        &self.0.conclusions
+    }
+
+    /// Which layout the conclusions of which starts have.
+    pub fn coordination(&self) -> &Coordination {
+        &self.0.coordination
+    }
+
+    /// Gives new transactions layout `version`, while all others run on: see [`Coordination::migrate`].
+    ///
+    /// # Errors
+    /// Those of the service. A migration that failed is run again.
+    pub fn migrate(&self, version: u32) -> Result<Migrated> {
+        Ok(self.0.coordination.migrate(version)?)
+    }
+
+    /// What the coordination row says.
+    pub fn agreed(&self) -> Result<Agreed> {
+        Ok(self.0.coordination.agree()?)
     }
 
     /// The store.

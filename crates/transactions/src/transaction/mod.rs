@@ -16,6 +16,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::store::Cell;
+use crate::sweep::SweepStrategy;
 use crate::timelock::Started;
 use crate::timestamp::Timestamp;
 
@@ -84,8 +85,9 @@ impl Transaction {
         let asked: Vec<&Cell> =
             cells.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(cell, _)| cell).collect();
         let found = self.snapshot().get(table, &asked)?;
+        self.check_hold(table)?;
         if table.handler().is_serializable() {
-            let versions = found.iter().map(|version| version.as_ref().map(|version| version.timestamp));
+            let versions = found.iter().map(|version| serializable::seen(version.as_ref()));
             self.reads.cells(table, asked.iter().map(|cell| (*cell).clone()).zip(versions));
         }
         let mut found = found.into_iter();
@@ -109,13 +111,17 @@ impl Transaction {
     ) -> Result<Vec<(Bytes, Bytes)>> {
         self.check_age()?;
         let row = Bytes::copy_from_slice(row.as_ref());
-        scans::columns(self, table, row, &range, limit)
+        let columns = scans::columns(self, table, row, &range, limit)?;
+        self.check_hold(table)?;
+        Ok(columns)
     }
 
     /// Up to `limit` rows that have columns, each with all of them, after row `after`, in the store's order, which is not that of their names.
     pub fn rows(&mut self, table: &Table, after: Option<&[u8]>, limit: usize) -> Result<Vec<RowOfCells>> {
         self.check_age()?;
-        scans::rows(self, table, after, limit)
+        let rows = scans::rows(self, table, after, limit)?;
+        self.check_hold(table)?;
+        Ok(rows)
     }
 
     /// Writes a value, when the transaction commits.
@@ -176,6 +182,21 @@ impl Transaction {
 
     fn snapshot(&self) -> Snapshot<'_> {
         Snapshot::new(&self.inner, self.start, self.immutable)
+    }
+
+    /// After a read of a table that is swept thoroughly: without the hold it may have read nothing where there was something.
+    fn check_hold(&self, table: &Table) -> Result<()> {
+        if table.sweep() != SweepStrategy::Thorough {
+            return Ok(());
+        }
+        let held = match &self.started {
+            Some(started) => self.inner.timelock.is_held(None, started.hold)?,
+            None => false,
+        };
+        match held {
+            true => Ok(()),
+            false => Err(Error::LocksLost { start: self.start }),
+        }
     }
 
     fn check_age(&self) -> Result<()> {

@@ -16,7 +16,8 @@ const BATCH: usize = 1_000;
 /// Columns, and rows, that are read again in one page.
 const PAGE: usize = 1_000;
 
-/// Reads by what was seen: the versions' timestamps. A version is never changed, so the timestamp stands for the value.
+/// Reads by what was seen: the versions' timestamps. A version is never changed, so the timestamp stands for the value. Deletions are
+/// remembered as nothing.
 #[derive(Default)]
 pub(super) struct Reads {
     cells: Vec<(Table, Cell, Option<Timestamp>)>,
@@ -40,8 +41,13 @@ struct RowsRead {
     seen: Vec<(Cell, Timestamp)>,
 }
 
-fn timestamps(seen: &[(Bytes, Version)]) -> Vec<(Bytes, Timestamp)> {
-    seen.iter().map(|(column, version)| (column.clone(), version.timestamp)).collect()
+/// What stands for a version: its timestamp, but nothing for a deletion, which sweeping makes nothing.
+pub(super) fn seen(version: Option<&Version>) -> Option<Timestamp> {
+    version.filter(|version| !version.value.is_empty()).map(|version| version.timestamp)
+}
+
+fn timestamps(versions: &[(Bytes, Version)]) -> Vec<(Bytes, Timestamp)> {
+    versions.iter().filter_map(|(column, version)| Some((column.clone(), seen(Some(version))?))).collect()
 }
 
 fn cells_of(rows: &[SeenRow]) -> Vec<(Cell, Timestamp)> {
@@ -120,8 +126,8 @@ fn check_cells(
 ) -> Result<()> {
     let reads: Vec<_> = reads.iter().filter(|(_, cell, _)| writes.get(table, cell).is_none()).collect();
     let cells: Vec<&Cell> = reads.iter().map(|(_, cell, _)| cell).collect();
-    for ((_, cell, seen), version) in reads.iter().zip(now.get(table, &cells)?) {
-        if version.map(|version| version.timestamp) != *seen {
+    for ((_, cell, before), version) in reads.iter().zip(now.get(table, &cells)?) {
+        if seen(version.as_ref()) != *before {
             return Err(conflict(table, format!("{cell:02x?}")));
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::store::Cell;
+use crate::sweep::SweepStrategy;
 
 /// What two transactions that overlap in time may not both do in a table. Conflicts are found by cell; locks are of
 /// rows or cells.
@@ -37,11 +38,12 @@ impl ConflictHandler {
 pub struct Table {
     name: Arc<str>,
     handler: ConflictHandler,
+    sweep: SweepStrategy,
 }
 
 impl Table {
-    pub(super) fn new(name: &str, handler: ConflictHandler) -> Self {
-        Self { name: name.into(), handler }
+    pub(super) fn new(name: &str, handler: ConflictHandler, sweep: SweepStrategy) -> Self {
+        Self { name: name.into(), handler, sweep }
     }
 
     /// Its name.
@@ -52,6 +54,11 @@ impl Table {
     /// What counts as a conflict in it.
     pub fn handler(&self) -> ConflictHandler {
         self.handler
+    }
+
+    /// How its old versions go away.
+    pub fn sweep(&self) -> SweepStrategy {
+        self.sweep
     }
 
     /// The name of the lock that a write of `cell` takes, if it takes one.

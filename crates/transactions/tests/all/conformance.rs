@@ -93,6 +93,7 @@ fn suite(store: &dyn Store) {
     the_greatest_write_time_wins(&table(TableKind::Data));
     exactly_the_named_versions_are_deleted(&table(TableKind::Data));
     old_versions_go_and_sentinels_stay(&table(TableKind::Data));
+    rows_are_deleted_whole_as_far_as_they_are_older(&table(TableKind::Data));
     columns_are_put_together_unless_one_is_there(&table(TableKind::DensePartitions));
     only_the_expected_value_is_replaced(&table(TableKind::Data));
     one_of_many_conditional_puts_wins(&table(TableKind::DensePartitions));
@@ -211,9 +212,24 @@ fn old_versions_go_and_sentinels_stay(t: &Table<'_>) {
         t.put("r", "c", timestamp, "v");
     }
     let cell = Cell::new(bytes("r"), bytes("c"));
-    t.store.delete_older(&t.name, &cell, Timestamp(30), 40).unwrap();
+    let untouched = Cell::new(bytes("r"), bytes("d"));
+    t.put("r", "d", 5, "v");
+    t.store.delete_older(&t.name, &[(&cell, Timestamp(30)), (&untouched, Timestamp(5))], 40).unwrap();
     assert_eq!(t.get("r", "c", 100), Some(version(30, "v")));
     assert_eq!(t.get("r", "c", 30), Some(version(-1, "v")));
+    assert_eq!(t.get("r", "d", 100), Some(version(5, "v")));
+}
+
+fn rows_are_deleted_whole_as_far_as_they_are_older(t: &Table<'_>) {
+    for row in ["r", "s", "t"] {
+        t.put(row, "c", 10, "v");
+        t.put(row, "d", 20, "v");
+    }
+    t.store.delete_rows(&t.name, &[bytes("r"), bytes("s")], 15).unwrap();
+    for (row, c) in [("r", None), ("s", None), ("t", Some(version(10, "v")))] {
+        assert_eq!(t.get(row, "c", 100), c);
+        assert_eq!(t.get(row, "d", 100), Some(version(20, "v")));
+    }
 }
 
 fn columns_are_put_together_unless_one_is_there(t: &Table<'_>) {

@@ -1,7 +1,9 @@
-//! Random interleavings of transactions against a model of snapshot isolation, and of serializability.
+//! Random interleavings of transactions against a model of snapshot isolation, and of serializability; with sweeping and migration in
+//! between, which nobody may notice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cassette_transactions::sweep::SweepStrategy;
 use cassette_transactions::{ConflictHandler, Error, Transaction};
 use proptest::prelude::*;
 
@@ -18,6 +20,8 @@ enum Step {
     Columns(u8),
     Rows,
     Commit,
+    Sweep,
+    Migrate(u32),
 }
 
 fn step() -> impl Strategy<Value = (usize, Step)> {
@@ -30,6 +34,8 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
         1 => (0..3u8).prop_map(Step::Columns),
         1 => Just(Step::Rows),
         3 => Just(Step::Commit),
+        2 => Just(Step::Sweep),
+        1 => (1..4u32).prop_map(Step::Migrate),
     ];
     (0..4usize, step)
 }
@@ -66,6 +72,9 @@ proptest! {
     #[test]
     fn transactions_see_their_snapshots_and_the_first_of_two_that_conflict_commits(
         serializable in any::<bool>(),
+        strategy in prop_oneof![
+            Just(SweepStrategy::Nothing), Just(SweepStrategy::Conservative), Just(SweepStrategy::Thorough)
+        ],
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let transactions = in_memory();
@@ -73,12 +82,23 @@ proptest! {
             true => ConflictHandler::SerializableByCell,
             false => ConflictHandler::WriteWriteByCell,
         };
-        let table = transactions.table("t", handler).unwrap();
+        let table = transactions.table_swept("t", handler, strategy).unwrap();
         let mut open: [Option<Open>; 4] = [const { None }; 4];
         let mut committed: Cells = Cells::new();
         // The cells that each commit wrote, in order.
         let mut log: Vec<BTreeSet<(u8, u8)>> = Vec::new();
         for (number, (slot, step)) in steps.into_iter().enumerate() {
+            match step {
+                Step::Sweep => {
+                    transactions.sweep().unwrap();
+                    continue;
+                }
+                Step::Migrate(version) => {
+                    transactions.migrate(version).unwrap();
+                    continue;
+                }
+                _ => {}
+            }
             let Some(current) = &mut open[slot] else {
                 if let Step::Begin = step {
                     open[slot] = Some(Open {
@@ -92,7 +112,7 @@ proptest! {
                 continue;
             };
             match step {
-                Step::Begin => {}
+                Step::Begin | Step::Sweep | Step::Migrate(_) => {}
                 Step::Get(row, column) => {
                     let found = current.tx.get(&table, name(row), name(column)).unwrap();
                     let expected = current.sees().remove(&(row, column)).map(bytes::Bytes::from);
@@ -137,8 +157,10 @@ proptest! {
                     let Some(ended) = open[slot].take() else { continue };
                     let since: BTreeSet<_> = log[ended.began..].iter().flatten().copied().collect();
                     let writes = ended.writes.keys().any(|cell| since.contains(cell));
+                    // Values are never written twice; a deletion of nothing changes nothing.
+                    let is_changed = |c: &(u8, u8)| ended.snapshot.get(c) != committed.get(c);
                     let reads = serializable
-                        && ended.reads.iter().any(|c| !ended.writes.contains_key(c) && since.contains(c));
+                        && ended.reads.iter().any(|c| !ended.writes.contains_key(c) && is_changed(c));
                     let expected = match (ended.writes.is_empty(), writes, reads) {
                         (true, ..) | (_, false, false) => "committed",
                         (_, true, _) => "write-write",

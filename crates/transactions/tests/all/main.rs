@@ -5,5 +5,7 @@ mod conformance;
 mod crashes;
 mod examples;
 mod histories;
+mod migration;
 mod services;
+mod sweeping;
 mod transactions;

@@ -44,11 +44,11 @@ fn set(transactions: &Transactions, table: &Table, cell: &str, value: &str) {
 
 #[test]
 fn a_transaction_sees_its_snapshot_and_its_own_writes() {
-    let embedded = Arc::new(EmbeddedStore::open(database(), "tx").unwrap());
-    let stores: [Arc<dyn Store>; 2] = [Arc::new(MemoryStore::new()), embedded];
-    for store in stores {
-        for layout in [1, 2, 3].map(Layout::of_version) {
-            let transactions = over(store.clone(), Options { layout, ..Options::default() });
+    for layout in [1, 2, 3].map(Layout::of_version) {
+        let embedded = Arc::new(EmbeddedStore::open(database(), "tx").unwrap());
+        let stores: [Arc<dyn Store>; 2] = [Arc::new(MemoryStore::new()), embedded];
+        for store in stores {
+            let transactions = over(store, Options { layout, ..Options::default() });
             let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
             set(&transactions, &table, "a", "old");
             let mut reader = transactions.start_read_only().unwrap();

@@ -1,0 +1,279 @@
+//! The sweep queue: what transactions wrote, by shard of the cell and by partition of the start timestamp.
+//!
+//! ```text
+//! strategy: 'c' conservative, 't' thorough           fine = start / 50,000        coarse = start / 10,000,000
+//!
+//! _sweep_queue     key strategy 1 | shard 1 | 'e' | fine 8                 column start % 50,000, 4 bytes     value entry
+//!                  key strategy 1 | shard 1 | 'd' | start 8 | number 4     column index, 4 bytes              value write
+//! _sweep_index     key strategy 1 | shard 1 | coarse 8                     column fine % 200, 2 bytes         value 1
+//! _sweep_progress  key strategy 1 | shard 1                                column 'p'                         value VAR_LONG
+//!
+//! entry: 0 | write*                 up to 50 writes
+//!        1 | rows 4                 more: they are in that many rows of their own, 100,000 in each but the last
+//! write: 1 if a deletion, else 0; 1 byte | length of table 1 | table | length of row 4 | row | length of column 4 | column
+//! ```
+//!
+//! All numbers are big-endian. The progress is the last start that is done.
+
+use bytes::{BufMut, Bytes};
+
+use super::DecodeError;
+use crate::store::Cell;
+use crate::timestamp::Timestamp;
+
+/// Starts of a row of entries.
+pub const FINE: i64 = 50_000;
+/// Starts of a row of the index: 200 fine partitions.
+pub const COARSE: i64 = 10_000_000;
+/// Shards that the cells are spread over.
+pub const SHARDS: u8 = 16;
+/// Writes of an entry that stand in it.
+pub const INLINE_MAX: usize = 50;
+/// Writes of a row of its own.
+pub const DEDICATED_MAX: usize = 100_000;
+
+/// Whose queue: the bytes that all keys of it begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shard {
+    /// Whether its tables are swept thoroughly.
+    pub thorough: bool,
+    /// 0 to 15.
+    pub number: u8,
+}
+
+impl Shard {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [false, true]
+            .into_iter()
+            .flat_map(|thorough| (0..SHARDS).map(move |number| Self { thorough, number }))
+    }
+
+    fn prefix(self) -> [u8; 2] {
+        [if self.thorough { b't' } else { b'c' }, self.number]
+    }
+
+    /// The key of the progress, and the name of the lock.
+    pub fn key(self) -> Bytes {
+        Bytes::copy_from_slice(&self.prefix())
+    }
+
+    /// The key of the entries of a fine partition.
+    pub fn entries(self, fine: i64) -> Bytes {
+        let mut key = Vec::with_capacity(11);
+        key.put_slice(&self.prefix());
+        key.put_u8(b'e');
+        key.put_i64(fine);
+        key.into()
+    }
+
+    /// The key of a row that only writes of one start are in.
+    pub fn dedicated(self, start: Timestamp, number: u32) -> Bytes {
+        let mut key = Vec::with_capacity(15);
+        key.put_slice(&self.prefix());
+        key.put_u8(b'd');
+        key.put_i64(start.0);
+        key.put_u32(number);
+        key.into()
+    }
+
+    /// The key of a row of the index.
+    pub fn index(self, coarse: i64) -> Bytes {
+        let mut key = Vec::with_capacity(10);
+        key.put_slice(&self.prefix());
+        key.put_i64(coarse);
+        key.into()
+    }
+}
+
+/// The shard of a cell: FNV-1a of 64 bits over table, row and column, folded to 32 bits.
+pub fn shard_of(table: &str, cell: &Cell) -> u8 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for part in [table.as_bytes(), &cell.row, &cell.column] {
+        for byte in part {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    ((hash ^ (hash >> 32)) % u64::from(SHARDS)) as u8
+}
+
+/// The column of an entry in its fine partition.
+pub fn entry_column(start: i64) -> Bytes {
+    number_column((start % FINE) as u32)
+}
+
+/// The start of an entry.
+pub fn entry_start(fine: i64, column: &[u8]) -> Result<Timestamp, DecodeError> {
+    let offset = <[u8; 4]>::try_from(column).map(u32::from_be_bytes);
+    match offset.map(i64::from) {
+        Ok(offset) if offset < FINE => Ok(Timestamp(fine * FINE + offset)),
+        _ => Err(DecodeError::new("sweep queue column", column, "no place in a partition of 50,000")),
+    }
+}
+
+/// The column of a write in a row of its own.
+pub fn number_column(number: u32) -> Bytes {
+    Bytes::copy_from_slice(&number.to_be_bytes())
+}
+
+/// The column of a fine partition in the index.
+pub fn index_column(fine: i64) -> Bytes {
+    Bytes::copy_from_slice(&((fine % (COARSE / FINE)) as u16).to_be_bytes())
+}
+
+/// The fine partition that a column of the index says.
+pub fn index_fine(coarse: i64, column: &[u8]) -> Result<i64, DecodeError> {
+    let place = <[u8; 2]>::try_from(column).map(u16::from_be_bytes);
+    match place.map(i64::from) {
+        Ok(place) if place < COARSE / FINE => Ok(coarse * (COARSE / FINE) + place),
+        _ => Err(DecodeError::new("sweep index column", column, "no place among 200")),
+    }
+}
+
+/// A write, as the queue remembers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedWrite {
+    /// The table.
+    pub table: Box<str>,
+    /// The cell.
+    pub cell: Cell,
+    /// Whether the cell was deleted.
+    pub is_delete: bool,
+}
+
+/// Appends a write.
+pub fn encode_write(table: &str, cell: &Cell, is_delete: bool, out: &mut Vec<u8>) {
+    out.put_u8(u8::from(is_delete));
+    // Names of tables have at most 48 bytes.
+    out.put_u8(table.len() as u8);
+    out.put_slice(table.as_bytes());
+    for name in [&cell.row, &cell.column] {
+        out.put_u32(name.len() as u32);
+        out.put_slice(name);
+    }
+}
+
+/// The value of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// All writes.
+    Inline(Vec<QueuedWrite>),
+    /// In how many rows the writes are.
+    Dedicated(u32),
+}
+
+/// The first byte of an entry whose writes follow.
+pub const INLINE: u8 = 0;
+
+/// An entry whose writes are in rows of their own.
+pub fn dedicated_entry(rows: u32) -> Bytes {
+    let mut out = Vec::with_capacity(5);
+    out.put_u8(1);
+    out.put_u32(rows);
+    out.into()
+}
+
+/// What the value of an entry says.
+pub fn decode_entry(value: &Bytes) -> Result<Entry, DecodeError> {
+    let fail = |why: &str| DecodeError::new("sweep queue entry", value, why);
+    match value.split_first() {
+        Some((0, _)) => {
+            let mut rest = value.slice(1..);
+            let mut writes = Vec::new();
+            while !rest.is_empty() {
+                writes.push(take_write(&mut rest).ok_or_else(|| fail("ends within a write"))?);
+            }
+            Ok(Entry::Inline(writes))
+        }
+        Some((1, rows)) => match <[u8; 4]>::try_from(rows) {
+            Ok(rows) => Ok(Entry::Dedicated(u32::from_be_bytes(rows))),
+            Err(_) => Err(fail("a number of rows has 4 bytes")),
+        },
+        _ => Err(fail("neither writes nor a number of rows")),
+    }
+}
+
+/// What the value in a row of its own says.
+pub fn decode_write(value: &Bytes) -> Result<QueuedWrite, DecodeError> {
+    let mut rest = value.clone();
+    match take_write(&mut rest) {
+        Some(write) if rest.is_empty() => Ok(write),
+        _ => Err(DecodeError::new("sweep queue write", value, "not one write")),
+    }
+}
+
+fn take(rest: &mut Bytes, length: usize) -> Option<Bytes> {
+    (length <= rest.len()).then(|| rest.split_to(length))
+}
+
+fn take_write(rest: &mut Bytes) -> Option<QueuedWrite> {
+    let head = take(rest, 2)?;
+    let is_delete = match head[0] {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    let table = String::from_utf8(take(rest, usize::from(head[1]))?.to_vec()).ok()?;
+    let mut name = || {
+        let length = <[u8; 4]>::try_from(&take(rest, 4)?[..]).ok().map(u32::from_be_bytes)?;
+        take(rest, length as usize)
+    };
+    let cell = Cell { row: name()?, column: name()? };
+    Some(QueuedWrite { table: table.into(), cell, is_delete })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn keys_and_columns_are_as_drawn() {
+        let shard = Shard { thorough: false, number: 5 };
+        assert_eq!(shard.entries(2)[..], *b"c\x05e\0\0\0\0\0\0\0\x02");
+        assert_eq!(shard.index(1)[..], *b"c\x05\0\0\0\0\0\0\0\x01");
+        assert_eq!(shard.dedicated(Timestamp(7), 3)[..], *b"c\x05d\0\0\0\0\0\0\0\x07\0\0\0\x03");
+        assert_eq!(Shard { thorough: true, number: 15 }.key()[..], *b"t\x0f");
+        assert_eq!(entry_start(2, &entry_column(100_017)).unwrap(), Timestamp(100_017));
+        assert_eq!(index_fine(1, &index_column(203)).unwrap(), 203);
+        assert!(entry_start(0, &number_column(50_000)).is_err() && index_fine(0, &[0, 200]).is_err());
+    }
+
+    #[test]
+    fn the_shard_of_a_cell_never_changes() {
+        let of = |row: &'static str, column: &'static str| shard_of("accounts", &Cell::new(row, column));
+        assert_eq!([of("alice", "balance"), of("bob", "balance"), of("", "")], [1, 10, 12]);
+    }
+
+    proptest! {
+        #[test]
+        fn entries_read_back_and_torn_ones_are_refused(
+            writes in prop::collection::vec(
+                ("[a-z]{1,48}", prop::collection::vec(any::<u8>(), 0..20), prop::collection::vec(any::<u8>(), 0..20), any::<bool>()),
+                0..5,
+            ),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut bytes = vec![INLINE];
+            let mut expected = Vec::new();
+            let mut ends = vec![1];
+            for (table, row, column, is_delete) in writes {
+                let cell = Cell::new(row, column);
+                encode_write(&table, &cell, is_delete, &mut bytes);
+                ends.push(bytes.len());
+                expected.push(QueuedWrite { table: table.into(), cell, is_delete });
+            }
+            let bytes = Bytes::from(bytes);
+            prop_assert_eq!(decode_entry(&bytes).unwrap(), Entry::Inline(expected));
+            let cut = cut.index(bytes.len());
+            prop_assert_eq!(decode_entry(&bytes.slice(..cut)).is_ok(), ends.contains(&cut));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let bytes = Bytes::from(bytes);
+            let _ = (decode_entry(&bytes), decode_write(&bytes));
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Which layout the conclusions of which starts have: agreed on by all clients of a store, and changed while they run.
+//!
+//! The coordination row has a map and a bound. Up to and including the bound everybody decides by the map; it is never changed for
+//! those starts again, so a map that was read once can be used up to its bound for ever.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+
+use super::{Layout, ServiceError, ServiceResult};
+use crate::encoding::coordination::{ROW, SequenceAndBound, VersionMap};
+use crate::encoding::var_long;
+use crate::store::{Cell, CheckOutcome, PutOutcome, PutRow, Store, TableKind};
+use crate::timelock::TimeLock;
+use crate::timestamp::Timestamp;
+
+const TABLE: &str = "_coordination";
+/// How far a new bound lies above a fresh timestamp: so many timestamps between two looks at the row.
+const ADVANCE: i64 = 5_000_000;
+/// How often a change is tried against others who change the row, too.
+const ATTEMPTS_MAX: usize = 50;
+
+/// What the coordination row says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreed {
+    /// When the map was installed: a timestamp that was fresh then.
+    pub sequence: Timestamp,
+    /// The last start that the map decides. Above it, it is a forecast.
+    pub bound: Timestamp,
+    /// The layout of each start.
+    pub map: VersionMap,
+}
+
+/// What a migration did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Migrated {
+    /// The layout of new transactions before.
+    pub from: u32,
+    /// Their layout now.
+    pub to: u32,
+    /// The first start that has it.
+    pub first: Timestamp,
+}
+
+/// The coordination row of a store, cached. Any thread may use it.
+pub struct Coordination {
+    store: Arc<dyn Store>,
+    timelock: Arc<dyn TimeLock>,
+    /// The version of everything in a store that has no map yet.
+    initial: u32,
+    /// What was read last; the bound only grows.
+    cached: RwLock<Option<Agreed>>,
+    /// Held by the thread that reads or changes the row, so that the others do not all ask: serial reads are slow.
+    asking: Mutex<()>,
+}
+
+/// The row as stored; `raw` is what a check-and-set compares with.
+struct Stored {
+    raw: Bytes,
+    agreed: Agreed,
+}
+
+fn column(sequence: i64) -> Bytes {
+    var_long::encode(sequence).into()
+}
+
+impl Coordination {
+    /// The row of `store`. Nothing is read or written before it is asked for, but its table is made.
+    ///
+    /// # Errors
+    /// UnknownLayout, if `initial`, the layout of a store that has none yet, is none; what the store answers.
+    pub fn open(store: Arc<dyn Store>, timelock: Arc<dyn TimeLock>, initial: u32) -> ServiceResult<Self> {
+        known(initial)?;
+        store.create_table(TABLE, TableKind::Data)?;
+        let (cached, asking) = (RwLock::default(), Mutex::default());
+        Ok(Self { store, timelock, initial, cached, asking })
+    }
+
+    /// What the row says now; `None` in a store that nobody opened for transactions yet. Changes nothing.
+    pub fn read(&self) -> ServiceResult<Option<Agreed>> {
+        Ok(self.stored()?.map(|stored| stored.agreed))
+    }
+
+    /// The version of the layout of `start`, which must have been given out. Makes the row where there is none, and extends the bound where it lies
+    /// below.
+    ///
+    /// # Errors
+    /// NotGivenOut; WentBackwards; what the store and the timestamps answer.
+    pub fn version(&self, start: Timestamp) -> ServiceResult<u32> {
+        if let Some(version) = self.cached_version(start) {
+            return Ok(version);
+        }
+        let _asking = self.asking.lock();
+        // Another thread may have asked meanwhile.
+        if let Some(version) = self.cached_version(start) {
+            return Ok(version);
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            let stored = self.stored()?;
+            if let Some(stored) = &stored
+                && let Some(version) = decide(&stored.agreed, start)
+            {
+                return Ok(version);
+            }
+            let fresh = self.fresh(stored.as_ref())?;
+            if start >= fresh {
+                return Err(ServiceError::NotGivenOut { start, fresh });
+            }
+            self.advance(stored, fresh, |_| None)?;
+        }
+        Err(ServiceError::Contended { attempts: ATTEMPTS_MAX })
+    }
+
+    /// What the row says, after it was made where there was none.
+    ///
+    /// # Errors
+    /// NewerLayout, if any start has a layout that is not known here; as [`version`](Self::version).
+    pub fn agree(&self) -> ServiceResult<Agreed> {
+        let _asking = self.asking.lock();
+        for _ in 0..ATTEMPTS_MAX {
+            match self.stored()? {
+                Some(stored) => {
+                    stored
+                        .agreed
+                        .map
+                        .ranges()
+                        .iter()
+                        .try_for_each(|(_, version)| known(*version).map(drop))?;
+                    return Ok(stored.agreed);
+                }
+                None => {
+                    let fresh = self.fresh(None)?;
+                    self.advance(None, fresh, |_| None)?;
+                }
+            }
+        }
+        Err(ServiceError::Contended { attempts: ATTEMPTS_MAX })
+    }
+
+    /// Maps all starts above the bound to `version`: they get there as timestamps go on. Nobody has to stop. Installing the layout that is
+    /// installed changes nothing.
+    ///
+    /// # Errors
+    /// UnknownLayout; NewerLayout, where the store's new transactions have one; as [`version`](Self::version).
+    pub fn install(&self, version: u32) -> ServiceResult<Agreed> {
+        known(version)?;
+        let _asking = self.asking.lock();
+        for _ in 0..ATTEMPTS_MAX {
+            let stored = self.stored()?;
+            if let Some(stored) = &stored {
+                known(stored.agreed.map.last_version())?;
+                if stored.agreed.map.last_version() == version {
+                    return Ok(stored.agreed.clone());
+                }
+            }
+            let fresh = self.fresh(stored.as_ref())?;
+            self.advance(stored, fresh, |old| old.map.install(old.bound.0, version))?;
+        }
+        Err(ServiceError::Contended { attempts: ATTEMPTS_MAX })
+    }
+
+    /// Installs `version`, and lets the timestamps jump to where it begins: every transaction that starts after the return has the new
+    /// layout. Those that are open, and conclusions of old starts, go on in the old one. Readers and writers run on.
+    ///
+    /// # Errors
+    /// As [`install`](Self::install). What was installed then stays: run it again.
+    pub fn migrate(&self, version: u32) -> ServiceResult<Migrated> {
+        let from = self.agree()?.map.last_version();
+        for _ in 0..ATTEMPTS_MAX {
+            let first = Timestamp(self.install(version)?.map.last_first());
+            self.timelock.fast_forward(first)?;
+            // Somebody else may have installed another one meanwhile.
+            if self.version(self.timelock.timestamp()?)? == version {
+                return Ok(Migrated { from, to: version, first });
+            }
+        }
+        Err(ServiceError::Contended { attempts: ATTEMPTS_MAX })
+    }
+
+    fn cached_version(&self, start: Timestamp) -> Option<u32> {
+        decide(self.cached.read().as_ref()?, start)
+    }
+
+    fn fresh(&self, stored: Option<&Stored>) -> ServiceResult<Timestamp> {
+        let fresh = self.timelock.timestamp()?;
+        match stored {
+            Some(stored) if fresh <= stored.agreed.sequence => {
+                Err(ServiceError::WentBackwards { fresh, seen: stored.agreed.sequence })
+            }
+            _ => Ok(fresh),
+        }
+    }
+
+    /// Reads the row, and caches it.
+    fn stored(&self) -> ServiceResult<Option<Stored>> {
+        let row = Bytes::from_static(ROW);
+        let value = |sequence: i64| -> ServiceResult<Option<Bytes>> {
+            Ok(self.store.get_serial(TABLE, &row, &[column(sequence)])?.pop().flatten())
+        };
+        let Some(raw) = value(0)? else { return Ok(None) };
+        let SequenceAndBound { sequence, bound } =
+            SequenceAndBound::decode(&raw).map_err(ServiceError::Coordination)?;
+        let map = value(sequence)?.ok_or_else(|| ServiceError::Broken {
+            start: Timestamp(sequence),
+            what: "the coordination row names a map of this sequence number, and has none".to_owned(),
+        })?;
+        let map = VersionMap::decode(&map).map_err(ServiceError::Coordination)?;
+        let agreed = Agreed { sequence: Timestamp(sequence), bound: Timestamp(bound), map };
+        let mut cached = self.cached.write();
+        if cached.as_ref().is_none_or(|cached| cached.bound <= agreed.bound) {
+            *cached = Some(agreed.clone());
+        }
+        Ok(Some(Stored { raw, agreed }))
+    }
+
+    /// Stores a new map, if `change` makes one, and a bound above `fresh`. Whether it or another client's change was stored is seen when the row is
+    /// read again.
+    fn advance(
+        &self,
+        stored: Option<Stored>,
+        fresh: Timestamp,
+        change: impl FnOnce(&Agreed) -> Option<VersionMap>,
+    ) -> ServiceResult<()> {
+        let bound = fresh.0.saturating_add(ADVANCE);
+        let row = Bytes::from_static(ROW);
+        let Some(Stored { raw, agreed }) = stored else {
+            self.put_map(fresh, &VersionMap::all(self.initial))?;
+            let pair = SequenceAndBound { sequence: fresh.0, bound }.encode();
+            let put = PutRow { row, columns: vec![(column(0), pair.into())] };
+            for outcome in self.store.put_unless_exists(TABLE, &[put]) {
+                outcome?;
+            }
+            return Ok(());
+        };
+        let sequence = match change(&agreed) {
+            Some(map) => {
+                self.put_map(fresh, &map)?;
+                fresh.0
+            }
+            None => agreed.sequence.0,
+        };
+        let pair = SequenceAndBound { sequence, bound: bound.max(agreed.bound.0) }.encode();
+        match self.store.check_and_set(TABLE, &Cell::new(row, column(0)), &raw, &pair.into())? {
+            CheckOutcome::Applied | CheckOutcome::Actual(Some(_)) => Ok(()),
+            CheckOutcome::Actual(None) => Err(ServiceError::Broken {
+                start: fresh,
+                what: "the coordination row was there, and is gone".to_owned(),
+            }),
+        }
+    }
+
+    fn put_map(&self, sequence: Timestamp, map: &VersionMap) -> ServiceResult<()> {
+        let columns = vec![(column(sequence.0), Bytes::from(map.encode()))];
+        let put = PutRow { row: Bytes::from_static(ROW), columns: columns.clone() };
+        for outcome in self.store.put_unless_exists(TABLE, &[put]) {
+            // The same: an earlier try of this request.
+            if let PutOutcome::Exists(existing) = outcome?
+                && existing != columns
+            {
+                // Two clients had this timestamp.
+                return Err(ServiceError::WentBackwards { fresh: sequence, seen: sequence });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn decide(agreed: &Agreed, start: Timestamp) -> Option<u32> {
+    match start <= agreed.bound {
+        true => agreed.map.version(start),
+        false => None,
+    }
+}
+
+/// The layout of a version, which may be that of a newer program.
+pub(super) fn known(version: u32) -> ServiceResult<Layout> {
+    Layout::of_version(version).ok_or(ServiceError::NewerLayout { version })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{FailingStore, Fault, MemoryStore};
+    use crate::timelock::LocalTimeLock;
+
+    type Failing = Arc<FailingStore<MemoryStore>>;
+
+    fn store() -> (Failing, Arc<dyn TimeLock>) {
+        let store = Arc::new(FailingStore::new(MemoryStore::new()));
+        let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
+        (store, timelock)
+    }
+
+    fn client((store, timelock): &(Failing, Arc<dyn TimeLock>), initial: u32) -> Coordination {
+        Coordination::open(store.clone(), timelock.clone(), initial).unwrap()
+    }
+
+    #[test]
+    fn all_clients_decide_alike_whoever_of_them_knows_of_an_installation() {
+        let shared = store();
+        let (old, new) = (client(&shared, 1), client(&shared, 2));
+        let first = shared.1.timestamp().unwrap();
+        assert_eq!(new.read(), Ok(None));
+        assert_eq!(old.version(first), Ok(1));
+        let bound = old.read().unwrap().unwrap().bound;
+        assert_eq!(new.version(first), Ok(1), "the first to ask decided");
+        new.install(3).unwrap();
+        shared.1.fast_forward(Timestamp(bound.0 + 10)).unwrap();
+        for at in [bound.0 - 1, bound.0] {
+            assert_eq!((old.version(Timestamp(at)), new.version(Timestamp(at))), (Ok(1), Ok(1)));
+        }
+        for at in [bound.0 + 1, bound.0 + 10] {
+            assert_eq!((old.version(Timestamp(at)), new.version(Timestamp(at))), (Ok(3), Ok(3)));
+        }
+    }
+
+    #[test]
+    fn a_migration_is_over_when_it_returns_and_keeps_what_was() {
+        let shared = store();
+        let (a, b) = (client(&shared, 1), client(&shared, 1));
+        let old = shared.1.timestamp().unwrap();
+        assert_eq!(b.version(old), Ok(1));
+        let to_2 = a.migrate(2).unwrap();
+        let to_3 = a.migrate(3).unwrap();
+        assert_eq!((to_2.from, to_2.to, to_3.from, to_3.to), (1, 2, 2, 3));
+        assert!(old < to_2.first && to_2.first < to_3.first);
+        let fresh = shared.1.timestamp().unwrap();
+        assert_eq!([old, to_2.first, to_3.first, fresh].map(|at| b.version(at).unwrap()), [1, 2, 3, 3]);
+        let ranges = a.read().unwrap().unwrap().map.ranges().to_vec();
+        assert_eq!(ranges, [(1, 1), (to_2.first.0, 2), (to_3.first.0, 3)]);
+        assert_eq!(a.migrate(3).unwrap().first, to_3.first, "it is there already");
+    }
+
+    #[test]
+    fn the_bound_goes_on_as_timestamps_do_and_the_row_is_seldom_asked() {
+        let shared = store();
+        let client = client(&shared, 2);
+        client.version(shared.1.timestamp().unwrap()).unwrap();
+        let before = shared.0.calls();
+        let next = shared.1.timestamp().unwrap();
+        assert_eq!((client.version(next), shared.0.calls()), (Ok(2), before));
+        shared.1.fast_forward(Timestamp(3 * ADVANCE)).unwrap();
+        let far = shared.1.timestamp().unwrap();
+        assert_eq!(client.version(far), Ok(2));
+        assert!(client.read().unwrap().unwrap().bound > far);
+    }
+
+    #[test]
+    fn a_change_that_fails_anywhere_can_be_made_again() {
+        for fault in [Fault::Lost, Fault::Unanswered] {
+            for n in 1.. {
+                let shared = store();
+                let client = client(&shared, 1);
+                let old = shared.1.timestamp().unwrap();
+                assert_eq!(client.version(old), Ok(1));
+                shared.0.fail_at(n, fault);
+                let failed = client.migrate(2).is_err();
+                if failed {
+                    assert_eq!(client.migrate(2).unwrap().to, 2);
+                }
+                let fresh = shared.1.timestamp().unwrap();
+                assert_eq!((client.version(old), client.version(fresh)), (Ok(1), Ok(2)));
+                if !failed {
+                    assert!(n > 4, "{n} calls were failed");
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_who_install_at_once_end_with_one_map() {
+        let shared = store();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let client = client(&shared, 1);
+                scope.spawn(move || client.migrate(2 + thread % 2).unwrap());
+            }
+        });
+        let maps: Vec<_> = (0..2).map(|_| client(&shared, 1).agree().unwrap()).collect();
+        assert_eq!(maps[0], maps[1]);
+    }
+
+    #[test]
+    fn newer_layouts_unknown_ones_and_timestamps_that_went_back_are_refused_by_name() {
+        let shared = store();
+        let client = client(&shared, 2);
+        assert_eq!(client.install(4), Err(ServiceError::NewerLayout { version: 4 }));
+        let fresh = shared.1.timestamp().unwrap();
+        let future = Timestamp(fresh.0 + 2 * ADVANCE);
+        let error = client.version(future).unwrap_err();
+        assert!(matches!(error, ServiceError::NotGivenOut { start, .. } if start == future), "{error}");
+        // A newer program installs a layout of its own.
+        let agreed = client.agree().unwrap();
+        let newer = agreed.map.install(agreed.bound.0, 7).unwrap();
+        let stored = client.stored().unwrap();
+        client.advance(stored, shared.1.timestamp().unwrap(), |_| Some(newer)).unwrap();
+        assert_eq!(client.agree(), Err(ServiceError::NewerLayout { version: 7 }));
+        assert_eq!(client.install(3), Err(ServiceError::NewerLayout { version: 7 }));
+        assert_eq!(client.version(fresh), Ok(2), "what is older is still understood");
+        // Timestamps from a store of their own begin below.
+        let other: Arc<dyn TimeLock> = Arc::new(LocalTimeLock::open(MemoryStore::new()).unwrap());
+        shared.1.fast_forward(agreed.bound).unwrap();
+        let late = shared.1.timestamp().unwrap();
+        let lost = Coordination::open(shared.0.clone(), other, 2).unwrap();
+        let error = lost.version(Timestamp(late.0 + 2 * ADVANCE)).unwrap_err();
+        assert!(matches!(error, ServiceError::WentBackwards { .. }), "{error}");
+    }
+}

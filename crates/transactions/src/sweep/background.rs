@@ -1,0 +1,54 @@
+//! The thread that sweeps.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::Sweeper;
+
+/// Sweeps until it is dropped, which waits for the step that it is at.
+pub(crate) struct Background {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Sweeps step after step, with a pause where nothing was left.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn start(sweeper: Arc<Sweeper>, pause: Duration) -> std::io::Result<Self> {
+        let stop: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+        let stopped = stop.clone();
+        let run = move || {
+            let (flag, woken) = &*stopped;
+            while !*flag.lock() {
+                match sweeper.step() {
+                    Ok(swept) if !swept.is_done => continue,
+                    Ok(_) => {}
+                    Err(error) => tracing::warn!(%error, "sweeping failed, and is tried again"),
+                }
+                let mut flag = flag.lock();
+                if !*flag {
+                    woken.wait_for(&mut flag, pause);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("transactions-sweep".to_owned()).spawn(run)?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that sweeps has panicked");
+        }
+    }
+}
