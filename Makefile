@@ -59,6 +59,10 @@ soak-memory: ## load 5 GB with small memtables and caches; memory, files and thr
 bench-indexes: ## what six secondary indexes cost writes, and reads by index beside those by key
 	cargo bench --package cassette-database --bench indexes
 
+.PHONY: bench-transactions
+bench-transactions: ## transactions on the embedded store: commits, reads, bytes of a conclusion
+	cargo bench --package cassette-transactions --bench transactions
+
 .PHONY: bench-startup
 bench-startup: ## how soon the server is ready on an empty directory, and its memory then
 	cargo bench --package cassette --bench startup

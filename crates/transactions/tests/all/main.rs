@@ -1,6 +1,7 @@
 //! Stores, services and transactions, from outside.
 
 mod backup;
+mod checker;
 mod conformance;
 mod crashes;
 mod examples;

@@ -1,0 +1,256 @@
+//! Transactions on the embedded store: commits a second by layout, clients and residues; a read in a transaction beside a read of the engine;
+//! bytes of a conclusion on disk. On the real file system, commit log periodic.
+//!
+//! ```text
+//! cargo bench -p cassette-transactions --bench transactions -- [--commits 200000] [--reads 200000] [--rounds 3] [--only commits|reads|bytes]
+//! ```
+//!
+//! A client is a thread with transactions of its own, hence a residue of its own. Each transaction writes one cell of 20 bytes, in a row of its own of a
+//! million; sweeping runs in the background. Medians of the rounds with the least and the greatest.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cassette_database::{Database, Value};
+use cassette_transactions::service::{Layout, StoredConclusions, TransactionService};
+use cassette_transactions::store::{EmbeddedStore, Store};
+use cassette_transactions::timelock::{LocalTimeLock, TimeLock};
+use cassette_transactions::{Conclusion, ConflictHandler, Options, Table, Timestamp, Transactions};
+
+/// The binary's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const ROWS: u64 = 1_000_000;
+const HANDLER: ConflictHandler = ConflictHandler::WriteWriteByCell;
+
+struct Sizes {
+    commits: u64,
+    reads: u64,
+    rounds: usize,
+}
+
+/// A store in a directory that goes with it.
+struct Place {
+    database: Database,
+    store: Arc<dyn Store>,
+    timelock: Arc<dyn TimeLock>,
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let database = Database::open(directory.path()).expect("a database");
+        let store = Arc::new(EmbeddedStore::open(database.clone(), "bench").expect("a store"));
+        let timelock = Arc::new(LocalTimeLock::open(store.clone()).expect("timestamps"));
+        Self { database, store, timelock, directory }
+    }
+
+    fn client(&self, version: u32, residues: bool, sweeps: bool) -> (Transactions, Table) {
+        let options = Options {
+            layout: Layout::of_version(version),
+            residues: Some(residues),
+            cached_conclusions: 100_000,
+            sweep_pause: sweeps.then_some(Duration::from_millis(100)),
+            ..Options::default()
+        };
+        let transactions = Transactions::open(self.store.clone(), self.timelock.clone(), options);
+        let transactions = transactions.expect("transactions");
+        let table = transactions.table("t", HANDLER).expect("a table");
+        (transactions, table)
+    }
+}
+
+fn main() {
+    let mut sizes = Sizes { commits: 200_000, reads: 200_000, rounds: 3 };
+    let mut only = None;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().expect("a value");
+        match argument.as_str() {
+            "--commits" => sizes.commits = value().parse().expect("a number"),
+            "--reads" => sizes.reads = value().parse().expect("a number"),
+            "--rounds" => sizes.rounds = value().parse().expect("a number"),
+            "--only" => only = Some(value()),
+            _ => {}
+        }
+    }
+    let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    if wanted("headline") {
+        let figures: Vec<f64> = (0..sizes.rounds).map(|_| commits(&sizes, 2, 16, false)).collect();
+        report("version 2, 16 clients, no residues, commits/s", figures);
+    }
+    if wanted("commits") {
+        for version in [1, 2, 3] {
+            for clients in [1, 4, 16, 17, 64] {
+                for residues in [false, true] {
+                    let figures = (0..sizes.rounds).map(|_| commits(&sizes, version, clients, residues));
+                    let with = if residues { "with" } else { "without" };
+                    report(
+                        &format!("version {version}, {clients} clients, {with} residues, commits/s"),
+                        figures.collect(),
+                    );
+                }
+            }
+        }
+    }
+    if wanted("reads") {
+        reads(&sizes);
+    }
+    if wanted("bytes") {
+        for version in [1, 2, 3] {
+            bytes(&sizes, version);
+        }
+    }
+}
+
+/// Commits of one-cell transactions a second.
+fn commits(sizes: &Sizes, version: u32, clients: u64, residues: bool) -> f64 {
+    let place = Place::new();
+    let (_sweeper, _) = place.client(version, residues, true);
+    let next = AtomicU64::new(0);
+    let clients: Vec<_> = (0..clients).map(|_| place.client(version, residues, false)).collect();
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for (transactions, table) in &clients {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= sizes.commits {
+                        break;
+                    }
+                    let row = scattered(i).to_be_bytes();
+                    let commit = || transactions.run(|tx| tx.put(table, row, "c", *b"a value of 20 bytes!"));
+                    commit().expect("a commit");
+                }
+            });
+        }
+    });
+    sizes.commits as f64 / began.elapsed().as_secs_f64()
+}
+
+/// Microseconds of a read: of the engine by a prepared statement, in an open transaction, and as a transaction.
+fn reads(sizes: &Sizes) {
+    let place = Place::new();
+    let (transactions, table) = place.client(2, false, false);
+    let rows = 100_000;
+    for batch in 0..rows / 100 {
+        let put = |tx: &mut cassette_transactions::Transaction| {
+            (0..100).try_for_each(|i: u64| {
+                tx.put(&table, (batch * 100 + i).to_be_bytes(), "c", *b"a value of 20 bytes!")
+            })
+        };
+        transactions.run(put).expect("a commit");
+    }
+    let session = place.database.session();
+    let select =
+        "SELECT column1, column2, value FROM bench.t WHERE key = ? AND column1 = ? AND column2 > ? LIMIT 1";
+    let select = session.prepare(select).expect("a statement");
+    for where_ in ["memtable", "SSTable"] {
+        if where_ == "SSTable" {
+            place.database.engine().flush(None).expect("a flush");
+        }
+        let plain = |i: u64| {
+            let row = scattered(i) % rows;
+            let key = Value::Blob(row.to_be_bytes().to_vec());
+            let values = vec![key, Value::Blob(b"c".to_vec()), Value::BigInt(i64::MIN)];
+            assert_eq!(session.execute_prepared(&select, values).expect("a row").len(), 1);
+        };
+        let mut times = rounds(sizes, plain);
+        report_micros(&format!("read of the engine, {where_}"), &mut times);
+        let mut open = transactions.start_read_only().expect("a transaction");
+        let mut times = rounds(sizes, |i| {
+            let row = scattered(i) % rows;
+            assert!(open.get(&table, row.to_be_bytes(), "c").expect("a read").is_some());
+        });
+        report_micros(&format!("read in a transaction, {where_}"), &mut times);
+        let mut times = rounds(sizes, |i| {
+            let row = scattered(i) % rows;
+            let found = transactions.read(|tx| tx.get(&table, row.to_be_bytes(), "c"));
+            assert!(found.expect("a read").is_some());
+        });
+        report_micros(&format!("transaction of one read, {where_}"), &mut times);
+    }
+}
+
+/// Bytes on disk of a million conclusions, as 16 clients leave them that begin in turn.
+fn bytes(sizes: &Sizes, version: u32) {
+    let place = Place::new();
+    let layout = Layout::of_version(version).expect("a layout");
+    let service = StoredConclusions::open(place.store.clone(), layout).expect("conclusions");
+    // Of three timestamps a transaction one is its start; 16 clients commit about 16 transactions later.
+    let count = sizes.commits.max(1_000_000) as i64;
+    let conclusions: Vec<_> = (0..count)
+        .map(|i| {
+            let start = Timestamp(10_002 + 3 * i);
+            (start, Conclusion::Committed(Timestamp(start.0 + 1 + (scattered(i as u64) % 47) as i64)))
+        })
+        .collect();
+    for batch in conclusions.chunks(4_000) {
+        assert!(service.put_many_unless_exists(batch).iter().all(Result::is_ok));
+    }
+    let engine = place.database.engine();
+    engine.flush(None).expect("a flush");
+    let keyspace = place.database.catalog();
+    let keyspace = keyspace.keyspace("bench").expect("the keyspace");
+    for table in keyspace.stored_tables() {
+        engine.compact(table.id).expect("a compaction");
+    }
+    let (total, filter) = size(place.directory.path(), layout.table());
+    println!(
+        "version {version}: {:.2} bytes a transaction, {count} of them; filter {filter} bytes",
+        total as f64 / count as f64
+    );
+}
+
+/// Bytes of all files of a table, and of its bloom filters.
+fn size(directory: &Path, table: &str) -> (u64, u64) {
+    let (mut total, mut filter) = (0, 0);
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let of_table = path.components().any(|part| {
+                part.as_os_str().to_string_lossy().rsplit_once('-').is_some_and(|(name, _)| name == table)
+            });
+            if path.is_dir() {
+                open.push(path);
+            } else if of_table {
+                let length = entry.metadata().map_or(0, |metadata| metadata.len());
+                total += length;
+                if path.to_string_lossy().ends_with("Filter.db") {
+                    filter += length;
+                }
+            }
+        }
+    }
+    (total, filter)
+}
+
+/// A row, another for each `i` below a million, all over the place.
+fn scattered(i: u64) -> u64 {
+    (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % ROWS
+}
+
+fn rounds(sizes: &Sizes, mut read: impl FnMut(u64)) -> Vec<f64> {
+    let round = |_| {
+        let began = Instant::now();
+        (0..sizes.reads).for_each(&mut read);
+        began.elapsed().as_secs_f64() * 1e6 / sizes.reads as f64
+    };
+    (0..sizes.rounds).map(round).collect()
+}
+
+fn report_micros(what: &str, times: &mut [f64]) {
+    times.sort_by(f64::total_cmp);
+    println!("{what}: {:.2} us ({:.2}-{:.2})", times[times.len() / 2], times[0], times[times.len() - 1]);
+}
+
+fn report(what: &str, mut figures: Vec<f64>) {
+    figures.sort_by(f64::total_cmp);
+    let (least, greatest) = (figures[0], figures[figures.len() - 1]);
+    println!("{what}: {:.0} ({least:.0}-{greatest:.0})", figures[figures.len() / 2]);
+}
