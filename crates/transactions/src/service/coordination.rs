@@ -77,6 +77,15 @@ impl Coordination {
         Ok(Self { store, timelock, initial, cached, asking })
     }
 
+    /// What the row of `store` says, for those who only look and have no timestamps; `None` where there is none. Changes nothing.
+    pub fn look(store: &dyn Store) -> ServiceResult<Option<Agreed>> {
+        if !store.tables()?.iter().any(|table| table == TABLE) {
+            return Ok(None);
+        }
+        store.create_table(TABLE, TableKind::Data)?;
+        Ok(stored_in(store)?.map(|stored| stored.agreed))
+    }
+
     /// What the row says now; `None` in a store that nobody opened for transactions yet. Changes nothing.
     pub fn read(&self) -> ServiceResult<Option<Agreed>> {
         Ok(self.stored()?.map(|stored| stored.agreed))
@@ -194,24 +203,12 @@ impl Coordination {
 
     /// Reads the row, and caches it.
     fn stored(&self) -> ServiceResult<Option<Stored>> {
-        let row = Bytes::from_static(ROW);
-        let value = |sequence: i64| -> ServiceResult<Option<Bytes>> {
-            Ok(self.store.get_serial(TABLE, &row, &[column(sequence)])?.pop().flatten())
-        };
-        let Some(raw) = value(0)? else { return Ok(None) };
-        let SequenceAndBound { sequence, bound } =
-            SequenceAndBound::decode(&raw).map_err(ServiceError::Coordination)?;
-        let map = value(sequence)?.ok_or_else(|| ServiceError::Broken {
-            start: Timestamp(sequence),
-            what: "the coordination row names a map of this sequence number, and has none".to_owned(),
-        })?;
-        let map = VersionMap::decode(&map).map_err(ServiceError::Coordination)?;
-        let agreed = Agreed { sequence: Timestamp(sequence), bound: Timestamp(bound), map };
+        let Some(stored) = stored_in(&*self.store)? else { return Ok(None) };
         let mut cached = self.cached.write();
-        if cached.as_ref().is_none_or(|cached| cached.bound <= agreed.bound) {
-            *cached = Some(agreed.clone());
+        if cached.as_ref().is_none_or(|cached| cached.bound <= stored.agreed.bound) {
+            *cached = Some(stored.agreed.clone());
         }
-        Ok(Some(Stored { raw, agreed }))
+        Ok(Some(stored))
     }
 
     /// Stores a new map, if `change` makes one, and a bound above `fresh`. Whether it or another client's change was stored is seen when the row is
@@ -266,6 +263,24 @@ impl Coordination {
     }
 }
 
+/// The row of a store, whose table must be there.
+fn stored_in(store: &dyn Store) -> ServiceResult<Option<Stored>> {
+    let row = Bytes::from_static(ROW);
+    let value = |sequence: i64| -> ServiceResult<Option<Bytes>> {
+        Ok(store.get_serial(TABLE, &row, &[column(sequence)])?.pop().flatten())
+    };
+    let Some(raw) = value(0)? else { return Ok(None) };
+    let SequenceAndBound { sequence, bound } =
+        SequenceAndBound::decode(&raw).map_err(ServiceError::Coordination)?;
+    let map = value(sequence)?.ok_or_else(|| ServiceError::Broken {
+        start: Timestamp(sequence),
+        what: "the coordination row names a map of this sequence number, and has none".to_owned(),
+    })?;
+    let map = VersionMap::decode(&map).map_err(ServiceError::Coordination)?;
+    let agreed = Agreed { sequence: Timestamp(sequence), bound: Timestamp(bound), map };
+    Ok(Some(Stored { raw, agreed }))
+}
+
 fn decide(agreed: &Agreed, start: Timestamp) -> Option<u32> {
     match start <= agreed.bound {
         true => agreed.map.version(start),
@@ -301,7 +316,8 @@ mod tests {
         let shared = store();
         let (old, new) = (client(&shared, 1), client(&shared, 2));
         let first = shared.1.timestamp().unwrap();
-        assert_eq!(new.read(), Ok(None));
+        assert_eq!((new.read(), Coordination::look(&*shared.0)), (Ok(None), Ok(None)));
+        assert_eq!(Coordination::look(&MemoryStore::new()), Ok(None));
         assert_eq!(old.version(first), Ok(1));
         let bound = old.read().unwrap().unwrap().bound;
         assert_eq!(new.version(first), Ok(1), "the first to ask decided");
@@ -327,7 +343,7 @@ mod tests {
         assert!(old < to_2.first && to_2.first < to_3.first);
         let fresh = shared.1.timestamp().unwrap();
         assert_eq!([old, to_2.first, to_3.first, fresh].map(|at| b.version(at).unwrap()), [1, 2, 3, 3]);
-        let ranges = a.read().unwrap().unwrap().map.ranges().to_vec();
+        let ranges = Coordination::look(&*shared.0).unwrap().unwrap().map.ranges().to_vec();
         assert_eq!(ranges, [(1, 1), (to_2.first.0, 2), (to_3.first.0, 3)]);
         assert_eq!(a.migrate(3).unwrap().first, to_3.first, "it is there already");
     }
