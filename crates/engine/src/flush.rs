@@ -18,7 +18,6 @@ use crate::compaction::Cutter;
 use crate::core::{Core, Phase};
 use crate::error::Result;
 use crate::key_range::KeyRange;
-use crate::known_columns::KnownColumns;
 use crate::memtable::{Memtable, MemtableScan};
 use crate::sstable_writer::{Contents, Job, flush_compression};
 use crate::table::{FrozenMemtable, Table};
@@ -85,6 +84,8 @@ impl Core {
     fn write_out(self: &Arc<Self>, table: &Arc<Table>, frozen: &Arc<FrozenMemtable>) -> Result<()> {
         let _active = self.metrics.active_flushes.enter();
         let metadata = table.metadata();
+        // What was written to a column after it was dropped stays, and is seen again when the column is added again.
+        let metadata = metadata.with_dropped_columns().map_or(metadata, Arc::new);
         let job = Job {
             operation: OperationType::Flush,
             contents: Contents::of_memtable(&frozen.memtable),
@@ -96,9 +97,8 @@ impl Core {
         };
         let selection = Arc::new(Selection::all());
         let memtable = frozen.memtable.clone();
-        let scan = MemtableScan::new(memtable, metadata.clone(), KeyRange::ALL.bounds(), selection);
-        let mut known = KnownColumns::new(scan, metadata.clone());
-        let written = self.replace_sstables(table, &metadata, job, &mut known, |view| {
+        let mut scan = MemtableScan::new(memtable, metadata.clone(), KeyRange::ALL.bounds(), selection);
+        let written = self.replace_sstables(table, &metadata, job, &mut scan, |view| {
             view.flushing.retain(|other| !Arc::ptr_eq(other, frozen));
         })?;
         let written = written.iter().map(|sstable| sstable.bytes_on_disk).sum();

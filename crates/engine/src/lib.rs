@@ -19,7 +19,6 @@ mod error;
 mod flush;
 mod import;
 mod key_range;
-mod known_columns;
 mod memory;
 mod memtable;
 pub mod metrics;

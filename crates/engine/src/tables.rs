@@ -165,7 +165,7 @@ impl Core {
             Ok::<_, EngineError>(drops_columns)
         })?;
         if drops_columns && self.phase() == Phase::Open {
-            // Memtables hold the dropped cells; SSTables do not get them, nor read them from older ones.
+            // Memtables hold the dropped cells; SSTables get only those newer than the drop.
             self.flush(&table)?;
             // Rows may be gone with them.
             table.change_view(|_| ());

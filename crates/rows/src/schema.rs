@@ -79,6 +79,8 @@ pub struct TableMetadata {
     pub columns: Vec<Option<Arc<ColumnMetadata>>>,
     /// Dropped columns by name. A name may be here and in `columns` (dropped, then added again).
     pub dropped_columns: BTreeMap<String, DroppedColumn>,
+    /// The ids of dropped columns that were not added again: memtables may hold cells of theirs that are newer than the drop.
+    pub dropped_ids: BTreeMap<String, ColumnId>,
     /// Whether its regular and static columns are counters.
     pub is_counter: bool,
     /// Whether a row exists as long as its liveness does, whatever cells it has: of materialized views whose key has a column
@@ -155,6 +157,7 @@ impl TableMetadata {
             clustering,
             columns,
             dropped_columns: BTreeMap::new(),
+            dropped_ids: BTreeMap::new(),
             is_counter,
             strict_liveness: false,
             params,
@@ -197,13 +200,36 @@ impl TableMetadata {
         self.static_columns().next().is_some()
     }
 
-    /// The same table with `column` (static or regular) added at the next id.
+    /// The same table with `column` (static or regular) added: at the next id, or at the one it had before it was dropped,
+    /// so that what was written to it after the drop is seen again.
     pub fn with_column_added(&self, column: ColumnMetadata) -> Self {
         let mut table = self.clone();
-        let id = ColumnId(u16::try_from(table.columns.len()).unwrap_or(u16::MAX));
-        table.columns.push(Some(Arc::new(ColumnMetadata { id, ..column })));
+        let is_again = |dropped: &DroppedColumn| {
+            dropped.kind == column.kind
+                && dropped.data_type.is_multi_cell() == column.data_type.is_multi_cell()
+        };
+        let had = table.dropped_ids.remove(&column.name);
+        match had.filter(|_| self.dropped_columns.get(&column.name).is_some_and(is_again)) {
+            Some(id) => table.fill_slot(id, column),
+            None => {
+                let id = table.next_id();
+                table.fill_slot(id, column);
+            }
+        }
         table.version += 1;
         table
+    }
+
+    fn next_id(&self) -> ColumnId {
+        ColumnId(u16::try_from(self.columns.len()).unwrap_or(u16::MAX))
+    }
+
+    fn fill_slot(&mut self, id: ColumnId, column: ColumnMetadata) {
+        let slot = usize::from(id.0);
+        if self.columns.len() <= slot {
+            self.columns.resize(slot + 1, None);
+        }
+        self.columns[slot] = Some(Arc::new(ColumnMetadata { id, ..column }));
     }
 
     /// The same table without static or regular column `name`, whose data up to `dropped_at` (microseconds) is gone.
@@ -215,28 +241,46 @@ impl TableMetadata {
             let dropped =
                 DroppedColumn { data_type: column.data_type.clone(), kind: column.kind, dropped_at };
             table.dropped_columns.insert(name.to_owned(), dropped);
+            table.dropped_ids.insert(name.to_owned(), column.id);
         }
         table.version += 1;
         table
     }
 
-    /// The same table with its dropped columns among the others, at the next ids, unless new ones have their names. For
-    /// rewriting files: what was written to a column after the time it was dropped stays. `None` if there is none.
-    pub fn with_dropped_columns(&self) -> Option<Self> {
-        let has = |name: &str| self.all_columns().any(|column| column.name == name);
-        let mut table = self.clone();
-        for (name, dropped) in self.dropped_columns.iter().filter(|(name, _)| !has(name)) {
-            let id = ColumnId(u16::try_from(table.columns.len()).ok()?);
-            table.columns.push(Some(Arc::new(ColumnMetadata {
-                name: name.clone(),
-                kind: dropped.kind,
-                position: 0,
-                data_type: dropped.data_type.clone(),
-                reversed: false,
-                id,
-            })));
+    /// Says which columns were dropped before, as the stored schema has it. Called once, of a new table.
+    pub fn set_dropped_columns(&mut self, dropped: BTreeMap<String, DroppedColumn>) {
+        self.dropped_columns = dropped;
+        let names = self.dropped_columns.keys();
+        let gone: Vec<String> = names.filter(|name| self.column(name).is_none()).cloned().collect();
+        for name in gone {
+            self.dropped_ids.insert(name, self.next_id());
+            self.columns.push(None);
         }
-        (table.columns.len() > self.columns.len()).then_some(table)
+    }
+
+    /// Whether a cell of this column and write time (microseconds) is there for those who read the table: the column is, and
+    /// was not dropped at that time or later, to be added again.
+    pub fn has_cells_of(&self, id: ColumnId, timestamp: i64) -> bool {
+        self.column_by_id(id).is_some_and(|column| {
+            self.dropped_columns.get(&column.name).is_none_or(|dropped| timestamp > dropped.dropped_at)
+        })
+    }
+
+    /// The same table with its dropped columns among the others, at the ids they had, unless new ones have their names. For
+    /// writing files: what was written to a column after the time it was dropped stays. `None` if there is none.
+    pub fn with_dropped_columns(&self) -> Option<Self> {
+        if self.dropped_ids.is_empty() {
+            return None;
+        }
+        let mut table = self.clone();
+        for (name, id) in &self.dropped_ids {
+            let Some(dropped) = self.dropped_columns.get(name) else { continue };
+            let (name, data_type) = (name.clone(), dropped.data_type.clone());
+            let column =
+                ColumnMetadata { name, kind: dropped.kind, position: 0, data_type, reversed: false, id: *id };
+            table.fill_slot(*id, column);
+        }
+        Some(table)
     }
 
     /// The same table with key or clustering column `from` called `to`.

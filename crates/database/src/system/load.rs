@@ -189,7 +189,7 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         let mut table = TableMetadata::new(TableId(id), keyspace, name, columns, params);
         // Also when its last counter has been dropped.
         table.is_counter |= has_flag("counter");
-        table.dropped_columns = dropped.remove(&key).unwrap_or_default().into_iter().collect();
+        table.set_dropped_columns(dropped.remove(&key).unwrap_or_default().into_iter().collect());
         tables.push(table);
         Ok(())
     })?;

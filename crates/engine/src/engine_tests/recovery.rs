@@ -191,6 +191,59 @@ fn what_was_written_to_a_column_after_it_was_dropped_outlives_compaction() {
     }
 }
 
+/// As Cassandra has it, wherever the cells are by then: in the memtable that the drop flushes, in one that a writer with an old
+/// plan wrote to after it, or in the log alone.
+#[test]
+fn what_was_written_to_a_column_after_it_was_dropped_outlives_flushes_and_crashes() {
+    for (flushes, crashes) in [(false, false), (true, false), (false, true), (true, true)] {
+        let old = simple_table("t", Default::default());
+        let mut world = World::new(vec![old.clone()]);
+        let engine = world.open().unwrap();
+        for (k, timestamp) in [(1, 99), (2, 100), (3, 101)] {
+            put(&engine, &old, insert(k, b"v", timestamp));
+        }
+        let dropped = Arc::new(old.with_column_dropped("v", 100));
+        engine.alter_table(dropped.clone()).unwrap();
+        for (k, timestamp) in [(4, 99), (5, 100), (6, 101)] {
+            put(&engine, &old, insert(k, b"v", timestamp));
+        }
+        let values = |engine: &Engine, table: &TableMetadata| {
+            let value = |k| {
+                let read = drain(engine.read(table.id, &key(k), &Selection::all()).unwrap());
+                let Unfiltered::Row(row) = &read[0].unfiltereds[0] else { panic!("a row") };
+                assert!(row.cells().all(|cell| table.column_by_id(cell.column).is_some()));
+                row.cell_count()
+            };
+            [1, 2, 3, 4, 5, 6].map(value)
+        };
+        assert_eq!(values(&engine, &dropped), [0; 6]);
+        if flushes {
+            engine.flush(None).unwrap();
+        }
+        let (engine, dropped) = match crashes {
+            false => (engine, dropped),
+            true => {
+                drop(engine);
+                // As it is loaded from the schema: with ids of its own.
+                let keys = dropped.all_columns().map(|column| (**column).clone()).collect();
+                let mut loaded = TableMetadata::new(old.id, "ks", "t", keys, Default::default());
+                loaded.set_dropped_columns(dropped.dropped_columns.clone());
+                let loaded = Arc::new(loaded);
+                world.tables = vec![loaded.clone()];
+                world.fs = world.fs.crash(1);
+                (world.open().unwrap(), loaded)
+            }
+        };
+        assert_eq!(values(&engine, &dropped), [0; 6]);
+        let added = Arc::new(dropped.with_column_added((**old.column("v").unwrap()).clone()));
+        engine.alter_table(added.clone()).unwrap();
+        for _ in 0..2 {
+            assert_eq!(values(&engine, &added), [0, 0, 1, 0, 0, 1], "{flushes} {crashes}");
+            engine.flush(None).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_column_that_was_added_is_read_as_missing_from_what_is_older() {
     let old = simple_table("t", Default::default());

@@ -3,8 +3,9 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use cassette_rows::{RangeTombstoneMarker, Selection, TableMetadata, Unfiltered};
+use cassette_rows::{RangeTombstoneMarker, Row, Selection, TableMetadata, Unfiltered};
 
+use super::columns::visible;
 use super::partition::{Partition, Place};
 
 /// The selected rows and markers of a snapshot of a partition, in the selection's direction.
@@ -41,15 +42,17 @@ impl Cursor {
                 }
                 continue;
             }
-            return if self.row_is_next() {
-                self.next_row()
-            } else {
-                self.markers.next().map(Unfiltered::Marker)
-            };
+            if !self.row_is_next() {
+                return self.markers.next().map(Unfiltered::Marker);
+            }
+            if let Some(row) = self.next_row() {
+                return Some(Unfiltered::Row(row));
+            }
         }
     }
 
-    fn next_row(&mut self) -> Option<Unfiltered> {
+    /// The row at hand, if anything is left of it.
+    fn next_row(&mut self) -> Option<Row> {
         let row = if self.selection.reversed {
             self.to = self.partition.previous(self.to);
             self.partition.row_after(self.to)
@@ -58,7 +61,7 @@ impl Cursor {
             self.from = self.partition.next(self.from);
             row
         };
-        row.cloned().map(Unfiltered::Row)
+        visible(row?.clone(), &self.table)
     }
 
     fn row_is_next(&mut self) -> bool {

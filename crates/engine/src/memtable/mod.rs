@@ -4,6 +4,7 @@
 //! structure of shared pieces, so that a reader takes a snapshot of it under the lock, in constant time, and reads it
 //! without. A mutation changes its partition under the shard's write lock: it is seen whole or not at all.
 
+mod columns;
 mod cursor;
 mod partition;
 mod stats;

@@ -10,6 +10,7 @@ use cassette_rows::{
 };
 
 use super::Memtable;
+use super::columns::visible;
 use super::cursor::Cursor;
 use super::partition::Partition;
 use crate::key_range::KeyBounds;
@@ -31,7 +32,7 @@ impl PartitionRead {
         selection: Arc<Selection>,
     ) -> Self {
         Self {
-            header: Some(header(key, &partition)),
+            header: Some(header(key, &partition, &table)),
             cursor: Cursor::new(partition, table, selection),
             started: false,
             finished: false,
@@ -46,8 +47,9 @@ impl PartitionRead {
     }
 }
 
-fn header(key: DecoratedKey, partition: &Partition) -> PartitionHeader {
-    PartitionHeader { key, deletion: partition.deletion(), static_row: partition.static_row().cloned() }
+fn header(key: DecoratedKey, partition: &Partition, table: &TableMetadata) -> PartitionHeader {
+    let static_row = partition.static_row().and_then(|row| visible(row.clone(), table));
+    PartitionHeader { key, deletion: partition.deletion(), static_row }
 }
 
 impl PartitionStream for PartitionRead {
@@ -134,7 +136,7 @@ impl PartitionStream for MemtableScan {
             self.cursor = None;
             return Ok(None);
         };
-        let header = header(key, &partition);
+        let header = header(key, &partition, &self.table);
         self.cursor = Some(Cursor::new(partition, self.table.clone(), self.selection.clone()));
         Ok(Some(header))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cassette_rows::{
-    Bound, Cell, Clustering, ColumnId, ColumnKind, DecoratedKey, DeletionTime, LivenessInfo,
+    Bound, Cell, Clustering, ColumnId, ColumnKind, DataType, DecoratedKey, DeletionTime, LivenessInfo,
     NO_DELETION_TIME, NO_TTL, PartitionUpdate, RangeTombstone, Row, RowBuilder, Side, TableMetadata, vint,
 };
 
@@ -13,14 +13,14 @@ use super::{cell, kind, row, update};
 /// Reads updates of one table that were written by an older version of it, or by this one before a restart.
 pub(crate) struct Decoder {
     table: Arc<TableMetadata>,
-    /// By the id in the record. `None` for columns that are gone.
+    /// By the id in the record. `None` for columns that the table never had, or had as another kind.
     columns: Vec<Option<DecodedColumn>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct DecodedColumn {
     id: ColumnId,
-    /// The column was dropped at this time, microseconds, and added again: cells up to then are gone.
+    /// The column was dropped at this time, microseconds, and maybe added again: cells up to then are gone. Later ones stay.
     dropped_at: Option<i64>,
 }
 
@@ -36,19 +36,24 @@ impl Decoder {
             if columns.len() <= id {
                 columns.resize(id + 1, None);
             }
-            let same = |column: &&Arc<cassette_rows::ColumnMetadata>| {
-                column.name == name
-                    && (column.kind == ColumnKind::Static) == (kind & kind::STATIC != 0)
-                    && column.data_type.is_multi_cell() == (kind & kind::COMPLEX != 0)
+            let same = |column_kind, data_type: &DataType| {
+                (column_kind == ColumnKind::Static) == (kind & kind::STATIC != 0)
+                    && data_type.is_multi_cell() == (kind & kind::COMPLEX != 0)
             };
-            let found = table.columns.iter().flatten().find(same);
-            if found.is_some_and(|found| columns.iter().flatten().any(|c: &DecodedColumn| c.id == found.id)) {
+            let current = table.columns.iter().flatten().find(|column| column.name == name);
+            let dropped = table.dropped_columns.get(name);
+            let found = match (current, dropped) {
+                (Some(column), _) => same(column.kind, &column.data_type).then_some(column.id),
+                (None, Some(dropped)) if same(dropped.kind, &dropped.data_type) => {
+                    table.dropped_ids.get(name).copied()
+                }
+                (None, _) => None,
+            };
+            if found.is_some_and(|id| columns.iter().flatten().any(|c: &DecodedColumn| c.id == id)) {
                 return None;
             }
-            columns[id] = found.map(|column| DecodedColumn {
-                id: column.id,
-                dropped_at: table.dropped_columns.get(name).map(|dropped| dropped.dropped_at),
-            });
+            let dropped_at = dropped.map(|dropped| dropped.dropped_at);
+            columns[id] = found.map(|id| DecodedColumn { id, dropped_at });
         }
         input.is_empty().then_some(Self { table, columns })
     }

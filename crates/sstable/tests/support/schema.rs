@@ -66,13 +66,15 @@ pub fn table_of(schema: &Path, directory: &Path) -> Arc<TableMetadata> {
         .collect();
     let mut table =
         TableMetadata::new(TableId(uuid_of(directory)), "golden", name, columns, params(&text[start..]));
+    let mut dropped = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with(&format!("ALTER TABLE golden.{name} DROP "))) {
         let words: Vec<_> = line.trim_end_matches(';').split(' ').collect();
         let (name, at) = (words[4].to_owned(), words[7].parse().unwrap());
         let kind = if types.statics.contains(&name) { ColumnKind::Static } else { ColumnKind::Regular };
         let data_type = types.columns.get(&name).cloned().unwrap_or(DataType::Blob);
-        table.dropped_columns.insert(name, DroppedColumn { data_type, kind, dropped_at: at });
+        dropped.insert(name, DroppedColumn { data_type, kind, dropped_at: at });
     }
+    table.set_dropped_columns(dropped);
     Arc::new(table)
 }
 

@@ -1,0 +1,34 @@
+//! Rows without what a table has dropped.
+
+use cassette_rows::{Row, RowBuilder, TableMetadata};
+
+/// The row as `table` has it: without cells of columns that it does not have, and without those that a column had before it
+/// was dropped and added again; `None` if nothing else was in it. Memtables hold such cells where a column is dropped while it is
+/// written to, or was written with a time to come.
+#[inline]
+pub(super) fn visible(row: Row, table: &TableMetadata) -> Option<Row> {
+    match table.dropped_columns.is_empty() {
+        true => Some(row),
+        false => without_dropped(row, table),
+    }
+}
+
+fn without_dropped(row: Row, table: &TableMetadata) -> Option<Row> {
+    let stays = |column, timestamp| table.has_cells_of(column, timestamp);
+    if row.cells().all(|cell| stays(cell.column, cell.timestamp))
+        && row.complex_deletions().iter().all(|(column, deletion)| stays(*column, deletion.timestamp))
+    {
+        return Some(row);
+    }
+    let mut out = RowBuilder::with_capacity(row.clustering().clone(), row.cell_count(), row.data_size());
+    out.liveness(row.liveness()).deletion(row.deletion());
+    for (column, deletion) in row.complex_deletions() {
+        if stays(*column, deletion.timestamp) {
+            out.complex_deletion(*column, *deletion);
+        }
+    }
+    for cell in row.cells().filter(|cell| stays(cell.column, cell.timestamp)) {
+        out.cell(cell);
+    }
+    Some(out.finish()).filter(|row| !row.is_empty())
+}
