@@ -1,5 +1,7 @@
 //! What is executed at once, on the thread that serves connections, and what gets a thread of its own.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use cassette_database::{Database, Options};
 use cassette_engine::commitlog::SyncMode;
@@ -8,6 +10,7 @@ use cassette_protocol::{
     request::{Batch, BatchStatement, BatchType, Execute, Query, StatementSource},
 };
 use cassette_server::{Answer, Backend, Effort};
+use cassette_vfs::FakeFileSystem;
 use tempfile::TempDir;
 
 /// A database with table `ks.t` in a directory of its own.
@@ -25,6 +28,22 @@ fn open(sync: SyncMode) -> (TempDir, Database) {
         assert!(matches!(ask(&database, &query, Effort::MayBlock), Answer::Result(_)));
     }
     (directory, database)
+}
+
+/// A database with these tables on a file system that has nothing in memory which was not read before.
+fn open_cold(tables: &[&str]) -> Database {
+    let mut options = Options::new("data");
+    options.file_system = Arc::new(FakeFileSystem::new());
+    options.engine.commitlog_sync = SyncMode::Periodic { period: std::time::Duration::from_secs(10) };
+    options.materialized_views_enabled = true;
+    let database = Database::open(options).unwrap();
+    let session = database.session();
+    let keyspace =
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    for cql in [keyspace].iter().chain(tables) {
+        session.execute(cql, ()).unwrap();
+    }
+    database
 }
 
 fn ask(database: &Database, request: &Request, effort: Effort) -> Answer {
@@ -82,5 +101,116 @@ fn writes_that_wait_for_a_sync_get_threads_of_their_own_and_reads_go_on() {
         }
         assert!(!is_executed_at_once(&database, &batch(&database, INSERT)));
         assert!(is_executed_at_once(&database, &execute(&database, SELECT)));
+    }
+}
+
+/// Tables, a row of theirs, and a statement that reads it before it writes.
+const READ_FIRST: [(&[&str], &str, &str); 8] = [
+    (
+        &["CREATE TABLE ks.t (k int PRIMARY KEY, v int)"],
+        "INSERT INTO ks.t (k, v) VALUES (1, 0)",
+        "UPDATE ks.t SET v = 2 WHERE k = ? IF EXISTS",
+    ),
+    (
+        &["CREATE TABLE ks.t (k int PRIMARY KEY, v int)"],
+        "INSERT INTO ks.t (k, v) VALUES (1, 0)",
+        "INSERT INTO ks.t (k, v) VALUES (?, 5) IF NOT EXISTS",
+    ),
+    (
+        &["CREATE TABLE ks.t (k int PRIMARY KEY, v counter)"],
+        "UPDATE ks.t SET v = v + 1 WHERE k = 1",
+        "UPDATE ks.t SET v = v + 1 WHERE k = ?",
+    ),
+    (
+        &["CREATE TABLE ks.t (k int PRIMARY KEY, v int)", "CREATE INDEX ON ks.t (v)"],
+        "INSERT INTO ks.t (k, v) VALUES (1, 0)",
+        "UPDATE ks.t SET v = 2 WHERE k = ?",
+    ),
+    (
+        &["CREATE TABLE ks.t (k int PRIMARY KEY, v int)", "CREATE INDEX ON ks.t (v) USING 'sai'"],
+        "INSERT INTO ks.t (k, v) VALUES (1, 0)",
+        "DELETE FROM ks.t WHERE k = ?",
+    ),
+    (
+        &[
+            "CREATE TABLE ks.t (k int PRIMARY KEY, v int)",
+            "CREATE MATERIALIZED VIEW ks.w AS SELECT * FROM ks.t WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
+        ],
+        "INSERT INTO ks.t (k, v) VALUES (1, 0)",
+        "UPDATE ks.t SET v = 2 WHERE k = ?",
+    ),
+    (
+        &["CREATE TABLE ks.t (k int PRIMARY KEY, v list<int>)"],
+        "INSERT INTO ks.t (k, v) VALUES (1, [7, 8])",
+        "UPDATE ks.t SET v[1] = 2 WHERE k = ?",
+    ),
+    (
+        &["CREATE TABLE ks.t (k int PRIMARY KEY, v list<int>)"],
+        "INSERT INTO ks.t (k, v) VALUES (1, [7, 8])",
+        "UPDATE ks.t SET v = v - [8] WHERE k = ?",
+    ),
+];
+
+#[test]
+fn writes_that_read_first_get_threads_of_their_own_when_they_have_to_wait_and_have_done_nothing_by_then() {
+    for (tables, row, statement) in READ_FIRST {
+        let database = open_cold(tables);
+        let session = database.session();
+        for in_batch in [false, true] {
+            if in_batch && tables[0].contains("counter") {
+                continue;
+            }
+            session.execute(row, ()).unwrap();
+            database.engine().flush(None).unwrap();
+            let request = match in_batch {
+                false => execute(&database, statement),
+                true => batch(&database, statement),
+            };
+            let log = || database.engine().stats().commit_log.unwrap().end;
+            let before = log();
+            assert_eq!(ask(&database, &request, Effort::MemoryOnly), Answer::WouldBlock, "{statement}");
+            assert_eq!(log(), before, "{statement}");
+            assert!(matches!(ask(&database, &request, Effort::MayBlock), Answer::Result(_)), "{statement}");
+            let again = ask(&database, &request, Effort::MemoryOnly);
+            assert!(matches!(again, Answer::Result(_)), "{statement}: what it reads is in memory now");
+        }
+    }
+}
+
+#[test]
+fn a_counter_counts_what_had_to_wait_once() {
+    let database = open_cold(READ_FIRST[2].0);
+    let session = database.session();
+    session.execute(READ_FIRST[2].1, ()).unwrap();
+    database.engine().flush(None).unwrap();
+    assert!(!is_executed_at_once(&database, &execute(&database, READ_FIRST[2].2)));
+    // Of several partitions each is counted by itself: nothing could be taken back.
+    let id = Bytes::copy_from_slice(database.prepare(None, READ_FIRST[2].2).unwrap().id().as_ref());
+    let statement = |k: u8| BatchStatement {
+        source: StatementSource::Prepared(id.clone()),
+        values: [Value::Set(&[0, 0, 0, k])].into_iter().collect(),
+    };
+    let request = Request::Batch(Batch {
+        batch_type: BatchType::Counter,
+        statements: vec![statement(1), statement(2)],
+        parameters: QueryParameters::default(),
+    });
+    assert!(!is_executed_at_once(&database, &request));
+    let counted = session.execute("SELECT v FROM ks.t WHERE k = 1", ()).unwrap();
+    assert_eq!(counted.first().unwrap().get::<i64>(0).unwrap(), 3);
+}
+
+#[test]
+fn nobody_waits_for_the_lock_of_a_partition_on_a_thread_that_serves_others() {
+    for (tables, row, statement) in [READ_FIRST[0], READ_FIRST[2], READ_FIRST[5]] {
+        let database = open_cold(tables);
+        database.session().execute(row, ()).unwrap();
+        let table = database.catalog().table("ks", "t").unwrap().id;
+        let key = cassette_rows::DecoratedKey::new(Bytes::from_static(&[0, 0, 0, 1]));
+        let request = execute(&database, statement);
+        let lock = database.engine().lock_partition(table, &key);
+        assert_eq!(ask(&database, &request, Effort::MemoryOnly), Answer::WouldBlock, "{statement}");
+        drop(lock);
+        assert!(matches!(ask(&database, &request, Effort::MemoryOnly), Answer::Result(_)), "{statement}");
     }
 }

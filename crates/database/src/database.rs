@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use arc_swap::ArcSwap;
 use cassette_cql::ast::BatchKind;
-use cassette_engine::{Engine, EngineError, KeyRange, Mutation};
+use cassette_engine::{Engine, EngineError, KeyRange, Mutation, may_wait};
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
 use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
-use crossbeam::sync::ShardedLock;
+use crossbeam::sync::{ShardedLock, ShardedLockReadGuard};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use uuid::Uuid;
 
@@ -478,7 +478,11 @@ impl Database {
         self.0.engine.scan(table.id, range, selection).map_err(|error| read_error(error, execution))
     }
 
-    /// Applies all mutations or none, and with them those of the indexes of their tables.
+    /// Applies all mutations or none, and with them those of the indexes and views of their tables.
+    ///
+    /// # Errors
+    /// WouldBlock, without an effect, where this thread may not wait and would have to: for a disk that old rows are to be read
+    /// from, for somebody else's lock, who may be waiting for a disk, or for the commit log.
     pub(crate) fn apply(
         &self,
         execution: &Execution<'_>,
@@ -492,12 +496,11 @@ impl Database {
             let has_views = locks_itself && catalog.has_views();
             // Partitions before anything else: who waits for them holds nothing that others wait for.
             let locked = if has_views {
-                views::lock_partitions(&self.0.engine, &catalog, &mutations)
+                views::lock_partitions(&self.0.engine, &catalog, &mutations)?
             } else {
                 Vec::new()
             };
-            // A writer that panicked has left nothing behind that others could see.
-            let writing = self.0.writers.read().unwrap_or_else(PoisonError::into_inner);
+            let writing = self.begin_to_write()?;
             let now = self.0.catalog.load();
             if has_views || !locks_itself || !now.has_views() {
                 let same = !has_views || Arc::ptr_eq(&catalog, &now);
@@ -510,6 +513,9 @@ impl Database {
             views::add_view_mutations(&self.0.engine, &catalog, &mut mutations, execution)?;
         }
         indexes::add_index_mutations(&self.0.engine, &catalog, &mut mutations, execution.now_seconds)?;
+        if !may_wait() && self.0.engine.apply_would_wait() {
+            return Err(DatabaseError::WouldBlock);
+        }
         self.0.engine.apply(&mutations).map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
             error => DatabaseError::WriteFailure {
@@ -518,6 +524,19 @@ impl Database {
                 message: error.to_string(),
             },
         })
+    }
+
+    /// Keeps those waiting who wait for writers, while it is held.
+    fn begin_to_write(&self) -> Result<ShardedLockReadGuard<'_, ()>> {
+        // A writer that panicked has left nothing behind that others could see.
+        if may_wait() {
+            return Ok(self.0.writers.read().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.0.writers.try_read() {
+            Ok(writing) => Ok(writing),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(DatabaseError::WouldBlock),
+        }
     }
 
     /// Removes all of a table's rows, and the entries of its indexes. These go first: what is written between the two keeps
@@ -609,14 +628,7 @@ impl WeakDatabase {
 }
 
 fn read_error(error: EngineError, execution: &Execution<'_>) -> DatabaseError {
-    match error {
-        EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
-        EngineError::Storage(error) => DatabaseError::read_failure(execution.options.consistency, &error),
-        error => DatabaseError::ReadFailure {
-            consistency: execution.options.consistency,
-            message: error.to_string(),
-        },
-    }
+    DatabaseError::of_read(execution.options.consistency, error)
 }
 
 impl std::fmt::Debug for Database {

@@ -1,6 +1,7 @@
 //! What a statement can fail with, and the code it answers with.
 
 use cassette_cql::values::ValueError;
+use cassette_engine::EngineError;
 use cassette_rows::StorageError;
 
 use crate::request::Consistency;
@@ -144,6 +145,15 @@ impl DatabaseError {
     pub fn read_failure(consistency: Consistency, error: &StorageError) -> Self {
         match error {
             StorageError::WouldBlock { .. } => Self::WouldBlock,
+            error => Self::ReadFailure { consistency, message: error.to_string() },
+        }
+    }
+
+    /// What a statement answers with when the engine cannot read for it.
+    pub(crate) fn of_read(consistency: Consistency, error: EngineError) -> Self {
+        match error {
+            EngineError::UnknownTable(_) => Self::Invalid(error.to_string()),
+            EngineError::Storage(error) => Self::read_failure(consistency, &error),
             error => Self::ReadFailure { consistency, message: error.to_string() },
         }
     }

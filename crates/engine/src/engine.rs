@@ -125,10 +125,10 @@ impl Engine {
     }
 
     /// Says whether the writes of a table go to the commit log, as they do unless this says otherwise. Those that do not are
-    /// lost when the process dies before their memtable was flushed; [`close`](Self::close) flushes it.
+    /// lost when the process dies before their memtable was flushed; [`close`](Self::close) flushes it, and so does this when
+    /// writes become durable: from then on nothing that the table holds is lost. After an error the answer is as before.
     pub fn set_durable_writes(&self, id: TableId, durable: bool) -> Result<()> {
-        self.inner.core.table(id)?.set_durable_writes(durable);
-        Ok(())
+        self.inner.core.set_durable_writes(id, durable)
     }
 
     /// Puts a later version of a table in the place of the one known.
@@ -251,6 +251,14 @@ impl Engine {
         partitions: impl Iterator<Item = (TableId, &'k DecoratedKey)>,
     ) -> Vec<PartitionLock<'_>> {
         self.inner.core.partition_locks.lock_all(partitions)
+    }
+
+    /// [`lock_partitions`](Self::lock_partitions), unless somebody holds one of them.
+    pub fn try_lock_partitions<'k>(
+        &self,
+        partitions: impl Iterator<Item = (TableId, &'k DecoratedKey)>,
+    ) -> Option<Vec<PartitionLock<'_>>> {
+        self.inner.core.partition_locks.try_lock_all(partitions)
     }
 
     /// The lock of a partition, if nobody holds it. It may be held by somebody who waits for a disk.

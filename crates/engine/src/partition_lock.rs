@@ -44,6 +44,16 @@ impl PartitionLocks {
         stripes.into_iter().map(|stripe| PartitionLock { _guard: self.stripes[stripe].lock() }).collect()
     }
 
+    /// The locks of many partitions, unless one of them is held.
+    pub fn try_lock_all<'k>(
+        &self,
+        partitions: impl Iterator<Item = (TableId, &'k DecoratedKey)>,
+    ) -> Option<Vec<PartitionLock<'_>>> {
+        let stripes: BTreeSet<usize> = partitions.map(|(table, key)| Self::stripe(table, key)).collect();
+        let lock = |stripe: usize| Some(PartitionLock { _guard: self.stripes[stripe].try_lock()? });
+        stripes.into_iter().map(lock).collect()
+    }
+
     fn stripe(table: TableId, key: &DecoratedKey) -> usize {
         let (high, low) = table.0.as_u64_pair();
         // Fibonacci hashing spreads tokens that differ in few bits.

@@ -108,15 +108,15 @@ fn answer(
                 return Ok(Answer::WouldBlock);
             }
             match effort {
-                // What reads before it writes does so rarely, and waits.
-                Effort::MemoryOnly if !writes(&prepared) => {
-                    without_waiting(|| execution.execute(execute, &prepared, body))
-                }
-                _ => execution.execute(execute, &prepared, body),
+                Effort::MemoryOnly => without_waiting(|| execution.execute(execute, &prepared, body)),
+                Effort::MayBlock => execution.execute(execute, &prepared, body),
             }
         }
         Request::Batch(_) if effort == Effort::MemoryOnly && must_wait() => {
             return Ok(Answer::WouldBlock);
+        }
+        Request::Batch(batch) if effort == Effort::MemoryOnly => {
+            without_waiting(|| execution.batch(batch, body))
         }
         Request::Batch(batch) => execution.batch(batch, body),
         Request::Prepare(prepare) => execution.prepare(prepare, body),

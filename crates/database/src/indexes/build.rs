@@ -275,7 +275,11 @@ pub(crate) fn load(engine: &Engine, catalog: &Catalog, now: u32) -> Result<Vec<A
         users.flat_map(|keyspace| keyspace.indexes.values().map(move |index| (keyspace, index)))
     {
         if !keyspace.params.durable_writes {
-            // Without a log, rows may have been flushed whose entries were not.
+            // Without a log, rows may have been flushed whose entries were not, and deletions of entries whose rows were not:
+            // what is built would not show under these.
+            engine.truncate(index.storage.id).map_err(|error| {
+                DatabaseError::Server(format!("cannot empty index {}: {error}", index.name))
+            })?;
             unbuilt.push(index.clone());
             continue;
         }

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use cassette_engine::{Engine, Mutation};
+use cassette_engine::{Engine, EngineError, Mutation};
 use cassette_rows::merge::merge_rows;
 use cassette_rows::{
     ColumnKind, DeletionTime, PartitionUpdate, Row, Selection, Slice, Slices, StorageError, TableMetadata,
@@ -22,7 +22,7 @@ use super::Index;
 use super::definition::{IndexKind, Source};
 use super::entries::{LASTING, Place, deletion, entries, entry_clustering, insertion};
 use crate::catalog::Catalog;
-use crate::error::{Result, bail_invalid};
+use crate::error::{DatabaseError, Result, bail_invalid};
 
 /// How many rows a write looks up at most. What a deletion of more takes away leaves stale entries.
 const OLD_ROWS_MAX: usize = 1000;
@@ -33,7 +33,8 @@ const VALUE_LENGTH_MAX: usize = u16::MAX as usize - 1;
 /// Adds to `mutations` those of the indexes of their tables. `now` is in seconds.
 ///
 /// # Errors
-/// Invalid, with Cassandra's text, for values that are too long.
+/// Invalid, with Cassandra's text, for values that are too long. WouldBlock, when old rows cannot be read without waiting for a
+/// disk, and this thread may not.
 pub(crate) fn add_index_mutations(
     engine: &Engine,
     catalog: &Catalog,
@@ -53,10 +54,13 @@ pub(crate) fn add_index_mutations(
         if let Some(wanted) = old_rows_wanted(indexes, update, table) {
             match read_old(engine, update, table, wanted) {
                 Ok(old) => add_deletions(indexes, update, &old, table, now, &mut added),
+                Err(EngineError::Storage(StorageError::WouldBlock { .. })) => {
+                    return Err(DatabaseError::WouldBlock);
+                }
                 // Readers pass over what is stale; the write need not fail for it.
                 Err(error) => tracing::warn!(
                     table = table.qualified_name(),
-                    error,
+                    %error,
                     "old index entries are left behind: the row that they are of cannot be read"
                 ),
             }
@@ -166,13 +170,12 @@ fn read_old(
     update: &PartitionUpdate,
     table: &TableMetadata,
     wanted: Selection,
-) -> std::result::Result<Old, String> {
-    let storage = |error: StorageError| error.to_string();
-    let mut stream = engine.read(table.id, &update.key, &wanted).map_err(|error| error.to_string())?;
+) -> std::result::Result<Old, EngineError> {
+    let mut stream = engine.read(table.id, &update.key, &wanted)?;
     let mut old = Old::default();
-    let Some(header) = stream.next_partition().map_err(storage)? else { return Ok(old) };
+    let Some(header) = stream.next_partition()? else { return Ok(old) };
     old.static_row = header.static_row;
-    while let Some(next) = stream.next_unfiltered().map_err(storage)? {
+    while let Some(next) = stream.next_unfiltered()? {
         if let Unfiltered::Row(row) = next {
             old.rows.push(row);
             if old.rows.len() >= OLD_ROWS_MAX {

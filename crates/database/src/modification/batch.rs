@@ -141,8 +141,9 @@ fn apply(
         BatchKind::Unlogged => WriteType::UnloggedBatch,
         _ => WriteType::Batch,
     };
-    first.database.metrics().record_batch(kind, mutations.len());
+    let partitions = mutations.len();
     mutations.apply(first, write_type)?;
+    first.database.metrics().record_batch(kind, partitions);
     Ok(Outcome::Void)
 }
 

@@ -14,8 +14,8 @@
 
 use std::sync::Arc;
 
-use cassette_engine::Mutation;
 use cassette_engine::trace::trace;
+use cassette_engine::{Mutation, may_wait};
 use cassette_rows::merge::counter;
 use cassette_rows::{
     Cell, Clustering, ColumnId, DecoratedKey, PartitionUpdate, Row, RowBuilder, Selection, Slice, Slices,
@@ -26,11 +26,23 @@ use crate::error::{DatabaseError, Result, WriteType};
 use crate::execution::Execution;
 
 /// Applies increments and deletions, partition by partition.
+///
+/// # Errors
+/// WouldBlock, without an effect, when this thread may not wait and would have to.
 pub(super) fn apply(mutations: &[Mutation], execution: &Execution<'_>) -> Result<()> {
     let database = execution.database;
+    let engine = database.engine();
+    if !may_wait() && mutations.len() > 1 {
+        // What the first partition counted could not be taken back when the second would have to wait.
+        return Err(DatabaseError::WouldBlock);
+    }
     for mutation in mutations {
         trace(|| "Acquiring counter locks");
-        let _lock = database.engine().lock_partition(mutation.table.id, &mutation.update.key);
+        let (table, key) = (mutation.table.id, &mutation.update.key);
+        let _lock = match may_wait() {
+            true => engine.lock_partition(table, key),
+            false => engine.try_lock_partition(table, key).ok_or(DatabaseError::WouldBlock)?,
+        };
         let update = counted(&mutation.update, &mutation.table, execution)?;
         let counted = Mutation { table: mutation.table.clone(), update };
         database.apply(execution, WriteType::Counter, vec![counted])?;

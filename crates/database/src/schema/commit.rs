@@ -1,6 +1,8 @@
 //! Putting a schema change into force.
 //!
 //! 1. New tables are made in the engine. A crash from here on leaves at most an empty directory that nothing refers to.
+//!    A keyspace whose writes become durable is made so: what it holds without a log is flushed, and indexes and views that are
+//!    not whole lose their notes of having been built, which are believed from the next step on.
 //! 2. The rows of `system_schema` and `system.local` are written as one batch and the commit log is synced. From here on
 //!    the change survives; before, nothing of it does.
 //! 3. Changed tables get their new form in the engine, and then the catalog is swapped: no statement is planned against
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use cassette_rows::{TableId, TableMetadata};
 
 use super::{Change, KeyspaceChange, SchemaContext};
-use crate::catalog::{Catalog, KeyspaceKind};
+use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::database::Database;
 use crate::error::{DatabaseError, Result};
 use crate::indexes;
@@ -83,6 +85,15 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
             return Err(undo(format!("cannot take a snapshot of {name} before it is dropped: {error}")));
         }
     }
+    if let Some(keyspace) = becomes_durable(keyspace, before, after)
+        && let Err(error) = make_durable(database, keyspace)
+    {
+        // Statements still see the old schema, and the log has too much at worst.
+        for table in keyspace.stored_tables() {
+            let _ = engine.set_durable_writes(table.id, false);
+        }
+        return Err(undo(format!("cannot set durable_writes: {error}")));
+    }
     // After everything that statements were given, and later than all earlier changes of the schema.
     let timestamp = database.next_timestamp(database.clock().now_micros());
     let changed_indexes =
@@ -122,6 +133,27 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         }
     }
     failure.map_or(Ok(()), |failure| Err(DatabaseError::Server(failure)))
+}
+
+/// The keyspace, if its writes are to go to the log and did not before.
+fn becomes_durable<'a>(keyspace: &str, before: &Catalog, after: &'a Catalog) -> Option<&'a Keyspace> {
+    let (old, new) = (before.keyspace(keyspace)?, after.keyspace(keyspace)?);
+    (!old.params.durable_writes && new.params.durable_writes).then_some(&**new)
+}
+
+/// Lets the log and the SSTables together hold all that a keyspace does, and its indexes and views be believed after a crash.
+fn make_durable(database: &Database, keyspace: &Keyspace) -> Result<()> {
+    // In every order of tables: each is whole once it is done, and the schema says nothing of it before all are.
+    system::open::set_durable_writes(database.engine(), keyspace)
+        .map_err(|error| DatabaseError::Server(error.to_string()))?;
+    // The notes may be of an earlier process, whose entries are lost.
+    for index in keyspace.indexes.values().filter(|index| !index.state.is_built()) {
+        indexes::unbuild(database, index)?;
+    }
+    for view in keyspace.views.values().filter(|view| !view.state.is_built()) {
+        views::unbuild(database, view)?;
+    }
+    Ok(())
 }
 
 /// The views that come or go.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cassette_engine::{Engine, Mutation, PartitionLock};
+use cassette_engine::{Engine, EngineError, Mutation, PartitionLock, may_wait};
 use cassette_rows::merge::merge_rows;
 use cassette_rows::{
     Bound, DeletionTime, PartitionHeader, PartitionUpdate, RangeTombstone, RangeTombstoneList, Row,
@@ -19,19 +19,27 @@ use crate::error::{DatabaseError, Result};
 use crate::execution::Execution;
 
 /// Locks the partitions of tables with views.
+///
+/// # Errors
+/// WouldBlock, when one of them is locked and this thread may not wait.
 pub(crate) fn lock_partitions<'e>(
     engine: &'e Engine,
     catalog: &Catalog,
     mutations: &[Mutation],
-) -> Vec<PartitionLock<'e>> {
+) -> Result<Vec<PartitionLock<'e>>> {
     let has_views = |mutation: &&Mutation| !catalog.views_of(mutation.table.id).is_empty();
-    engine.lock_partitions(mutations.iter().filter(has_views).map(|m| (m.table.id, &m.update.key)))
+    let partitions = mutations.iter().filter(has_views).map(|m| (m.table.id, &m.update.key));
+    match may_wait() {
+        true => Ok(engine.lock_partitions(partitions)),
+        false => engine.try_lock_partitions(partitions).ok_or(DatabaseError::WouldBlock),
+    }
 }
 
 /// Adds to `mutations` those of the views of their tables. The partitions of tables with views are locked.
 ///
 /// # Errors
-/// ReadFailure, when a row cannot be read: without knowing what it was its entries cannot be kept.
+/// ReadFailure, when a row cannot be read: without knowing what it was its entries cannot be kept. WouldBlock, when it cannot be
+/// read without waiting, and this thread may not.
 pub(crate) fn add_view_mutations(
     engine: &Engine,
     catalog: &Catalog,
@@ -59,10 +67,8 @@ fn entries_of(
     // As the view has it: a writer may have planned with an older version.
     let Some(table) = views.first().map(|view| &view.base) else { return Ok(()) };
     let Some(selection) = touched(update, table) else { return Ok(()) };
-    let old = read(engine, update, table, &selection).map_err(|message| DatabaseError::ReadFailure {
-        consistency: execution.options.consistency,
-        message,
-    })?;
+    let old = read(engine, update, table, &selection)
+        .map_err(|error| DatabaseError::of_read(execution.options.consistency, error))?;
     let comparator = &table.comparator;
     let covering = |row: &Row| {
         update.deletion.max(update.range_tombstones.covering(row.clustering().into(), comparator))
@@ -176,17 +182,17 @@ fn read(
     update: &PartitionUpdate,
     table: &TableMetadata,
     selection: &Selection,
-) -> std::result::Result<Old, String> {
-    let mut stream = engine.read(table.id, &update.key, selection).map_err(|error| error.to_string())?;
+) -> std::result::Result<Old, EngineError> {
+    let mut stream = engine.read(table.id, &update.key, selection)?;
     let mut old = Old {
         rows: Vec::new(),
         deletion: DeletionTime::LIVE,
         range_tombstones: RangeTombstoneList::default(),
     };
-    let Some(header) = stream.next_partition().map_err(|error| error.to_string())? else { return Ok(old) };
+    let Some(header) = stream.next_partition()? else { return Ok(old) };
     old.deletion = header.deletion;
     let mut open: Option<(Bound, DeletionTime)> = None;
-    while let Some(next) = stream.next_unfiltered().map_err(|error| error.to_string())? {
+    while let Some(next) = stream.next_unfiltered()? {
         match next {
             Unfiltered::Row(row) => old.rows.push(row),
             Unfiltered::Marker(marker) => {

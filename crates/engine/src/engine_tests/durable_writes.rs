@@ -89,3 +89,16 @@ fn they_take_memory_but_no_segment_and_what_was_logged_before_is_let_go() {
     let engine = world.open().unwrap();
     assert_eq!(partitions(&engine, &unlogged), 2001);
 }
+
+#[test]
+fn what_was_not_logged_is_flushed_before_writes_are_durable() {
+    let (mut world, _, unlogged) = world();
+    let engine = open(&world, &unlogged);
+    engine.apply(&[mutation(&unlogged, insert(1, b"x", 1))]).unwrap();
+    engine.set_durable_writes(unlogged.id, true).unwrap();
+    engine.apply(&[mutation(&unlogged, insert(2, b"x", 1))]).unwrap();
+    drop(engine);
+    world.fs = world.fs.crash(5);
+    let engine = world.open().unwrap();
+    assert_eq!(partitions(&engine, &unlogged), 2);
+}
