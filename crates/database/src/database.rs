@@ -585,7 +585,7 @@ impl Database {
         Ok(Outcome::Void)
     }
 
-    /// The entries of a value, or of several, in an index; `None` if they are too many to be sorted.
+    /// The entries of a value, or of several, in an index.
     ///
     /// # Errors
     /// ReadFailure, while the index is being built.
@@ -595,7 +595,7 @@ impl Database {
         index: &Arc<Index>,
         wanted: &Wanted<'_>,
         within: &Within<'_>,
-    ) -> Result<Option<Hits>> {
+    ) -> Result<Hits> {
         if !index.state.is_built() {
             return Err(DatabaseError::ReadFailure {
                 consistency: execution.options.consistency,

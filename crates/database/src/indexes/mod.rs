@@ -12,12 +12,14 @@
 //! maintenance  the mutations of indexes that go with those of their tables
 //! build        entries of what was there before the index, in the background
 //! search       the entries of a value, in the order of the base table
+//! intersection those of several indexes
 //! ```
 
 mod analyzer;
 mod build;
 mod definition;
 mod entries;
+mod intersection;
 mod maintenance;
 mod search;
 
@@ -25,6 +27,7 @@ pub(crate) use analyzer::{Analyzer, BOOLEAN_OPTIONS};
 pub(crate) use build::{BuildState, Builds, forget, load, mark_built, unbuild};
 pub(crate) use definition::{CLASS_NAME, Finds, Part, TARGET, Target};
 pub use definition::{Index, IndexKind};
+pub(crate) use intersection::Intersection;
 pub(crate) use maintenance::add_index_mutations;
 pub(crate) use search::{Hit, Hits, Wanted, Within};
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::ops::Bound as RangeBound;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use cassette_engine::{Engine, EngineError, KeyRange, PartitionPosition};
 use cassette_rows::clustering::Side;
 use cassette_rows::{
     Bound, Clustering, ColumnKind, DecoratedKey, PartitionStream, Result as StorageResult, Row, Selection,
-    Slice, Slices, Token, Unfiltered,
+    Slice, Slices, TableMetadata, Token, Unfiltered,
 };
 
 use super::Index;
@@ -51,32 +52,43 @@ pub(crate) struct Hit {
     timestamp: i64,
 }
 
-/// Entries in the order of the base table.
+impl Hit {
+    /// In the order of the base table.
+    pub fn compare(&self, other: &Self, base: &TableMetadata) -> Ordering {
+        let rows = || base.comparator.compare_rows(&self.clustering, &other.clustering);
+        self.key.cmp(&other.key).then_with(rows)
+    }
+}
+
+/// The entries of a value, or of several.
 pub(crate) struct Hits {
     index: Arc<Index>,
     /// The partition of the hidden table.
     partition: DecoratedKey,
+    /// What was read before it was asked for.
+    ahead: VecDeque<Hit>,
     entries: Entries,
     now: u32,
 }
 
+/// Those that were not read yet.
 enum Entries {
     None,
-    /// Of one value: they lie in that order.
-    Stream(Box<dyn PartitionStream>),
-    /// Of several values, sorted.
-    List(std::vec::IntoIter<Hit>),
+    /// Of one value: they lie in the order of the base table.
+    OfValue(Box<dyn PartitionStream>),
+    /// Of several values, in the order of these.
+    OfRange(Box<dyn PartitionStream>),
 }
 
 impl Hits {
-    /// Begins to read. `None` if there are too many to be sorted: the rows themselves are to be looked at instead.
+    /// Begins to read.
     pub fn new(
         engine: &Engine,
         index: &Arc<Index>,
         wanted: &Wanted<'_>,
         within: &Within<'_>,
         now: u32,
-    ) -> Result<Option<Self>, EngineError> {
+    ) -> Result<Self, EngineError> {
         let by_order = index.ordered_by.is_some();
         let (partition, slices) = match wanted {
             Wanted::Value(value) if by_order => {
@@ -99,55 +111,85 @@ impl Hits {
             }
         };
         let slices = Slices::new(slices, &index.storage.comparator);
-        let mut hits = Self { index: index.clone(), partition, entries: Entries::None, now };
+        let ahead = VecDeque::new();
+        let mut hits = Self { index: index.clone(), partition, ahead, entries: Entries::None, now };
         if slices.as_slice().is_empty() {
-            return Ok(Some(hits));
+            return Ok(hits);
         }
         let selection = Selection { slices, reversed: false };
         let mut stream = engine.read(index.storage.id, &hits.partition, &selection)?;
         if stream.next_partition()?.is_some() {
-            hits.entries = Entries::Stream(stream);
-        }
-        if let Wanted::Range { .. } = wanted {
-            let Some(sorted) = hits.sorted(within)? else { return Ok(None) };
-            hits.entries = Entries::List(sorted.into_iter());
-        }
-        Ok(Some(hits))
-    }
-
-    /// All that is left, in the order of the base table; `None` if it is too much.
-    fn sorted(&mut self, within: &Within<'_>) -> StorageResult<Option<Vec<Hit>>> {
-        let comparator = &self.index.clone().base.comparator;
-        let mut all = Vec::new();
-        while let Some(hit) = self.next()? {
-            let is_within = match within {
-                Within::Range(range) => is_in_range(&hit.key, range),
-                Within::Partition(key, _) if !self.index.is_of_rows() => hit.key == **key,
-                Within::Partition(key, slices) => {
-                    hit.key == **key && slices.contains((&hit.clustering).into(), comparator)
-                }
+            hits.entries = match wanted {
+                Wanted::Range { .. } => Entries::OfRange(stream),
+                _ => Entries::OfValue(stream),
             };
-            if !is_within {
-                continue;
-            }
-            if all.len() == RANGE_HITS_MAX {
-                return Ok(None);
-            }
-            all.push(hit);
         }
-        all.sort_by(|a, b| {
-            let rows = || comparator.compare_rows(&a.clustering, &b.clustering);
-            a.key.cmp(&b.key).then_with(rows)
-        });
-        Ok(Some(all))
+        Ok(hits)
     }
 
-    /// The next entry.
+    /// Whether an entry is of a row; else of a partition, whose rows all answer.
+    pub fn is_of_rows(&self) -> bool {
+        self.index.is_of_rows()
+    }
+
+    /// Whether they come in the order of the base table without being sorted.
+    pub fn are_in_order(&self) -> bool {
+        !matches!(self.entries, Entries::OfRange(_))
+    }
+
+    /// Reads so many entries more, before they are asked for; whether there are no others.
+    pub fn read_ahead(&mut self, more: usize, within: &Within<'_>) -> StorageResult<bool> {
+        for _ in 0..more {
+            let is_within = !self.are_in_order();
+            let Some(hit) = self.read()? else { return Ok(true) };
+            if !is_within || self.lies_within(&hit, within) {
+                self.ahead.push_back(hit);
+            }
+        }
+        Ok(matches!(self.entries, Entries::None))
+    }
+
+    /// Puts what is left into the order of the base table; whether it is not too much for that.
+    pub fn sort(&mut self, within: &Within<'_>) -> StorageResult<bool> {
+        while !self.are_in_order() && !self.read_ahead(RANGE_HITS_MAX / 64, within)? {
+            if self.ahead.len() > RANGE_HITS_MAX {
+                return Ok(false);
+            }
+        }
+        let base = &self.index.base;
+        self.ahead.make_contiguous().sort_by(|a, b| a.compare(b, base));
+        Ok(true)
+    }
+
+    /// How many were read ahead.
+    pub fn ahead(&self) -> usize {
+        self.ahead.len()
+    }
+
+    fn lies_within(&self, hit: &Hit, within: &Within<'_>) -> bool {
+        match within {
+            Within::Range(range) => is_in_range(&hit.key, range),
+            Within::Partition(key, _) if !self.is_of_rows() => hit.key == **key,
+            Within::Partition(key, slices) => {
+                let comparator = &self.index.base.comparator;
+                hit.key == **key && slices.contains((&hit.clustering).into(), comparator)
+            }
+        }
+    }
+
+    /// The next one in the order of the base table.
     pub fn next(&mut self) -> StorageResult<Option<Hit>> {
+        match self.ahead.pop_front() {
+            Some(hit) => Ok(Some(hit)),
+            None => self.read(),
+        }
+    }
+
+    /// The next entry as they lie.
+    fn read(&mut self) -> StorageResult<Option<Hit>> {
         let stream = match &mut self.entries {
             Entries::None => return Ok(None),
-            Entries::List(list) => return Ok(list.next()),
-            Entries::Stream(stream) => stream,
+            Entries::OfValue(stream) | Entries::OfRange(stream) => stream,
         };
         while let Some(next) = stream.next_unfiltered()? {
             let Unfiltered::Row(row) = next else { continue };

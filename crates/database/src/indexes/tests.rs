@@ -495,6 +495,45 @@ fn a_write_takes_the_entry_of_what_it_replaces_with_it() {
     assert_eq!(live_entries(&database), 0);
 }
 
+/// How many partitions of `ks.t` a query reads.
+fn reads_of(database: &Database, session: &Session, cql: &str) -> (usize, u64) {
+    let table = database.catalog().table("ks", "t").unwrap().id;
+    let metrics = database.engine().table_metrics(table).unwrap();
+    let before = metrics.sstables_per_read.count();
+    let rows = run(session, cql).len();
+    (rows, metrics.sstables_per_read.count() - before)
+}
+
+#[test]
+fn of_several_indexes_the_one_with_the_fewest_entries_finds_the_rows() {
+    for using in ["", "USING 'sai'"] {
+        let files = Files::new();
+        let (database, session) = files.open();
+        run(&session, "CREATE TABLE t (k int PRIMARY KEY, many int, few int, half int)");
+        for column in ["many", "few", "half"] {
+            run(&session, &format!("CREATE INDEX ON t ({column}) {using}"));
+        }
+        for k in 0..200 {
+            let (few, half) = (k / 3, k % 2);
+            run(&session, &format!("INSERT INTO t (k, many, few, half) VALUES ({k}, 1, {few}, {half})"));
+        }
+        let asked = |condition: &str| {
+            reads_of(&database, &session, &format!("SELECT k FROM t WHERE {condition} ALLOW FILTERING"))
+        };
+        assert_eq!(asked("many = 1 AND few = 7"), (3, 3), "{using}");
+        assert_eq!(asked("few = 7 AND many = 1"), (3, 3), "{using}");
+        assert_eq!(asked("many = 1 AND few = 1000"), (0, 0), "{using}");
+        // None has few entries: rows that one of them does not lead to are not read.
+        assert_eq!(asked("many = 1 AND half = 1"), (100, 100), "{using}");
+        assert_eq!(asked("half = 1 AND many = 1"), (100, 100), "{using}");
+        if !using.is_empty() {
+            assert_eq!(asked("many = 1 AND few > 65"), (2, 2));
+            let (rows, reads) = asked("many > 0 AND half = 1 AND few <= 0");
+            assert!(rows == 1 && reads <= 3, "{reads} reads");
+        }
+    }
+}
+
 #[test]
 fn a_reader_removes_stale_entries() {
     let (_files, database, session) = prepared_table();

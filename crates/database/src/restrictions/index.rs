@@ -28,6 +28,9 @@ enum WantedTerms {
     Range(SliceTerms),
 }
 
+/// How many indexes one query asks: each more costs something, and says less and less.
+const SEARCHES_MAX: usize = 4;
+
 /// The longest value that is looked for, in bytes.
 const VALUE_LENGTH_MAX: usize = u16::MAX as usize;
 
@@ -179,13 +182,13 @@ impl<'i> IndexChoice<'i> {
         self.uses_index
     }
 
-    /// The search, if an index is used.
+    /// The searches of which each finds the rows, the more promising ones first; none, if no index is used.
     ///
     /// # Errors
     /// Invalid, if the index leaves something to be looked at row by row and ALLOW FILTERING was not said.
-    pub fn finish(&self, rules: Rules) -> Result<Option<Search>> {
+    pub fn finish(&self, rules: Rules) -> Result<Vec<Search>> {
         if !self.uses_index {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let empty = Vec::new();
         let partition = if self.checks_partition { &self.partition } else { &empty };
@@ -207,14 +210,13 @@ impl<'i> IndexChoice<'i> {
         // Equalities before ranges, and non-key columns first: they tend to say more.
         let all = || self.others.iter().chain(&self.clustering).chain(&self.partition);
         let indexes = || attached.iter().chain(&others);
-        let search = |ranges: bool| {
-            let wanted =
-                all().filter(|(_, restriction)| matches!(restriction, ColumnRestriction::Slice(_)) == ranges);
-            { wanted }.find_map(|(column, restriction)| {
-                indexes().find_map(|index| Search::new(index, column, restriction))
-            })
-        };
-        Ok(search(false).or_else(|| search(true)))
+        let is_range = |restriction: &ColumnRestriction| matches!(restriction, ColumnRestriction::Slice(_));
+        let equalities = all().filter(|(_, restriction)| !is_range(restriction));
+        let ranges = all().filter(|(_, restriction)| is_range(restriction));
+        let searches = equalities.chain(ranges).filter_map(|(column, restriction)| {
+            indexes().find_map(|index| Search::new(index, column, restriction))
+        });
+        Ok(searches.take(SEARCHES_MAX).collect())
     }
 
     /// What becomes of the values of a column before they are compared, since an index of it compares them so.

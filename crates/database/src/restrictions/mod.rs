@@ -77,8 +77,8 @@ pub(crate) struct Restrictions {
     pub clustering: ClusteringRestrictions,
     /// What remains to be checked on each row; only for SELECT.
     pub filters: Vec<Filter>,
-    /// The index that finds the rows; only for SELECT.
-    pub search: Option<Search>,
+    /// Of indexes that each find the rows, the more promising ones first; only for SELECT.
+    pub searches: Vec<Search>,
 }
 
 /// What the rules for a WHERE depend on.
@@ -95,6 +95,12 @@ pub(crate) struct Rules {
 }
 
 impl Restrictions {
+    /// The searches of indexes that are built; all of them, if none is.
+    pub fn searches_of_built_indexes(&self) -> impl Iterator<Item = &Search> {
+        let some_are_built = self.searches.iter().any(|search| search.index.is_built());
+        self.searches.iter().filter(move |search| !some_are_built || search.index.is_built())
+    }
+
     /// Resolves `where_clause` for a statement on `table`.
     ///
     /// # Errors
@@ -125,7 +131,7 @@ impl Restrictions {
             StatementKind::Select => cx.catalog.indexes_of(table.id),
             _ => &[],
         };
-        let mut restrictions = Self { partition, clustering, filters, search: None };
+        let mut restrictions = Self { partition, clustering, filters, searches: Vec::new() };
         restrictions.validate(table, rules, indexes)?;
         Ok(restrictions)
     }
@@ -151,7 +157,7 @@ impl Restrictions {
             allow_filtering: false,
             allow_clustering_slices: false,
         };
-        let mut restrictions = Self { partition, clustering, filters: Vec::new(), search: None };
+        let mut restrictions = Self { partition, clustering, filters: Vec::new(), searches: Vec::new() };
         restrictions.validate(table, rules, &[])?;
         Ok(restrictions)
     }
@@ -216,7 +222,7 @@ impl Restrictions {
                 "Select on indexed columns and with IN clause for the PRIMARY KEY are not supported"
             );
         }
-        self.search = choice.finish(rules)?;
+        self.searches = choice.finish(rules)?;
         let rest = std::mem::take(&mut self.filters);
         self.filters = partition_filters.into_iter().chain(clustering_filters).chain(rest).collect();
         for filter in &mut self.filters {

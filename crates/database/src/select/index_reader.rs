@@ -12,8 +12,8 @@ use super::limits::Limits;
 use super::reader::{Flow, Reader, Seen, Visit};
 use super::row::{CurrentPartition, CurrentRow};
 use crate::error::Result;
-use crate::indexes::{Hit, Hits, Within};
-use crate::restrictions::{Partitions, Search};
+use crate::indexes::{Hit, Intersection, Within};
+use crate::restrictions::Partitions;
 
 /// Hits of a partition that are read together: the first few alone, since a LIMIT may be small, then more.
 const FIRST_BATCH: usize = 8;
@@ -24,36 +24,30 @@ const REMOVALS_MAX: usize = 1000;
 
 /// A search while it runs.
 struct Found<'s> {
-    hits: Hits,
+    hits: Intersection,
     /// Read from `hits` already.
     next: Option<Hit>,
     removals: &'s mut Vec<Mutation>,
 }
 
 impl<'p, 'e: 'p> Reader<'p, 'e> {
-    /// Calls `visit` with each row that `search` finds and all other restrictions let pass, until it says stop.
-    pub(super) fn for_each_found(
-        &mut self,
-        search: &Search,
-        limits: &mut Limits,
-        visit: &mut Visit<'_>,
-    ) -> Result<()> {
+    /// Calls `visit` with each row that the indexes find and all other restrictions let pass, until it says stop.
+    pub(super) fn for_each_found(&mut self, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<()> {
         let mut removals = Vec::new();
-        let result = self.find(search, limits, visit, &mut removals);
+        let result = self.find(limits, visit, &mut removals);
         self.execution.database.remove_stale(&removals);
         result
     }
 
     fn find(
         &mut self,
-        search: &Search,
         limits: &mut Limits,
         visit: &mut Visit<'_>,
         removals: &mut Vec<Mutation>,
     ) -> Result<()> {
         if let Some((key, selection)) = self.resumed.take() {
             let within = Within::Partition(&key, &selection.slices);
-            if self.search(search, &within, &selection, false, limits, visit, removals)? == Flow::Stop {
+            if self.search(&within, &selection, false, limits, visit, removals)? == Flow::Stop {
                 return Ok(());
             }
             limits.next_partition();
@@ -64,24 +58,21 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             Partitions::Keys(keys) => {
                 for key in keys {
                     let within = Within::Partition(&key, &selection.slices);
-                    if self.search(search, &within, &selection, shows, limits, visit, removals)? == Flow::Stop
-                    {
+                    if self.search(&within, &selection, shows, limits, visit, removals)? == Flow::Stop {
                         return Ok(());
                     }
                 }
             }
             Partitions::Range(range) => {
                 let within = Within::Range(&range);
-                self.search(search, &within, &selection, shows, limits, visit, removals)?;
+                self.search(&within, &selection, shows, limits, visit, removals)?;
             }
         }
         Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "where, what of it, how far, and to whom")]
     fn search(
         &self,
-        search: &Search,
         within: &Within<'_>,
         selection: &Selection,
         shows_static_rows: bool,
@@ -90,10 +81,17 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         removals: &mut Vec<Mutation>,
     ) -> Result<Flow> {
         let database = self.execution.database;
-        let hits = search.with_value(self.execution, |wanted| {
-            database.search(self.execution, &search.index, wanted, within)
-        })?;
-        let Some(hits) = hits else { return Ok(Flow::Continue) };
+        let mut contenders = Vec::new();
+        for search in self.plan.restrictions.searches_of_built_indexes() {
+            let hits = search.with_value(self.execution, |wanted| {
+                database.search(self.execution, &search.index, wanted, within)
+            })?;
+            // No row holds a null.
+            let Some(hits) = hits else { return Ok(Flow::Continue) };
+            contenders.push(hits);
+        }
+        let hits = Intersection::new(contenders, within, &self.plan.table);
+        let hits = hits.map_err(|error| self.failed(error))?;
         let Some(hits) = hits else {
             // The filters hold all that the search is for.
             return match within {
@@ -107,7 +105,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         found.next = self.next(&mut found)?;
         while let Some(first) = &found.next {
             let key = first.key.clone();
-            let flow = match search.index.is_of_rows() {
+            let flow = match found.hits.hits.is_of_rows() {
                 true => self.rows_of(&key, selection, &mut found, limits, visit)?,
                 false => self.partition_of(&key, selection, shows_static_rows, &mut found, limits, visit)?,
             };
@@ -206,7 +204,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 while let Some(hit) = batch.front()
                     && comparator.compare_rows(&hit.clustering, row.clustering()).is_le()
                 {
-                    if hit.clustering == *row.clustering() && !found.hits.is_stale(hit, &row, false) {
+                    if hit.clustering == *row.clustering() && !found.hits.hits.is_stale(hit, &row, false) {
                         is_hit = true;
                     } else {
                         found.stale(hit);
@@ -238,7 +236,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         limits: &mut Limits,
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
-        if found.hits.is_of_static_column() && !self.holds_static_value(key, found)? {
+        if found.hits.hits.is_of_static_column() && !self.holds_static_value(key, found)? {
             return Ok(Flow::Continue);
         }
         self.drain_partition(key, selection, shows_static_rows, limits, visit)
@@ -251,7 +249,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let header = stream.next_partition().map_err(|e| self.failed(e))?;
         let static_row: Option<Row> = header.and_then(|header| header.static_row);
         while let Some(hit) = found.next.take_if(|hit| hit.key == *key) {
-            if static_row.as_ref().is_some_and(|row| !found.hits.is_stale(&hit, row, true)) {
+            if static_row.as_ref().is_some_and(|row| !found.hits.hits.is_stale(&hit, row, true)) {
                 found.next = Some(hit);
                 return Ok(true);
             }
@@ -265,7 +263,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 impl Found<'_> {
     fn stale(&mut self, hit: &Hit) {
         if self.removals.len() < REMOVALS_MAX {
-            self.removals.extend(self.hits.removal(hit));
+            self.removals.extend(self.hits.hits.removal(hit));
         }
     }
 }

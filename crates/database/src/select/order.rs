@@ -29,7 +29,7 @@ impl Order {
             existing(table, &first.column)?;
             bail_invalid!("ANN ordering by vector requires the column to be indexed");
         }
-        if restrictions.search.is_some() {
+        if !restrictions.searches.is_empty() {
             bail_invalid!("ORDER BY with 2ndary indexes is not supported, except for ANN queries.");
         }
         if !restrictions.partition.names_keys() {

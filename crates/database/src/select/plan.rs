@@ -63,7 +63,7 @@ impl SelectPlan {
         }
         let order = Order::new(select, &table, &restrictions)?;
         if !rules.allow_filtering
-            && restrictions.search.is_none()
+            && restrictions.searches.is_empty()
             && !restrictions.partition.names_keys()
             && !restrictions.clustering.is_empty()
         {

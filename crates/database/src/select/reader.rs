@@ -80,8 +80,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 
     /// Calls `visit` with each row within the limits, until it says stop.
     pub fn for_each(&mut self, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<()> {
-        if let Some(search) = &self.plan.restrictions.search {
-            return self.for_each_found(search, limits, visit);
+        if !self.plan.restrictions.searches.is_empty() {
+            return self.for_each_found(limits, visit);
         }
         if let Some((key, selection)) = self.resumed.take() {
             if self.drain_partition(&key, &selection, false, limits, visit)? == Flow::Stop {
