@@ -50,7 +50,7 @@ fn a_store_is_shown_its_transactions_are_told_and_a_backup_is_restored() {
     let (data, file, new) = (path("data"), path("bank.backup"), path("new"));
     let (committed, aborted) = bank(Path::new(&data));
     let shown = shows(&["show", "--data", &data]);
-    for line in ["keyspace bank", "given out up to", "2 (_transactions2)", "tables     accounts\n"] {
+    for line in ["keyspace bank", "given out up to", "2 from 1 on", "unswept", "tables     accounts\n"] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     let shown: serde_json::Value =
@@ -63,6 +63,13 @@ fn a_store_is_shown_its_transactions_are_told_and_a_backup_is_restored() {
     assert!(told[0].starts_with(&format!("{committed}  committed at ")), "{told:?}");
     assert!(told[1].starts_with(&format!("{aborted}  aborted")), "{told:?}");
     assert!(told[2].contains("before time") && told[3].contains("not given out"), "{told:?}");
+    assert!(shows(&["map", "--data", &data]).contains("2 (_transactions2)"));
+    assert!(shows(&["migrate", "--data", &data, "--to", "3"]).contains("layout 3 instead of 2"));
+    assert!(shows(&["migrate", "--data", &data, "--to", "3"]).contains("already"));
+    let map: serde_json::Value = serde_json::from_str(&shows(&["map", "--data", &data, "--json"])).unwrap();
+    assert_eq!(map["ranges"][1]["layout"], 3, "{map}");
+    assert!(shows(&words).starts_with(&told[0]), "what was concluded stays");
+    assert!(refuses(&["migrate", "--data", &data, "--to", "4"]).contains("--to"));
     assert!(shows(&["backup", "--data", &data, &file]).contains("1 cells"));
     assert!(refuses(&["backup", "--data", &data, &file]).contains("cannot write"));
     shows(&["restore", "--data", &new, "--keyspace", "bank", &file]);

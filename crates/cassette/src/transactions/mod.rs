@@ -1,6 +1,7 @@
 //! `cassette transactions …`: looks at a store of transactions, and backs it up.
 
 mod backup;
+mod map;
 mod open;
 mod show;
 mod status;
@@ -17,6 +18,8 @@ docs/transactions.md is the protocol.
 Examples:
   cassette transactions show --data data                              what there is
   cassette transactions status --data data 20033                      what became of the transaction that began at 20033
+  cassette transactions map --data data                               which layout which transactions have
+  cassette transactions migrate --data data --to 3                    give new ones another
   cassette transactions backup --data data bank.backup                everything committed now, in one file
   cassette transactions restore --data new --keyspace bank bank.backup    into an empty store")]
 pub enum TransactionsCommand {
@@ -24,6 +27,10 @@ pub enum TransactionsCommand {
     Show(show::ShowArguments),
     /// Say what became of transactions, by their start timestamps
     Status(status::StatusArguments),
+    /// Show which layout the conclusions of which transactions have. Reads only
+    Map(map::MapArguments),
+    /// Change the layout of new transactions
+    Migrate(map::MigrateArguments),
     /// Write everything that is committed at one timestamp to a file
     Backup(backup::BackupArguments),
     /// Put a backup into an empty store, whole or not at all
@@ -36,6 +43,8 @@ impl TransactionsCommand {
         match self {
             Self::Show(arguments) => show::run(arguments),
             Self::Status(arguments) => status::run(arguments),
+            Self::Map(arguments) => map::map(arguments),
+            Self::Migrate(arguments) => map::migrate(arguments),
             Self::Backup(arguments) => backup::back_up(arguments),
             Self::Restore(arguments) => backup::restore(arguments),
         }

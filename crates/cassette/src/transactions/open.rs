@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use cassette_database::Database;
+use cassette_transactions::service::{Agreed, Coordination};
 use cassette_transactions::store::{ClusterOptions, ClusterStore, EmbeddedStore, Store};
+use cassette_transactions::timelock::Frozen;
+use cassette_transactions::{Options, Transactions};
 use clap::Args;
 
 /// Every store has it.
@@ -41,6 +44,20 @@ pub struct Opened {
     pub keyspace: String,
     /// Where it is, for people.
     pub place: String,
+}
+
+impl Opened {
+    /// The map of layouts; `None` before the first transaction. Changes nothing.
+    pub fn agreed(&self) -> anyhow::Result<Option<Agreed>> {
+        Ok(Coordination::look(&*self.store)?)
+    }
+
+    /// Transactions of which none can begin: to look at what there is.
+    pub fn look(&self) -> anyhow::Result<Transactions> {
+        let frozen = Arc::new(Frozen::open(&*self.store)?);
+        let options = Options { residues: Some(false), sweep_pause: None, ..Options::default() };
+        Ok(Transactions::open(self.store.clone(), frozen, options)?)
+    }
 }
 
 /// Opens a store that is there.

@@ -11,7 +11,8 @@ use super::open::{Opened, StoreArguments, open};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 timestamps: no timestamp above the bound has been given out yet; a store that is opened again goes on above it.
-layouts:    how conclusions are stored: 1 a partition for each start, 2 tickets, 3 tickets with values in two stages.
+layouts:    how conclusions are stored, by the first start that has it: `cassette transactions map` explains them.
+unswept:    old versions that can go, and have not yet: of transactions that began at this timestamp or later.
 open:       transactions that have begun and not ended. An embedded store has none while this command has it open;
             of a cluster only the process that gives out timestamps knows them.")]
 pub struct ShowArguments {
@@ -29,16 +30,22 @@ struct Shown {
     keyspace: String,
     /// `None` before the first timestamp was given out.
     timestamps_bound: Option<i64>,
-    layouts: Vec<ShownLayout>,
+    /// First start and version of each range; none before the first transaction.
+    layouts: Vec<(i64, u32)>,
     tables: Vec<String>,
+    /// `None` where it is not known: before the first transaction, or in a store of a newer program.
+    unswept: Option<Unswept>,
     /// Start timestamps; `None` where they are not known.
     open: Option<Vec<i64>>,
 }
 
 #[derive(Debug, Serialize, PartialEq, Eq)]
-struct ShownLayout {
-    version: u32,
-    table: String,
+struct Unswept {
+    /// Shards of the queue with anything to sweep, of all.
+    shards: usize,
+    of: usize,
+    /// The first start whose writes are not swept.
+    since: Option<i64>,
 }
 
 /// The layouts whose tables are there.
@@ -60,16 +67,25 @@ pub fn run(arguments: &ShowArguments) -> anyhow::Result<bool> {
 fn look(opened: &Opened) -> anyhow::Result<Shown> {
     let mut tables = opened.store.tables()?;
     tables.sort_unstable();
-    let of_layout =
-        |layout: Layout| ShownLayout { version: layout.version(), table: layout.table().to_owned() };
+    let agreed = opened.agreed()?;
+    let ranges = agreed.map(|agreed| agreed.map.ranges().to_vec()).unwrap_or_default();
+    let is_known =
+        !ranges.is_empty() && ranges.iter().all(|(_, version)| Layout::of_version(*version).is_some());
     Ok(Shown {
         place: opened.place.clone(),
         keyspace: opened.keyspace.clone(),
         timestamps_bound: stored_bound(&*opened.store)?.map(|bound| bound.0),
-        layouts: layouts(&tables).into_iter().map(of_layout).collect(),
+        layouts: ranges,
+        unswept: if is_known { Some(unswept(opened)?) } else { None },
         tables: tables.into_iter().filter(|table| !table.starts_with('_')).collect(),
         open: opened.database.is_some().then(Vec::new),
     })
+}
+
+fn unswept(opened: &Opened) -> anyhow::Result<Unswept> {
+    let progress = opened.look()?.sweeper().progress()?;
+    let since: Vec<i64> = progress.iter().filter_map(|shard| Some(shard.unswept?.0)).collect();
+    Ok(Unswept { shards: since.len(), of: progress.len(), since: since.into_iter().min() })
 }
 
 fn text(shown: &Shown) -> String {
@@ -83,9 +99,19 @@ fn text(shown: &Shown) -> String {
             None => "none given out".to_owned(),
         },
     );
-    let layouts = shown.layouts.iter().map(|layout| format!("{} ({})", layout.version, layout.table));
+    let layouts = shown.layouts.iter().map(|(first, version)| format!("{version} from {first} on"));
     line("layouts", or_none(layouts.collect()));
     line("tables", or_none(shown.tables.clone()));
+    line(
+        "unswept",
+        match &shown.unswept {
+            Some(Unswept { since: Some(since), shards, of }) => {
+                format!("from {since} on, in {shards} of {of} shards of the queue")
+            }
+            Some(_) => "nothing".to_owned(),
+            None => "not known".to_owned(),
+        },
+    );
     line(
         "open",
         match &shown.open {
@@ -102,12 +128,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_shown_in_five_lines() {
+    fn a_store_is_shown_in_six_lines() {
         let shown = Shown {
             place: "data".to_owned(),
             keyspace: "bank".to_owned(),
             timestamps_bound: Some(1_010_000),
-            layouts: vec![ShownLayout { version: 2, table: "_transactions2".to_owned() }],
+            layouts: vec![(1, 2), (5_000_000, 3)],
+            unswept: Some(Unswept { shards: 3, of: 32, since: Some(20_033) }),
             tables: vec!["accounts".to_owned(), "jobs".to_owned()],
             open: Some(Vec::new()),
         };
@@ -115,8 +142,9 @@ mod tests {
             text(&shown),
             "keyspace bank of data\n\
              timestamps given out up to 1010000 at most\n\
-             layouts    2 (_transactions2)\n\
+             layouts    2 from 1 on, 3 from 5000000 on\n\
              tables     accounts, jobs\n\
+             unswept    from 20033 on, in 3 of 32 shards of the queue\n\
              open       no transaction: nobody else has the store open\n"
         );
     }

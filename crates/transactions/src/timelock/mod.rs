@@ -1,5 +1,6 @@
 //! Timestamps and locks: what orders transactions.
 
+mod frozen;
 mod local;
 mod locks;
 mod timestamps;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use crate::store::StoreError;
 use crate::timestamp::Timestamp;
 
+pub use frozen::Frozen;
 pub use local::LocalTimeLock;
 pub use timestamps::{Timestamps, stored_bound};
 
@@ -63,6 +65,9 @@ pub enum TimeLockError {
         /// What is stored.
         found: String,
     },
+    /// The store was opened to be looked at.
+    #[error("the store is only looked at: no timestamps are given out, and nothing is locked")]
+    OnlyLookedAt,
     /// There are none left.
     #[error("timestamps are used up at {0}")]
     Exhausted(Timestamp),
