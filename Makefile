@@ -71,6 +71,11 @@ bench-startup: ## how soon the server is ready on an empty directory, and its me
 bench-compaction: ## compaction: MB/s of a core, overlapping SSTables, amplification under levels (MIB, ROWS)
 	cargo bench --package cassette-engine --bench compaction
 
+.PHONY: bench-amplification
+bench-amplification: ## random overwrites under levels: bytes written and kept, RocksDB beside (SIZE_MB, TIMES, RATE, ROUNDS, ENGINES)
+	cargo build --release --package cassette --features rocksdb
+	benches/leveled_amplification.sh
+
 .PHONY: lint
 lint: ## formatting and lints, warnings denied
 	cargo fmt --all --check

@@ -1,7 +1,8 @@
 //! Records in engines that know only keys and values.
 //!
 //! As in YCSB's binding of RocksDB, a record is one value with all its fields, and an update reads the record, changes a
-//! field and writes it whole. As there, two threads that update the same record at the same time may lose a change.
+//! field and writes it whole. As there, two threads that update the same record at the same time may lose a change. An update of
+//! all fields is written without reading, as CQL's is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -72,12 +73,14 @@ pub struct KeyValueEngine<S> {
     directory: PathBuf,
     settings: StoreSettings,
     store: Option<S>,
+    /// How many fields a record has.
+    fields: usize,
 }
 
 impl<S: KeyValueStore> KeyValueEngine<S> {
     /// For a store in a directory of its own within `data`.
     pub fn new(data: &Path, settings: StoreSettings) -> Self {
-        Self { directory: data.join(S::NAME), settings, store: None }
+        Self { directory: data.join(S::NAME), settings, store: None, fields: 0 }
     }
 }
 
@@ -102,7 +105,8 @@ impl<S: KeyValueStore> Engine for KeyValueEngine<S> {
             .map_err(|error| LabError::io(format!("making {shown}"), error))
     }
 
-    fn use_table(&mut self, _shape: &TableShape) -> Result<(), LabError> {
+    fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError> {
+        self.fields = shape.field_names.len();
         if !self.directory.exists() {
             let shown = self.directory.display();
             return Err(LabError::Usage(format!(
@@ -143,12 +147,14 @@ impl<S: KeyValueStore> Engine for KeyValueEngine<S> {
 
     fn session(&self) -> Result<Box<dyn Session + '_>, LabError> {
         let store = self.store.as_ref().ok_or_else(|| LabError::engine(S::NAME, "session", "not open"))?;
-        Ok(Box::new(KeyValueSession { store, record: Vec::new(), changed: Vec::new() }))
+        let fields = self.fields;
+        Ok(Box::new(KeyValueSession { store, fields, record: Vec::new(), changed: Vec::new() }))
     }
 }
 
 struct KeyValueSession<'a, S> {
     store: &'a S,
+    fields: usize,
     record: Vec<u8>,
     changed: Vec<u8>,
 }
@@ -161,7 +167,10 @@ impl<S: KeyValueStore> Session for KeyValueSession<'_, S> {
     }
 
     fn update(&mut self, key: &str, values: &FieldValues) -> Result<(), Failure> {
-        let Self { store, record, changed } = self;
+        if values.iter().count() == self.fields {
+            return self.insert(key, values);
+        }
+        let Self { store, record, changed, .. } = self;
         record.clear();
         store.get(key.as_bytes(), &mut |found| record.extend_from_slice(found))?;
         if record.is_empty() {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{BlockBasedOptions, Cache, DB, Options};
 
 use super::key_value::{KeyValueStore, StoreSettings};
@@ -14,9 +15,20 @@ use crate::LabError;
 use crate::run::Counters;
 
 /// An open RocksDB database.
-#[derive(Debug)]
 pub struct RocksDb {
     database: DB,
+    /// What it was opened with; they hold its statistics, if it keeps any.
+    options: Options,
+    keeps_statistics: bool,
+}
+
+/// The one option that is not RocksDB's own: with `true` it counts what flushes and compactions write, at some cost.
+const STATISTICS: &str = "statistics";
+
+impl std::fmt::Debug for RocksDb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RocksDb").field("database", &self.database).finish_non_exhaustive()
+    }
 }
 
 impl KeyValueStore for RocksDb {
@@ -56,18 +68,27 @@ impl KeyValueStore for RocksDb {
             blocks.set_block_cache(&Cache::new_lru_cache(bytes as usize));
         }
         options.set_block_based_table_factory(&blocks);
-        let database =
-            DB::open(&options, directory).map_err(|error| LabError::engine(Self::NAME, "open", error))?;
-        // Options that can change while it is open are set by RocksDB's own names, which it checks itself; those of
-        // blocks as `block_based_table_factory = "{block_size=16384}"`.
-        let given: Vec<(&str, &str)> =
-            settings.options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        // Options are set by RocksDB's own names, which it checks itself; those of blocks as
+        // `block_based_table_factory = "{block_size=16384}"`.
+        let given: Vec<String> = settings
+            .options
+            .iter()
+            .filter(|(name, _)| *name != STATISTICS)
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         if !given.is_empty() {
-            database
-                .set_options(&given)
+            options = options
+                .get_options_from_string(given.join(";"))
                 .map_err(|error| LabError::engine(Self::NAME, format!("set {given:?}"), error))?;
         }
-        Ok(Self { database })
+        let keeps_statistics = settings.options.get(STATISTICS).is_some_and(|value| value == "true");
+        if keeps_statistics {
+            options.enable_statistics();
+            options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+        }
+        let database =
+            DB::open(&options, directory).map_err(|error| LabError::engine(Self::NAME, "open", error))?;
+        Ok(Self { database, options, keeps_statistics })
     }
 
     fn check_options(_options: &BTreeMap<String, String>) -> Result<(), String> {
@@ -80,18 +101,24 @@ impl KeyValueStore for RocksDb {
     }
 
     fn counters(&self) -> Counters {
-        const PROPERTIES: [(&str, &str); 5] = [
+        const PROPERTIES: [(&str, &str); 6] = [
             ("rocksdb.num-running-compactions", "compactions_running"),
             ("rocksdb.estimate-pending-compaction-bytes", "compaction_pending_bytes"),
             ("rocksdb.cur-size-all-mem-tables", "memtable_bytes"),
             ("rocksdb.block-cache-usage", "block_cache_bytes"),
             ("rocksdb.total-sst-files-size", "sstable_bytes"),
+            ("rocksdb.live-sst-files-size", "sstable_bytes_live"),
         ];
         let mut counters = Counters::new();
         for (property, name) in PROPERTIES {
             if let Ok(Some(value)) = self.database.property_int_value(property) {
                 counters.insert(name.into(), value as f64);
             }
+        }
+        if self.keeps_statistics {
+            let count = |ticker| self.options.get_ticker_count(ticker) as f64;
+            counters.insert("flushed_bytes_total".into(), count(Ticker::FlushWriteBytes));
+            counters.insert("compacted_bytes_total".into(), count(Ticker::CompactWriteBytes));
         }
         if let Ok(files) = self.database.live_files() {
             counters.insert("sstables".into(), files.len() as f64);
@@ -148,7 +175,28 @@ fn failure(error: rocksdb::Error) -> Failure {
 }
 
 #[cfg(test)]
-#[test]
-fn rocksdb_keeps_records() {
-    super::key_value::tests::check::<RocksDb>();
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rocksdb_keeps_records() {
+        crate::engine::key_value::tests::check::<RocksDb>();
+    }
+
+    #[test]
+    fn options_are_set_by_rocksdbs_names_and_statistics_count_what_flushes_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = |name: &str, value: &str| StoreSettings {
+            options: BTreeMap::from([(name.into(), value.into()), (STATISTICS.into(), "true".into())]),
+            ..StoreSettings::default()
+        };
+        assert!(RocksDb::open(directory.path(), &settings("no_such_option", "1")).is_err());
+        // One that cannot change while it is open.
+        let settings = settings("level_compaction_dynamic_level_bytes", "false");
+        let store = RocksDb::open(directory.path(), &settings).unwrap();
+        assert_eq!(store.settings(directory.path())["level_compaction_dynamic_level_bytes"], "false");
+        store.put(b"k", b"v").unwrap();
+        store.database.flush().unwrap();
+        assert!(store.counters()["flushed_bytes_total"] > 0.0);
+    }
 }
