@@ -252,7 +252,7 @@ impl Core {
             writer.begin(header)?;
             while let Some(unfiltered) = stream.next_unfiltered()? {
                 pace.step()?;
-                writer.append(&unfiltered)?;
+                writer.append(unfiltered)?;
             }
             writer.end()?;
         }

@@ -2,20 +2,25 @@
 
 use std::cmp::Ordering;
 
+use smallvec::SmallVec;
+
 use crate::types::DataType;
 
 /// The values of a row's clustering columns, or of the first few of them in a [`Bound`].
 ///
 /// ```text
-/// per value: i32 length (-1 = null), bytes        big-endian; one allocation for all values, none if there are none
+/// per value: i32 length (-1 = null), bytes        big-endian; one allocation for all values, none if they are short
 /// ```
 /// Null values occur only in the tables of old indexes. Values are in column order and raw: a DESC column changes
 /// the comparator, not the bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Clustering {
     count: u16,
-    bytes: Box<[u8]>,
+    bytes: SmallVec<[u8; SHORT]>,
 }
+
+/// Bytes that lie in the clustering itself: those of an integer of any kind and its length, or of two `int`s.
+const SHORT: usize = 16;
 
 impl Clustering {
     /// No values: the clustering of a static row, of a row in a table without clustering columns, or the prefix of
@@ -28,7 +33,7 @@ impl Clustering {
     pub fn new<'a>(values: impl IntoIterator<Item = Option<&'a [u8]>, IntoIter: Clone>) -> Self {
         let values = values.into_iter();
         let total = values.clone().map(|v| 4 + v.map_or(0, <[u8]>::len)).sum();
-        let mut bytes = Vec::with_capacity(total);
+        let mut bytes = SmallVec::with_capacity(total);
         let mut count = 0;
         for value in values {
             count += 1;
@@ -40,7 +45,7 @@ impl Clustering {
                 None => bytes.extend_from_slice(&(-1i32).to_be_bytes()),
             }
         }
-        Self { count, bytes: bytes.into() }
+        Self { count, bytes }
     }
 
     /// From values none of which is null.
@@ -73,9 +78,14 @@ impl Clustering {
         Self::new(self.values().take(count))
     }
 
+    /// Bytes of its values, with their lengths.
+    pub fn data_size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Bytes held on the heap.
     pub fn heap_size(&self) -> usize {
-        self.bytes.len()
+        if self.bytes.spilled() { self.bytes.capacity() } else { 0 }
     }
 }
 

@@ -136,11 +136,8 @@ impl<S: PartitionStream, P: PurgePolicy> PurgingStream<S, P> {
                     let open = marker.open.filter(|deletion| !self.gate.purges_deletion(*deletion));
                     let close = std::mem::replace(&mut self.open, open);
                     if open.is_some() || close.is_some() {
-                        return Ok(Some(Unfiltered::Marker(RangeTombstoneMarker {
-                            bound: marker.bound,
-                            close,
-                            open,
-                        })));
+                        let marker = RangeTombstoneMarker { bound: marker.bound, close, open };
+                        return Ok(Some(marker.into()));
                     }
                 }
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::clustering::Clustering;
 use crate::deletion::{DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL};
@@ -64,13 +65,16 @@ struct CellMeta {
 #[derive(Debug, Clone)]
 pub struct Row(Arc<Inner>);
 
+/// Cells of a row; a row of one cell needs no allocation for it.
+type Cells = SmallVec<[CellMeta; 1]>;
+
 #[derive(Debug)]
 struct Inner {
     clustering: Clustering,
     liveness: LivenessInfo,
     deletion: DeletionTime,
     complex_deletions: Vec<(ColumnId, DeletionTime)>,
-    cells: Vec<CellMeta>,
+    cells: Cells,
     data: Bytes,
     /// Some cell is expiring or a tombstone.
     has_deletion_times: bool,
@@ -118,6 +122,18 @@ impl Row {
     /// Cell number `index`, in order.
     pub fn cell_at(&self, index: usize) -> Option<Cell<'_>> {
         self.0.cells.get(index).map(|meta| self.resolve(meta))
+    }
+
+    /// The least and the greatest write timestamp of its cells; `None` without cells.
+    pub fn timestamps(&self) -> Option<(i64, i64)> {
+        let timestamps = self.0.cells.iter().map(|meta| (meta.timestamp, meta.timestamp));
+        timestamps.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// The number of columns that it has cells of.
+    pub fn column_count(&self) -> usize {
+        let cells = &self.0.cells;
+        cells.windows(2).filter(|two| two[0].column != two[1].column).count() + usize::from(!cells.is_empty())
     }
 
     /// The cell of simple column `column`.
@@ -184,7 +200,7 @@ impl Row {
 
     /// Bytes of values and paths, without the buffer around them.
     pub fn data_size(&self) -> usize {
-        self.0.clustering.heap_size()
+        self.0.clustering.data_size()
             + self.0.cells.iter().map(|m| m.value_length as usize + m.path_length as usize).sum::<usize>()
     }
 
@@ -193,7 +209,7 @@ impl Row {
         // Two reference counts of the Arc.
         16 + size_of::<Inner>()
             + self.0.clustering.heap_size()
-            + self.0.cells.capacity() * size_of::<CellMeta>()
+            + if self.0.cells.spilled() { self.0.cells.capacity() * size_of::<CellMeta>() } else { 0 }
             + self.0.complex_deletions.capacity() * size_of::<(ColumnId, DeletionTime)>()
             + self.0.data.len()
     }
@@ -252,7 +268,7 @@ pub struct RowBuilder {
     liveness: LivenessInfo,
     deletion: DeletionTime,
     complex_deletions: Vec<(ColumnId, DeletionTime)>,
-    cells: Vec<CellMeta>,
+    cells: Cells,
     data: Data,
     has_deletion_times: bool,
 }
@@ -286,7 +302,7 @@ impl RowBuilder {
             liveness: LivenessInfo::EMPTY,
             deletion: DeletionTime::LIVE,
             complex_deletions: Vec::new(),
-            cells: Vec::with_capacity(cells),
+            cells: Cells::with_capacity(cells),
             data,
             has_deletion_times: false,
         }

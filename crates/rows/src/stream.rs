@@ -33,8 +33,14 @@ pub struct RangeTombstoneMarker {
 pub enum Unfiltered {
     /// A row.
     Row(Row),
-    /// A marker.
-    Marker(RangeTombstoneMarker),
+    /// A marker. Boxed: there are few of them, and rows are handed through many streams.
+    Marker(Box<RangeTombstoneMarker>),
+}
+
+impl From<RangeTombstoneMarker> for Unfiltered {
+    fn from(marker: RangeTombstoneMarker) -> Self {
+        Self::Marker(Box::new(marker))
+    }
 }
 
 impl Unfiltered {
@@ -123,7 +129,7 @@ impl<R: Iterator<Item = Row>, M: Iterator<Item = RangeTombstoneMarker>> Interlea
         if row_first {
             self.rows.next().map(Unfiltered::Row)
         } else {
-            self.markers.next().map(Unfiltered::Marker)
+            self.markers.next().map(Unfiltered::from)
         }
     }
 }

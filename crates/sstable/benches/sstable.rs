@@ -94,7 +94,7 @@ fn write(directory: &Path, id: u64, table: &Arc<TableMetadata>, updates: &[Parti
             })
             .unwrap();
         for row in &update.rows {
-            writer.append(&cassette_rows::Unfiltered::Row(row.clone())).unwrap();
+            writer.append(cassette_rows::Unfiltered::Row(row.clone())).unwrap();
         }
         writer.end().unwrap();
     }

@@ -50,12 +50,12 @@ pub(crate) fn derive(data: &Arc<ChunkedFile>, format: &Arc<RowFormat>) -> Result
                 open = marker.open.unwrap_or(DeletionTime::LIVE);
             }
             if cursor.offset() - block_start >= COLUMN_INDEX_SIZE {
-                promoted.add(&first, &last, block_start - start, cursor.offset() - block_start, open);
+                add(&mut promoted, &first, &last, (block_start - start, cursor.offset() - block_start), open);
                 first.clear();
             }
         }
         if !first.is_empty() {
-            promoted.add(&first, &last, block_start - start, cursor.offset() - block_start, open);
+            add(&mut promoted, &first, &last, (block_start - start, cursor.offset() - block_start), open);
         }
         entry.clear();
         promoted.finish_into(header_length, header.deletion, &mut entry);
@@ -65,6 +65,16 @@ pub(crate) fn derive(data: &Arc<ChunkedFile>, format: &Arc<RowFormat>) -> Result
         return Err(StorageError::corrupt(data.path(), "at least one partition expected"));
     }
     Ok(index)
+}
+
+fn add(
+    promoted: &mut PromotedIndexBuilder,
+    first: &[u8],
+    last: &[u8],
+    (offset, width): (u64, u64),
+    open: DeletionTime,
+) {
+    promoted.add(|out| out.extend_from_slice(first), |out| out.extend_from_slice(last), offset, width, open);
 }
 
 /// A file in memory.

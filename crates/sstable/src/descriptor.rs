@@ -160,13 +160,16 @@ pub enum Component {
     /// Our own index of an oa or da SSTable, laid out as the Index of nb; see [`derived_index`](crate::derived_index). Ours
     /// alone; others pass over it.
     DerivedIndex,
+    /// The deletions of partitions, ranges and rows alone; see [`deletions`](crate::deletions). Only of SSTables that have some. Ours
+    /// alone; others pass over it.
+    Deletions,
     /// The list of components.
     Toc,
 }
 
 impl Component {
     /// All of them.
-    pub const ALL: [Component; 13] = [
+    pub const ALL: [Component; 14] = [
         Self::Crc,
         Self::Checksums,
         Self::CompressionInfo,
@@ -179,6 +182,7 @@ impl Component {
         Self::Partitions,
         Self::Rows,
         Self::DerivedIndex,
+        Self::Deletions,
         Self::Toc,
     ];
 
@@ -197,6 +201,7 @@ impl Component {
             Self::Partitions => "Partitions.db",
             Self::Rows => "Rows.db",
             Self::DerivedIndex => "NbIndex.db",
+            Self::Deletions => "Deletions.db",
             Self::Toc => "TOC.txt",
         }
     }

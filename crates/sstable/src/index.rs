@@ -210,12 +210,24 @@ pub struct PromotedIndexBuilder {
 }
 
 impl PromotedIndexBuilder {
-    /// Adds a block. `first` and `last` are encoded prefixes: kind, count if a bound, values.
-    pub fn add(&mut self, first: &[u8], last: &[u8], offset: u64, width: u64, open: DeletionTime) {
+    /// Whether no block was added.
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// Adds a block. `first` and `last` append prefixes: kind, count if a bound, values.
+    pub fn add(
+        &mut self,
+        first: impl FnOnce(&mut Vec<u8>),
+        last: impl FnOnce(&mut Vec<u8>),
+        offset: u64,
+        width: u64,
+        open: DeletionTime,
+    ) {
         self.offsets.push(self.blocks.len() as u32);
         let out = &mut self.blocks;
-        out.put_slice(first);
-        out.put_slice(last);
+        first(out);
+        last(out);
         out.put_vint(offset);
         out.put_svint(width as i64 - WIDTH_BASE);
         out.put_u8(u8::from(!open.is_live()));

@@ -10,6 +10,7 @@ pub mod chunked_file;
 pub mod compression;
 pub mod crc;
 pub mod data;
+pub mod deletions;
 mod derived_index;
 pub mod descriptor;
 pub mod digest;

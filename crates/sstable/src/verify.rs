@@ -3,14 +3,14 @@
 use std::cmp::Ordering;
 
 use cassette_rows::{
-    Clustering, DecoratedKey, DeletionTime, Position, Result, Side, StorageError, Unfiltered,
+    Clustering, DecoratedKey, DeletionTime, PartitionHeader, Position, Result, Side, StorageError, Unfiltered,
 };
 
 use crate::chunked_file::Caching;
 use crate::data::Cursor;
 use crate::data::clustering_codec::Prefix;
+use crate::deletions::Deletions;
 use crate::descriptor::Component;
-use crate::digest;
 use crate::index::{Block, PromotedIndex};
 use crate::reader::{IndexCursor, SSTableReader};
 
@@ -35,13 +35,7 @@ impl SSTableReader {
 
     /// Compares Digest.crc32, if there is one, with the bytes of Data as they are stored.
     fn verify_digest(&self) -> Result<()> {
-        if !self.components().contains(&Component::Digest) {
-            return Ok(());
-        }
-        let path = self.descriptor().path(Component::Digest);
-        let bytes =
-            self.file_system().read(&path).map_err(|e| StorageError::io(&path, "read the file", e))?;
-        let expected = digest::decode(&bytes).map_err(|e| e.at(&path))?;
+        let Some(expected) = self.digest()? else { return Ok(()) };
         let data = self.descriptor().path(Component::Data);
         let file = self.file_system().open(&data).map_err(|e| StorageError::io(&data, "open the file", e))?;
         let mut hasher = crc32fast::Hasher::new();
@@ -71,6 +65,7 @@ impl SSTableReader {
         let mut verified = Verified::default();
         let mut index = self.keys(Caching::LeaveAlone);
         let mut cursor = self.data_cursor(Caching::LeaveAlone);
+        let mut deletions = self.deletions()?.map(CheckedDeletions::new);
         let mut last: Option<DecoratedKey> = None;
         let mut sampled = self.summary().entries().peekable();
         while index.advance()? {
@@ -90,9 +85,12 @@ impl SSTableReader {
                 return Err(wrong(format!("key {:02x?} is not in Filter.db or Summary.db", key.key())));
             }
             sampled.next_if(|(sample, position)| **sample == key && *position == index.entry_start());
-            self.verify_partition(&index, &key, &mut cursor, &mut verified)?;
+            self.verify_partition(&index, &key, &mut cursor, &mut deletions, &mut verified)?;
             verified.partitions += 1;
             last = Some(key);
+        }
+        if let Some(deletions) = &deletions {
+            deletions.finish()?;
         }
         if !cursor.at_end() {
             return Err(
@@ -119,6 +117,7 @@ impl SSTableReader {
         index: &IndexCursor,
         key: &DecoratedKey,
         cursor: &mut Cursor,
+        deletions: &mut Option<CheckedDeletions>,
         verified: &mut Verified,
     ) -> Result<()> {
         let start = cursor.offset();
@@ -127,6 +126,9 @@ impl SSTableReader {
             return Err(
                 cursor.corrupt(start, &format!("partition key {:02x?} expected by Index.db", key.key()))
             );
+        }
+        if let Some(deletions) = deletions {
+            deletions.begin(&header)?;
         }
         let promoted = index.promoted_index()?;
         let mut blocks = match &promoted {
@@ -151,7 +153,11 @@ impl SSTableReader {
                     return Err(cursor.corrupt(at, "a row or marker after the previous expected"));
                 }
             }
-            match cursor.body(pending)? {
+            let body = cursor.body(pending)?;
+            if let (Some(deletions), Some(unfiltered)) = (&mut *deletions, &body) {
+                deletions.check(unfiltered)?;
+            }
+            match body {
                 Some(Unfiltered::Marker(marker)) => {
                     let closes = marker.close.unwrap_or(DeletionTime::LIVE);
                     if closes != open {
@@ -175,10 +181,72 @@ impl SSTableReader {
                 cursor.corrupt(cursor.offset(), "a marker expected that ends the deletion that is open")
             );
         }
+        if let Some(deletions) = deletions {
+            deletions.end()?;
+        }
         match blocks {
             Some(blocks) => blocks.finish(cursor.offset()),
             None => Ok(()),
         }
+    }
+}
+
+/// Holds Deletions.db against the rows.
+struct CheckedDeletions {
+    deletions: Deletions,
+    /// Partitions with deletions that were met.
+    opened: u64,
+    /// Whether the partition at hand is one.
+    within: bool,
+}
+
+impl CheckedDeletions {
+    fn new(deletions: Deletions) -> Self {
+        Self { deletions, opened: 0, within: false }
+    }
+
+    fn begin(&mut self, header: &PartitionHeader) -> Result<()> {
+        let of_static = |header: &PartitionHeader| {
+            header.static_row.as_ref().map_or(DeletionTime::LIVE, cassette_rows::Row::deletion)
+        };
+        let theirs = self.deletions.open(&header.key)?;
+        self.within = theirs.is_some();
+        self.opened += u64::from(self.within);
+        let found = theirs.map_or((DeletionTime::LIVE, DeletionTime::LIVE), |h| (h.deletion, of_static(&h)));
+        match found == (header.deletion, of_static(header)) {
+            true => Ok(()),
+            false => Err(self.differs()),
+        }
+    }
+
+    fn check(&mut self, unfiltered: &Unfiltered) -> Result<()> {
+        if matches!(unfiltered, Unfiltered::Row(row) if row.deletion().is_live()) {
+            return Ok(());
+        }
+        let theirs = if self.within { self.deletions.next_unfiltered()? } else { None };
+        let same = match (unfiltered, &theirs) {
+            (Unfiltered::Row(row), Some(Unfiltered::Row(theirs))) => {
+                (row.clustering(), row.deletion()) == (theirs.clustering(), theirs.deletion())
+            }
+            (unfiltered, theirs) => Some(unfiltered) == theirs.as_ref(),
+        };
+        if same { Ok(()) } else { Err(self.differs()) }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        match self.within && self.deletions.next_unfiltered()?.is_some() {
+            true => Err(self.differs()),
+            false => Ok(()),
+        }
+    }
+
+    fn finish(&self) -> Result<()> {
+        if self.deletions.partitions() == self.opened { Ok(()) } else { Err(self.differs()) }
+    }
+
+    #[cold]
+    fn differs(&self) -> StorageError {
+        self.deletions.corrupt("the deletions of Data.db expected before this")
     }
 }
 

@@ -4,9 +4,10 @@
 //!
 //! 1. once a compaction: SSTables outside of it that share keys with its inputs, are not suspect, and are newer than the oldest
 //!    thing in them; for deletions alone, those whose statistics do not rule out any;
-//! 2. the range of keys and the bloom filter of each;
+//! 2. the range of keys and the bloom filter of each; for deletions alone, those that an SSTable has apart from its rows, which are walked
+//!    along with the compaction ([`deletions`](cassette_sstable::deletions));
 //! 3. no more than `max_sources`: the newest ones, or none at all;
-//! 4. its place in the index, which is walked along with the compaction; not at all once nothing is left of the partition.
+//! 4. its place in the index, which is walked along, too; not at all once nothing is left of the partition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,7 +129,7 @@ pub(super) struct Sources {
     plan: Plan,
     /// Of the partition at hand: the sources that may have it.
     asked: Vec<usize>,
-    key: Option<(DecoratedKey, (u64, u64))>,
+    key: Option<DecoratedKey>,
     began: Option<Instant>,
     counted: OverlappingFigures,
     counters: Arc<OverlappingCounters>,
@@ -161,13 +162,15 @@ impl Sources {
                 && inputs.iter().any(|input| input.overlaps(sstable))
         };
         // The view has those with the greatest timestamps first.
-        let sources = view.sstables.iter().filter(may_shadow).map(|sstable| Source {
-            sstable: sstable.clone(),
-            probe: sstable.reader.probe(only_deletions),
-            failed: false,
-        });
+        let source = |sstable: &Arc<SSTable>| match sstable.reader.probe(only_deletions) {
+            Ok(probe) => Some(Source { sstable: sstable.clone(), probe, failed: false }),
+            Err(error) => {
+                tracing::warn!(%error, "an overlapping SSTable is not asked for what it shadows");
+                None
+            }
+        };
         Self {
-            sources: sources.collect(),
+            sources: view.sstables.iter().filter(may_shadow).filter_map(source).collect(),
             plan,
             asked: Vec::new(),
             key: None,
@@ -196,9 +199,14 @@ impl ShadowSources for Sources {
         self.began = Some(Instant::now());
         let hash = murmur3_hash(key.key());
         self.asked.clear();
-        for (i, source) in self.sources.iter().enumerate() {
-            if !source.failed && source.sstable.reader.may_contain_hashed(key, hash) {
-                self.asked.push(i);
+        for i in 0..self.sources.len() {
+            if self.sources[i].failed {
+                continue;
+            }
+            match self.sources[i].probe.may_have(key, hash) {
+                Ok(true) => self.asked.push(i),
+                Ok(false) => {}
+                Err(error) => self.failed(i, &error),
             }
         }
         let limit = self.plan.max_sources;
@@ -216,7 +224,7 @@ impl ShadowSources for Sources {
             return 0;
         }
         self.counted.partitions_checked += 1;
-        self.key = Some((key.clone(), hash));
+        self.key = Some(key.clone());
         self.asked.len()
     }
 
@@ -226,8 +234,8 @@ impl ShadowSources for Sources {
 
     fn open(&mut self, index: usize) -> Result<Option<PartitionHeader>> {
         let source = self.asked[index];
-        let Some((key, hash)) = &self.key else { return Ok(None) };
-        match self.sources[source].probe.open(key, *hash) {
+        let Some(key) = &self.key else { return Ok(None) };
+        match self.sources[source].probe.open(key) {
             Ok(found) => {
                 self.counted.sources_opened += u64::from(found.is_some());
                 Ok(found)

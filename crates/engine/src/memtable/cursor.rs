@@ -43,7 +43,7 @@ impl Cursor {
                 continue;
             }
             if !self.row_is_next() {
-                return self.markers.next().map(Unfiltered::Marker);
+                return self.markers.next().map(Unfiltered::from);
             }
             if let Some(row) = self.next_row() {
                 return Some(Unfiltered::Row(row));

@@ -308,7 +308,7 @@ impl Stage {
             });
             let next = match order {
                 Some(std::cmp::Ordering::Less) => match self.their_head.take() {
-                    Some(Unfiltered::Marker(marker)) => self.their_marker(marker),
+                    Some(Unfiltered::Marker(marker)) => self.their_marker(*marker),
                     _ => None,
                 },
                 Some(std::cmp::Ordering::Equal) => match (self.their_head.take(), self.our_head.take()) {
@@ -317,14 +317,14 @@ impl Stage {
                     }
                     (Some(Unfiltered::Marker(theirs)), Some(Unfiltered::Marker(ours))) => {
                         self.theirs = theirs.open.unwrap_or(DeletionTime::LIVE);
-                        self.our_marker(ours)
+                        self.our_marker(*ours)
                     }
                     // Rows and bounds never lie at the same place.
                     (_, ours) => ours,
                 },
                 _ => match self.our_head.take() {
                     Some(Unfiltered::Row(ours)) => self.row(ours, None, context),
-                    Some(Unfiltered::Marker(ours)) => self.our_marker(ours),
+                    Some(Unfiltered::Marker(ours)) => self.our_marker(*ours),
                     None => None,
                 },
             };
@@ -377,7 +377,7 @@ impl Stage {
     fn marker(&mut self, bound: Bound, open: Option<DeletionTime>) -> Option<Unfiltered> {
         let close = std::mem::replace(&mut self.left, open.unwrap_or(DeletionTime::LIVE));
         let close = (!close.is_live()).then_some(close);
-        Some(Unfiltered::Marker(RangeTombstoneMarker { bound, close, open }))
+        Some(RangeTombstoneMarker { bound, close, open }.into())
     }
 }
 

@@ -225,7 +225,7 @@ impl PartitionStream for MergedStream {
         while let Some(least) = self.least()? {
             let next = match self.sources[self.active[least]].head {
                 Some(Unfiltered::Row(_)) => self.merge_heads(least).map(Unfiltered::Row),
-                _ => self.merge_markers(least).map(Unfiltered::Marker),
+                _ => self.merge_markers(least).map(Unfiltered::from),
             };
             if next.is_some() {
                 return Ok(next);

@@ -254,6 +254,38 @@ impl Cursor {
         Ok(Some(PartitionHeader { key: expected.clone(), deletion, static_row: self.static_row()? }))
     }
 
+    /// Reads the next row or marker whole; `None` at the partition's end, which is passed. Rows of which nothing is left are passed over.
+    #[inline]
+    pub fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
+        loop {
+            // Most rows lie whole in the window: they are read in one go.
+            let mut input = Input::over(&self.window, self.position, self.window_start);
+            match self.format.decode_head(&mut input) {
+                Ok(Head::Row { flags, clustering, body_length })
+                    if body_length <= input.remaining() && flags.1 & super::flags::IS_STATIC == 0 =>
+                {
+                    self.position = input.position();
+                    if let Some(row) = self.row(flags, clustering, body_length)? {
+                        return Ok(Some(Unfiltered::Row(row)));
+                    }
+                    continue;
+                }
+                Ok(Head::EndOfPartition) => {
+                    self.position = input.position();
+                    return Ok(None);
+                }
+                _ => {}
+            }
+            let pending = self.next_head()?;
+            if pending.is_end() {
+                return Ok(None);
+            }
+            if let Some(unfiltered) = self.body(pending)? {
+                return Ok(Some(unfiltered));
+            }
+        }
+    }
+
     /// Reads the head of the next row or marker. Its body is to be read or passed over next.
     pub fn next_head(&mut self) -> Result<Pending> {
         let start = self.offset();
@@ -272,7 +304,7 @@ impl Cursor {
                 Ok(self.row(flags, clustering, body_length)?.map(Unfiltered::Row))
             }
             Head::Marker { bound, kind, body_length } => {
-                Ok(Some(Unfiltered::Marker(self.marker(bound, kind, body_length)?)))
+                Ok(Some(self.marker(bound, kind, body_length)?.into()))
             }
         }
     }

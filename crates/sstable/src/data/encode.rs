@@ -2,7 +2,8 @@
 
 use bytes::BufMut;
 use cassette_rows::{
-    Cell, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TIMESTAMP, RangeTombstoneMarker, Row,
+    Cell, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TIMESTAMP, RangeTombstoneMarker, Row, Unfiltered,
+    vint,
 };
 
 use super::clustering_codec::{MarkerKind, ROW};
@@ -11,89 +12,74 @@ use super::flags::*;
 use super::row_format::{RowFormat, StoredColumn, StoredColumns};
 use crate::output::Output;
 
-/// Encodes rows and markers of one SSTable; keeps the buffers that this takes.
+/// Encodes rows and markers of one SSTable.
 #[derive(Debug)]
 pub struct RowEncoder {
     format: RowFormat,
-    /// What precedes the size: flags and place.
-    head: Vec<u8>,
-    body: Vec<u8>,
-    /// The place of the last row or marker, as Index.db holds it: kind, count if a marker, values.
-    prefix: Vec<u8>,
+    /// Kept to save allocations.
     present: Vec<u32>,
 }
 
 impl RowEncoder {
     /// For rows in this format.
     pub fn new(format: RowFormat) -> Self {
-        Self { format, head: Vec::new(), body: Vec::new(), prefix: Vec::new(), present: Vec::new() }
+        Self { format, present: Vec::new() }
     }
 
-    /// The place of the row or marker encoded last, as Index.db holds it.
-    pub fn prefix(&self) -> &[u8] {
-        &self.prefix
+    /// Appends the place of a row or marker as Index.db holds it: kind, count if a marker, values.
+    pub fn encode_prefix(&self, unfiltered: &Unfiltered, out: &mut Vec<u8>) {
+        match unfiltered {
+            Unfiltered::Row(row) => {
+                out.push(ROW);
+                self.format.clustering.encode_values(row.clustering(), out);
+            }
+            Unfiltered::Marker(marker) => {
+                self.format.clustering.encode_bound(&marker.bound, kind_of(marker), out);
+            }
+        }
     }
 
     /// Appends a static row; what `row` being `None` says takes bytes too.
     pub fn encode_static_row(&mut self, row: Option<&Row>, out: &mut Vec<u8>) {
-        self.head.clear();
         match row {
-            Some(row) => self.encode_row_parts(row, true, 0),
+            Some(row) => self.encode_row_as(row, true, 0, out),
             None => {
-                self.head.extend([EXTENSION, IS_STATIC]);
-                self.body.clear();
-                self.body.put_vint(0);
-                self.present.clear();
-                encode_subset(&self.present, self.format.statics.len(), &mut self.body);
+                out.extend([EXTENSION, IS_STATIC]);
+                with_length(out, |out| {
+                    out.put_vint(0);
+                    encode_subset(&[], self.format.statics.len(), out);
+                });
             }
         }
-        self.append_parts(out);
     }
 
     /// Appends a row. `previous` is the distance from the start of the row or marker before it.
+    #[inline]
     pub fn encode_row(&mut self, row: &Row, previous: u64, out: &mut Vec<u8>) {
-        self.prefix.clear();
-        self.prefix.push(ROW);
-        self.format.clustering.encode_values(row.clustering(), &mut self.prefix);
-        self.head.clear();
-        self.encode_row_parts(row, false, previous);
-        self.append_parts(out);
+        self.encode_row_as(row, false, previous, out);
     }
 
     /// Appends a marker. `previous` as for rows.
     pub fn encode_marker(&mut self, marker: &RangeTombstoneMarker, previous: u64, out: &mut Vec<u8>) {
-        let kind = MarkerKind {
-            side: marker.bound.side,
-            closes: marker.close.is_some(),
-            opens: marker.open.is_some(),
-        };
-        self.prefix.clear();
-        self.format.clustering.encode_bound(&marker.bound, kind, &mut self.prefix);
-        self.head.clear();
-        self.head.push(IS_MARKER);
-        self.head.extend_from_slice(&self.prefix);
-        self.body.clear();
-        self.body.put_vint(previous);
-        for deletion in [marker.close, marker.open].into_iter().flatten() {
-            encode_deletion(&self.format, deletion, &mut self.body);
-        }
-        self.append_parts(out);
+        out.push(IS_MARKER);
+        self.format.clustering.encode_bound(&marker.bound, kind_of(marker), out);
+        with_length(out, |out| {
+            out.put_vint(previous);
+            for deletion in [marker.close, marker.open].into_iter().flatten() {
+                encode_deletion(&self.format, deletion, out);
+            }
+        });
     }
 
-    fn append_parts(&mut self, out: &mut Vec<u8>) {
-        out.reserve(self.head.len() + 9 + self.body.len());
-        out.extend_from_slice(&self.head);
-        out.put_vint(self.body.len() as u64);
-        out.extend_from_slice(&self.body);
-    }
-
-    /// Encodes into head and body. For regular rows the clustering is taken from the prefix.
-    fn encode_row_parts(&mut self, row: &Row, is_static: bool, previous: u64) {
-        let (format, body) = (&self.format, &mut self.body);
+    fn encode_row_as(&mut self, row: &Row, is_static: bool, previous: u64, out: &mut Vec<u8>) {
+        let (format, present) = (&self.format, &mut self.present);
         let stored = format.columns(is_static);
         let liveness = row.liveness();
-        present_columns(stored, row, &mut self.present);
-        let all = self.present.len() == stored.len();
+        let is_plain = has_each_once(stored, row);
+        let all = is_plain || {
+            present_columns(stored, row, present);
+            present.len() == stored.len()
+        };
 
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags = flag(!liveness.is_empty(), HAS_TIMESTAMP)
@@ -102,62 +88,105 @@ impl RowEncoder {
             | flag(!row.complex_deletions().is_empty(), HAS_COMPLEX_DELETION)
             | flag(all, HAS_ALL_COLUMNS)
             | flag(is_static, EXTENSION);
-        self.head.push(flags);
+        out.push(flags);
         match is_static {
-            true => self.head.push(IS_STATIC),
-            false => self.head.extend_from_slice(&self.prefix[1..]),
+            true => out.push(IS_STATIC),
+            false => format.clustering.encode_values(row.clustering(), out),
         }
+        with_length(out, |out| {
+            out.put_vint(previous);
+            if !liveness.is_empty() {
+                encode_timestamp(format, liveness.timestamp, out);
+                if liveness.is_expiring() {
+                    encode_ttl(format, liveness.ttl, out);
+                    encode_local_deletion_time(format, liveness.local_expiration, out);
+                }
+            }
+            if !row.deletion().is_live() {
+                encode_deletion(format, row.deletion(), out);
+            }
+            if !all {
+                encode_subset(present, stored.len(), out);
+            }
+            if is_plain {
+                for (cell, column) in row.cells().zip(&stored.columns) {
+                    encode_cell(format, column, &cell, &liveness, out);
+                }
+                return;
+            }
+            encode_columns(format, stored, present, row, &liveness, out);
+        });
+    }
+}
 
-        body.clear();
-        body.put_vint(previous);
-        if !liveness.is_empty() {
-            encode_timestamp(format, liveness.timestamp, body);
-            if liveness.is_expiring() {
-                encode_ttl(format, liveness.ttl, body);
-                encode_local_deletion_time(format, liveness.local_expiration, body);
+/// Appends what `encode` appends after its length in bytes.
+#[inline]
+fn with_length(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    // Most lengths take a byte.
+    out.push(0);
+    encode(out);
+    let length = out.len() - start - 1;
+    if length < 0x80 {
+        out[start] = length as u8;
+        return;
+    }
+    let extra = vint::unsigned_len(length as u64) - 1;
+    out.extend_from_slice(&[0; vint::LEN_MAX][..extra]);
+    out.copy_within(start + 1..start + 1 + length, start + 1 + extra);
+    (&mut out[start..=start + extra]).put_vint(length as u64);
+}
+
+fn kind_of(marker: &RangeTombstoneMarker) -> MarkerKind {
+    MarkerKind { side: marker.bound.side, closes: marker.close.is_some(), opens: marker.open.is_some() }
+}
+
+/// Whether the columns are all simple and the row has a cell of each, in the header's order.
+#[inline]
+fn has_each_once(stored: &StoredColumns, row: &Row) -> bool {
+    stored.simple
+        && row.cell_count() == stored.len()
+        && row.complex_deletions().is_empty()
+        && row.cells().zip(&stored.columns).all(|(cell, column)| column.id == Some(cell.column))
+}
+
+/// Appends the columns that are present, in the header's order.
+fn encode_columns(
+    format: &RowFormat,
+    stored: &StoredColumns,
+    present: &[u32],
+    row: &Row,
+    liveness: &LivenessInfo,
+    out: &mut Vec<u8>,
+) {
+    let columns = present.iter().map(|index| &stored.columns[*index as usize]);
+    if !stored.ascending {
+        for column in columns {
+            let Some(id) = column.id else { continue };
+            let mut cells = row.cells_of(id);
+            match column.complex {
+                false => cells.by_ref().for_each(|cell| encode_cell(format, column, &cell, liveness, out)),
+                true => encode_complex(format, column, row, cells.len(), cells, liveness, out),
             }
         }
-        if !row.deletion().is_live() {
-            encode_deletion(format, row.deletion(), body);
-        }
-        if !all {
-            encode_subset(&self.present, stored.len(), body);
-        }
-        if stored.ascending {
-            // One pass over the cells, which come in the header's order.
-            let mut cells = row.cells().peekable();
-            for &index in &self.present {
-                let column = &stored.columns[index as usize];
-                match column.complex {
-                    false => {
-                        if let Some(cell) = cells.next() {
-                            encode_cell(format, column, &cell, &liveness, body);
-                        }
-                    }
-                    true => {
-                        let mut own = cells.clone();
-                        let mut count = 0;
-                        while own.next_if(|cell| Some(cell.column) == column.id).is_some() {
-                            count += 1;
-                        }
-                        let elements = (&mut cells).take(count);
-                        encode_complex(format, column, row, count, elements, &liveness, body);
-                    }
-                }
+        return;
+    }
+    // One pass over the cells, which come in the header's order.
+    let mut cells = row.cells().peekable();
+    for column in columns {
+        if !column.complex {
+            if let Some(cell) = cells.next() {
+                encode_cell(format, column, &cell, liveness, out);
             }
-        } else {
-            for &index in &self.present {
-                let column = &stored.columns[index as usize];
-                let Some(id) = column.id else { continue };
-                let mut cells = row.cells_of(id);
-                match column.complex {
-                    false => {
-                        cells.by_ref().for_each(|cell| encode_cell(format, column, &cell, &liveness, body))
-                    }
-                    true => encode_complex(format, column, row, cells.len(), cells, &liveness, body),
-                }
-            }
+            continue;
         }
+        let mut own = cells.clone();
+        let mut count = 0;
+        while own.next_if(|cell| Some(cell.column) == column.id).is_some() {
+            count += 1;
+        }
+        let elements = (&mut cells).take(count);
+        encode_complex(format, column, row, count, elements, liveness, out);
     }
 }
 

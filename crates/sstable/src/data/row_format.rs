@@ -28,12 +28,15 @@ pub struct StoredColumns {
     pub columns: Box<[StoredColumn]>,
     /// Whether their ids ascend too. They do not when a column was added to the table after others.
     pub ascending: bool,
+    /// Whether none of them has a cell per element.
+    pub simple: bool,
 }
 
 impl StoredColumns {
     fn new(columns: Vec<StoredColumn>) -> Self {
         let ascending = columns.iter().filter_map(|column| column.id).is_sorted();
-        Self { columns: columns.into(), ascending }
+        let simple = columns.iter().all(|column| !column.complex);
+        Self { columns: columns.into(), ascending, simple }
     }
 
     /// The number of columns.

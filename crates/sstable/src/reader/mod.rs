@@ -25,6 +25,7 @@ pub use partition::PartitionRead;
 pub use probe::Probe;
 pub use scan::{Scan, WholeScan};
 
+use crate::chunk_cache::ChunkCache;
 use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::data::{Cursor, RowFormat};
 use crate::descriptor::{Component, Descriptor, Version};
@@ -237,11 +238,7 @@ impl SSTableReader {
 
     /// Whether anything in it can be deleted or expire: not a single tombstone, deletion or TTL if `false`.
     pub fn may_have_deletions(&self) -> bool {
-        let stats = self.stats();
-        // Everything with a local deletion time counts; what has none counts as the largest.
-        stats.min_local_deletion_time != i32::MAX
-            || stats.max_ttl > 0
-            || !stats.drop_times.points().is_empty()
+        self.stats().may_have_deletions()
     }
 
     /// Where the partition's entry in Index.db is, if it has one; no filter is asked.
@@ -341,8 +338,12 @@ impl SSTableReader {
         &self.shared.file_system
     }
 
-    pub(crate) fn row_format(&self) -> &RowFormat {
+    pub(crate) fn row_format(&self) -> &Arc<RowFormat> {
         &self.format
+    }
+
+    pub(crate) fn cache(&self) -> &Arc<ChunkCache> {
+        self.shared.data.cache()
     }
 
     pub(crate) fn data_cursor(&self, caching: Caching) -> Cursor {

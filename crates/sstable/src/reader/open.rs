@@ -190,10 +190,14 @@ fn components((file_system, descriptor): Files<'_>) -> Result<(Vec<Component>, u
             Err(e) => return Err(StorageError::io(path, "look at the file", e)),
         }
     }
+    let mut has_deletions = false;
     if found.contains(&Component::Toc) {
         let listed = parse((file_system, descriptor), Component::Toc, toc::decode)?;
-        let needed =
-            |c: &&Component| !matches!(c, Component::Summary | Component::Filter | Component::Digest);
+        has_deletions = listed.contains(&Component::Deletions);
+        let needed = |c: &&Component| {
+            use Component::{Deletions, Digest, Filter, Summary};
+            !matches!(c, Summary | Filter | Digest | Deletions)
+        };
         if let Some(missing) = listed.iter().filter(needed).find(|component| !found.contains(component)) {
             return Err(StorageError::corrupt(
                 descriptor.path(*missing),
@@ -201,7 +205,8 @@ fn components((file_system, descriptor): Files<'_>) -> Result<(Vec<Component>, u
             ));
         }
     }
-    found.retain(|component| *component != Component::Toc);
+    // A file of deletions that its writer gave up counts for nothing.
+    found.retain(|c| *c != Component::Toc && (has_deletions || *c != Component::Deletions));
     Ok((found, bytes))
 }
 

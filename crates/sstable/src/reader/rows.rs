@@ -114,7 +114,7 @@ impl Source for Forward {
         self.load()?;
         match self.pending.take_if(|pending| !pending.is_end()) {
             Some(pending) if pending.is_marker() => match self.cursor.body(pending)? {
-                Some(Unfiltered::Marker(marker)) => Ok(Some(marker)),
+                Some(Unfiltered::Marker(marker)) => Ok(Some(*marker)),
                 _ => Ok(None),
             },
             Some(pending) => {
@@ -208,7 +208,7 @@ impl Source for Reverse {
     fn take(&mut self) -> Result<Option<Unfiltered>> {
         self.load()?;
         Ok(match self.stack.pop() {
-            Some(Unfiltered::Marker(marker)) => Some(Unfiltered::Marker(reversed(marker))),
+            Some(Unfiltered::Marker(marker)) => Some(reversed(*marker).into()),
             other => other,
         })
     }
@@ -216,7 +216,7 @@ impl Source for Reverse {
     fn skip(&mut self) -> Result<Option<RangeTombstoneMarker>> {
         self.load()?;
         Ok(match self.stack.pop() {
-            Some(Unfiltered::Marker(marker)) => Some(reversed(marker)),
+            Some(Unfiltered::Marker(marker)) => Some(reversed(*marker)),
             _ => None,
         })
     }

@@ -157,17 +157,12 @@ impl PartitionStream for WholeScan {
     }
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
-        while self.in_partition {
-            let pending = self.cursor.next_head()?;
-            if pending.is_end() {
-                self.in_partition = false;
-                break;
-            }
-            if let Some(unfiltered) = self.cursor.body(pending)? {
-                return Ok(Some(unfiltered));
-            }
+        if !self.in_partition {
+            return Ok(None);
         }
-        Ok(None)
+        let next = self.cursor.next_unfiltered()?;
+        self.in_partition = next.is_some();
+        Ok(next)
     }
 }
 

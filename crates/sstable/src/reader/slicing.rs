@@ -50,7 +50,7 @@ impl<S: Source> Sliced<S> {
         loop {
             if !self.within {
                 match self.enter()? {
-                    Some(Some(marker)) => return Ok(Some(Unfiltered::Marker(marker))),
+                    Some(Some(marker)) => return Ok(Some(marker.into())),
                     Some(None) => {}
                     None => return Ok(None),
                 }
@@ -74,7 +74,7 @@ impl<S: Source> Sliced<S> {
             self.within = false;
             if self.open.is_some() {
                 let marker = RangeTombstoneMarker { bound: last.clone(), close: self.open, open: None };
-                return Ok(Some(Unfiltered::Marker(marker)));
+                return Ok(Some(marker.into()));
             }
         }
     }

@@ -126,6 +126,12 @@ impl Default for Stats {
 }
 
 impl Stats {
+    /// Whether anything can be deleted or expire: not a single tombstone, deletion or TTL if `false`.
+    pub fn may_have_deletions(&self) -> bool {
+        // Everything with a local deletion time counts; what has none counts as the largest.
+        self.min_local_deletion_time != i32::MAX || self.max_ttl > 0 || !self.drop_times.points().is_empty()
+    }
+
     /// About which part of the cells could be dropped by a compaction that purges what was deleted before
     /// `gc_before` (seconds since 1970).
     pub fn droppable_ratio(&self, gc_before: i64) -> f64 {

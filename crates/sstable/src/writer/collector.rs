@@ -87,6 +87,15 @@ impl Collector {
         }
         self.deletion(row.deletion());
         row.complex_deletions().iter().for_each(|(_, deletion)| self.deletion(*deletion));
+        self.cells += row.cell_count() as i64;
+        self.stats.rows += 1;
+        if let (false, Some(times)) = (row.has_deletions(), row.timestamps()) {
+            self.timestamp(times.0);
+            self.timestamp(times.1);
+            self.stats.columns_set += row.column_count() as i64;
+            self.live_cells(row.cell_count() > 0);
+            return;
+        }
         let mut last = None;
         for cell in row.cells() {
             if last != Some(cell.column) {
@@ -102,8 +111,6 @@ impl Collector {
         if !row.has_deletions() || row.cells().any(|cell| cell.local_deletion_time == NO_DELETION_TIME) {
             self.live_cells(row.cell_count() > 0);
         }
-        self.cells += row.cell_count() as i64;
-        self.stats.rows += 1;
     }
 
     /// Cells that are not deleted and do not expire: the same for all of them.

@@ -126,25 +126,34 @@ impl DataFile {
 
     /// Writes what is left and makes the file durable. Gives what CompressionInfo.db or CRC.db and Digest.crc32 hold,
     /// and the compression ratio.
-    pub fn finish(mut self) -> Result<(Chunks, u32, f64)> {
+    pub fn finish(self) -> Result<(Chunks, u32, f64)> {
+        self.finish_with(|_| Vec::new())
+    }
+
+    /// [`Self::finish`] of a file that has something after its chunks: what `tail` makes of them. The digest does not cover that.
+    pub fn finish_with(mut self, tail: impl FnOnce(&Chunks) -> Vec<u8>) -> Result<(Chunks, u32, f64)> {
         let chunk = match &self.way {
             Way::Compressed { format, .. } => format.chunk_length as usize,
             Way::Plain(_) => WRITE_LENGTH,
         };
         self.cut(chunk, self.stream.len())?;
         self.write()?;
-        self.file.sync().map_err(|e| StorageError::io(&self.path, "sync the file", e))?;
         let length = self.position();
         let digest = self.digest.finalize();
-        Ok(match self.way {
+        let (chunks, ratio) = match self.way {
             Way::Compressed { format, offsets, stored, .. } => {
                 let ratio = stored as f64 / length as f64;
-                (Chunks::Compressed(CompressionInfo::new(format, length, offsets)), digest, ratio)
+                (Chunks::Compressed(CompressionInfo::new(format, length, offsets)), ratio)
             }
             Way::Plain(checksums) => {
                 let checksums = Checksums { block_size: BLOCK_SIZE, crcs: checksums.finish().1 };
-                (Chunks::Plain(checksums), digest, -1.0)
+                (Chunks::Plain(checksums), -1.0)
             }
-        })
+        };
+        let io = |action: &'static str| move |e| (action, e);
+        let ended = self.file.write_all(&tail(&chunks)).map_err(io("write the file's end"));
+        let synced = ended.and_then(|()| self.file.sync().map_err(io("sync the file")));
+        synced.map_err(|(action, e)| StorageError::io(&self.path, action, e))?;
+        Ok((chunks, digest, ratio))
     }
 }

@@ -9,6 +9,7 @@
 
 mod collector;
 mod data_file;
+mod deletions_file;
 mod encoding_stats;
 mod index_file;
 mod options;
@@ -27,10 +28,12 @@ pub use options::{DEFAULT_COLUMN_INDEX_SIZE, WriterOptions};
 
 use self::collector::Collector;
 use self::data_file::{Chunks, DataFile};
+use self::deletions_file::DeletionsFile;
 use self::index_file::IndexFile;
 use crate::checksums::{FileChecksum, FileChecksums};
 use crate::data::row_format::{RowFormat, header_for};
 use crate::data::{RowEncoder, deletion_codec};
+use crate::deletions::Belongs;
 use crate::descriptor::{Component, Descriptor};
 use crate::filter::BloomFilter;
 use crate::index::PromotedIndexBuilder;
@@ -66,6 +69,7 @@ pub struct SSTableWriter {
     column_index_size: u64,
     data: Option<DataFile>,
     index: Option<IndexFile>,
+    deletions: Option<DeletionsFile>,
     filter: Option<BloomFilter>,
     summary: SummaryBuilder,
     collector: Option<Collector>,
@@ -93,13 +97,14 @@ struct Partition {
     previous: u64,
     /// Where the block at hand begins.
     block_start: u64,
-    /// What the block at hand begins with, empty before its first row.
-    block_first: Vec<u8>,
-    block_last: Vec<u8>,
+    /// What the block at hand begins with; `None` before its first row.
+    block_first: Option<Unfiltered>,
     /// The range tombstone that is open.
     open: Option<DeletionTime>,
     promoted: PromotedIndexBuilder,
-    ends: Option<(Unfiltered, Unfiltered)>,
+    /// The first row or marker of the partition, and the last one so far.
+    first: Option<Unfiltered>,
+    last: Option<Unfiltered>,
 }
 
 impl SSTableWriter {
@@ -132,6 +137,11 @@ impl SSTableWriter {
         };
         Ok(Self {
             has_static: !format.statics.is_empty(),
+            deletions: Some(DeletionsFile::new(
+                file_system.clone(),
+                descriptor.path(Component::Deletions),
+                format.clone(),
+            )),
             encoder: RowEncoder::new(format),
             header,
             column_index_size: u64::from(options.column_index_size.max(1)),
@@ -172,7 +182,7 @@ impl SSTableWriter {
         while let Some(header) = stream.next_partition()? {
             self.begin(header)?;
             while let Some(unfiltered) = stream.next_unfiltered()? {
-                self.append(&unfiltered)?;
+                self.append(unfiltered)?;
             }
             self.end()?;
         }
@@ -218,20 +228,22 @@ impl SSTableWriter {
         if self.has_static {
             self.encoder.encode_static_row(static_row.as_ref(), out);
         }
+        if let Some(deletions) = &mut self.deletions {
+            deletions.begin(&header.key, header.deletion, static_row.as_ref())?;
+        }
         partition.header_length = data.position() - partition.start;
         partition.previous = partition.start;
         partition.open = None;
-        partition.ends = None;
-        partition.block_first.clear();
+        (partition.first, partition.last, partition.block_first) = (None, None, None);
         partition.key = Some(header.key);
         partition.deletion = header.deletion;
         data.advance()
     }
 
     /// Appends a row or marker to the partition, after those before.
-    pub fn append(&mut self, unfiltered: &Unfiltered) -> Result<()> {
+    pub fn append(&mut self, unfiltered: Unfiltered) -> Result<()> {
         // A row that says nothing is never written.
-        if matches!(unfiltered, Unfiltered::Row(row) if row.is_empty()) {
+        if matches!(&unfiltered, Unfiltered::Row(row) if row.is_empty()) {
             return Ok(());
         }
         if self.partition.header.is_some() {
@@ -244,30 +256,36 @@ impl SSTableWriter {
         let partition = &mut self.partition;
         let start = data.position();
         let previous = start - partition.previous;
-        match unfiltered {
+        match &unfiltered {
             Unfiltered::Row(row) => {
                 self.encoder.encode_row(row, previous, &mut data.stream);
                 collector.row(row);
+                if !row.deletion().is_live()
+                    && let (Some(deletions), Some(key)) = (&mut self.deletions, &partition.key)
+                {
+                    deletions.row(key, row)?;
+                }
             }
             Unfiltered::Marker(marker) => {
+                if let (Some(deletions), Some(key)) = (&mut self.deletions, &partition.key) {
+                    deletions.marker(key, marker)?;
+                }
                 self.encoder.encode_marker(marker, previous, &mut data.stream);
                 collector.marker(marker);
                 partition.open = marker.open;
             }
         }
         partition.previous = start;
-        if partition.block_first.is_empty() {
-            partition.block_first.extend_from_slice(self.encoder.prefix());
+        if partition.block_first.is_none() {
+            partition.block_first = Some(unfiltered.clone());
             partition.block_start = start;
         }
-        partition.block_last.clear();
-        partition.block_last.extend_from_slice(self.encoder.prefix());
-        match &mut partition.ends {
-            Some((_, last)) => *last = unfiltered.clone(),
-            None => partition.ends = Some((unfiltered.clone(), unfiltered.clone())),
+        if partition.first.is_none() {
+            partition.first = Some(unfiltered.clone());
         }
+        partition.last = Some(unfiltered);
         if data.position() - partition.block_start >= self.column_index_size {
-            partition.end_block(data.position());
+            partition.end_block(data.position(), &self.encoder);
         }
         data.advance()
     }
@@ -286,11 +304,18 @@ impl SSTableWriter {
         };
         data.stream.push(END_OF_PARTITION);
         let end = data.position();
-        if !partition.block_first.is_empty() {
-            // The last block takes in the end of the partition.
-            partition.end_block(end);
+        if let Some(deletions) = &mut self.deletions
+            && !deletions.end(end)?
+        {
+            self.deletions = None;
         }
-        let ends = partition.ends.as_ref().map(|(first, last)| (first, last));
+        // The last block takes in the end of the partition. An only block is not written.
+        if partition.promoted.is_empty() {
+            partition.block_first = None;
+        } else if partition.block_first.is_some() {
+            partition.end_block(end, &self.encoder);
+        }
+        let ends = partition.first.as_ref().zip(partition.last.as_ref());
         collector.partition(key.key(), end - partition.start, ends, &self.table.comparator);
         if let Some(filter) = &mut self.filter {
             filter.add(key.key());
@@ -313,9 +338,11 @@ impl SSTableWriter {
         let partitions = summary.keys();
         let Some(summary) = summary.finish() else { return Ok(None) };
 
+        let data_length = data.position();
         let (chunks, crc, ratio) = data.finish()?;
         let (index_length, index_crcs) = index.finish()?;
         let (stats, cardinality) = collector.finish(ratio);
+        let may_have_deletions = stats.may_have_deletions();
         let statistics = Statistics {
             validation: Validation {
                 partitioner: MURMUR3_PARTITIONER.into(),
@@ -341,6 +368,11 @@ impl SSTableWriter {
         files.push((Component::Digest, digest::encode(crc)));
         files.push((Component::Checksums, checksums.encode()));
         let mut components = vec![Component::Data, Component::Index];
+        if let Some(deletions) = self.deletions.take()
+            && deletions.finish(Belongs { data_length, digest: crc }, may_have_deletions)?
+        {
+            components.push(Component::Deletions);
+        }
         for (component, content) in &files {
             self.write_file(*component, content)?;
             components.push(*component);
@@ -412,19 +444,20 @@ impl Partition {
             header_length: 0,
             previous: 0,
             block_start: 0,
-            block_first: Vec::new(),
-            block_last: Vec::new(),
+            block_first: None,
             open: None,
             promoted: PromotedIndexBuilder::default(),
-            ends: None,
+            first: None,
+            last: None,
         }
     }
 
     /// Ends the block at hand at `end` of the stream.
-    fn end_block(&mut self, end: u64) {
+    fn end_block(&mut self, end: u64, encoder: &RowEncoder) {
+        let (Some(first), Some(last)) = (self.block_first.take(), &self.last) else { return };
         let (offset, width) = (self.block_start - self.start, end - self.block_start);
         let open = self.open.unwrap_or(DeletionTime::LIVE);
-        self.promoted.add(&self.block_first, &self.block_last, offset, width, open);
-        self.block_first.clear();
+        let prefix = |of: &Unfiltered, out: &mut Vec<u8>| encoder.encode_prefix(of, out);
+        self.promoted.add(|out| prefix(&first, out), |out| prefix(last, out), offset, width, open);
     }
 }

@@ -105,6 +105,21 @@ fn all_merged(
     merged(&updates, &table(), &Selection::all())
 }
 
+fn only_deletions(source: &PartitionUpdate) -> PartitionUpdate {
+    let only_deletion = |row: &Row| {
+        let mut deletion = RowBuilder::new(row.clustering().clone());
+        deletion.deletion(row.deletion());
+        deletion.finish()
+    };
+    let merged = collected(std::slice::from_ref(source), &table());
+    let mut alone = PartitionUpdate::new(merged.key.clone());
+    alone.deletion = merged.deletion;
+    alone.range_tombstones = merged.range_tombstones.clone();
+    alone.static_row = merged.static_row.as_ref().map(only_deletion).filter(|row| !row.is_empty());
+    alone.rows = merged.rows.iter().map(only_deletion).filter(|row| !row.is_empty()).collect();
+    alone
+}
+
 fn ways() -> impl Strategy<Value = (ShadowedBy, usize)> {
     let by = prop_oneof![Just(ShadowedBy::Deletions), Just(ShadowedBy::Cells)];
     // Nothing held: the large way. Little: one of both.
@@ -121,6 +136,21 @@ proptest! {
         (by, held) in ways()
     ) {
         let (left, ..) = shadowed(&data, &sources, by, held);
+        prop_assert_eq!(all_merged(left, &sources), all_merged(data, &sources));
+    }
+
+    /// What an SSTable holds apart from its rows is enough to be asked for deletions.
+    #[test]
+    fn the_deletions_of_a_source_alone_remove_what_it_removes(
+        data in update(table()),
+        sources in proptest::collection::vec(update(table()), 0..4),
+        held in prop_oneof![Just(0usize), Just(2), Just(1000)]
+    ) {
+        let alone: Vec<_> = sources.iter().map(only_deletions).collect();
+        let (left, dropped, _) = shadowed(&data, &sources, ShadowedBy::Deletions, held);
+        let (left_by_alone, dropped_by_alone, _) = shadowed(&data, &alone, ShadowedBy::Deletions, held);
+        prop_assert_eq!(&left_by_alone, &left);
+        prop_assert_eq!(dropped_by_alone, dropped);
         prop_assert_eq!(all_merged(left, &sources), all_merged(data, &sources));
     }
 

@@ -1,0 +1,237 @@
+//! Deletions.db: the deletions of an SSTable without its data.
+//!
+//! A compaction that asks newer SSTables which of its rows they delete would read through all of their data for the few deletions in
+//! it. So a writer that meets deletions of partitions, ranges or rows leaves them a second time, as partitions and rows in the format of Data
+//! that hold nothing else. Cassandra knows no such component: listed in TOC.txt, it takes it for one of a plug-in's and leaves it alone.
+//! Nothing depends on it: an SSTable without it is asked through its Data, and so is one whose deletions would take more than a
+//! [share](MOST) of its data.
+//!
+//! ```text
+//! compressed chunks, as in Data.db; each is followed by its CRC-32
+//! the chunks' places: CompressionInfo.db's content
+//! u32 version = 1
+//! u64 bytes of the uncompressed Data, u32 CRC-32 of Data.db (as in Digest.crc32)     what it was written with
+//! u32 length of the chunks' places
+//! u32 CRC-32 of all from the chunks' places on
+//! ```
+
+use std::sync::Arc;
+
+use bytes::BufMut;
+use cassette_rows::{DecoratedKey, PartitionHeader, Result, StorageError, Unfiltered};
+use cassette_vfs::RandomAccessFile;
+
+use crate::chunked_file::{Caching, ChunkedFile, Layout};
+use crate::compression::CompressionInfo;
+use crate::data::{Cursor, RowFormat};
+use crate::descriptor::Component;
+use crate::digest;
+use crate::error::{Malformed, Parsed};
+use crate::input::Input;
+use crate::reader::SSTableReader;
+
+const VERSION: u32 = 1;
+
+/// Bytes after the chunks' places.
+const TAIL: u64 = 4 + 8 + 4 + 4 + 4;
+
+/// The deletions take at most one byte for so many of the data, and this many in any case: an SSTable of tombstones is not stored twice.
+pub(crate) const MOST: (u64, u64) = (4, 64 << 10);
+
+/// What tells one Data from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Belongs {
+    /// Bytes of the uncompressed stream.
+    pub data_length: u64,
+    /// The checksum of the file.
+    pub digest: u32,
+}
+
+/// What follows the chunks.
+pub(crate) fn encode_end(chunks: &CompressionInfo, belongs: Belongs) -> Vec<u8> {
+    let mut out = chunks.encode();
+    let length = out.len() as u32;
+    out.put_u32(VERSION);
+    out.put_u64(belongs.data_length);
+    out.put_u32(belongs.digest);
+    out.put_u32(length);
+    let crc = crc32fast::hash(&out);
+    out.put_u32(crc);
+    out
+}
+
+/// The length of the chunks' places, from the last bytes of a file of `file_length` bytes.
+fn decode_tail(tail: &[u8], file_length: u64) -> Parsed<u64> {
+    let mut input = Input::at(tail, file_length - TAIL);
+    let version = input.u32()?;
+    if version != VERSION {
+        return Err(input.malformed(format!("version {VERSION} before this expected, {version} found")));
+    }
+    input.bytes(12)?;
+    let length = u64::from(input.u32()?);
+    match length <= file_length - TAIL {
+        true => Ok(length),
+        false => {
+            Err(input.malformed(format!("the places of chunks before this expected, {length} bytes found")))
+        }
+    }
+}
+
+/// Where the chunks lie, and what the file belongs to; from all that follows the chunks, which begins at `chunks_length`.
+fn decode_end(end: &[u8], chunks_length: u64) -> Parsed<(CompressionInfo, Belongs)> {
+    let Some((body, crc)) = end.split_last_chunk::<4>() else {
+        return Err(Malformed::new(chunks_length, "a checksum expected"));
+    };
+    let (expected, found) = (u32::from_be_bytes(*crc), crc32fast::hash(body));
+    if expected != found {
+        let detail = format!("checksum {expected:#010x} expected, {found:#010x} found");
+        return Err(Malformed::new(chunks_length + body.len() as u64, detail));
+    }
+    let places = body.len().saturating_sub(TAIL as usize - 4);
+    let info = CompressionInfo::decode(&body[..places], chunks_length)?;
+    let mut input = Input::at(&body[places..], chunks_length + places as u64);
+    input.u32()?;
+    Ok((info, Belongs { data_length: input.u64()?, digest: input.u32()? }))
+}
+
+/// Goes through the deletions of an SSTable, whose partitions are asked for in ascending order.
+#[derive(Debug)]
+pub struct Deletions {
+    cursor: Cursor,
+    /// The partition that comes next; its rows follow.
+    next: Option<PartitionHeader>,
+    /// Whether rows of a partition are still to be read or passed over.
+    in_partition: bool,
+    /// Partitions met so far, `next` with them.
+    met: u64,
+}
+
+impl SSTableReader {
+    /// Its deletions, if it has a component of them. An error if that is not what was written with this SSTable.
+    pub fn deletions(&self) -> Result<Option<Deletions>> {
+        if !self.components().contains(&Component::Deletions) {
+            return Ok(None);
+        }
+        let path = self.descriptor().path(Component::Deletions);
+        let io = |action: &'static str| {
+            let path = path.clone();
+            move |e| StorageError::io(path, action, e)
+        };
+        let file = self.file_system().open(&path).map_err(io("open the file"))?;
+        let length = file.len().map_err(io("find the file's length"))?;
+        let read = |from: u64, to: u64| {
+            let mut bytes = vec![0; (to - from) as usize];
+            file.read_exact_at(&mut bytes, from).map(|()| bytes).map_err(io("read the file's end"))
+        };
+        let Some(tail) = length.checked_sub(TAIL) else {
+            return Err(StorageError::corrupt(
+                path,
+                format!("at least {TAIL} bytes expected, {length} found"),
+            ));
+        };
+        let places = decode_tail(&read(tail, length)?, length).map_err(|e| e.at(&path))?;
+        let chunks_length = tail - places;
+        let (info, belongs) =
+            decode_end(&read(chunks_length, length)?, chunks_length).map_err(|e| e.at(&path))?;
+        let expected = Belongs {
+            data_length: self.uncompressed_bytes(),
+            digest: self.digest()?.unwrap_or(belongs.digest),
+        };
+        if belongs != expected {
+            return Err(StorageError::corrupt(path, format!("{expected:?} expected, {belongs:?} found")));
+        }
+        let chunks = self.beside_data(path, file, chunks_length, Layout::Compressed(info));
+        Deletions::new(chunks, self.row_format().clone()).map(Some)
+    }
+
+    /// What Digest.crc32 says, if there is one.
+    pub(crate) fn digest(&self) -> Result<Option<u32>> {
+        if !self.components().contains(&Component::Digest) {
+            return Ok(None);
+        }
+        let path = self.descriptor().path(Component::Digest);
+        let bytes =
+            self.file_system().read(&path).map_err(|e| StorageError::io(&path, "read the file", e))?;
+        digest::decode(&bytes).map(Some).map_err(|e| e.at(&path))
+    }
+
+    /// Another file of this SSTable.
+    fn beside_data(
+        &self,
+        path: std::path::PathBuf,
+        file: Arc<dyn RandomAccessFile>,
+        length: u64,
+        layout: Layout,
+    ) -> Arc<ChunkedFile> {
+        Arc::new(ChunkedFile::new(path, file, length, layout, self.cache().clone()))
+    }
+}
+
+impl Deletions {
+    fn new(file: Arc<ChunkedFile>, format: Arc<RowFormat>) -> Result<Self> {
+        let mut deletions = Self {
+            cursor: Cursor::new(file, format, Caching::LeaveAlone),
+            next: None,
+            in_partition: false,
+            met: 0,
+        };
+        deletions.read_next()?;
+        Ok(deletions)
+    }
+
+    fn read_next(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.in_partition) {
+            self.cursor.skip_partition()?;
+        }
+        self.next = None;
+        if !self.cursor.at_end() {
+            self.next = Some(self.cursor.partition_header()?);
+            self.in_partition = true;
+            self.met += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether there are deletions in this partition, which must not come before one asked for earlier.
+    #[inline]
+    pub fn has(&mut self, key: &DecoratedKey) -> Result<bool> {
+        loop {
+            match &self.next {
+                Some(next) if next.key < *key => self.read_next()?,
+                Some(next) => return Ok(next.key == *key),
+                None => return Ok(false),
+            }
+        }
+    }
+
+    /// The head of the partition, if there are deletions in it; [`has`](Self::has) says what may be asked for.
+    pub fn open(&mut self, key: &DecoratedKey) -> Result<Option<PartitionHeader>> {
+        Ok(if self.has(key)? { self.next.clone() } else { None })
+    }
+
+    /// The next deleted row or marker of the partition that was opened.
+    pub fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
+        if !self.in_partition {
+            return Ok(None);
+        }
+        let next = self.cursor.next_unfiltered()?;
+        self.in_partition = next.is_some();
+        Ok(next)
+    }
+
+    /// Partitions gone through so far; the one that comes next counts.
+    pub fn partitions(&self) -> u64 {
+        self.met
+    }
+
+    /// Where in the file's uncompressed stream it stands, for an error that names that place.
+    #[cold]
+    pub(crate) fn corrupt(&self, detail: &str) -> StorageError {
+        self.cursor.corrupt(self.cursor.offset(), detail)
+    }
+
+    /// Bytes gone through so far, before compression.
+    pub fn position(&self) -> u64 {
+        self.cursor.offset()
+    }
+}
