@@ -61,7 +61,7 @@ impl Layout {
         }
     }
 
-    fn table_kind(self) -> TableKind {
+    pub(crate) fn table_kind(self) -> TableKind {
         match self {
             Self::Plain => TableKind::SmallPartitions,
             Self::Tickets(_) | Self::TwoStage(_) => TableKind::DensePartitions,

@@ -528,3 +528,64 @@ fn put_outcome(attempted: &str, names: &[String], rows: Vec<Row>) -> StoreResult
         None => Err(StoreError::refused(attempted, "the answer has no column or value of what is there")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::service::{Layout, StoredConclusions, TransactionService};
+
+    /// Counts statements that read, and finds nothing.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Cql for Counting {
+        type Statement = ();
+
+        fn keyspace(&self) -> &str {
+            "ks"
+        }
+
+        fn define(&self, _: &str) -> StoreResult<()> {
+            Ok(())
+        }
+
+        fn prepare(&self, _: &str, _: StatementKind) -> StoreResult<()> {
+            Ok(())
+        }
+
+        fn read(&self, _: &str, requests: Vec<((), Values)>) -> StoreResult<Vec<Vec<Row>>> {
+            self.0.fetch_add(requests.len(), Ordering::Relaxed);
+            Ok(vec![Vec::new(); requests.len()])
+        }
+
+        fn write(&self, _: &str, _: Vec<(WriteGroup, (), Values)>) -> StoreResult<()> {
+            Ok(())
+        }
+
+        fn conditional(&self, _: &str, groups: Vec<Vec<((), Values)>>) -> Vec<StoreResult<NamedRows>> {
+            groups.iter().map(|_| Ok((Vec::new(), Vec::new()))).collect()
+        }
+
+        fn is_linearizable_after_failures(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn eight_thousand_starts_of_a_quantum_are_looked_up_with_sixteen_statements() {
+        let store = Arc::new(CqlStore::new(Counting::default()));
+        let layout = Layout::of_version(2).unwrap();
+        let service = StoredConclusions::open(store.clone(), layout).unwrap();
+        let looked_up = |start: fn(i64) -> i64| {
+            let starts: Vec<Timestamp> = (0..8000).map(|n| Timestamp(start(n))).collect();
+            let before = store.cql().0.load(Ordering::Relaxed);
+            assert!(service.get_many(&starts).unwrap().is_empty());
+            store.cql().0.load(Ordering::Relaxed) - before
+        };
+        assert_eq!(looked_up(|n| 1 + n), 16, "one after the other");
+        assert_eq!(looked_up(|n| 25_000_000 + n * 7919 % 25_000_000), 16, "here and there");
+        assert_eq!(looked_up(|n| 5 + 16 * n), 3, "all of one client: as long as a statement may be");
+    }
+}

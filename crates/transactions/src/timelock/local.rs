@@ -97,7 +97,7 @@ impl<S: Store> TimeLock for LocalTimeLock<S> {
         self.locks
             .lock(&names, owner, Instant::now() + timeout)
             .map_err(|_| TimeLockError::LockTimeout { waited: timeout })?;
-        Ok(LockToken { names: names.into(), owner, epoch })
+        Ok(LockToken { names: names.into(), owner, epoch, fence: None })
     }
 
     fn wait_for(&self, names: &[Bytes], timeout: Duration) -> Result<(), TimeLockError> {

@@ -1,8 +1,17 @@
 //! Timestamps and locks: what orders transactions.
 
+mod election;
 mod frozen;
+mod http;
+mod lease;
 mod local;
 mod locks;
+pub mod messages;
+mod registry;
+mod remote;
+mod server;
+#[cfg(test)]
+mod simulation;
 mod timestamps;
 
 use std::sync::Arc;
@@ -15,6 +24,8 @@ use crate::timestamp::Timestamp;
 
 pub use frozen::Frozen;
 pub use local::LocalTimeLock;
+pub use remote::{Operator, RemoteOptions, RemoteTimeLock};
+pub use server::{ServerOptions, TimeLockServer};
 pub use timestamps::{Timestamps, stored_bound};
 
 /// The timestamps that a transaction begins with, and the hold that protects its snapshot.
@@ -41,6 +52,15 @@ pub struct LockToken {
     pub(crate) names: Arc<[Bytes]>,
     pub(crate) owner: u64,
     pub(crate) epoch: u64,
+    pub(crate) fence: Option<Timestamp>,
+}
+
+impl LockToken {
+    /// A number greater than that of whoever held one of the locks before, for stores of other kinds that are to refuse late writers. `None` from a
+    /// timelock in this process, where locks are lost only with the process.
+    pub fn fence(&self) -> Option<Timestamp> {
+        self.fence
+    }
 }
 
 /// Why timestamps or locks were not to be had.
@@ -68,6 +88,69 @@ pub enum TimeLockError {
     /// The store was opened to be looked at.
     #[error("the store is only looked at: no timestamps are given out, and nothing is locked")]
     OnlyLookedAt,
+    /// The stored bound is gone, or is none.
+    #[error(
+        "the bound of timestamps is lost: {what}. Nothing is given out until an operator says what is above all timestamps that ever were: stop all \
+         writers, take the greatest version and commit that any table holds, and run `cassette timelock fast-forward --lost-bound`"
+    )]
+    BoundLost {
+        /// What is wrong.
+        what: String,
+    },
+    /// A server gives out the timestamps of this store.
+    #[error(
+        "the timestamps of this store are given out by a timelock server, last at {address}: connect to it instead of giving them out in this process"
+    )]
+    ServedElsewhere {
+        /// Where it was reached.
+        address: String,
+    },
+    /// A server's lease ran out before it was renewed. What it was asked was not done.
+    #[error(
+        "the lease to give out timestamps is {} ms old and was good for {} ms{}; nothing was given out. It is renewed when the store answers",
+        elapsed.as_millis(), lease.as_millis(), if *jumped { ", for the clock has jumped" } else { "" }
+    )]
+    LeaseLapsed {
+        /// Its age.
+        elapsed: Duration,
+        /// For how long it was good.
+        lease: Duration,
+        /// Whether the wall clock went much further than the monotonic one.
+        jumped: bool,
+    },
+    /// The server was told to stop.
+    #[error("the timelock server has been stopped")]
+    Stopped,
+    /// No server answered in time. Transactions that were to begin have not begun, and those that were to commit have not committed.
+    #[error("no timelock server that leads was reached in {} ms; the last answer: {last}", waited.as_millis())]
+    NoLeader {
+        /// How long servers were asked.
+        waited: Duration,
+        /// What the last one said.
+        last: String,
+    },
+    /// Timestamps went backwards.
+    #[error(
+        "timestamps went backwards: {got} came from {server} after {seen} had been seen. This client has stopped for good, and what it was doing has not \
+         committed. Stop all writers: a bound was lost or an old one restored, or the clocks of two servers failed; then fast-forward above the \
+         greatest timestamp known"
+    )]
+    WentBackwards {
+        /// The greatest seen before the request was sent.
+        seen: Timestamp,
+        /// What came.
+        got: Timestamp,
+        /// From where.
+        server: String,
+    },
+    /// A server will not do what it was asked, ever.
+    #[error("the timelock server at {server} refuses: {}", refusal.message)]
+    Refused {
+        /// The server.
+        server: String,
+        /// What it says.
+        refusal: messages::Refusal,
+    },
     /// There are none left.
     #[error("timestamps are used up at {0}")]
     Exhausted(Timestamp),

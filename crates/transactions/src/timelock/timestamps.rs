@@ -4,22 +4,66 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::TimeLockError;
-use crate::store::{Cell, CheckOutcome, PutOutcome, PutRow, Store, StoreError, TableKind};
+use super::lease::Stored;
+use crate::service::Layout;
+use crate::store::{Cell, CheckOutcome, PutOutcome, PutRow, Store, StoreError, StoreResult, TableKind};
 use crate::timestamp::Timestamp;
 
 const TABLE: &str = "_timestamp";
 const NAME: &[u8] = b"ts";
 /// The first bound. Timestamps begin above it.
-const INITIAL_BOUND: i64 = 10_000;
+pub(super) const INITIAL_BOUND: i64 = 10_000;
 /// How far a new bound lies above what is needed: one write for so many timestamps, and so many lost at a restart.
-const BOUND_BUFFER: i64 = 1_000_000;
+pub(super) const BOUND_BUFFER: i64 = 1_000_000;
+
+/// Where the bound is stored. Reads and writes of it are linearizable.
+pub(super) struct BoundCell<S = std::sync::Arc<dyn Store>>(S);
+
+impl<S: Store> BoundCell<S> {
+    /// Makes the table, if it is not there.
+    pub fn open(store: S) -> StoreResult<Self> {
+        store.create_table(TABLE, TableKind::Data)?;
+        Ok(Self(store))
+    }
+
+    pub fn read(&self) -> StoreResult<Option<Bytes>> {
+        read(&self.0)
+    }
+
+    /// Stores the first value, unless there is one.
+    pub fn create(&self, new: &Bytes) -> StoreResult<PutOutcome> {
+        let name = Bytes::from_static(NAME);
+        let row = PutRow { row: name.clone(), columns: vec![(name, new.clone())] };
+        let none = || Err(StoreError::unknown("store the bound of timestamps", "there was no answer"));
+        self.0.put_unless_exists(TABLE, &[row]).pop().unwrap_or_else(none)
+    }
+
+    pub fn replace(&self, expected: &Bytes, new: &Bytes) -> StoreResult<CheckOutcome> {
+        self.0.check_and_set(TABLE, &Cell::new(NAME, NAME), expected, new)
+    }
+
+    /// What says that timestamps were given out for this store: conclusions of transactions. With them and without a bound, it is lost.
+    pub fn evidence_of_use(&self) -> StoreResult<Option<String>> {
+        let tables = self.0.tables()?;
+        for layout in [1, 2, 3].into_iter().filter_map(Layout::of_version) {
+            let name = layout.table();
+            if tables.iter().any(|table| table == name) {
+                self.0.create_table(name, layout.table_kind())?;
+                if !self.0.rows(name, None, 1)?.is_empty() {
+                    return Ok(Some(format!("there is none, and table {name} is not empty")));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
 
 /// Gives out timestamps. The bound in the store is above all of them, and a restart goes on above the bound.
 ///
 /// Two instances on one store never give out the same timestamp, since each stores its bounds by check-and-set and stops for good when it finds
 /// another one; but until then they may give them out in an order that is none. So there must be one instance.
 pub struct Timestamps<S> {
-    store: S,
+    cell: BoundCell<S>,
     state: Mutex<State>,
 }
 
@@ -33,13 +77,22 @@ struct State {
     failed: Option<TimeLockError>,
 }
 
+fn read(store: &(impl Store + ?Sized)) -> StoreResult<Option<Bytes>> {
+    let name = Bytes::from_static(NAME);
+    Ok(store.get_serial(TABLE, &name, std::slice::from_ref(&name))?.pop().flatten())
+}
+
 fn encode(bound: i64) -> Bytes {
     Bytes::copy_from_slice(&bound.to_be_bytes())
 }
 
-fn decode(bytes: &[u8]) -> Result<i64, StoreError> {
-    let array = <[u8; 8]>::try_from(bytes);
-    array.map(i64::from_be_bytes).map_err(|_| StoreError::refused("read it", "it is not 8 bytes long"))
+/// The bound of timestamps that this process gives to itself.
+fn decode(bytes: &[u8]) -> Result<i64, TimeLockError> {
+    match Stored::decode(bytes) {
+        Ok(Stored::Plain(bound)) => Ok(bound),
+        Ok(Stored::Leased(record)) => Err(TimeLockError::ServedElsewhere { address: record.address }),
+        Err(what) => Err(TimeLockError::BoundLost { what }),
+    }
 }
 
 /// The stored bound: no timestamp above it has been given out. `None`, if the store has none yet. Nothing is changed.
@@ -48,9 +101,11 @@ fn decode(bytes: &[u8]) -> Result<i64, StoreError> {
 /// If it cannot be read, or is none.
 pub fn stored_bound(store: &dyn Store) -> Result<Option<Timestamp>, StoreError> {
     store.create_table(TABLE, TableKind::Data)?;
-    let name = Bytes::from_static(NAME);
-    let stored = store.get_serial(TABLE, &name, std::slice::from_ref(&name))?.pop().flatten();
-    stored.map(|stored| decode(&stored).map(Timestamp)).transpose()
+    let Some(stored) = read(store)? else { return Ok(None) };
+    match Stored::decode(&stored) {
+        Ok(stored) => Ok(Some(Timestamp(stored.bound()))),
+        Err(why) => Err(StoreError::refused("read the bound of timestamps", why)),
+    }
 }
 
 impl<S: Store> Timestamps<S> {
@@ -59,23 +114,21 @@ impl<S: Store> Timestamps<S> {
     /// # Errors
     /// If the bound cannot be read, or made when there is none.
     pub fn open(store: S) -> Result<Self, TimeLockError> {
-        let name = Bytes::from_static(NAME);
-        let bound = match stored_bound(&store)? {
-            Some(bound) => bound.0,
+        let cell = BoundCell::open(store)?;
+        let bound = match cell.read()? {
+            Some(stored) => decode(&stored)?,
             None => {
-                let row = PutRow { row: name.clone(), columns: vec![(name.clone(), encode(INITIAL_BOUND))] };
-                for outcome in store.put_unless_exists(TABLE, &[row]) {
-                    if let PutOutcome::Exists(_) = outcome? {
-                        return Err(TimeLockError::AnotherInstance {
-                            expected: INITIAL_BOUND,
-                            found: "one that was put just now".to_owned(),
-                        });
-                    }
+                if let Some(what) = cell.evidence_of_use()? {
+                    return Err(TimeLockError::BoundLost { what });
+                }
+                if let PutOutcome::Exists(_) = cell.create(&encode(INITIAL_BOUND))? {
+                    let found = "one that was put just now".to_owned();
+                    return Err(TimeLockError::AnotherInstance { expected: INITIAL_BOUND, found });
                 }
                 INITIAL_BOUND
             }
         };
-        Ok(Self { store, state: Mutex::new(State { last: bound, bound, attempted: None, failed: None }) })
+        Ok(Self { cell, state: Mutex::new(State { last: bound, bound, attempted: None, failed: None }) })
     }
 
     /// `count` timestamps that follow each other, as the first and the last.
@@ -119,22 +172,27 @@ impl<S: Store> Timestamps<S> {
         if let Some(failed) = &state.failed {
             return Err(failed.clone());
         }
-        let cell = Cell::new(NAME, NAME);
         loop {
-            match self.store.check_and_set(TABLE, &cell, &encode(state.bound), &encode(bound)) {
+            match self.cell.replace(&encode(state.bound), &encode(bound)) {
                 Ok(CheckOutcome::Applied) => {
                     (state.bound, state.attempted) = (bound, None);
                     return Ok(());
                 }
                 Ok(CheckOutcome::Actual(found)) => {
-                    let found = found.as_deref().map(decode).transpose()?;
+                    let Some(found) = found else {
+                        let what = "it was there, and is not there any more".to_owned();
+                        let error = TimeLockError::BoundLost { what };
+                        state.failed = Some(error.clone());
+                        return Err(error);
+                    };
+                    let found = decode(&found).inspect_err(|error| state.failed = Some(error.clone()))?;
                     match (found, state.attempted.take()) {
                         // Our own earlier try, whose answer was lost.
-                        (Some(found), Some(attempted)) if found == attempted => state.bound = found,
+                        (found, Some(attempted)) if found == attempted => state.bound = found,
                         (found, _) => {
                             let error = TimeLockError::AnotherInstance {
                                 expected: state.bound,
-                                found: found.map_or_else(|| "gone".to_owned(), |found| found.to_string()),
+                                found: found.to_string(),
                             };
                             state.failed = Some(error.clone());
                             return Err(error);

@@ -16,9 +16,9 @@ use crate::error::{Error, Result};
 use crate::service::{
     Agreed, Batching, ByVersion, Caching, Coordination, Layout, Migrated, ServiceError, TransactionService,
 };
-use crate::store::{Cell, EmbeddedStore, PutOutcome, PutRow, Store, TableKind};
+use crate::store::{Cell, ClusterOptions, ClusterStore, EmbeddedStore, PutOutcome, PutRow, Store, TableKind};
 use crate::sweep::{Background, Queue, SweepStrategy, Sweeper, Swept};
-use crate::timelock::{LocalTimeLock, Started, TimeLock};
+use crate::timelock::{LocalTimeLock, RemoteOptions, RemoteTimeLock, Started, TimeLock};
 use crate::timestamp::Timestamp;
 
 /// How transactions are to behave.
@@ -120,6 +120,30 @@ impl Transactions {
         let timelock = Arc::new(LocalTimeLock::open(store.clone())?);
         let options = Options { sweep_pause: Some(EMBEDDED_SWEEP_PAUSE), ..Options::default() };
         Self::open(store, timelock, options)
+    }
+
+    /// Transactions on a cluster, with timestamps and locks from timelock servers (`cassette timelock start`), each `host:port`.
+    ///
+    /// ```no_run
+    /// use cassette_transactions::store::ClusterOptions;
+    /// use cassette_transactions::{ConflictHandler, Transactions};
+    /// # fn main() -> cassette_transactions::Result<()> {
+    /// let cluster = ClusterOptions::new("10.0.0.1:9042", "bank");
+    /// let transactions = Transactions::on_cluster(&cluster, ["10.0.0.5:8421", "10.0.0.6:8421"])?;
+    /// let accounts = transactions.table("accounts", ConflictHandler::WriteWriteByCell)?;
+    /// transactions.run(|tx| tx.put(&accounts, "alice", "balance", "70"))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If no node or no server that leads can be reached.
+    pub fn on_cluster<S: Into<String>>(
+        cluster: &ClusterOptions,
+        timelocks: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
+        let store = Arc::new(ClusterStore::connect(cluster)?);
+        let timelock = Arc::new(RemoteTimeLock::connect(RemoteOptions::new(timelocks))?);
+        Self::open(store, timelock, Options::default())
     }
 
     /// Transactions on a store, with timestamps and locks from elsewhere. All who use the store must have them from the same place.

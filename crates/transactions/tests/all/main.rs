@@ -8,5 +8,7 @@ mod examples;
 mod histories;
 mod migration;
 mod services;
+mod suite;
 mod sweeping;
+mod timelock;
 mod transactions;

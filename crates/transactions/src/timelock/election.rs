@@ -1,0 +1,395 @@
+//! Who leads: what to ask of the store, and what its answers mean. No I/O, no waiting; times come from outside.
+//!
+//! `docs/transactions.md` has the steps, L1 to L6, and why two servers never give out timestamps at one time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::TimeLockError;
+use super::lease::{Reading, Record, Stored};
+use super::timestamps::{BOUND_BUFFER, INITIAL_BOUND};
+use crate::store::StoreError;
+use crate::timestamp::Timestamp;
+
+/// What is asked of the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// What is stored, serially.
+    Read,
+    /// To store this unless something is. Only where nothing says that something was.
+    Create { new: Bytes },
+    /// To store this in place of what was.
+    Replace { expected: Bytes, new: Bytes },
+}
+
+/// What the store answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It is stored.
+    Applied,
+    /// This is stored.
+    Found(Option<Bytes>),
+    /// Nothing is stored, but something was: what says so.
+    Lost(String),
+    /// Nobody knows whether it is stored.
+    Failed(StoreError),
+}
+
+/// A server's part in who leads.
+pub(super) struct Election {
+    holder: u64,
+    address: String,
+    lease: Duration,
+    /// For timestamps whose bound was lost: what an operator says is above all of them.
+    recovered: Option<i64>,
+    phase: Phase,
+    /// A write that nobody may know the outcome of. It is tried again until one is known.
+    attempt: Option<Attempt>,
+}
+
+enum Phase {
+    Standby(Standby),
+    Leading(Leadership),
+    Ended(TimeLockError),
+}
+
+#[derive(Default)]
+struct Standby {
+    /// What is stored, and since when it has been seen.
+    seen: Option<(Bytes, Stored, Reading)>,
+    looked: Option<Reading>,
+    /// Nothing was stored at the last look.
+    absent: bool,
+}
+
+struct Attempt {
+    expected: Option<Bytes>,
+    new: Bytes,
+    record: Record,
+    /// The last timestamp that the leader before may have given out, for a claim.
+    last: i64,
+    /// Before it was first sent.
+    sent: Reading,
+    /// When it failed.
+    failed: Option<Reading>,
+}
+
+/// What a server that leads may give out.
+pub(super) struct Leadership {
+    record: Record,
+    stored: Bytes,
+    /// Before the record was sent.
+    began: Reading,
+    /// The last timestamp given out.
+    last: i64,
+    /// Up to where timestamps are wanted.
+    wanted: i64,
+    resigns: bool,
+}
+
+/// Why there are no timestamps now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Short {
+    /// The bound must be raised first.
+    Bound,
+    /// For ever.
+    Exhausted,
+}
+
+impl Leadership {
+    pub fn term(&self) -> u64 {
+        self.record.term
+    }
+
+    pub fn bound(&self) -> i64 {
+        self.record.bound
+    }
+
+    pub fn last(&self) -> i64 {
+        self.last
+    }
+
+    /// L4: the first and the last of `count` timestamps that follow each other. They may only be given out after
+    /// [`confirm`](Self::confirm).
+    pub fn take(&mut self, count: i64) -> Result<(i64, i64), Short> {
+        let last = self.reserve(count)?;
+        let first = self.last + 1;
+        self.last = last;
+        Ok((first, last))
+    }
+
+    /// Makes sure that `count` timestamps can be taken, and says which would be the last.
+    pub fn reserve(&mut self, count: i64) -> Result<i64, Short> {
+        let last = self.last.checked_add(count.max(1)).filter(|last| *last < i64::MAX - 2 * BOUND_BUFFER);
+        let last = last.ok_or(Short::Exhausted)?;
+        match last <= self.record.bound {
+            true => Ok(last),
+            false => {
+                self.wanted = self.wanted.max(last);
+                Err(Short::Bound)
+            }
+        }
+    }
+
+    /// Makes all later timestamps greater than `timestamp`. Never goes back.
+    pub fn fast_forward(&mut self, timestamp: i64) -> Result<(), Short> {
+        if timestamp <= self.last {
+            return Ok(());
+        }
+        self.reserve(timestamp.saturating_sub(self.last))?;
+        self.last = timestamp;
+        Ok(())
+    }
+
+    /// L5: whether the server has led until now. To be asked after timestamps were taken, and before they are given out.
+    pub fn confirm(&self, now: Reading) -> Result<(), TimeLockError> {
+        if self.resigns {
+            return Err(TimeLockError::Stopped);
+        }
+        let elapsed = now.longest_since(self.began);
+        match elapsed < self.record.lease {
+            true => Ok(()),
+            false => Err(TimeLockError::LeaseLapsed {
+                elapsed,
+                lease: self.record.lease,
+                jumped: now.jumped_since(self.began),
+            }),
+        }
+    }
+}
+
+impl Election {
+    /// A server that has not looked yet. `holder` must be unlike any other server's, also this machine's before.
+    pub fn new(holder: u64, address: String, lease: Duration, recovered: Option<i64>) -> Self {
+        let phase = Phase::Standby(Standby::default());
+        Self { holder, address, lease, recovered, phase, attempt: None }
+    }
+
+    /// What this server may give out, if it leads.
+    pub fn leadership(&mut self) -> Option<&mut Leadership> {
+        match &mut self.phase {
+            Phase::Leading(leadership) => Some(leadership),
+            _ => None,
+        }
+    }
+
+    /// Who leads, as far as this server knows.
+    pub fn leader(&self) -> Option<&str> {
+        match &self.phase {
+            Phase::Leading(_) => Some(&self.address),
+            Phase::Standby(Standby { seen: Some((_, Stored::Leased(record), _)), .. }) => {
+                (!record.lease.is_zero()).then_some(&*record.address)
+            }
+            _ => None,
+        }
+    }
+
+    /// Why it does nothing any more.
+    pub fn ended(&self) -> Option<&TimeLockError> {
+        match &self.phase {
+            Phase::Ended(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// L6: gives the lease back at the next write, if this server has it. It gives out nothing from now on.
+    pub fn resign(&mut self) {
+        match &mut self.phase {
+            Phase::Leading(leadership) => leadership.resigns = true,
+            Phase::Standby(_) => self.phase = Phase::Ended(TimeLockError::Stopped),
+            Phase::Ended(_) => {}
+        }
+    }
+
+    /// How often the store is asked, at least.
+    pub fn period(&self) -> Duration {
+        self.lease / 5
+    }
+
+    /// What to ask of the store now; `None` if nothing. One thing at a time.
+    pub fn ask(&mut self, now: Reading) -> Option<Ask> {
+        let period = self.period();
+        if let Some(attempt) = &self.attempt
+            && attempt.failed.is_some_and(|failed| now.shortest_since(failed) < period / 4)
+        {
+            return None;
+        }
+        match &mut self.phase {
+            Phase::Ended(_) => None,
+            Phase::Standby(standby) => {
+                // The wall clock was set back: it is no measure any more. Wait from now on.
+                if let Some((_, _, since)) = &mut standby.seen
+                    && now.wall_micros < since.wall_micros
+                {
+                    *since = now;
+                }
+                let (last, expected, term) = match &standby.seen {
+                    // L2.
+                    Some((bytes, stored, since)) if now.shortest_since(*since) >= stored.wait() => {
+                        let term = match stored {
+                            Stored::Plain(_) => 1,
+                            Stored::Leased(record) => record.term.saturating_add(1),
+                        };
+                        (stored.bound(), Some(bytes.clone()), term)
+                    }
+                    None if standby.absent => (self.recovered.unwrap_or(INITIAL_BOUND), None, 1),
+                    // L1.
+                    _ => {
+                        let due = standby.looked.is_none_or(|looked| now.longest_since(looked) >= period);
+                        return due.then_some(Ask::Read);
+                    }
+                };
+                // The same bytes as before, if it was tried before: then either try is good.
+                let attempt = match self.attempt.take().filter(|attempt| attempt.expected == expected) {
+                    Some(attempt) => attempt,
+                    None => {
+                        let record = Record {
+                            term,
+                            sequence: 0,
+                            bound: last.saturating_add(BOUND_BUFFER),
+                            holder: self.holder,
+                            lease: self.lease,
+                            address: self.address.clone(),
+                        };
+                        Attempt { expected, new: record.encode(), record, last, sent: now, failed: None }
+                    }
+                };
+                Some(self.attempt.insert(attempt).ask())
+            }
+            // L3.
+            Phase::Leading(leadership) => {
+                let short = leadership.wanted > leadership.record.bound;
+                let due = short || leadership.resigns || now.longest_since(leadership.began) >= period;
+                if self.attempt.is_none() && !due {
+                    return None;
+                }
+                let attempt = self.attempt.get_or_insert_with(|| {
+                    let mut record = leadership.record.clone();
+                    record.sequence = record.sequence.saturating_add(1);
+                    let used = leadership.last.max(leadership.wanted);
+                    record.bound = record.bound.max(used.saturating_add(BOUND_BUFFER));
+                    if leadership.resigns {
+                        record.lease = Duration::ZERO;
+                    }
+                    let expected = Some(leadership.stored.clone());
+                    let last = leadership.last;
+                    Attempt { expected, new: record.encode(), record, last, sent: now, failed: None }
+                });
+                Some(attempt.ask())
+            }
+        }
+    }
+
+    /// Takes the answer to what was asked; `now` is after it came.
+    pub fn answer(&mut self, answer: Answer, now: Reading) {
+        let found = match answer {
+            Answer::Failed(_) => {
+                match &mut self.attempt {
+                    Some(attempt) => attempt.failed = Some(now),
+                    None => {
+                        if let Phase::Standby(standby) = &mut self.phase {
+                            standby.looked = Some(now);
+                        }
+                    }
+                }
+                // The same write again is also the look whether the first was done.
+                return;
+            }
+            Answer::Lost(what) => return self.end(TimeLockError::BoundLost { what }),
+            Answer::Applied => self.attempt.as_ref().map(|attempt| attempt.new.clone()),
+            Answer::Found(found) => found,
+        };
+        let Some(found) = found else {
+            return match &mut self.phase {
+                Phase::Standby(standby) if standby.seen.is_none() => {
+                    (standby.looked, standby.absent) = (Some(now), true);
+                }
+                Phase::Ended(_) => {}
+                _ => {
+                    let what = "it was there, and is not there any more".to_owned();
+                    self.end(TimeLockError::BoundLost { what });
+                }
+            };
+        };
+        match self.attempt.take() {
+            // An own write, also an earlier try of it: nobody else writes these bytes.
+            Some(attempt) if attempt.new == found => self.written(attempt),
+            // Not yet, and maybe never.
+            Some(attempt) if attempt.expected.as_ref() == Some(&found) => {
+                self.attempt = Some(Attempt { failed: Some(now), ..attempt });
+                self.saw(found, now);
+            }
+            // No value comes back, so an attempt to replace one that is gone does nothing any more.
+            _ => self.saw(found, now),
+        }
+    }
+
+    fn written(&mut self, attempt: Attempt) {
+        let Attempt { new, record, last, sent, .. } = attempt;
+        match &mut self.phase {
+            Phase::Ended(_) => {}
+            Phase::Standby(_) => {
+                self.phase = Phase::Leading(Leadership {
+                    stored: new,
+                    began: sent,
+                    last,
+                    wanted: last,
+                    resigns: false,
+                    record,
+                });
+            }
+            Phase::Leading(leadership) => {
+                if record.lease.is_zero() {
+                    return self.end(TimeLockError::Stopped);
+                }
+                (leadership.stored, leadership.record, leadership.began) = (new, record, sent);
+            }
+        }
+    }
+
+    /// Another's value is stored.
+    fn saw(&mut self, found: Bytes, now: Reading) {
+        let stored = match Stored::decode(&found) {
+            Ok(stored) => stored,
+            Err(why) => return self.end(TimeLockError::BoundLost { what: why }),
+        };
+        match &mut self.phase {
+            Phase::Ended(_) => {}
+            Phase::Standby(standby) => {
+                standby.looked = Some(now);
+                standby.absent = false;
+                if standby.seen.as_ref().is_none_or(|(seen, ..)| *seen != found) {
+                    standby.seen = Some((found, stored, now));
+                }
+            }
+            Phase::Leading(leadership) if leadership.resigns => self.end(TimeLockError::Stopped),
+            Phase::Leading(leadership) if leadership.stored == found => {}
+            // Deposed.
+            Phase::Leading(_) => {
+                let seen = Some((found, stored, now));
+                self.phase = Phase::Standby(Standby { seen, looked: Some(now), absent: false });
+            }
+        }
+    }
+
+    fn end(&mut self, error: TimeLockError) {
+        self.attempt = None;
+        self.phase = Phase::Ended(error);
+    }
+}
+
+impl Attempt {
+    fn ask(&mut self) -> Ask {
+        self.failed = None;
+        match &self.expected {
+            Some(expected) => Ask::Replace { expected: expected.clone(), new: self.new.clone() },
+            None => Ask::Create { new: self.new.clone() },
+        }
+    }
+}
+
+/// The error of a server that has no timestamps left.
+pub(super) fn exhausted(leadership: &Leadership) -> TimeLockError {
+    TimeLockError::Exhausted(Timestamp(leadership.last))
+}

@@ -1,0 +1,144 @@
+//! The server's paths; see [`messages`](super::messages).
+//!
+//! There are no passwords: whoever can connect may ask, and by default only this machine can. Web pages may not: what a browser sends says where
+//! its page is from, and is refused.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use axum::{Json, Router};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use super::TimeLockError;
+use super::messages::{Batch, FastForward, LockRequest, Refusal, RefusalKind};
+use super::server::{Desk, TimeLockServer};
+
+/// The longest request, bytes: the names of the locks of a transaction of some 100,000 writes.
+const REQUEST_LENGTH_MAX: usize = 32 << 20;
+/// How long a server that ends goes on answering.
+const LAST_ANSWERS_MAX: Duration = Duration::from_millis(500);
+
+impl TimeLockServer {
+    /// Answers clients until `stop` is done, a client tells it to stop, or its part has ended for good. Then gives the lease back.
+    ///
+    /// # Errors
+    /// What the listener fails with, or why the server's part has ended.
+    pub async fn serve(
+        mut self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        let desk = self.desk.clone();
+        let (told, is_told) = oneshot::channel::<()>();
+        let over = async move {
+            tokio::select! {
+                () = stop => {}
+                () = desk.over() => {}
+            }
+            desk.ask_to_stop();
+            drop(told);
+        };
+        // What is being answered then is; who waits for a lock of others is not waited for.
+        let cut = async {
+            let _ = is_told.await;
+            tokio::time::sleep(LAST_ANSWERS_MAX).await;
+        };
+        // Small answers go at once.
+        let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+        let serving = axum::serve(listener, router(self.desk.clone())).with_graceful_shutdown(over);
+        tokio::select! {
+            served = serving.into_future() => served?,
+            () = cut => {}
+        }
+        // It waits for the store.
+        let stopped = tokio::task::spawn_blocking(move || {
+            self.stop();
+            self.desk.ended()
+        });
+        match stopped.await {
+            Ok(None | Some(TimeLockError::Stopped)) => Ok(()),
+            Ok(Some(error)) => Err(io::Error::other(error)),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+fn router(desk: Arc<Desk>) -> Router {
+    Router::new()
+        .route("/v1/batch", post(batch))
+        .route("/v1/lock", post(lock))
+        .route("/v1/fast-forward", post(fast_forward))
+        .route("/v1/stop", post(stop))
+        .route("/v1/status", get(|State(desk): State<Arc<Desk>>| async move { Json(desk.status()) }))
+        .fallback(|| async { refuse(Refusal::new(RefusalKind::Usage, "there is nothing of this name")) })
+        .layer(DefaultBodyLimit::max(REQUEST_LENGTH_MAX))
+        .layer(middleware::from_fn(guarded))
+        .with_state(desk)
+}
+
+/// Turns away what a page in a browser sends.
+async fn guarded(request: Request, next: Next) -> Response {
+    let is_of_page =
+        [header::ORIGIN.as_str(), "sec-fetch-site"].iter().any(|name| request.headers().contains_key(*name));
+    if is_of_page {
+        return refuse(Refusal::new(RefusalKind::Usage, "web pages may not ask"));
+    }
+    next.run(request).await
+}
+
+fn refuse(refusal: Refusal) -> Response {
+    let status = match refusal.kind {
+        RefusalKind::Usage => StatusCode::BAD_REQUEST,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, Json(refusal)).into_response()
+}
+
+fn answer<T: serde::Serialize>(result: Result<T, Refusal>) -> Response {
+    match result {
+        Ok(reply) => Json(reply).into_response(),
+        Err(refusal) => refuse(refusal),
+    }
+}
+
+async fn batch(State(desk): State<Arc<Desk>>, Json(batch): Json<Batch>) -> Response {
+    answer(desk.batch(&batch).await)
+}
+
+async fn lock(State(desk): State<Arc<Desk>>, Json(request): Json<LockRequest>) -> Response {
+    let names: Result<Vec<Bytes>, _> =
+        request.names.iter().map(|name| STANDARD.decode(name).map(Bytes::from)).collect();
+    match names {
+        Ok(mut names) => {
+            names.sort_unstable();
+            names.dedup();
+            answer(desk.lock(&request, names).await)
+        }
+        Err(error) => refuse(Refusal::new(RefusalKind::Usage, format!("the name of a lock: {error}"))),
+    }
+}
+
+async fn fast_forward(
+    State(desk): State<Arc<Desk>>,
+    Json(FastForward { to }): Json<FastForward>,
+) -> Response {
+    answer(desk.fast_forward(to).await.map(|()| desk.status()))
+}
+
+async fn stop(State(desk): State<Arc<Desk>>) -> Response {
+    let status = desk.status();
+    desk.ask_to_stop();
+    Json(status).into_response()
+}

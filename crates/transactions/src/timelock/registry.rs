@@ -1,0 +1,558 @@
+//! Locks, holds and the sessions they belong to, in the memory of the server that leads. Times come from outside; nothing waits here.
+//!
+//! Invariants: a lock has a holder or nobody queues for it; a request that takes locks has those before `reached`, and stands in the queue of
+//! the one at `reached`; names of a request are sorted and none comes twice, so no circle of requests waits.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// A client's locks and holds are lost when nothing was heard of it for so long. Clients that live say something every
+/// [`HEARTBEAT`].
+pub(super) const SESSION_AGE_MAX: Duration = Duration::from_secs(20);
+/// How often a client says that it lives.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Locks are lost after so long, also of a client that lives: one of its transactions hangs.
+pub(super) const LOCK_AGE_MAX: Duration = Duration::from_secs(15 * 60);
+/// So are holds: twice as long as a transaction may be open.
+pub(super) const HOLD_AGE_MAX: Duration = Duration::from_secs(2 * 3600);
+/// Rows of a quantum of tickets: clients with starts of residues of their own put conclusions in partitions of their own.
+pub(super) const RESIDUES: usize = 16;
+
+/// A request for locks: a session's number, and the request's within it.
+pub(super) type Key = (u64, u64);
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// To hold all locks.
+    Take,
+    /// To see each free at some moment.
+    See,
+}
+
+/// How far a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// All was free.
+    Done,
+    /// It stands in a queue; it is among [`Registry::completed`] later.
+    Queued,
+    /// It ended before: this is a late copy.
+    Ended,
+}
+
+/// Whether a batch has been seen before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It has not.
+    First,
+    /// It has, and is tried again: what must not be done twice was done.
+    Again,
+    /// This is a late copy, of which nothing may be done.
+    Late,
+}
+
+#[derive(Default)]
+pub(super) struct Registry {
+    sessions: HashMap<u64, Session>,
+    locks: HashMap<Bytes, Lock>,
+    requests: HashMap<Key, Request>,
+    /// Which request got which fencing token.
+    fences: HashMap<i64, Key>,
+    holds: BTreeMap<i64, Held>,
+    residues: [usize; RESIDUES],
+    completed: Vec<Key>,
+}
+
+struct Session {
+    heard: Duration,
+    residue: usize,
+    requests: BTreeSet<u64>,
+    holds: BTreeSet<i64>,
+    /// Requests below it have ended.
+    oldest_open: u64,
+    /// Requests from there on that have.
+    ended: BTreeSet<u64>,
+    /// The newest batch, which try of it, and what it holds.
+    batch: (u64, u32),
+    batch_hold: Option<i64>,
+}
+
+#[derive(Default)]
+struct Lock {
+    holder: Option<Key>,
+    queue: VecDeque<Key>,
+}
+
+struct Request {
+    names: Arc<[Bytes]>,
+    reached: usize,
+    wish: Wish,
+    since: Duration,
+    fence: Option<i64>,
+}
+
+struct Held {
+    session: u64,
+    count: usize,
+    since: Duration,
+}
+
+/// How much there is, for those who look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub sessions: usize,
+    pub locks: usize,
+    pub queued: usize,
+    pub holds: usize,
+}
+
+impl Registry {
+    fn session(&mut self, id: u64, now: Duration) -> &mut Session {
+        match self.sessions.entry(id) {
+            Entry::Occupied(entry) => {
+                let session = entry.into_mut();
+                session.heard = now;
+                session
+            }
+            Entry::Vacant(entry) => {
+                // The one that fewest have.
+                let residue =
+                    self.residues.iter().enumerate().min_by_key(|(_, used)| **used).map_or(0, |(r, _)| r);
+                self.residues[residue] += 1;
+                entry.insert(Session {
+                    heard: now,
+                    residue,
+                    requests: BTreeSet::new(),
+                    holds: BTreeSet::new(),
+                    oldest_open: 0,
+                    ended: BTreeSet::new(),
+                    batch: (0, 0),
+                    batch_hold: None,
+                })
+            }
+        }
+    }
+
+    /// A batch of session `id`: its number, and that of the try. What a batch holds that came after `answered` is given back: its answer never
+    /// came.
+    pub fn batch(&mut self, id: u64, batch: (u64, u32), answered: u64, now: Duration) -> Turn {
+        let session = self.session(id, now);
+        if batch <= session.batch {
+            return Turn::Late;
+        }
+        let before = std::mem::replace(&mut session.batch, batch);
+        match before.0 > answered {
+            true => self.forget_batch(id),
+            false => session.batch_hold = None,
+        }
+        match before.0 == batch.0 {
+            true => Turn::Again,
+            false => Turn::First,
+        }
+    }
+
+    /// Gives back what the newest batch of a session holds.
+    pub fn forget_batch(&mut self, id: u64) {
+        let hold = self.sessions.get_mut(&id).and_then(|session| session.batch_hold.take());
+        if let Some(timestamp) = hold {
+            self.end_hold(timestamp);
+        }
+    }
+
+    /// The residue of a session's start timestamps.
+    pub fn residue(&mut self, id: u64, now: Duration) -> usize {
+        self.session(id, now).residue
+    }
+
+    /// B2, for `count` transactions.
+    pub fn hold(&mut self, id: u64, timestamp: i64, count: usize, now: Duration) {
+        let session = self.session(id, now);
+        session.holds.insert(timestamp);
+        session.batch_hold = Some(timestamp);
+        self.holds.insert(timestamp, Held { session: id, count, since: now });
+    }
+
+    /// The smallest timestamp that is held.
+    pub fn smallest_held(&self) -> Option<i64> {
+        self.holds.first_key_value().map(|(timestamp, _)| *timestamp)
+    }
+
+    /// Gives a hold back, of one transaction.
+    pub fn release(&mut self, timestamp: i64) {
+        if let Some(held) = self.holds.get_mut(&timestamp) {
+            held.count = held.count.saturating_sub(1);
+            if held.count == 0 {
+                self.end_hold(timestamp);
+            }
+        }
+    }
+
+    fn end_hold(&mut self, timestamp: i64) {
+        if let Some(held) = self.holds.remove(&timestamp)
+            && let Some(session) = self.sessions.get_mut(&held.session)
+        {
+            session.holds.remove(&timestamp);
+        }
+    }
+
+    /// C9.
+    pub fn is_held(&self, hold: i64, fence: Option<i64>) -> bool {
+        self.holds.contains_key(&hold) && fence.is_none_or(|fence| self.fences.contains_key(&fence))
+    }
+
+    /// Begins a request, or finds one that is tried again. `names` are sorted, none twice. The client's requests below `oldest_open` have ended.
+    pub fn begin(
+        &mut self,
+        key: Key,
+        oldest_open: u64,
+        names: Arc<[Bytes]>,
+        wish: Wish,
+        now: Duration,
+    ) -> Progress {
+        let session = self.session(key.0, now);
+        if oldest_open > session.oldest_open {
+            session.oldest_open = oldest_open;
+            session.ended = session.ended.split_off(&oldest_open);
+        }
+        if key.1 < session.oldest_open || session.ended.contains(&key.1) {
+            return Progress::Ended;
+        }
+        session.requests.insert(key.1);
+        let request = Request { names, reached: 0, wish, since: now, fence: None };
+        self.requests.entry(key).or_insert(request);
+        self.advance(key)
+    }
+
+    /// Goes on with a request as far as locks are free.
+    fn advance(&mut self, key: Key) -> Progress {
+        let Some(request) = self.requests.get_mut(&key) else { return Progress::Ended };
+        while let Some(name) = request.names.get(request.reached) {
+            let lock = self.locks.entry(name.clone()).or_default();
+            if lock.holder.is_some_and(|holder| holder != key) {
+                if !lock.queue.contains(&key) {
+                    lock.queue.push_back(key);
+                }
+                return Progress::Queued;
+            }
+            match request.wish {
+                Wish::Take => lock.holder = Some(key),
+                Wish::See if lock.holder.is_none() => drop(self.locks.remove(name)),
+                Wish::See => {}
+            }
+            request.reached += 1;
+        }
+        if request.wish == Wish::See {
+            self.forget(key, true);
+        }
+        Progress::Done
+    }
+
+    /// Notes which token a request got that is done.
+    pub fn fence(&mut self, key: Key, fence: i64) -> bool {
+        match self.requests.get_mut(&key) {
+            Some(request) => {
+                request.fence = Some(fence);
+                self.fences.insert(fence, key);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The token that a request got before.
+    pub fn fence_of(&self, key: Key) -> Option<i64> {
+        self.requests.get(&key)?.fence
+    }
+
+    /// Gives back the locks of a token.
+    pub fn unlock(&mut self, fence: i64) {
+        if let Some(key) = self.fences.get(&fence).copied() {
+            self.cancel(key, true);
+        }
+    }
+
+    /// Ends a request, whether it waits or has its locks. `ended`: it is not to be begun again.
+    pub fn cancel(&mut self, key: Key, ended: bool) {
+        let Some(request) = self.forget(key, ended) else { return };
+        if let Some(name) = request.names.get(request.reached)
+            && let Some(lock) = self.locks.get_mut(name)
+        {
+            lock.queue.retain(|waiting| *waiting != key);
+        }
+        if request.wish == Wish::Take {
+            for name in &request.names[..request.reached] {
+                self.free(name, key);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: Key, ended: bool) -> Option<Request> {
+        let request = self.requests.remove(&key)?;
+        if let Some(fence) = request.fence {
+            self.fences.remove(&fence);
+        }
+        if let Some(session) = self.sessions.get_mut(&key.0) {
+            session.requests.remove(&key.1);
+            if ended {
+                session.ended.insert(key.1);
+            }
+        }
+        Some(request)
+    }
+
+    /// Takes a lock from its holder, and gives it to the first in its queue.
+    fn free(&mut self, name: &Bytes, holder: Key) {
+        let Some(lock) = self.locks.get_mut(name).filter(|lock| lock.holder == Some(holder)) else { return };
+        lock.holder = None;
+        while let Some(lock) = self.locks.get_mut(name).filter(|lock| lock.holder.is_none()) {
+            let Some(next) = lock.queue.pop_front() else {
+                self.locks.remove(name);
+                return;
+            };
+            // One that only wants to see it free lets the next have it. The lock must not be forgotten for the others meanwhile.
+            let rest = std::mem::take(&mut lock.queue);
+            let progress = self.advance(next);
+            let lock = self.locks.entry(name.clone()).or_default();
+            lock.queue = rest;
+            if progress == Progress::Done {
+                self.completed.push(next);
+            }
+        }
+    }
+
+    /// The requests that stood in a queue and are done since this was asked last.
+    pub fn completed(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.completed)
+    }
+
+    /// Ends what is too old. The requests that ended without their locks are returned.
+    pub fn expire(&mut self, now: Duration) -> Vec<Key> {
+        let too_old = |since: Duration, max: Duration| now.saturating_sub(since) > max;
+        let gone: Vec<u64> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| too_old(session.heard, SESSION_AGE_MAX))
+            .map(|(id, _)| *id)
+            .collect();
+        let mut ended = Vec::new();
+        for id in gone {
+            let Some(session) = self.sessions.get(&id) else { continue };
+            self.residues[session.residue] -= 1;
+            let (requests, holds) = (session.requests.clone(), session.holds.clone());
+            holds.into_iter().for_each(|timestamp| self.end_hold(timestamp));
+            for number in requests {
+                self.cancel((id, number), true);
+                ended.push((id, number));
+            }
+            self.sessions.remove(&id);
+        }
+        let old: Vec<Key> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| too_old(request.since, LOCK_AGE_MAX))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in old {
+            self.cancel(key, true);
+            ended.push(key);
+        }
+        let old: Vec<i64> = self
+            .holds
+            .iter()
+            .filter(|(_, held)| too_old(held.since, HOLD_AGE_MAX))
+            .map(|(timestamp, _)| *timestamp)
+            .collect();
+        old.into_iter().for_each(|timestamp| self.end_hold(timestamp));
+        ended
+    }
+
+    pub fn counts(&self) -> Counts {
+        Counts {
+            sessions: self.sessions.len(),
+            locks: self.locks.len(),
+            queued: self.locks.values().map(|lock| lock.queue.len()).sum(),
+            holds: self.holds.values().map(|held| held.count).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const T0: Duration = Duration::from_secs(1000);
+
+    fn names(text: &str) -> Arc<[Bytes]> {
+        text.chars().map(|c| Bytes::from(c.to_string())).collect()
+    }
+
+    fn take(registry: &mut Registry, session: u64, number: u64, wanted: &str) -> Progress {
+        registry.begin((session, number), 0, names(wanted), Wish::Take, T0)
+    }
+
+    #[test]
+    fn locks_are_had_in_the_order_of_asking() {
+        let mut registry = Registry::default();
+        assert_eq!(take(&mut registry, 1, 0, "ab"), Progress::Done);
+        for session in 2..6 {
+            assert_eq!(take(&mut registry, session, 0, "b"), Progress::Queued);
+        }
+        for session in 1..5 {
+            registry.cancel((session, 0), true);
+            assert_eq!(registry.completed(), [(session + 1, 0)]);
+        }
+        registry.cancel((5, 0), true);
+        assert_eq!((registry.completed(), registry.counts().locks), (vec![], 0));
+    }
+
+    #[test]
+    fn who_only_waits_for_a_lock_is_let_through_and_takes_nothing() {
+        let mut registry = Registry::default();
+        let see = |registry: &mut Registry, session, wanted| {
+            registry.begin((session, 0), 0, names(wanted), Wish::See, T0)
+        };
+        assert_eq!(see(&mut registry, 9, "ab"), Progress::Done);
+        assert_eq!(take(&mut registry, 1, 0, "b"), Progress::Done);
+        assert_eq!(see(&mut registry, 2, "ab"), Progress::Queued);
+        assert_eq!(see(&mut registry, 3, "b"), Progress::Queued);
+        assert_eq!(take(&mut registry, 4, 0, "ab"), Progress::Queued);
+        assert_eq!(see(&mut registry, 5, "b"), Progress::Queued);
+        registry.cancel((1, 0), true);
+        assert_eq!(registry.completed(), [(2, 0), (3, 0), (4, 0)]);
+        registry.cancel((4, 0), true);
+        assert_eq!(registry.completed(), [(5, 0)]);
+        assert_eq!(registry.counts(), Counts { sessions: 6, locks: 0, queued: 0, holds: 0 });
+    }
+
+    #[test]
+    fn a_request_that_is_tried_again_has_the_same_locks_and_one_that_ended_none() {
+        let mut registry = Registry::default();
+        assert_eq!(take(&mut registry, 1, 7, "a"), Progress::Done);
+        assert!(registry.fence((1, 7), 500));
+        assert_eq!(take(&mut registry, 1, 7, "a"), Progress::Done);
+        assert_eq!(registry.fence_of((1, 7)), Some(500));
+        registry.unlock(500);
+        assert_eq!(take(&mut registry, 1, 7, "a"), Progress::Ended, "a late copy");
+        assert_eq!(registry.begin((1, 9), 9, names("a"), Wish::Take, T0), Progress::Done);
+        assert_eq!(take(&mut registry, 1, 8, "b"), Progress::Ended, "below the oldest open one");
+    }
+
+    #[test]
+    fn what_a_client_has_ends_when_nothing_is_heard_of_it() {
+        let mut registry = Registry::default();
+        assert_eq!(take(&mut registry, 1, 0, "a"), Progress::Done);
+        registry.fence((1, 0), 600);
+        registry.hold(1, 500, 2, T0);
+        assert_eq!(registry.begin((2, 0), 0, names("a"), Wish::Take, T0), Progress::Queued);
+        assert!(registry.is_held(500, Some(600)) && registry.is_held(500, None));
+        let later = T0 + SESSION_AGE_MAX;
+        assert_eq!(registry.expire(later), []);
+        assert_eq!(registry.batch(2, (1, 0), 0, later), Turn::First, "it lives");
+        assert_eq!(registry.expire(later + Duration::from_millis(1)), [(1, 0)]);
+        assert_eq!(registry.completed(), [(2, 0)]);
+        assert!(!registry.is_held(500, Some(600)) && !registry.is_held(500, None));
+        assert_eq!(registry.smallest_held(), None);
+    }
+
+    #[test]
+    fn locks_and_holds_of_a_transaction_that_hangs_end_though_its_client_lives() {
+        let mut registry = Registry::default();
+        assert_eq!(take(&mut registry, 1, 0, "a"), Progress::Done);
+        registry.hold(1, 500, 1, T0);
+        let later = T0 + LOCK_AGE_MAX + Duration::from_secs(1);
+        assert_eq!(registry.batch(1, (1, 0), 0, later), Turn::First);
+        assert_eq!(registry.expire(later), [(1, 0)]);
+        assert_eq!(registry.smallest_held(), Some(500));
+        let later = T0 + HOLD_AGE_MAX + Duration::from_secs(1);
+        assert_eq!(registry.batch(1, (2, 0), 0, later), Turn::First);
+        registry.expire(later);
+        assert_eq!(registry.smallest_held(), None);
+    }
+
+    #[test]
+    fn a_batch_that_is_tried_again_holds_once_and_its_late_copies_nothing() {
+        let mut registry = Registry::default();
+        assert_eq!(registry.batch(1, (4, 0), 3, T0), Turn::First);
+        registry.hold(1, 500, 3, T0);
+        assert_eq!(registry.batch(1, (4, 1), 3, T0), Turn::Again);
+        registry.hold(1, 520, 3, T0);
+        assert!(!registry.is_held(500, None) && registry.is_held(520, None));
+        assert_eq!(registry.batch(1, (4, 0), 3, T0), Turn::Late);
+        assert_eq!(registry.batch(1, (3, 9), 2, T0), Turn::Late);
+        assert_eq!(registry.batch(1, (5, 0), 4, T0), Turn::First);
+        assert!(registry.is_held(520, None));
+        registry.hold(1, 540, 3, T0);
+        assert_eq!(registry.batch(1, (7, 0), 4, T0), Turn::First);
+        assert!(!registry.is_held(540, None), "its answer never came");
+        assert!(registry.is_held(520, None));
+        (0..3).for_each(|_| registry.release(520));
+        assert!(!registry.is_held(520, None));
+    }
+
+    #[test]
+    fn sessions_have_residues_of_their_own_as_far_as_there_are_enough() {
+        let mut registry = Registry::default();
+        let mut residues: Vec<usize> = (0..16).map(|id| registry.residue(id, T0)).collect();
+        residues.sort_unstable();
+        assert_eq!(residues, (0..16).collect::<Vec<_>>());
+        let shared = registry.residue(16, T0);
+        registry.expire(T0 + SESSION_AGE_MAX * 2);
+        assert_eq!(registry.residues, [0; 16]);
+        assert!(shared < 16);
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_holds_what_another_holds_and_nobody_waits_for_ever(
+            steps in prop::collection::vec((0..6u64, prop::collection::btree_set(0..5u8, 1..4), any::<bool>()), 1..60),
+        ) {
+            let mut registry = Registry::default();
+            let mut next = 0;
+            let mut open: HashMap<u64, (Key, BTreeSet<u8>, Wish, bool)> = HashMap::new();
+            for (session, wanted, see) in steps {
+                if let Some((key, ..)) = open.remove(&session) {
+                    registry.cancel(key, true);
+                } else {
+                    next += 1;
+                    let key = (session, next);
+                    let list: Arc<[Bytes]> = wanted.iter().map(|n| Bytes::copy_from_slice(&[*n])).collect();
+                    let wish = if see { Wish::See } else { Wish::Take };
+                    let done = registry.begin(key, 0, list, wish, T0) == Progress::Done;
+                    open.insert(session, (key, wanted, wish, done));
+                }
+                for (session, number) in registry.completed() {
+                    let entry = open.get_mut(&session).unwrap();
+                    prop_assert_eq!(entry.0.1, number);
+                    prop_assert!(!entry.3);
+                    entry.3 = true;
+                }
+                let mut held = BTreeSet::new();
+                for (_, wanted, ..) in open.values().filter(|(.., wish, done)| *done && *wish == Wish::Take) {
+                    for name in wanted {
+                        prop_assert!(held.insert(*name), "{} is held twice", name);
+                    }
+                }
+            }
+            // All who hold give back, until nobody waits.
+            while !open.is_empty() {
+                let done: Vec<u64> = open.iter().filter(|(_, (.., done))| *done).map(|(s, _)| *s).collect();
+                prop_assert!(!done.is_empty(), "all wait");
+                for session in done {
+                    let (key, ..) = open.remove(&session).unwrap();
+                    registry.cancel(key, true);
+                }
+                for (session, _) in registry.completed() {
+                    open.get_mut(&session).unwrap().3 = true;
+                }
+            }
+            prop_assert_eq!(registry.counts().locks, 0);
+        }
+    }
+}

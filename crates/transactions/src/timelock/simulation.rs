@@ -1,0 +1,456 @@
+//! Several servers on one store, in simulated time: clocks that differ, jump and stand still, pauses anywhere, writes whose outcome nobody knows
+//! and that happen late. The claim: timestamps increase in the order they are taken, whoever gives them out.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::TimeLockError;
+use super::election::{Answer, Ask, Election};
+use super::lease::{Reading, Record, Stored};
+use crate::store::StoreError;
+
+const LEASE: Duration = Duration::from_secs(5);
+const SERVERS: usize = 3;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Time passes.
+    Pass {
+        millis: u64,
+    },
+    /// A server's clock that may be wrong jumps, or stands still while time passes.
+    Jump {
+        server: usize,
+        millis: i64,
+    },
+    /// The keeper of a server asks, its question reaches the store, or the answer reaches it.
+    Keep {
+        server: usize,
+        fate: Fate,
+    },
+    /// A write that was given up reaches the store after all.
+    Late {
+        which: usize,
+    },
+    /// Timestamps are taken, and not given out yet.
+    Take {
+        server: usize,
+        count: i64,
+    },
+    /// Some that were taken are given out, if they may be.
+    GiveOut {
+        which: usize,
+    },
+    /// A process ends and another begins.
+    Restart {
+        server: usize,
+    },
+    Resign {
+        server: usize,
+    },
+    FastForward {
+        server: usize,
+        by: i64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Well,
+    AnswerLost,
+    LostOrLate,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let server = 0..SERVERS;
+    let fate = prop_oneof![8 => Just(Fate::Well), 1 => Just(Fate::AnswerLost), 1 => Just(Fate::LostOrLate)];
+    prop_oneof![
+        10 => (0..1500u64).prop_map(|millis| Step::Pass { millis }),
+        1 => (2000..20_000u64).prop_map(|millis| Step::Pass { millis }),
+        1 => (server.clone(), -20_000..20_000i64).prop_map(|(server, millis)| Step::Jump { server, millis }),
+        30 => (server.clone(), fate).prop_map(|(server, fate)| Step::Keep { server, fate }),
+        2 => (0..8usize).prop_map(|which| Step::Late { which }),
+        10 => (server.clone(), 1..400_000i64).prop_map(|(server, count)| Step::Take { server, count }),
+        10 => (0..4usize).prop_map(|which| Step::GiveOut { which }),
+        1 => server.clone().prop_map(|server| Step::Restart { server }),
+        1 => server.clone().prop_map(|server| Step::Resign { server }),
+        1 => (server, 1..3_000_000i64).prop_map(|(server, by)| Step::FastForward { server, by }),
+    ]
+}
+
+/// What may be wrong of a server's clocks.
+#[derive(Debug, Clone, Copy)]
+struct Clocks {
+    /// Percent of the true pace.
+    pace: u64,
+    /// The wall clock jumps; else the monotonic one stands still.
+    wall_is_wrong: bool,
+}
+
+struct Server {
+    election: Election,
+    clocks: Clocks,
+    now: Reading,
+    /// How much longer the monotonic clock stands still.
+    still_millis: u64,
+    op: Option<(Ask, Option<Answer>)>,
+}
+
+struct Taken {
+    server: usize,
+    term: u64,
+    /// Its place in the order of taking.
+    order: usize,
+    first: i64,
+    last: i64,
+}
+
+struct World {
+    stored: Option<Bytes>,
+    /// Writes whose clients gave up.
+    late: Vec<Ask>,
+    servers: Vec<Server>,
+    taken: Vec<Taken>,
+    order: usize,
+    holders: u64,
+    given_out: Vec<Taken>,
+    /// Both clocks of a server may stand still: outside of what is assumed.
+    freezes: bool,
+}
+
+impl World {
+    fn new(clocks: &[Clocks], freezes: bool) -> Self {
+        let mut world = Self {
+            stored: None,
+            late: Vec::new(),
+            servers: Vec::new(),
+            taken: Vec::new(),
+            order: 0,
+            holders: 0,
+            given_out: Vec::new(),
+            freezes,
+        };
+        for clocks in clocks {
+            let election = world.election();
+            let now = Reading { monotonic: Duration::from_secs(100), wall_micros: 1_000_000_000 };
+            world.servers.push(Server { election, clocks: *clocks, now, still_millis: 0, op: None });
+        }
+        world
+    }
+
+    fn election(&mut self) -> Election {
+        self.holders += 1;
+        Election::new(self.holders, format!("server {}", self.holders), LEASE, None)
+    }
+
+    fn write(&mut self, ask: &Ask) -> Answer {
+        match ask {
+            Ask::Read => Answer::Found(self.stored.clone()),
+            Ask::Create { new } if self.stored.is_none() => {
+                self.stored = Some(new.clone());
+                Answer::Applied
+            }
+            Ask::Replace { expected, new } if self.stored.as_ref() == Some(expected) => {
+                self.stored = Some(new.clone());
+                Answer::Applied
+            }
+            Ask::Create { .. } | Ask::Replace { .. } => Answer::Found(self.stored.clone()),
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Pass { millis } => {
+                for server in &mut self.servers {
+                    let still = server.still_millis.min(millis);
+                    server.still_millis -= still;
+                    let micros = |millis: u64| millis * 10 * server.clocks.pace;
+                    let wall = if self.freezes { millis - still } else { millis };
+                    server.now.wall_micros += micros(wall).cast_signed();
+                    server.now.monotonic += Duration::from_micros(micros(millis - still));
+                }
+            }
+            Step::Jump { server, millis } => {
+                let server = &mut self.servers[server];
+                match server.clocks.wall_is_wrong && !self.freezes {
+                    true => server.now.wall_micros += millis * 1000,
+                    false => server.still_millis += millis.unsigned_abs(),
+                }
+            }
+            Step::Keep { server: number, fate } => {
+                let server = &mut self.servers[number];
+                match server.op.take() {
+                    None => server.op = server.election.ask(server.now).map(|ask| (ask, None)),
+                    Some((ask, None)) if fate == Fate::LostOrLate => {
+                        let failed = Answer::Failed(StoreError::unknown("ask", "no answer"));
+                        server.election.answer(failed, server.now);
+                        self.late.push(ask);
+                    }
+                    Some((ask, None)) => {
+                        let answer = self.write(&ask);
+                        self.servers[number].op = Some((ask, Some(answer)));
+                    }
+                    Some((_, Some(answer))) => {
+                        let answer = match fate {
+                            Fate::Well => answer,
+                            _ => Answer::Failed(StoreError::unknown("ask", "no answer")),
+                        };
+                        server.election.answer(answer, server.now);
+                    }
+                }
+            }
+            Step::Late { which } => {
+                if which < self.late.len() {
+                    let ask = self.late.swap_remove(which);
+                    self.write(&ask);
+                }
+            }
+            Step::Take { server, count } => {
+                self.order += 1;
+                if let Some(leadership) = self.servers[server].election.leadership()
+                    && let Ok((first, last)) = leadership.take(count)
+                {
+                    let term = leadership.term();
+                    self.taken.push(Taken { server, term, order: self.order, first, last });
+                }
+            }
+            Step::GiveOut { which } => {
+                if which < self.taken.len() {
+                    let taken = self.taken.swap_remove(which);
+                    let server = &mut self.servers[taken.server];
+                    let now = server.now;
+                    if let Some(leadership) = server.election.leadership()
+                        && leadership.term() == taken.term
+                        && leadership.confirm(now).is_ok()
+                    {
+                        self.given_out.push(taken);
+                    }
+                }
+            }
+            Step::Restart { server } => {
+                let election = self.election();
+                let server = &mut self.servers[server];
+                (server.election, server.op) = (election, None);
+            }
+            Step::Resign { server } => self.servers[server].election.resign(),
+            Step::FastForward { server, by } => {
+                if let Some(leadership) = self.servers[server].election.leadership() {
+                    let to = leadership.last() + by;
+                    // Short of a bound: then nothing happens.
+                    let _ = leadership.fast_forward(to);
+                }
+            }
+        }
+    }
+
+    /// Those that were given out, in the order they were taken.
+    fn in_order(&mut self) -> &[Taken] {
+        self.given_out.sort_by_key(|taken| taken.order);
+        &self.given_out
+    }
+}
+
+fn clocks() -> impl Strategy<Value = Vec<Clocks>> {
+    let one = (90..=110u64, any::<bool>()).prop_map(|(pace, wall_is_wrong)| Clocks { pace, wall_is_wrong });
+    prop::collection::vec(one, SERVERS)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn within_what_is_assumed_of_clocks_timestamps_increase_whoever_gives_them_out(
+        clocks in clocks(),
+        steps in prop::collection::vec(step(), 1..300),
+    ) {
+        let mut world = World::new(&clocks, false);
+        steps.into_iter().for_each(|step| world.step(step));
+        for pair in world.in_order().windows(2) {
+            prop_assert!(pair[0].last < pair[1].first, "{} then {}", pair[0].last, pair[1].first);
+        }
+    }
+
+    #[test]
+    fn whatever_clocks_do_no_timestamp_is_given_out_twice(
+        clocks in clocks(),
+        steps in prop::collection::vec(step(), 1..300),
+    ) {
+        let mut world = World::new(&clocks, true);
+        steps.into_iter().for_each(|step| world.step(step));
+        world.given_out.sort_by_key(|taken| taken.first);
+        for pair in world.given_out.windows(2) {
+            prop_assert!(pair[0].last < pair[1].first, "{} then {}", pair[0].last, pair[1].first);
+        }
+    }
+}
+
+/// Lets a server's keeper ask, the store answer, and the answer arrive.
+fn keep(world: &mut World, server: usize) {
+    for _ in 0..3 {
+        world.step(Step::Keep { server, fate: Fate::Well });
+    }
+}
+
+fn exact() -> Vec<Clocks> {
+    vec![Clocks { pace: 100, wall_is_wrong: false }; SERVERS]
+}
+
+fn pass(world: &mut World, millis: u64) {
+    world.step(Step::Pass { millis });
+}
+
+/// A world in which server 0 leads.
+fn led(freezes: bool) -> World {
+    let mut world = World::new(&exact(), freezes);
+    for _ in 0..2 {
+        keep(&mut world, 0);
+    }
+    assert!(world.servers[0].election.leadership().is_some());
+    world
+}
+
+#[test]
+fn a_standby_leads_when_the_lease_has_surely_ended_and_not_before() {
+    let mut world = led(false);
+    keep(&mut world, 1);
+    for waited in 0..25 {
+        keep(&mut world, 1);
+        assert!(world.servers[1].election.leadership().is_none(), "after {} ms", waited * 250);
+        pass(&mut world, 250);
+    }
+    keep(&mut world, 1);
+    let term = world.servers[1].election.leadership().map(|leadership| leadership.term());
+    assert_eq!(term, Some(2));
+    // The old one learns of it at its next write.
+    keep(&mut world, 0);
+    assert!(world.servers[0].election.leadership().is_none());
+    assert_eq!(world.servers[0].election.leader(), Some("server 2"));
+}
+
+#[test]
+fn what_was_taken_before_a_long_pause_is_not_given_out_after_it() {
+    let mut world = led(false);
+    world.step(Step::Take { server: 0, count: 1 });
+    pass(&mut world, 5000);
+    world.step(Step::GiveOut { which: 0 });
+    assert!(world.given_out.is_empty());
+    let now = world.servers[0].now;
+    let lapsed = world.servers[0].election.leadership().unwrap().confirm(now).unwrap_err();
+    assert!(matches!(lapsed, TimeLockError::LeaseLapsed { jumped: false, .. }), "{lapsed}");
+    // Nobody else led meanwhile: it goes on with the same term.
+    keep(&mut world, 0);
+    world.step(Step::Take { server: 0, count: 1 });
+    world.step(Step::GiveOut { which: 0 });
+    assert_eq!(world.given_out.len(), 1);
+}
+
+#[test]
+fn a_wall_clock_that_jumps_ends_the_lease_early_and_says_so() {
+    let mut world = led(false);
+    world.servers[0].now.wall_micros += 3_600_000_000;
+    let now = world.servers[0].now;
+    let lapsed = world.servers[0].election.leadership().unwrap().confirm(now).unwrap_err();
+    assert!(matches!(lapsed, TimeLockError::LeaseLapsed { jumped: true, .. }), "{lapsed}");
+}
+
+/// What the assumption is for: both clocks of a leader stand still, and it goes on with what it has below its bound.
+#[test]
+fn a_leader_whose_clocks_both_stand_still_breaks_the_order_but_gives_nothing_out_twice() {
+    let mut world = led(true);
+    keep(&mut world, 1);
+    world.step(Step::Jump { server: 0, millis: 10_000 });
+    pass(&mut world, 7000);
+    keep(&mut world, 1);
+    for server in [1, 0] {
+        world.step(Step::Take { server, count: 1 });
+        world.step(Step::GiveOut { which: 0 });
+    }
+    let [new, old] = world.in_order() else { panic!("both give out") };
+    assert!(old.last < new.first, "clients that saw {} stop at {}", new.first, old.first);
+}
+
+#[test]
+fn a_write_of_unknown_outcome_is_tried_again_and_is_one_write() {
+    for fate in [Fate::AnswerLost, Fate::LostOrLate] {
+        let mut world = led(false);
+        pass(&mut world, 1000);
+        world.step(Step::Keep { server: 0, fate: Fate::Well });
+        world.step(Step::Keep { server: 0, fate });
+        world.step(Step::Keep { server: 0, fate });
+        pass(&mut world, 1000);
+        keep(&mut world, 0);
+        keep(&mut world, 0);
+        let Some(Stored::Leased(record)) =
+            world.stored.as_deref().map(|bytes| Stored::decode(bytes).unwrap())
+        else {
+            panic!("a record")
+        };
+        assert_eq!(record.term, 1);
+        assert_eq!(world.servers[0].election.leadership().unwrap().bound(), record.bound);
+        // The copy that comes late finds another value.
+        let stored = world.stored.clone();
+        world.step(Step::Late { which: 0 });
+        assert_eq!(world.stored, stored);
+    }
+}
+
+#[test]
+fn a_lost_bound_stops_whoever_meets_it_for_good() {
+    let mut world = led(false);
+    keep(&mut world, 1);
+    world.stored = None;
+    pass(&mut world, 1000);
+    for server in 0..2 {
+        keep(&mut world, server);
+        let ended = world.servers[server].election.ended().unwrap();
+        assert!(matches!(ended, TimeLockError::BoundLost { .. }), "{ended}");
+    }
+    world.stored = Some(Bytes::from_static(b"no bound and no record"));
+    keep(&mut world, 2);
+    let ended = world.servers[2].election.ended().unwrap();
+    assert!(ended.to_string().contains("fast-forward --lost-bound"), "{ended}");
+}
+
+#[test]
+fn a_lease_that_is_given_back_is_taken_at_once() {
+    let mut world = led(false);
+    world.step(Step::Take { server: 0, count: 5 });
+    world.step(Step::Resign { server: 0 });
+    world.step(Step::GiveOut { which: 0 });
+    assert!(world.given_out.is_empty(), "who resigns gives out nothing");
+    keep(&mut world, 0);
+    keep(&mut world, 1);
+    keep(&mut world, 1);
+    let leadership = world.servers[1].election.leadership().unwrap();
+    assert_eq!(leadership.term(), 2);
+    assert!(leadership.last() >= 1_010_000, "above the bound of the one before");
+}
+
+#[test]
+fn a_bound_of_a_process_of_before_is_gone_on_with() {
+    let mut world = World::new(&exact(), false);
+    world.stored = Some(Bytes::copy_from_slice(&5_000_000i64.to_be_bytes()));
+    keep(&mut world, 0);
+    keep(&mut world, 0);
+    assert_eq!(world.servers[0].election.leadership().unwrap().take(1).unwrap().0, 5_000_001);
+}
+
+#[test]
+fn the_largest_record_leaves_no_timestamps_and_no_panic() {
+    let record = Record {
+        term: u64::MAX,
+        sequence: u64::MAX,
+        bound: i64::MAX,
+        holder: 9,
+        lease: Duration::ZERO,
+        address: String::new(),
+    };
+    let mut world = World::new(&exact(), false);
+    world.stored = Some(record.encode());
+    keep(&mut world, 0);
+    keep(&mut world, 0);
+    let leadership = world.servers[0].election.leadership();
+    assert!(leadership.is_none_or(|leadership| leadership.take(1).is_err()));
+}

@@ -1,0 +1,507 @@
+//! Transactions with timestamps and locks from a timelock server, over HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cassette_transactions::store::{
+    Cell, CheckOutcome, ColumnRange, FailingStore, Fault, MemoryStore, Put, PutOutcome, PutRow, Store,
+    StoreResult, TableKind, Version,
+};
+use cassette_transactions::timelock::{
+    Hold, LocalTimeLock, LockToken, Operator, RemoteOptions, RemoteTimeLock, ServerOptions, Started,
+    TimeLock, TimeLockError, TimeLockServer, Timestamps,
+};
+use cassette_transactions::{ConflictHandler, Error, Options, Outcome, Timestamp, Transactions};
+use cassette_vfs::ManualClock;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// A server and its address. It ends, with its lease given back, when told to.
+struct Served {
+    address: String,
+    stop: tokio::sync::oneshot::Sender<()>,
+    ended: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Served {
+    /// A server at an address, with its lease.
+    fn at(
+        runtime: &Runtime,
+        store: Arc<dyn Store>,
+        address: SocketAddr,
+        change: impl FnOnce(&mut ServerOptions),
+    ) -> Self {
+        let listener = runtime.block_on(TcpListener::bind(address)).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let mut options = ServerOptions::new(&*address);
+        options.lease = Duration::from_secs(1);
+        change(&mut options);
+        let server = TimeLockServer::start(store, options).unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let ended = runtime.spawn(server.serve(listener, async {
+            let _ = stopped.await;
+        }));
+        Self { address, stop, ended }
+    }
+
+    fn start(runtime: &Runtime, store: Arc<dyn Store>) -> Self {
+        Self::at(runtime, store, ([127, 0, 0, 1], 0).into(), |_| {})
+    }
+
+    fn stop(self, runtime: &Runtime) {
+        drop(self.stop);
+        runtime.block_on(self.ended).unwrap().unwrap();
+    }
+}
+
+fn connect(servers: &[&Served]) -> RemoteTimeLock {
+    let servers: Vec<String> = servers.iter().map(|served| served.address.clone()).collect();
+    RemoteTimeLock::connect(RemoteOptions::new(servers)).unwrap()
+}
+
+fn names(names: &[&'static str]) -> Vec<Bytes> {
+    names.iter().map(|name| Bytes::from_static(name.as_bytes())).collect()
+}
+
+#[test]
+fn transactions_of_many_threads_through_a_server_lose_no_update() {
+    let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
+    let served = Served::start(&runtime, store.clone());
+    {
+        let transactions =
+            Transactions::open(store, Arc::new(connect(&[&served])), Options::default()).unwrap();
+        let table = transactions.table("counts", ConflictHandler::WriteWriteByCell).unwrap();
+        let increment = || {
+            transactions.run(|tx| {
+                let count = tx.get(&table, "row", "count")?.map_or(0, |count| count[0]);
+                tx.put(&table, "row", "count", [count + 1])
+            })
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10).for_each(|_| increment().unwrap()));
+            }
+        });
+        let count = transactions.read(|tx| tx.get(&table, "row", "count")).unwrap();
+        assert_eq!(count.as_deref(), Some(&[40][..]));
+    }
+    served.stop(&runtime);
+}
+
+#[test]
+fn the_immutable_timestamp_stays_below_transactions_of_all_clients() {
+    let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
+    let served = Served::start(&runtime, store);
+    let (one, other) = (connect(&[&served]), connect(&[&served]));
+    let (a, b) = (one.start().unwrap(), other.start().unwrap());
+    assert!(a.immutable < a.start && b.immutable < b.start);
+    assert!(a.start.0 % 16 != b.start.0 % 16, "clients have residues of their own");
+    assert_eq!(other.immutable().unwrap(), a.immutable);
+    assert!(one.is_held(None, a.hold).unwrap());
+    one.release(a.hold);
+    assert!(!one.is_held(None, a.hold).unwrap(), "releases go before what is asked after them");
+    assert!(one.immutable().unwrap() > a.start);
+    drop((one, other));
+    served.stop(&runtime);
+}
+
+#[test]
+fn locks_exclude_clients_from_each_other_and_fences_increase() {
+    let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
+    let served = Served::start(&runtime, store);
+    let (one, other) = (connect(&[&served]), connect(&[&served]));
+    let hold = one.start().unwrap().hold;
+    let first = one.lock(names(&["b", "a", "b"]), LONG).unwrap();
+    let short = Duration::from_millis(20);
+    assert_eq!(other.lock(names(&["a"]), short).unwrap_err(), TimeLockError::LockTimeout { waited: short });
+    assert!(other.wait_for(&names(&["x", "b"]), short).is_err());
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| other.lock(names(&["a"]), LONG).unwrap());
+        assert!(one.is_held(Some(&first), hold).unwrap());
+        one.unlock(first.clone());
+        let second = second.join().unwrap();
+        assert!(second.fence() > first.fence());
+        assert!(!one.is_held(Some(&first), hold).unwrap());
+        other.unlock(second);
+    });
+    other.wait_for(&names(&["a", "b"]), LONG).unwrap();
+    drop((one, other));
+    served.stop(&runtime);
+}
+
+#[test]
+fn what_a_client_holds_is_lost_when_nothing_is_heard_of_it() {
+    let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
+    let clock = Arc::new(ManualClock::at_micros(1_000_000_000));
+    let of_server = clock.clone();
+    let served = Served::at(&runtime, store, ([127, 0, 0, 1], 0).into(), |options| options.clock = of_server);
+    let (one, other) = (connect(&[&served]), connect(&[&served]));
+    let hold = one.start().unwrap().hold;
+    let locks = one.lock(names(&["a"]), LONG).unwrap();
+    assert!(one.is_held(Some(&locks), hold).unwrap());
+    // For the server, more than the 20 s pass in which clients must say something.
+    clock.advance(Duration::from_secs(21));
+    let others = other.lock(names(&["a"]), LONG).unwrap();
+    assert!(!one.is_held(Some(&locks), hold).unwrap());
+    assert!(!one.is_held(None, hold).unwrap());
+    one.unlock(locks);
+    assert!(
+        other.lock(names(&["a"]), Duration::from_millis(20)).is_err(),
+        "a late unlock frees nobody's lock"
+    );
+    other.unlock(others);
+    drop((one, other));
+    served.stop(&runtime);
+}
+
+#[test]
+fn a_standby_goes_on_above_what_was_given_out_and_old_locks_are_lost() {
+    let (runtime, below) = (runtime(), Arc::new(MemoryStore::new()));
+    let failing = Arc::new(FailingStore::new(below.clone()));
+    let first = Served::start(&runtime, failing.clone());
+    let timelock = Arc::new(RemoteTimeLock::connect(RemoteOptions::new([&*first.address])).unwrap());
+    drop(timelock);
+    let second = Served::start(&runtime, below.clone());
+    {
+        let timelock = Arc::new(connect(&[&first, &second]));
+        let transactions = Transactions::open(below, timelock.clone(), Options::default()).unwrap();
+        let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+        let mut caught = transactions.start().unwrap();
+        caught.put(&table, "row", "a", "caught").unwrap();
+        // The store does not answer the first any more: its lease ends, and the second takes it.
+        failing.die_at(1, Fault::Lost);
+        let mut terms = Vec::new();
+        let mut last = timelock.timestamp().unwrap();
+        while terms.last() != Some(&2) {
+            let next = timelock.timestamp().unwrap();
+            assert!(next > last, "{next} after {last}");
+            last = next;
+            let status = Operator::new(&second.address).status().unwrap();
+            terms.extend(status.leading.map(|leading| leading.term));
+        }
+        let error = caught.commit().unwrap_err();
+        assert!(matches!(error, Error::LocksLost { .. }), "{error}");
+        assert!(error.is_retriable() && error.outcome() == Outcome::NotCommitted);
+        transactions.run(|tx| tx.put(&table, "row", "a", "again")).unwrap();
+        let old = Operator::new(&first.address).status().unwrap();
+        assert!(old.leading.is_none() || old.state.contains("lapsed"), "{old:?}");
+    }
+    second.stop(&runtime);
+}
+
+#[test]
+fn a_server_that_stops_leaves_its_lease_and_clients_find_the_next() {
+    let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
+    let first = Served::start(&runtime, store.clone());
+    let client = connect(&[&first]);
+    drop(client);
+    let second = Served::start(&runtime, store);
+    let client = connect(&[&second, &first]);
+    let before = client.timestamp().unwrap();
+    let said = Operator::new(&first.address).stop().unwrap();
+    assert_eq!((&*said.state, said.leading.map(|leading| leading.term)), ("leading", Some(1)));
+    runtime.block_on(first.ended).unwrap().unwrap();
+    assert!(client.timestamp().unwrap() > before);
+    let status = Operator::new(&second.address).status().unwrap();
+    assert_eq!((status.leader, status.leading.unwrap().term), (Some(second.address.clone()), 2));
+    drop(client);
+    second.stop(&runtime);
+}
+
+#[test]
+fn fast_forward_is_for_ever_also_over_a_restart() {
+    let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
+    let served = Served::start(&runtime, store.clone());
+    let client = connect(&[&served]);
+    client.fast_forward(Timestamp(50_000_000)).unwrap();
+    assert!(client.timestamp().unwrap() > Timestamp(50_000_000));
+    client.fast_forward(Timestamp(5)).unwrap();
+    let last = client.timestamp().unwrap();
+    assert!(last > Timestamp(50_000_000), "it never goes back");
+    let error = client.fast_forward(Timestamp::MAX).unwrap_err();
+    assert!(error.to_string().contains("used up"), "{error}");
+    drop(client);
+    served.stop(&runtime);
+    let served = Served::start(&runtime, store);
+    assert!(connect(&[&served]).timestamp().unwrap() > last);
+    served.stop(&runtime);
+}
+
+#[test]
+fn a_client_stops_for_good_when_timestamps_go_backwards() {
+    let runtime = runtime();
+    let served = Served::start(&runtime, Arc::new(MemoryStore::new()));
+    let client = connect(&[&served]);
+    client.fast_forward(Timestamp(80_000_000)).unwrap();
+    client.timestamp().unwrap();
+    let address: SocketAddr = served.address.parse().unwrap();
+    served.stop(&runtime);
+    // As when a backup of the store was put back, and nobody fast-forwarded.
+    let restored = Served::at(&runtime, Arc::new(MemoryStore::new()), address, |_| {});
+    let error = client.start().unwrap_err();
+    assert!(matches!(error, TimeLockError::WentBackwards { .. }), "{error}");
+    client.fast_forward(Timestamp(90_000_000)).unwrap();
+    assert_eq!(client.timestamp().unwrap_err(), error, "it does not trust what comes later");
+    assert_eq!(Error::from(error).outcome(), Outcome::NotCommitted);
+    drop(client);
+    restored.stop(&runtime);
+}
+
+/// Removes the bound, as somebody who empties the wrong table.
+fn lose_bound(store: &dyn Store) {
+    let cell = Cell::new("ts", "ts");
+    store.delete("_timestamp", &[(&cell, Timestamp::ATOMIC)], i64::MAX).unwrap();
+}
+
+#[test]
+fn without_a_bound_nothing_is_given_out_until_an_operator_says_where_to_go_on() {
+    let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
+    let transactions = super::transactions::over(store.clone(), Options::default());
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    transactions.run(|tx| tx.put(&table, "row", "a", "1")).unwrap();
+    lose_bound(&*store);
+    let error = Timestamps::open(store.clone()).map(drop).unwrap_err();
+    assert!(matches!(error, TimeLockError::BoundLost { .. }), "{error}");
+    let served = Served::start(&runtime, store.clone());
+    let ended = runtime.block_on(served.ended).unwrap().unwrap_err();
+    assert!(ended.to_string().contains("_transactions2 is not empty"), "{ended}");
+    let served = Served::at(&runtime, store, ([127, 0, 0, 1], 0).into(), |options| {
+        options.recovered = Some(Timestamp(7_000_000));
+    });
+    assert!(connect(&[&served]).timestamp().unwrap() > Timestamp(7_000_000));
+    served.stop(&runtime);
+}
+
+#[test]
+fn a_bound_that_is_lost_while_a_server_leads_ends_it() {
+    let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
+    let served = Served::start(&runtime, store.clone());
+    drop(connect(&[&served]));
+    lose_bound(&*store);
+    let ended = runtime.block_on(served.ended).unwrap().unwrap_err();
+    assert!(ended.to_string().contains("not there any more"), "{ended}");
+}
+
+#[test]
+fn a_process_does_not_give_itself_timestamps_where_a_server_does() {
+    let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
+    let local = LocalTimeLock::open(store.clone()).unwrap();
+    let before = local.timestamp().unwrap();
+    let served = Served::start(&runtime, store.clone());
+    let client = connect(&[&served]);
+    assert!(client.timestamp().unwrap() > before);
+    let error = LocalTimeLock::open(store).map(drop).unwrap_err();
+    assert_eq!(error, TimeLockError::ServedElsewhere { address: served.address.clone() });
+    // The one from before stops when it needs the bound.
+    let error = local.timestamps().take(2_000_000).unwrap_err();
+    assert!(matches!(error, TimeLockError::ServedElsewhere { .. }), "{error}");
+    drop(client);
+    served.stop(&runtime);
+}
+
+#[test]
+fn timestamps_increase_though_writes_of_the_bound_have_no_answer() {
+    let (runtime, failing) = (runtime(), Arc::new(FailingStore::new(MemoryStore::new())));
+    let served = Served::start(&runtime, failing.clone());
+    let client = connect(&[&served]);
+    let mut last = client.timestamp().unwrap();
+    for round in 0..20 {
+        let fault = [Fault::Unanswered, Fault::Lost][round % 2];
+        failing.fail_at(1, fault);
+        client.fast_forward(Timestamp(last.0 + 1_500_000)).unwrap();
+        let next = client.timestamp().unwrap();
+        assert!(next.0 > last.0 + 1_500_000);
+        last = next;
+    }
+    drop(client);
+    served.stop(&runtime);
+}
+
+#[test]
+fn what_is_no_question_is_refused_and_web_pages_are() {
+    let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
+    let served = Served::start(&runtime, store);
+    let post = |headers: &[(&str, &str)], path: &str, body: &str| {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).build();
+        let mut request = ureq::Agent::from(config).post(format!("http://{}{path}", served.address));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.send(body).unwrap().status().as_u16()
+    };
+    let json = ("Content-Type", "application/json");
+    let page = ("Origin", "http://example.org");
+    for (headers, path, body) in [
+        (&[json][..], "/v1/batch", "{"),
+        (&[json], "/v1/batch", "{}"),
+        (&[json], "/v1/nothing", "{}"),
+        (&[json, page], "/v1/stop", "null"),
+        (&[], "/v1/fast-forward", "{\"to\":1}"),
+        (
+            &[json],
+            "/v1/lock",
+            "{\"session\":1,\"number\":1,\"oldest_open\":0,\"names\":[\"*\"],\"timeout_ms\":1,\"only_wait\":false}",
+        ),
+    ] {
+        let status = post(headers, path, body);
+        assert!((400..500).contains(&status), "{path} {body}: {status}");
+    }
+    assert!(connect(&[&served]).timestamp().is_ok());
+    served.stop(&runtime);
+}
+
+/// Counts calls, each of which is one round trip at most: statements of one call go to the store together.
+struct Counting<S> {
+    below: S,
+    calls: AtomicU64,
+}
+
+impl<S> Counting<S> {
+    fn count(&self) -> &S {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        &self.below
+    }
+}
+
+impl<S: Store> Store for Counting<S> {
+    fn create_table(&self, table: &str, kind: TableKind) -> StoreResult<()> {
+        self.below.create_table(table, kind)
+    }
+
+    fn tables(&self) -> StoreResult<Vec<String>> {
+        self.below.tables()
+    }
+
+    fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>> {
+        self.count().get(table, cells)
+    }
+
+    fn columns(
+        &self,
+        table: &str,
+        ranges: &[ColumnRange],
+        below: Timestamp,
+    ) -> StoreResult<Vec<Vec<(Bytes, Version)>>> {
+        self.count().columns(table, ranges, below)
+    }
+
+    fn rows(&self, table: &str, after: Option<&[u8]>, limit: usize) -> StoreResult<Vec<Bytes>> {
+        self.count().rows(table, after, limit)
+    }
+
+    fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
+        self.count().put(puts)
+    }
+
+    fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
+        self.count().put_unless_exists(table, rows)
+    }
+
+    fn check_and_set(
+        &self,
+        table: &str,
+        cell: &Cell,
+        expected: &Bytes,
+        new: &Bytes,
+    ) -> StoreResult<CheckOutcome> {
+        self.count().check_and_set(table, cell, expected, new)
+    }
+
+    fn get_serial(&self, table: &str, row: &Bytes, columns: &[Bytes]) -> StoreResult<Vec<Option<Bytes>>> {
+        self.count().get_serial(table, row, columns)
+    }
+
+    fn delete(&self, table: &str, versions: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()> {
+        self.count().delete(table, versions, write_time)
+    }
+
+    fn delete_older(&self, table: &str, cells: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()> {
+        self.count().delete_older(table, cells, write_time)
+    }
+
+    fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()> {
+        self.count().delete_rows(table, rows, write_time)
+    }
+
+    fn puts_in_order(&self) -> bool {
+        false
+    }
+
+    fn is_linearizable_after_failures(&self) -> bool {
+        false
+    }
+}
+
+impl TimeLock for Counting<RemoteTimeLock> {
+    fn start(&self) -> Result<Started, TimeLockError> {
+        self.count().start()
+    }
+
+    fn timestamp(&self) -> Result<Timestamp, TimeLockError> {
+        self.count().timestamp()
+    }
+
+    fn immutable(&self) -> Result<Timestamp, TimeLockError> {
+        self.count().immutable()
+    }
+
+    fn lock(&self, names: Vec<Bytes>, timeout: Duration) -> Result<LockToken, TimeLockError> {
+        self.count().lock(names, timeout)
+    }
+
+    fn wait_for(&self, names: &[Bytes], timeout: Duration) -> Result<(), TimeLockError> {
+        self.count().wait_for(names, timeout)
+    }
+
+    fn is_held(&self, locks: Option<&LockToken>, hold: Hold) -> Result<bool, TimeLockError> {
+        self.count().is_held(locks, hold)
+    }
+
+    fn fast_forward(&self, timestamp: Timestamp) -> Result<(), TimeLockError> {
+        self.count().fast_forward(timestamp)
+    }
+
+    // Nobody waits for these.
+
+    fn unlock(&self, locks: LockToken) {
+        self.below.unlock(locks);
+    }
+
+    fn release(&self, hold: Hold) {
+        self.below.release(hold);
+    }
+}
+
+#[test]
+fn a_transaction_of_four_writes_asks_the_server_four_times_and_the_store_four_times_in_a_row() {
+    let (runtime, below) = (runtime(), Arc::new(MemoryStore::new()));
+    let served = Served::start(&runtime, below.clone());
+    {
+        let timelock = Arc::new(Counting { below: connect(&[&served]), calls: AtomicU64::new(0) });
+        let store = Arc::new(Counting { below, calls: AtomicU64::new(0) });
+        let transactions = Transactions::open(store.clone(), timelock.clone(), Options::default()).unwrap();
+        let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+        for run in 0..3 {
+            let before = (timelock.calls.load(Ordering::Relaxed), store.calls.load(Ordering::Relaxed));
+            let mut tx = transactions.start().unwrap();
+            for row in ["a", "b", "c", "d"] {
+                tx.put(&table, row, "column", "value").unwrap();
+            }
+            tx.commit().unwrap();
+            let after = (timelock.calls.load(Ordering::Relaxed), store.calls.load(Ordering::Relaxed));
+            assert_eq!(after.0 - before.0, 4, "run {run}");
+            // Newest versions, and at the same time the sweep queue; versions; the conclusion; its second stage.
+            assert!(run == 0 || after.1 - before.1 <= 5, "run {run}: {}", after.1 - before.1);
+        }
+    }
+    served.stop(&runtime);
+}
