@@ -42,6 +42,11 @@ $(VENV)/installed: tests/clients/requirements.txt
 soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeats a run
 	CASSETTE_KILL_ROUNDS=200 cargo test --package cassette --test kill -- --nocapture
 
+.PHONY: soak-transactions
+soak-transactions: ## transactions on three Cassandra nodes, two of them killed and started again in mid-run (SECONDS_OF_RUN)
+	CASSETTE_REQUIRE_ORACLE=1 CASSETTE_SOAK_NODES=3 CASSETTE_SOAK_SECONDS=$${SECONDS_OF_RUN:-90} \
+		cargo test --package cassette --test timelock on_cassandra -- --nocapture
+
 .PHONY: bench-cassandra
 bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPERATIONS, SCANS, ROUNDS)
 	benches/cassandra_comparison.sh

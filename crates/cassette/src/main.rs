@@ -6,6 +6,7 @@ mod logging;
 mod nodetool;
 mod serve;
 mod sstable;
+mod timelock;
 mod transactions;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +41,9 @@ enum Command {
     /// Look at a store of transactions, back it up and restore it
     #[command(subcommand)]
     Transactions(transactions::TransactionsCommand),
+    /// Give out timestamps and locks for transactions on a cluster
+    #[command(subcommand, name = "timelock")]
+    TimeLock(timelock::TimeLockCommand),
     /// Measure databases: workloads, engines, honest figures
     #[command(subcommand)]
     Lab(cassette_lab::cli::LabCommand),
@@ -52,6 +56,7 @@ fn main() -> std::process::ExitCode {
         Command::Nodetool { words } => return nodetool::run(&words),
         Command::SSTable(command) => command.run(),
         Command::Transactions(command) => command.run(),
+        Command::TimeLock(command) => command.run(),
         Command::Lab(command) => command.run().map_err(anyhow::Error::from),
     };
     match done {

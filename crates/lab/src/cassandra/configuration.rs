@@ -44,8 +44,13 @@ pub(super) fn yaml(settings: &ClusterSettings, number: usize, directory: &Path) 
         ("endpoint_snitch", "SimpleSnitch".into()),
         ("auto_snapshot", "false".into()),
     ];
+    // The period is one of a way of syncing, and Cassandra refuses it beside another.
+    let is_said = |name: &str| {
+        settings.yaml.contains_key(name)
+            || name == "commitlog_sync_period" && settings.yaml.contains_key("commitlog_sync")
+    };
     let mut text = String::new();
-    for (name, value) in needed.iter().filter(|(name, _)| !settings.yaml.contains_key(*name)) {
+    for (name, value) in needed.iter().filter(|(name, _)| !is_said(name)) {
         let _ = writeln!(text, "{name}: {value}");
     }
     for (name, value) in &settings.yaml {

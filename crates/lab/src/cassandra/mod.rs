@@ -234,6 +234,21 @@ impl Cluster {
         stop_processes(&std::mem::take(&mut self.pids));
     }
 
+    /// Ends the process of node `number` as `kill -9` does. Its files stay.
+    pub fn kill_node(&mut self, number: usize) {
+        let of_node = running(&self.settings.directory).into_iter().filter(|(node, _)| *node == number);
+        for (_, pid) in of_node {
+            signal_cassandra(pid, rustix::process::Signal::KILL);
+            self.pids.retain(|known| *known != pid);
+        }
+    }
+
+    /// Starts node `number`, which does not run, on its files, and waits until it listens.
+    pub fn start_again(&mut self, number: usize) -> Result<(), LabError> {
+        let library = self.settings.jars()?;
+        self.start_node(number, &library)
+    }
+
     /// Stops all nodes and starts them again on their files.
     pub fn restart(&mut self) -> Result<(), LabError> {
         self.stop();
@@ -287,21 +302,23 @@ pub fn running(directory: &Path) -> Vec<(usize, u32)> {
 
 /// Stops processes of Cassandra: SIGTERM, and SIGKILL for those that have not ended a minute later.
 pub fn stop_processes(pids: &[u32]) {
-    use rustix::process::{Pid, Signal, kill_process};
-    let signal = |pid: u32, signal: Signal| {
-        // Between the look and the signal the process may end; its number is not given to another one that soon.
-        if is_cassandra(pid)
-            && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
-        {
-            let _ = kill_process(pid, signal);
-        }
-    };
-    pids.iter().for_each(|pid| signal(*pid, Signal::TERM));
+    use rustix::process::Signal;
+    pids.iter().for_each(|pid| signal_cassandra(*pid, Signal::TERM));
     let deadline = Instant::now() + STOP_MAX;
     while pids.iter().any(|pid| is_cassandra(*pid)) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(100));
     }
-    pids.iter().for_each(|pid| signal(*pid, Signal::KILL));
+    pids.iter().for_each(|pid| signal_cassandra(*pid, Signal::KILL));
+}
+
+fn signal_cassandra(pid: u32, signal: rustix::process::Signal) {
+    use rustix::process::{Pid, kill_process};
+    // Between the look and the signal the process may end; its number is not given to another one that soon.
+    if is_cassandra(pid)
+        && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+    {
+        let _ = kill_process(pid, signal);
+    }
 }
 
 /// Whether process `pid` is there and is Cassandra: a number in an old file may be anybody's by now.

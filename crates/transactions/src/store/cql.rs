@@ -568,6 +568,10 @@ mod tests {
             groups.iter().map(|_| Ok((Vec::new(), Vec::new()))).collect()
         }
 
+        fn writes_in_order(&self) -> bool {
+            true
+        }
+
         fn is_linearizable_after_failures(&self) -> bool {
             true
         }

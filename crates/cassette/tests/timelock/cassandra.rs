@@ -1,0 +1,135 @@
+//! The store's promises and the checker on Apache Cassandra: one node, or as many as `CASSETTE_SOAK_NODES` says, of which one is killed and started
+//! again in mid-run, and the timelock server that leads too.
+//!
+//! Cassandra 5.0.8 comes from Maven, once, into the target directory (or from `CASSANDRA_LIB`, a folder of its jars), and
+//! runs on JDK 17. Where Maven or a JDK is missing the test says so loudly and checks nothing.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use cassette_lab::cassandra::{Cluster, ClusterSettings};
+use cassette_transactions::store::{ClusterOptions, ClusterStore, Store};
+
+use super::checker::{self, Figures};
+use super::suite::{every_loader_finds_the_same, suite};
+use super::timelocks::{connect, timelock};
+
+/// Nodes on loopback addresses of this test's own, stopped at the end.
+struct Nodes(Cluster);
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+fn skipped(why: &str) {
+    // Not by a macro, whose words the test harness keeps to itself when a test passes.
+    let _ =
+        writeln!(std::io::stderr(), "\n######## SKIPPED: nothing runs on Cassandra here: {why} ########\n");
+    // Where it must not be skipped (continuous integration), that is a failure.
+    assert!(std::env::var_os("CASSETTE_REQUIRE_ORACLE").is_none(), "{why}");
+}
+
+fn works(command: &str) -> bool {
+    Command::new(command).arg("-version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Starts nodes; `None` if this machine has no Cassandra.
+fn start(directory: &Path, nodes: usize) -> Option<Nodes> {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cassandra");
+    let defaults = ClusterSettings::default();
+    let library = cache.join(format!("lib-{}", defaults.version));
+    if !works("java") {
+        skipped("no JDK 17 (java)");
+        return None;
+    }
+    match std::env::var_os("CASSANDRA_LIB") {
+        Some(lib) if !library.exists() => {
+            std::fs::create_dir_all(&cache).unwrap();
+            std::os::unix::fs::symlink(lib, &library).unwrap();
+        }
+        None if !library.exists() && !works("mvn") => {
+            skipped("no Maven (mvn) to fetch Cassandra with, and no CASSANDRA_LIB");
+            return None;
+        }
+        _ => {}
+    }
+    let batch = ("commitlog_sync".to_owned(), "batch".to_owned());
+    let settings = ClusterSettings {
+        nodes,
+        heap: "512M".to_owned(),
+        directory: directory.to_path_buf(),
+        cache,
+        network: [127, 0, 200],
+        // An acknowledged write must not be lost with the process.
+        yaml: [batch].into(),
+        ..defaults
+    };
+    Some(Nodes(Cluster::start(settings).unwrap()))
+}
+
+fn wait_for(figures: &Figures, more: u64) {
+    let until = figures.committed.load(Ordering::Relaxed) + more;
+    while figures.committed.load(Ordering::Relaxed) < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn transactions_on_cassandra_keep_their_promises() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let nodes = number("CASSETTE_SOAK_NODES").unwrap_or(1) as usize;
+    let seconds = number("CASSETTE_SOAK_SECONDS").unwrap_or(60);
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut cassandra) = start(directory.path(), nodes) else { return };
+    let contacts = cassandra.0.settings().contacts();
+    let replication = format!("{{'class': 'SimpleStrategy', 'replication_factor': {}}}", nodes.min(3));
+    let options = |keyspace: &str| ClusterOptions {
+        contact_points: contacts.clone(),
+        replication: replication.clone(),
+        ..ClusterOptions::new("", keyspace)
+    };
+    suite(&ClusterStore::connect(&options("suite")).unwrap());
+    every_loader_finds_the_same(|cell_loader| {
+        ClusterStore::connect(&ClusterOptions { cell_loader, ..options("loaders") }).unwrap()
+    });
+
+    let store: Arc<dyn Store> = Arc::new(ClusterStore::connect(&options("bank")).unwrap());
+    let (mut first, one) = timelock(&contacts.join(","), "bank");
+    // It leads before there is another.
+    drop(connect(&[&one]));
+    let (_second, other) = timelock(&contacts.join(","), "bank");
+    let clients = vec![connect(&[&one, &other]), connect(&[&other, &one])];
+    let figures = checker::run(&store, clients, |figures| {
+        if nodes == 1 {
+            wait_for(figures, 60);
+            first.0.kill().unwrap();
+            wait_for(figures, 60);
+            return;
+        }
+        let began = Instant::now();
+        let phase = |name: &str| {
+            println!("{:6.1} s: {name}; {figures:?}", began.elapsed().as_secs_f64());
+            std::thread::sleep(Duration::from_secs(seconds) / 6);
+        };
+        phase("all nodes run");
+        cassandra.0.kill_node(2);
+        phase("node 2 was killed");
+        first.0.kill().unwrap();
+        phase("the timelock server that led was killed");
+        cassandra.0.start_again(2).unwrap();
+        phase("node 2 runs again");
+        cassandra.0.kill_node(3);
+        phase("node 3 was killed");
+        cassandra.0.start_again(3).unwrap();
+        phase("node 3 runs again");
+        wait_for(figures, 20);
+    });
+    println!("{figures:?}");
+    assert!(figures.snapshots.load(Ordering::Relaxed) > 0, "{figures:?}");
+}
