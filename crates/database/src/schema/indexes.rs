@@ -17,6 +17,10 @@ use crate::system::TextMap;
 /// What `USING` may call an index that is none of CUSTOM.
 const LEGACY: &str = "legacy_local_table";
 
+/// The options that storage-attached indexes have for vectors alone.
+const VECTOR_OPTIONS: [&str; 4] =
+    ["maximum_node_connections", "construction_beam_width", "similarity_function", "optimize_for"];
+
 /// What the statement says of the implementation.
 struct Implementation {
     kind: IndexKind,
@@ -160,7 +164,8 @@ fn validate_storage_attached(
     if !is_storage_attached(class) {
         bail_config!("Unable to find custom indexer class '{class}'");
     }
-    let is_known = |name: &str| name == CLASS_NAME || BOOLEAN_OPTIONS.contains(&name);
+    let is_known =
+        |name: &str| name == CLASS_NAME || BOOLEAN_OPTIONS.contains(&name) || VECTOR_OPTIONS.contains(&name);
     let unknown: Vec<&str> =
         index.options.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
     if !unknown.is_empty() {
@@ -196,9 +201,6 @@ fn validate_storage_attached(
         );
     }
     Analyzer::new(&column.data_type, &index.options)?;
-    if matches!(column.data_type, DataType::Vector { .. }) {
-        bail_invalid!("Indexes on vectors are not supported by Cassette yet");
-    }
     let parts = match (&column.data_type, target.part) {
         (data_type, Part::Simple | Part::Full) => vec![data_type],
         (DataType::List { element, .. } | DataType::Set { element, .. }, _) => vec![&**element],
@@ -207,6 +209,14 @@ fn validate_storage_attached(
         (DataType::Map { key, value, .. }, _) => vec![&**key, &**value],
         (data_type, _) => vec![data_type],
     };
+    if matches!(column.data_type, DataType::Vector { .. }) {
+        bail_invalid!("Indexes on vectors are not supported by Cassette yet");
+    }
+    if index.options.keys().any(|name| VECTOR_OPTIONS.contains(&name.as_str()))
+        && let Some(part) = parts.first()
+    {
+        bail_invalid!("CQL type {part} cannot have vector options");
+    }
     match parts.into_iter().find(|part| !is_indexable(part)) {
         Some(part) => bail_invalid!("Unsupported type: {part}"),
         None => Ok(()),
