@@ -188,7 +188,7 @@ fn who_reads_without_a_hold_that_counts_is_told() {
         assert!(error.is_retriable());
         let thorough = c.table.sweep() == SweepStrategy::Thorough;
         assert_eq!(lost.columns::<&str>(&c.table, "s", .., 10).is_err(), thorough);
-        assert_eq!(lost.rows(&c.table, None, 10).is_err(), true);
+        assert!(lost.rows(&c.table, None, 10).is_err());
     }
 }
 
@@ -275,7 +275,8 @@ fn a_sweep_that_dies_at_any_call_is_ended_by_the_next() {
                     end: None,
                     limit: 2_000,
                 };
-                let newest = c.store.columns("t", &[older.clone()], Timestamp::MAX).unwrap().remove(0);
+                let newest =
+                    c.store.columns("t", std::slice::from_ref(&older), Timestamp::MAX).unwrap().remove(0);
                 let first = newest[0].1.timestamp;
                 let older = c.store.columns("t", &[older], first).unwrap().remove(0);
                 assert!(older.iter().all(|(_, version)| version.timestamp == Timestamp::SENTINEL));
