@@ -123,8 +123,7 @@ fn first_at_or_after(
     }
     let start = reader.shared.summary.seek(key, !or_equal);
     let mut cursor = IndexCursor::new(reader.shared.index.clone(), start, caching);
-    let found =
-        cursor.find_first(reader.shared.index.data_length(), |other| reached(murmur3_token(other), other))?;
+    let found = cursor.find_from(|other| reached(murmur3_token(other), other))?;
     Ok(match found {
         true => Edge { index_position: cursor.entry_start(), data_position: cursor.position() },
         false => end,
