@@ -93,6 +93,16 @@ pub(crate) fn flush_compression(
     }
 }
 
+/// Chunks that shrink by less are stored raw where the table does not say. What hardly compresses is then read without
+/// being decompressed, for an eighth more on disk at most; LevelDB and RocksDB have the same rule.
+const MIN_COMPRESS_RATIO: f64 = 8.0 / 7.0;
+
+/// How the table's options have its SSTables compressed.
+fn chunk_format(params: &CompressionParams) -> Result<Option<ChunkFormat>, String> {
+    let min_compress_ratio = params.min_compress_ratio.or(Some(MIN_COMPRESS_RATIO));
+    ChunkFormat::from_params(&CompressionParams { min_compress_ratio, ..params.clone() })
+}
+
 /// Whether Cassandra calls a compressor fast.
 fn is_fast(compressor: Compressor, params: &CompressionParams) -> bool {
     match compressor {
@@ -218,7 +228,7 @@ impl Core {
     ) -> Result<Vec<Written>> {
         let unsupported = |detail| StorageError::Unsupported { path: table.directory.clone(), detail };
         let mut options = WriterOptions::new(metadata, job.contents.expected_keys).map_err(unsupported)?;
-        options.compression = ChunkFormat::from_params(&job.compression).map_err(unsupported)?;
+        options.compression = chunk_format(&job.compression).map_err(unsupported)?;
         options.encoding_stats = job.contents.encoding_stats;
         options.columns = job.contents.columns.clone();
         let mut begin = |cutter: &Cutter| {

@@ -445,8 +445,8 @@ pub struct CompressionParams {
     pub options: BTreeMap<String, String>,
     /// Bytes of plain data a chunk, a power of two.
     pub chunk_length: u32,
-    /// A chunk is stored compressed only if it shrinks by this ratio; 0 means always.
-    pub min_compress_ratio: f64,
+    /// A chunk is stored compressed only if it shrinks by this ratio; 0 means always, as nothing does in Cassandra.
+    pub min_compress_ratio: Option<f64>,
 }
 
 impl Default for CompressionParams {
@@ -455,7 +455,7 @@ impl Default for CompressionParams {
             compressor: Some(Compressor::Lz4),
             options: BTreeMap::new(),
             chunk_length: 16 * 1024,
-            min_compress_ratio: 0.0,
+            min_compress_ratio: None,
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn from_map(mut options: BTreeMap<String, String>) -> Result<Compress
         params.chunk_length = chunk_length(&kib)?;
     }
     if let Some(ratio) = options.remove("min_compress_ratio") {
-        params.min_compress_ratio = match ratio.parse::<f64>() {
+        let ratio = match ratio.parse::<f64>() {
             Ok(ratio) if ratio < 0.0 || ratio.is_nan() => bail_config!("Invalid negative min_compress_ratio"),
             Ok(ratio) if ratio > 0.0 && ratio < 1.0 => {
                 bail_config!("min_compress_ratio can either be 0 or greater than or equal to 1")
@@ -41,6 +41,7 @@ pub(crate) fn from_map(mut options: BTreeMap<String, String>) -> Result<Compress
             Ok(ratio) => ratio,
             Err(_) => bail_config!("For input string: \"{ratio}\""),
         };
+        params.min_compress_ratio = Some(ratio);
     }
     if let Some(class) = class {
         let Some(compressor) = Compressor::from_class_name(&class) else {

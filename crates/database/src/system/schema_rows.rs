@@ -299,8 +299,8 @@ pub(crate) fn compression_map(params: &TableParams) -> TextMap {
     let mut map = compression.options.clone();
     map.insert("class".into(), format!("{}{}", compression::PACKAGE, compressor.class_name()));
     map.insert("chunk_length_in_kb".into(), (compression.chunk_length / 1024).to_string());
-    if compression.min_compress_ratio != 0.0 {
-        map.insert("min_compress_ratio".into(), format!("{:?}", compression.min_compress_ratio));
+    if let Some(ratio) = compression.min_compress_ratio {
+        map.insert("min_compress_ratio".into(), format!("{ratio:?}"));
     }
     map
 }

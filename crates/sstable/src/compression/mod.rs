@@ -36,10 +36,10 @@ impl ChunkFormat {
         if !length.is_power_of_two() || length > MAX_CHUNK_LENGTH {
             return Err(format!("chunk length {length}: a power of two up to {MAX_CHUNK_LENGTH} expected"));
         }
-        let max_compressed_length = match params.min_compress_ratio > 0.0 {
+        let max_compressed_length = match params.min_compress_ratio {
             // As a cast in Java: what does not fit becomes the largest number.
-            true => (f64::from(length) / params.min_compress_ratio).ceil() as i32,
-            false => i32::MAX,
+            Some(ratio) if ratio > 0.0 => (f64::from(length) / ratio).ceil() as i32,
+            _ => i32::MAX,
         };
         let options = params.options.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         Ok(Some(Self {
