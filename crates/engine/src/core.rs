@@ -81,7 +81,9 @@ impl Core {
         let positions = ReplayPositions::open(fs.clone(), directory.replay_positions())?;
         Ok(Self {
             memory: MemtablePool::new(options.memtable_heap_space, options.cleanup_threshold()),
-            cache: Arc::new(ChunkCache::new(options.file_cache_size)),
+            cache: Arc::new(
+                ChunkCache::new(options.file_cache_size).with_disk_access(options.disk_access_mode),
+            ),
             key_cache: Arc::new(KeyCache::new(options.key_cache_size)),
             row_cache: RowCache::new(options.row_cache_size),
             throttle: Throttle::new(options.compaction_throughput),

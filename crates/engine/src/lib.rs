@@ -42,7 +42,7 @@ mod transaction;
 mod verify;
 mod write;
 
-pub use cassette_sstable::chunk_cache::CacheStats;
+pub use cassette_sstable::chunk_cache::{CacheStats, DiskAccessMode};
 pub use cassette_sstable::waiting::{may_wait, without_waiting};
 pub use compaction::{
     COMPACTION_STRATEGIES, CompactionKind, CompactionOptions, CompactionTotals, CompletedCompaction,

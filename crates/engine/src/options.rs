@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cassette_sstable::chunk_cache::DiskAccessMode;
 use cassette_vfs::memory_limit;
 
 use crate::commitlog::{ReplayPolicy, SyncMode};
@@ -30,6 +31,10 @@ pub struct Options {
     pub memtable_flush_writers: usize,
     /// `file_cache_size`, bytes of decompressed chunks kept in memory. 512 MiB, or a sixteenth of the memory if that is less.
     pub file_cache_size: u64,
+    /// `disk_access_mode`: how SSTables are read. Standard. Where they are mapped, reads cost less, above all of data that
+    /// does not compress; but a read that the disk fails ends the process, as does a file that another process cuts
+    /// short, and what the process is said to hold in memory counts the mapped pages.
+    pub disk_access_mode: DiskAccessMode,
     /// `key_cache_size`, bytes of places of partitions in SSTables kept in memory; 0 for none. 50 MiB.
     pub key_cache_size: u64,
     /// `row_cache_size`, bytes of merged rows kept in memory for tables whose `caching` has `rows_per_partition`; 0, the
@@ -121,6 +126,7 @@ impl Options {
             memtable_cleanup_threshold: None,
             memtable_flush_writers: 2,
             file_cache_size: default_file_cache_size(memory_limit()),
+            disk_access_mode: DiskAccessMode::Standard,
             key_cache_size: 50 << 20,
             row_cache_size: 0,
             concurrent_compactors: 2,

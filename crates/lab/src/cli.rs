@@ -135,6 +135,9 @@ pub struct YcsbArgs {
     /// Memtable of an embedded engine, in MiB [default: the engine's own]
     #[arg(long, value_name = "MIB")]
     pub memtable_mib: Option<u64>,
+    /// How the embedded engine reads SSTables (`disk_access_mode`): standard, mmap_index_only or mmap
+    #[arg(long, value_name = "MODE")]
+    pub disk_access: Option<String>,
 
     /// What the table is made WITH on engines of CQL, e.g. "compression = {'enabled': false}" [default: their own]
     #[arg(long, value_name = "CQL", default_value = "", hide_default_value = true)]

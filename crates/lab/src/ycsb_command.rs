@@ -70,6 +70,11 @@ fn target(args: &YcsbArgs) -> Result<(Box<dyn Target>, Option<TempDir>), LabErro
                 memtable_bytes: args.memtable_mib.map(|mib| mib << 20),
                 cache_bytes: args.cache_mib.map(|mib| mib << 20),
                 table_options: args.table_options.clone(),
+                options: args
+                    .disk_access
+                    .iter()
+                    .map(|mode| ("disk_access_mode".to_owned(), mode.clone()))
+                    .collect(),
                 ..EmbeddedSettings::default()
             };
             (Box::new(Threads(Embedded::open(settings)?)), thrown_away)

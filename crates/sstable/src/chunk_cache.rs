@@ -75,10 +75,44 @@ impl Lifecycle<Key, Bytes> for KeepEvicted {
     }
 }
 
+/// How files are read: `disk_access_mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DiskAccessMode {
+    /// Into memory of this process: every chunk read is in the cache, or copied.
+    #[default]
+    Standard,
+    /// Index mapped by the system, Data read.
+    MmapIndexOnly,
+    /// Index and Data mapped: chunks that are not compressed are used where the system holds them.
+    Mmap,
+}
+
+impl DiskAccessMode {
+    /// Its name in cassandra.yaml.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::MmapIndexOnly => "mmap_index_only",
+            Self::Mmap => "mmap",
+        }
+    }
+
+    /// The mode of that name; `auto` leaves the choice to us.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "auto" => Some(Self::default()),
+            _ => {
+                [Self::Standard, Self::MmapIndexOnly, Self::Mmap].into_iter().find(|mode| mode.name() == name)
+            }
+        }
+    }
+}
+
 /// A cache of chunks bounded by bytes. Whoever holds a chunk keeps it alive beyond its eviction.
 #[derive(Debug)]
 pub struct ChunkCache {
     cache: Cache<Key, Bytes, ByteWeight, DefaultHashBuilder, KeepEvicted>,
+    disk_access: DiskAccessMode,
     files: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -126,11 +160,21 @@ impl ChunkCache {
         let items = (capacity / (16 << 10)).clamp(16, 1 << 14) as usize;
         Self {
             cache: Cache::with(items, capacity, ByteWeight, DefaultHashBuilder::default(), KeepEvicted),
+            disk_access: DiskAccessMode::default(),
             files: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             miss_nanos: AtomicU64::new(0),
         }
+    }
+
+    /// The same, with files opened for it read in this way.
+    pub fn with_disk_access(self, disk_access: DiskAccessMode) -> Self {
+        Self { disk_access, ..self }
+    }
+
+    pub(crate) fn disk_access(&self) -> DiskAccessMode {
+        self.disk_access
     }
 
     /// A number for a file whose chunks will be asked for; never given twice.

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use cassette_rows::{Result, StorageError};
 use cassette_vfs::RandomAccessFile;
 
 use crate::chunk_cache::{ChunkCache, buffer};
-use crate::compression::{CHUNK_CRC_LENGTH, CompressionInfo};
+use crate::compression::{CHUNK_CRC_LENGTH, CompressionInfo, StoredChunk};
 use crate::waiting::may_wait;
 
 /// The longest stored chunk for which a thread keeps a buffer: all that defaults make, and most others.
@@ -49,6 +50,28 @@ pub struct ChunkedFile {
     cache: Arc<ChunkCache>,
     /// What the cache calls this file.
     number: u64,
+    mapped: Option<Mapped>,
+}
+
+/// A file in the system's memory. Chunks that are stored as they are read are slices of it, once verified there, and the
+/// cache has nothing to do with them.
+struct Mapped {
+    bytes: Bytes,
+    /// A bit for each chunk that has been verified.
+    verified: Box<[AtomicU64]>,
+}
+
+impl Mapped {
+    fn is_verified(&self, chunk: u64) -> bool {
+        let word = self.verified.get((chunk / 64) as usize);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & (1 << (chunk % 64)) != 0)
+    }
+
+    fn note_verified(&self, chunk: u64) {
+        if let Some(word) = self.verified.get((chunk / 64) as usize) {
+            word.fetch_or(1 << (chunk % 64), Ordering::Relaxed);
+        }
+    }
 }
 
 /// Whether a read leaves its chunks in the cache.
@@ -67,6 +90,11 @@ impl std::fmt::Debug for ChunkedFile {
             .field("data_length", &self.data_length)
             .finish()
     }
+}
+
+/// Bytes of a stored chunk and its checksum.
+fn stored_length(stored: &StoredChunk) -> usize {
+    stored.stored_length + CHUNK_CRC_LENGTH as usize
 }
 
 impl ChunkedFile {
@@ -97,7 +125,20 @@ impl ChunkedFile {
             layout,
             cache,
             number,
+            mapped: None,
         }
+    }
+
+    /// Has the system hold the file in memory, where it can: see
+    /// [`RandomAccessFile::map`](cassette_vfs::RandomAccessFile::map).
+    pub fn mapped(mut self) -> Result<Self> {
+        let bytes = self.file.map().map_err(|e| StorageError::io(&self.path, "map the file", e))?;
+        // One that is shorter by now is read, which says so.
+        let bytes = bytes.filter(|bytes| bytes.len() as u64 >= self.file_length);
+        let words = self.data_length.div_ceil(self.chunk_length).div_ceil(64);
+        self.mapped =
+            bytes.map(|bytes| Mapped { bytes, verified: (0..words).map(|_| AtomicU64::new(0)).collect() });
+        Ok(self)
     }
 
     /// The file's path.
@@ -128,6 +169,11 @@ impl ChunkedFile {
     /// The verified bytes of chunk `index` of the stream.
     #[inline]
     pub fn chunk(&self, index: u64, caching: Caching) -> Result<Bytes> {
+        if let Some(mapped) = &self.mapped
+            && let Some(chunk) = self.mapped_chunk(mapped, index)?
+        {
+            return Ok(chunk);
+        }
         if let Some(chunk) = self.cache.get(self.number, index) {
             return Ok(chunk);
         }
@@ -146,6 +192,54 @@ impl ChunkedFile {
             Layout::Compressed(info) => self.read_compressed(info, index),
             Layout::Plain { crcs, .. } => self.read_plain(crcs.as_deref(), index),
         }
+    }
+
+    /// Chunk `index` as a slice of the mapped file; `None` if it is compressed, has no checksum, or has not been verified
+    /// yet and this thread may not wait for a disk.
+    fn mapped_chunk(&self, mapped: &Mapped, index: u64) -> Result<Option<Bytes>> {
+        match &self.layout {
+            Layout::Compressed(info) => {
+                let stored = info.chunk(index, self.file_length).ok_or_else(|| self.past_end(index))?;
+                if !stored.raw {
+                    return Ok(None);
+                }
+                self.verified_once(mapped, index, (stored.offset, stored.plain_length), || {
+                    let bytes = self.mapped_bytes(mapped, stored.offset, stored_length(&stored))?;
+                    self.check_raw_length(info, &stored, self.check_stored(stored.offset, bytes)?)
+                })
+            }
+            Layout::Plain { crcs: Some(crcs), .. } => {
+                let (offset, length) = self.plain_place(index)?;
+                self.verified_once(mapped, index, (offset, length), || {
+                    let bytes = self.mapped_bytes(mapped, offset, length)?;
+                    self.check_crc(offset, self.crc_of(crcs, index)?, crc32fast::hash(bytes))
+                })
+            }
+            Layout::Plain { crcs: None, .. } => Ok(None),
+        }
+    }
+
+    fn verified_once(
+        &self,
+        mapped: &Mapped,
+        index: u64,
+        (offset, length): (u64, usize),
+        verify: impl FnOnce() -> Result<()>,
+    ) -> Result<Option<Bytes>> {
+        if !mapped.is_verified(index) {
+            if !may_wait() {
+                return Ok(None);
+            }
+            verify()?;
+            mapped.note_verified(index);
+        }
+        Ok(Some(mapped.bytes.slice_ref(self.mapped_bytes(mapped, offset, length)?)))
+    }
+
+    fn mapped_bytes<'m>(&self, mapped: &'m Mapped, offset: u64, length: usize) -> Result<&'m [u8]> {
+        let rest = usize::try_from(offset).ok().and_then(|offset| mapped.bytes.get(offset..));
+        rest.and_then(|rest| rest.get(..length))
+            .ok_or_else(|| self.corrupt(offset, format!("{length} bytes expected, the file ends before")))
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -171,60 +265,79 @@ impl ChunkedFile {
 
     fn read_compressed(&self, info: &CompressionInfo, index: u64) -> Result<Bytes> {
         let stored = info.chunk(index, self.file_length).ok_or_else(|| self.past_end(index))?;
-        let length = stored.stored_length + CHUNK_CRC_LENGTH as usize;
+        let length = stored_length(&stored);
         if stored.raw {
-            let mut buffer = vec![0; length];
-            let found = self.read_checked(stored.offset, &mut buffer)?.len();
-            // Raw chunks are as long as their data, unless the last one was padded up to where "raw" begins.
-            let padded = stored.plain_length.max(info.format.max_compressed_length as usize);
-            if found != padded && found != stored.plain_length {
-                let detail = format!("{padded} raw bytes expected, {found} found");
-                return Err(self.corrupt(stored.offset, detail));
-            }
+            let mut buffer = buffer(length);
+            self.read(stored.offset, &mut buffer)?;
+            self.check_raw_length(info, &stored, self.check_stored(stored.offset, &buffer)?)?;
             buffer.truncate(stored.plain_length);
-            return Ok(buffer.into());
+            return Ok(buffer.freeze());
         }
-        let decompress = |stored_bytes: &mut [u8]| {
-            let body = self.read_checked(stored.offset, stored_bytes)?;
+        let decompress = |stored_bytes: &[u8]| {
+            let body = self.check_stored(stored.offset, stored_bytes)?;
             let mut plain = buffer(stored.plain_length);
             let done = info.format.compressor.decompress(body, &mut plain);
             done.map_err(|e| self.corrupt(stored.offset, e))?;
             Ok(plain.freeze())
         };
+        if let Some(mapped) = self.mapped.as_ref().filter(|_| may_wait()) {
+            return decompress(self.mapped_bytes(mapped, stored.offset, length)?);
+        }
+        let read_and_decompress = |stored_bytes: &mut [u8]| {
+            self.read(stored.offset, stored_bytes)?;
+            decompress(stored_bytes)
+        };
         if length > KEPT_BUFFER {
-            return decompress(&mut vec![0; length]);
+            return read_and_decompress(&mut vec![0; length]);
         }
         STORED.with_borrow_mut(|buffer| {
             // Zeros are written once a thread, not for each chunk.
             if buffer.len() < length {
                 buffer.resize(length, 0);
             }
-            decompress(&mut buffer[..length])
+            read_and_decompress(&mut buffer[..length])
         })
     }
 
-    /// Fills `buffer` with a stored chunk and its checksum; gives the chunk.
-    fn read_checked<'b>(&self, offset: u64, buffer: &'b mut [u8]) -> Result<&'b [u8]> {
-        self.read(offset, buffer)?;
-        let Some((body, crc)) = buffer.split_last_chunk::<4>() else {
+    /// The chunk of a stored chunk with its checksum behind it.
+    fn check_stored<'b>(&self, offset: u64, stored: &'b [u8]) -> Result<&'b [u8]> {
+        let Some((body, crc)) = stored.split_last_chunk::<4>() else {
             return Err(self.corrupt(offset, "a chunk with its checksum expected".into()));
         };
         self.check_crc(offset, u32::from_be_bytes(*crc), crc32fast::hash(body))?;
         Ok(body)
     }
 
-    fn read_plain(&self, crcs: Option<&[u32]>, index: u64) -> Result<Bytes> {
-        let offset = index.saturating_mul(self.chunk_length);
-        let length = self.data_length.saturating_sub(offset).min(self.chunk_length);
-        if length == 0 {
-            return Err(self.past_end(index));
+    /// Raw chunks are as long as their data, unless the last one was padded up to where "raw" begins.
+    fn check_raw_length(&self, info: &CompressionInfo, stored: &StoredChunk, found: &[u8]) -> Result<()> {
+        let padded = stored.plain_length.max(info.format.max_compressed_length as usize);
+        if found.len() != padded && found.len() != stored.plain_length {
+            let detail = format!("{padded} raw bytes expected, {} found", found.len());
+            return Err(self.corrupt(stored.offset, detail));
         }
-        let mut buffer = buffer(length as usize);
+        Ok(())
+    }
+
+    /// Where chunk `index` of a plain file lies, and its length.
+    fn plain_place(&self, index: u64) -> Result<(u64, usize)> {
+        let offset = index.saturating_mul(self.chunk_length);
+        match self.data_length.saturating_sub(offset).min(self.chunk_length) {
+            0 => Err(self.past_end(index)),
+            length => Ok((offset, length as usize)),
+        }
+    }
+
+    fn crc_of(&self, crcs: &[u32], index: u64) -> Result<u32> {
+        let expected = usize::try_from(index).ok().and_then(|index| crcs.get(index));
+        expected.copied().ok_or_else(|| self.past_end(index))
+    }
+
+    fn read_plain(&self, crcs: Option<&[u32]>, index: u64) -> Result<Bytes> {
+        let (offset, length) = self.plain_place(index)?;
+        let mut buffer = buffer(length);
         self.read(offset, &mut buffer)?;
         if let Some(crcs) = crcs {
-            let expected = usize::try_from(index).ok().and_then(|index| crcs.get(index));
-            let expected = expected.ok_or_else(|| self.past_end(index))?;
-            self.check_crc(offset, *expected, crc32fast::hash(&buffer))?;
+            self.check_crc(offset, self.crc_of(crcs, index)?, crc32fast::hash(&buffer))?;
         }
         Ok(buffer.freeze())
     }

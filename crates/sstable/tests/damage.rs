@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cassette_rows::{Result, Selection, TableMetadata};
+use cassette_sstable::chunk_cache::DiskAccessMode;
 use cassette_sstable::compression::{ChunkFormat, Compressor};
 use cassette_sstable::{
     ChunkCache, Component, Descriptor, OpenOptions, SSTableId, SSTableReader, WriterOptions, toc,
@@ -35,7 +36,8 @@ impl Subject {
     ) -> Self {
         let mut subject =
             Self { name: name.into(), files, descriptor, table, expected: Vec::new(), parts: Vec::new() };
-        subject.expected = collect(&mut subject.open().unwrap().scan_all().unwrap()).unwrap();
+        subject.expected =
+            collect(&mut subject.open(DiskAccessMode::Standard).unwrap().scan_all().unwrap()).unwrap();
         let mut random = model::random(7);
         for partition in &subject.expected {
             for selection in model::selections(partition, &subject.table, &mut random) {
@@ -46,15 +48,18 @@ impl Subject {
         subject
     }
 
-    fn open(&self) -> Result<SSTableReader> {
-        let cache = Arc::new(ChunkCache::new(1 << 20));
+    fn open(&self, access: DiskAccessMode) -> Result<SSTableReader> {
+        self.open_with(Arc::new(ChunkCache::new(1 << 20).with_disk_access(access)))
+    }
+
+    fn open_with(&self, cache: Arc<ChunkCache>) -> Result<SSTableReader> {
         let files = self.files.clone();
         SSTableReader::open(files, self.descriptor.clone(), self.table.clone(), cache, OpenOptions::default())
     }
 
     /// Reads everything by every way; `false` if the answer is wrong.
-    fn read(&self) -> Result<bool> {
-        let reader = self.open()?;
+    fn read(&self, access: DiskAccessMode) -> Result<bool> {
+        let reader = self.open(access)?;
         for (selection, expected) in &self.parts {
             let Some(mut read) = reader.partition(&expected.header.key, selection)? else { return Ok(false) };
             if collect(&mut read)? != std::slice::from_ref(expected) {
@@ -71,10 +76,11 @@ impl Subject {
             let path = self.descriptor.path(component);
             let Ok(metadata) = self.files.metadata(&path) else { continue };
             for offset in 0..metadata.len {
-                for mask in [1 << (offset % 8), 0xff] {
+                let one_bit = (1 << (offset % 8), DiskAccessMode::Standard);
+                for (mask, access) in [one_bit, (0xff, DiskAccessMode::Mmap)] {
                     self.files.corrupt(&path, offset, mask);
                     let what = || format!("{}: {} at {offset} xor {mask:#04x}", self.name, path.display());
-                    match self.read() {
+                    match self.read(access) {
                         Ok(true) => harmless += 1,
                         Ok(false) => panic!("{}: a wrong answer", what()),
                         Err(error) => {
@@ -89,7 +95,7 @@ impl Subject {
                 }
             }
         }
-        assert!(self.read().unwrap(), "{}: what was undamaged again reads", self.name);
+        assert!(self.read(DiskAccessMode::Mmap).unwrap(), "{}: what was undamaged again reads", self.name);
         (noticed, harmless)
     }
 }
@@ -138,6 +144,24 @@ fn a_table_with_an_index_of_rows_and_without_our_checksums_never_answers_wrongly
     subject.files.write_atomically_at(&subject.descriptor.path(Component::Toc), &toc::encode(&listed));
     let (noticed, harmless) = subject.decay();
     assert!(noticed > 0 && harmless > 0, "{noticed} noticed, {harmless} harmless");
+}
+
+#[test]
+fn chunks_that_are_mapped_as_they_are_stay_out_of_the_cache() {
+    let subject = random_subject("raw", 3, &[5, 9, 0, 2, 1], Some(Compressor::Noop));
+    for (access, cached) in [
+        (DiskAccessMode::Standard, true),
+        (DiskAccessMode::MmapIndexOnly, true),
+        (DiskAccessMode::Mmap, false),
+    ] {
+        let cache = Arc::new(ChunkCache::new(1 << 20).with_disk_access(access));
+        let reader = subject.open_with(cache.clone()).unwrap();
+        for (selection, expected) in &subject.parts {
+            let mut read = reader.partition(&expected.header.key, selection).unwrap().unwrap();
+            assert_eq!(collect(&mut read).unwrap(), std::slice::from_ref(expected));
+        }
+        assert_eq!(cache.stats().entries > 0, cached, "{access:?}");
+    }
 }
 
 trait WriteAt {
@@ -199,7 +223,7 @@ fn small_tables_of_newer_versions_never_answer_wrongly() {
                 let (noticed, _) = subject.decay();
                 assert!(noticed > 1000, "{}: {noticed} noticed", golden.table.name);
                 // The same when our own index of it lies beside it.
-                subject.open().unwrap().adopt().unwrap();
+                subject.open(DiskAccessMode::Standard).unwrap().adopt().unwrap();
                 let (noticed, _) = subject.decay();
                 assert!(noticed > 1000, "{}: {noticed} noticed", golden.table.name);
                 tested += 1;
@@ -233,12 +257,12 @@ fn files_that_are_cut_off_never_answer_wrongly() {
             let path = subject.descriptor.path(*part);
             for length in (0..bytes.len()).step_by(1 + bytes.len() / 97) {
                 subject.files.write_atomically_at(&path, &bytes[..length]);
-                if let Ok(answer) = subject.read() {
+                if let Ok(answer) = subject.read(DiskAccessMode::Standard) {
                     assert!(answer, "{} cut to {length}: a wrong answer", path.display());
                 }
             }
             subject.files.write_atomically_at(&path, bytes);
         }
-        assert!(subject.read().unwrap());
+        assert!(subject.read(DiskAccessMode::Standard).unwrap());
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{DirEntry, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile};
@@ -386,6 +387,12 @@ impl RandomAccessFile for FakeHandle {
             return Err(error(io::ErrorKind::UnexpectedEof, OperationKind::Read, &self.path, &why));
         }
         Ok(())
+    }
+
+    /// As it is now: who maps a file that is written afterwards breaks the contract.
+    fn map(&self) -> io::Result<Option<Bytes>> {
+        self.fs.state.lock().alive("Map", &self.path)?;
+        Ok(Some(Bytes::copy_from_slice(self.content.lock().live())))
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -23,6 +23,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 mod clock;
 mod fake;
 mod memory;
@@ -171,6 +173,12 @@ pub trait RandomAccessFile: Send + Sync {
     fn read_exact_at_once(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
         let _ = (buffer, offset);
         Ok(false)
+    }
+
+    /// The whole file as memory, which the system fills when it is looked at; `None` where there is no such thing. The
+    /// file must not change any more. A read that the disk fails then ends the process (SIGBUS), and may wait unseen.
+    fn map(&self) -> io::Result<Option<Bytes>> {
+        Ok(None)
     }
 
     /// The file's length in bytes, now.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
+use bytes::Bytes;
 use fs4::FileExt as _;
 
 use crate::{DirEntry, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile};
@@ -170,6 +171,14 @@ impl RandomAccessFile for RealRandomAccessFile {
             Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(false),
             Err(error) => attempted(Err(error.into()), "read", &self.path),
         }
+    }
+
+    fn map(&self) -> io::Result<Option<Bytes>> {
+        // SAFETY: what is mapped must not change or shrink while it is looked at. Callers map files that are never
+        // written again and, when they go, are unlinked, which leaves the mapped bytes; who else writes to files of the
+        // data directory is warned where `disk_access_mode` is described.
+        let mapped = unsafe { memmap2::Mmap::map(&self.file) };
+        attempted(mapped, "map", &self.path).map(|mapped| Some(Bytes::from_owner(mapped)))
     }
 
     fn len(&self) -> io::Result<u64> {

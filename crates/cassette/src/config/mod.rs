@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use cassette_engine::commitlog::SyncMode;
-use cassette_engine::{DiskFailurePolicy, FlushCompression, OverlappingTombstones, SourcesPolicy};
+use cassette_engine::{
+    DiskAccessMode, DiskFailurePolicy, FlushCompression, OverlappingTombstones, SourcesPolicy,
+};
 use cassette_server::ServerConfig;
 use serde::Deserialize;
 
@@ -137,6 +139,7 @@ pub struct Config {
     concurrent_compactors: Option<usize>,
     compaction_throughput: Option<String>,
     flush_compression: Option<String>,
+    disk_access_mode: Option<String>,
     provide_overlapping_tombstones: Option<String>,
     overlapping_tombstones_max_sources: Option<usize>,
     overlapping_tombstones_policy: Option<String>,
@@ -257,6 +260,12 @@ impl Config {
                 "table" => FlushCompression::Table,
                 other => bail!("flush_compression: {other} is none of none, fast, table"),
             };
+        }
+        if let Some(mode) = &self.disk_access_mode {
+            let Some(known) = DiskAccessMode::of_name(mode) else {
+                bail!("disk_access_mode: {mode} is none of auto, standard, mmap_index_only, mmap");
+            };
+            engine.disk_access_mode = known;
         }
         if let Some(policy) = &self.disk_failure_policy {
             engine.disk_failure_policy = match policy.as_str() {

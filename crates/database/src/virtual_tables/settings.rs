@@ -80,6 +80,7 @@ pub(crate) fn of_engine(options: &cassette_engine::Options) -> BTreeMap<String, 
     put("compaction_backpressure_stop_timeout", format!("{}ms", pressure.stop_timeout.as_millis()));
     put("compaction_throughput", format!("{}MiB/s", options.compaction_throughput >> 20));
     put("flush_compression", format!("{:?}", options.flush_compression).to_lowercase());
+    put("disk_access_mode", options.disk_access_mode.name().to_owned());
     put("disk_failure_policy", disk_failure_policy(options).to_owned());
     settings
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cassette_database::engine::DiskAccessMode;
 use cassette_database::{
     BoundValue, Database, DatabaseError, Options, Prepared, ResultMetadata, StatementOptions, Values,
 };
@@ -103,6 +104,11 @@ fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Stri
         "memtable_cleanup_threshold" => engine.memtable_cleanup_threshold = Some(number(name, value)?),
         "memtable_flush_writers" => engine.memtable_flush_writers = number(name, value)?,
         "file_cache_size" => engine.file_cache_size = bytes()?,
+        "disk_access_mode" => {
+            engine.disk_access_mode = DiskAccessMode::of_name(value).ok_or_else(|| {
+                format!("{name} cannot be {value:?}: expected standard, mmap_index_only or mmap")
+            })?;
+        }
         "key_cache_size" => engine.key_cache_size = bytes()?,
         "concurrent_compactors" => engine.concurrent_compactors = number(name, value)?,
         "compaction_throughput" => engine.compaction_throughput = bytes()?,
@@ -114,7 +120,7 @@ fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Stri
         _ => {
             return Err(format!(
                 "the embedded engine has no option {name}; it has commitlog_segment_size, commitlog_total_space, \
-                 compaction_throughput, concurrent_compactors, file_cache_size, key_cache_size, \
+                 compaction_throughput, concurrent_compactors, disk_access_mode, file_cache_size, key_cache_size, \
                  memtable_cleanup_threshold, memtable_flush_writers and memtable_heap_space"
             ));
         }
@@ -432,9 +438,12 @@ mod tests {
             EmbeddedSettings { data: directory.path().into(), options, ..EmbeddedSettings::default() };
         let embedded = Embedded::open(settings).unwrap();
         assert_eq!(embedded.describe().settings["file_cache_size"], "32MiB");
-        for (name, value) in
-            [("nosuch", "1"), ("file_cache_size", "1 parsec"), ("concurrent_compactors", "x")]
-        {
+        for (name, value) in [
+            ("nosuch", "1"),
+            ("disk_access_mode", "mmaped"),
+            ("file_cache_size", "1 parsec"),
+            ("concurrent_compactors", "x"),
+        ] {
             let wrong = BTreeMap::from([(name.to_owned(), value.to_owned())]);
             assert!(Embedded::check_options(&wrong).unwrap_err().contains(name));
         }

@@ -10,7 +10,7 @@ use cassette_vfs::{FileSystem, RandomAccessFile};
 
 use super::{IndexCursor, SSTableReader, Shared};
 use crate::checksums::{FileChecksum, FileChecksums, INDEX_BLOCK};
-use crate::chunk_cache::ChunkCache;
+use crate::chunk_cache::{ChunkCache, DiskAccessMode};
 use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::compression::CompressionInfo;
 use crate::crc::Checksums;
@@ -263,7 +263,8 @@ fn open_data(
             Layout::Plain { chunk_length: crcs.block_size, crcs: Some(crcs.crcs.into()) }
         }
     };
-    Ok(ChunkedFile::new(files.1.path(Component::Data), file, length, layout, cache.clone()))
+    let data = ChunkedFile::new(files.1.path(Component::Data), file, length, layout, cache.clone());
+    if cache.disk_access() == DiskAccessMode::Mmap { data.mapped() } else { Ok(data) }
 }
 
 fn check(path: &Path, expected: FileChecksum, found: FileChecksum) -> Result<()> {
@@ -331,7 +332,8 @@ fn open_index(
                 .collect::<Result<_>>()?
         }
     };
-    Ok(ChunkedFile::new(path, file, length, plain(Some(crcs.into())), cache.clone()))
+    let index = ChunkedFile::new(path, file, length, plain(Some(crcs.into())), cache.clone());
+    if cache.disk_access() == DiskAccessMode::Standard { Ok(index) } else { index.mapped() }
 }
 
 /// Reads Index through: its keys and positions must ascend. Gives back `summary` and `filter` if they are what it
