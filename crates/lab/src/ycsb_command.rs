@@ -75,7 +75,6 @@ fn target(args: &YcsbArgs) -> Result<(Box<dyn Target>, Option<TempDir>), LabErro
                     .iter()
                     .map(|mode| ("disk_access_mode".to_owned(), mode.clone()))
                     .collect(),
-                ..EmbeddedSettings::default()
             };
             (Box::new(Threads(Embedded::open(settings)?)), thrown_away)
         }

@@ -160,7 +160,8 @@ fn chunks_that_are_mapped_as_they_are_stay_out_of_the_cache() {
             let mut read = reader.partition(&expected.header.key, selection).unwrap().unwrap();
             assert_eq!(collect(&mut read).unwrap(), std::slice::from_ref(expected));
         }
-        assert_eq!(cache.stats().entries > 0, cached, "{access:?}");
+        // The last chunk is too short to be stored as it is.
+        assert_eq!(cache.stats().entries > 1, cached, "{access:?}");
     }
 }
 
