@@ -4,18 +4,17 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use cassette_database::Database;
-use cassette_transactions::Transactions;
+use anyhow::Context;
 use cassette_transactions::backup::Contents;
 use clap::Args;
 use serde_json::json;
 
-use super::open::{StoreArguments, open};
+use super::open::{StoreArguments, make, open};
 
 /// Which store, and where to.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+On a cluster --timelock names the servers that all programs have their timestamps from.
 The file has what was committed when the backup began: transactions that were in progress then are not in it, whatever
 became of them. It can be restored into any empty store, embedded or on a cluster. A program that has the store open makes
 the same with Transactions::backup, while it runs.")]
@@ -44,9 +43,6 @@ pub struct RestoreArguments {
     json: bool,
 }
 
-const NO_TIMELOCK: &str = "of a store on a cluster only a program that has its timestamps and locks makes or restores a backup: \
-     Transactions::backup and Transactions::restore";
-
 fn say(what: &str, contents: &Contents, file: &Path, as_json: bool) {
     let Contents { timestamp, tables, rows, cells } = contents;
     match as_json {
@@ -63,8 +59,7 @@ fn say(what: &str, contents: &Contents, file: &Path, as_json: bool) {
 pub fn back_up(arguments: &BackupArguments) -> anyhow::Result<bool> {
     let file = &arguments.file;
     let opened = open(&arguments.store)?;
-    let Some(database) = opened.database else { bail!(NO_TIMELOCK) };
-    let transactions = Transactions::embedded(database.clone(), &opened.keyspace)?;
+    let transactions = opened.transactions(&arguments.store)?;
     let attempt = || format!("cannot write {}", file.display());
     let out = File::create_new(file).with_context(attempt)?;
     let written = transactions.backup(BufWriter::new(&out)).map_err(anyhow::Error::from);
@@ -78,22 +73,20 @@ pub fn back_up(arguments: &BackupArguments) -> anyhow::Result<bool> {
         }
     };
     drop(transactions);
-    database.close()?;
+    opened.close()?;
     say("backed up to", &contents, file, arguments.json);
     Ok(true)
 }
 
 pub fn restore(arguments: &RestoreArguments) -> anyhow::Result<bool> {
     let file = &arguments.file;
-    let Some(data) = &arguments.store.data else { bail!(NO_TIMELOCK) };
-    let keyspace =
-        arguments.store.keyspace.as_ref().context("--keyspace is needed: the store that is made")?;
     let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let database = Database::open(data).with_context(|| format!("cannot open {}", data.display()))?;
-    let transactions = Transactions::embedded(database.clone(), keyspace)?;
+    let (transactions, database) = make(&arguments.store)?;
     let contents = transactions.restore(BufReader::new(input))?;
     drop(transactions);
-    database.close()?;
+    if let Some(database) = database {
+        database.close()?;
+    }
     say("restored", &contents, file, arguments.json);
     Ok(true)
 }

@@ -1,7 +1,6 @@
 //! `cassette transactions map` and `migrate`: which layout the conclusions of which transactions have.
 
-use anyhow::{Context, bail};
-use cassette_transactions::Transactions;
+use anyhow::Context;
 use cassette_transactions::service::{Agreed, Layout};
 use clap::Args;
 use serde_json::{Value, json};
@@ -81,13 +80,10 @@ pub fn map(arguments: &MapArguments) -> anyhow::Result<bool> {
 
 pub fn migrate(arguments: &MigrateArguments) -> anyhow::Result<bool> {
     let opened = open(&arguments.store)?;
-    let Some(database) = opened.database.clone() else {
-        bail!("a store on a cluster is migrated by a program that has its timestamps: Transactions::migrate");
-    };
-    let transactions = Transactions::embedded(database.clone(), &opened.keyspace)?;
+    let transactions = opened.transactions(&arguments.store)?;
     let migrated = transactions.migrate(arguments.to)?;
-    drop((transactions, opened));
-    database.close()?;
+    drop(transactions);
+    opened.close()?;
     let (from, to, first) = (migrated.from, migrated.to, migrated.first.0);
     match arguments.json {
         true => println!("{}", json!({ "from": from, "to": to, "first": first })),

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use cassette_database::Database;
 use cassette_transactions::service::{Agreed, Coordination};
 use cassette_transactions::store::{ClusterOptions, ClusterStore, EmbeddedStore, Store};
-use cassette_transactions::timelock::Frozen;
+use cassette_transactions::timelock::{Frozen, RemoteOptions, RemoteTimeLock};
 use cassette_transactions::{Options, Transactions};
 use clap::Args;
 
@@ -26,6 +26,9 @@ pub struct StoreArguments {
     /// The store's keyspace; of a data directory with one store, that one
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
+    /// The cluster's timelock servers, for what needs timestamps or locks
+    #[arg(long, value_name = "HOST:PORT", requires = "contact", value_delimiter = ',')]
+    pub timelock: Vec<String>,
     /// User, where the cluster asks for one
     #[arg(long, value_name = "NAME", requires = "contact", requires = "password")]
     pub user: Option<String>,
@@ -52,6 +55,24 @@ impl Opened {
         Ok(Coordination::look(&*self.store)?)
     }
 
+    /// Transactions as any program has them.
+    ///
+    /// # Errors
+    /// If the store is on a cluster, and none of its timelock servers was named or answers.
+    pub fn transactions(&self, arguments: &StoreArguments) -> anyhow::Result<Transactions> {
+        if let Some(database) = &self.database {
+            return Ok(Transactions::embedded(database.clone(), &self.keyspace)?);
+        }
+        on_cluster(self.store.clone(), arguments)
+    }
+
+    /// Closes the database of an embedded store. Whoever has transactions on it must have dropped them.
+    pub fn close(self) -> anyhow::Result<()> {
+        let Self { store, database, .. } = self;
+        drop(store);
+        Ok(database.map_or(Ok(()), |database| database.close())?)
+    }
+
     /// Transactions of which none can begin: to look at what there is.
     pub fn look(&self) -> anyhow::Result<Transactions> {
         let frozen = Arc::new(Frozen::open(&*self.store)?);
@@ -71,14 +92,51 @@ pub fn open(arguments: &StoreArguments) -> anyhow::Result<Opened> {
     }
 }
 
+fn on_cluster(store: Arc<dyn Store>, arguments: &StoreArguments) -> anyhow::Result<Transactions> {
+    if arguments.timelock.is_empty() {
+        bail!(
+            "on a cluster this needs the timestamps and locks that all programs have: name the servers with --timelock"
+        );
+    }
+    let remote = RemoteTimeLock::connect(RemoteOptions::new(arguments.timelock.clone()))?;
+    Ok(Transactions::open(store, Arc::new(remote), Options::default())?)
+}
+
+/// A store to be filled, made if it is not there; gives with it its database, if it is embedded.
+///
+/// # Errors
+/// If it cannot be made, or as [`Opened::transactions`].
+pub fn make(arguments: &StoreArguments) -> anyhow::Result<(Transactions, Option<Database>)> {
+    let keyspace = arguments.keyspace.clone().context("--keyspace is needed: the store that is made")?;
+    match (&arguments.data, &arguments.contact) {
+        (_, Some(contact)) => {
+            let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace, true))?;
+            Ok((on_cluster(Arc::new(store), arguments)?, None))
+        }
+        (data, None) => {
+            let data = data.as_ref().context("--data is needed")?;
+            let database = Database::open(data).with_context(|| format!("cannot open {}", data.display()))?;
+            Ok((Transactions::embedded(database.clone(), &keyspace)?, Some(database)))
+        }
+    }
+}
+
+fn cluster(
+    arguments: &StoreArguments,
+    contact: &str,
+    keyspace: &str,
+    create_keyspace: bool,
+) -> ClusterOptions {
+    ClusterOptions {
+        create_keyspace,
+        credentials: arguments.user.clone().zip(arguments.password.clone()),
+        ..ClusterOptions::new(contact, keyspace)
+    }
+}
+
 fn open_on_cluster(arguments: &StoreArguments, contact: &str) -> anyhow::Result<Opened> {
     let keyspace = arguments.keyspace.clone().context("--contact needs --keyspace")?;
-    let options = ClusterOptions {
-        create_keyspace: false,
-        credentials: arguments.user.clone().zip(arguments.password.clone()),
-        ..ClusterOptions::new(contact, &keyspace)
-    };
-    let store = ClusterStore::connect(&options)?;
+    let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace, false))?;
     if !store.tables()?.iter().any(|table| table == TABLE) {
         bail!("keyspace {keyspace} at {contact} is no store of transactions: it has no table {TABLE}");
     }

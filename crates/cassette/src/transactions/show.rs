@@ -1,7 +1,7 @@
 //! `cassette transactions show`.
 
 use cassette_transactions::service::Layout;
-use cassette_transactions::timelock::stored_bound;
+use cassette_transactions::timelock::{Frozen, RemoteOptions, RemoteTimeLock, TimeLock, stored_bound};
 use clap::Args;
 use serde::Serialize;
 
@@ -13,8 +13,8 @@ use super::open::{Opened, StoreArguments, open};
 timestamps: no timestamp above the bound has been given out yet; a store that is opened again goes on above it.
 layouts:    how conclusions are stored, by the first start that has it: `cassette transactions map` explains them.
 unswept:    old versions that can go, and have not yet: of transactions that began at this timestamp or later.
-open:       transactions that have begun and not ended. An embedded store has none while this command has it open;
-            of a cluster only the process that gives out timestamps knows them.")]
+open:       the immutable timestamp: every transaction that began below it has ended. An embedded store has none open
+            while this command has it; of a cluster the timelock servers know (--timelock).")]
 pub struct ShowArguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -35,8 +35,8 @@ struct Shown {
     tables: Vec<String>,
     /// `None` where it is not known: before the first transaction, or in a store of a newer program.
     unswept: Option<Unswept>,
-    /// Start timestamps; `None` where they are not known.
-    open: Option<Vec<i64>>,
+    /// No transaction that began below it is open; `None` where nobody was asked.
+    immutable: Option<i64>,
 }
 
 #[derive(Debug, Serialize, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn layouts(tables: &[String]) -> Vec<Layout> {
 
 pub fn run(arguments: &ShowArguments) -> anyhow::Result<bool> {
     let opened = open(&arguments.store)?;
-    let shown = look(&opened)?;
+    let shown = look(&opened, &arguments.store)?;
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&shown)?),
         false => print!("{}", text(&shown)),
@@ -64,7 +64,7 @@ pub fn run(arguments: &ShowArguments) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-fn look(opened: &Opened) -> anyhow::Result<Shown> {
+fn look(opened: &Opened, arguments: &StoreArguments) -> anyhow::Result<Shown> {
     let mut tables = opened.store.tables()?;
     tables.sort_unstable();
     let agreed = opened.agreed()?;
@@ -78,8 +78,19 @@ fn look(opened: &Opened) -> anyhow::Result<Shown> {
         layouts: ranges,
         unswept: if is_known { Some(unswept(opened)?) } else { None },
         tables: tables.into_iter().filter(|table| !table.starts_with('_')).collect(),
-        open: opened.database.is_some().then(Vec::new),
+        immutable: immutable(opened, arguments)?,
     })
+}
+
+/// An embedded store has no open transaction while this process has it.
+fn immutable(opened: &Opened, arguments: &StoreArguments) -> anyhow::Result<Option<i64>> {
+    if opened.database.is_some() {
+        return Ok(Some(Frozen::open(&*opened.store)?.immutable()?.0));
+    }
+    if arguments.timelock.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(RemoteTimeLock::connect(RemoteOptions::new(arguments.timelock.clone()))?.immutable()?.0))
 }
 
 fn unswept(opened: &Opened) -> anyhow::Result<Unswept> {
@@ -114,10 +125,9 @@ fn text(shown: &Shown) -> String {
     );
     line(
         "open",
-        match &shown.open {
-            Some(open) if open.is_empty() => "no transaction: nobody else has the store open".to_owned(),
-            Some(open) => or_none(open.iter().map(i64::to_string).collect()),
-            None => "known to the process that gives out timestamps".to_owned(),
+        match shown.immutable {
+            Some(immutable) => format!("no transaction that began below {immutable}"),
+            None => "known to the timelock servers: name them with --timelock".to_owned(),
         },
     );
     lines.join("\n") + "\n"
@@ -136,7 +146,7 @@ mod tests {
             layouts: vec![(1, 2), (5_000_000, 3)],
             unswept: Some(Unswept { shards: 3, of: 32, since: Some(20_033) }),
             tables: vec!["accounts".to_owned(), "jobs".to_owned()],
-            open: Some(Vec::new()),
+            immutable: Some(1_010_001),
         };
         assert_eq!(
             text(&shown),
@@ -145,7 +155,7 @@ mod tests {
              layouts    2 from 1 on, 3 from 5000000 on\n\
              tables     accounts, jobs\n\
              unswept    from 20033 on, in 3 of 32 shards of the queue\n\
-             open       no transaction: nobody else has the store open\n"
+             open       no transaction that began below 1010001\n"
         );
     }
 }
