@@ -81,6 +81,10 @@ bench-amplification: ## random overwrites under levels: bytes written and kept, 
 	cargo build --release --package cassette --features rocksdb
 	benches/leveled_amplification.sh
 
+.PHONY: bench-caches
+bench-caches: build ## what the row, file and counter caches gain (SCALE, RECORDS, OPERATIONS, ROUNDS)
+	benches/caches.sh
+
 .PHONY: lint
 lint: ## formatting and lints, warnings denied
 	cargo fmt --all --check
