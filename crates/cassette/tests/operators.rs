@@ -96,6 +96,24 @@ fn commands_that_change_something_change_it() {
     assert_eq!(server.shows("getcompactionthroughput"), "Current compaction throughput: 32 MB/s\n");
     server.shows("setconcurrentcompactors 3");
     assert!(server.shows("getconcurrentcompactors").contains('3'));
+    server.shows("setcachecapacity 11 22 33");
+    let info = server.shows("info");
+    let line = |label: &str| info.lines().find(|line| line.starts_with(label)).unwrap().to_owned();
+    assert!(
+        line("Key Cache").contains("capacity 11 MiB")
+            && line("Key Cache").ends_with("14400 save period in seconds")
+    );
+    assert!(
+        line("Row Cache").contains("capacity 22 MiB")
+            && line("Row Cache").ends_with(" 0 save period in seconds")
+    );
+    assert!(line("Counter Cache").contains("capacity 33 MiB"));
+    assert!(line("Counter Cache").ends_with("7200 save period in seconds"));
+    assert!(!line("Key Cache").contains("entries 0,"));
+    server.shows("setcachekeystosave 1 0 0");
+    server.shows("invalidatecountercache");
+    server.shows("invalidaterowcache");
+    server.shows("invalidatekeycache");
     server.shows("setlogginglevel compaction DEBUG");
     assert!(server.shows("getlogginglevels").contains("cassette_engine::compaction"));
     assert!(server.shows("snapshot -t now system").ends_with("Snapshot directory: now\n"));
@@ -127,6 +145,12 @@ fn failures_have_cassandras_words_and_exit_codes() {
             1,
             "nodetool: Specify snapshot name or --all\nSee 'nodetool help' or 'nodetool help <command>'.\n",
         ),
+        (
+            "setcachecapacity 1 2",
+            1,
+            "nodetool: setcachecapacity requires key-cache-capacity, row-cache-capacity, and counter-cache-capacity args.\n",
+        ),
+        ("setcachecapacity 1 100000000 1", 1, "nodetool: row_cache_size of "),
         ("import ks t /nowhere", 1, ""),
     ] {
         let output = server.nodetool(words);

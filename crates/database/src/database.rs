@@ -154,6 +154,7 @@ impl Database {
             last_timestamp: AtomicI64::new(opened.newest_timestamp),
             time_uuids: TimeUuids::new(),
         }));
+        database.engine().load_saved_caches(*database.node().host_id.as_bytes());
         for index in &opened.unbuilt {
             database.build_index(index);
         }

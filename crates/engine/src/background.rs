@@ -1,4 +1,4 @@
-//! Threads of the engine's own: flushers and compactors.
+//! Threads of the engine's own: flushers, compactors, and one that saves caches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -82,6 +82,9 @@ const FLUSH_CHECK: Duration = Duration::from_secs(1);
 /// How often compactors look for what has become worth it by time alone.
 const COMPACTION_CHECK: Duration = Duration::from_secs(60);
 
+/// How often is looked for caches that are to be saved: about as exact as `..._cache_save_period` is.
+const CACHES_CHECK: Duration = Duration::from_secs(1);
+
 impl Background {
     /// No thread yet.
     pub fn new(core: Arc<Core>) -> Self {
@@ -106,6 +109,12 @@ impl Background {
                 }
             })?;
         }
+        self.spawn("caches".to_owned(), |core| {
+            while core.saved_caches.wanted.wait(CACHES_CHECK) {
+                core.load_saved_caches();
+                core.save_caches_when_due();
+            }
+        })?;
         self.set_compactors(self.compactors())
     }
 
@@ -164,6 +173,7 @@ impl Background {
     pub fn stop(&self) {
         self.core.flush_wanted.stop();
         self.core.compaction_wanted.stop();
+        self.core.saved_caches.wanted.stop();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a background thread of the engine had panicked");

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::background::Signal;
 use crate::commitlog::CommitLog;
 use crate::compaction::{Operations, Throttle};
+use crate::counter_cache::CounterCache;
 use crate::data_directory::DataDirectory;
 use crate::error::{EngineError, Result};
 use crate::memory::MemtablePool;
@@ -23,6 +24,7 @@ use crate::options::{DiskFailurePolicy, Options};
 use crate::partition_lock::PartitionLocks;
 use crate::replay_positions::ReplayPositions;
 use crate::row_cache::RowCache;
+use crate::saved_caches::SavedCaches;
 use crate::table::Table;
 
 /// The engine's state. Its behaviour is in `tables`, `write`, `flush`, `read`, `recovery` and `compaction`.
@@ -42,6 +44,8 @@ pub(crate) struct Core {
     pub cache: Arc<ChunkCache>,
     pub key_cache: Arc<KeyCache>,
     pub row_cache: Arc<RowCache>,
+    pub counter_cache: CounterCache,
+    pub saved_caches: SavedCaches,
     pub throttle: Throttle,
     pub metrics: EngineMetrics,
     /// Compactions that run, and that did.
@@ -86,6 +90,8 @@ impl Core {
             ),
             key_cache: Arc::new(KeyCache::new(options.key_cache_size)),
             row_cache: RowCache::new(options.row_cache_size),
+            counter_cache: CounterCache::new(options.counter_cache_size),
+            saved_caches: SavedCaches::new(&options),
             throttle: Throttle::new(options.compaction_throughput),
             metrics: EngineMetrics::default(),
             operations: Operations::default(),
@@ -172,6 +178,13 @@ impl Core {
         let now = self.clock.monotonic();
         if self.metrics.is_tick_due(now) {
             self.metrics.compactions.tick(now);
+            let stats = [
+                self.cache.stats(),
+                self.key_cache.stats(),
+                self.row_cache.stats(),
+                self.counter_cache.stats(),
+            ];
+            self.metrics.caches.iter().zip(&stats).for_each(|(meter, stats)| meter.tick(now, stats));
             self.tables.load().values().for_each(|table| table.metrics.tick(now));
         }
     }

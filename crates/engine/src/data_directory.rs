@@ -5,6 +5,7 @@
 //! <data_dir>/cassette.lock                         locked while an engine is open
 //! <data_dir>/replay_positions                      see replay_positions.rs
 //! <data_dir>/commitlog/CommitLog-*.log             see commitlog.rs
+//! <data_dir>/saved_caches/*-cassette.db            what caches held, see saved_caches.rs; may be elsewhere
 //! <data_dir>/data/<keyspace>/<table>-<id>/nb-*     a table's SSTables, see transaction.rs
 //! ```
 

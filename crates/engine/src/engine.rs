@@ -16,12 +16,14 @@ use crate::compaction::{
     RunningCompaction,
 };
 use crate::core::{Core, Phase};
+use crate::counter_cache::PartitionCounters;
 use crate::error::{EngineError, Result};
 use crate::import::{ImportOptions, ImportedSSTable};
 use crate::key_range::KeyRange;
 use crate::metrics::{EngineMetrics, TableMetrics};
 use crate::options::Options;
 use crate::partition_lock::PartitionLock;
+use crate::saved_caches::CacheKind;
 use crate::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 use crate::stats::{EngineStats, PartitionStats, TableStats};
 use crate::verify::VerifiedSSTable;
@@ -299,18 +301,69 @@ impl Engine {
         self.inner.core.row_cache.clear();
     }
 
-    /// Sets how many bytes the key cache and the row cache may hold.
+    /// Empties the counter cache.
+    pub fn invalidate_counter_cache(&self) {
+        self.inner.core.counter_cache.clear();
+    }
+
+    /// Sets how many bytes the key cache, the row cache and the counter cache may hold, until the next start.
     ///
     /// # Errors
     /// If that is more than the memory there is.
-    pub fn set_cache_capacity(&self, key_cache: u64, row_cache: u64) -> Result<()> {
+    pub fn set_cache_capacity(&self, key_cache: u64, row_cache: u64, counter_cache: u64) -> Result<()> {
         let core = &self.inner.core;
-        let options =
-            Options { key_cache_size: key_cache, row_cache_size: row_cache, ..core.options.clone() };
+        let options = Options {
+            key_cache_size: key_cache,
+            row_cache_size: row_cache,
+            counter_cache_size: counter_cache,
+            ..core.options.clone()
+        };
         options.check_cache_sizes(cassette_vfs::memory_limit())?;
         core.key_cache.set_capacity(key_cache);
         core.row_cache.set_capacity(row_cache);
+        core.counter_cache.set_capacity(counter_cache);
         Ok(())
+    }
+
+    /// Says how many keys of a cache are saved at most, those asked for most often; until the next start.
+    pub fn set_cache_keys_to_save(&self, cache: CacheKind, most: usize) {
+        self.inner.core.saved_caches.set_keys_to_save(cache, most);
+    }
+
+    /// Saves the caches that are to be saved at all, as is done periodically and by [`close`](Self::close). What goes wrong is
+    /// logged.
+    pub fn save_caches(&self) {
+        self.inner.core.save_caches();
+    }
+
+    /// Brings recent figures up to date, if that is due.
+    #[cfg(test)]
+    pub fn tick_metrics(&self) {
+        self.inner.core.tick_metrics();
+    }
+
+    /// Saves the caches whose period is over, in the calling thread. The engine's own threads do that within seconds.
+    pub fn save_caches_when_due(&self) {
+        self.inner.core.save_caches_when_due();
+    }
+
+    /// Loads what was saved of the caches, in the background: to be called once after
+    /// [`finish_recovery`](Self::finish_recovery). `node` is whose counts the counter cache is to have. Nothing depends on the
+    /// files: what is wrong with them is logged.
+    pub fn load_saved_caches(&self, node: [u8; 16]) {
+        self.inner.core.request_saved_caches(node);
+    }
+
+    /// The counter cache, for a write to the partition, if there is such a cache. The caller holds the
+    /// [partition's lock](Self::lock_partition), reads nothing before this, and keeps the lock until it has written.
+    pub fn counters<'a>(
+        &'a self,
+        id: TableId,
+        key: &'a DecoratedKey,
+    ) -> Result<Option<PartitionCounters<'a>>> {
+        let core = &self.inner.core;
+        let table = core.table(id)?;
+        Ok(core.counter_cache.is_enabled().then(|| core.counters(&table, key)))
     }
 
     /// Reads the partitions of a range in token order, merged, with their tombstones. Nothing is read ahead of what is
@@ -517,6 +570,9 @@ impl Engine {
         self.inner.background.stop();
         let flushed = if core.phase() == Phase::Open { core.flush_before_closing() } else { Ok(()) };
         let was_open = core.phase() == Phase::Open;
+        if was_open {
+            core.save_caches();
+        }
         core.set_phase(Phase::Closed);
         // Writers that were past the check of the phase finish. Later ones that would not log see it and are refused, ...
         let wait_for_writers =

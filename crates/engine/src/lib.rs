@@ -11,6 +11,7 @@ mod backpressure;
 pub mod commitlog;
 pub mod compaction;
 mod core;
+mod counter_cache;
 mod data_directory;
 mod engine;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod read;
 mod recovery;
 mod replay_positions;
 mod row_cache;
+mod saved_caches;
 mod snapshots;
 mod sstable_handle;
 mod sstable_writer;
@@ -48,12 +50,17 @@ pub use compaction::{
     COMPACTION_STRATEGIES, CompactionKind, CompactionOptions, CompactionTotals, CompletedCompaction,
     OverlappingFigures, OverlappingTombstones, RunningCompaction, SourcesPolicy,
 };
+pub use counter_cache::{Counted, PartitionCounters};
 pub use engine::{Engine, Mutation, ReplaySummary, SSTableInfo};
 pub use error::{EngineError, Result};
 pub use import::{ImportOptions, ImportedSSTable};
 pub use key_range::{KeyRange, PartitionPosition};
-pub use options::{BackpressureOptions, DiskFailurePolicy, FlushCompression, Options, OverlappingOptions};
+pub use options::{
+    BackpressureOptions, CacheSaving, DiskFailurePolicy, FlushCompression, Options, OverlappingOptions,
+    SavedCachesOptions,
+};
 pub use partition_lock::PartitionLock;
+pub use saved_caches::CacheKind;
 pub use snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 pub use stats::{EngineStats, LevelStats, PartitionStats, TableStats};
 pub use verify::VerifiedSSTable;

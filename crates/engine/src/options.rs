@@ -1,6 +1,7 @@
 //! How an engine is to behave. Names and defaults are cassandra.yaml's where it has them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cassette_sstable::chunk_cache::DiskAccessMode;
 use cassette_vfs::memory_limit;
@@ -8,6 +9,7 @@ use cassette_vfs::memory_limit;
 use crate::commitlog::{ReplayPolicy, SyncMode};
 use crate::compaction::{OverlappingTombstones, SourcesPolicy};
 use crate::error::{EngineError, Result};
+use crate::saved_caches::CacheKind;
 
 /// How an engine is to behave.
 #[derive(Debug, Clone)]
@@ -40,6 +42,13 @@ pub struct Options {
     /// `row_cache_size`, bytes of merged rows kept in memory for tables whose `caching` has `rows_per_partition`; 0, the
     /// default, for none.
     pub row_cache_size: u64,
+    /// `counter_cache_size`, bytes of this node's counts kept in memory, so that increments need not read; 0 for none. 50 MiB.
+    pub counter_cache_size: u64,
+    /// `key_cache_migrate_during_compaction`: whether a compaction notes in the key cache where the partitions are now whose
+    /// places it held. Yes.
+    pub key_cache_migrate_during_compaction: bool,
+    /// What of the caches is saved for the next start.
+    pub saved_caches: SavedCachesOptions,
     /// `concurrent_compactors`: threads that compact. 2.
     pub concurrent_compactors: usize,
     /// `compaction_throughput`, bytes a second that all compactions together may read from disk; 0 for no limit. 64 MiB.
@@ -60,6 +69,61 @@ pub struct Options {
     /// Whether to flush, compact and sync in threads of the engine's own. Without them the threads that write flush when
     /// that is due, and compactions wait for a command, so that a run can be repeated exactly.
     pub background_threads: bool,
+}
+
+/// What of the caches is saved for the next start: periodically, and when the engine is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedCachesOptions {
+    /// `saved_caches_directory`; `saved_caches` in the data directory if it is not said.
+    pub directory: Option<PathBuf>,
+    /// `key_cache_save_period` and `key_cache_keys_to_save`. 4 h, all.
+    pub key: CacheSaving,
+    /// `row_cache_save_period` and `row_cache_keys_to_save`. Never, all.
+    pub row: CacheSaving,
+    /// `counter_cache_save_period` and `counter_cache_keys_to_save`. 2 h, all.
+    pub counter: CacheSaving,
+    /// `cache_load_timeout`: how long loading goes on at most, in the background. 30 s.
+    pub load_timeout: Duration,
+}
+
+/// How a cache is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheSaving {
+    /// How often; zero for never, not even when the engine is closed.
+    pub period: Duration,
+    /// How many keys at most, those asked for most often.
+    pub keys_to_save: usize,
+}
+
+impl CacheSaving {
+    /// All keys, every `period`.
+    pub const fn every(period: Duration) -> Self {
+        Self { period, keys_to_save: usize::MAX }
+    }
+}
+
+impl SavedCachesOptions {
+    /// Those of one cache.
+    pub fn of(&self, kind: CacheKind) -> &CacheSaving {
+        match kind {
+            CacheKind::Key => &self.key,
+            CacheKind::Row => &self.row,
+            CacheKind::Counter => &self.counter,
+        }
+    }
+}
+
+impl Default for SavedCachesOptions {
+    fn default() -> Self {
+        const HOUR: u64 = 3600;
+        Self {
+            directory: None,
+            key: CacheSaving::every(Duration::from_secs(4 * HOUR)),
+            row: CacheSaving::every(Duration::ZERO),
+            counter: CacheSaving::every(Duration::from_secs(2 * HOUR)),
+            load_timeout: Duration::from_secs(30),
+        }
+    }
 }
 
 /// `flush_compression`: Cassandra's choices for the first, short-lived SSTables.
@@ -129,6 +193,9 @@ impl Options {
             disk_access_mode: DiskAccessMode::Standard,
             key_cache_size: 50 << 20,
             row_cache_size: 0,
+            counter_cache_size: 50 << 20,
+            key_cache_migrate_during_compaction: true,
+            saved_caches: SavedCachesOptions::default(),
             concurrent_compactors: 2,
             compaction_throughput: 64 << 20,
             flush_compression: FlushCompression::Fast,
@@ -148,6 +215,7 @@ impl Options {
             ("file_cache_size", self.file_cache_size),
             ("key_cache_size", self.key_cache_size),
             ("row_cache_size", self.row_cache_size),
+            ("counter_cache_size", self.counter_cache_size),
         ];
         let sum = sizes.iter().fold(0u64, |sum, (_, size)| sum.saturating_add(*size));
         let too_large = sizes.iter().find(|(_, size)| *size > memory);
@@ -156,7 +224,8 @@ impl Options {
                 Err(EngineError::CacheTooLarge { what: (*name).into(), size: *size, memory })
             }
             None if sum > memory => {
-                let what = "file_cache_size, key_cache_size and row_cache_size together".into();
+                let what =
+                    "file_cache_size, key_cache_size, row_cache_size and counter_cache_size together".into();
                 Err(EngineError::CacheTooLarge { what, size: sum, memory })
             }
             None => Ok(()),
@@ -185,7 +254,7 @@ mod tests {
         let refused = |memory: u64| options.check_cache_sizes(Some(memory << 30)).map_err(|e| e.to_string());
         assert_eq!(refused(8), Ok(()));
         assert!(refused(2).unwrap_err().starts_with("row_cache_size of 3221225472 bytes"));
-        assert!(refused(4).unwrap_err().starts_with("file_cache_size, key_cache_size and row_cache_size"));
+        assert!(refused(4).unwrap_err().starts_with("file_cache_size, key_cache_size, row_cache_size and"));
         assert_eq!(default_file_cache_size(Some(4 << 30)), 256 << 20);
         assert_eq!(default_file_cache_size(Some(1 << 40)), 512 << 20);
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use cassette_rows::merge::merge_rows;
 use cassette_rows::schema::RowsPerPartition;
 use cassette_rows::stream::EmptyStream;
@@ -78,16 +79,24 @@ impl Core {
             );
             return Ok(None);
         }
+        let Some(view) = self.fill_row_cache(table, key)? else { return Ok(None) };
+        Ok(match self.row_cache.look(&view, key, selection, wanted) {
+            Found::Hit(partition) => Some(answer(partition, &view)),
+            Found::Unusable | Found::Nothing => None,
+        })
+    }
+
+    /// Reads a partition into the row cache, and gives the view that it was read from; `None` if something of it is there or being
+    /// read.
+    pub fn fill_row_cache(&self, table: &Table, key: &DecoratedKey) -> Result<Option<Guard<Arc<View>>>> {
         let Some(loading) = self.row_cache.begin(table.id, key) else { return Ok(None) };
         // The place first, then the view: see there.
         let view = table.view();
         let mut stream = self.read_stored(table, &view, key, &Selection::all())?;
         trace(|| "Caching rows");
+        let rows = view.table.params.caching.rows_per_partition;
         loading.publish(&mut *stream, &view, rows, self.now_seconds())?;
-        Ok(match self.row_cache.look(&view, key, selection, wanted) {
-            Found::Hit(partition) => Some(answer(partition, &view)),
-            Found::Unusable | Found::Nothing => None,
-        })
+        Ok(Some(view))
     }
 
     /// Reads from memtables and SSTables.

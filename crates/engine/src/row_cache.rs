@@ -67,8 +67,8 @@ impl Lifecycle<Key, Slot> for DropLater {
     }
 }
 
-/// Key, slot, the cache's links and hash slot; the entry with its counts.
-const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<Slot>() + 24 + size_of::<Entry>() + 16) as u64;
+/// Key, slot, the cache's links, count and hash slot; the entry with its counts.
+const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<Slot>() + 32 + size_of::<Entry>() + 16) as u64;
 
 /// Updates noted for an entry that is loading. More come only if reading the partition takes long; then it is read anew.
 const PENDING_MAX: usize = 64;
@@ -277,6 +277,27 @@ impl RowCache {
     pub fn set_capacity(&self, capacity: u64) {
         let _alone = self.resizing.lock();
         self.cache.set_capacity(capacity);
+    }
+
+    /// The partitions that it holds, by table and token; of more than `most` those asked for most often.
+    pub fn keys(&self, most: usize) -> Vec<(TableId, DecoratedKey)> {
+        let mut keys: Vec<_> = self
+            .cache
+            .iter()
+            .map(|(key, _)| (self.cache.item_stats(&key).map_or(0, |stats| stats.access_count), key))
+            .collect();
+        if most < keys.len() {
+            keys.select_nth_unstable_by_key(most, |(asked, _)| std::cmp::Reverse(*asked));
+            keys.truncate(most);
+        }
+        let mut keys: Vec<_> = keys.into_iter().map(|(_, key)| (key.table, key.key)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Whether there is room for little more.
+    pub fn is_full(&self) -> bool {
+        self.cache.weight() + 2 * ENTRY_BYTES > self.cache.capacity()
     }
 
     /// What it holds and how often it helped.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cassette_rows::schema::{CompressionParams, Compressor};
+use cassette_rows::token::murmur3_hash;
 use cassette_rows::{ColumnId, PartitionStream, StorageError, TableMetadata};
 use cassette_sstable::compression::ChunkFormat;
 use cassette_sstable::reader::OpenOptions;
 use cassette_sstable::writer::{EncodingStats, FinishedSSTable, SSTableWriter, WriterOptions};
-use cassette_sstable::{Descriptor, SSTableReader};
+use cassette_sstable::{Descriptor, PartitionPlace, SSTableReader};
 use hashbrown::HashSet;
 
 use crate::compaction::{Cutter, Running};
@@ -128,7 +129,14 @@ pub(crate) struct Job<'a> {
 }
 
 /// An SSTable that was written, and is not seen yet.
-type Written = (FinishedSSTable, SSTableReader);
+struct Written {
+    finished: FinishedSSTable,
+    reader: SSTableReader,
+    hot: Vec<HotKey>,
+}
+
+/// The hash of a key that the key cache holds for an input of a compaction, and where it lies in the output.
+type HotKey = ((u64, u64), PartitionPlace);
 
 impl Core {
     /// Writes `stream` to SSTables of `table`, which take the place of those that `job` names; none come if the stream is
@@ -170,8 +178,15 @@ impl Core {
         }
         let descriptors: Vec<_> = removed.iter().map(|sstable| sstable.reader.descriptor().clone()).collect();
         let committed = self.commit(table, transaction, &descriptors)?;
-        let (finished, readers): (Vec<_>, Vec<_>) = written.into_iter().unzip();
-        table.try_rearrange_view(|view| {
+        let mut finished = Vec::with_capacity(written.len());
+        let mut readers = Vec::with_capacity(written.len());
+        let mut hot = Vec::with_capacity(written.len());
+        for written in written {
+            finished.push(written.finished);
+            readers.push(written.reader);
+            hot.push(written.hot);
+        }
+        let added = table.try_rearrange_view(|view| {
             match operation {
                 OperationType::Flush => {}
                 OperationType::Compaction => view.purges += 1,
@@ -186,10 +201,16 @@ impl Core {
                 .map(|reader| Ok(Arc::new(self.handle(of_now(reader)?))))
                 .collect::<Result<Vec<_>, StorageError>>()?;
             let removed: HashSet<_> = removed.iter().map(|sstable| sstable.id()).collect();
-            view.replace_sstables(&removed, added);
+            view.replace_sstables(&removed, added.clone());
             change(view);
-            Ok::<_, StorageError>(())
+            Ok::<_, StorageError>(added)
         })?;
+        for (sstable, hot) in added.iter().zip(hot) {
+            for (hash, place) in hot {
+                removed.iter().for_each(|old| old.reader.forget(hash));
+                sstable.reader.remember(hash, place);
+            }
+        }
         if let Err(error) = committed.finish() {
             tracing::warn!(%error, "files of replaced SSTables stay until the next start");
         }
@@ -246,14 +267,22 @@ impl Core {
         let mut cutter = job.cutter;
         let mut written = Vec::new();
         let mut writer: Option<SSTableWriter> = None;
+        let mut hot = Vec::new();
+        let migrates = self.options.key_cache_migrate_during_compaction
+            && metadata.params.caching.keys
+            && !self.key_cache.is_empty();
+        let inputs = if migrates { job.removed } else { &[] };
         let mut last_token = 0;
         while let Some(header) = stream.next_partition()? {
             pace.step()?;
             let token = header.key.token().0;
             let ended = writer.take_if(|at| cutter.ends(at.bytes_written(), last_token, token));
             if let Some(ended) = ended {
-                written.extend(self.finish_sstable(ended, metadata)?);
+                written.extend(self.finish_sstable(ended, metadata, std::mem::take(&mut hot))?);
             }
+            let key_hash = (!inputs.is_empty())
+                .then(|| murmur3_hash(header.key.key()))
+                .filter(|hash| inputs.iter().any(|input| input.reader.remembers(*hash)));
             last_token = token;
             let writer = match &mut writer {
                 Some(writer) => writer,
@@ -265,9 +294,12 @@ impl Core {
                 writer.append(unfiltered)?;
             }
             writer.end()?;
+            if let (Some(hash), Some(place)) = (key_hash, writer.last_place()) {
+                hot.push((hash, place));
+            }
         }
         if let Some(writer) = writer {
-            written.extend(self.finish_sstable(writer, metadata)?);
+            written.extend(self.finish_sstable(writer, metadata, hot)?);
         }
         Ok(written)
     }
@@ -276,6 +308,7 @@ impl Core {
         &self,
         writer: SSTableWriter,
         metadata: &Arc<TableMetadata>,
+        hot: Vec<HotKey>,
     ) -> Result<Option<Written>> {
         let descriptor = writer.descriptor().clone();
         let Some(finished) = writer.finish()? else { return Ok(None) };
@@ -286,7 +319,7 @@ impl Core {
             self.cache.clone(),
             OpenOptions::default(),
         )?;
-        Ok(Some((finished, reader)))
+        Ok(Some(Written { finished, reader, hot }))
     }
 }
 

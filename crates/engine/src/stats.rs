@@ -11,7 +11,7 @@ use cassette_sstable::{Component, SSTableId, SSTableReader};
 
 use crate::commitlog::CommitLogStats;
 use crate::core::Core;
-use crate::metrics::{BUCKET_OFFSETS, Distribution};
+use crate::metrics::{BUCKET_OFFSETS, CacheMeter, CacheRates, Distribution};
 use crate::table::{Table, View};
 
 /// Figures about one table; counters are since it was opened. What is counted and timed all along is in
@@ -99,7 +99,7 @@ pub struct PartitionStats {
 }
 
 /// Figures about the whole engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EngineStats {
     /// Heap bytes of all memtables.
     pub memtable_bytes: u64,
@@ -111,10 +111,27 @@ pub struct EngineStats {
     pub key_cache: CacheStats,
     /// The row cache.
     pub row_cache: CacheStats,
+    /// The counter cache.
+    pub counter_cache: CacheStats,
+    /// Look-ups a second in the chunk, key, row and counter cache.
+    pub cache_rates: [CacheRates; 4],
     /// The commit log, once recovery has ended.
     pub commit_log: Option<CommitLogStats>,
     /// Since when, by the engine's monotonic clock.
     pub now: Duration,
+}
+
+impl EngineStats {
+    /// The caches, by the names that `system_views.caches` has for them.
+    pub fn caches(&self) -> [(&'static str, &CacheStats, &CacheRates); 4] {
+        let [chunks, keys, rows, counters] = &self.cache_rates;
+        [
+            ("chunks", &self.chunk_cache, chunks),
+            ("counters", &self.counter_cache, counters),
+            ("keys", &self.key_cache, keys),
+            ("rows", &self.row_cache, rows),
+        ]
+    }
 }
 
 impl Core {
@@ -182,6 +199,8 @@ impl Core {
             chunk_cache: self.cache.stats(),
             key_cache: self.key_cache.stats(),
             row_cache: self.row_cache.stats(),
+            counter_cache: self.counter_cache.stats(),
+            cache_rates: self.metrics.caches.each_ref().map(CacheMeter::rates),
             commit_log: self.log.load().as_ref().map(|log| log.stats()),
             now: self.clock.monotonic(),
         }

@@ -4,7 +4,7 @@ pub mod units;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -38,8 +38,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "concurrent_materialized_view_writes",
     "concurrent_reads",
     "concurrent_writes",
-    "counter_cache_save_period",
-    "counter_cache_size",
     "counter_write_request_timeout",
     "credentials_validity",
     "data_file_directories",
@@ -56,7 +54,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "initial_token",
     "inter_dc_tcp_nodelay",
     "internode_compression",
-    "key_cache_save_period",
     "listen_address",
     "listen_interface",
     "max_hint_window",
@@ -72,8 +69,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "request_timeout",
     "role_manager",
     "roles_validity",
-    "row_cache_save_period",
-    "saved_caches_directory",
     "seed_provider",
     "server_encryption_options",
     "slow_query_log_timeout",
@@ -136,6 +131,16 @@ pub struct Config {
     file_cache_size: Option<String>,
     key_cache_size: Option<String>,
     row_cache_size: Option<String>,
+    counter_cache_size: Option<String>,
+    key_cache_migrate_during_compaction: Option<bool>,
+    saved_caches_directory: Option<PathBuf>,
+    key_cache_save_period: Option<String>,
+    key_cache_keys_to_save: Option<usize>,
+    row_cache_save_period: Option<String>,
+    row_cache_keys_to_save: Option<usize>,
+    counter_cache_save_period: Option<String>,
+    counter_cache_keys_to_save: Option<usize>,
+    cache_load_timeout: Option<String>,
     concurrent_compactors: Option<usize>,
     compaction_throughput: Option<String>,
     flush_compression: Option<String>,
@@ -239,6 +244,8 @@ impl Config {
         set(&mut engine.file_cache_size, &self.file_cache_size, "file_cache_size")?;
         set(&mut engine.key_cache_size, &self.key_cache_size, "key_cache_size")?;
         set(&mut engine.row_cache_size, &self.row_cache_size, "row_cache_size")?;
+        set(&mut engine.counter_cache_size, &self.counter_cache_size, "counter_cache_size")?;
+        self.read_saved_caches(engine)?;
         engine.memtable_cleanup_threshold = self.memtable_cleanup_threshold;
         engine.memtable_flush_writers = self.memtable_flush_writers.unwrap_or(engine.memtable_flush_writers);
         engine.concurrent_compactors = self.concurrent_compactors.unwrap_or(engine.concurrent_compactors);
@@ -286,6 +293,44 @@ impl Config {
                 Some(u32::try_from(seconds).context("auto_snapshot_ttl: more than an int of seconds")?);
         }
         Ok(options)
+    }
+
+    fn read_saved_caches(&self, engine: &mut cassette_engine::Options) -> anyhow::Result<()> {
+        engine.key_cache_migrate_during_compaction =
+            self.key_cache_migrate_during_compaction.unwrap_or(engine.key_cache_migrate_during_compaction);
+        let saved = &mut engine.saved_caches;
+        saved.directory.clone_from(&self.saved_caches_directory);
+        let caches = [
+            (
+                &mut saved.key,
+                &self.key_cache_save_period,
+                "key_cache_save_period",
+                self.key_cache_keys_to_save,
+            ),
+            (
+                &mut saved.row,
+                &self.row_cache_save_period,
+                "row_cache_save_period",
+                self.row_cache_keys_to_save,
+            ),
+            (
+                &mut saved.counter,
+                &self.counter_cache_save_period,
+                "counter_cache_save_period",
+                self.counter_cache_keys_to_save,
+            ),
+        ];
+        for (saving, period, name, keys_to_save) in caches {
+            if let Some(period) = period {
+                saving.period = duration(period).context(name)?;
+            }
+            // As in Cassandra, 0 stands for all.
+            saving.keys_to_save = keys_to_save.filter(|keys| *keys > 0).unwrap_or(saving.keys_to_save);
+        }
+        if let Some(timeout) = &self.cache_load_timeout {
+            saved.load_timeout = duration(timeout).context("cache_load_timeout")?;
+        }
+        Ok(())
     }
 
     fn read_overlapping_tombstones(&self, engine: &mut cassette_engine::Options) -> anyhow::Result<()> {
@@ -344,7 +389,10 @@ mod tests {
              commitlog_sync: batch\nmemtable_heap_space: 64MiB\nrpc_address: 127.0.0.2\nnative_transport_port: 9999\n\
              compaction_throughput: 16MiB/s\nprovide_overlapping_tombstones: row\n\
              overlapping_tombstones_max_sources: 10\noverlapping_tombstones_policy: skip\n\
-             compaction_backpressure_stop_sstables: 500\ncompaction_backpressure_stop_timeout: 3s\n",
+             compaction_backpressure_stop_sstables: 500\ncompaction_backpressure_stop_timeout: 3s\n\
+             saved_caches_directory: /tmp/caches\nkey_cache_save_period: 4m\nkey_cache_keys_to_save: 100\n\
+             row_cache_save_period: 0s\nrow_cache_keys_to_save: 0\ncounter_cache_size: 1MiB\ncounter_cache_save_period: 7200s\n\
+             cache_load_timeout: 9s\nkey_cache_migrate_during_compaction: false\n",
         )
         .unwrap();
         let options = config.database(Path::new("x")).unwrap();
@@ -355,6 +403,13 @@ mod tests {
         assert_eq!(options.engine.backpressure.stop_sstables, 500);
         assert_eq!(options.engine.backpressure.stop_timeout, Duration::from_secs(3));
         assert!(matches!(options.engine.commitlog_sync, SyncMode::Batch));
+        let saved = &options.engine.saved_caches;
+        assert_eq!(saved.directory.as_deref(), Some(Path::new("/tmp/caches")));
+        assert_eq!((saved.key.period, saved.key.keys_to_save), (Duration::from_secs(240), 100));
+        assert_eq!((saved.row.period, saved.row.keys_to_save), (Duration::ZERO, usize::MAX));
+        assert_eq!((saved.counter.period, saved.load_timeout.as_secs()), (Duration::from_secs(7200), 9));
+        assert_eq!(options.engine.counter_cache_size, 1 << 20);
+        assert!(!options.engine.key_cache_migrate_during_compaction);
         assert_eq!(config.server().unwrap().listen_address, "127.0.0.2:9999".parse().unwrap());
     }
 

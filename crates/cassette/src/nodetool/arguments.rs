@@ -80,6 +80,9 @@ const GLOBAL: &[Opt] = &[
     value(&["-F", "--format"]),
 ];
 
+const CACHE_CAPACITIES: &str = "<key-cache-capacity> <row-cache-capacity> <counter-cache-capacity>";
+const CACHE_KEYS_TO_SAVE: &str =
+    "<key-cache-keys-to-save> <row-cache-keys-to-save> <counter-cache-keys-to-save>";
 const TABLES: &str = "[<keyspace> <tables>...]";
 const HUMAN: Opt = flag(&["-H", "--human-readable"]);
 const RESOLVE: Opt = flag(&["-r", "--resolve-ip"]);
@@ -205,6 +208,18 @@ pub(super) const COMMANDS: &[Command] = &[
             flag(&["-r", "--reinsert-overflowed-ttl"]),
             JOBS,
         ],
+    ),
+    command(
+        &["setcachecapacity"],
+        "Set global key, row, and counter cache capacities (in MB units)",
+        CACHE_CAPACITIES,
+        &[],
+    ),
+    command(
+        &["setcachekeystosave"],
+        "Set number of keys saved by each cache for faster post-restart warmup. 0 to disable",
+        CACHE_KEYS_TO_SAVE,
+        &[],
     ),
     command(
         &["setcompactionthroughput"],

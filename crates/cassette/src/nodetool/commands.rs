@@ -269,6 +269,14 @@ impl Command<'_> {
                 let cache = invocation.command.trim_start_matches("invalidate").trim_end_matches("cache");
                 silently(Operation::InvalidateCache { cache: cache.to_owned() })
             }
+            "setcachecapacity" => {
+                let [key_mebibytes, row_mebibytes, counter_mebibytes] = self.of_caches("capacity")?;
+                silently(Operation::SetCacheCapacity { key_mebibytes, row_mebibytes, counter_mebibytes })
+            }
+            "setcachekeystosave" => {
+                let [key, row, counter] = self.of_caches("keys-to-save")?;
+                silently(Operation::SetCacheKeysToSave { key, row, counter })
+            }
             "enableautocompaction" => silently(Operation::EnableAutoCompaction(self.tables())),
             "disableautocompaction" => silently(Operation::DisableAutoCompaction(self.tables())),
             "stop" => silently(Operation::StopCompactions {
@@ -285,6 +293,22 @@ impl Command<'_> {
             Some((keyspace, tables)) => Tables { keyspace: Some(keyspace.clone()), tables: tables.to_vec() },
             None => Tables::default(),
         }
+    }
+
+    /// `<key-cache-WHAT> <row-cache-WHAT> <counter-cache-WHAT>`
+    fn of_caches<N: std::str::FromStr>(&self, what: &str) -> Result<[N; 3]> {
+        let invocation = self.invocation;
+        let [key, row, counter] = &invocation.arguments[..] else {
+            return Err(Failure::usage(format!(
+                "{} requires key-cache-{what}, row-cache-{what}, and counter-cache-{what} args.",
+                invocation.command
+            )));
+        };
+        let number = |cache: &str, text: &String| {
+            let failed = |_| Failure::usage(format!("{cache}-cache-{what}: can not convert \"{text}\""));
+            text.parse().map_err(failed)
+        };
+        Ok([number("key", key)?, number("row", row)?, number("counter", counter)?])
     }
 
     fn required<N: std::str::FromStr>(&self, title: &str) -> Result<N> {

@@ -6,16 +6,16 @@
 //!
 //! 1. An increment is bound as a cell with a context that is a bare increment; several of one counter add up, as versions of
 //!    a counter do.
-//! 2. With the partition locked, the counters that are to change are read.
+//! 2. With the partition locked, the counters that are to change are looked up in the counter cache, or else read.
 //! 3. Each increment is replaced by this node's new count, with a clock after the one it had.
-//! 4. The counts are logged and applied, and the lock is let go.
+//! 4. The counts are logged and applied, the cache learns them, and the lock is let go.
 //!
 //! A batch does this for each of its partitions by itself: as in Cassandra, a batch of counters is not atomic.
 
 use std::sync::Arc;
 
 use cassette_engine::trace::trace;
-use cassette_engine::{Mutation, may_wait};
+use cassette_engine::{Counted, Mutation, PartitionCounters, may_wait};
 use cassette_rows::merge::counter;
 use cassette_rows::{
     Cell, Clustering, ColumnId, DecoratedKey, PartitionUpdate, Row, RowBuilder, Selection, Slice, Slices,
@@ -30,35 +30,70 @@ use crate::execution::Execution;
 /// # Errors
 /// WouldBlock, without an effect, when this thread may not wait and would have to.
 pub(super) fn apply(mutations: &[Mutation], execution: &Execution<'_>) -> Result<()> {
-    let database = execution.database;
-    let engine = database.engine();
+    let engine = execution.database.engine();
     if !may_wait() && mutations.len() > 1 {
         // What the first partition counted could not be taken back when the second would have to wait.
         return Err(DatabaseError::WouldBlock);
     }
-    for mutation in mutations {
+    for Mutation { table, update } in mutations {
         trace(|| "Acquiring counter locks");
-        let (table, key) = (mutation.table.id, &mutation.update.key);
         let _lock = match may_wait() {
-            true => engine.lock_partition(table, key),
-            false => engine.try_lock_partition(table, key).ok_or(DatabaseError::WouldBlock)?,
+            true => engine.lock_partition(table.id, &update.key),
+            false => engine.try_lock_partition(table.id, &update.key).ok_or(DatabaseError::WouldBlock)?,
         };
-        let update = counted(&mutation.update, &mutation.table, execution)?;
-        let counted = Mutation { table: mutation.table.clone(), update };
-        database.apply(execution, WriteType::Counter, vec![counted])?;
+        // A table that is not there any more is for the write to report.
+        let cache = engine.counters(table.id, &update.key).ok().flatten();
+        let counted = counted(update, table, cache.as_ref(), execution)?;
+        let mutation = Mutation { table: table.clone(), update: counted.update };
+        let applied = execution.database.apply(execution, WriteType::Counter, vec![mutation]);
+        if let Some(cache) = &cache {
+            // A failed write may count after all.
+            if applied.is_err() || !counted.is_cacheable || deletes(update) {
+                cache.forget();
+            } else {
+                for (clustering, column, counted) in &counted.cacheable {
+                    cache.put(clustering, *column, *counted);
+                }
+            }
+        }
+        applied?;
     }
     Ok(())
+}
+
+/// Whether something is deleted.
+fn deletes(update: &PartitionUpdate) -> bool {
+    let in_row = |row: &Row| !row.deletion().is_live() || row.cells().any(|cell| cell.is_tombstone());
+    !update.deletion.is_live()
+        || !update.range_tombstones.is_empty()
+        || update.static_row.iter().chain(&update.rows).any(in_row)
+}
+
+/// What is to be written, and what the counter cache is to hold after that.
+struct CountedUpdate {
+    update: PartitionUpdate,
+    cacheable: Vec<(Clustering, ColumnId, Counted)>,
+    /// Otherwise some of it is under a deletion.
+    is_cacheable: bool,
 }
 
 /// The update with counts instead of increments. The partition is locked.
 fn counted(
     update: &PartitionUpdate,
     table: &Arc<TableMetadata>,
+    cache: Option<&PartitionCounters<'_>>,
     execution: &Execution<'_>,
-) -> Result<PartitionUpdate> {
-    let current = Current::read(update, table, execution)?;
+) -> Result<CountedUpdate> {
+    let known = Known::look_up(update, cache);
+    let current = match known.is_complete {
+        true => None,
+        false => Some(Current::read(update, table, execution)?),
+    };
     let node = execution.database.node().host_id;
-    let count = |row: &Row, is_static: bool| {
+    let mut cacheable = Vec::new();
+    let mut is_cacheable = true;
+    let mut counters = known.counters.into_iter();
+    let mut count = |row: &Row, is_static: bool| {
         let mut counted =
             RowBuilder::with_capacity(row.clustering().clone(), row.cell_count(), row.data_size());
         counted.deletion(row.deletion());
@@ -67,19 +102,55 @@ fn counted(
                 counted.cell(cell);
                 continue;
             }
-            let (clock, before) =
-                current.count(row.clustering(), is_static, cell.column, node.as_bytes()).unwrap_or_default();
+            let cached = counters.next().flatten();
+            let found = cached.or_else(|| {
+                let current = current.as_ref()?;
+                current.count(row.clustering(), is_static, cell.column, node.as_bytes())
+            });
+            let (clock, before) = found.map_or((0, 0), |found| (found.clock, found.count));
             let clock = execution.now_micros.max(clock.saturating_add(1));
             let count = before.wrapping_add(counter::total(cell.value));
+            if cache.is_some() {
+                let read = || current.as_ref().map_or(i64::MIN, |current| current.deleted);
+                let deleted = cached.map_or_else(read, |cached| cached.deleted);
+                // What is under a deletion, the next increment must not count on.
+                is_cacheable &= cell.timestamp > deleted;
+                let now = Counted { clock, count, deleted };
+                cacheable.push((row.clustering().clone(), cell.column, now));
+            }
             counted.cell(Cell { value: &counter::global(node.as_bytes(), clock, count), ..cell });
         }
         counted.finish()
     };
-    Ok(PartitionUpdate {
+    let counted = PartitionUpdate {
         static_row: update.static_row.as_ref().map(|row| count(row, true)),
         rows: update.rows.iter().map(|row| count(row, false)).collect(),
         ..update.clone()
-    })
+    };
+    Ok(CountedUpdate { update: counted, cacheable, is_cacheable })
+}
+
+/// What the counter cache knows of the counters that an update increments.
+struct Known {
+    /// For each increment, in the update's order.
+    counters: Vec<Option<Counted>>,
+    /// Nothing has to be read.
+    is_complete: bool,
+}
+
+impl Known {
+    fn look_up(update: &PartitionUpdate, cache: Option<&PartitionCounters<'_>>) -> Self {
+        let rows = update.static_row.iter().chain(&update.rows);
+        let increments =
+            rows.flat_map(|row| row.cells().filter(|cell| !cell.is_tombstone()).map(move |cell| (row, cell)));
+        let counters: Vec<_> = match cache {
+            Some(cache) => increments
+                .map(|(row, cell)| cache.get(row.clustering(), cell.column, cell.timestamp))
+                .collect(),
+            None => increments.map(|_| None).collect(),
+        };
+        Self { is_complete: counters.iter().all(Option::is_some), counters }
+    }
 }
 
 /// The counters as they are, live ones only.
@@ -88,14 +159,22 @@ struct Current {
     static_row: Option<Row>,
     /// In the table's order.
     rows: Vec<Row>,
+    /// The newest deletion of any of it, microseconds; the greatest number where a counter itself is deleted, which no later
+    /// increment changes.
+    deleted: i64,
     now: u32,
 }
 
 impl Current {
     /// Reads the rows that an update increments.
     fn read(update: &PartitionUpdate, table: &Arc<TableMetadata>, execution: &Execution<'_>) -> Result<Self> {
-        let mut current =
-            Self { table: table.clone(), static_row: None, rows: Vec::new(), now: execution.now_seconds };
+        let mut current = Self {
+            table: table.clone(),
+            static_row: None,
+            rows: Vec::new(),
+            deleted: i64::MIN,
+            now: execution.now_seconds,
+        };
         let increments = |row: &&Row| row.cells().any(|cell| !cell.is_tombstone());
         let rows = update.rows.iter().filter(increments).map(|row| Slice::prefix(row.clustering().clone()));
         let slices = Slices::new(rows.collect(), &table.comparator);
@@ -114,24 +193,40 @@ impl Current {
         let selection = Selection { slices, reversed: false };
         let mut stream = execution.database.read(execution, &self.table, key, &selection)?;
         if let Some(header) = stream.next_partition().map_err(failed)? {
+            self.deleted = self.deleted.max(header.deletion.timestamp);
+            header.static_row.iter().for_each(|row| self.note_deletions(row));
             self.static_row = header.static_row;
             while let Some(next) = stream.next_unfiltered().map_err(failed)? {
-                if let Unfiltered::Row(row) = next {
-                    self.rows.push(row);
+                match next {
+                    Unfiltered::Row(row) => {
+                        self.note_deletions(&row);
+                        self.rows.push(row);
+                    }
+                    Unfiltered::Marker(marker) => {
+                        let open = marker.open.map_or(i64::MIN, |open| open.timestamp);
+                        self.deleted = self.deleted.max(open);
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// Clock and count that `node` has in a counter.
+    fn note_deletions(&mut self, row: &Row) {
+        self.deleted = match row.cells().any(|cell| cell.is_tombstone()) {
+            true => i64::MAX,
+            false => self.deleted.max(row.deletion().timestamp),
+        };
+    }
+
+    /// What `node` has in a counter.
     fn count(
         &self,
         clustering: &Clustering,
         is_static: bool,
         column: ColumnId,
         node: &[u8; 16],
-    ) -> Option<(i64, i64)> {
+    ) -> Option<Counted> {
         let row = match is_static {
             true => self.static_row.as_ref(),
             false => {
@@ -140,7 +235,8 @@ impl Current {
             }
         };
         let cell = row?.cell(column).filter(|cell| cell.is_live(self.now))?;
-        counter::of_node(cell.value, node)
+        let (clock, count) = counter::of_node(cell.value, node)?;
+        Some(Counted { clock, count, deleted: self.deleted })
     }
 }
 
@@ -148,6 +244,8 @@ impl Current {
 mod tests {
     use std::sync::Arc;
 
+    use cassette_engine::Mutation;
+    use cassette_rows::{DecoratedKey, DeletionTime, PartitionUpdate};
     use cassette_vfs::FakeFileSystem;
 
     use crate::{Database, Options, Session};
@@ -234,5 +332,105 @@ mod tests {
         use cassette_vfs::FileSystem;
         fs.remove_file(std::path::Path::new("/data/replay_positions")).unwrap();
         assert_eq!(counts(&open(&fs).session()), [(1, Some(5), None)]);
+    }
+
+    fn counter_cache(database: &Database) -> (u64, u64) {
+        let stats = database.engine().stats().counter_cache;
+        (stats.hits, stats.misses)
+    }
+
+    #[test]
+    fn an_increment_of_a_cached_counter_reads_nothing() {
+        let database = open(&FakeFileSystem::new());
+        let session = create(&database);
+        let reads = || {
+            let table = database.catalog().table("ks", "t").unwrap().id;
+            database
+                .engine()
+                .table_metrics(table)
+                .unwrap()
+                .sstables_per_read
+                .snapshot(Default::default())
+                .count()
+        };
+        let increment = || session.execute("UPDATE ks.t SET n = n + 2, s = s + 1 WHERE k = 0 AND c = 1", ());
+        increment().unwrap();
+        let before = reads();
+        assert_eq!((before, counter_cache(&database)), (1, (0, 2)));
+        for _ in 0..10 {
+            increment().unwrap();
+            database.engine().flush(None).unwrap();
+        }
+        assert_eq!((reads(), counter_cache(&database)), (before, (20, 2)));
+        assert_eq!(counts(&session), [(1, Some(22), None)]);
+        database.engine().invalidate_counter_cache();
+        increment().unwrap();
+        assert_eq!(counter_cache(&database), (20, 4));
+        assert_eq!(counts(&session), [(1, Some(24), None)]);
+    }
+
+    #[test]
+    fn deletions_and_truncation_are_not_counted_over() {
+        let database = open(&FakeFileSystem::new());
+        let session = create(&database);
+        let increment =
+            || session.execute("UPDATE ks.t SET n = n + 1 WHERE k = 0 AND c = 1", ()).map(drop).unwrap();
+        for (deletion, before) in [
+            ("DELETE FROM ks.t WHERE k = 0 AND c = 1", 2),
+            ("DELETE FROM ks.t WHERE k = 0 AND c > 0", 3),
+            ("DELETE FROM ks.t WHERE k = 0", 3),
+            ("TRUNCATE ks.t", 3),
+            ("BEGIN COUNTER BATCH DELETE FROM ks.t WHERE k = 0 AND c = 1; APPLY BATCH", 3),
+        ] {
+            increment();
+            increment();
+            assert_eq!(counts(&session), [(1, Some(before), None)], "before {deletion}");
+            session.execute(deletion, ()).unwrap();
+            increment();
+            assert_eq!(counts(&session), [(1, Some(1), None)], "after {deletion}");
+        }
+        // Only the first increment and those after deletions read.
+        assert_eq!(counter_cache(&database), (9, 6));
+        session.execute("DELETE n FROM ks.t WHERE k = 0 AND c = 1", ()).unwrap();
+        increment();
+        increment();
+        assert_eq!(counts(&session), [], "as in Cassandra, a deleted counter stays so");
+        assert_eq!(counter_cache(&database), (9, 8), "and none of it is cached");
+    }
+
+    #[test]
+    fn what_is_under_a_deletion_from_the_future_is_never_counted_on() {
+        let database = open(&FakeFileSystem::new());
+        let session = create(&database);
+        let table = database.catalog().table("ks", "t").unwrap().clone();
+        let key = DecoratedKey::new(vec![0; 4].into());
+        let deletion = DeletionTime::new(i64::MAX / 2, 1_000_000_000);
+        let update = PartitionUpdate { deletion, ..PartitionUpdate::new(key) };
+        database.engine().apply(&[Mutation { table, update }]).unwrap();
+        for _ in 0..3 {
+            session.execute("UPDATE ks.t SET n = n + 1 WHERE k = 0 AND c = 1", ()).unwrap();
+        }
+        assert_eq!(counts(&session), []);
+        assert_eq!(counter_cache(&database), (0, 3), "nothing of it was cached");
+    }
+
+    #[test]
+    fn the_counter_cache_is_warm_after_a_restart() {
+        let fs = FakeFileSystem::new();
+        let database = open(&fs);
+        let session = create(&database);
+        for c in 0..5 {
+            session.execute("UPDATE ks.t SET n = n + 1, s = s + 1 WHERE k = 0 AND c = ?", (c,)).unwrap();
+        }
+        database.close().unwrap();
+        let database = open(&fs);
+        assert_eq!(database.engine().stats().counter_cache.entries, 6);
+        let session = database.session();
+        for c in 0..5 {
+            session.execute("UPDATE ks.t SET n = n + 1, s = s + 1 WHERE k = 0 AND c = ?", (c,)).unwrap();
+        }
+        assert_eq!(counter_cache(&database), (10, 0));
+        let expected: Vec<_> = (0..5).map(|c| (c, Some(2), None)).collect();
+        assert_eq!(counts(&session), expected);
     }
 }

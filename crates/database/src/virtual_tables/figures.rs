@@ -257,9 +257,7 @@ fn int(n: u64) -> Value {
 }
 
 fn caches(stats: &EngineStats, rows: &mut Rows<'_>) {
-    for (name, cache) in
-        [("chunks", &stats.chunk_cache), ("keys", &stats.key_cache), ("rows", &stats.row_cache)]
-    {
+    for (name, cache, rates) in stats.caches() {
         let requests = cache.hits + cache.misses;
         rows.named(
             name,
@@ -268,6 +266,8 @@ fn caches(stats: &EngineStats, rows: &mut Rows<'_>) {
                 ("entry_count", int(cache.entries as u64)),
                 ("hit_count", long(cache.hits)),
                 ("hit_ratio", (cache.hits as f64 / requests as f64).into()),
+                ("recent_hit_rate_per_second", (rates.hits.fifteen_minutes as i64).into()),
+                ("recent_request_rate_per_second", (rates.requests.fifteen_minutes as i64).into()),
                 ("request_count", long(requests)),
                 ("size_bytes", long(cache.bytes)),
             ],

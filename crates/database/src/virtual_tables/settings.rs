@@ -69,6 +69,19 @@ pub(crate) fn of_engine(options: &cassette_engine::Options) -> BTreeMap<String, 
     put("file_cache_size", mebibytes(options.file_cache_size));
     put("key_cache_size", mebibytes(options.key_cache_size));
     put("row_cache_size", mebibytes(options.row_cache_size));
+    put("counter_cache_size", mebibytes(options.counter_cache_size));
+    let migrates = options.key_cache_migrate_during_compaction;
+    put("key_cache_migrate_during_compaction", migrates.to_string());
+    let saved = &options.saved_caches;
+    let directory = saved.directory.clone().unwrap_or_else(|| options.data_dir.join("saved_caches"));
+    put("saved_caches_directory", directory.display().to_string());
+    put("cache_load_timeout", format!("{}s", saved.load_timeout.as_secs()));
+    for (name, saving) in [("key", saved.key), ("row", saved.row), ("counter", saved.counter)] {
+        put(&format!("{name}_cache_save_period"), format!("{}s", saving.period.as_secs()));
+        if saving.keys_to_save != usize::MAX {
+            put(&format!("{name}_cache_keys_to_save"), saving.keys_to_save.to_string());
+        }
+    }
     put("concurrent_compactors", options.concurrent_compactors.to_string());
     let overlapping = &options.overlapping;
     put("provide_overlapping_tombstones", format!("{:?}", overlapping.provide).to_lowercase());

@@ -8,6 +8,7 @@ mod import;
 mod model;
 mod recovery;
 mod row_cache;
+mod saved_caches;
 mod snapshots;
 mod threads;
 mod waiting;

@@ -5,6 +5,7 @@
 //! counts half after a minute, as in Cassandra ([`histogram`]).
 
 mod buckets;
+mod cache;
 mod counter;
 mod histogram;
 mod rate;
@@ -17,6 +18,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 pub use buckets::BUCKET_OFFSETS;
+pub(crate) use cache::CacheMeter;
+pub use cache::CacheRates;
 pub use counter::{BusyCounter, Counter, Entered, Gauge};
 pub use histogram::{Distribution, Histogram, HistogramSnapshot};
 pub use rate::{Meter, Rates};
@@ -45,6 +48,8 @@ pub struct EngineMetrics {
     pub exceptions: Counter,
     /// Writers that had to wait for room in memtables.
     pub writes_held_up: Counter,
+    /// Of the chunk, key, row and counter cache.
+    pub(crate) caches: [CacheMeter; 4],
     ticked: Mutex<Option<Duration>>,
 }
 

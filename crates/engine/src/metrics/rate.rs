@@ -10,15 +10,36 @@ use super::counter::Counter;
 #[derive(Debug, Default)]
 pub struct Meter {
     counter: Counter,
-    recent: Mutex<Recent>,
+    recent: RecentRate,
 }
+
+/// How many a second there are of events that are counted elsewhere.
+#[derive(Debug, Default)]
+pub struct RecentRate(Mutex<Recent>);
 
 #[derive(Debug, Default)]
 struct Recent {
     /// Monotonic time of the last tick, and what had been counted then.
     last: Option<(Duration, u64)>,
-    rates: Rates,
-    has_rates: bool,
+    rates: Option<Rates>,
+}
+
+impl RecentRate {
+    /// Events a second, as of the last tick; `None` before the second one.
+    pub fn rates(&self) -> Option<Rates> {
+        self.0.lock().rates
+    }
+
+    /// Brings the rates up to date. `now` is monotonic time, `count` how many events there were until then.
+    pub fn tick(&self, now: Duration, count: u64) {
+        let mut recent = self.0.lock();
+        if let Some((at, counted)) = recent.last {
+            let (new, elapsed) = (count.saturating_sub(counted), now.saturating_sub(at));
+            let is_first = recent.rates.is_none();
+            recent.rates = Some(recent.rates.unwrap_or_default().after(new, elapsed, is_first));
+        }
+        recent.last = Some((now, count));
+    }
 }
 
 impl Meter {
@@ -34,20 +55,12 @@ impl Meter {
 
     /// Events a second, as of the last tick.
     pub fn rates(&self) -> Rates {
-        self.recent.lock().rates
+        self.recent.rates().unwrap_or_default()
     }
 
     /// Brings the rates up to date. `now` is monotonic time.
     pub fn tick(&self, now: Duration) {
-        let mut recent = self.recent.lock();
-        let count = self.counter.get();
-        if let Some((at, counted)) = recent.last {
-            let is_first = !recent.has_rates;
-            recent.rates =
-                recent.rates.after(count.saturating_sub(counted), now.saturating_sub(at), is_first);
-            recent.has_rates = true;
-        }
-        recent.last = Some((now, count));
+        self.recent.tick(now, self.counter.get());
     }
 }
 

@@ -110,6 +110,8 @@ fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Stri
             })?;
         }
         "key_cache_size" => engine.key_cache_size = bytes()?,
+        "row_cache_size" => engine.row_cache_size = bytes()?,
+        "counter_cache_size" => engine.counter_cache_size = bytes()?,
         "concurrent_compactors" => engine.concurrent_compactors = number(name, value)?,
         "compaction_throughput" => engine.compaction_throughput = bytes()?,
         "commitlog_segment_size" => {
@@ -120,8 +122,8 @@ fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Stri
         _ => {
             return Err(format!(
                 "the embedded engine has no option {name}; it has commitlog_segment_size, commitlog_total_space, \
-                 compaction_throughput, concurrent_compactors, disk_access_mode, file_cache_size, key_cache_size, \
-                 memtable_cleanup_threshold, memtable_flush_writers and memtable_heap_space"
+                 compaction_throughput, concurrent_compactors, counter_cache_size, disk_access_mode, file_cache_size, \
+                 key_cache_size, memtable_cleanup_threshold, memtable_flush_writers, memtable_heap_space and row_cache_size"
             ));
         }
     }
@@ -246,9 +248,12 @@ fn counters(database: &Database) -> Counters {
     let stats = engine.stats();
     let mut counters = Counters::new();
     let mut add = |name: &str, value: f64| *counters.entry(name.to_owned()).or_insert(0.0) += value;
-    let cache = stats.chunk_cache;
-    add("chunk_cache_hits_total", cache.hits as f64);
-    add("chunk_cache_misses_total", cache.misses as f64);
+    for (name, cache, _) in stats.caches() {
+        let name = name.trim_end_matches('s');
+        add(&format!("{name}_cache_hits_total"), cache.hits as f64);
+        add(&format!("{name}_cache_misses_total"), cache.misses as f64);
+        add(&format!("{name}_cache_bytes"), cache.bytes as f64);
+    }
     add("memtable_bytes", stats.memtable_bytes as f64);
     for (id, _) in engine.tables().iter().filter(|(_, table)| !is_system(&table.keyspace)) {
         let Ok(table) = engine.table_stats(*id) else { continue };

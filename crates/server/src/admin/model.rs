@@ -526,6 +526,24 @@ pub enum Operation {
         /// Which.
         cache: String,
     },
+    /// Say how many MiB caches may hold.
+    SetCacheCapacity {
+        /// The key cache.
+        key_mebibytes: u64,
+        /// The row cache.
+        row_mebibytes: u64,
+        /// The counter cache.
+        counter_mebibytes: u64,
+    },
+    /// Say how many keys of caches are saved at most; 0 for all.
+    SetCacheKeysToSave {
+        /// Of the key cache.
+        key: usize,
+        /// Of the row cache.
+        row: usize,
+        /// Of the counter cache.
+        counter: usize,
+    },
     /// Stop accepting writes and flush everything.
     Drain,
     /// Let compactions begin by themselves.

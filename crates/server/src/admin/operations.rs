@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use cassette_database::{
     Database, DatabaseError, ImportOptions, SnapshotFilter, SnapshotOptions,
-    engine::{CompactionKind, EngineError, OverlappingTombstones},
+    engine::{CacheKind, CompactionKind, EngineError, OverlappingTombstones},
 };
 use cassette_rows::TableId;
 
@@ -108,8 +108,20 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::InvalidateCache { cache } => match cache.as_str() {
             "key" => engine.invalidate_key_cache(),
             "row" => engine.invalidate_row_cache(),
-            other => return Err(not_yet(&format!("a {other} cache"))),
+            "counter" => engine.invalidate_counter_cache(),
+            other => return Err(usage(format!("{other} is none of key, row, counter"))),
         },
+        Operation::SetCacheCapacity { key_mebibytes, row_mebibytes, counter_mebibytes } => {
+            let bytes = |mebibytes: &u64| mebibytes.saturating_mul(1 << 20);
+            engine
+                .set_cache_capacity(bytes(key_mebibytes), bytes(row_mebibytes), bytes(counter_mebibytes))
+                .map_err(|error| usage(error.to_string()))?;
+        }
+        Operation::SetCacheKeysToSave { key, row, counter } => {
+            for (cache, keys) in CacheKind::ALL.into_iter().zip([*key, *row, *counter]) {
+                engine.set_cache_keys_to_save(cache, if keys == 0 { usize::MAX } else { keys });
+            }
+        }
         Operation::Drain => {
             (admin.drain)();
             admin.drained.store(true, Ordering::Relaxed);
@@ -117,6 +129,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 .flush(None)
                 .and_then(|()| engine.sync_log())
                 .map_err(|error| Refused { error: format!("cannot drain: {error}"), is_usage: false })?;
+            engine.save_caches();
         }
         Operation::EnableAutoCompaction(tables) | Operation::DisableAutoCompaction(tables) => {
             let on = matches!(operation, Operation::EnableAutoCompaction(_));

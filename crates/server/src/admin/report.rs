@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cassette_database::{
     DatabaseError, KeyspaceKind, Pool, Snapshot,
     engine::{
-        CompletedCompaction, Engine, EngineStats, TableStats,
-        metrics::{Distribution, HistogramSnapshot, TableMetrics},
+        CacheStats, CompletedCompaction, Engine, EngineStats, Options, TableStats,
+        metrics::{CacheRates, Distribution, HistogramSnapshot, TableMetrics},
     },
 };
 use cassette_rows::{TableId, TableMetadata};
@@ -71,7 +72,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
             0 => 100.0,
             all => 100.0 * sum(|stats| stats.repaired_bytes) as f64 / all as f64,
         },
-        caches: caches(&stats),
+        caches: caches(&stats, engine.options()),
         pools: cassette_database::pools(database).into_iter().chain([server.requests()]).map(pool).collect(),
         dropped: DROPPABLE.iter().map(|verb| ((*verb).to_owned(), 0)).collect(),
         requests: requests
@@ -130,19 +131,30 @@ fn client(client: cassette_database::Client) -> ClientReport {
     }
 }
 
-fn caches(stats: &EngineStats) -> BTreeMap<String, CacheReport> {
-    let caches = [("chunk", &stats.chunk_cache), ("key", &stats.key_cache), ("row", &stats.row_cache)];
-    let report = |name: &str, cache: &cassette_database::engine::CacheStats| CacheReport {
-        entries: cache.entries as u64,
-        size_bytes: cache.bytes,
-        capacity_bytes: cache.capacity,
-        hits: cache.hits,
-        requests: cache.requests(),
-        recent_hit_rate: (cache.requests() > 0).then(|| cache.hit_rate()),
-        miss_latency_micros: (name == "chunk" && cache.misses > 0).then(|| cache.miss_latency_micros()),
-        save_period_seconds: 0,
+fn caches(stats: &EngineStats, options: &Options) -> BTreeMap<String, CacheReport> {
+    let saved = &options.saved_caches;
+    let report = |(name, cache, rates): (&str, &CacheStats, &CacheRates)| {
+        let name = name.trim_end_matches('s');
+        let period = match name {
+            "key" => saved.key.period,
+            "row" => saved.row.period,
+            "counter" => saved.counter.period,
+            _ => Duration::ZERO,
+        };
+        let report = CacheReport {
+            entries: cache.entries as u64,
+            size_bytes: cache.bytes,
+            capacity_bytes: cache.capacity,
+            hits: cache.hits,
+            requests: cache.requests(),
+            // Until there have been two looks at the counters, everything is recent.
+            recent_hit_rate: rates.hit_rate().or((cache.requests() > 0).then(|| cache.hit_rate())),
+            miss_latency_micros: (name == "chunk" && cache.misses > 0).then(|| cache.miss_latency_micros()),
+            save_period_seconds: period.as_secs(),
+        };
+        (name.to_owned(), report)
     };
-    caches.map(|(name, cache)| (name.to_owned(), report(name, cache))).into()
+    stats.caches().map(report).into()
 }
 
 /// All stored tables, by keyspace and name.

@@ -30,7 +30,7 @@ use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::data::{Cursor, RowFormat};
 use crate::descriptor::{Component, Descriptor, Version};
 use crate::filter::BloomFilter;
-use crate::key_cache::KeyCache;
+use crate::key_cache::{KeyCache, PartitionPlace};
 use crate::statistics::{SerializationHeader, Statistics, Stats};
 use crate::summary::Summary;
 
@@ -65,6 +65,17 @@ struct Shared {
     bytes_on_disk: u64,
     /// Whether Checksums.db vouches for what has no checksum otherwise.
     checksummed: bool,
+}
+
+/// What tells an SSTable from others: what it says of its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The CRC-32 of Data, as Digest.crc32 has it.
+    pub data_crc: u32,
+    /// Bytes of Data before compression.
+    pub data_length: u64,
+    /// Bytes of Index.
+    pub index_length: u64,
 }
 
 impl fmt::Debug for SSTableReader {
@@ -103,6 +114,49 @@ impl SSTableReader {
     pub fn with_key_cache(mut self, cache: Arc<KeyCache>) -> Self {
         self.keys = Some(RememberedKeys { sstable: cache.register(), cache });
         self
+    }
+
+    /// What the key cache calls it, if it has one.
+    pub fn key_cache_number(&self) -> Option<u64> {
+        self.keys.as_ref().map(|keys| keys.sstable)
+    }
+
+    /// Puts a place into its key cache that was true of this very SSTable before (see [`fingerprint`](Self::fingerprint)):
+    /// whether it can be one, and the table wants it.
+    pub fn remember(&self, hash: (u64, u64), place: PartitionPlace) -> bool {
+        let Some(keys) = self.keys.as_ref().filter(|_| self.table.params.caching.keys) else { return false };
+        let promoted_end = place.promoted_start.checked_add(place.promoted_length.into());
+        let fits = place.position < self.shared.data.data_length()
+            && promoted_end.is_some_and(|end| end <= self.shared.index.data_length());
+        if fits {
+            keys.cache.insert(keys.sstable, hash, place);
+        }
+        fits
+    }
+
+    /// Whether its key cache knows where a key with this hash lies. It is not counted as a request.
+    #[inline]
+    pub fn remembers(&self, hash: (u64, u64)) -> bool {
+        self.keys.as_ref().is_some_and(|keys| keys.cache.peek(keys.sstable, hash).is_some())
+    }
+
+    /// Takes a place out of its key cache.
+    pub fn forget(&self, hash: (u64, u64)) {
+        if let Some(keys) = &self.keys {
+            keys.cache.remove(keys.sstable, hash);
+        }
+    }
+
+    /// What tells it from another SSTable of the same name; `None` if it came without Digest.crc32.
+    pub fn fingerprint(&self) -> Result<Option<Fingerprint>> {
+        if !self.shared.components.contains(&Component::Digest) {
+            return Ok(None);
+        }
+        let path = self.shared.descriptor.path(Component::Digest);
+        let text = self.shared.file_system.read(&path).map_err(|e| StorageError::io(&path, "read", e))?;
+        let data_crc = crate::digest::decode(&text).map_err(|e| e.at(&path))?;
+        let data_length = self.shared.data.data_length();
+        Ok(Some(Fingerprint { data_crc, data_length, index_length: self.shared.index.data_length() }))
     }
 
     /// The figures about its rows.

@@ -7,6 +7,7 @@ use cassette_vfs::WritableFile;
 
 use crate::checksums::{BlockChecksums, INDEX_BLOCK};
 use crate::index::{self, PromotedIndexBuilder};
+use crate::key_cache::PartitionPlace;
 
 /// Index.db in the making.
 pub struct IndexFile {
@@ -33,7 +34,8 @@ impl IndexFile {
         self.written + self.out.len() as u64
     }
 
-    /// Appends a partition's entry, with the index of its rows if that has two blocks or more; it is then empty.
+    /// Appends a partition's entry, with the index of its rows if that has two blocks or more; it is then empty. Gives what a
+    /// reader will find there.
     pub fn append(
         &mut self,
         key: &DecoratedKey,
@@ -41,11 +43,16 @@ impl IndexFile {
         promoted: &mut PromotedIndexBuilder,
         header_length: u64,
         deletion: DeletionTime,
-    ) -> Result<()> {
+    ) -> Result<PartitionPlace> {
         self.promoted.clear();
         promoted.finish_into(header_length, deletion, &mut self.promoted);
         index::encode_entry(key.key(), position, &self.promoted, &mut self.out);
-        if self.out.len() >= INDEX_WRITE_LENGTH { self.write() } else { Ok(()) }
+        let promoted_length = self.promoted.len() as u32;
+        let promoted_start = self.position() - u64::from(promoted_length);
+        if self.out.len() >= INDEX_WRITE_LENGTH {
+            self.write()?;
+        }
+        Ok(PartitionPlace { position, promoted_start, promoted_length })
     }
 
     fn write(&mut self) -> Result<()> {

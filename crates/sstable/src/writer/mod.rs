@@ -37,6 +37,7 @@ use crate::deletions::Belongs;
 use crate::descriptor::{Component, Descriptor};
 use crate::filter::BloomFilter;
 use crate::index::PromotedIndexBuilder;
+use crate::key_cache::PartitionPlace;
 use crate::output::Output;
 use crate::statistics::{MURMUR3_PARTITIONER, SerializationHeader, Statistics, Stats, Validation};
 use crate::summary::SummaryBuilder;
@@ -76,6 +77,7 @@ pub struct SSTableWriter {
     has_static: bool,
     partition: Partition,
     last_key: Option<DecoratedKey>,
+    last_place: Option<PartitionPlace>,
     finished: bool,
 }
 
@@ -155,6 +157,7 @@ impl SSTableWriter {
             collector: Some(Collector::new(stats)),
             partition: Partition::none(),
             last_key: None,
+            last_place: None,
             finished: false,
             file_system,
             descriptor,
@@ -175,6 +178,11 @@ impl SSTableWriter {
     /// Partitions written so far.
     pub fn partitions(&self) -> u64 {
         self.summary.keys()
+    }
+
+    /// Where the partition that was begun last lies; `None` if nothing of it was written.
+    pub fn last_place(&self) -> Option<PartitionPlace> {
+        self.last_place
     }
 
     /// Writes all partitions of a stream, which must come after those written before.
@@ -202,6 +210,7 @@ impl SSTableWriter {
         }
         let has_static_row = header.static_row.as_ref().is_some_and(|row| !row.is_empty());
         let has_content = has_static_row || !header.deletion.is_live();
+        self.last_place = None;
         self.partition.begun = true;
         self.partition.header = Some(header);
         if has_content { self.write_header() } else { Ok(()) }
@@ -322,7 +331,8 @@ impl SSTableWriter {
         }
         self.summary.add(&key, index.position());
         let (header_length, deletion) = (partition.header_length, partition.deletion);
-        index.append(&key, partition.start, &mut partition.promoted, header_length, deletion)?;
+        let place = index.append(&key, partition.start, &mut partition.promoted, header_length, deletion)?;
+        self.last_place = Some(place);
         self.last_key = Some(key);
         data.advance()
     }
