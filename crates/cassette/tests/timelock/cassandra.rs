@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use cassette_lab::cassandra::{Cluster, ClusterSettings};
 use cassette_transactions::store::{ClusterOptions, ClusterStore, Store};
 
-use super::checker::{self, Figures};
+use super::checker::{self, wait_for};
 use super::suite::{every_loader_finds_the_same, suite};
 use super::timelocks::{connect, timelock};
 
@@ -71,13 +71,6 @@ fn start(directory: &Path, nodes: usize) -> Option<Nodes> {
         ..defaults
     };
     Some(Nodes(Cluster::start(settings).unwrap()))
-}
-
-fn wait_for(figures: &Figures, more: u64) {
-    let until = figures.committed.load(Ordering::Relaxed) + more;
-    while figures.committed.load(Ordering::Relaxed) < until {
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

@@ -131,6 +131,28 @@ impl Tables {
     }
 }
 
+/// Lets the threads end, also when the test fails meanwhile.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// How long some transactions may take before the test gives up.
+const PROGRESS_MAX: Duration = Duration::from_secs(300);
+
+/// Waits until `more` transactions have committed.
+pub fn wait_for(figures: &Figures, more: u64) {
+    let began = std::time::Instant::now();
+    let until = figures.committed.load(Ordering::Relaxed) + more;
+    while figures.committed.load(Ordering::Relaxed) < until {
+        assert!(began.elapsed() < PROGRESS_MAX, "nothing goes on: {figures:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// A client of its own: its own timestamps and locks.
 pub type Client = Arc<dyn TimeLock>;
 
@@ -156,8 +178,10 @@ pub fn run(store: &Arc<dyn Store>, clients: Vec<Client>, during: impl FnOnce(&Fi
         }
         let watcher = clients[0].clone();
         let watching = scope.spawn(move || watch_until(&watcher, tables, figures, ended));
-        during(figures);
-        ended.store(true, Ordering::SeqCst);
+        {
+            let _end = End(ended);
+            during(figures);
+        }
         watching.join().unwrap();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });

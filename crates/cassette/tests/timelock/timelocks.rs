@@ -4,13 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use cassette_transactions::Timestamp;
 use cassette_transactions::store::{ClusterOptions, ClusterStore, Store};
 use cassette_transactions::timelock::{RemoteOptions, RemoteTimeLock, TimeLock};
 
-use super::checker::{self, Client};
+use super::checker::{self, Client, wait_for};
 
 const CASSETTE: &str = env!("CARGO_BIN_EXE_cassette");
 
@@ -80,16 +79,10 @@ fn a_standby_takes_over_from_a_server_that_was_killed_and_transactions_go_on() {
     let store: Arc<dyn Store> = Arc::new(ClusterStore::connect(&ClusterOptions::new(&*cql, "bank")).unwrap());
     let clients = vec![connect(&[&one, &other]), connect(&[&other, &one])];
     let figures = checker::run(&store, clients, |figures| {
-        let wait_for = |more: u64| {
-            let until = figures.committed.load(Ordering::Relaxed) + more;
-            while figures.committed.load(Ordering::Relaxed) < until {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        };
-        wait_for(100);
+        wait_for(figures, 100);
         first.0.kill().unwrap();
         first.0.wait().unwrap();
-        wait_for(100);
+        wait_for(figures, 100);
     });
     assert!(figures.snapshots.load(Ordering::Relaxed) > 0, "{figures:?}");
     let status = said(&["status", "--at", &other]);
