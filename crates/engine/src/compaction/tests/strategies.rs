@@ -172,6 +172,31 @@ fn overlapping_sstables_remove_what_they_delete_and_overwrite_and_say_so() {
 }
 
 #[test]
+fn for_rows_only_partitions_with_deletions_are_opened_and_no_row_is_read() {
+    let options = [("provide_overlapping_tombstones", "row")];
+    let (world, table) = world_of(strategy("SizeTiered", &options));
+    let engine = world.open().unwrap();
+    (0..200).for_each(|k| put(&engine, &table, insert(k, b"old", 1)));
+    engine.flush(None).unwrap();
+    let oldest = engine.sstables(table.id).unwrap()[0].id;
+    let mut data = 0;
+    for source in 0..5 {
+        for k in 0..200 {
+            put(&engine, &table, insert(k, &[7; 100], 10));
+        }
+        put(&engine, &table, delete(source, 5, START));
+        engine.flush(None).unwrap();
+        data += 200 * 100;
+    }
+    let seen = world.seen(&engine, table.id, &Selection::all());
+    engine.compact_sstables(table.id, &[oldest]).unwrap();
+    assert_eq!(world.seen(&engine, table.id, &Selection::all()), seen);
+    let figures = engine.overlapping_figures();
+    assert_eq!((figures.partitions_checked, figures.sources_opened, figures.rows_dropped), (5, 5, 5));
+    assert!(figures.bytes_read < data / 100, "{} bytes read of {data}", figures.bytes_read);
+}
+
+#[test]
 fn more_sources_than_allowed_are_left_alone_or_only_the_newest_asked() {
     for (policy, left) in [("skip", 2), ("newest", 1)] {
         let options = [
