@@ -51,6 +51,14 @@ soak-transactions: ## transactions on three Cassandra nodes, two of them killed 
 bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPERATIONS, SCANS, ROUNDS)
 	benches/cassandra_comparison.sh
 
+.PHONY: bench-client
+bench-client: build ## what a request costs the laboratory's client and YCSB's, against one Apache Cassandra (RECORDS, SHORT, LONG, ROUNDS)
+	benches/client_cost.sh
+
+.PHONY: bench-laboratory
+bench-laboratory: ## what the laboratory adds to a latency that it measures (ROUNDS, OPERATIONS)
+	cargo bench --package cassette-lab --bench own_latency
+
 .PHONY: bench-embedded
 bench-embedded: ## YCSB on the embedded engine and on LevelDB, RocksDB and fjall (RECORDS, OPERATIONS, SCANS, ROUNDS, ENGINES)
 	cargo build --release --package cassette --features leveldb,rocksdb,fjall
