@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cassette_database::engine::DiskAccessMode;
+use cassette_database::engine::commitlog::SyncMode;
+use cassette_database::engine::{DiskAccessMode, FlushCompression};
 use cassette_database::{
     BoundValue, Database, DatabaseError, Options, Prepared, ResultMetadata, StatementOptions, Values,
 };
@@ -112,6 +114,25 @@ fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Stri
         "key_cache_size" => engine.key_cache_size = bytes()?,
         "row_cache_size" => engine.row_cache_size = bytes()?,
         "counter_cache_size" => engine.counter_cache_size = bytes()?,
+        "flush_compression" => {
+            engine.flush_compression = match value {
+                "none" => FlushCompression::None,
+                "fast" => FlushCompression::Fast,
+                "table" => FlushCompression::Table,
+                _ => return Err(format!("{name} cannot be {value:?}: expected none, fast or table")),
+            };
+        }
+        "commitlog_sync" => engine.commitlog_sync = sync_mode(value, engine.commitlog_sync)?,
+        "commitlog_sync_period" => {
+            let period = parse_time(value)
+                .ok_or_else(|| format!("{name} cannot be {value:?}: expected 10000ms or 10s"))?;
+            engine.commitlog_sync = SyncMode::Periodic { period };
+        }
+        "commitlog_sync_group_window" => {
+            let window = parse_time(value)
+                .ok_or_else(|| format!("{name} cannot be {value:?}: expected 10ms or 1s"))?;
+            engine.commitlog_sync = SyncMode::Group { window };
+        }
         "concurrent_compactors" => engine.concurrent_compactors = number(name, value)?,
         "compaction_throughput" => engine.compaction_throughput = bytes()?,
         "commitlog_segment_size" => {
@@ -121,13 +142,37 @@ fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Stri
         "commitlog_total_space" => engine.commitlog_total_space = bytes()?,
         _ => {
             return Err(format!(
-                "the embedded engine has no option {name}; it has commitlog_segment_size, commitlog_total_space, \
-                 compaction_throughput, concurrent_compactors, counter_cache_size, disk_access_mode, file_cache_size, \
+                "the embedded engine has no option {name}; it has commitlog_segment_size, commitlog_sync, \
+                 commitlog_sync_group_window, commitlog_sync_period, commitlog_total_space, compaction_throughput, \
+                 concurrent_compactors, counter_cache_size, disk_access_mode, file_cache_size, flush_compression, \
                  key_cache_size, memtable_cleanup_threshold, memtable_flush_writers, memtable_heap_space and row_cache_size"
             ));
         }
     }
     Ok(())
+}
+
+/// `commitlog_sync`. Options come in the order of their names, so a period or a window follows and goes over the default.
+fn sync_mode(value: &str, now: SyncMode) -> Result<SyncMode, String> {
+    match (value, now) {
+        ("periodic", SyncMode::Periodic { .. }) => Ok(now),
+        ("periodic", _) => Ok(SyncMode::Periodic { period: Duration::from_secs(10) }),
+        ("group", _) => Ok(SyncMode::Group { window: Duration::from_secs(1) }),
+        ("batch", _) => Ok(SyncMode::Batch),
+        _ => Err(format!("commitlog_sync cannot be {value:?}: expected periodic, group or batch")),
+    }
+}
+
+/// A time as cassandra.yaml writes it: `10ms`, `10s`, `1m`.
+fn parse_time(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let milliseconds = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        _ => return None,
+    };
+    Some(Duration::from_millis(digits.parse::<u64>().ok()?.checked_mul(milliseconds)?))
 }
 
 /// A size as cassandra.yaml writes it: `64MiB`, `1GiB`, `64MiB/s`, or a number of bytes.
@@ -253,6 +298,8 @@ fn counters(database: &Database) -> Counters {
         add(&format!("{name}_cache_hits_total"), cache.hits as f64);
         add(&format!("{name}_cache_misses_total"), cache.misses as f64);
         add(&format!("{name}_cache_bytes"), cache.bytes as f64);
+        add(&format!("{name}_cache_requests_total"), cache.requests() as f64);
+        add(&format!("{name}_cache_entries"), cache.entries as f64);
     }
     add("memtable_bytes", stats.memtable_bytes as f64);
     for (id, _) in engine.tables().iter().filter(|(_, table)| !is_system(&table.keyspace)) {
@@ -438,16 +485,28 @@ mod tests {
     #[test]
     fn options_are_set_by_their_names_and_read_back() {
         let directory = tempfile::tempdir().unwrap();
-        let options = BTreeMap::from([("file_cache_size".to_owned(), "32MiB".to_owned())]);
+        let given = [
+            ("file_cache_size", "32MiB"),
+            ("row_cache_size", "8MiB"),
+            ("commitlog_sync", "group"),
+            ("commitlog_sync_group_window", "5ms"),
+            ("flush_compression", "none"),
+        ];
+        let options = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let settings =
             EmbeddedSettings { data: directory.path().into(), options, ..EmbeddedSettings::default() };
         let embedded = Embedded::open(settings).unwrap();
-        assert_eq!(embedded.describe().settings["file_cache_size"], "32MiB");
+        for (name, value) in given {
+            assert_eq!(embedded.describe().settings[name], value);
+        }
         for (name, value) in [
             ("nosuch", "1"),
             ("disk_access_mode", "mmaped"),
             ("file_cache_size", "1 parsec"),
             ("concurrent_compactors", "x"),
+            ("commitlog_sync", "sometimes"),
+            ("commitlog_sync_period", "10 years"),
+            ("flush_compression", "zip"),
         ] {
             let wrong = BTreeMap::from([(name.to_owned(), value.to_owned())]);
             assert!(Embedded::check_options(&wrong).unwrap_err().contains(name));

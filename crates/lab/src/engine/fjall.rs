@@ -1,19 +1,23 @@
 //! fjall, an LSM store in Rust.
 
+mod options;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use fjall::{Database, Keyspace};
 
 use super::key_value::{KeyValueStore, StoreSettings};
 use super::{EngineInfo, Failure};
 use crate::LabError;
+use crate::run::Counters;
+use options::Chosen;
 
 /// An open fjall database with one keyspace.
 pub struct Fjall {
     keyspace: Keyspace,
     /// Closes the keyspace's files when dropped.
-    _database: Database,
+    database: Database,
 }
 
 impl KeyValueStore for Fjall {
@@ -34,34 +38,46 @@ impl KeyValueStore for Fjall {
     }
 
     fn check_options(options: &BTreeMap<String, String>) -> Result<(), String> {
-        for (name, value) in options {
-            if !["cache_size", "max_memtable_size"].contains(&name.as_str()) {
-                return Err(format!(
-                    "fjall has no option {name} here; it has cache_size and max_memtable_size"
-                ));
-            }
-            value.parse::<u64>().map_err(|_| format!("{name} cannot be {value:?}: expected bytes"))?;
-        }
-        Ok(())
+        // Nothing is opened there.
+        Chosen::new(Path::new(".")).with_all(options).map(drop)
     }
 
     fn open(directory: &Path, settings: &StoreSettings) -> Result<Self, LabError> {
         let refused = |error: fjall::Error| LabError::engine(Self::NAME, "open", error);
-        let given = |name: &str| settings.options.get(name).and_then(|value| value.parse().ok());
-        let mut builder = Database::builder(directory);
-        if let Some(bytes) = given("cache_size").or(settings.cache_bytes) {
-            builder = builder.cache_size(bytes);
-        }
-        let options = || {
-            let options = KeyspaceCreateOptions::default();
-            match given("max_memtable_size").or(settings.memtable_bytes) {
-                Some(bytes) => options.max_memtable_size(bytes),
-                None => options,
+        let mut chosen = Chosen::new(directory);
+        // What can be set alike in all engines goes first, so that options by name go over it.
+        for (name, bytes) in
+            [("cache_size", settings.cache_bytes), ("max_memtable_size", settings.memtable_bytes)]
+        {
+            if let Some(bytes) = bytes {
+                chosen = chosen.with(name, &bytes.to_string()).map_err(LabError::Usage)?;
             }
-        };
-        let database = builder.open().map_err(refused)?;
-        let keyspace = database.keyspace("usertable", options).map_err(refused)?;
-        Ok(Self { keyspace, _database: database })
+        }
+        let chosen = chosen.with_all(&settings.options).map_err(LabError::Usage)?;
+        let database = chosen.database.open().map_err(refused)?;
+        let keyspace = database.keyspace("usertable", || chosen.keyspace).map_err(refused)?;
+        Ok(Self { keyspace, database })
+    }
+
+    fn counters(&self) -> Counters {
+        let Self { keyspace, database } = self;
+        Counters::from([
+            ("sstables".into(), keyspace.table_count() as f64),
+            ("sstables_unleveled".into(), keyspace.l0_table_count() as f64),
+            ("sstable_bytes".into(), keyspace.disk_space() as f64),
+            ("memtable_bytes".into(), database.write_buffer_size() as f64),
+            ("flushes_pending".into(), database.outstanding_flushes() as f64),
+            ("block_cache_bytes".into(), database.cache_size() as f64),
+            ("compactions_running".into(), database.active_compactions() as f64),
+            ("compactions_total".into(), database.compactions_completed() as f64),
+            ("compaction_seconds_total".into(), database.time_compacting().as_secs_f64()),
+        ])
+    }
+
+    fn compact(&self) -> Result<(), LabError> {
+        let refused = |error: fjall::Error| LabError::engine(Self::NAME, "compact", error);
+        self.keyspace.rotate_memtable_and_wait().map_err(refused)?;
+        self.keyspace.major_compact().map_err(refused)
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
@@ -89,7 +105,26 @@ fn failure(error: fjall::Error) -> Failure {
 }
 
 #[cfg(test)]
-#[test]
-fn fjall_keeps_records() {
-    super::key_value::tests::check::<Fjall>();
+mod tests {
+    use super::super::key_value::tests::check;
+    use super::*;
+
+    #[test]
+    fn fjall_keeps_records() {
+        check::<Fjall>();
+    }
+
+    #[test]
+    fn fjall_opens_with_every_option_and_tells_its_figures() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = options::tests::EVERY.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings = StoreSettings { options: options.into(), ..StoreSettings::default() };
+        let store = Fjall::open(directory.path(), &settings).unwrap();
+        store.put(b"key", b"value").unwrap();
+        store.compact().unwrap();
+        let mut found = Vec::new();
+        store.get(b"key", &mut |value| found.extend_from_slice(value)).unwrap();
+        assert_eq!(found, b"value");
+        assert_eq!(store.counters()["sstables"], 1.0, "{:?}", store.counters());
+    }
 }

@@ -55,32 +55,7 @@ impl KeyValueStore for RocksDb {
     }
 
     fn open(directory: &Path, settings: &StoreSettings) -> Result<Self, LabError> {
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        options.increase_parallelism(2);
-        options.set_compression_type(rocksdb::DBCompressionType::Lz4);
-        if let Some(bytes) = settings.memtable_bytes {
-            options.set_write_buffer_size(bytes as usize);
-        }
-        let mut blocks = BlockBasedOptions::default();
-        blocks.set_bloom_filter(10.0, false);
-        if let Some(bytes) = settings.cache_bytes {
-            blocks.set_block_cache(&Cache::new_lru_cache(bytes as usize));
-        }
-        options.set_block_based_table_factory(&blocks);
-        // Options are set by RocksDB's own names, which it checks itself; those of blocks as
-        // `block_based_table_factory = "{block_size=16384}"`.
-        let given: Vec<String> = settings
-            .options
-            .iter()
-            .filter(|(name, _)| *name != STATISTICS)
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        if !given.is_empty() {
-            options = options
-                .get_options_from_string(given.join(";"))
-                .map_err(|error| LabError::engine(Self::NAME, format!("set {given:?}"), error))?;
-        }
+        let mut options = options(settings).map_err(LabError::Usage)?;
         let keeps_statistics = settings.options.get(STATISTICS).is_some_and(|value| value == "true");
         if keeps_statistics {
             options.enable_statistics();
@@ -91,9 +66,9 @@ impl KeyValueStore for RocksDb {
         Ok(Self { database, options, keeps_statistics })
     }
 
-    fn check_options(_options: &BTreeMap<String, String>) -> Result<(), String> {
-        // RocksDB knows them; it is asked when it is opened.
-        Ok(())
+    fn check_options(options: &BTreeMap<String, String>) -> Result<(), String> {
+        let settings = StoreSettings { options: options.clone(), ..StoreSettings::default() };
+        self::options(&settings).map(drop)
     }
 
     fn settings(&self, directory: &Path) -> BTreeMap<String, String> {
@@ -156,6 +131,34 @@ impl KeyValueStore for RocksDb {
     }
 }
 
+/// All options: what every engine gets alike, then RocksDB's own by the names that its OPTIONS file has, of the database, of
+/// the tables and, within `block_based_table_factory = "{block_size=16384;…}"`, of blocks. RocksDB checks them.
+fn options(settings: &StoreSettings) -> Result<Options, String> {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.increase_parallelism(2);
+    options.set_compression_type(rocksdb::DBCompressionType::Lz4);
+    if let Some(bytes) = settings.memtable_bytes {
+        options.set_write_buffer_size(bytes as usize);
+    }
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_bloom_filter(10.0, false);
+    if let Some(bytes) = settings.cache_bytes {
+        blocks.set_block_cache(&Cache::new_lru_cache(bytes as usize));
+    }
+    options.set_block_based_table_factory(&blocks);
+    if settings.options.is_empty() {
+        return Ok(options);
+    }
+    // One at a time, so that the one that is wrong is known by name.
+    for (name, value) in settings.options.iter().filter(|(name, _)| *name != STATISTICS) {
+        options = options
+            .get_options_from_string(format!("{name}={value}"))
+            .map_err(|error| format!("RocksDB's {name} cannot be {value:?}: {}", error.to_string().trim()))?;
+    }
+    Ok(options)
+}
+
 /// The text of the newest `OPTIONS-<number>`, which RocksDB writes whenever options change.
 fn newest_options_file(directory: &Path) -> Option<String> {
     let names = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.file_name());
@@ -176,11 +179,12 @@ fn failure(error: rocksdb::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use super::super::key_value::tests::check;
     use super::*;
 
     #[test]
     fn rocksdb_keeps_records() {
-        crate::engine::key_value::tests::check::<RocksDb>();
+        check::<RocksDb>();
     }
 
     #[test]
@@ -198,5 +202,44 @@ mod tests {
         store.put(b"k", b"v").unwrap();
         store.database.flush().unwrap();
         assert!(store.counters()["flushed_bytes_total"] > 0.0);
+    }
+
+    #[test]
+    fn options_of_the_database_of_tables_and_of_blocks_are_set_by_rocksdbs_names_and_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        // None of the first three can change while it is open.
+        let given = [
+            ("max_open_files", "77"),
+            ("num_levels", "5"),
+            (
+                "block_based_table_factory",
+                "{block_size=16384;block_restart_interval=4;filter_policy=bloomfilter:5:false}",
+            ),
+            ("write_buffer_size", "1234567"),
+            ("compression", "kNoCompression"),
+        ];
+        let options = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let settings = StoreSettings { options, ..StoreSettings::default() };
+        let told = RocksDb::open(directory.path(), &settings).unwrap().settings(directory.path());
+        for (name, value) in [
+            ("max_open_files", "77"),
+            ("num_levels", "5"),
+            ("block_size", "16384"),
+            ("block_restart_interval", "4"),
+            ("write_buffer_size", "1234567"),
+            ("compression", "kNoCompression"),
+        ] {
+            assert_eq!(told[name], value, "{name}");
+        }
+        assert!(told["filter_policy"].contains("bloomfilter:5"), "{}", told["filter_policy"]);
+    }
+
+    #[test]
+    fn an_option_that_rocksdb_does_not_have_is_refused_by_its_name() {
+        for (name, value) in [("write_bufer_size", "1"), ("num_levels", "some")] {
+            let wrong = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+            let error = RocksDb::check_options(&wrong).unwrap_err();
+            assert!(error.contains(name), "{error}");
+        }
     }
 }

@@ -42,14 +42,18 @@ pub fn space_of(engine: &str) -> Option<Vec<Dimension>> {
             dimension("level0_file_num_compaction_trigger", bytes(&[2, 4, 8]), 1),
             dimension("max_bytes_for_level_base", bytes(&[64 * MIB, 256 * MIB, 1024 * MIB]), 1),
             dimension("target_file_size_base", bytes(&[16 * MIB, 64 * MIB]), 1),
+            dimension("compression", texts(&["kLZ4Compression", "kNoCompression"]), 0),
         ],
         "fjall" => vec![
             dimension("cache_size", bytes(&[32 * MIB, 128 * MIB, 512 * MIB]), 0),
             dimension("max_memtable_size", bytes(&[16 * MIB, 64 * MIB, 256 * MIB]), 1),
+            dimension("data_block_size_policy", bytes(&[4096, 16_384, 65_536]), 0),
+            dimension("data_block_compression_policy", texts(&["none", "lz4"]), 1),
         ],
         "embedded" => vec![
             dimension("memtable_heap_space", texts(&["64MiB", "256MiB", "1GiB"]), 1),
             dimension("file_cache_size", texts(&["64MiB", "256MiB", "1GiB"]), 1),
+            dimension("flush_compression", texts(&["none", "fast", "table"]), 1),
             dimension("concurrent_compactors", texts(&["1", "2", "4"]), 1),
             dimension("compaction_throughput", texts(&["16MiB/s", "64MiB/s", "0"]), 1),
             dimension("table", compaction(), 0),
