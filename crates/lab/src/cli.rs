@@ -268,6 +268,8 @@ pub enum EngineKind {
     Embedded,
     /// A server that speaks CQL: `cassette serve`, Apache Cassandra
     Cql,
+    /// Cassette's own server, started by this program (in experiments)
+    Served,
     /// Apache Cassandra of the laboratory's own, from Maven Central (in experiments)
     Cassandra,
     /// The transactions' store, embedded or on a server: an operation loads thousands of cells (in experiments)

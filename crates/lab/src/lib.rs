@@ -10,6 +10,7 @@ pub mod experiments;
 pub mod reasons;
 pub mod report;
 pub mod run;
+pub mod served;
 pub mod statistics;
 pub mod tune;
 pub mod workload;

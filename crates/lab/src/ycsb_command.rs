@@ -80,6 +80,11 @@ fn target(args: &YcsbArgs) -> Result<(Box<dyn Target>, Option<TempDir>), LabErro
         }
         EngineKind::Cql => (Box::new(CqlTarget::new(args.server.settings(&args.table_options)?)?), None),
         EngineKind::Noop => (Box::new(Threads(Noop)), None),
+        EngineKind::Served => {
+            return Err(LabError::Usage(
+                "start one with `cassette serve`, and measure it with --engine cql".into(),
+            ));
+        }
         EngineKind::Cassandra => {
             return Err(LabError::Usage(
                 "start one with `cassette lab cassandra start`, and measure it with --engine cql".into(),

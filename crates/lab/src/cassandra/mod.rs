@@ -2,6 +2,7 @@
 
 pub mod command;
 mod configuration;
+mod jmx;
 mod target;
 
 use std::fs;

@@ -1,6 +1,7 @@
 //! A cluster of the laboratory's own as an engine under test.
 
-use super::{Cluster, ClusterSettings};
+use super::jmx::Jmx;
+use super::{Cluster, ClusterSettings, configuration};
 use crate::LabError;
 use crate::cql::{CqlSettings, CqlTarget};
 use crate::engine::{EngineInfo, TableShape};
@@ -11,6 +12,8 @@ use crate::run::{Action, Driven, Sampler, Target, Worker};
 pub struct CassandraTarget {
     cluster: Cluster,
     client: CqlTarget,
+    /// `None` where Java cannot compile: then what is told by JMX only is left out.
+    jmx: Option<Jmx>,
 }
 
 impl CassandraTarget {
@@ -21,7 +24,11 @@ impl CassandraTarget {
         match CqlTarget::new(CqlSettings { contacts, ..client }) {
             Ok(client) => {
                 let client = client.on_processes(cluster.pids().to_vec());
-                Ok(Self { cluster, client })
+                let settings = cluster.settings();
+                let ports: Vec<u16> =
+                    (1..=settings.nodes).map(|number| configuration::jmx_port(settings, number)).collect();
+                let jmx = Jmx::start(&settings.directory, &ports).ok();
+                Ok(Self { cluster, client, jmx })
             }
             Err(error) => {
                 cluster.stop();
@@ -75,7 +82,12 @@ impl Target for CassandraTarget {
     }
 
     fn sampler(&self) -> Option<Sampler<'_>> {
-        self.client.sampler()
+        let mut client = self.client.sampler();
+        Some(Box::new(move || {
+            let mut counters = client.as_mut().map(|look| look()).unwrap_or_default();
+            counters.extend(self.jmx.as_ref().map(Jmx::look).unwrap_or_default());
+            counters
+        }))
     }
 
     fn server_pids(&self) -> Vec<u32> {

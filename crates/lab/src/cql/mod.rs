@@ -21,6 +21,7 @@ use crate::LabError;
 use crate::engine::statements;
 use crate::engine::{EngineInfo, TableShape};
 use crate::run::{Action, Driven, Sampler, Target, Worker, drive_together};
+use crate::served::MetricsEndpoint;
 use crate::ycsb::workload::share_of;
 use connection::{Connection, Text};
 use requests::Requests;
@@ -53,6 +54,7 @@ pub struct CqlTarget {
     info: EngineInfo,
     shape: Option<TableShape>,
     pids: Vec<u32>,
+    metrics: Option<MetricsEndpoint>,
 }
 
 impl CqlTarget {
@@ -70,13 +72,20 @@ impl CqlTarget {
         }
         let mut connection = Connection::open(first, &settings)?;
         let info = ask_who(&mut connection, &settings)?;
-        Ok(Self { settings, info, shape: None, pids: Vec::new() })
+        Ok(Self { settings, info, shape: None, pids: Vec::new(), metrics: None })
     }
 
     /// Says which processes of this machine the server is.
     #[must_use]
     pub fn on_processes(mut self, pids: Vec<u32>) -> Self {
         self.pids = pids;
+        self
+    }
+
+    /// Says where the server has figures beside those of its virtual tables.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Option<MetricsEndpoint>) -> Self {
+        self.metrics = metrics;
         self
     }
 
@@ -130,7 +139,11 @@ impl Target for CqlTarget {
 
     fn sampler(&self) -> Option<Sampler<'_>> {
         let mut connection = self.open(0).ok()?;
-        Some(Box::new(move || server_counters::look(&mut connection)))
+        Some(Box::new(move || {
+            let mut counters = server_counters::look(&mut connection);
+            counters.extend(self.metrics.as_ref().map(MetricsEndpoint::look).unwrap_or_default());
+            counters
+        }))
     }
 
     fn server_pids(&self) -> Vec<u32> {

@@ -147,9 +147,6 @@ fn options(settings: &StoreSettings) -> Result<Options, String> {
         blocks.set_block_cache(&Cache::new_lru_cache(bytes as usize));
     }
     options.set_block_based_table_factory(&blocks);
-    if settings.options.is_empty() {
-        return Ok(options);
-    }
     // One at a time, so that the one that is wrong is known by name.
     for (name, value) in settings.options.iter().filter(|(name, _)| *name != STATISTICS) {
         options = options

@@ -326,8 +326,13 @@ fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison
             let enough = repeats_needed(comparison.noise, 1.1).map_or(String::new(), |repeats| {
                 format!(" A difference of 10 % would need {repeats} repeats.")
             });
+            // The interval is of this comparison alone: it may leave no difference out where many comparisons do not.
+            let alone = match interval.low > 1.0 || interval.high < 1.0 {
+                true => ", by itself; among as many comparisons as were made it may be chance",
+                false => "",
+            };
             format!(
-                "{phase}: no difference shown between {name} and {baseline} ({}: {} %, 95 % interval {} to {}).{enough}",
+                "{phase}: no difference shown between {name} and {baseline} ({}: {} %, 95 % interval {} to {}{alone}).{enough}",
                 metric.name,
                 signed(comparison.ratio),
                 signed(interval.low),

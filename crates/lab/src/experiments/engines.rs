@@ -1,7 +1,7 @@
 //! Engines made from what a file says of them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cassette_protocol::{Consistency, Version};
 
@@ -15,6 +15,7 @@ use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
 use crate::run::Target;
 use crate::run::threads::Threads;
+use crate::served::{MetricsEndpoint, ServedTarget, ServerSettings};
 
 /// Whether a setup could be made, without making it: an engine that is not built in, an option that is not there.
 pub fn check(setup: &Setup) -> Result<(), String> {
@@ -24,7 +25,8 @@ pub fn check(setup: &Setup) -> Result<(), String> {
         None => Ok(()),
     };
     match kind(setup)? {
-        EngineKind::Embedded => Embedded::check_options(&options),
+        // A server takes the same options, from its configuration file.
+        EngineKind::Embedded | EngineKind::Served => Embedded::check_options(&options),
         EngineKind::Noop => none("the engine noop has no options"),
         EngineKind::Cql => none("a server that runs already is configured where it was started"),
         EngineKind::Cassandra => Ok(()),
@@ -37,7 +39,10 @@ pub fn check(setup: &Setup) -> Result<(), String> {
 
 /// Whether it executes CQL.
 pub fn speaks_cql(setup: &Setup) -> bool {
-    matches!(kind(setup), Ok(EngineKind::Embedded | EngineKind::Cql | EngineKind::Cassandra))
+    matches!(
+        kind(setup),
+        Ok(EngineKind::Embedded | EngineKind::Cql | EngineKind::Served | EngineKind::Cassandra)
+    )
 }
 
 /// Makes the engine of a setup, with its files in `data`, which is empty.
@@ -56,7 +61,17 @@ pub fn make(setup: &Setup, data: &Path) -> Result<Box<dyn Target>, LabError> {
         EngineKind::Noop => Ok(Box::new(Threads(Noop))),
         EngineKind::Cql => {
             let target = CqlTarget::new(cql_settings(setup, setup.engine.contact.clone())?)?;
+            let metrics = setup.engine.metrics.as_deref().map(MetricsEndpoint::new);
+            let target = target.with_metrics(metrics);
             Ok(Box::new(target.on_processes(setup.engine.server_pid.into_iter().collect())))
+        }
+        EngineKind::Served => {
+            let server = ServerSettings {
+                program: setup.engine.program.as_ref().map(PathBuf::from),
+                data: data.join("served"),
+                options,
+            };
+            Ok(Box::new(ServedTarget::start(server, cql_settings(setup, Vec::new())?)?))
         }
         EngineKind::Cassandra => {
             let engine = &setup.engine;

@@ -97,16 +97,22 @@ pub struct EngineSpec {
     /// Kind `cql`: where it listens.
     #[serde(default)]
     pub contact: Vec<String>,
-    /// Kinds `cql` and `cassandra`: connections to keep requests in flight on. 2.
+    /// Kind `cql`: where a Cassette has its figures, such as `127.0.0.1:7199`.
+    #[serde(default)]
+    pub metrics: Option<String>,
+    /// Kind `served`: the program; this one by default.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// Kinds `cql`, `served` and `cassandra`: connections to keep requests in flight on. 2.
     #[serde(default)]
     pub connections: Option<usize>,
-    /// Kinds `cql` and `cassandra`: the version of the native protocol. 5.
+    /// Kinds `cql`, `served` and `cassandra`: the version of the native protocol. 5.
     #[serde(default)]
     pub protocol: Option<u8>,
-    /// Kinds `cql` and `cassandra`: the consistency level where no statement has its own. QUORUM.
+    /// Kinds `cql`, `served` and `cassandra`: the consistency level where no statement has its own. QUORUM.
     #[serde(default)]
     pub consistency: Option<Spanned<String>>,
-    /// Kinds `cql` and `cassandra`: replicas of the keyspace that records are in. 1.
+    /// Kinds `cql`, `served` and `cassandra`: replicas of the keyspace that records are in. 1.
     #[serde(default)]
     pub replication_factor: Option<usize>,
     /// Kind `cql`: the server's process, if it is on this machine.

@@ -126,13 +126,15 @@ pub struct Steady {
 
 impl PhaseFigures {
     /// The figures that repeats are compared by, with their names: `throughput` in operations a second (or `rate`, of a
-    /// search), and mean and percentiles of each kind of operation in microseconds.
+    /// search), `CPU/op` of the engine's processes (of this one, where the engine is within it), and mean and
+    /// percentiles of each kind of operation in microseconds.
     pub fn metrics(&self) -> Vec<(String, f64)> {
         let mut metrics = Vec::new();
         match self.trials.iter().filter(|trial| trial.kept).map(|trial| trial.rate).reduce(f64::max) {
             Some(rate) => metrics.push(("rate".to_owned(), rate)),
             None => metrics.push(("throughput".to_owned(), self.steady.throughput)),
         }
+        metrics.extend(self.cpu_us_per_operation().map(|cost| ("CPU/op".to_owned(), cost)));
         for (kind, latencies) in &self.steady.latencies {
             let figures = &latencies.response;
             for (name, value) in [
@@ -146,6 +148,18 @@ impl PhaseFigures {
             }
         }
         metrics
+    }
+}
+
+impl PhaseFigures {
+    /// Processor time for each operation, over the whole phase: what a busy neighbour changes least.
+    fn cpu_us_per_operation(&self) -> Option<f64> {
+        let is_server = self.report.processes.iter().any(|process| process.role == "server");
+        let role = if is_server { "server" } else { "laboratory" };
+        let of_role = self.report.processes.iter().filter(|process| process.role == role);
+        let seconds: f64 = of_role.map(|process| process.user_seconds + process.system_seconds).sum();
+        let operations = self.report.operations as f64;
+        (operations > 0.0 && seconds > 0.0).then(|| seconds * 1e6 / operations)
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) const RULES: &[fn(&Case<'_>) -> Option<String>] = &[
     all_is_in_the_page_cache,
     row_cache_serves_no_scans,
     cache_can_gain_little,
+    garbage_is_collected,
     partition_is_hot,
     never_steady,
 ];
@@ -188,6 +189,20 @@ fn cache_can_gain_little(case: &Case<'_>) -> Option<String> {
     })
 }
 
+fn garbage_is_collected(case: &Case<'_>) -> Option<String> {
+    let (paused, count) = (case.get("gc_seconds")?, case.get("gc_count")?);
+    let share = paused / case.seconds();
+    (share >= 0.05).then(|| {
+        format!(
+            "garbage collection stops the server for {} % of the time: {} pauses, {} ms each. Requests that meet one wait for \
+             its end; it shows in their highest percentiles.",
+            figure(share * 100.0),
+            figure(count),
+            figure(paused * 1e3 / count.max(1.0))
+        )
+    })
+}
+
 /// The share of requests that YCSB's zipfian distribution sends to its hottest key: 1 / zeta(10^10, 0.99).
 const HOTTEST_SHARE: f64 = 1.0 / 26.469;
 
@@ -318,6 +333,16 @@ mod tests {
         });
         // 100 misses of 60 µs in 1,000 reads of 1,000 µs.
         assert!(said.contains("0.60 % at most"), "{said}");
+    }
+
+    #[test]
+    fn pauses_of_garbage_collection_are_told() {
+        let said = speaks(garbage_is_collected, |figures, counted| {
+            figures.report.seconds = 10.0;
+            counted.insert("gc_seconds".into(), 1.5);
+            counted.insert("gc_count".into(), 30.0);
+        });
+        assert!(said.contains("15 % of the time: 30 pauses, 50 ms each"), "{said}");
     }
 
     #[test]

@@ -104,11 +104,11 @@ fn list(out: &mut String, id: &str, title: &str, sentences: &[String]) {
     out.push_str("</ul></section>\n");
 }
 
-/// Throughput, and of each operation the mean and the 99th percentile.
+/// Throughput, processor time, and of each operation the mean and the 99th percentile.
 fn charted(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
     phase.metrics.iter().filter(|metric| {
         let latency = metric.name.ends_with(" mean") || metric.name.ends_with(" p99");
-        metric.higher_is_better() || (latency && !metric.name.contains(", step "))
+        metric.higher_is_better() || metric.name == "CPU/op" || (latency && !metric.name.contains(", step "))
     })
 }
 

@@ -1,0 +1,148 @@
+//! The laboratory as people run it: by the program, which can serve, be killed, and go on.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cassette")).arg("lab").args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Where the only run in `results` is.
+fn run_in(results: &Path) -> PathBuf {
+    std::fs::read_dir(results).unwrap().next().unwrap().unwrap().path()
+}
+
+const SERVED: &str = r#"
+name = "served"
+repeats = 1
+[[engine]]
+kind = "served"
+[[configuration]]
+name = "leveled"
+options = { file_cache_size = "16MiB", row_cache_size = "4MiB", commitlog_sync = "group", commitlog_sync_group_window = "1ms" }
+table = "compaction = {'class': 'LeveledCompactionStrategy'} AND caching = {'keys': 'ALL', 'rows_per_partition': 'ALL'}"
+[[workload]]
+name = "c"
+ycsb = "c"
+properties = { recordcount = 300, operationcount = 600 }
+[[phase]]
+load = "c"
+threads = 8
+[[phase]]
+action = "flush"
+[[phase]]
+cql = "ALTER TABLE ycsb.usertable WITH gc_grace_seconds = 60"
+[[phase]]
+action = "restart"
+[[phase]]
+run = "c"
+threads = 8
+"#;
+
+#[test]
+fn a_server_is_started_set_up_flushed_restarted_and_stopped_by_an_experiment() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("served.toml");
+    std::fs::write(&file, SERVED).unwrap();
+    let results = directory.path().join("results");
+    let output = lab(&["run", file.to_str().unwrap(), "--results", results.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output));
+    let report = std::fs::read_to_string(run_in(&results).join("report.md")).unwrap();
+    for row in ["| file_cache_size | 16MiB |", "| commitlog_sync | group |", "| sstables | 1 |"] {
+        assert!(report.contains(row), "{row}: {report}");
+    }
+    assert!(report.contains("server_cpu_seconds") && report.contains("row_cache_hits"), "{report}");
+}
+
+const LONG: &str = r#"
+name = "long"
+repeats = 3
+[[engine]]
+kind = "noop"
+[[configuration]]
+name = "one"
+[[configuration]]
+name = "two"
+[[workload]]
+name = "a"
+ycsb = "a"
+properties = { recordcount = 100 }
+[[phase]]
+run = "a"
+seconds = 0.5
+"#;
+
+#[test]
+fn a_run_that_is_killed_goes_on_where_it_was_and_repeats_no_finished_part() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("long.toml");
+    std::fs::write(&file, LONG).unwrap();
+    let results = directory.path().join("results");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cassette"))
+        .args(["lab", "run", file.to_str().unwrap(), "--results", results.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let finished = || {
+        let runs = std::fs::read_dir(&results).into_iter().flatten().flatten();
+        let parts =
+            runs.filter_map(|run| std::fs::read_dir(run.path().join("parts")).ok()).flatten().flatten();
+        let mut parts: Vec<PathBuf> = parts
+            .map(|part| part.path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .collect();
+        parts.sort();
+        parts
+    };
+    while finished().len() < 2 {
+        assert!(started.elapsed() < Duration::from_secs(60), "no part was finished within a minute");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let before: Vec<(PathBuf, Vec<u8>)> =
+        finished().into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
+    assert!(before.len() < 6, "it was killed too late to show anything");
+    for (path, bytes) in &before {
+        let whole: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+        assert!(whole["phases"].is_array(), "{} is half-written", path.display());
+    }
+    let output = lab(&["resume", "last", "--results", results.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(finished().len(), 6);
+    for (path, bytes) in before {
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "{} was measured again", path.display());
+    }
+    let report = std::fs::read_to_string(run_in(&results).join("report.md")).unwrap();
+    assert!(!report.contains("Not finished"), "{report}");
+}
+
+#[test]
+fn what_cannot_be_run_is_told_in_one_sentence_with_the_line_or_the_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("wrong.toml");
+    let results = directory.path().join("results");
+    for (text_of_file, words) in [
+        (LONG.replace("seconds", "secunds"), "line 16, column 1"),
+        (LONG.replace("kind = \"noop\"", "kind = \"nosuch\""), "line 5, column 8"),
+        (LONG.to_owned() + "[matrix]\nx = []\n", "the matrix would be empty"),
+        (LONG.replace("name = \"one\"", "name = \"one\"\noptions = { x = 1 }"), "line 6, column 1"),
+        (SERVED.replace("row_cache_size", "row_cash_size"), "no option row_cash_size"),
+        (SERVED.replace("\"group\"", "\"sometimes\""), "expected periodic, group or batch"),
+        (LONG.replace("kind = \"noop\"", "kind = \"cql\"\ncontact = [\"127.0.0.1:1\"]"), "127.0.0.1:1"),
+    ] {
+        std::fs::write(&file, &text_of_file).unwrap();
+        let output = lab(&["run", file.to_str().unwrap(), "--results", results.to_str().unwrap()]);
+        assert_ne!(output.status.code(), Some(0), "{words}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(words), "{words}: {}", text(&output));
+    }
+}

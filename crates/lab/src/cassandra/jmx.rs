@@ -1,0 +1,113 @@
+//! Figures that Cassandra tells by JMX only: collections of garbage, SSTables by level, filters, flushed and compacted bytes.
+//!
+//! JMX is Java's own, so a small program of Java asks the nodes, once for each line that it is written. It lives as long as
+//! the cluster: what it costs to start (a second of a processor) is spent before anything is measured.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use crate::LabError;
+use crate::run::Counters;
+
+/// The program.
+const PROGRAM: &str = include_str!("Counters.java");
+/// How long an answer may take before the look goes without: a node that collects garbage does not answer.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// How long the first one may: the program is compiled.
+const FIRST_ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// The program that asks, with what it says.
+#[derive(Debug)]
+pub(super) struct Jmx {
+    child: Child,
+    conversation: Mutex<Conversation>,
+}
+
+#[derive(Debug)]
+struct Conversation {
+    questions: Option<ChildStdin>,
+    answers: Receiver<String>,
+    /// Answers that are owed, because they took too long: they are passed over when they come.
+    owed: usize,
+}
+
+impl Jmx {
+    /// Starts the program, in `directory`, for nodes with JMX at `ports`, and waits for its first answer.
+    pub fn start(directory: &Path, ports: &[u16]) -> Result<Self, LabError> {
+        let source = directory.join("Counters.java");
+        crate::experiments::store::write_whole(&source, PROGRAM.as_bytes())?;
+        let source = std::path::absolute(&source)
+            .map_err(|error| LabError::io(format!("resolving {}", source.display()), error))?;
+        let mut child = Command::new("java")
+            .args(["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+            .arg(source)
+            .args(ports.iter().map(u16::to_string))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| LabError::io("running java, to ask Cassandra by JMX", error))?;
+        let (send, answers) = channel();
+        let questions = child.stdin.take();
+        if let Some(out) = child.stdout.take() {
+            std::thread::spawn(move || {
+                let lines = BufReader::new(out).lines();
+                lines.map_while(Result::ok).try_for_each(|line| send.send(line)).ok();
+            });
+        }
+        let conversation = Conversation { questions, answers, owed: 0 };
+        let started = Self { child, conversation: Mutex::new(conversation) };
+        started.ask(FIRST_ANSWER_MAX);
+        Ok(started)
+    }
+
+    /// What the nodes tell now; nothing when they do not answer in time.
+    pub fn look(&self) -> Counters {
+        self.ask(ANSWER_MAX).map(|line| parse(&line)).unwrap_or_default()
+    }
+
+    fn ask(&self, patience: Duration) -> Option<String> {
+        let mut conversation = self.conversation.lock().ok()?;
+        let Conversation { questions, answers, owed } = &mut *conversation;
+        questions.as_mut()?.write_all(b"\n").ok()?;
+        *owed += 1;
+        loop {
+            let line = answers.recv_timeout(patience).ok()?;
+            *owed -= 1;
+            if *owed == 0 {
+                return Some(line);
+            }
+        }
+    }
+}
+
+impl Drop for Jmx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `name=value name=value …`; what is no number is left out.
+fn parse(line: &str) -> Counters {
+    let pairs = line.split_whitespace().filter_map(|pair| pair.split_once('='));
+    let numbers = pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse::<f64>().ok()?)));
+    numbers.filter(|(_, value)| value.is_finite()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_and_what_is_no_number_is_left_out() {
+        let counters = parse("gc_count_total=12.0 gc_seconds_total=0.125 x=NaN y= z disk_bytes=1.0E7 ");
+        let expected = [("gc_count_total", 12.0), ("gc_seconds_total", 0.125), ("disk_bytes", 1e7)];
+        assert_eq!(counters, expected.map(|(name, value)| (name.to_owned(), value)).into());
+        assert!(parse("").is_empty());
+    }
+}

@@ -1,0 +1,178 @@
+//! Cassette's figures as its HTTP endpoint tells them to Prometheus.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::run::Counters;
+
+/// How long an answer may take before the look goes without.
+const ANSWER_MAX: Duration = Duration::from_millis(900);
+/// The longest answer taken.
+const ANSWER_LENGTH_MAX: u64 = 16 << 20;
+
+/// Where figures are.
+#[derive(Debug, Clone)]
+pub struct MetricsEndpoint {
+    /// `host:port`.
+    address: String,
+}
+
+impl MetricsEndpoint {
+    /// At `address`: `host:port`, or an `http://` address with or without a path.
+    pub fn new(address: &str) -> Self {
+        let address = address.strip_prefix("http://").unwrap_or(address);
+        Self { address: address.split('/').next().unwrap_or_default().to_owned() }
+    }
+
+    /// The figures now; nothing when it does not answer in time.
+    pub fn look(&self) -> Counters {
+        let mut found = self.fetch("/metrics").map(|text| counters(&text)).unwrap_or_default();
+        if let Some(unleveled) = self.fetch("/v1/tables").ok().and_then(|text| unleveled(&text)) {
+            found.insert("sstables_unleveled".into(), unleveled);
+        }
+        found
+    }
+
+    fn fetch(&self, path: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream.set_write_timeout(Some(ANSWER_MAX))?;
+        // HTTP 1.0: the answer ends with the connection, in one piece.
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address)?;
+        let mut text = String::new();
+        stream.take(ANSWER_LENGTH_MAX).read_to_string(&mut text)?;
+        match text.split_once("\r\n\r\n") {
+            Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
+            _ => Err(std::io::Error::other("it is no answer with figures")),
+        }
+    }
+}
+
+/// What `/v1/tables` tells of a table, as far as it is wanted.
+#[derive(Debug, Deserialize)]
+struct TableLevels {
+    keyspace: String,
+    levels: Vec<Level>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Level {
+    sstables: u64,
+}
+
+/// SSTables on level 0 of the tables of users; those of tables without levels are not among them.
+fn unleveled(text: &str) -> Option<f64> {
+    let tables: Vec<TableLevels> = serde_json::from_str(text).ok()?;
+    let of_users = tables.iter().filter(|table| !is_system(&table.keyspace));
+    Some(of_users.filter_map(|table| table.levels.first()).map(|level| level.sstables as f64).sum())
+}
+
+fn is_system(keyspace: &str) -> bool {
+    keyspace == "system" || keyspace.starts_with("system_")
+}
+
+/// Figures of tables, with the names that other engines' have; those of system keyspaces are left out.
+const TABLE_FIGURES: [(&str, &str); 10] = [
+    ("cassette_table_sstables", "sstables"),
+    ("cassette_table_live_bytes", "disk_bytes"),
+    ("cassette_table_flushes_total", "flushes_total"),
+    ("cassette_table_flushed_bytes_total", "flushed_bytes_total"),
+    ("cassette_table_compactions_total", "compactions_total"),
+    ("cassette_table_compacted_bytes_total", "compacted_bytes_total"),
+    ("cassette_table_pending_compactions", "compactions_pending"),
+    ("cassette_table_filter_false_positives_total", "bloom_filter_false_positives_total"),
+    ("cassette_table_filter_true_positives_total", "bloom_filter_true_positives_total"),
+    ("cassette_table_filter_true_negatives_total", "bloom_filter_true_negatives_total"),
+];
+
+/// Those of a table's summaries: sums and counts.
+const SUMMARY_FIGURES: [(&str, &str); 2] = [
+    ("cassette_table_sstables_per_read_sum", "sstables_read_total"),
+    ("cassette_table_sstables_per_read_count", "table_reads_total"),
+];
+
+/// Reads the text format 0.0.4: `name{label="value",…} number`.
+fn counters(text: &str) -> Counters {
+    let mut counters = Counters::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let Some((series, value)) = line.rsplit_once(' ') else { continue };
+        let Some(value) = value.parse::<f64>().ok().filter(|value| value.is_finite()) else { continue };
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let label = |label: &str| labels.split(&format!("{label}=\"")).nth(1)?.split('"').next();
+        let known = TABLE_FIGURES.iter().chain(&SUMMARY_FIGURES).find(|(known, _)| *known == name);
+        let name = match (name, label("keyspace"), label("cache")) {
+            ("cassette_memtable_bytes", ..) => "memtable_bytes".to_owned(),
+            ("cassette_commit_log_bytes", ..) => "commit_log_bytes".to_owned(),
+            ("cassette_writes_held_up_total", ..) => "writes_held_up_total".to_owned(),
+            (_, Some(keyspace), _) if keyspace != "system" && !keyspace.starts_with("system_") => match known
+            {
+                Some((_, ours)) => (*ours).to_owned(),
+                None => continue,
+            },
+            (name, _, Some(cache)) if name.starts_with("cassette_cache_") && !name.contains("capacity") => {
+                let figure = name.trim_start_matches("cassette_cache_").replace("size_bytes", "bytes");
+                format!("{cache}_cache_{figure}")
+            }
+            _ => continue,
+        };
+        *counters.entry(name).or_insert(0.0) += value;
+    }
+    counters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# HELP cassette_memtable_bytes Heap bytes of memtables.\n\
+        # TYPE cassette_memtable_bytes gauge\n\
+        cassette_memtable_bytes 4096\n\
+        cassette_cache_hits_total{cache=\"chunk\"} 7\n\
+        cassette_cache_size_bytes{cache=\"row\"} 9\n\
+        cassette_cache_capacity_bytes{cache=\"row\"} 99\n\
+        cassette_table_sstables{keyspace=\"lab\",table=\"a\"} 3\n\
+        cassette_table_sstables{keyspace=\"lab\",table=\"b\"} 2\n\
+        cassette_table_sstables{keyspace=\"system_schema\",table=\"tables\"} 5\n\
+        cassette_table_sstables_per_read_sum{keyspace=\"lab\",table=\"a\"} 12\n\
+        cassette_table_droppable_ratio{keyspace=\"lab\",table=\"a\"} NaN\n";
+
+    const TABLES: &str = r#"[{"keyspace": "lab", "table": "a", "levels": [{"sstables": 4, "bytes": 1}, {"sstables": 9, "bytes": 1}]},
+        {"keyspace": "lab", "table": "b", "levels": []}, {"keyspace": "system", "table": "c", "levels": [{"sstables": 7, "bytes": 1}]}]"#;
+
+    #[test]
+    fn figures_are_summed_over_tables_of_users_and_named_as_other_engines_are() {
+        let expected = [
+            ("chunk_cache_hits_total", 7.0),
+            ("memtable_bytes", 4096.0),
+            ("row_cache_bytes", 9.0),
+            ("sstables", 5.0),
+            ("sstables_read_total", 12.0),
+        ];
+        assert_eq!(counters(TEXT), expected.map(|(name, value)| (name.to_owned(), value)).into());
+    }
+
+    #[test]
+    fn an_endpoint_is_asked_and_one_that_refuses_gives_nothing() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answer = std::thread::spawn(move || {
+            for status in ["200 OK", "200 OK", "403 Forbidden", "403 Forbidden"] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut head = [0; 256];
+                let length = stream.read(&mut head).unwrap();
+                let figures = head[..length].starts_with(b"GET /metrics ");
+                let body = if figures { TEXT } else { TABLES };
+                write!(stream, "HTTP/1.0 {status}\r\ncontent-type: text/plain\r\n\r\n{body}").unwrap();
+            }
+        });
+        let endpoint = MetricsEndpoint::new(&format!("http://{address}/metrics"));
+        let found = endpoint.look();
+        assert_eq!((found["sstables"], found["sstables_unleveled"]), (5.0, 4.0));
+        assert!(endpoint.look().is_empty());
+        answer.join().unwrap();
+        assert!(endpoint.look().is_empty(), "nobody listens any more");
+    }
+}

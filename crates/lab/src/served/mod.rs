@@ -1,0 +1,255 @@
+//! `cassette serve`, started anew for each part: Cassette's server as an engine under test, by its own program.
+
+mod metrics;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::LabError;
+use crate::cql::{CqlSettings, CqlTarget};
+use crate::engine::{EngineInfo, TableShape};
+use crate::experiments::store::write_whole;
+use crate::run::{Action, Driven, Sampler, Target, Worker};
+pub use metrics::MetricsEndpoint;
+
+/// How long it may take to stop in order; then it is killed.
+const STOP_MAX: Duration = Duration::from_secs(60);
+
+/// What server to run.
+#[derive(Debug, Clone)]
+pub struct ServerSettings {
+    /// The program; `None` for the one that runs now.
+    pub program: Option<PathBuf>,
+    /// Where it keeps its files.
+    pub data: PathBuf,
+    /// What its configuration file says, by cassandra.yaml's names.
+    pub options: BTreeMap<String, String>,
+}
+
+/// A server and the client that drives it; the server ends with it.
+#[derive(Debug)]
+pub struct ServedTarget {
+    settings: ServerSettings,
+    server: Option<Server>,
+    client: CqlTarget,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+struct Server {
+    child: Child,
+    /// Where it listens for CQL.
+    contact: String,
+    /// Where its figures are.
+    admin: String,
+}
+
+impl ServedTarget {
+    /// Starts a server and connects to it.
+    pub fn start(settings: ServerSettings, client: CqlSettings) -> Result<Self, LabError> {
+        // Any ports that are free; when it is started again it gets the same ones.
+        let server = Server::start(&settings, "127.0.0.1:0", "127.0.0.1:0")?;
+        let client = CqlTarget::new(CqlSettings { contacts: vec![server.contact.clone()], ..client })?;
+        let client = client.on_processes(vec![server.child.id()]);
+        Ok(Self { settings, server: Some(server), client })
+    }
+
+    fn server(&self) -> Result<&Server, LabError> {
+        self.server
+            .as_ref()
+            .ok_or_else(|| LabError::engine("cassette serve", "use", "it could not be started again"))
+    }
+
+    fn restart(&mut self, between: impl FnOnce() -> Result<(), LabError>) -> Result<(), LabError> {
+        if let Some(mut server) = self.server.take() {
+            server.stop();
+            between()?;
+            let server = Server::start(&self.settings, &server.contact, &server.admin)?;
+            self.client.set_processes(vec![server.child.id()]);
+            self.server = Some(server);
+        }
+        Ok(())
+    }
+}
+
+/// The program that serves: the one asked for, or this one, if it can.
+fn program(settings: &ServerSettings) -> Result<PathBuf, LabError> {
+    if let Some(program) = &settings.program {
+        return Ok(program.clone());
+    }
+    let this = std::env::current_exe().map_err(|error| LabError::io("finding this program", error))?;
+    let name = this.file_name().unwrap_or_default().to_string_lossy();
+    match name == "cassette" || name.starts_with("cassette-") {
+        true => Ok(this),
+        false => Err(LabError::Usage(format!(
+            "{} cannot serve: say which cassette does, with the engine's `program = \"target/release/cassette\"`",
+            this.display()
+        ))),
+    }
+}
+
+impl Server {
+    fn start(settings: &ServerSettings, contact: &str, admin: &str) -> Result<Self, LabError> {
+        let program = program(settings)?;
+        let attempt = |error| LabError::io(format!("setting up {}", settings.data.display()), error);
+        std::fs::create_dir_all(&settings.data).map_err(attempt)?;
+        let config = settings.data.join("cassandra.yaml");
+        let lines = settings.options.iter().map(|(name, value)| format!("{name}: {value}\n"));
+        write_whole(&config, lines.collect::<String>().as_bytes())?;
+        let log = settings.data.join("serve.log");
+        let mut child = Command::new(&program)
+            .arg("serve")
+            .args(["--listen", contact, "--admin", admin, "--config"])
+            .arg(&config)
+            .arg("--data")
+            .arg(settings.data.join("data"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log).map_err(attempt)?)
+            .spawn()
+            .map_err(|error| LabError::io(format!("running {}", program.display()), error))?;
+        // It prints where it listens once it does.
+        let mut told = child.stdout.take().map(BufReader::new);
+        let mut line = |after: &str| {
+            let mut text = String::new();
+            told.as_mut()?.read_line(&mut text).ok()?;
+            Some(text.trim_end().split_once(after)?.1.to_owned())
+        };
+        let (contact, admin) = (line(" listens for CQL on "), line(" are at http://"));
+        if let Some(mut rest) = told {
+            // Read on, so that it never waits for a reader.
+            std::thread::spawn(move || std::io::copy(&mut rest, &mut std::io::sink()));
+        }
+        match (contact, admin) {
+            (Some(contact), Some(admin)) => {
+                Ok(Self { child, contact, admin: admin.trim_end_matches('/').to_owned() })
+            }
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(LabError::engine("cassette serve", "start", said(&log)))
+            }
+        }
+    }
+
+    /// Stops it in order, or kills it when it does not stop.
+    fn stop(&mut self) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // The child is not waited for before this, so the number is still its own.
+        if let (Some(pid), Ok(None)) = (pid, self.child.try_wait()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + STOP_MAX;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                let _ = self.child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Has `cassette nodetool` do something.
+    fn nodetool(&self, settings: &ServerSettings, command: &str) -> Result<(), LabError> {
+        let port = self.admin.rsplit(':').next().unwrap_or_default();
+        let output = Command::new(program(settings)?)
+            .args(["nodetool", "--host", "127.0.0.1", "--port", port, command])
+            .output()
+            .map_err(|error| LabError::io("running cassette nodetool", error))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => {
+                let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                Err(LabError::engine("cassette nodetool", command, text.trim()))
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The last thing in a log.
+fn said(log: &Path) -> String {
+    let mut text = String::new();
+    let read = File::open(log).and_then(|file| file.take(1 << 20).read_to_string(&mut text));
+    let last = text.lines().rfind(|line| !line.trim().is_empty()).filter(|_| read.is_ok());
+    last.unwrap_or("it said nothing").to_owned()
+}
+
+impl Target for ServedTarget {
+    fn describe(&self) -> EngineInfo {
+        let mut info = self.client.describe();
+        info.name = "cassette serve".into();
+        info.version = env!("CARGO_PKG_VERSION").into();
+        // Another port each time says nothing.
+        info.settings.remove("contact");
+        info
+    }
+
+    fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError> {
+        self.client.create_table(shape, replace)
+    }
+
+    fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError> {
+        self.client.use_table(shape)
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), LabError> {
+        match action {
+            Action::Cql(_) => self.client.act(action),
+            Action::Flush => self.server()?.nodetool(&self.settings, "flush"),
+            Action::Compact => self.server()?.nodetool(&self.settings, "compact"),
+            Action::DropCaches => self.restart(crate::engine::drop_page_cache),
+            Action::Restart => self.restart(|| Ok(())),
+        }
+    }
+
+    fn sampler(&self) -> Option<Sampler<'_>> {
+        let endpoint = MetricsEndpoint::new(&self.server.as_ref()?.admin);
+        Some(Box::new(move || endpoint.look()))
+    }
+
+    fn server_pids(&self) -> Vec<u32> {
+        self.client.server_pids()
+    }
+
+    fn worker_count(&self, in_flight: usize) -> usize {
+        self.client.worker_count(in_flight)
+    }
+
+    fn drive(&self, workers: Vec<Worker>, in_flight: usize) -> Result<Driven, LabError> {
+        self.client.drive(workers, in_flight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_cannot_serve_and_one_that_is_not_there_are_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut settings = ServerSettings {
+            program: None,
+            data: directory.path().join("data"),
+            options: BTreeMap::from([("file_cache_size".into(), "1MiB".into())]),
+        };
+        let start = |settings: &ServerSettings| {
+            Server::start(settings, "127.0.0.1:0", "127.0.0.1:0").unwrap_err().to_string()
+        };
+        assert!(start(&settings).contains("program = "), "{}", start(&settings));
+        settings.program = Some("/nowhere/cassette".into());
+        assert!(start(&settings).contains("/nowhere/cassette"), "{}", start(&settings));
+        // It ends at once and says nothing.
+        settings.program = Some("/bin/true".into());
+        assert!(start(&settings).contains("it said nothing"), "{}", start(&settings));
+    }
+}
