@@ -36,6 +36,8 @@ fn open_cold(tables: &[&str]) -> Database {
     options.file_system = Arc::new(FakeFileSystem::new());
     options.engine.commitlog_sync = SyncMode::Periodic { period: std::time::Duration::from_secs(10) };
     options.materialized_views_enabled = true;
+    // Increments are to read what is stored.
+    options.engine.counter_cache_size = 0;
     let database = Database::open(options).unwrap();
     let session = database.session();
     let keyspace =
