@@ -52,6 +52,16 @@ impl Checksums {
         let crcs = (0..blocks).map(|_| input.u32()).collect::<Parsed<_>>()?;
         Ok(Self { block_size, crcs })
     }
+
+    /// Reads as many checksums as a Data file of `data_length` bytes has blocks, which may be fewer than it had.
+    pub fn decode_first(bytes: &[u8], data_length: u64) -> Parsed<Self> {
+        let blocks = match bytes.first_chunk::<4>() {
+            Some(size) => data_length.div_ceil(u64::from(u32::from_be_bytes(*size)).max(1)),
+            None => 0,
+        };
+        let wanted = usize::try_from(blocks.saturating_mul(4).saturating_add(4)).unwrap_or(usize::MAX);
+        Self::decode(bytes.get(..wanted).unwrap_or(bytes), data_length)
+    }
 }
 
 #[cfg(test)]

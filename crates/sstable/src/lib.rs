@@ -22,6 +22,7 @@ pub mod input;
 pub mod key_cache;
 pub mod output;
 pub mod reader;
+pub mod scrub;
 pub mod statistics;
 pub mod summary;
 pub mod toc;

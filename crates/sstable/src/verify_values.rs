@@ -1,6 +1,6 @@
 //! Verifying values: each must be one of its type.
 
-use cassette_rows::{DataType, PartitionStream, Result, Row, StorageError, Unfiltered, key};
+use cassette_rows::{DataType, PartitionStream, Result, Row, StorageError, TableMetadata, Unfiltered, key};
 
 use crate::descriptor::Component;
 use crate::reader::SSTableReader;
@@ -20,27 +20,33 @@ fn verify_values(reader: &SSTableReader) -> Result<()> {
             let path = reader.descriptor().path(Component::Data);
             StorageError::corrupt(path, format!("partition {partition:02x?}: {detail}"))
         };
-        let columns = &reader.table().partition_key;
-        let components = key::components(partition, columns.len())
-            .ok_or_else(|| wrong("its key has not the components that the table's has".to_owned()))?;
-        for (column, value) in columns.iter().zip(components) {
-            let valid = column.data_type.validate(value);
-            valid.map_err(|error| wrong(format!("key column {}: {error}", column.name)))?;
-        }
+        check_key(reader.table(), partition).map_err(wrong)?;
         if let Some(row) = &header.static_row {
-            check_row(reader, row).map_err(wrong)?;
+            check_row(reader.table(), row).map_err(wrong)?;
         }
         while let Some(unfiltered) = scan.next_unfiltered()? {
             if let Unfiltered::Row(row) = &unfiltered {
-                check_row(reader, row).map_err(wrong)?;
+                check_row(reader.table(), row).map_err(wrong)?;
             }
         }
     }
     Ok(())
 }
 
-fn check_row(reader: &SSTableReader, row: &Row) -> std::result::Result<(), String> {
-    let table = reader.table();
+/// Whether a partition key is one of the table's; else what is wrong with it.
+pub(crate) fn check_key(table: &TableMetadata, partition: &[u8]) -> std::result::Result<(), String> {
+    let columns = &table.partition_key;
+    let components = key::components(partition, columns.len())
+        .ok_or_else(|| "its key has not the components that the table's has".to_owned())?;
+    for (column, value) in columns.iter().zip(components) {
+        let valid = column.data_type.validate(value);
+        valid.map_err(|error| format!("key column {}: {error}", column.name))?;
+    }
+    Ok(())
+}
+
+/// Whether every value of a row is one of its type; else what is wrong with the first that is not.
+pub(crate) fn check_row(table: &TableMetadata, row: &Row) -> std::result::Result<(), String> {
     for (column, value) in table.clustering.iter().zip(row.clustering().values()) {
         if let Some(value) = value {
             let valid = column.data_type.validate(value);

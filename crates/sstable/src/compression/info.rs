@@ -126,6 +126,14 @@ impl CompressionInfo {
         Ok(Self::new(format, data_length, offsets))
     }
 
+    /// The chunks that begin within the first `file_length` bytes of the Data file.
+    pub fn within(self, file_length: u64) -> Self {
+        let fits = |offset: &&u64| offset.saturating_add(CHUNK_CRC_LENGTH) <= file_length;
+        let offsets: Vec<u64> = self.offsets.iter().take_while(fits).copied().collect();
+        let data_length = self.data_length.min(offsets.len() as u64 * u64::from(self.format.chunk_length));
+        Self::new(self.format, data_length, offsets)
+    }
+
     /// The number of chunks that hold bytes of the stream.
     pub fn chunks(&self) -> u64 {
         self.data_length.div_ceil(u64::from(self.format.chunk_length))

@@ -239,10 +239,15 @@ impl Cursor {
 
     /// Reads a partition up to its first row or marker.
     pub fn partition_header(&mut self) -> Result<PartitionHeader> {
+        let (key, deletion) = self.key_and_deletion()?;
+        Ok(PartitionHeader { key, deletion, static_row: self.static_row()? })
+    }
+
+    /// Reads a partition up to its static row.
+    pub fn key_and_deletion(&mut self) -> Result<(DecoratedKey, DeletionTime)> {
         let (key, deletion) = self.partition_start()?;
         // It keeps the chunk alive, as the rows do. Whoever keeps keys for longer copies them.
-        let key = DecoratedKey::new(self.window.slice(key));
-        Ok(PartitionHeader { key, deletion, static_row: self.static_row()? })
+        Ok((DecoratedKey::new(self.window.slice(key)), deletion))
     }
 
     /// [`Self::partition_header`] of a partition that has this key; `None`, with the cursor anywhere, if it has another.

@@ -8,6 +8,7 @@ mod open;
 mod partition;
 mod probe;
 mod rows;
+mod salvage;
 mod scan;
 mod slicing;
 
@@ -23,6 +24,7 @@ pub use index_cursor::IndexCursor;
 pub use open::{ForeignFiles, OpenOptions};
 pub use partition::PartitionRead;
 pub use probe::Probe;
+pub use salvage::Salvage;
 pub use scan::{Scan, WholeScan};
 
 use crate::chunk_cache::ChunkCache;

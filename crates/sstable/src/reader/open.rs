@@ -47,7 +47,7 @@ impl Default for OpenOptions {
 }
 
 /// Where the files are.
-type Files<'a> = (&'a Arc<dyn FileSystem>, &'a Descriptor);
+pub(super) type Files<'a> = (&'a Arc<dyn FileSystem>, &'a Descriptor);
 
 impl SSTableReader {
     /// Opens the SSTable for reading rows of `table`.
@@ -210,12 +210,16 @@ fn components((file_system, descriptor): Files<'_>) -> Result<(Vec<Component>, u
     Ok((found, bytes))
 }
 
-fn read((file_system, descriptor): Files<'_>, component: Component) -> Result<Vec<u8>> {
+pub(super) fn read((file_system, descriptor): Files<'_>, component: Component) -> Result<Vec<u8>> {
     let path = descriptor.path(component);
     file_system.read(&path).map_err(|e| StorageError::io(&path, "read the file", e))
 }
 
-fn parse<T>(files: Files<'_>, component: Component, parse: impl Fn(&[u8]) -> Parsed<T>) -> Result<T> {
+pub(super) fn parse<T>(
+    files: Files<'_>,
+    component: Component,
+    parse: impl Fn(&[u8]) -> Parsed<T>,
+) -> Result<T> {
     let bytes = read(files, component)?;
     parse(&bytes).map_err(|e| e.at(&files.1.path(component)))
 }
@@ -235,7 +239,7 @@ fn read_vouched(
     Ok(vouched.then(|| bytes.into()))
 }
 
-fn open_file(files: Files<'_>, component: Component) -> Result<(Arc<dyn RandomAccessFile>, u64)> {
+pub(super) fn open_file(files: Files<'_>, component: Component) -> Result<(Arc<dyn RandomAccessFile>, u64)> {
     let path = files.1.path(component);
     let file = files.0.open(&path).map_err(|e| StorageError::io(&path, "open the file", e))?;
     let length = file.len().map_err(|e| StorageError::io(&path, "find the file's length", e))?;
@@ -304,7 +308,7 @@ fn derive_index(
 }
 
 /// Opens Index; that of a foreign SSTable is summed up, so that what it is now is at least what it stays.
-fn open_index(
+pub(super) fn open_index(
     files: Files<'_>,
     component: Component,
     checksums: Option<&FileChecksums>,

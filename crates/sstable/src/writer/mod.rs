@@ -175,6 +175,11 @@ impl SSTableWriter {
         self.data.as_ref().map_or(0, DataFile::stored_bytes)
     }
 
+    /// The last partition written.
+    pub fn last_key(&self) -> Option<&DecoratedKey> {
+        self.last_key.as_ref()
+    }
+
     /// Partitions written so far.
     pub fn partitions(&self) -> u64 {
         self.summary.keys()

@@ -1,0 +1,82 @@
+//! The partitions that Index names, as far as it can be read.
+
+use std::sync::Arc;
+
+use cassette_rows::{DecoratedKey, Result};
+
+use super::{Log, is_damage};
+use crate::index::PromotedIndex;
+use crate::reader::{IndexCursor, Salvage};
+
+/// What Index says of a partition.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub key: DecoratedKey,
+    /// Where the partition begins in the uncompressed Data.
+    pub position: u64,
+    /// The index of its rows, if it has one that can be read.
+    pub promoted: Option<PromotedIndex>,
+}
+
+/// Walks through Index. Behind a piece that cannot be read it goes on where Summary says that an entry begins.
+pub(super) struct Entries {
+    source: Arc<Salvage>,
+    cursor: Option<IndexCursor>,
+    next: Option<Entry>,
+}
+
+impl Entries {
+    pub fn new(source: Arc<Salvage>, log: &mut Log) -> Result<Self> {
+        let mut entries = Self { cursor: source.index_from(0), source, next: None };
+        entries.advance(log)?;
+        Ok(entries)
+    }
+
+    /// The entry of the partition at `position`, if there is one; those of partitions before it are passed over.
+    pub fn at(&mut self, position: u64, log: &mut Log) -> Result<Option<Entry>> {
+        while self.next.as_ref().is_some_and(|next| next.position < position) {
+            self.advance(log)?;
+        }
+        match &self.next {
+            Some(next) if next.position == position => {
+                let entry = self.next.clone();
+                self.advance(log)?;
+                Ok(entry)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The first entry of a partition behind `position`. It stays the next one.
+    pub fn after(&mut self, position: u64, log: &mut Log) -> Result<Option<&Entry>> {
+        while self.next.as_ref().is_some_and(|next| next.position <= position) {
+            self.advance(log)?;
+        }
+        Ok(self.next.as_ref())
+    }
+
+    fn advance(&mut self, log: &mut Log) -> Result<()> {
+        self.next = None;
+        while let Some(cursor) = &mut self.cursor {
+            match cursor.advance() {
+                Ok(true) => {
+                    let promoted = match cursor.promoted_index() {
+                        Err(error) if !is_damage(&error) => return Err(error),
+                        read => read.ok().flatten(),
+                    };
+                    let (key, position) = (cursor.decorated_key(), cursor.position());
+                    self.next = Some(Entry { key, position, promoted });
+                    return Ok(());
+                }
+                Ok(false) => self.cursor = None,
+                Err(error) if is_damage(&error) => {
+                    log.warn(format!("Error reading index file: {error}"));
+                    let after = self.source.sample_after(cursor.entry_end());
+                    self.cursor = after.and_then(|start| self.source.index_from(start));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
