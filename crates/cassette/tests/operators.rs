@@ -91,6 +91,7 @@ fn commands_that_change_something_change_it() {
     let server = Server::start();
     server.shows("flush system local");
     server.shows("compact system local");
+    server.shows("compact -st -9223372036854775808 -et 9223372036854775807 system local");
     assert!(server.shows("compactionhistory").contains("{compaction_type:Major compaction}"));
     server.shows("setcompactionthroughput 32");
     assert_eq!(server.shows("getcompactionthroughput"), "Current compaction throughput: 32 MB/s\n");
@@ -113,6 +114,9 @@ fn commands_that_change_something_change_it() {
     server.shows("invalidatecountercache");
     server.shows("invalidaterowcache");
     server.shows("invalidatekeycache");
+    assert_eq!(server.shows("gettraceprobability"), "Current trace probability: 0.0\n");
+    server.shows("settraceprobability 0.25");
+    assert_eq!(server.shows("gettraceprobability"), "Current trace probability: 0.25\n");
     server.shows("setlogginglevel compaction DEBUG");
     assert!(server.shows("getlogginglevels").contains("cassette_engine::compaction"));
     assert!(server.shows("snapshot -t now system").ends_with("Snapshot directory: now\n"));
@@ -121,6 +125,8 @@ fn commands_that_change_something_change_it() {
     assert_eq!(server.shows("listsnapshots"), "Snapshot Details: \nThere are no snapshots\n");
     server.shows("verify -f system local");
     server.shows("upgradesstables -a system local");
+    server.shows("scrub system local");
+    assert!(server.shows("listsnapshots").contains("pre-scrub-"));
     server.shows("drain");
     assert_eq!(server.shows("statusbinary"), "not running\n");
 }
@@ -150,6 +156,11 @@ fn failures_have_cassandras_words_and_exit_codes() {
             "nodetool: setcachecapacity requires key-cache-capacity, row-cache-capacity, and counter-cache-capacity args.\n",
         ),
         ("setcachecapacity 1 100000000 1", 1, "nodetool: row_cache_size of "),
+        (
+            "compact -st x -et 1 system",
+            1,
+            "nodetool: Invalid token for Murmur3Partitioner. Got x but expected a long value (unsigned 8 bytes integer).\n",
+        ),
         ("import ks t /nowhere", 1, ""),
     ] {
         let output = server.nodetool(words);

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cassette_engine::{
-    EngineError, ImportOptions, ImportedSSTable, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,
+    EngineError, ImportOptions, ImportedSSTable, ScrubOptions, ScrubbedSSTable, Snapshot, SnapshotFilter,
+    SnapshotOptions, VerifiedSSTable,
 };
 use cassette_rows::{TableId, TableMetadata};
 
@@ -74,6 +75,20 @@ impl Database {
     pub fn verify(&self, keyspace: &str, table: &str, extended: bool) -> Result<Vec<VerifiedSSTable>> {
         let table = self.stored_table(keyspace, table)?;
         self.engine().verify(table.id, extended).map_err(refused)
+    }
+
+    /// Rewrites the SSTables of a table with what can be read of them, after a snapshot if `snapshot` says so; see
+    /// [`Engine::scrub`](cassette_engine::Engine::scrub).
+    pub fn scrub(
+        &self,
+        keyspace: &str,
+        table: &str,
+        options: &ScrubOptions,
+        snapshot: bool,
+    ) -> Result<Vec<ScrubbedSSTable>> {
+        let table = self.stored_table(keyspace, table)?;
+        let schema = snapshot.then(|| self.schema_cql(&table));
+        self.engine().scrub(table.id, options, schema.as_deref()).map_err(refused)
     }
 
     /// Takes SSTables into a table by `take`, and builds its indexes anew if any came. Should the process die in between, they are

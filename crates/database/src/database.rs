@@ -15,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, SchemaEvents, Subscription};
+use crate::compaction_history;
 use crate::embedded::Session;
 use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::execution::Execution;
@@ -27,6 +28,7 @@ use crate::response::{Executed, Outcome, RowSink, SchemaChange};
 use crate::server_figures::ServerFigures;
 use crate::system::{self, local::Node};
 use crate::time_uuids::TimeUuids;
+use crate::tracing::TraceChance;
 use crate::views;
 use crate::virtual_tables::engine_settings;
 
@@ -114,6 +116,7 @@ struct Inner {
     server: RwLock<Option<Weak<dyn ServerFigures>>>,
     last_timestamp: AtomicI64,
     time_uuids: TimeUuids,
+    trace_chance: TraceChance,
 }
 
 impl Database {
@@ -153,8 +156,10 @@ impl Database {
             auto_snapshot,
             last_timestamp: AtomicI64::new(opened.newest_timestamp),
             time_uuids: TimeUuids::new(),
+            trace_chance: TraceChance::default(),
         }));
         database.engine().load_saved_caches(*database.node().host_id.as_bytes());
+        compaction_history::note_compactions(&database);
         for index in &opened.unbuilt {
             database.build_index(index);
         }
@@ -406,6 +411,10 @@ impl Database {
 
     pub(crate) fn builds(&self) -> &Builds {
         &self.0.builds
+    }
+
+    pub(crate) fn trace_chance(&self) -> &TraceChance {
+        &self.0.trace_chance
     }
 
     pub(crate) fn downgrade(&self) -> WeakDatabase {

@@ -3,8 +3,10 @@
 //! Two doors lead in. The embedded one is [`Database::open`] and [`Session`]. The server's is [`Database::query`],
 //! [`Database::prepare`] and [`Database::execute`]: raw bytes in, rows pushed into a [`RowSink`] out.
 
+mod builds;
 mod catalog;
 mod columns;
+mod compaction_history;
 mod data_files;
 mod database;
 mod describe;
@@ -29,6 +31,7 @@ mod tracing;
 mod views;
 mod virtual_tables;
 
+pub use builds::RunningBuild;
 pub use cassette_cql::ast::BatchKind;
 /// The engine, for those who look at figures.
 pub use cassette_engine as engine;
@@ -37,6 +40,7 @@ pub use cassette_engine::{
     ImportOptions, ImportedSSTable, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,
 };
 pub use catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription};
+pub use compaction_history::CompactionRecord;
 pub use database::{BatchSource, BatchStatement, Database, Options};
 pub use embedded::{Batch, Row, Rows, Session, Statement, Value};
 pub use error::{DatabaseError, Result, WriteType};

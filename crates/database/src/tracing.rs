@@ -6,18 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use bytes::Bytes;
 use cassette_engine::Mutation;
 use cassette_engine::trace::{TraceEvent, collect};
-use cassette_rows::row::Cell;
-use cassette_rows::{Clustering, DecoratedKey, LivenessInfo, PartitionUpdate, RowBuilder, TableMetadata};
+use cassette_rows::{Clustering, DecoratedKey, PartitionUpdate};
 use uuid::Uuid;
 
 use crate::catalog::Catalog;
 use crate::database::Database;
-use crate::system::encode::{Value, seconds};
+use crate::system::expiring_row::ExpiringRow;
 use crate::system::local::STORAGE_PORT;
 
 /// The keyspace of traces.
@@ -43,6 +43,23 @@ impl Database {
         self.next_time_uuid()
     }
 
+    /// The share of the requests that are traced without asking for it.
+    pub fn trace_probability(&self) -> f64 {
+        f64::from_bits(self.trace_chance().probability.load(Ordering::Relaxed))
+    }
+
+    /// Has about this share of all requests traced from here on, 0 to 1: `nodetool settraceprobability`.
+    pub fn set_trace_probability(&self, probability: f64) {
+        self.trace_chance().probability.store(probability.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);
+    }
+
+    /// Whether it falls to the next request to be traced.
+    #[inline]
+    pub fn traces_by_chance(&self) -> bool {
+        let chance = self.trace_chance();
+        chance.probability.load(Ordering::Relaxed) != 0 && chance.draw()
+    }
+
     /// Does `work` and writes what was done for it to `system_traces`, as the session `id` with what `describe` says of it. A
     /// trace that cannot be written is logged and given up.
     pub fn traced<T>(
@@ -60,6 +77,25 @@ impl Database {
             tracing::warn!(%error, "a trace could not be written");
         }
         traced.output
+    }
+}
+
+/// Draws requests to be traced.
+#[derive(Debug, Default)]
+pub(crate) struct TraceChance {
+    /// The bits of a probability; those of 0 are 0.
+    probability: AtomicU64,
+    drawn: AtomicU64,
+}
+
+impl TraceChance {
+    fn draw(&self) -> bool {
+        // SplitMix64 (Steele, Lea, Flood 2014): a counter, mixed.
+        let mut mixed = self.drawn.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let unit = ((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64;
+        unit < f64::from_bits(self.probability.load(Ordering::Relaxed))
     }
 }
 
@@ -83,7 +119,7 @@ impl Session {
         let thread = thread.name().unwrap_or("main");
         let mut mutations = Vec::with_capacity(2);
         if let Some(table) = catalog.table(SYSTEM_TRACES, "sessions") {
-            let mut row = ExpiringRow::new(table, Clustering::empty(), self.started_at);
+            let mut row = ExpiringRow::new(table, Clustering::empty(), self.started_at, TTL);
             row.put("command", "QUERY".into());
             if let Some(client) = self.request.client {
                 row.put("client", client.into());
@@ -93,7 +129,11 @@ impl Session {
             row.put("duration", duration.into());
             row.put("request", self.request.request.into());
             row.put("started_at", (self.started_at / 1000).into());
-            row.put_map("parameters", &self.request.parameters);
+            let parameters = self.request.parameters.iter();
+            row.put_map(
+                "parameters",
+                parameters.map(|(key, value)| (key.clone().into(), value.clone().into())),
+            );
             let mut update = self.partition();
             update.add_row(row.finish(), table);
             mutations.push(Mutation { table: table.clone(), update });
@@ -103,7 +143,7 @@ impl Session {
             for event in events {
                 let id = database.next_time_uuid();
                 let clustering = Clustering::of(&[id.as_bytes()]);
-                let mut row = ExpiringRow::new(table, clustering, self.started_at);
+                let mut row = ExpiringRow::new(table, clustering, self.started_at, TTL);
                 row.put("activity", event.activity.as_str().into());
                 row.put("source", node.into());
                 row.put("source_port", STORAGE_PORT.into());
@@ -124,58 +164,19 @@ impl Session {
     }
 }
 
-/// A row whose cells all live for [`TTL`].
-struct ExpiringRow<'t> {
-    table: &'t TableMetadata,
-    clustering: Clustering,
-    timestamp: i64,
-    cells: Vec<NamedCell>,
-}
-
-/// Column name, path and value.
-type NamedCell = (&'static str, Option<Vec<u8>>, Vec<u8>);
-
-impl<'t> ExpiringRow<'t> {
-    fn new(table: &'t TableMetadata, clustering: Clustering, timestamp: i64) -> Self {
-        Self { table, clustering, timestamp, cells: Vec::new() }
-    }
-
-    fn put(&mut self, column: &'static str, value: Value) {
-        if let Value::Bytes(bytes) = value {
-            self.cells.push((column, None, bytes));
-        }
-    }
-
-    fn put_map(&mut self, column: &'static str, map: &BTreeMap<String, String>) {
-        let cell =
-            |(key, value): (&String, &String)| (column, Some(key.clone().into()), value.clone().into());
-        self.cells.extend(map.iter().map(cell));
-    }
-
-    fn finish(mut self) -> cassette_rows::Row {
-        let expiration = seconds(self.timestamp).saturating_add(TTL);
-        let mut row = RowBuilder::new(self.clustering);
-        row.liveness(LivenessInfo::expiring(self.timestamp, TTL, expiration));
-        // Stable: a map's entries stay in the order of their keys.
-        self.cells.sort_by_key(|(column, ..)| self.table.column(column).map(|column| column.id));
-        for (column, path, value) in &self.cells {
-            let Some(column) = self.table.column(column) else { continue };
-            row.cell(Cell {
-                column: column.id,
-                path: path.as_deref(),
-                value,
-                timestamp: self.timestamp,
-                ttl: TTL,
-                local_deletion_time: expiration,
-            });
-        }
-        row.finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn about_the_share_of_requests_is_traced_that_is_asked_for() {
+        let chance = TraceChance::default();
+        for (probability, expected) in [(0.0, 0..=0), (0.25, 2300..=2700), (1.0, 10_000..=10_000)] {
+            chance.probability.store(f64::to_bits(probability), Ordering::Relaxed);
+            let drawn = (0..10_000).filter(|_| chance.draw()).count();
+            assert!(expected.contains(&drawn), "{drawn} of 10000 with {probability}");
+        }
+    }
 
     #[test]
     fn a_traced_statement_leaves_its_session_and_its_steps_in_their_order_for_a_day() {

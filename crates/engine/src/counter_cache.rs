@@ -4,7 +4,7 @@
 //!
 //! 1. Whoever looks up or puts an entry holds the partition's lock, as every write of counters does, from before the look-up
 //!    until its write is done or has failed. After a failure, and after a deletion, everything of the partition is forgotten.
-//! 2. What is not a write (truncation, import, ALTER TABLE, an SSTable set aside) changes the view's
+//! 2. What is not a write (truncation, import, scrub, ALTER TABLE, an SSTable set aside) changes the view's
 //!    [`contents`](crate::table::View::contents): an entry is good for those that were taken before it was read, or written.
 //! 3. An entry knows the newest deletion of what was read for it, and is for increments that are newer: an older one would be
 //!    counted on although the deletion hides it. A deleted counter, as opposed to its row, stays so whatever comes later:

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cassette_rows::{DecoratedKey, PartitionStream, PartitionUpdate, Selection, TableId, TableMetadata};
 use cassette_sstable::SSTableId;
+use cassette_sstable::scrub::ScrubOptions;
 use cassette_vfs::{Clock, FileSystem};
 use uuid::Uuid;
 
@@ -13,7 +14,7 @@ use crate::background::Background;
 use crate::commitlog::SyncMode;
 use crate::compaction::{
     CompactionKind, CompactionTotals, CompletedCompaction, OverlappingFigures, OverlappingTombstones,
-    RunningCompaction,
+    RunningCompaction, ScrubbedSSTable,
 };
 use crate::core::{Core, Phase};
 use crate::counter_cache::PartitionCounters;
@@ -222,6 +223,21 @@ impl Engine {
     /// against its type. What is wrong with one does not keep the others from being read.
     pub fn verify(&self, id: TableId, extended: bool) -> Result<Vec<VerifiedSSTable>> {
         self.inner.core.verify(id, extended)
+    }
+
+    /// Rewrites each SSTable of a table as one of all that can be read of it, also those that are left out of reads because they are
+    /// corrupt. Running compactions give way. With `keep`, what schema.cql is to say, a snapshot `pre-scrub-<milliseconds>` is
+    /// taken first. What is wrong with one does not keep the others from being scrubbed; one that cannot be stays as it is.
+    pub fn scrub(
+        &self,
+        id: TableId,
+        options: &ScrubOptions,
+        keep: Option<&str>,
+    ) -> Result<Vec<ScrubbedSSTable>> {
+        let core = &self.inner.core;
+        let scrubbed = core.scrub(&core.table(id)?, options, keep)?;
+        core.compaction_wanted.raise();
+        Ok(scrubbed)
     }
 
     /// Applies all mutations or none: they are one record of the commit log. Each partition's changes are seen together, and
@@ -470,9 +486,13 @@ impl Engine {
         self.inner.core.operations.totals()
     }
 
-    /// Calls `listener` with each compaction that ends well, in the thread that did it. One listener at a time.
-    pub fn on_compaction(&self, listener: impl Fn(&CompletedCompaction) + Send + Sync + 'static) {
-        self.inner.core.operations.listen(Arc::new(listener));
+    /// From here on, what `note` says of a compaction that has ended well is written, in the thread that did it. One that cannot be
+    /// written is logged and given up.
+    pub fn note_compactions(
+        &self,
+        note: impl Fn(&CompletedCompaction) -> Option<Mutation> + Send + Sync + 'static,
+    ) {
+        self.inner.core.operations.note(Arc::new(note));
     }
 
     /// Lets running compactions of a kind give up, of all kinds for `None`; how many were told.

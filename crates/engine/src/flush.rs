@@ -91,6 +91,7 @@ impl Core {
             contents: Contents::of_memtable(&frozen.memtable),
             compression: flush_compression(&metadata.params.compression, self.options.flush_compression),
             removed: &[],
+            inputs: &[],
             cutter: Cutter::never(),
             running: None,
             yields: false,

@@ -26,6 +26,7 @@ use hashbrown::HashSet;
 use crate::core::{Core, Phase};
 use crate::error::{EngineError, Result};
 use crate::table::Table;
+use crate::tables::check_is_only;
 use crate::transaction::{self, OperationType, Transaction};
 
 /// How a directory is imported: `nodetool import`'s options.
@@ -375,6 +376,9 @@ impl Core {
             view.sstables.iter().chain(&*view.set_aside).map(|sstable| sstable.id()).collect();
         drop(view);
         let mut found = self.sources(&table.directory)?;
+        let entries = self.fs.read_dir(&table.directory);
+        let entries = entries.map_err(|error| StorageError::io(&table.directory, "list", error))?;
+        found.iter().try_for_each(|descriptor| check_is_only(&entries, descriptor))?;
         found.retain(|descriptor| !known.contains(&descriptor.id));
         let mut readers = Vec::with_capacity(found.len());
         for descriptor in found {

@@ -45,10 +45,11 @@ mod verify;
 mod write;
 
 pub use cassette_sstable::chunk_cache::{CacheStats, DiskAccessMode};
+pub use cassette_sstable::scrub::{ScrubOptions, ScrubReport};
 pub use cassette_sstable::waiting::{may_wait, without_waiting};
 pub use compaction::{
     COMPACTION_STRATEGIES, CompactionKind, CompactionOptions, CompactionTotals, CompletedCompaction,
-    OverlappingFigures, OverlappingTombstones, RunningCompaction, SourcesPolicy,
+    OverlappingFigures, OverlappingTombstones, RunningCompaction, ScrubbedSSTable, SourcesPolicy,
 };
 pub use counter_cache::{Counted, PartitionCounters};
 pub use engine::{Engine, Mutation, ReplaySummary, SSTableInfo};

@@ -8,7 +8,7 @@ use cassette_rows::schema::{CompressionParams, Compressor};
 use cassette_rows::token::murmur3_hash;
 use cassette_rows::{ColumnId, PartitionStream, StorageError, TableMetadata};
 use cassette_sstable::compression::ChunkFormat;
-use cassette_sstable::reader::OpenOptions;
+use cassette_sstable::reader::{OpenOptions, Salvage};
 use cassette_sstable::writer::{EncodingStats, FinishedSSTable, SSTableWriter, WriterOptions};
 use cassette_sstable::{Descriptor, PartitionPlace, SSTableReader};
 use hashbrown::HashSet;
@@ -49,6 +49,23 @@ impl Contents {
             tokens: (i64::MIN, i64::MAX),
             encoding_stats,
             columns: stats.columns().collect(),
+        }
+    }
+
+    /// Of one SSTable, which may be damaged.
+    pub fn of_salvage(salvage: &Salvage, table: &TableMetadata) -> Self {
+        let header = &salvage.statistics().header;
+        let columns = header.static_columns.iter().chain(&header.regular_columns);
+        let known = columns.filter_map(|column| {
+            table.columns.iter().flatten().find(|known| known.name == column.name).map(|known| known.id)
+        });
+        let keys = u64::try_from(salvage.statistics().stats.partition_sizes.count()).unwrap_or(0);
+        Self {
+            expected_keys: keys.max(u64::from(table.params.min_index_interval)),
+            bytes: salvage.data_bytes_on_disk(),
+            tokens: (i64::MIN, i64::MAX),
+            encoding_stats: EncodingStats::of_header(header),
+            columns: known.collect(),
         }
     }
 
@@ -119,7 +136,9 @@ pub(crate) struct Job<'a> {
     pub contents: Contents,
     pub compression: Cow<'a, CompressionParams>,
     /// The SSTables whose place they take.
-    pub removed: &'a [Arc<SSTable>],
+    pub removed: &'a [Descriptor],
+    /// Those of them that are read, whose keys in the key cache are carried over.
+    pub inputs: &'a [Arc<SSTable>],
     /// Where one ends and the next begins.
     pub cutter: Cutter,
     /// The compaction that this is, if it is one.
@@ -155,6 +174,7 @@ impl Core {
             Transaction::begin(self.fs.clone(), &table.directory, job.operation, self.time_uuid())?;
         let operation = job.operation;
         let removed = job.removed;
+        let inputs = job.inputs;
         let written = match self.write_sstables(table, metadata, job, &mut transaction, stream) {
             Ok(written) => written,
             Err(error) => {
@@ -176,8 +196,7 @@ impl Core {
             // A batch must not be durable in one table and lost in another. If the log has failed, this is all there is.
             tracing::error!(%error, "flushing although the commit log cannot be synced");
         }
-        let descriptors: Vec<_> = removed.iter().map(|sstable| sstable.reader.descriptor().clone()).collect();
-        let committed = self.commit(table, transaction, &descriptors)?;
+        let committed = self.commit(table, transaction, removed)?;
         let mut finished = Vec::with_capacity(written.len());
         let mut readers = Vec::with_capacity(written.len());
         let mut hot = Vec::with_capacity(written.len());
@@ -191,6 +210,11 @@ impl Core {
                 OperationType::Flush => {}
                 OperationType::Compaction => view.purges += 1,
                 OperationType::Truncate | OperationType::Import => view.contents += 1,
+                // Rows may be gone, or come back, and tombstones with them.
+                OperationType::Scrub => {
+                    view.purges += 1;
+                    view.contents += 1;
+                }
             }
             let of_now = |reader: SSTableReader| match Arc::ptr_eq(&view.table, metadata) {
                 true => Ok(reader),
@@ -200,14 +224,14 @@ impl Core {
                 .into_iter()
                 .map(|reader| Ok(Arc::new(self.handle(of_now(reader)?))))
                 .collect::<Result<Vec<_>, StorageError>>()?;
-            let removed: HashSet<_> = removed.iter().map(|sstable| sstable.id()).collect();
+            let removed: HashSet<_> = removed.iter().map(|sstable| sstable.id).collect();
             view.replace_sstables(&removed, added.clone());
             change(view);
             Ok::<_, StorageError>(added)
         })?;
         for (sstable, hot) in added.iter().zip(hot) {
             for (hash, place) in hot {
-                removed.iter().for_each(|old| old.reader.forget(hash));
+                inputs.iter().for_each(|old| old.reader.forget(hash));
                 sstable.reader.remember(hash, place);
             }
         }
@@ -264,6 +288,7 @@ impl Core {
         };
         let mut pace =
             Pace { core: self, table, running: job.running, yields: job.yields, units: 0, taken: 0 };
+        let scrubs = job.operation == OperationType::Scrub;
         let mut cutter = job.cutter;
         let mut written = Vec::new();
         let mut writer: Option<SSTableWriter> = None;
@@ -271,12 +296,16 @@ impl Core {
         let migrates = self.options.key_cache_migrate_during_compaction
             && metadata.params.caching.keys
             && !self.key_cache.is_empty();
-        let inputs = if migrates { job.removed } else { &[] };
+        let inputs = if migrates { job.inputs } else { &[] };
         let mut last_token = 0;
         while let Some(header) = stream.next_partition()? {
             pace.step()?;
             let token = header.key.token().0;
-            let ended = writer.take_if(|at| cutter.ends(at.bytes_written(), last_token, token));
+            // What a scrub found out of order begins anew.
+            let goes_back =
+                |at: &SSTableWriter| scrubs && at.last_key().is_some_and(|last| *last >= header.key);
+            let ended =
+                writer.take_if(|at| cutter.ends(at.bytes_written(), last_token, token) || goes_back(at));
             if let Some(ended) = ended {
                 written.extend(self.finish_sstable(ended, metadata, std::mem::take(&mut hot))?);
             }

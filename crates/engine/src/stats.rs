@@ -152,7 +152,7 @@ impl Core {
             pending_compactions: self.pending_compactions(table) as u64,
             compactions: metrics.compactions.get(),
             bytes_compacted: metrics.bytes_compacted.get(),
-            sstables_set_aside: (view.set_aside.len() + view.unreadable) as u64,
+            sstables_set_aside: (view.set_aside.len() + view.unreadable.len()) as u64,
             bloom_filter_disk_bytes: readers(&view).map(|reader| self.filter_file_bytes(reader)).sum(),
             ..of_sstables(&view, self.now_seconds())
         }

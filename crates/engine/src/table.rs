@@ -93,7 +93,7 @@ pub(crate) struct View {
     /// Corrupt ones that are not read. Their data may be missing, so what it may need is not purged.
     pub set_aside: Arc<[Arc<SSTable>]>,
     /// SSTables that could not even be opened.
-    pub unreadable: usize,
+    pub unreadable: Arc<[Descriptor]>,
     /// Grows whenever a read may give something else than before, other than by a write: what was read before that is not to
     /// be used after it.
     pub contents: u64,
@@ -126,7 +126,7 @@ impl Table {
             flushing: Vec::new(),
             sstables: sorted(sstables),
             set_aside: Arc::new([]),
-            unreadable: 0,
+            unreadable: Arc::new([]),
             contents: 0,
             purges: 0,
         };
@@ -237,6 +237,8 @@ impl View {
         // One that was found corrupt while it was being replaced is gone too.
         self.set_aside =
             self.set_aside.iter().filter(|sstable| !removed.contains(&sstable.id())).cloned().collect();
+        self.unreadable =
+            self.unreadable.iter().filter(|sstable| !removed.contains(&sstable.id)).cloned().collect();
     }
 
     /// Leaves a corrupt SSTable out of reads; whether it was in them.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use cassette_rows::{StorageError, TableId, TableMetadata};
 use cassette_sstable::descriptor::{FileName, parse_file_name};
 use cassette_sstable::reader::OpenOptions;
-use cassette_sstable::{Component, Descriptor, SSTableId, SSTableReader};
+use cassette_sstable::{Component, Descriptor, SSTableId, SSTableReader, Version};
 use cassette_vfs::DirEntry;
 use hashbrown::HashMap;
 use uuid::Uuid;
@@ -71,13 +71,16 @@ impl Core {
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
         let mut sstables = Vec::new();
         let mut last_number = 0;
-        let mut unreadable = 0;
+        let mut unreadable = Vec::new();
         for entry in entries.iter().filter(|entry| !entry.is_dir) {
             match parse_file_name(&entry.name) {
                 Some(FileName::Known(version, id, component)) => {
                     let descriptor = Descriptor::of_version(directory, version, id);
+                    if component == Component::Data {
+                        check_is_only(&entries, &descriptor)?;
+                    }
                     let opened = match component {
-                        Component::Data => self.open_sstable(descriptor, &metadata),
+                        Component::Data => self.open_sstable(descriptor.clone(), &metadata),
                         // Written last, so that its SSTable was whole: without Data rows are gone, which must not
                         // pass for an SSTable that never was.
                         Component::Toc if !has_data(&entries, &descriptor) => Err(StorageError::corrupt(
@@ -94,7 +97,7 @@ impl Core {
                         Err(error @ StorageError::Corrupt { .. })
                             if self.options.disk_failure_policy == DiskFailurePolicy::BestEffort =>
                         {
-                            unreadable += 1;
+                            unreadable.push(descriptor);
                             tracing::error!(%error, "an SSTable cannot be opened and is left out \
                                 (disk_failure_policy: best_effort)");
                         }
@@ -118,7 +121,7 @@ impl Core {
         };
         let now = self.clock.monotonic();
         let table = Table::new(metadata, directory.to_owned(), sstables, last_number, begins, now);
-        table.change_view(|view| view.unreadable = unreadable);
+        table.change_view(|view| view.unreadable = unreadable.into());
         // Only the log of a table that was there before recovery began holds anything of it.
         table.recovery.lock().replayed = self.phase() == Phase::Open;
         Ok(table)
@@ -207,7 +210,7 @@ impl Core {
         let tables = self.tables.load();
         for table in tables.values() {
             let view = table.view();
-            if view.unreadable > 0 || !view.set_aside.is_empty() {
+            if !view.unreadable.is_empty() || !view.set_aside.is_empty() {
                 // It may be the schema that cannot be read: then unknown tables are not dropped ones.
                 return Err(EngineError::CorruptTables { table: view.table.qualified_name() });
             }
@@ -258,7 +261,8 @@ impl Core {
         let _no_compaction = self.pause_compactions(&table);
         let _no_flush = table.flush.lock();
         let view = table.view();
-        let has_sstables = !view.sstables.is_empty() || !view.set_aside.is_empty() || view.unreadable > 0;
+        let has_sstables =
+            !view.sstables.is_empty() || !view.set_aside.is_empty() || !view.unreadable.is_empty();
         let is_in_memory = view.memtables().any(|memtable| !memtable.is_empty());
         drop(view);
         if !has_sstables && (keep.is_none() || !is_in_memory) {
@@ -289,7 +293,7 @@ impl Core {
         table.change_view(|view| {
             view.sstables = Arc::new([]);
             view.set_aside = Arc::new([]);
-            view.unreadable = 0;
+            view.unreadable = Arc::new([]);
         });
         self.row_cache.forget(id);
         committed.finish()?;
@@ -336,6 +340,23 @@ impl Core {
 fn has_data(entries: &[DirEntry], descriptor: &Descriptor) -> bool {
     let data = descriptor.file_name(Component::Data);
     entries.iter().any(|entry| entry.name == data)
+}
+
+/// # Errors
+/// When another version's SSTable has the same id: what is known of one would be taken for the other's.
+pub(crate) fn check_is_only(entries: &[DirEntry], sstable: &Descriptor) -> Result<()> {
+    for version in Version::ALL.into_iter().filter(|version| *version != sstable.version) {
+        let other = Descriptor::of_version(&sstable.directory, version, sstable.id);
+        if has_data(entries, &other) {
+            let path = sstable.path(Component::Data);
+            let detail = format!(
+                "{} has the same id; give one of them another, in the names of all its files",
+                other.file_name(Component::Data)
+            );
+            return Err(StorageError::Unsupported { path, detail }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Refuses options that say what is not there.

@@ -37,6 +37,8 @@ pub(crate) enum OperationType {
     Truncate,
     /// SSTables come from outside.
     Import,
+    /// A damaged SSTable becomes one of what can be read of it.
+    Scrub,
 }
 
 impl OperationType {
@@ -48,6 +50,7 @@ impl OperationType {
             Self::Truncate => "cleanup",
             // Cassandra's for SSTables that arrive from another node.
             Self::Import => "stream",
+            Self::Scrub => "scrub",
         }
     }
 }

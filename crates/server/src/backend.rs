@@ -23,6 +23,11 @@ pub trait Backend: Send + Sync + 'static {
     /// The id of a new trace, for a request that is to be traced.
     fn new_trace(&self) -> Uuid;
 
+    /// Whether a request that did not ask for it is to be traced, for whoever operates the server.
+    fn traces_by_chance(&self) -> bool {
+        false
+    }
+
     /// The keyspace that a session uses, for those who look at who is connected.
     fn keyspace(_session: &Self::Session) -> Option<String> {
         None

@@ -50,6 +50,10 @@ impl Backend for Database {
         Database::new_trace(self)
     }
 
+    fn traces_by_chance(&self) -> bool {
+        Database::traces_by_chance(self)
+    }
+
     fn keyspace(session: &ClientSession) -> Option<String> {
         session.keyspace.load().as_deref().cloned()
     }

@@ -149,8 +149,8 @@ fn what_is_wrong_or_not_there_is_refused_with_a_reason() {
     };
     let (status, reason) = refused(json!({"operation": "flush", "keyspace": "nosuch"}));
     assert_eq!((status, &*reason), (400, "Keyspace [nosuch] does not exist."));
-    let (status, reason) = refused(json!({"operation": "set_trace_probability", "probability": 0.5}));
-    assert_eq!((status, &*reason), (500, "Cassette does not have tracing of requests by chance yet"));
+    let (status, reason) = refused(json!({"operation": "set_trace_probability", "probability": 1.5}));
+    assert_eq!((status, &*reason), (400, "Trace probability must be between 0 and 1"));
     assert_eq!(refused(json!({"operation": "set_logging_level", "target": "", "level": "LOUD"})).0, 400);
     assert_eq!(
         endpoint.operate(json!({"operation": "set_logging_level", "target": "a", "level": "DEBUG"})).0,

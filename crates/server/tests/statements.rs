@@ -24,6 +24,7 @@ use tokio::runtime::Runtime;
 
 struct Served {
     address: SocketAddr,
+    database: Arc<Database>,
     runtime: Option<Runtime>,
     _directory: TempDir,
 }
@@ -36,10 +37,10 @@ impl Served {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let config =
             ServerConfig { listen_address: "127.0.0.1:0".parse().unwrap(), ..ServerConfig::default() };
-        let server = runtime.block_on(Server::bind(config, database)).unwrap();
+        let server = runtime.block_on(Server::bind(config, database.clone())).unwrap();
         let address = server.local_address().unwrap();
         runtime.spawn(server.serve(std::future::pending()));
-        Self { address, runtime: Some(runtime), _directory: directory }
+        Self { address, database, runtime: Some(runtime), _directory: directory }
     }
 
     fn connect(&self, version: Version) -> Client {
@@ -214,6 +215,23 @@ fn a_traced_request_is_answered_with_the_id_of_its_trace_which_can_be_read_then(
     let wrong = query_with("SELECT nothing FROM t", QueryParameters::default());
     let (response, id) = client.traced(&wrong);
     assert!(matches!(response, Response::Error(_)) && id.is_some());
+}
+
+#[test]
+fn requests_that_did_not_ask_for_it_are_traced_by_chance_and_not_told() {
+    let served = Served::start();
+    let mut client = served.connect_with_table(Version::V5);
+    let sessions = query_with("SELECT request FROM system_traces.sessions", QueryParameters::default());
+    assert!(texts(&client.rows(&sessions, None), 0).is_empty());
+    served.database.set_trace_probability(1.0);
+    let select = query_with("SELECT * FROM t WHERE k = 1", QueryParameters::default());
+    client.encoder.request(1, &select, false);
+    client.encoder.seal();
+    client.stream.write_all(client.encoder.bytes()).unwrap();
+    client.encoder.clear(usize::MAX);
+    assert_eq!(client.receive_with_prelude().1.tracing_id, None);
+    served.database.set_trace_probability(0.0);
+    assert_eq!(texts(&client.rows(&sessions, None), 0), ["Execute CQL3 query"]);
 }
 
 #[test]

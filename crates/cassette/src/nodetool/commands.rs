@@ -81,9 +81,11 @@ pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) 
             })
         }
         "gettraceprobability" => {
-            // Only requests that ask for it are traced.
-            command
-                .show_as(&json!({"trace_probability": 0.0}), || "Current trace probability: 0.0\n".to_owned())
+            let node: NodeReport = client.get("/v1/node")?;
+            let probability = node.trace_probability;
+            command.show_as(&json!({"trace_probability": probability}), || {
+                format!("Current trace probability: {}\n", double(probability))
+            })
         }
         "listsnapshots" => {
             let mut list: Vec<SnapshotReport> = client.get("/v1/snapshots")?;
@@ -219,7 +221,13 @@ impl Command<'_> {
                 silently(Operation::GarbageCollect { tables: self.tables(), cells })
             }
             "scrub" => {
-                silently(Operation::Scrub { tables: self.tables(), snapshot: !invocation.has("--no-snapshot") })
+                silently(Operation::Scrub {
+                    tables: self.tables(),
+                    snapshot: !invocation.has("--no-snapshot"),
+                    skip_corrupted: invocation.has("--skip-corrupted"),
+                    validate: !invocation.has("--no-validate"),
+                    reinsert_overflowed_ttl: invocation.has("--reinsert-overflowed-ttl"),
+                })
             }
             "verify" if !invocation.has("--force") => Err(Failure::Error(
                 "verify is disabled unless a [-f|--force] override flag is provided. See CASSANDRA-9947 and CASSANDRA-17017 for details.".to_owned(),
@@ -331,8 +339,19 @@ impl Command<'_> {
             let message = "Invalid option combination: Can not provide tokens when using user-defined";
             return Err(Failure::Error(message.to_owned()));
         }
+        if invocation.has("--partition") {
+            return Err(Failure::Error("Cassette does not have compactions of one partition yet".to_owned()));
+        }
         if by_token {
-            return Err(Failure::Error("Cassette does not have compactions of token ranges yet".to_owned()));
+            let token = |name: &str| {
+                let text = invocation.option(name).unwrap_or_default();
+                text.parse::<i64>().map_err(|_| {
+                    let message = format!("Invalid token for Murmur3Partitioner. Got {text} but expected a long value (unsigned 8 bytes integer).");
+                    Failure::usage(message)
+                })
+            };
+            let (start_token, end_token) = (token("--start-token")?, token("--end-token")?);
+            return Ok(Operation::CompactRange { tables: self.tables(), start_token, end_token });
         }
         if files {
             let files = invocation.arguments.iter().flat_map(|files| files.split(','));

@@ -52,7 +52,9 @@ pub(super) fn stats(report: &CompactionReport, human_readable: bool, as_virtual_
     }
     let mut left = 0;
     for task in &report.active {
-        left += task.total.saturating_sub(task.completed);
+        if task.unit == "bytes" {
+            left += task.total.saturating_sub(task.completed);
+        }
         let sized = |size| bytes(size, human_readable && task.unit == "bytes");
         let progress = match task.total {
             0 => "n/a".to_owned(),

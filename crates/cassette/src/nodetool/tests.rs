@@ -53,6 +53,7 @@ fn node() -> NodeReport {
     };
     let latency = DistributionReport { count: 9, p50: 1109, max: 8239, ..DistributionReport::default() };
     NodeReport {
+        trace_probability: 0.0,
         cluster_name: "peers".into(),
         host_id: "fe94f86a-497c-4348-97f2-1a50a7f5ddfb".into(),
         address: "127.0.77.1".into(),

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use cassette_cql::values::number::double_to_text;
 use cassette_rows::TableMetadata;
 use cassette_sstable::compression::CompressionInfo;
@@ -33,9 +33,31 @@ pub struct MetadataArguments {
     /// Seconds of gc_grace_seconds, for the estimate of droppable tombstones
     #[arg(short = 'g', long = "gc_grace_seconds", default_value_t = 0)]
     gc_grace_seconds: u32,
+    /// Not there: sstablemetadata's full scan for the largest partitions (see `cassette sstable partitions`)
+    #[arg(short = 's', long, hide = true)]
+    scan: bool,
+    /// Not there: sstablemetadata's colors
+    #[arg(short = 'c', long, hide = true)]
+    colors: bool,
+    /// Not there: sstablemetadata's histograms in Unicode
+    #[arg(short = 'u', long, hide = true)]
+    unicode: bool,
 }
 
 pub fn run(arguments: &MetadataArguments) -> anyhow::Result<bool> {
+    for (is_set, option, instead) in [
+        (
+            arguments.scan,
+            "-s (--scan)",
+            "; `cassette sstable partitions` reads all rows and shows the largest partitions",
+        ),
+        (arguments.colors, "-c (--colors)", ""),
+        (arguments.unicode, "-u (--unicode)", ""),
+    ] {
+        if is_set {
+            bail!("cassette sstable metadata does not have {option} of sstablemetadata{instead}");
+        }
+    }
     for descriptor in arguments::sstables(&arguments.sstables)? {
         let gc_before = i64::from(now_seconds()) - i64::from(arguments.gc_grace_seconds);
         print!("{}", text(&descriptor, gc_before)?);

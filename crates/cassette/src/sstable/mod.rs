@@ -9,6 +9,7 @@ mod java;
 mod metadata;
 mod partitions;
 mod schema;
+mod scrub;
 mod values;
 mod verify;
 
@@ -27,6 +28,8 @@ pub enum SSTableCommand {
     Partitions(partitions::PartitionsArguments),
     /// Write live rows as JSON or CSV
     Export(export::ExportArguments),
+    /// Rewrite the SSTables of a table that no server has open with all that can be read of them, as sstablescrub does
+    Scrub(scrub::ScrubArguments),
     /// Put SSTables of a directory into a table of a data directory that no server has open
     Import(import::ImportArguments),
 }
@@ -40,6 +43,7 @@ impl SSTableCommand {
             Self::Verify(arguments) => verify::run(arguments),
             Self::Partitions(arguments) => partitions::run(arguments),
             Self::Export(arguments) => export::run(arguments),
+            Self::Scrub(arguments) => scrub::run(arguments),
             Self::Import(arguments) => import::run(arguments),
         }
     }

@@ -56,6 +56,17 @@ impl BuildState {
         self.built.load(Ordering::Acquire)
     }
 
+    /// As if somebody had begun to build it.
+    #[cfg(test)]
+    pub fn set_building(&self) {
+        self.building.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody builds it.
+    pub fn is_building(&self) -> bool {
+        self.building.load(Ordering::Acquire) && !self.is_built()
+    }
+
     /// Partitions read and entries written since the build began in this process.
     pub fn progress(&self) -> (u64, u64) {
         (self.partitions.load(Ordering::Relaxed), self.entries.load(Ordering::Relaxed))

@@ -6,6 +6,7 @@
 
 mod definitions;
 pub(crate) mod encode;
+pub(crate) mod expiring_row;
 pub(crate) mod load;
 pub(crate) mod local;
 pub(crate) mod open;

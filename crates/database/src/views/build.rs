@@ -47,6 +47,12 @@ impl BuildState {
         self.built.load(Ordering::Acquire)
     }
 
+    /// How many partitions have been read by a build that runs.
+    pub fn progress(&self) -> Option<u64> {
+        let is_building = self.building.load(Ordering::Acquire) && !self.is_built();
+        is_building.then(|| u64::try_from(self.done.lock().1).unwrap_or(0))
+    }
+
     fn set_built(&self) {
         self.built.store(true, Ordering::Release);
     }

@@ -16,14 +16,14 @@ use crate::error::{EngineError, Result};
 use crate::table::{Table, View};
 
 /// A table that has its compactions for one command alone.
-struct Alone<'a> {
+pub(super) struct Alone<'a> {
     _alone: MutexGuard<'a, ()>,
     _others_paused: Pause<'a>,
 }
 
 impl Core {
     /// Waits for commands before this one, and lets the table's running compactions give up.
-    fn alone<'a>(&self, table: &'a Table) -> Result<Alone<'a>> {
+    pub(super) fn alone<'a>(&self, table: &'a Table) -> Result<Alone<'a>> {
         self.check_running()?;
         let alone = table.major_compaction.lock();
         let others_paused = self.pause_compactions(table);

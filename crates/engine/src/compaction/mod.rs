@@ -14,6 +14,7 @@ mod progress;
 mod purge;
 mod run;
 mod schedule;
+mod scrub;
 mod shadow;
 pub mod size_tiered;
 #[cfg(test)]
@@ -31,5 +32,6 @@ pub use options::{
 };
 pub use progress::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};
 pub(crate) use progress::{Operations, Running};
+pub use scrub::ScrubbedSSTable;
 pub use shadow::OverlappingFigures;
 pub(crate) use throttle::Throttle;

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
 use super::shadow::OverlappingCounters;
+use crate::engine::Mutation;
 
 /// Why SSTables are rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -153,8 +154,8 @@ impl Running {
     }
 }
 
-/// Called with each compaction that ended well.
-pub(crate) type Listener = Arc<dyn Fn(&CompletedCompaction) + Send + Sync>;
+/// What is to be written of a compaction that has ended well.
+pub(crate) type Note = Arc<dyn Fn(&CompletedCompaction) -> Option<Mutation> + Send + Sync>;
 
 /// What the engine knows of compactions.
 #[derive(Default)]
@@ -162,7 +163,7 @@ pub(crate) struct Operations {
     running: Mutex<Vec<Arc<Running>>>,
     history: Mutex<VecDeque<CompletedCompaction>>,
     totals: Mutex<CompactionTotals>,
-    listener: RwLock<Option<Listener>>,
+    note: RwLock<Option<Note>>,
     /// What overlapping SSTables were asked.
     pub overlapping: Arc<OverlappingCounters>,
 }
@@ -221,19 +222,19 @@ impl Operations {
         *self.totals.lock()
     }
 
-    pub fn listen(&self, listener: Listener) {
-        *self.listener.write() = Some(listener);
+    pub fn note(&self, note: Note) {
+        *self.note.write() = Some(note);
     }
 }
 
 impl Registered<'_> {
-    /// It has ended well.
+    /// It has ended well. Gives what is to be written of it.
     pub fn ended(
         mut self,
         compacted_at: i64,
         (bytes_in, bytes_out): (u64, u64),
         rows_merged: BTreeMap<u32, u64>,
-    ) {
+    ) -> Option<Mutation> {
         self.ended_well = true;
         let running = &self.running;
         let completed = CompletedCompaction {
@@ -246,15 +247,14 @@ impl Registered<'_> {
             bytes_out,
             rows_merged,
         };
-        let listener = self.operations.listener.read().clone();
-        if let Some(listener) = listener {
-            listener(&completed);
-        }
+        let note = self.operations.note.read().clone();
+        let noted = note.and_then(|note| note(&completed));
         let mut history = self.operations.history.lock();
         if history.len() >= REMEMBERED {
             history.pop_front();
         }
         history.push_back(completed);
+        noted
     }
 }
 

@@ -62,7 +62,7 @@ impl PurgePolicy for Purge {
 
     fn max_purgeable_timestamp(&mut self, key: &DecoratedKey) -> i64 {
         let Some((view, outside)) = self.look() else { return i64::MIN };
-        if view.unreadable > 0 {
+        if !view.unreadable.is_empty() {
             return i64::MIN;
         }
         let hash = murmur3_hash(key.key());
@@ -95,7 +95,7 @@ pub(super) fn expired(
         let is_over = |sstable: &&Arc<SSTable>| lifetime(sstable).max_local_deletion_time < gc_before;
         return compacting.iter().filter(is_over).cloned().collect();
     }
-    if view.unreadable > 0 {
+    if !view.unreadable.is_empty() {
         return Vec::new();
     }
     let ids: HashSet<_> = compacting.iter().map(|sstable| sstable.id()).collect();

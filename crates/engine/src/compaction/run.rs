@@ -17,6 +17,7 @@ use super::purge::{self, Purge};
 use super::shadow::{Plan, Sources};
 use super::tree::Outcome;
 use crate::core::Core;
+use crate::engine::Mutation;
 use crate::error::{EngineError, Result};
 use crate::sstable_handle::SSTable;
 use crate::sstable_writer::{Contents, Job};
@@ -155,11 +156,13 @@ impl Core {
         let policy = Purge::new(table.clone(), ids, &read, gc_before);
         let mut stream =
             PurgingStream::new(stream, policy, now).with_strict_liveness(metadata.strict_liveness);
+        let removed: Vec<_> = current.iter().map(|sstable| sstable.reader.descriptor().clone()).collect();
         let job = Job {
             operation: OperationType::Compaction,
             contents: Contents::of_sstables(&read, &metadata),
             compression: std::borrow::Cow::Borrowed(&metadata.params.compression),
-            removed: &current,
+            removed: &removed,
+            inputs: &current,
             cutter,
             running: Some(&registered.running),
             yields: work.yields,
@@ -178,7 +181,8 @@ impl Core {
         self.metrics.compactions.add(1);
         self.metrics.bytes_compacted.add(bytes_written);
         let merged = std::mem::take(&mut *merged.lock());
-        registered.ended(self.clock.now_micros() / 1000, (bytes_in, bytes_out), merged);
+        let noted = registered.ended(self.clock.now_micros() / 1000, (bytes_in, bytes_out), merged);
+        self.write_note(noted);
         tracing::debug!(
             table = metadata.qualified_name(),
             inputs = current.len(),
@@ -188,6 +192,15 @@ impl Core {
             "compacted"
         );
         Ok(())
+    }
+
+    /// Writes what was noted of a compaction. It has ended whether that can be written or not.
+    pub(super) fn write_note(self: &Arc<Self>, noted: Option<Mutation>) {
+        if let Some(noted) = noted
+            && let Err(error) = self.apply(&[noted])
+        {
+            tracing::warn!(%error, "a compaction could not be noted");
+        }
     }
 
     /// The output is no larger than the inputs, and these stay until it is there.

@@ -212,3 +212,22 @@ fn verification_names_the_sstable_that_is_wrong() {
     let wrong: Vec<_> = again.iter().filter(|one| one.result.is_err()).map(|one| &one.path).collect();
     assert_eq!(wrong, [&verified[1].path]);
 }
+
+#[test]
+fn sstables_of_two_versions_with_one_id_are_refused() {
+    let (world, table) = world();
+    let engine = world.open().unwrap();
+    let directory = Path::new("db/data/ks").join(table.directory_name());
+    let fs: &dyn FileSystem = &world.fs;
+    let own = world.files(&table).into_iter().filter(|name| name.starts_with("nb-"));
+    for name in own.collect::<Vec<_>>() {
+        let content = fs.read(&directory.join(&name)).unwrap();
+        fs.write_atomically(&directory.join(name.replace("nb-", "oa-")), &content).unwrap();
+    }
+    let refused = engine.refresh(table.id).unwrap_err().to_string();
+    assert!(refused.contains("has the same id"), "{refused}");
+    assert_eq!(rows(&world, &engine, &table), 1);
+    drop(engine);
+    let refused = world.open().map(drop).unwrap_err().to_string();
+    assert!(refused.contains("has the same id"), "{refused}");
+}

@@ -9,6 +9,7 @@ mod model;
 mod recovery;
 mod row_cache;
 mod saved_caches;
+mod scrub;
 mod snapshots;
 mod threads;
 mod waiting;

@@ -131,6 +131,18 @@ impl Core {
         Ok(taken)
     }
 
+    /// Takes the snapshot of SSTables that are about to be scrubbed, damaged ones too; gives its name. No compaction may run.
+    pub fn snapshot_before_scrub(
+        &self,
+        table: &Table,
+        sstables: &[Descriptor],
+        schema: &str,
+    ) -> Result<String> {
+        let _one_at_a_time = self.snapshots.lock();
+        let name = |created: i64| format!("pre-scrub-{created}");
+        Ok(self.snapshot_named(table, sstables, schema, None, name)?)
+    }
+
     /// Takes the snapshot of a table that is about to lose its data, unless it has none. What is in memtables must have been
     /// flushed, and no compaction run.
     pub fn snapshot_before(self: &Arc<Self>, table: &Table, cause: Cause, schema: &str) -> Result<()> {
@@ -143,29 +155,45 @@ impl Core {
             Cause::Dropped => "dropped",
         };
         let _one_at_a_time = self.snapshots.lock();
+        let name = |created: i64| format!("{cause}-{created}-{}", table.metadata().name);
+        let ttl_seconds = self.options.auto_snapshot_ttl_seconds;
+        self.snapshot_named(table, &descriptors, schema, ttl_seconds, name)?;
+        Ok(())
+    }
+
+    /// Takes a snapshot of SSTables under a name made of the time, milliseconds since 1970; gives the name.
+    fn snapshot_named(
+        &self,
+        table: &Table,
+        sstables: &[Descriptor],
+        schema: &str,
+        ttl_seconds: Option<u32>,
+        name: impl Fn(i64) -> String,
+    ) -> cassette_rows::Result<String> {
         let mut created = self.clock.now_micros() / 1000;
-        let directory = loop {
-            let name = format!("{cause}-{created}-{}", table.metadata().name);
+        let (name, directory) = loop {
+            let name = name(created);
             let directory = snapshot_directory(table, &name);
             if !self.fs.exists(&directory).map_err(|e| StorageError::io(&directory, "look for", e))? {
-                break directory;
+                break (name, directory);
             }
             // Of the same millisecond: that one stays as it is.
             created += 1;
         };
         let manifest = Manifest {
             created_at: Some(created),
-            expires_at: self.options.auto_snapshot_ttl_seconds.map(|ttl| created + i64::from(ttl) * 1000),
+            expires_at: ttl_seconds.map(|ttl| created + i64::from(ttl) * 1000),
             ..Manifest::default()
         };
         let done = self
             .make_directory(table, &directory)
-            .and_then(|()| self.link(&table.directory, &descriptors, &directory))
-            .and_then(|()| self.complete(&descriptors, &directory, schema, manifest));
-        if done.is_err() {
+            .and_then(|()| self.link(&table.directory, sstables, &directory))
+            .and_then(|()| self.complete(sstables, &directory, schema, manifest));
+        if let Err(error) = done {
             let _ = remove_directory(self.fs.as_ref(), &directory);
+            return Err(error);
         }
-        Ok(done?)
+        Ok(name)
     }
 
     fn snapshot_table(

@@ -31,7 +31,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/compactions", get(|admin| blocking(admin, |admin| Ok(report::compactions(admin)))))
         .route(
             "/v1/compactions/history",
-            get(|admin| blocking(admin, |admin| Ok(report::compaction_history(admin)))),
+            get(|admin| blocking(admin, |admin| report::compaction_history(admin))),
         )
         .route("/v1/snapshots", get(|admin| blocking(admin, |admin| report::snapshots(admin))))
         .route(

@@ -33,6 +33,9 @@ pub struct NodeReport {
     pub keyspaces: Vec<KeyspaceReport>,
     /// Whether a server accepts clients.
     pub native_transport_active: bool,
+    /// The share of requests that are traced without asking for it.
+    #[serde(default)]
+    pub trace_probability: f64,
     /// Bytes of all SSTables' files.
     pub load_bytes: u64,
     /// Bytes of their rows before compression.
@@ -421,6 +424,16 @@ pub enum Operation {
         #[serde(default)]
         split_output: bool,
     },
+    /// Compact the SSTables that have tokens in a range.
+    CompactRange {
+        /// Of which tables.
+        #[serde(flatten)]
+        tables: Tables,
+        /// The first token; greater than the last if the range goes round the ring.
+        start_token: i64,
+        /// The last token.
+        end_token: i64,
+    },
     /// Compact these SSTables, by the paths of their Data files.
     CompactFiles {
         /// The paths.
@@ -441,6 +454,12 @@ pub enum Operation {
         tables: Tables,
         /// Whether a snapshot is taken before.
         snapshot: bool,
+        /// Whether to go on without what cannot be read of counter tables.
+        skip_corrupted: bool,
+        /// Whether to hold values against their types.
+        validate: bool,
+        /// Whether to rewrite expirations that overflowed.
+        reinsert_overflowed_ttl: bool,
     },
     /// Read SSTables and check their checksums.
     Verify {

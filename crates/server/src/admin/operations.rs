@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use cassette_database::{
     Database, DatabaseError, ImportOptions, SnapshotFilter, SnapshotOptions,
-    engine::{CacheKind, CompactionKind, EngineError, OverlappingTombstones},
+    engine::{CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions},
 };
 use cassette_rows::TableId;
 
@@ -39,6 +39,19 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 done.map_err(|error| failed("compact", &table, &error))?;
             }
         }
+        Operation::CompactRange { tables, start_token, end_token } => {
+            if start_token == end_token {
+                return Err(usage("Start and end tokens must be different."));
+            }
+            for table in selected(database, tables)? {
+                let done = engine.sstables(table.id).and_then(|sstables| {
+                    let meant = sstables.iter().filter(|s| shares_tokens(s.tokens, *start_token, *end_token));
+                    let meant: Vec<_> = meant.map(|sstable| sstable.id).collect();
+                    if meant.is_empty() { Ok(()) } else { engine.compact_sstables(table.id, &meant) }
+                });
+                done.map_err(|error| failed("compact", &table, &error))?;
+            }
+        }
         Operation::CompactFiles { files } => compact_files(database, files)?,
         Operation::GarbageCollect { tables, cells } => {
             let by = if *cells { OverlappingTombstones::Cell } else { OverlappingTombstones::Row };
@@ -47,7 +60,14 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 done.map_err(|error| failed("collect the garbage of", &table, &error))?;
             }
         }
-        Operation::Scrub { .. } => return Err(not_yet("scrub")),
+        Operation::Scrub { tables, snapshot, skip_corrupted, validate, reinsert_overflowed_ttl } => {
+            let options = ScrubOptions {
+                skip_corrupted: *skip_corrupted,
+                validate: *validate,
+                reinsert_overflowed_ttl: *reinsert_overflowed_ttl,
+            };
+            return scrub(database, tables, &options, *snapshot);
+        }
         Operation::Verify { tables, extended, .. } => return verify(database, tables, *extended),
         Operation::UpgradeSstables { tables, all } => {
             // There is one version of the format, so that only a wish for all of them has any effect.
@@ -102,9 +122,12 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::SetLoggingLevel { target, level } => {
             admin.logging.set(target, level).map_err(usage)?;
         }
-        // Only what clients ask for is traced, so that this much can be promised.
-        Operation::SetTraceProbability { probability } if *probability == 0.0 => {}
-        Operation::SetTraceProbability { .. } => return Err(not_yet("tracing of requests by chance")),
+        Operation::SetTraceProbability { probability } => {
+            if !(0.0..=1.0).contains(probability) {
+                return Err(usage("Trace probability must be between 0 and 1"));
+            }
+            database.set_trace_probability(*probability);
+        }
         Operation::InvalidateCache { cache } => match cache.as_str() {
             "key" => engine.invalidate_key_cache(),
             "row" => engine.invalidate_row_cache(),
@@ -161,6 +184,14 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
     Ok(Done::default())
 }
 
+/// Whether tokens `first..=last` meet the range from `start` to `end`, both in it, which goes round the ring if it begins behind its end.
+fn shares_tokens((first, last): (i64, i64), start: i64, end: i64) -> bool {
+    match start < end {
+        true => first <= end && last >= start,
+        false => last >= start || first <= end,
+    }
+}
+
 /// Compacts SSTables that are named by the paths of their Data files, those of each table together.
 fn compact_files(database: &Database, files: &[String]) -> Result<(), Refused> {
     let engine = database.engine();
@@ -193,6 +224,33 @@ fn verify(database: &Database, tables: &Tables, extended: bool) -> Result<Done, 
                     sstable.bytes
                 )),
                 Err(error) => wrong.push(error.to_string()),
+            }
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(Done { messages }),
+        false => Err(Refused { error: wrong.join("\n"), is_usage: false }),
+    }
+}
+
+/// Scrubs tables: says what came of it, and fails with what could not be scrubbed.
+fn scrub(
+    database: &Database,
+    tables: &Tables,
+    options: &ScrubOptions,
+    snapshot: bool,
+) -> Result<Done, Refused> {
+    let mut messages = Vec::new();
+    let mut wrong = Vec::new();
+    for table in selected(database, tables)? {
+        // Indexes are made of their tables.
+        let Some(stored) = database.catalog().table_by_id(table.id).cloned() else { continue };
+        for sstable in
+            database.scrub(&stored.keyspace, &stored.name, options, snapshot).map_err(of_database)?
+        {
+            match &sstable.result {
+                Ok(_) => messages.extend(sstable.messages()),
+                Err(error) => wrong.push(format!("cannot scrub {}: {error}", sstable.path.display())),
             }
         }
     }
@@ -247,6 +305,22 @@ fn usage(error: impl Into<String>) -> Refused {
     Refused { error: error.into(), is_usage: true }
 }
 
-fn not_yet(what: &str) -> Refused {
-    Refused { error: format!("Cassette does not have {what} yet"), is_usage: false }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_tokens_may_go_round_the_ring() {
+        for (sstable, start, end, expected) in [
+            ((0, 10), 10, 20, true),
+            ((0, 10), -20, 0, true),
+            ((0, 10), 11, 20, false),
+            ((0, 10), 20, -20, false),
+            ((0, 10), 20, 0, true),
+            ((0, 10), 5, -20, true),
+            ((i64::MIN, i64::MAX), 1, 2, true),
+        ] {
+            assert_eq!(shares_tokens(sstable, start, end), expected, "{sstable:?} {start} {end}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cassette_database::{
     DatabaseError, KeyspaceKind, Pool, Snapshot,
     engine::{
-        CacheStats, CompletedCompaction, Engine, EngineStats, Options, TableStats,
+        CacheStats, Engine, EngineStats, Options, TableStats,
         metrics::{CacheRates, Distribution, HistogramSnapshot, TableMetrics},
     },
 };
@@ -34,6 +34,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
     let memory = process::memory();
     NodeReport {
         cluster_name: node.cluster_name.clone(),
+        trace_probability: admin.database.trace_probability(),
         host_id: node.host_id.to_string(),
         address: node.address.to_string(),
         port: node.port,
@@ -297,6 +298,19 @@ pub(super) fn compactions(admin: &Admin) -> CompactionReport {
         sstables: running.sstables as u64,
         target_directory: running.directory.display().to_string(),
     });
+    // They have their threads to themselves, and appear here as in Cassandra.
+    let builds = admin.database.running_builds().into_iter().map(|build| ActiveCompaction {
+        id: build.id.to_string(),
+        kind: build.kind.to_owned(),
+        keyspace: build.keyspace,
+        table: build.table,
+        completed: build.completed,
+        total: build.total,
+        unit: "keys".to_owned(),
+        sstables: 0,
+        target_directory: String::new(),
+    });
+    let active = active.chain(builds);
     CompactionReport {
         concurrent_compactors: engine.concurrent_compactors() as u64,
         pending,
@@ -313,19 +327,25 @@ pub(super) fn compactions(admin: &Admin) -> CompactionReport {
 }
 
 /// Compactions that have ended well, the latest first.
-pub(super) fn compaction_history(admin: &Admin) -> Vec<CompactionRecord> {
-    let done = admin.database.engine().compaction_history().into_iter().rev();
-    let record = |done: CompletedCompaction| CompactionRecord {
+pub(super) fn compaction_history(admin: &Admin) -> Result<Vec<CompactionRecord>, Refused> {
+    let failed = |error: DatabaseError| Refused { error: error.to_string(), is_usage: false };
+    let done = admin.database.compaction_history().map_err(failed)?;
+    let count = |value: i64| u64::try_from(value).unwrap_or(0);
+    let record = |done: cassette_database::CompactionRecord| CompactionRecord {
         id: done.id.to_string(),
         keyspace_name: done.keyspace,
-        columnfamily_name: done.name,
+        columnfamily_name: done.table,
         compacted_at: done.compacted_at,
-        bytes_in: done.bytes_in,
-        bytes_out: done.bytes_out,
-        rows_merged: done.rows_merged,
-        compaction_properties: BTreeMap::from([("compaction_type".to_owned(), done.kind.label().to_owned())]),
+        bytes_in: count(done.bytes_in),
+        bytes_out: count(done.bytes_out),
+        rows_merged: done
+            .rows_merged
+            .into_iter()
+            .map(|(sstables, partitions)| (sstables.unsigned_abs(), count(partitions)))
+            .collect(),
+        compaction_properties: done.properties,
     };
-    done.map(record).collect()
+    Ok(done.into_iter().map(record).collect())
 }
 
 /// All snapshots.

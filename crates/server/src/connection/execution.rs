@@ -65,6 +65,14 @@ impl Jobs {
     }
 }
 
+/// A trace of a request.
+#[derive(Clone, Copy)]
+struct Trace {
+    id: Uuid,
+    /// Whether the client asked for it, and is told its id.
+    is_told: bool,
+}
+
 impl<B: Backend> Connection<B> {
     /// Executes a request, at once if memory has all that it needs and it is not traced.
     pub(super) async fn execute(
@@ -82,9 +90,9 @@ impl<B: Backend> Connection<B> {
             self.respond(stream, &Response::Error(error));
             return Ok(());
         }
-        if tracing {
-            let trace = Some(self.shared.backend.new_trace());
-            return self.start_job(stream, request, version, length, trace).await;
+        if tracing || self.shared.backend.traces_by_chance() {
+            let trace = Trace { id: self.shared.backend.new_trace(), is_told: tracing };
+            return self.start_job(stream, request, version, length, Some(trace)).await;
         }
         let begun = self.encoder.begin();
         let body = self.encoder.body();
@@ -113,7 +121,7 @@ impl<B: Backend> Connection<B> {
         request: Request,
         version: Version,
         length: usize,
-        trace: Option<Uuid>,
+        trace: Option<Trace>,
     ) -> io::Result<()> {
         let threads = &self.shared.limits.threads;
         let permit = match Arc::clone(threads).try_acquire_owned() {
@@ -132,7 +140,8 @@ impl<B: Backend> Connection<B> {
         self.jobs.in_flight += 1;
         tokio::task::spawn_blocking(move || {
             let mut body = Vec::new();
-            let answer = execute(&*backend, &session, &request, version, Effort::MayBlock, trace, &mut body);
+            let id = trace.map(|trace| trace.id);
+            let answer = execute(&*backend, &session, &request, version, Effort::MayBlock, id, &mut body);
             let outcome = answer.and_then(|answer| match answer {
                 Answer::Result(prelude) => Ok((prelude, body)),
                 Answer::WouldBlock => {
@@ -142,6 +151,7 @@ impl<B: Backend> Connection<B> {
             });
             drop((request, charge, permit));
             // An error says that the connection is gone and nobody waits for the answer.
+            let trace = trace.filter(|trace| trace.is_told).map(|trace| trace.id);
             let _ = done.send(Done { stream, trace, outcome });
         });
         Ok(())

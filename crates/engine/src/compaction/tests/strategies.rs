@@ -233,8 +233,9 @@ fn a_table_whose_compactions_are_switched_off_waits_and_a_history_is_kept() {
     let engine = world.open().unwrap();
     let heard = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let hears = heard.clone();
-    engine.on_compaction(move |_| {
+    engine.note_compactions(move |_| {
         hears.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        None
     });
     engine.set_autocompaction(table.id, false).unwrap();
     for k in 0..4 {

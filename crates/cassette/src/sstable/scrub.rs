@@ -1,0 +1,63 @@
+//! `cassette sstable scrub`: sstablescrub.
+
+use std::path::PathBuf;
+
+use cassette_database::engine::{DiskFailurePolicy, ScrubOptions};
+use cassette_database::{Database, Options};
+use clap::Args;
+
+/// What to scrub.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every SSTable of the table is rewritten with all that can be read of it: rows behind a damaged place are found by the index.
+What no checksum vouches for is left out. All SSTables are kept in a snapshot first, as they were. While a server has the data
+directory open, `cassette nodetool scrub` does the same through it. The exit status is 1 if an SSTable could not be scrubbed.
+
+Examples:
+  cassette sstable scrub --data data ks t          one table
+  cassette sstable scrub --data data -s ks hits    also what a counter table has lost by it")]
+pub struct ScrubArguments {
+    /// The keyspace
+    keyspace: String,
+    /// The table
+    table: String,
+    /// The data directory, which no server may have open
+    #[arg(long, value_name = "DIRECTORY")]
+    data: PathBuf,
+    /// Skip corrupt rows in counter tables
+    #[arg(short = 's', long)]
+    skip_corrupted: bool,
+    /// Do not validate columns using column validator
+    #[arg(short = 'n', long)]
+    no_validate: bool,
+    /// Rewrite rows with overflowed expiration date (CASSANDRA-14092) with the maximum supported expiration date of
+    /// 2038-01-19T03:14:06+00:00, their timestamps incremented to supersede what became of them
+    #[arg(short = 'r', long)]
+    reinsert_overflowed_ttl: bool,
+}
+
+pub fn run(arguments: &ScrubArguments) -> anyhow::Result<bool> {
+    let mut options = Options::new(&arguments.data);
+    // Damaged SSTables are what it is for.
+    options.engine.disk_failure_policy = DiskFailurePolicy::BestEffort;
+    let database = Database::open(options)?;
+    let scrub = ScrubOptions {
+        skip_corrupted: arguments.skip_corrupted,
+        validate: !arguments.no_validate,
+        reinsert_overflowed_ttl: arguments.reinsert_overflowed_ttl,
+    };
+    let scrubbed = database.scrub(&arguments.keyspace, &arguments.table, &scrub, true)?;
+    if let Some(name) = scrubbed.iter().find_map(|sstable| sstable.snapshot.as_ref()) {
+        println!("Pre-scrub sstables snapshotted into snapshot {name}");
+    }
+    let mut sound = true;
+    for sstable in &scrubbed {
+        sstable.messages().iter().for_each(|message| println!("{message}"));
+        if let Err(error) = &sstable.result {
+            sound = false;
+            eprintln!("Error scrubbing {}: {error}", sstable.path.display());
+        }
+    }
+    database.close()?;
+    Ok(sound)
+}
