@@ -11,11 +11,9 @@ use uuid::Uuid;
 
 use crate::database::Database;
 use crate::error::Result;
-use crate::system::SYSTEM;
 use crate::system::encode::Value;
 use crate::system::expiring_row::ExpiringRow;
-
-const TABLE: &str = "compaction_history";
+use crate::system::{COMPACTION_HISTORY as TABLE, SYSTEM};
 
 /// A compaction that has ended well.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cassette_sstable::chunk_cache::DiskAccessMode;
+use cassette_sstable::writer::DEFAULT_COLUMN_INDEX_SIZE;
 use cassette_vfs::memory_limit;
 
 use crate::commitlog::{ReplayPolicy, SyncMode};
@@ -37,6 +38,8 @@ pub struct Options {
     /// does not compress; but a read that the disk fails ends the process, as does a file that another process cuts
     /// short, and what the process is said to hold in memory counts the mapped pages.
     pub disk_access_mode: DiskAccessMode,
+    /// `column_index_size`, bytes of a partition that its index of rows sums up in one block. 64 KiB.
+    pub column_index_size: u32,
     /// `key_cache_size`, bytes of places of partitions in SSTables kept in memory; 0 for none. 50 MiB.
     pub key_cache_size: u64,
     /// `row_cache_size`, bytes of merged rows kept in memory for tables whose `caching` has `rows_per_partition`; 0, the
@@ -191,6 +194,7 @@ impl Options {
             memtable_flush_writers: 2,
             file_cache_size: default_file_cache_size(memory_limit()),
             disk_access_mode: DiskAccessMode::Standard,
+            column_index_size: DEFAULT_COLUMN_INDEX_SIZE,
             key_cache_size: 50 << 20,
             row_cache_size: 0,
             counter_cache_size: 50 << 20,

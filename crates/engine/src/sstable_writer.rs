@@ -276,6 +276,7 @@ impl Core {
         options.compression = chunk_format(&job.compression).map_err(unsupported)?;
         options.encoding_stats = job.contents.encoding_stats;
         options.columns = job.contents.columns.clone();
+        options.column_index_size = self.options.column_index_size;
         let mut begin = |cutter: &Cutter| {
             let descriptor = table.next_descriptor();
             transaction.add(&descriptor)?;

@@ -129,6 +129,7 @@ pub struct Config {
     memtable_cleanup_threshold: Option<f64>,
     memtable_flush_writers: Option<usize>,
     file_cache_size: Option<String>,
+    column_index_size: Option<String>,
     key_cache_size: Option<String>,
     row_cache_size: Option<String>,
     counter_cache_size: Option<String>,
@@ -242,6 +243,7 @@ impl Config {
         set(&mut engine.commitlog_total_space, &self.commitlog_total_space, "commitlog_total_space")?;
         set(&mut engine.memtable_heap_space, &self.memtable_heap_space, "memtable_heap_space")?;
         set(&mut engine.file_cache_size, &self.file_cache_size, "file_cache_size")?;
+        set(&mut engine.column_index_size, &self.column_index_size, "column_index_size")?;
         set(&mut engine.key_cache_size, &self.key_cache_size, "key_cache_size")?;
         set(&mut engine.row_cache_size, &self.row_cache_size, "row_cache_size")?;
         set(&mut engine.counter_cache_size, &self.counter_cache_size, "counter_cache_size")?;

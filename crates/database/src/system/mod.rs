@@ -30,6 +30,8 @@ pub(crate) const SCHEMA: &str = "system_schema";
 /// The keyspace of `local` and `peers`.
 pub(crate) const SYSTEM: &str = "system";
 
+/// The table of what was compacted.
+pub(crate) const COMPACTION_HISTORY: &str = "compaction_history";
 /// The table of the views that are built.
 pub(crate) const BUILT_VIEWS: &str = "built_views";
 /// The table of the views that are being built.
@@ -44,7 +46,7 @@ pub(crate) fn local_keyspaces() -> Vec<Keyspace> {
     let mut system = keyspace(SYSTEM, KeyspaceKind::Local, params(), definitions::SYSTEM, 0);
     // These alone are stored.
     system.virtual_tables.remove("local");
-    for name in [INDEX_INFO, BUILT_VIEWS, VIEW_BUILDS] {
+    for name in [INDEX_INFO, BUILT_VIEWS, VIEW_BUILDS, COMPACTION_HISTORY] {
         system.virtual_tables.remove(name);
     }
     let mut schema = keyspace(SCHEMA, KeyspaceKind::Local, params(), definitions::SYSTEM_SCHEMA, seven_days);

@@ -67,6 +67,7 @@ pub(crate) fn of_engine(options: &cassette_engine::Options) -> BTreeMap<String, 
     }
     put("memtable_flush_writers", options.memtable_flush_writers.to_string());
     put("file_cache_size", mebibytes(options.file_cache_size));
+    put("column_index_size", format!("{}KiB", options.column_index_size >> 10));
     put("key_cache_size", mebibytes(options.key_cache_size));
     put("row_cache_size", mebibytes(options.row_cache_size));
     put("counter_cache_size", mebibytes(options.counter_cache_size));

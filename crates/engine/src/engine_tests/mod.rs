@@ -10,6 +10,7 @@ mod recovery;
 mod row_cache;
 mod saved_caches;
 mod scrub;
+mod settings;
 mod snapshots;
 mod threads;
 mod waiting;

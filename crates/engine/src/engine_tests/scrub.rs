@@ -14,6 +14,9 @@ fn damaged(policy: DiskFailurePolicy) -> (World, Arc<TableMetadata>) {
     let table = simple_table("t", TableParams::default());
     let mut world = World::new(vec![table.clone()]);
     world.options.disk_failure_policy = policy;
+    // One flush.
+    world.options.memtable_heap_space = 64 << 20;
+    world.options.commitlog_total_space = 64 << 20;
     let engine = world.open().unwrap();
     for k in 0..ROWS {
         engine.apply(&[mutation(&table, insert(k, format!("{k:01000}").as_bytes(), 1))]).unwrap();
@@ -43,7 +46,7 @@ fn a_damaged_sstable_is_readable_after_a_scrub_and_kept_as_it_was_in_a_snapshot(
     assert!(engine.verify(table.id, false).unwrap()[0].result.is_err());
     let scrubbed = engine.scrub(table.id, &ScrubOptions::default(), Some("CREATE TABLE")).unwrap();
     let (report, written) = scrubbed[0].result.as_ref().unwrap();
-    assert_eq!((report.lost + report.good, written.len()), (report.lost + report.good, 1));
+    assert_eq!(written.len(), 1);
     assert!(report.lost > 0 && report.good > ROWS as u64 * 9 / 10, "{report:?}");
     let messages = scrubbed[0].messages().join("\n");
     assert!(messages.contains("partitions in new sstable"), "{messages}");
