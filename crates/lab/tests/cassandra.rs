@@ -3,8 +3,14 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
+use cassette_database::engine::SnapshotOptions;
+use cassette_database::{Database, Session};
+use cassette_lab::cassandra::{Cluster, ClusterSettings};
 use cassette_lab::cli::LabCommand;
+use cassette_lab::cql::{CqlSettings, CqlTarget};
+use cassette_protocol::{Consistency, Version};
 use clap::Parser;
 
 #[derive(Debug, Parser)]
@@ -72,17 +78,29 @@ fn jars() -> PathBuf {
     std::env::var_os("CASSETTE_LAB_CACHE").map_or(".cache/cassandra".into(), PathBuf::from)
 }
 
-#[test]
-fn a_node_is_started_set_up_flushed_restarted_and_stopped_by_an_experiment() {
-    // Where people give the command: the jars are kept there.
+/// One Cassandra at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Whether Cassandra's jars are there, or may be brought; says so if not. The working directory is where people give the command: the
+/// jars are kept there.
+fn can_start() -> bool {
     std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
     let there = jars().join("lib-5.0.8/cassandra-all-5.0.8.jar").is_file();
-    if !there && std::env::var_os("CASSETTE_REQUIRE_ORACLE").is_none() {
+    let can = there || std::env::var_os("CASSETTE_REQUIRE_ORACLE").is_some();
+    if !can {
         // Not by a macro, whose words the test harness keeps to itself when a test passes.
         let _ = writeln!(
             std::io::stderr(),
             "\n######## SKIPPED: no Cassandra's jars: set CASSETTE_REQUIRE_ORACLE=1 to fetch them ########\n"
         );
+    }
+    can
+}
+
+#[test]
+fn a_node_is_started_set_up_flushed_restarted_and_stopped_by_an_experiment() {
+    let _alone = ALONE.lock();
+    if !can_start() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -96,4 +114,105 @@ fn a_node_is_started_set_up_flushed_restarted_and_stopped_by_an_experiment() {
     let report = std::fs::read_to_string(run.join("report.md")).unwrap();
     assert!(report.contains("| row_cache_size | 16MiB |"), "the setting is read back: {report}");
     assert!(report.contains("server_cpu_seconds") && report.contains("key_cache_requests"), "{report}");
+}
+
+const KEYSPACE: &str =
+    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+
+/// Tables with something of every kind that files hold.
+const TABLES: [(&str, &str); 3] = [
+    (
+        "wide",
+        "CREATE TABLE ks.wide (k int, c text, s text static, v int, l list<int>, m map<text, int>, f frozen<set<int>>, \
+         PRIMARY KEY (k, c)) WITH CLUSTERING ORDER BY (c DESC)",
+    ),
+    ("counts", "CREATE TABLE ks.counts (k int PRIMARY KEY, n counter)"),
+    ("plain", "CREATE TABLE ks.plain (k blob PRIMARY KEY, v decimal) WITH compression = {'enabled': false}"),
+];
+
+fn fill(session: &Session) {
+    let run = |cql: &str| drop(session.execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}")));
+    for k in 0..50 {
+        run(&format!("INSERT INTO ks.wide (k, s) VALUES ({k}, 'static {k}')"));
+        for c in 0..20 {
+            run(&format!(
+                "INSERT INTO ks.wide (k, c, v, l, m, f) VALUES ({k}, 'c{c:02}', {c}, [{k}, {c}], {{'a': {k}}}, {{1, {c}}})"
+            ));
+        }
+        run(&format!("UPDATE ks.wide SET l = l + [7], m['b'] = {k} WHERE k = {k} AND c = 'c03'"));
+        run(&format!("DELETE FROM ks.wide WHERE k = {k} AND c > 'c05' AND c < 'c09'"));
+        run(&format!("DELETE v, m['a'] FROM ks.wide WHERE k = {k} AND c = 'c10'"));
+        run(&format!("UPDATE ks.counts SET n = n + {k} WHERE k = {}", k % 7));
+        run(&format!("INSERT INTO ks.plain (k, v) VALUES ({:#06x}, {k}.{k:03})", k * 5));
+    }
+    run("DELETE FROM ks.wide WHERE k = 13");
+    run("INSERT INTO ks.wide (k, c, v) VALUES (13, 'later', 1) USING TTL 86400");
+}
+
+/// A cluster that is stopped however the test ends.
+struct Stopped(Cluster);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+#[test]
+fn a_snapshot_of_ours_is_imported_by_cassandra_and_answers_the_same() {
+    let _alone = ALONE.lock();
+    if !can_start() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let database = Database::open(directory.path().join("ours")).unwrap();
+    let session = database.session();
+    session.execute(KEYSPACE, ()).unwrap();
+    for (_, cql) in TABLES {
+        session.execute(cql, ()).unwrap();
+    }
+    fill(&session);
+    let options = SnapshotOptions { name: "moving", skip_flush: false, ttl_seconds: None };
+    let snapshots = database.snapshot(&["ks".to_owned()], &options).unwrap();
+    assert_eq!(snapshots.len(), TABLES.len());
+
+    let settings = ClusterSettings {
+        heap: "512M".into(),
+        directory: directory.path().join("cluster"),
+        network: [127, 0, 79],
+        ..ClusterSettings::default()
+    };
+    let cluster = Stopped(Cluster::start(settings.clone()).unwrap_or_else(|error| panic!("{error}")));
+    let server = CqlTarget::new(CqlSettings {
+        contacts: settings.contacts(),
+        connections: 1,
+        version: Version::V5,
+        credentials: None,
+        keyspace: "ks".into(),
+        replication_factor: 1,
+        table_options: String::new(),
+        consistency: Consistency::One,
+    })
+    .unwrap();
+    server.query(KEYSPACE).unwrap();
+    for snapshot in &snapshots {
+        // What the snapshot says of its schema makes the table, under the same id.
+        let schema = std::fs::read_to_string(snapshot.directory.join("schema.cql")).unwrap();
+        for statement in schema.split(';').filter(|statement| !statement.trim().is_empty()) {
+            server.query(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+        let source = snapshot.directory.to_str().unwrap();
+        let import = ["import", "--copy-data", "--extended-verify", "ks", &snapshot.table, source];
+        let printed = cluster.0.nodetool(&import).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!printed.contains("Some directories failed to import"), "{printed}");
+    }
+    for (table, _) in TABLES {
+        let cql = format!("SELECT JSON * FROM ks.{table}");
+        let ours = session.execute(&cql, ()).unwrap();
+        let ours: Vec<String> = ours.iter().map(|row| row.get(0).unwrap()).collect();
+        let theirs = server.query(&cql).unwrap();
+        let theirs: Vec<String> = theirs.into_iter().filter_map(|mut row| row.remove(0)).collect();
+        assert!(!ours.is_empty());
+        assert_eq!(theirs, ours, "{table}");
+    }
 }

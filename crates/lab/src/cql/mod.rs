@@ -58,6 +58,13 @@ pub struct CqlTarget {
 }
 
 impl CqlTarget {
+    /// Executes a statement on the first contact; gives its rows as texts, as far as they are UTF-8.
+    pub fn query(&self, cql: &str) -> Result<Vec<Vec<Option<String>>>, LabError> {
+        let contact = self.settings.contacts.first();
+        let contact = contact.ok_or_else(|| LabError::Usage("no contact to connect to".to_owned()))?;
+        Connection::open(contact, &self.settings)?.query(cql)
+    }
+
     /// Connects to the first contact and asks it who it is.
     pub fn new(settings: CqlSettings) -> Result<Self, LabError> {
         let Some(first) = settings.contacts.first() else {
