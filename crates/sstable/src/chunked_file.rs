@@ -267,9 +267,13 @@ impl ChunkedFile {
         let stored = info.chunk(index, self.file_length).ok_or_else(|| self.past_end(index))?;
         let length = stored_length(&stored);
         if stored.raw {
-            let mut buffer = buffer(length);
+            // Without the checksum, for which allocators would give a quarter more memory for as long as the chunk is cached.
+            let mut buffer = buffer(stored.stored_length);
+            let mut crc = [0; CHUNK_CRC_LENGTH as usize];
             self.read(stored.offset, &mut buffer)?;
-            self.check_raw_length(info, &stored, self.check_stored(stored.offset, &buffer)?)?;
+            self.read(stored.offset + stored.stored_length as u64, &mut crc)?;
+            self.check_crc(stored.offset, u32::from_be_bytes(crc), crc32fast::hash(&buffer))?;
+            self.check_raw_length(info, &stored, &buffer)?;
             buffer.truncate(stored.plain_length);
             return Ok(buffer.freeze());
         }

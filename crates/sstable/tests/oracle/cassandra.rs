@@ -43,11 +43,6 @@ const MODULES: &[&str] = &[
     "java.logging/java.util.logging",
 ];
 
-/// Given for the original: the files come from compactions. The filter is then sized for more partitions than there are, and the level is what it
-/// is; neither is what a rewrite would give.
-#[allow(dead_code, reason = "one of the tests says it")]
-pub const COMPACTED: &str = "compacted";
-
 /// Cassandra's jars, and a folder for its configuration and data.
 pub struct Cassandra {
     lib: PathBuf,
@@ -138,7 +133,8 @@ impl Cassandra {
         assert!(output.status.success(), "{}", text(&output));
     }
 
-    /// Lets Cassandra judge all SSTables below `root`. `original` is what dumps are compared with; or [`COMPACTED`].
+    /// Lets Cassandra judge all SSTables below `root`. `original` is what dumps are compared with; or `compacted`, for
+    /// what `SSTableCheck` then leaves out.
     pub fn judge(&self, schema: &str, root: &Path, original: Option<&Path>) -> String {
         let schema_file = self.home.path().join("schema.cql");
         std::fs::write(&schema_file, schema).unwrap();
