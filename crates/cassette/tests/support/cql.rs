@@ -1,7 +1,7 @@
 //! The unmodified Rust driver.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -29,7 +29,11 @@ pub async fn connect_to_keyspace(address: SocketAddr) -> Session {
 
 /// What [`connect`] connects with.
 pub fn builder(address: SocketAddr) -> SessionBuilder {
-    SessionBuilder::new().known_node_addr(address).connection_timeout(PATIENCE)
+    // One node agrees with itself at once; of one that was killed during a statement the driver waits a minute by default.
+    SessionBuilder::new()
+        .known_node_addr(address)
+        .connection_timeout(PATIENCE)
+        .schema_agreement_timeout(Duration::from_secs(5))
 }
 
 /// Executes a statement without values or rows.
@@ -56,7 +60,7 @@ pub async fn execute_eventually(session: &Session, cql: &str) {
             Ok(_) => return,
             Err(error) => last = Some(error),
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("{cql}: {last:?}");
 }
