@@ -1,11 +1,12 @@
 //! Leveled compaction: in each level but L0 SSTables share no tokens, and each level is `fanout_size` times as large as the
 //! one above it. A read meets one SSTable a level, and those of L0.
 //!
-//! Pure functions from what is known of the SSTables to those to compact next. The rules are Cassandra's:
+//! Pure functions from what is known of the SSTables to those to compact next. The rules are Cassandra's, but for the choice of the SSTable
+//! in the first, which is RocksDB's (`kMinOverlappingRatio`) and writes less:
 //!
-//! 1. From the highest level down, a level that has more than it may gives one SSTable to the next one: the first after the one that
-//!    was compacted last, together with those of the next level that it shares tokens with. If L0 holds more than 32 SSTables, these are
-//!    compacted among themselves first, size-tiered.
+//! 1. From the highest level down, a level that has more than it may gives one SSTable to the next one: that which has the fewest bytes of
+//!    the next level rewritten for each of its own, together with those that it shares tokens with there. If L0 holds more than 32
+//!    SSTables, these are compacted among themselves first, size-tiered.
 //! 2. A level above it that has not been compacted for 25 rounds gives along an SSTable that lies within the tokens at hand.
 //! 3. If no level has too much, L0 is compacted: the oldest and those that it shares tokens with. More than one output's worth
 //!    goes to L1 with what is there; less stays in L0.
@@ -13,7 +14,7 @@
 
 use super::options::{CompactionOptions, LeveledOptions, MAX_LEVELS};
 use super::size_tiered;
-use super::tree::{Cut, Outcome, Task, Tree};
+use super::tree::{Candidate, Cut, Outcome, Task, Tree};
 
 /// More SSTables than this in L0 are compacted among themselves.
 const L0_BEHIND: usize = 32;
@@ -103,9 +104,10 @@ fn l0_behind(
     (!bucket.is_empty()).then(|| Task::merge(bucket))
 }
 
-/// An SSTable of the level with those of the next one that it shares tokens with.
+/// An SSTable of the level with those of the next one that it shares tokens with: of all that are free, the one that has
+/// these rewrite the fewest bytes for each of its own. Of equals, the first after the one that was compacted last.
 fn from_level(tree: &Tree, levels: &[Vec<usize>], level: usize, state: &LeveledState) -> Vec<usize> {
-    // `levels` are in order of tokens.
+    // `levels` are in order of tokens, and within one no SSTables meet.
     let own = &levels[level];
     let next = &levels[level + 1];
     let last = state.last_compacted[level].or_else(|| {
@@ -114,15 +116,22 @@ fn from_level(tree: &Tree, levels: &[Vec<usize>], level: usize, state: &LeveledS
         newest.map(|i| tree.sstables[*i].first)
     });
     let start = last.map_or(0, |last| own.partition_point(|i| tree.sstables[*i].first <= last));
-    for i in own[start..].iter().chain(&own[..start]) {
-        let sstable = &tree.sstables[*i];
-        let met = next.iter().filter(|other| tree.sstables[**other].meets((sstable.first, sstable.last)));
-        let inputs: Vec<usize> = std::iter::once(i).chain(met).copied().collect();
-        if inputs.iter().all(|i| tree.sstables[*i].is_free()) {
-            return inputs;
-        }
+    let met = |sstable: &Candidate| {
+        let begin = next.partition_point(|i| tree.sstables[*i].last < sstable.first);
+        let end = next.partition_point(|i| tree.sstables[*i].first <= sstable.last);
+        &next[begin..end.max(begin)]
+    };
+    let is_free = |i: &usize| tree.sstables[*i].is_free();
+    let candidates = own[start..].iter().chain(&own[..start]).filter(|i| is_free(i));
+    let candidates =
+        candidates.map(|i| (*i, met(&tree.sstables[*i]))).filter(|(_, met)| met.iter().all(is_free));
+    let cost = |(i, met): &(usize, &[usize])| {
+        tree.bytes(met.iter().copied()) as f64 / tree.sstables[*i].size.max(1) as f64
+    };
+    match candidates.min_by(|a, b| cost(a).total_cmp(&cost(b))) {
+        Some((i, met)) => std::iter::once(i).chain(met.iter().copied()).collect(),
+        None => Vec::new(),
     }
-    Vec::new()
 }
 
 fn from_l0(
@@ -335,31 +344,45 @@ mod tests {
     }
 
     #[test]
-    fn a_full_level_goes_round_and_takes_what_it_meets_along() {
+    fn a_full_level_gives_what_has_the_next_rewrite_least_with_all_that_it_meets() {
+        let l1: String = (0..10).map(|n| format!(" a{n}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
+        let l2 = "b=900[0-89] c=200[90-94] d=100[95-99] e=90[100-104] f=90[105-109]";
+        for (last, l2, expected) in [
+            // For each byte of its own: 180 for 100 are fewer than 300 for 100, and 180 for 50 are more.
+            ("z=100[100-109]", l2, "e f z -> L2 at 100"),
+            ("z=50[100-109] y=50[110-119]", &format!("{l2} g=190[110-119]"), "a9 c d -> L2 at 100"),
+            // One that it meets is busy, or it is itself.
+            ("z=100[100-109]", &l2.replace("[100-104]", "[100-104]*"), "a9 c d -> L2 at 100"),
+            ("z=100[100-109]* y=100[110-119]", &format!("{l2} g=990[110-119]"), "a9 c d -> L2 at 100"),
+            // It meets none.
+            ("z=100[110-119]", l2, "z -> L2 at 100"),
+        ] {
+            assert_eq!(chosen(&format!("L1:{l1} {last}\nL2: {l2}")), expected, "{last} {l2}");
+        }
+    }
+
+    #[test]
+    fn of_equals_a_full_level_gives_the_one_after_the_last() {
         let (options, own) = options();
         let l1: String = (0..11).map(|n| format!(" a{n:02}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
-        let text = format!("L1:{l1}\nL2: b=100[5-14] c=100[15-16] d=100[100-108]");
-        let (mut tree, names) = picture::tree(&text);
+        let l2: String = (0..11).map(|n| format!(" b{n:02}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
+        let (mut tree, names) = picture::tree(&format!("L1:{l1}\nL2:{l2}"));
         let mut state = LeveledState::default();
         let answer =
             |tree: &Tree, state: &mut LeveledState| picture::task(&next(tree, &options, &own, state), &names);
         state.compacted(1, -1);
-        assert_eq!(answer(&tree, &mut state), "a00 b -> L2 at 100");
+        assert_eq!(answer(&tree, &mut state), "a00 b00 -> L2 at 100");
         state.compacted(1, 0);
-        assert_eq!(answer(&tree, &mut state), "a01 b c -> L2 at 100");
+        assert_eq!(answer(&tree, &mut state), "a01 b01 -> L2 at 100");
         // Around: after the last one the first.
-        state.compacted(1, 95);
-        assert_eq!(answer(&tree, &mut state), "a10 d -> L2 at 100");
         state.compacted(1, 100);
-        assert_eq!(answer(&tree, &mut state), "a00 b -> L2 at 100");
+        assert_eq!(answer(&tree, &mut state), "a00 b00 -> L2 at 100");
         // One that is needed is busy: the next one.
         tree.sstables[11].compacting = true;
-        assert_eq!(answer(&tree, &mut state), "a02 -> L2 at 100");
+        assert_eq!(answer(&tree, &mut state), "a01 b01 -> L2 at 100");
         // After a start, the one after what the next level got last.
         tree.sstables[13].created = 7;
-        assert_eq!(answer(&tree, &mut LeveledState::default()), "a02 -> L2 at 100");
-        tree.sstables[12].created = 8;
-        assert_eq!(answer(&tree, &mut LeveledState::default()), "a02 -> L2 at 100");
+        assert_eq!(answer(&tree, &mut LeveledState::default()), "a03 b03 -> L2 at 100");
     }
 
     #[test]
@@ -378,7 +401,7 @@ mod tests {
         let l2 = |mib: u32| format!(" b0=9900[0-50] b1={mib}[51-99]");
         assert_eq!(chosen(&format!("L1:{l1}\nL2:{}", l2(111))), "b0 -> L3 at 100");
         // Up to a thousandth more is no reason.
-        assert_eq!(chosen(&format!("L1:{l1}\nL2:{}", l2(109))), "a06 b1 -> L2 at 100");
+        assert_eq!(chosen(&format!("L1:{l1}\nL2:{}", l2(109))), "a10 -> L2 at 100");
         let (_, own) = options();
         let capacities: Vec<_> = (0..4).map(|level| capacity(level, &own) >> 20).collect();
         assert_eq!(capacities, [400, 1000, 10_000, 100_000]);
@@ -389,7 +412,7 @@ mod tests {
         let (options, own) = options();
         let l1: String = (0..11).map(|n| format!(" a{n:02}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
         let (tree, names) =
-            picture::tree(&format!("L1:{l1}\nL2: b=100[0-90]\nL3: c=100[80-95] e=100[30-40]"));
+            picture::tree(&format!("L1:{l1}\nL2: b=100[0-109]\nL3: c=100[80-95] e=100[30-40]"));
         let mut state = LeveledState::default();
         let answer = |state: &mut LeveledState| picture::task(&next(&tree, &options, &own, state), &names);
         state.compacted(1, -1);
