@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use cassette_rows::types::DataType;
+
 use super::identifiers::{QualifiedName, TypeName, quote_string};
 
 /// A type as it stands in a statement.
@@ -55,7 +57,7 @@ impl fmt::Display for CqlType {
 }
 
 macro_rules! native_types {
-    ($($variant:ident $name:literal,)*) => {
+    ($($variant:ident $name:literal $data_type:ident,)*) => {
         /// A type with a keyword of its own and no parameters.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum NativeType {
@@ -65,6 +67,13 @@ macro_rules! native_types {
         impl NativeType {
             /// Every native type, in alphabetical order.
             pub const ALL: &[NativeType] = &[$(NativeType::$variant,)*];
+
+            /// The type that it stands for.
+            pub fn data_type(self) -> DataType {
+                match self {
+                    $(NativeType::$variant => DataType::$data_type,)*
+                }
+            }
 
             /// The keyword, in lower case.
             pub fn name(self) -> &'static str {
@@ -77,27 +86,27 @@ macro_rules! native_types {
 }
 
 native_types! {
-    Ascii "ascii",
-    BigInt "bigint",
-    Blob "blob",
-    Boolean "boolean",
-    Counter "counter",
-    Date "date",
-    Decimal "decimal",
-    Double "double",
-    Duration "duration",
-    Float "float",
-    Inet "inet",
-    Int "int",
-    SmallInt "smallint",
-    Text "text",
-    Time "time",
-    Timestamp "timestamp",
-    TimeUuid "timeuuid",
-    TinyInt "tinyint",
-    Uuid "uuid",
-    Varchar "varchar",
-    Varint "varint",
+    Ascii "ascii" Ascii,
+    BigInt "bigint" BigInt,
+    Blob "blob" Blob,
+    Boolean "boolean" Boolean,
+    Counter "counter" Counter,
+    Date "date" Date,
+    Decimal "decimal" Decimal,
+    Double "double" Double,
+    Duration "duration" Duration,
+    Float "float" Float,
+    Inet "inet" Inet,
+    Int "int" Int,
+    SmallInt "smallint" SmallInt,
+    Text "text" Text,
+    Time "time" Time,
+    Timestamp "timestamp" Timestamp,
+    TimeUuid "timeuuid" TimeUuid,
+    TinyInt "tinyint" TinyInt,
+    Uuid "uuid" Uuid,
+    Varchar "varchar" Text,
+    Varint "varint" VarInt,
 }
 
 impl fmt::Display for NativeType {

@@ -21,7 +21,7 @@ use crate::views::View;
 use crate::virtual_tables::VirtualTable;
 pub use events::{SchemaEvents, Subscription};
 pub use keyspace::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
-pub(crate) use resolve::{TypeUse, resolve_native, resolve_type};
+pub(crate) use resolve::{TypeUse, resolve_type};
 
 /// All keyspaces at one moment.
 #[derive(Debug, Clone)]

@@ -45,7 +45,7 @@ fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Res
         resolve(inner, true, scope, depth)
     };
     let resolved = match raw {
-        CqlType::Native(native) => resolve_native(*native),
+        CqlType::Native(native) => native.data_type(),
         CqlType::List(inner) => DataType::list(element(inner)?),
         CqlType::Set(inner) => {
             if is_native(inner, NativeType::Duration) {
@@ -113,30 +113,4 @@ fn is_native(raw: &CqlType, native: NativeType) -> bool {
 
 fn is_unfrozen_collection(raw: &CqlType) -> bool {
     matches!(raw, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..))
-}
-
-/// The type that a keyword names.
-pub(crate) fn resolve_native(native: NativeType) -> DataType {
-    match native {
-        NativeType::Ascii => DataType::Ascii,
-        NativeType::BigInt => DataType::BigInt,
-        NativeType::Blob => DataType::Blob,
-        NativeType::Boolean => DataType::Boolean,
-        NativeType::Counter => DataType::Counter,
-        NativeType::Date => DataType::Date,
-        NativeType::Decimal => DataType::Decimal,
-        NativeType::Double => DataType::Double,
-        NativeType::Duration => DataType::Duration,
-        NativeType::Float => DataType::Float,
-        NativeType::Inet => DataType::Inet,
-        NativeType::Int => DataType::Int,
-        NativeType::SmallInt => DataType::SmallInt,
-        NativeType::Text | NativeType::Varchar => DataType::Text,
-        NativeType::Time => DataType::Time,
-        NativeType::Timestamp => DataType::Timestamp,
-        NativeType::TimeUuid => DataType::TimeUuid,
-        NativeType::TinyInt => DataType::TinyInt,
-        NativeType::Uuid => DataType::Uuid,
-        NativeType::Varint => DataType::VarInt,
-    }
 }

@@ -10,7 +10,6 @@ use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 use super::cell_times::CellTime;
 use super::expression::{Collection, Expression};
 use super::selectable::{Scope, Selectable, call_text, element_type, slice_text, term_text};
-use crate::catalog::resolve_native;
 use crate::error::{Result, bail_invalid};
 use crate::plan::PlanContext;
 use crate::restrictions::named_receiver;
@@ -209,7 +208,7 @@ impl<'t> Builder<'t> {
         cx: &mut PlanContext<'_>,
     ) -> Result<Built> {
         let inner = self.build(of, None, cx)?;
-        if inner.data_type == resolve_native(native) {
+        if inner.data_type == native.data_type() {
             return Ok(inner);
         }
         let scope = Scope { table: self.table, cx };

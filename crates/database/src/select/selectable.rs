@@ -10,7 +10,7 @@ use cassette_cql::values::{Assignment, aggregates::AggregateFunction, preferred_
 use cassette_rows::{ColumnMetadata, DataType, TableMetadata};
 
 use super::cell_times::CellTime;
-use crate::catalog::{TypeUse, resolve_native, resolve_type};
+use crate::catalog::{TypeUse, resolve_type};
 use crate::error::{Result, bail_invalid};
 use crate::plan::PlanContext;
 use crate::restrictions::existing;
@@ -195,7 +195,7 @@ impl<'a> Selectable<'a> {
             Self::CellTime { what, column, .. } => Some(what.data_type(column.data_type.is_multi_cell())),
             Self::Call { function, .. } => Some(function.returns().clone()),
             Self::Token(_) => Some(DataType::BigInt),
-            Self::Cast(_, native) => Some(resolve_native(*native)),
+            Self::Cast(_, native) => Some(native.data_type()),
             Self::Field(of, field) => match of.exact_type()? {
                 DataType::Udt { definition, .. } => definition.field(field).map(|(_, field)| field.clone()),
                 _ => None,

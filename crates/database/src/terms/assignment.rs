@@ -7,7 +7,7 @@ use cassette_cql::values::functions::{self, Argument, Function, NullArgument, Sc
 use cassette_cql::values::{Assignment, ValueError, preferred_type};
 use cassette_rows::DataType;
 
-use crate::catalog::{TypeUse, resolve_native, resolve_type};
+use crate::catalog::{TypeUse, resolve_type};
 use crate::plan::PlanContext;
 
 /// A term as an argument of a function that is still to be chosen.
@@ -134,7 +134,7 @@ fn call_type(
     match raw {
         ast::Term::Function(call) if is_token(call) => Some(DataType::BigInt),
         ast::Term::Function(call) => Some(resolve_call(call, wanted, keyspace, cx).ok()??.returns().clone()),
-        ast::Term::Cast(_, to) => Some(resolve_native(*to)),
+        ast::Term::Cast(_, to) => Some(to.data_type()),
         ast::Term::Arithmetic(left, operator, right) => {
             Some(resolve_arithmetic(left, *operator, right, wanted, keyspace, cx).ok()?.returns)
         }

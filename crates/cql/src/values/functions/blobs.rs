@@ -39,31 +39,5 @@ fn named_type(name: &str) -> Option<DataType> {
         return Some(DataType::Empty);
     }
     let native = NativeType::ALL.iter().find(|native| native.name() == name)?;
-    Some(native_data_type(*native)).filter(|data_type| *data_type != DataType::Blob)
-}
-
-/// The type that a type's keyword stands for.
-pub(super) fn native_data_type(native: NativeType) -> DataType {
-    match native {
-        NativeType::Ascii => DataType::Ascii,
-        NativeType::BigInt => DataType::BigInt,
-        NativeType::Blob => DataType::Blob,
-        NativeType::Boolean => DataType::Boolean,
-        NativeType::Counter => DataType::Counter,
-        NativeType::Date => DataType::Date,
-        NativeType::Decimal => DataType::Decimal,
-        NativeType::Double => DataType::Double,
-        NativeType::Duration => DataType::Duration,
-        NativeType::Float => DataType::Float,
-        NativeType::Inet => DataType::Inet,
-        NativeType::Int => DataType::Int,
-        NativeType::SmallInt => DataType::SmallInt,
-        NativeType::Text | NativeType::Varchar => DataType::Text,
-        NativeType::Time => DataType::Time,
-        NativeType::Timestamp => DataType::Timestamp,
-        NativeType::TimeUuid => DataType::TimeUuid,
-        NativeType::TinyInt => DataType::TinyInt,
-        NativeType::Uuid => DataType::Uuid,
-        NativeType::Varint => DataType::VarInt,
-    }
+    Some(native.data_type()).filter(|data_type| *data_type != DataType::Blob)
 }

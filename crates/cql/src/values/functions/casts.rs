@@ -2,7 +2,6 @@
 
 use cassette_rows::types::DataType;
 
-use super::blobs::native_data_type;
 use super::resolve::{Argument, Pick, ambiguous, none_matches, pick};
 use super::{Evaluated, Function, ScalarFunction, Surroundings, Values, present, time};
 use crate::ast::NativeType;
@@ -24,7 +23,7 @@ const NUMERIC: [DataType; 9] = [
 
 /// The cast of `argument` to `to`; `None` if it has that type already.
 pub fn resolve_cast(argument: &dyn Argument, to: NativeType) -> Result<Option<ScalarFunction>, ValueError> {
-    if argument.known_type() == Some(native_data_type(to)) {
+    if argument.known_type() == Some(to.data_type()) {
         return Ok(None);
     }
     let to = if to == NativeType::Varchar { NativeType::Text } else { to };
@@ -44,7 +43,7 @@ pub(super) fn functions(name: &str) -> Vec<ScalarFunction> {
     let Some(native) = target.and_then(|to| NativeType::ALL.iter().find(|native| native.name() == to)) else {
         return Vec::new();
     };
-    let to = native_data_type(*native);
+    let to = native.data_type();
     let from: Vec<DataType> = match to {
         Ascii | Text => {
             let others = [Inet, Boolean, TimeUuid, Timestamp, Date, Time, Uuid];
