@@ -10,6 +10,7 @@ use cassette_database::{Database, Session};
 use cassette_lab::cassandra::{Cluster, ClusterSettings};
 use cassette_lab::cli::LabCommand;
 use cassette_lab::cql::{CqlSettings, CqlTarget};
+use cassette_lab::experiments::builtin;
 use cassette_protocol::{Consistency, Version};
 use clap::Parser;
 
@@ -158,14 +159,83 @@ impl Drop for Stopped {
     }
 }
 
+/// One node for what needs no settings of its own: starting one is most of the time that this takes.
 #[test]
-fn a_snapshot_of_ours_is_imported_by_cassandra_and_answers_the_same() {
+fn one_node_imports_a_snapshot_of_ours_and_runs_the_built_in_experiments_small() {
     let _alone = ALONE.lock();
     if !can_start() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let database = Database::open(directory.path().join("ours")).unwrap();
+    let mut settings = ClusterSettings {
+        heap: "512M".into(),
+        directory: directory.path().join("cluster"),
+        network: [127, 0, 79],
+        ..ClusterSettings::default()
+    };
+    settings.yaml.insert("row_cache_size".into(), "16MiB".into());
+    // A machine that does much else is slow, not wrong.
+    for request in ["read", "range", "write", "truncate", "native_transport"] {
+        let name = if request == "native_transport" { request } else { &format!("{request}_request") };
+        settings.yaml.insert(format!("{name}_timeout"), "50s".into());
+    }
+    let cluster = Stopped(Cluster::start(settings).unwrap_or_else(|error| panic!("{error}")));
+    a_snapshot_of_ours_answers_the_same(&cluster.0, directory.path());
+    let contact = &cluster.0.settings().contacts()[0];
+    for (name, engine, scale) in [
+        ("cassandra-caches-and-lcs", "cassandra", "0.0005"),
+        ("overlapping-tombstones", "cassandra", "0.0001"),
+        ("scale-out-quorum", "cassandra-3", "0.0005"),
+    ] {
+        a_built_in_runs_small(name, engine, scale, contact, directory.path());
+    }
+}
+
+/// The built-in experiment `name` as it is for its engine `engine`, on a node that runs already: without what only the
+/// start of a node sets and without what only `nodetool` does, with one replica, and with few requests in flight.
+fn for_one_node(name: &str, engine: &str, contact: &str) -> String {
+    let text = builtin::find(name).unwrap_or_else(|| panic!("{name} is built in"));
+    let mut small = String::new();
+    for (index, block) in text.split("\n[[").enumerate() {
+        let is = |header: &str| block.starts_with(header);
+        let line = |key: &str| block.lines().find(|line| line.starts_with(key));
+        let for_others = line("engines = ").is_some_and(|line| !line.contains(&format!("{engine:?}")));
+        let only_set_at_start =
+            is("configuration") && line("options = ").is_some() && line("table = ").is_none();
+        if is("engine]]") || is("published") || line("action = ").is_some() || for_others || only_set_at_start
+        {
+            continue;
+        }
+        if index > 0 {
+            small.push_str("\n[[");
+        }
+        for line in block.lines().filter(|line| !line.starts_with("options = ")) {
+            match line.strip_prefix("threads = ") {
+                Some(_) => small.push_str("threads = 8"),
+                None => small.push_str(&line.replace("factor = \"3\"", "factor = \"1\"")),
+            }
+            small.push('\n');
+        }
+    }
+    small + &format!("\n[[engine]]\nname = {engine:?}\nkind = \"cql\"\ncontact = [{contact:?}]\n")
+}
+
+fn a_built_in_runs_small(name: &str, engine: &str, scale: &str, contact: &str, directory: &Path) {
+    let file = directory.join(format!("{name}.toml"));
+    std::fs::write(&file, for_one_node(name, engine, contact)).unwrap();
+    let results = directory.join(format!("{name}-results"));
+    let (file, kept) = (file.to_str().unwrap(), results.to_str().unwrap());
+    let arguments = ["lab", "run", file, "--scale", scale, "--repeats", "1", "--results", kept];
+    let fine = Cli::parse_from(arguments).command.run();
+    assert!(fine.unwrap_or_else(|error| panic!("{name}: {error}")), "{name}: operations failed");
+    let run = std::fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
+    let report = std::fs::read_to_string(run.join("report.md")).unwrap();
+    assert!(report.contains("## Verdict") && !report.contains("Not finished"), "{report}");
+}
+
+/// A snapshot that this database made is imported by `nodetool`, and the node answers as the database does.
+fn a_snapshot_of_ours_answers_the_same(cluster: &Cluster, directory: &Path) {
+    let database = Database::open(directory.join("ours")).unwrap();
     let session = database.session();
     session.execute(KEYSPACE, ()).unwrap();
     for (_, cql) in TABLES {
@@ -176,15 +246,8 @@ fn a_snapshot_of_ours_is_imported_by_cassandra_and_answers_the_same() {
     let snapshots = database.snapshot(&["ks".to_owned()], &options).unwrap();
     assert_eq!(snapshots.len(), TABLES.len());
 
-    let settings = ClusterSettings {
-        heap: "512M".into(),
-        directory: directory.path().join("cluster"),
-        network: [127, 0, 79],
-        ..ClusterSettings::default()
-    };
-    let cluster = Stopped(Cluster::start(settings.clone()).unwrap_or_else(|error| panic!("{error}")));
     let server = CqlTarget::new(CqlSettings {
-        contacts: settings.contacts(),
+        contacts: cluster.settings().contacts(),
         connections: 1,
         version: Version::V5,
         credentials: None,
@@ -203,7 +266,7 @@ fn a_snapshot_of_ours_is_imported_by_cassandra_and_answers_the_same() {
         }
         let source = snapshot.directory.to_str().unwrap();
         let import = ["import", "--copy-data", "--extended-verify", "ks", &snapshot.table, source];
-        let printed = cluster.0.nodetool(&import).unwrap_or_else(|error| panic!("{error}"));
+        let printed = cluster.nodetool(&import).unwrap_or_else(|error| panic!("{error}"));
         assert!(!printed.contains("Some directories failed to import"), "{printed}");
     }
     for (table, _) in TABLES {

@@ -2,6 +2,7 @@
 
 pub mod command;
 mod configuration;
+mod diagnosis;
 mod jmx;
 mod target;
 
@@ -134,6 +135,12 @@ impl Cluster {
     pub fn start(settings: ClusterSettings) -> Result<Self, LabError> {
         settings.check()?;
         check_java()?;
+        fs::create_dir_all(&settings.directory)
+            .map_err(|error| LabError::io(format!("making {}", settings.directory.display()), error))?;
+        // A disk that cannot be asked is found out about by writing on it.
+        if let Ok(free) = diagnosis::free_bytes(&settings.directory) {
+            diagnosis::check_room(&settings.directory, settings.nodes, free)?;
+        }
         let library = settings.jars()?;
         let mut cluster = Self { settings, pids: Vec::new() };
         for number in 1..=cluster.settings.nodes {
@@ -228,6 +235,11 @@ impl Cluster {
     /// What it was started with.
     pub fn settings(&self) -> &ClusterSettings {
         &self.settings
+    }
+
+    /// Why nodes do not answer any more, as far as that can be seen; `None` when all seem well.
+    pub fn diagnosis(&self) -> Option<String> {
+        diagnosis::of(self)
     }
 
     /// Stops all nodes in order, or kills those that do not stop.

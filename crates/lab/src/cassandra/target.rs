@@ -90,6 +90,10 @@ impl Target for CassandraTarget {
         }))
     }
 
+    fn why_gone(&self) -> Option<String> {
+        self.cluster.diagnosis()
+    }
+
     fn server_pids(&self) -> Vec<u32> {
         self.client.server_pids()
     }

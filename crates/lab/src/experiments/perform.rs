@@ -165,8 +165,9 @@ pub fn perform(
             Ok(stopped) => stopped,
             Err(error) => Some(format!("{}: {error}", phase.label())),
         };
-        if stopped.is_some() {
-            result.stopped = stopped;
+        if let Some(stopped) = stopped {
+            let why = target.why_gone().map(|why| format!(" ({why})")).unwrap_or_default();
+            result.stopped = Some(stopped + &why);
             break;
         }
     }

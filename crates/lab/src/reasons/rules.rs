@@ -191,10 +191,13 @@ fn cache_can_gain_little(case: &Case<'_>) -> Option<String> {
 
 fn garbage_is_collected(case: &Case<'_>) -> Option<String> {
     let (paused, count) = (case.get("gc_seconds")?, case.get("gc_count")?);
-    let share = paused / case.seconds();
+    // The nodes of a cluster are counted together, and each stops by itself.
+    let servers = case.figures.report.processes.iter().filter(|process| process.role == "server").count();
+    let share = paused / case.seconds() / servers.max(1) as f64;
+    let who = if servers > 1 { "each server" } else { "the server" };
     (share >= 0.05).then(|| {
         format!(
-            "garbage collection stops the server for {} % of the time: {} pauses, {} ms each. Requests that meet one wait for \
+            "garbage collection stops {who} for {} % of the time: {} pauses, {} ms each. Requests that meet one wait for \
              its end; it shows in their highest percentiles.",
             figure(share * 100.0),
             figure(count),
@@ -233,7 +236,7 @@ fn never_steady(case: &Case<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::experiments::analysis::tests::part;
-    use crate::report::{LatencyReport, Percentiles};
+    use crate::report::{LatencyReport, Percentiles, ProcessReport};
     use crate::run::Second;
 
     /// Whether rule `apply` speaks of a phase that `change` has changed, and of one it has not.
@@ -342,7 +345,19 @@ mod tests {
             counted.insert("gc_seconds".into(), 1.5);
             counted.insert("gc_count".into(), 30.0);
         });
-        assert!(said.contains("15 % of the time: 30 pauses, 50 ms each"), "{said}");
+        assert!(said.contains("the server for 15 % of the time: 30 pauses, 50 ms each"), "{said}");
+    }
+
+    #[test]
+    fn pauses_of_several_nodes_are_not_added_up() {
+        let said = speaks(garbage_is_collected, |figures, counted| {
+            figures.report.seconds = 10.0;
+            let node = || ProcessReport { role: "server".into(), ..ProcessReport::default() };
+            figures.report.processes = vec![node(), node(), node()];
+            counted.insert("gc_seconds".into(), 9.0);
+            counted.insert("gc_count".into(), 30.0);
+        });
+        assert!(said.contains("each server for 30 % of the time"), "{said}");
     }
 
     #[test]

@@ -126,7 +126,7 @@ pub struct Percentiles {
 }
 
 /// What one process used during a phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessReport {
     /// `server`, or `laboratory`, which in the case of an embedded engine is the engine too.
     pub role: String,

@@ -72,6 +72,11 @@ pub trait Target: Sync {
         None
     }
 
+    /// Why it does not answer any more, as far as that can be seen of it: asked after a phase that had to stop.
+    fn why_gone(&self) -> Option<String> {
+        None
+    }
+
     /// The processes of the engine, where it has its own on this machine.
     fn server_pids(&self) -> Vec<u32> {
         Vec::new()

@@ -1,0 +1,139 @@
+//! Why nodes do not answer any more, in a sentence: their files are gone soon after.
+//!
+//! A Cassandra that cannot write goes on as a process, but answers "Server is shutting down" to everything; one whose mapped
+//! commit log finds no room on the disk fails with an `InternalError` about memory, or dies of SIGBUS. Clients hear nothing
+//! of the disk in any of these cases.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::{Cluster, running};
+use crate::LabError;
+
+/// What a node needs free when it starts: eight segments of its commit log, of 32 MiB each, and as much again for what is
+/// flushed and compacted meanwhile.
+const FREE_BYTES_MIN: u64 = 2 * 8 * (32 << 20);
+/// Less than this free, and Cassandra makes no new segment of its commit log: the disk is full.
+const FULL_BELOW_BYTES: u64 = 32 << 20;
+
+/// What is seen of a node.
+struct Seen {
+    number: usize,
+    runs: bool,
+    /// What it printed, and its log.
+    texts: [String; 2],
+}
+
+/// Whether `nodes` can start on the disk that has `free` bytes left; the error names `directory`.
+pub(super) fn check_room(directory: &Path, nodes: usize, free: u64) -> Result<(), LabError> {
+    let needed = nodes as u64 * FREE_BYTES_MIN;
+    match free >= needed {
+        true => Ok(()),
+        false => Err(LabError::Usage(format!(
+            "{nodes} nodes need {} MiB of disk to start with, and {} MiB are left where {} is",
+            needed >> 20,
+            free >> 20,
+            directory.display()
+        ))),
+    }
+}
+
+/// How many bytes can still be written where `path` is.
+pub(super) fn free_bytes(path: &Path) -> io::Result<u64> {
+    let of = rustix::fs::statvfs(path)?;
+    Ok(of.f_bavail.saturating_mul(of.f_frsize))
+}
+
+/// Why nodes of `cluster` do not answer, as far as that can be seen; `None` when all seem well.
+pub(super) fn of(cluster: &Cluster) -> Option<String> {
+    let settings = cluster.settings();
+    let processes = running(&settings.directory);
+    let seen = |number: usize| {
+        let directory = settings.node_directory(number);
+        let read = |name: &str| {
+            let bytes = fs::read(directory.join(name)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let runs = processes.iter().any(|(running, _)| *running == number);
+        Seen { number, runs, texts: ["stdout.log", "system.log"].map(read) }
+    };
+    let nodes: Vec<Seen> = (1..=settings.nodes).map(seen).collect();
+    let free = free_bytes(&settings.directory).ok();
+    diagnose(&nodes, free.map(|free| (free, settings.directory.as_path())))
+}
+
+fn diagnose(nodes: &[Seen], disk: Option<(u64, &Path)>) -> Option<String> {
+    let mut found = Vec::new();
+    if let Some((free, directory)) = disk.filter(|(free, _)| *free < FULL_BELOW_BYTES) {
+        let full = format!("the disk of {} is full: {} MiB are left", directory.display(), free >> 20);
+        found.push(full);
+    }
+    for node in nodes {
+        match (node.runs, telling_line(&node.texts)) {
+            (true, None) => {}
+            (true, Some(line)) => found.push(format!("node {} logged {line:?}", node.number)),
+            (false, None) => found.push(format!("node {} has ended", node.number)),
+            (false, Some(line)) => found.push(format!("node {} has ended; it said {line:?}", node.number)),
+        }
+    }
+    (!found.is_empty()).then(|| found.join("; "))
+}
+
+/// The first error that a node told of, with the exception that follows it, if one does.
+fn telling_line(texts: &[String]) -> Option<String> {
+    let mut lines = texts.iter().flat_map(|text| text.lines());
+    let is_telling = |line: &str| {
+        line.starts_with("ERROR") || line.contains("OutOfMemoryError:") || line.starts_with("#  SIG")
+    };
+    let line = lines.find(|line| is_telling(line))?;
+    let exception = lines.next().filter(|next| next.contains("Error:") || next.contains("Exception:"));
+    let text = match exception {
+        Some(exception) => format!("{} / {}", line.trim_end(), exception.trim()),
+        None => line.trim_start_matches('#').trim().to_owned(),
+    };
+    Some(text.chars().take(300).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(runs: bool, log: &str) -> Seen {
+        Seen { number: 2, runs, texts: [String::new(), log.to_owned()] }
+    }
+
+    #[test]
+    fn nodes_that_are_well_need_no_sentence() {
+        let log = "INFO  x\nWARN  The JVM is not configured to stop on OutOfMemoryError which can\n";
+        assert_eq!(diagnose(&[node(true, log)], Some((1 << 40, Path::new("/x")))), None);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_before_what_follows_from_it() {
+        let log = "INFO  x\nERROR 2026 Stopping native transport\njava.lang.InternalError: a fault occurred\n\tat x\nERROR y\n";
+        let told = diagnose(&[node(true, log)], Some((4 << 20, Path::new("/x")))).unwrap();
+        assert!(told.starts_with("the disk of /x is full: 4 MiB are left; node 2 logged"), "{told}");
+        assert!(
+            told.contains("Stopping native transport / java.lang.InternalError: a fault occurred"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_node_that_ended_is_told_with_what_it_said_last() {
+        assert_eq!(diagnose(&[node(false, "INFO  x\n")], None).unwrap(), "node 2 has ended");
+        let mut crashed = node(false, "INFO  x\n");
+        crashed.texts[0] = "#\n#  SIGBUS (0x7) at pc=0x00, pid=1, tid=2\n#\n".into();
+        let told = diagnose(&[crashed], None).unwrap();
+        assert_eq!(told, "node 2 has ended; it said \"SIGBUS (0x7) at pc=0x00, pid=1, tid=2\"");
+    }
+
+    #[test]
+    fn nodes_are_not_started_on_a_disk_without_room() {
+        let told = check_room(Path::new("/x"), 3, 600 << 20).unwrap_err().to_string();
+        assert!(told.contains("3 nodes need 1536 MiB") && told.contains("600 MiB are left"), "{told}");
+        assert!(check_room(Path::new("/x"), 1, 600 << 20).is_ok());
+        assert!(free_bytes(Path::new("/")).is_ok());
+    }
+}
