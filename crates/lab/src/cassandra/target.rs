@@ -66,7 +66,11 @@ impl Target for CassandraTarget {
         match action {
             Action::Cql(_) => self.client.act(action),
             Action::Flush => self.cluster.nodetool(&["flush"]).map(drop),
-            Action::Compact => self.cluster.nodetool(&["compact"]).map(drop),
+            Action::Compact => {
+                // By itself it takes SSTables only, and leaves what is in memtables there.
+                self.cluster.nodetool(&["flush"])?;
+                self.cluster.nodetool(&["compact"]).map(drop)
+            }
             Action::DropCaches => {
                 for cache in ["invalidatekeycache", "invalidaterowcache", "invalidatecountercache"] {
                     self.cluster.nodetool(&[cache])?;
