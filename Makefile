@@ -59,6 +59,10 @@ bench-client: build ## what a request costs the laboratory's client and YCSB's, 
 bench-laboratory: ## what the laboratory adds to a latency that it measures (ROUNDS, OPERATIONS)
 	cargo bench --package cassette-lab --bench own_latency
 
+.PHONY: bench-same-twice
+bench-same-twice: build ## what the laboratory says where the truth is known: the same twice, and a tenth more (RUNS, REPEATS, FOUND_RUNS)
+	benches/same_twice.py
+
 .PHONY: bench-embedded
 bench-embedded: ## YCSB on the embedded engine and on LevelDB, RocksDB and fjall (RECORDS, OPERATIONS, SCANS, ROUNDS, ENGINES)
 	cargo build --release --package cassette --features leveldb,rocksdb,fjall

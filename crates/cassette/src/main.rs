@@ -45,7 +45,7 @@ enum Command {
     #[command(subcommand, name = "timelock")]
     TimeLock(timelock::TimeLockCommand),
     /// Measure databases: workloads, engines, honest figures
-    #[command(subcommand)]
+    #[command(subcommand, after_help = cassette_lab::cli::LAB_EXAMPLES)]
     Lab(cassette_lab::cli::LabCommand),
 }
 

@@ -58,6 +58,7 @@ pub struct ServeArguments {
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
+    cassette_lab::served::end_with_laboratory()?;
     let logging = logging::init();
     let config = match &arguments.config {
         Some(path) => Config::read(path)?,

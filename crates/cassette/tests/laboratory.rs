@@ -125,6 +125,102 @@ fn a_run_that_is_killed_goes_on_where_it_was_and_repeats_no_finished_part() {
     assert!(!report.contains("Not finished"), "{report}");
 }
 
+/// The server that process `parent` has started, if it has.
+fn server_of(parent: u32) -> Option<u32> {
+    std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // pid (comm) state ppid …
+        let of = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()?;
+        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let serves = command.split(|byte| *byte == 0).any(|word| word == b"serve");
+        (of == parent && serves).then(|| entry.file_name().to_str()?.parse().ok())?
+    })
+}
+
+/// Whether something in `directory`, or in what is in it, has a name that begins so.
+fn find(directory: &Path, begins: &str) -> bool {
+    std::fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy().starts_with(begins) || find(&entry.path(), begins))
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(120), "{what}: not within two minutes");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_in_mid_run_ends_the_part_and_one_whose_laboratory_is_killed_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("served.toml");
+    // The last phase goes on until something happens to it; and the server is not started again before.
+    let text_of_file =
+        SERVED.replace("action = \"restart\"", "wait = 0").trim_end().to_owned() + "\nseconds = 300\n";
+    std::fs::write(&file, text_of_file).unwrap();
+    for kill_the_server in [true, false] {
+        let results = directory.path().join(format!("results-{kill_the_server}"));
+        let log = directory.path().join("log");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_cassette"))
+            .args(["lab", "run", file.to_str().unwrap(), "--results", results.to_str().unwrap()])
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut server = None;
+        wait_until("a server", || {
+            server = server_of(child.id());
+            server.is_some()
+        });
+        let server = server.unwrap();
+        // Once it serves, it has tables.
+        let served = || run_in(&results).join("data/served/data");
+        wait_until("a table", || find(&served(), "usertable"));
+        let status = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let is_over = |pid: u32| status(pid).is_empty() || status(pid).contains(") Z ");
+        if kill_the_server {
+            let killed = Command::new("kill").args(["-9", &server.to_string()]).status().unwrap();
+            assert!(killed.success());
+            assert_eq!(child.wait().unwrap().code(), Some(1));
+            let said = std::fs::read_to_string(&log).unwrap();
+            assert!(said.contains("part 1 (served, leveled) stopped: "), "{said}");
+            assert!(!run_in(&results).join("parts/0001.json").exists());
+        } else {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            wait_until("the server's end", || is_over(server));
+        }
+    }
+}
+
+#[test]
+fn a_run_that_another_process_works_on_is_left_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("long.toml");
+    std::fs::write(&file, LONG.replace("seconds = 0.5", "seconds = 300")).unwrap();
+    let results = directory.path().join("results");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cassette"))
+        .args(["lab", "run", file.to_str().unwrap(), "--results", results.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = || {
+        std::fs::read_dir(&results)
+            .is_ok_and(|mut runs| runs.any(|run| run.unwrap().path().join("data").exists()))
+    };
+    wait_until("a run", started);
+    let output = lab(&["resume", "last", "--results", results.to_str().unwrap()]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("another process works on"), "{}", text(&output));
+}
+
 #[test]
 fn what_cannot_be_run_is_told_in_one_sentence_with_the_line_or_the_address() {
     let directory = tempfile::tempdir().unwrap();
@@ -134,15 +230,18 @@ fn what_cannot_be_run_is_told_in_one_sentence_with_the_line_or_the_address() {
         (LONG.replace("seconds", "secunds"), "line 16, column 1"),
         (LONG.replace("kind = \"noop\"", "kind = \"nosuch\""), "line 5, column 8"),
         (LONG.to_owned() + "[matrix]\nx = []\n", "the matrix would be empty"),
-        (LONG.replace("name = \"one\"", "name = \"one\"\noptions = { x = 1 }"), "line 6, column 1"),
+        (LONG.replace("name = \"one\"", "name = \"one\"\noptions = { x = 1 }"), "line 8, column 13"),
         (SERVED.replace("row_cache_size", "row_cash_size"), "no option row_cash_size"),
         (SERVED.replace("\"group\"", "\"sometimes\""), "expected periodic, group or batch"),
         (LONG.replace("kind = \"noop\"", "kind = \"cql\"\ncontact = [\"127.0.0.1:1\"]"), "127.0.0.1:1"),
     ] {
         std::fs::write(&file, &text_of_file).unwrap();
         let output = lab(&["run", file.to_str().unwrap(), "--results", results.to_str().unwrap()]);
-        assert_ne!(output.status.code(), Some(0), "{words}");
+        assert_eq!(output.status.code(), Some(1), "{words}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains(words), "{words}: {}", text(&output));
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let left = std::fs::read_dir(&results).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "a run of which nothing was measured is left: {words}");
     }
 }

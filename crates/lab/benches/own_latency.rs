@@ -88,7 +88,7 @@ fn plain(address: &str, operations: usize) -> (f64, f64) {
 struct Silent;
 
 impl Observer for Silent {
-    fn begins(&self, _: &str, _: Option<u64>) {}
+    fn begins(&self, _: &cassette_lab::run::PhasePlan) {}
     fn goes_on(&self, _: &LiveView) {}
     fn ends(&self, _: &PhaseReport) {}
 }

@@ -7,7 +7,7 @@ use cassette_protocol::{Consistency, Version};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cassandra::command::CassandraCommand;
-use crate::cql::CqlSettings;
+use crate::cql::{CqlSettings, with_port};
 use crate::experiment::Experiment;
 use crate::experiments::command::{self, CompareArgs, OneRunArgs, ResultsArgs, RunArgs, ShowArgs};
 use crate::tune::command::{TuneArgs, run as tune};
@@ -23,21 +23,61 @@ pub enum LabCommand {
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
     /// Do what a run that was interrupted has left to do
+    #[command(after_help = RESUME_EXAMPLES)]
     Resume(OneRunArgs),
     /// List built-in experiments and the runs there are
     List(ResultsArgs),
     /// Show what a run gave, or what an experiment would do
     Show(ShowArgs),
     /// Compare the configurations that two runs share
+    #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
     /// Write a run's reports anew: HTML, Markdown, CSV and JSON
     Report(OneRunArgs),
     /// Search an engine's settings for those that suit a workload
+    #[command(after_help = TUNE_EXAMPLES)]
     Tune(TuneArgs),
     /// Start, stop and look at an Apache Cassandra of the laboratory's own
     #[command(subcommand)]
     Cassandra(CassandraCommand),
 }
+
+/// What `cassette lab --help` ends with.
+pub const LAB_EXAMPLES: &str = "\
+Where to begin:
+  cassette lab ycsb --workload a            one engine, from flags alone
+  cassette lab list                         experiments that are built in, and what was run
+  cassette lab show leveldb-tuning          what an experiment would do
+  cassette lab run leveldb-tuning --scale 0.1 --engine embedded
+                                            an experiment, smaller; its report is a page to open
+  cassette lab tune --engine embedded --workload b --budget 5m
+                                            settings that suit a workload
+
+An experiment of your own is a file: docs/laboratory.md has one to copy.";
+
+const RESUME_EXAMPLES: &str = "\
+Finished parts are not measured again. The last run, and one by its name:
+    cassette lab resume
+    cassette lab resume leveldb-tuning-20260102T030405Z";
+
+const COMPARE_EXAMPLES: &str = "\
+The same file before and after a change of the program, the older run first:
+    cassette lab compare leveldb-tuning-20260102T030405Z leveldb-tuning-20260103T030405Z
+
+Within one run the order of configurations is random and repeats interleave; two runs have only what the
+machine did meanwhile in common. To compare settings, make them configurations of one file.";
+
+const TUNE_EXAMPLES: &str = "\
+Examples:
+  LevelDB under the workloads A, B and D, one after the other on the same records:
+    cassette lab tune --engine leveldb --workload a,b,d --budget 20m
+
+  Of the embedded engine two settings only, whose first values are taken for the defaults:
+    cassette lab tune --engine embedded --workload b --budget 5m \\
+        --search file_cache_size=256MiB,64MiB,1GiB --search disk_access_mode=standard,mmap
+
+Sixteen sets are tried briefly, the better half of them for twice as long, and so on; what is left is compared
+with the defaults by five repeats of each. A set is judged by the throughputs of all phases, the load too.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -243,12 +283,8 @@ pub(crate) fn parse_consistency(text: &str) -> Result<Consistency, String> {
 impl ServerArgs {
     /// What the client is to know.
     pub fn settings(&self, table_options: &str) -> Result<CqlSettings, LabError> {
-        let with_port = |contact: &String| match contact.contains(':') {
-            true => contact.clone(),
-            false => format!("{contact}:9042"),
-        };
         Ok(CqlSettings {
-            contacts: self.contact.iter().map(with_port).collect(),
+            contacts: self.contact.iter().map(|contact| with_port(contact)).collect(),
             connections: self.connections,
             version: Version::from_number(self.protocol)
                 .map_err(|error| LabError::Usage(error.to_string()))?,

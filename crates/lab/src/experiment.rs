@@ -161,8 +161,8 @@ mod tests {
     struct Log(Mutex<Vec<String>>);
 
     impl Observer for Log {
-        fn begins(&self, name: &str, operations: Option<u64>) {
-            self.0.lock().unwrap().push(format!("{name} {operations:?}"));
+        fn begins(&self, plan: &PhasePlan) {
+            self.0.lock().unwrap().push(format!("{} {:?}", plan.name, plan.operations));
         }
         fn goes_on(&self, _: &LiveView) {}
         fn ends(&self, report: &PhaseReport) {
@@ -208,8 +208,8 @@ mod tests {
     fn what_was_measured_before_an_interruption_is_reported() {
         struct Impatient(Log);
         impl Observer for Impatient {
-            fn begins(&self, name: &str, operations: Option<u64>) {
-                self.0.begins(name, operations);
+            fn begins(&self, plan: &PhasePlan) {
+                self.0.begins(plan);
             }
             fn goes_on(&self, _: &LiveView) {}
             fn wants_to_stop(&self) -> Option<String> {

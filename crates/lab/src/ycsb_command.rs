@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -17,10 +18,11 @@ use crate::cql::CqlTarget;
 use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
 use crate::experiment::{Experiment, Observer};
+use crate::experiments::store::write_whole;
 use crate::report::{Driving, Machine, PhaseReport, Report, text};
-use crate::run::Target;
 use crate::run::live::LiveView;
 use crate::run::threads::Threads;
+use crate::run::{PhasePlan, Target};
 
 /// Runs the command; `false` when operations failed.
 pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
@@ -151,15 +153,13 @@ fn default_path(args: &YcsbArgs, experiment: &Experiment, started: Timestamp) ->
 }
 
 fn write_json(report: &Report, path: &Path) -> Result<(), LabError> {
-    let write = || {
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory)?;
-        }
-        let mut text = serde_json::to_vec_pretty(report)?;
-        text.push(b'\n');
-        std::fs::write(path, text)
-    };
-    write().map_err(|error| LabError::io(format!("writing the report to {}", path.display()), error))
+    let attempt = |error| LabError::io(format!("writing the report to {}", path.display()), error);
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(attempt)?;
+    }
+    let mut text = serde_json::to_vec_pretty(report).map_err(|error| attempt(error.into()))?;
+    text.push(b'\n');
+    write_whole(path, &text)
 }
 
 /// The command as it could be typed again, with what follows `--password` left out.
@@ -185,7 +185,13 @@ pub(crate) fn command_line(arguments: impl Iterator<Item = String>) -> String {
 /// Shows progress on standard error, where that is a terminal, and results on standard output.
 pub(crate) struct Console {
     bar: ProgressBar,
+    /// Whether the bar shows milliseconds, not operations.
+    by_time: AtomicBool,
     interrupted: Arc<AtomicBool>,
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Console {
@@ -195,7 +201,8 @@ impl Console {
         let handled = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&interrupted))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)));
         handled.map_err(|error| LabError::io("handling Ctrl-C", error))?;
-        Ok(Self { bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()), interrupted })
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        Ok(Self { bar, by_time: AtomicBool::new(false), interrupted })
     }
 
     /// Takes the progress bar away.
@@ -213,17 +220,20 @@ impl Console {
 }
 
 impl Observer for Console {
-    fn begins(&self, name: &str, operations: Option<u64>) {
-        let style = match operations {
+    fn begins(&self, plan: &PhasePlan) {
+        // Of a phase bounded by both, time is what is known to come.
+        let length = plan.time.map(milliseconds).or(plan.operations);
+        let style = match length {
             Some(_) => "{prefix:<6} {wide_bar} {percent:>3} %  {msg}  {eta} left",
-            None => "{prefix:<6} {spinner} {human_pos}  {msg}  {elapsed}",
+            None => "{prefix:<6} {spinner}  {msg}  {elapsed}",
         };
+        self.by_time.store(plan.time.is_some(), Ordering::Relaxed);
         self.bar.reset();
         self.bar.set_style(ProgressStyle::with_template(style).expect("the templates are right"));
-        self.bar.set_prefix(name.to_string());
+        self.bar.set_prefix(plan.name.clone());
         self.bar.set_message("");
-        match operations {
-            Some(operations) => self.bar.set_length(operations),
+        match length {
+            Some(length) => self.bar.set_length(length),
             None => self.bar.unset_length(),
         }
     }
@@ -234,7 +244,10 @@ impl Observer for Console {
             failures => format!("  {} FAILED", text::grouped(failures)),
         };
         let p99 = view.recent_p99_ns.map_or("-".into(), |ns| text::grouped(ns.div_ceil(1000)));
-        self.bar.set_position(view.operations + view.failures);
+        self.bar.set_position(match self.by_time.load(Ordering::Relaxed) {
+            true => milliseconds(self.bar.elapsed()),
+            false => view.operations + view.failures,
+        });
         self.bar.set_message(format!(
             "{:>9} ops/s  p99 {p99:>7} µs{failed}",
             text::grouped((view.recent_operations as f64 / view.recent_seconds).round() as u64)
@@ -255,8 +268,8 @@ impl Observer for Console {
 pub(crate) struct Progress<'a>(pub(crate) &'a Console);
 
 impl Observer for Progress<'_> {
-    fn begins(&self, name: &str, operations: Option<u64>) {
-        self.0.begins(name, operations);
+    fn begins(&self, plan: &PhasePlan) {
+        self.0.begins(plan);
     }
 
     fn goes_on(&self, view: &LiveView) {

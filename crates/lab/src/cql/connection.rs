@@ -144,6 +144,11 @@ impl Connection {
         LabError::engine(&self.contact, attempt, reason)
     }
 
+    /// Where the server is.
+    pub fn contact(&self) -> &str {
+        &self.contact
+    }
+
     /// Where requests are encoded; they are sent by [`exchange`](Self::exchange).
     pub fn encoder(&mut self) -> &mut Encoder {
         &mut self.encoder

@@ -47,6 +47,16 @@ pub struct CqlSettings {
     pub consistency: Consistency,
 }
 
+/// An address with CQL's port, if it has none.
+pub fn with_port(contact: &str) -> String {
+    match contact.rsplit_once(':') {
+        Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            contact.to_owned()
+        }
+        _ => format!("{contact}:9042"),
+    }
+}
+
 /// A server, driven by pipelines.
 #[derive(Debug)]
 pub struct CqlTarget {

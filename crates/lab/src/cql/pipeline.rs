@@ -56,6 +56,7 @@ impl Pipeline {
     /// Does one worker's operations to their end. A broken connection fails what is in flight and ends the phase.
     pub fn work(&mut self, worker: &mut Worker) {
         if let Err(error) = self.turn_until_done(worker) {
+            let error = format!("{}: {error}", self.connection.contact());
             let message = format!("connection lost: {error}");
             for slot in &mut self.slots {
                 if let Some(task) = slot.task.take() {

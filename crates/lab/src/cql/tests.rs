@@ -234,7 +234,7 @@ fn settings(address: String) -> CqlSettings {
 struct Silent;
 
 impl Observer for Silent {
-    fn begins(&self, _: &str, _: Option<u64>) {}
+    fn begins(&self, _: &crate::run::PhasePlan) {}
     fn goes_on(&self, _: &LiveView) {}
     fn ends(&self, _: &PhaseReport) {}
 }

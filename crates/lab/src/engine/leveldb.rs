@@ -176,7 +176,9 @@ struct LevelDbOptions {
 impl LevelDbOptions {
     fn parse(options: &BTreeMap<String, String>) -> Result<Self, String> {
         fn taken<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>, String> {
-            value.parse().map(Some).map_err(|_| format!("{name} cannot be {value:?}"))
+            let expected =
+                if std::any::type_name::<T>() == "bool" { "true or false" } else { "a whole number" };
+            value.parse().map(Some).map_err(|_| format!("{name} cannot be {value:?}: expected {expected}"))
         }
         let mut parsed = Self::default();
         for (name, value) in options {

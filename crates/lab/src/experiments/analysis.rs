@@ -255,32 +255,39 @@ fn headlines(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
     phase.metrics.iter().filter(wanted)
 }
 
+/// Failures first, then differences, then what a single repeat suggests, then where no difference was shown; within each
+/// in the order of phases.
 fn verdicts(groups: &[Group], phases: &[PhaseAnalysis]) -> Vec<String> {
-    let mut sentences = Vec::new();
+    let mut sentences: Vec<(u8, String)> = Vec::new();
     for phase in phases {
         for metric in headlines(phase) {
             for (index, comparison) in metric.comparisons.iter().enumerate() {
                 let Some((comparison, baseline)) = comparison.as_ref().zip(groups[index].baseline) else {
                     continue;
                 };
-                sentences.push(sentence(
-                    &phase.name,
-                    metric,
-                    &groups[index].label(),
-                    &groups[baseline].label(),
-                    comparison,
-                ));
+                let rank = match comparison.verdict() {
+                    Verdict::Higher | Verdict::Lower => 1,
+                    Verdict::TooFewRepeats => 2,
+                    Verdict::NoDifferenceShown => 3,
+                };
+                let (name, baseline) = (groups[index].label(), groups[baseline].label());
+                sentences.push((rank, sentence(&phase.name, metric, &name, &baseline, comparison)));
             }
         }
         for (group, failed) in groups.iter().zip(&phase.failed) {
             if *failed > 0 {
                 let failed = crate::report::text::grouped(*failed);
-                sentences.push(format!("{}: {failed} operations of {} FAILED.", phase.name, group.label()));
+                sentences
+                    .push((0, format!("{}: {failed} operations of {} FAILED.", phase.name, group.label())));
             }
         }
     }
-    sentences
+    sentences.sort_by_key(|(rank, _)| *rank);
+    sentences.into_iter().map(|(_, sentence)| sentence).collect()
 }
+
+/// What a verdict says that finds none.
+pub const NO_DIFFERENCE: &str = "no difference shown";
 
 /// One comparison in words.
 fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison: &Comparison) -> String {
@@ -332,7 +339,7 @@ fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison
                 false => "",
             };
             format!(
-                "{phase}: no difference shown between {name} and {baseline} ({}: {} %, 95 % interval {} to {}{alone}).{enough}",
+                "{phase}: {NO_DIFFERENCE} between {name} and {baseline} ({}: {} %, 95 % interval {} to {}{alone}).{enough}",
                 metric.name,
                 signed(comparison.ratio),
                 signed(interval.low),

@@ -7,9 +7,9 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::perform::{self, perform};
-use super::plan::Plan;
+use super::plan::{Plan, place_in_table};
 use super::store::{RunDirectory, RunInfo};
-use super::{Analysis, ExperimentFile, builtin};
+use super::{Analysis, ExperimentFile, FileError, PartResult, builtin};
 use crate::LabError;
 use crate::report::{Machine, csv, html, markdown};
 use crate::run::Observer;
@@ -123,8 +123,13 @@ fn plan(
 ) -> Result<Plan, LabError> {
     let plan = Plan::new(file, text, only).map_err(|error| LabError::Usage(format!("{origin}: {error}")))?;
     for setup in &plan.setups {
-        perform::workloads(file, setup, scale)
-            .map_err(|error| LabError::Usage(format!("{origin}: {error}")))?;
+        perform::workloads(file, setup, scale).map_err(|wrong| {
+            let at = match &wrong.property {
+                Some(property) => place_in_table(text, wrong.at, property),
+                None => wrong.at,
+            };
+            LabError::Usage(format!("{origin}: {}", FileError::at(text, at, wrong.error)))
+        })?;
     }
     Ok(plan)
 }
@@ -160,7 +165,14 @@ pub fn run(args: &RunArgs) -> Result<bool, LabError> {
         parts: plan.parts.clone(),
     };
     let directory = RunDirectory::create(&args.results.results, &info)?;
-    go_on(&directory, &info, &file, &plan)
+    let done = go_on(&directory, &info, &file, &plan);
+    // A server that is not there, a directory that cannot be written: nothing to go on from.
+    if done.is_err()
+        && std::fs::read_dir(directory.path().join("parts")).is_ok_and(|mut parts| parts.next().is_none())
+    {
+        directory.discard();
+    }
+    done
 }
 
 /// `lab resume`: does the parts of a run that are not done.
@@ -189,15 +201,23 @@ fn go_on(
     file: &ExperimentFile,
     plan: &Plan,
 ) -> Result<bool, LabError> {
+    let _lock = directory.lock()?;
     let console = Console::new()?;
-    console.print(&format!("{}: {} parts in {}\n", info.name, plan.parts.len(), directory.path().display()));
+    let done = directory.parts(info)?.len();
+    let kept = if done == 0 { String::new() } else { format!(", {done} of them done") };
+    console.print(&format!(
+        "{}: {} parts{kept}, in {}\n",
+        info.name,
+        plan.parts.len(),
+        directory.path().display()
+    ));
     let mut took = Vec::new();
     let mut ended = Ok(());
     for part in &plan.parts {
         if directory.part(part.number)?.is_some() {
             continue;
         }
-        let left = plan.parts.len() - part.number + 1;
+        let left = plan.parts.len() - done - took.len();
         let remaining = match took.is_empty() {
             true => String::new(),
             false => {
@@ -216,32 +236,59 @@ fn go_on(
             return Err(LabError::Usage(format!("the plan has no {}", part.label())));
         };
         let started = Instant::now();
-        let result = match perform(file, setup, part, info.scale, &Progress(&console)) {
-            Ok(result) => result,
-            Err(error) => {
-                ended = Err(error);
-                break;
+        let result = directory
+            .fresh_data()
+            .and_then(|data| perform(file, setup, part, info.scale, &data, &Progress(&console)));
+        let result = result.and_then(|result| directory.keep(&result).map(|()| result));
+        let reason = match &result {
+            Ok(result) => {
+                if result.stopped.is_none() {
+                    took.push(started.elapsed());
+                }
+                console.print(&outcome(result));
+                // Ctrl-C between two phases stops no phase.
+                result.stopped.clone().or_else(|| console.wants_to_stop())
             }
+            Err(error) => Some(error.to_string()),
         };
-        directory.keep(&result)?;
-        took.push(started.elapsed());
-        if let Some(reason) = &result.stopped {
+        if let Some(reason) = reason {
+            let path = directory.path().display();
+            let go_on = match done + took.len() == 0 && result.is_err() {
+                true => String::new(),
+                false => format!(". Finished parts are kept; `cassette lab resume {path}` goes on"),
+            };
             ended = Err(LabError::Usage(format!(
-                "part {} ({}) stopped: {reason}. Finished parts are kept; `lab resume {}` goes on",
+                "part {} ({}) stopped: {}{go_on}",
                 part.number,
                 part.label(),
-                directory.path().display()
+                reason.trim_end_matches('.')
             )));
             break;
         }
-        if console.wants_to_stop().is_some() {
-            let path = directory.path().display();
-            ended = Err(LabError::Usage(format!("interrupted; `lab resume {path}` goes on")));
-            break;
-        }
     }
+    let removed = directory.remove_data();
     let failed = write_reports(directory, info, Some(file), &console);
-    ended.and(failed.map(|failed| failed == 0))
+    ended.and(removed).and(failed.map(|failed| failed == 0))
+}
+
+/// What a part gave, in a line: of each phase the throughput, or where the rate was given, the 99th percentiles.
+fn outcome(result: &PartResult) -> String {
+    let figures = result.phases.iter().filter_map(|phase| Some((&phase.name, phase.figures.as_ref()?)));
+    let told: Vec<String> = figures
+        .map(|(name, figures)| match figures.rate {
+            None => format!("{name} {}/s", markdown::figure(figures.steady.throughput)),
+            Some(_) => {
+                let latencies = figures.steady.latencies.iter();
+                let p99: Vec<String> = latencies
+                    .map(|(kind, latency)| {
+                        format!("{kind} p99 {} µs", markdown::figure(latency.response.p99_us))
+                    })
+                    .collect();
+                format!("{name} {}", p99.join(", "))
+            }
+        })
+        .collect();
+    format!("      {}\n", told.join("; "))
 }
 
 /// Writes all reports of a run and shows the verdict; gives how many operations failed.
@@ -437,7 +484,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for (text, words) in [
             (NOOP.replace("threads", "treads"), "line 24, column 1"),
-            (NOOP.replace("recordcount", "recordcont"), "recordcont"),
+            (NOOP.replace("recordcount", "recordcont"), "line 17, column 16"),
+            (NOOP.replace("recordcount = 100", "recordcount = 'many'"), "line 17, column 16"),
+            (NOOP.replace("recordcount = 100", "recordcount = 0"), "line 14, column 1"),
             (NOOP.replace("\"noop\"", "\"rocksdb\""), "--features rocksdb"),
         ] {
             let args = args(directory.path(), &text);

@@ -9,7 +9,7 @@ use super::plan::Setup;
 use crate::LabError;
 use crate::cassandra::{CassandraTarget, ClusterSettings};
 use crate::cli::EngineKind;
-use crate::cql::{CqlSettings, CqlTarget};
+use crate::cql::{CqlSettings, CqlTarget, with_port};
 use crate::engine::cells::Cells;
 use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
@@ -115,7 +115,7 @@ fn cql_settings(setup: &Setup, contacts: Vec<String>) -> Result<CqlSettings, Lab
         None => Consistency::Quorum,
     };
     Ok(CqlSettings {
-        contacts,
+        contacts: contacts.iter().map(|contact| with_port(contact)).collect(),
         connections: engine.connections.unwrap_or(2),
         version: Version::from_number(engine.protocol.unwrap_or(5))
             .map_err(|error| LabError::Usage(error.to_string()))?,

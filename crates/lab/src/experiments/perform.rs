@@ -1,6 +1,7 @@
 //! Runs a part: makes the engine, goes through the phases, takes it all down.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,25 +33,49 @@ pub struct ReadyWorkload {
     statements: Option<Arc<StatementWorkload>>,
 }
 
+/// Why a workload cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct WorkloadError {
+    /// Where its table begins in the file.
+    pub at: usize,
+    /// The property that is wrong, if it is one that stands there.
+    pub property: Option<String>,
+    /// What is wrong.
+    pub error: LabError,
+}
+
+impl From<WorkloadError> for LabError {
+    fn from(wrong: WorkloadError) -> Self {
+        wrong.error
+    }
+}
+
 /// Makes the workloads of a setup. Counts and times are multiplied by `scale`.
 pub fn workloads(
     file: &ExperimentFile,
     setup: &Setup,
     scale: f64,
-) -> Result<BTreeMap<String, ReadyWorkload>, LabError> {
+) -> Result<BTreeMap<String, ReadyWorkload>, WorkloadError> {
     let ready = |spec: &Spanned<WorkloadSpec>| {
+        let at = spec.span().start;
         let spec = spec.get_ref();
-        let wrong = |message: String| LabError::Usage(format!("workload {}: {message}", spec.name));
+        let wrong_in = |property: Option<&String>, message: String| {
+            let error = LabError::Usage(format!("workload {}: {message}", spec.name));
+            WorkloadError { at, property: property.cloned(), error }
+        };
+        let wrong = |message: String| wrong_in(None, message);
         let letter = spec.ycsb.as_ref().and_then(|letter| letter.get_ref().chars().next());
         let mut core = letter.and_then(CoreWorkload::core).unwrap_or_default();
         for path in &spec.property_files {
             let path = path.get_ref();
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| LabError::io(format!("reading properties from {path}"), error))?;
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                wrong(LabError::io(format!("reading properties from {path}"), error).to_string())
+            })?;
             core.set_file(&text).map_err(|error| wrong(error.to_string()))?;
         }
         for (name, value) in &spec.properties {
-            core.set(name, &value.to_string()).map_err(|error| wrong(error.to_string()))?;
+            core.set(name, &value.to_string()).map_err(|error| wrong_in(Some(name), error.to_string()))?;
         }
         core.record_count = scaled(core.record_count, scale);
         core.operation_count = scaled(core.operation_count, scale);
@@ -121,13 +146,14 @@ fn filled(text: &str, setup: &Setup) -> String {
     text
 }
 
-/// Runs a part to its end. An error, or a server that dies, stops the part: what it gave until then comes back with the
+/// Runs a part to its end, with the engine's files in `data`, which is empty. An error, or a server that dies, stops the part: what it gave until then comes back with the
 /// reason.
 pub fn perform(
     file: &ExperimentFile,
     setup: &Setup,
     part: &Part,
     scale: f64,
+    data: &Path,
     observer: &dyn Observer,
 ) -> Result<PartResult, LabError> {
     let started = Instant::now();
@@ -142,8 +168,7 @@ pub fn perform(
         stopped: None,
     };
     let workloads = workloads(file, setup, scale)?;
-    let data = tempfile::tempdir().map_err(|error| LabError::io("making a temporary directory", error))?;
-    let mut target = engines::make(setup, data.path())?;
+    let mut target = engines::make(setup, data)?;
     let mut performer = Performer {
         setup,
         part,
@@ -434,7 +459,7 @@ mod tests {
     struct Quiet;
 
     impl Observer for Quiet {
-        fn begins(&self, _: &str, _: Option<u64>) {}
+        fn begins(&self, _: &PhasePlan) {}
         fn goes_on(&self, _: &LiveView) {}
         fn ends(&self, _: &PhaseReport) {}
     }
@@ -443,7 +468,8 @@ mod tests {
         let file = ExperimentFile::parse(text).unwrap_or_else(|error| panic!("{error}"));
         let plan = Plan::new(&file, text, &[]).unwrap();
         let part = &plan.parts[0];
-        perform(&file, plan.setup(part).unwrap(), part, scale, &Quiet).unwrap()
+        let data = tempfile::tempdir().unwrap();
+        perform(&file, plan.setup(part).unwrap(), part, scale, data.path(), &Quiet).unwrap()
     }
 
     #[test]

@@ -6,6 +6,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
+use toml::Spanned;
 
 use super::engines;
 use super::file::{ConfigurationSpec, EngineSpec, ExperimentFile, FileError, Settings};
@@ -69,8 +70,7 @@ impl Plan {
                 return Err(FileError::at(text, 0, message));
             }
         }
-        let none =
-            [toml::Spanned::new(0..0, ConfigurationSpec { name: "default".into(), ..Default::default() })];
+        let none = [Spanned::new(0..0, ConfigurationSpec { name: "default".into(), ..Default::default() })];
         let configurations = if file.configuration.is_empty() { &none[..] } else { &file.configuration[..] };
         let mut setups = Vec::new();
         for engine in &file.engine {
@@ -104,8 +104,8 @@ impl Plan {
                         variables: spec.variables.clone(),
                     };
                     engines::check(&setup).map_err(|message| {
-                        let at = if spec.options.is_empty() { engine.span() } else { configuration.span() };
-                        FileError::at(text, at.start, message)
+                        let at = place(file, text, engine, configuration, &setup, &message);
+                        FileError::at(text, at, message)
                     })?;
                     setups.push(setup);
                 }
@@ -124,6 +124,45 @@ impl Plan {
             .iter()
             .find(|setup| setup.engine.label() == part.engine && setup.configuration == part.configuration)
     }
+}
+
+/// Where in `text` stands what `message` complains of: the option it names, in the matrix, the configuration or the engine,
+/// whichever has the last word; without any, the engine.
+fn place(
+    file: &ExperimentFile,
+    text: &str,
+    engine: &Spanned<EngineSpec>,
+    configuration: &Spanned<ConfigurationSpec>,
+    setup: &Setup,
+    message: &str,
+) -> usize {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let named = |name: &&String| message.split(|c| !is_part(c)).any(|word| word == name.as_str());
+    // An engine's message may list the options it has after the one that it has not.
+    let position = |name: &&String| message.find(name.as_str());
+    let Some(name) = setup.options.keys().filter(named).min_by_key(position) else {
+        return engine.span().start;
+    };
+    if let Some(values) = file.matrix.get(name) {
+        return values.span().start;
+    }
+    let within = match configuration.get_ref().options.contains_key(name) {
+        true => configuration.span(),
+        false => engine.span(),
+    };
+    place_in_table(text, within.start, name)
+}
+
+/// Where `word` stands in the `[[table]]` of `text` that begins at `start`, or that beginning.
+pub(super) fn place_in_table(text: &str, start: usize, word: &str) -> usize {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let rest = text.get(start..).unwrap_or_default();
+    let part = rest.split_once("\n[[").map_or(rest, |(part, _)| part);
+    let whole = |at: &usize| {
+        let (before, after) = (&part[..*at], &part[at + word.len()..]);
+        !(before.ends_with(is_part) || after.starts_with(is_part))
+    };
+    start + part.match_indices(word).map(|(at, _)| at).find(whole).unwrap_or(0)
 }
 
 /// Every combination of the matrix's values, with its name; one without a name when there is no matrix.
@@ -202,7 +241,15 @@ mod tests {
     fn an_option_an_engine_does_not_have_is_refused_with_its_line() {
         let text = NOOP.replace("name = \"two\"", "name = \"two\"\noptions = { nosuch = 1 }");
         let error = plan(&text).unwrap_err();
-        assert!(error.line == 11 && error.message.contains("nosuch"), "{error}");
+        assert!((error.line, error.column) == (13, 13) && error.message.contains("nosuch"), "{error}");
+        let embedded = NOOP.replace("kind = \"noop\"", "kind = \"embedded\"");
+        let error =
+            plan(&(embedded.clone() + "\n[matrix]\nfile_cache_size = ['1MiB', 'much']\n")).unwrap_err();
+        assert!((error.line, error.column) == (27, 19) && error.message.contains("much"), "{error}");
+        let of_engine =
+            "kind = \"embedded\"\noptions = { row_cache_size = \"1MiB\", file_cache_size = \"much\" }";
+        let error = plan(&NOOP.replace("kind = \"noop\"", of_engine)).unwrap_err();
+        assert!((error.line, error.column) == (7, 38) && error.message.contains("much"), "{error}");
         let unknown = Plan::new(&ExperimentFile::parse(NOOP).unwrap(), NOOP, &["rocksdb".into()]);
         assert!(unknown.unwrap_err().message.contains("noop"));
     }

@@ -4,6 +4,7 @@
 //! lab-results/<name>-<time>/
 //!   run.json            what was asked for: the file's text, the order of the parts, machine, version, command
 //!   parts/0001.json     what a finished part gave, one file each
+//!   data/               the engine's files, while a part is under way
 //!   report.html, .md, .csv, .json
 //! ```
 
@@ -267,6 +268,45 @@ impl RunDirectory {
         let path = self.0.join(name);
         write_whole(&path, text)?;
         Ok(path)
+    }
+
+    /// Has this process alone work on the run, until what is returned is dropped or the process ends, however that comes.
+    pub fn lock(&self) -> Result<File, LabError> {
+        let path = self.0.join("run.json");
+        let file =
+            File::open(&path).map_err(|error| LabError::io(format!("opening {}", path.display()), error))?;
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => {
+                Err(LabError::Usage(format!("another process works on {} already", self.0.display())))
+            }
+            // A file system without locks is no reason to measure nothing.
+            Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(file),
+        }
+    }
+
+    /// An empty directory for an engine's files, whatever an earlier part left there.
+    pub fn fresh_data(&self) -> Result<PathBuf, LabError> {
+        self.remove_data()?;
+        let path = self.0.join("data");
+        fs::create_dir(&path).map_err(|error| LabError::io(format!("making {}", path.display()), error))?;
+        Ok(path)
+    }
+
+    /// Removes the engine's files, if there are any.
+    pub fn remove_data(&self) -> Result<(), LabError> {
+        let path = self.0.join("data");
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(LabError::io(format!("removing {}", path.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a run of which nothing was measured.
+    pub fn discard(self) {
+        // What cannot be removed is in nobody's way.
+        let _ = fs::remove_dir_all(&self.0);
     }
 
     fn part_path(&self, number: usize) -> PathBuf {

@@ -1,19 +1,15 @@
 //! A run's report as one page that needs no network: figures as SVG, drawn here, and the tables under them.
 //!
-//! Bars with intervals are comparisons of groups; lines are the series of one part. Every drawing has a text that says
-//! what it shows, and every figure in it stands in a table too.
+//! Every drawing has a text that says what it shows, and every figure in it stands in a table too.
 
 use std::fmt::Write;
 
-use super::markdown;
-use crate::experiments::analysis::{Metric, PhaseAnalysis};
+use super::{charts, markdown};
+use crate::experiments::analysis::NO_DIFFERENCE;
 use crate::experiments::{Analysis, ExperimentFile, PartResult, RunInfo};
 use crate::reasons;
 
 const STYLE: &str = include_str!("report.css");
-
-/// Points of a line at most: a phone is not wider.
-const POINTS_MAX: usize = 600;
 
 /// The whole page.
 pub fn report(
@@ -29,22 +25,18 @@ pub fn report(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\"><title>{name}</title><style>{STYLE}</style></head>\n\
-         <body><header><h1>{name}</h1><p>{title}</p></header>\n<main>\n",
+         <body><header><h1>{name}</h1><p>{title}</p><p>{started}; {machine}, {processors} processors; Cassette {version}</p></header>\n<main>\n",
         name = escaped(&info.name),
+        started = escaped(&info.started_at.replace('T', " ").replace('Z', " UTC")),
+        machine = escaped(&info.machine.processor),
+        processors = info.machine.processors,
+        version = escaped(&info.version),
     );
     verdict(&mut out, info, analysis, parts);
     list(&mut out, "reasons", "Reasons", &reasons::of_run(info, analysis, parts));
-    out.push_str("<section aria-labelledby=\"figures\"><h2 id=\"figures\">Figures</h2>\
-        <p>Means over repeats; the thin line is the 95&nbsp;% interval. Longer is better for throughput, shorter for latency.</p>");
-    for phase in &analysis.phases {
-        let _ = write!(out, "<h3>{}</h3><div class=\"charts\">", escaped(&phase.name));
-        for metric in charted(phase) {
-            bars(&mut out, analysis, phase, metric);
-        }
-        out.push_str("</div>");
-    }
-    out.push_str("</section>\n");
-    series(&mut out, analysis, parts);
+    out.push_str(&tables_of(&markdown::compared(analysis, parts)));
+    charts::figures(&mut out, analysis);
+    charts::series(&mut out, analysis, parts);
     // The Markdown report's tables, from where its figures begin.
     let text = markdown::report(info, file, analysis, parts);
     let tables = text.find("\n## Figures in tables").map_or("", |at| &text[at..]);
@@ -66,6 +58,9 @@ pub fn report(
     out
 }
 
+/// Sentences of "no difference shown" beyond this many are folded away, where others say something.
+const NONE_SHOWN_MAX: usize = 2;
+
 fn verdict(out: &mut String, info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) {
     out.push_str("<section class=\"verdict\" aria-labelledby=\"verdict\"><h2 id=\"verdict\">Verdict</h2>");
     if parts.len() < info.parts.len() {
@@ -79,18 +74,32 @@ fn verdict(out: &mut String, info: &RunInfo, analysis: &Analysis, parts: &[PartR
     if analysis.verdicts.is_empty() {
         out.push_str("<p>There is one configuration only, and nothing to compare it with.</p>");
     }
-    out.push_str("<ul>");
-    for sentence in &analysis.verdicts {
-        let class = match sentence {
-            failed if failed.contains("FAILED") => " class=\"bad\"",
-            none if none.contains("no difference shown") || none.contains("nothing can be said") => {
-                " class=\"none\""
-            }
-            _ => "",
-        };
-        let _ = write!(out, "<li{class}>{}</li>", escaped(sentence));
+    let (none, told): (Vec<&String>, Vec<&String>) =
+        analysis.verdicts.iter().partition(|sentence| sentence.contains(NO_DIFFERENCE));
+    let items = |out: &mut String, sentences: &[&String]| {
+        out.push_str("<ul>");
+        for sentence in sentences {
+            let class = match sentence {
+                failed if failed.contains("FAILED") => " class=\"bad\"",
+                none if none.contains(NO_DIFFERENCE) || none.contains("nothing can be said") => {
+                    " class=\"none\""
+                }
+                _ => "",
+            };
+            let _ = write!(out, "<li{class}>{}</li>", escaped(sentence));
+        }
+        out.push_str("</ul>");
+    };
+    items(out, &told);
+    if told.is_empty() || none.len() <= NONE_SHOWN_MAX {
+        items(out, &none);
+    } else {
+        let _ =
+            write!(out, "<details><summary>No difference shown in {} more comparisons</summary>", none.len());
+        items(out, &none);
+        out.push_str("</details>");
     }
-    out.push_str("</ul></section>\n");
+    out.push_str("</section>\n");
 }
 
 fn list(out: &mut String, id: &str, title: &str, sentences: &[String]) {
@@ -104,184 +113,44 @@ fn list(out: &mut String, id: &str, title: &str, sentences: &[String]) {
     out.push_str("</ul></section>\n");
 }
 
-/// Throughput, processor time, and of each operation the mean and the 99th percentile.
-fn charted(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
-    phase.metrics.iter().filter(|metric| {
-        let latency = metric.name.ends_with(" mean") || metric.name.ends_with(" p99");
-        metric.higher_is_better() || metric.name == "CPU/op" || (latency && !metric.name.contains(", step "))
-    })
-}
-
-/// One bar a group, with its interval.
-fn bars(out: &mut String, analysis: &Analysis, phase: &PhaseAnalysis, metric: &Metric) {
-    const WIDTH: f64 = 420.0;
-    const ROW: f64 = 40.0;
-    let found: Vec<(usize, &crate::statistics::Estimate)> = metric
-        .estimates
-        .iter()
-        .enumerate()
-        .filter_map(|(index, found)| Some((index, found.as_ref()?)))
-        .collect();
-    let largest = found
-        .iter()
-        .map(|(_, estimate)| {
-            estimate.interval.map_or(estimate.mean, |interval| interval.high.max(estimate.mean))
-        })
-        .fold(f64::MIN_POSITIVE, f64::max);
-    let unit = if metric.higher_is_better() { "operations a second" } else { "µs" };
-    let described: Vec<String> = found
-        .iter()
-        .map(|(index, estimate)| {
-            format!("{}: {}", analysis.groups[*index].label(), markdown::estimated(Some(estimate)))
-        })
-        .collect();
-    let height = ROW * found.len() as f64 + 4.0;
-    let _ = write!(
-        out,
-        "<figure><figcaption>{}, {unit}</figcaption><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">",
-        escaped(&metric.name),
-        escaped(&format!("{}, {} in {unit}. {}", phase.name, metric.name, described.join("; ")))
-    );
-    let x = |value: f64| (value.max(0.0) / largest) * (WIDTH - 2.0);
-    for (row, (index, estimate)) in found.iter().enumerate() {
-        let y = row as f64 * ROW;
-        let _ = write!(
-            out,
-            "<text x=\"0\" y=\"{:.1}\">{}</text><text x=\"{WIDTH}\" y=\"{:.1}\" class=\"value\">{}</text>\
-             <rect class=\"bar g{}\" x=\"0\" y=\"{:.1}\" width=\"{:.1}\" height=\"16\" rx=\"2\"/>",
-            y + 13.0,
-            escaped(&analysis.groups[*index].label()),
-            y + 13.0,
-            markdown::figure(estimate.mean),
-            index % 6,
-            y + 18.0,
-            x(estimate.mean)
-        );
-        if let Some(interval) = estimate.interval {
-            let (low, high, middle) = (x(interval.low), x(interval.high), y + 26.0);
-            let _ = write!(
-                out,
-                "<path class=\"interval\" d=\"M{low:.1} {:.1}V{:.1}M{low:.1} {middle:.1}H{high:.1}M{high:.1} {:.1}V{:.1}\"/>",
-                middle - 5.0,
-                middle + 5.0,
-                middle - 5.0,
-                middle + 5.0
-            );
-        }
-    }
-    out.push_str("</svg></figure>");
-}
-
-/// What is drawn of a series: a name, and what each second had.
-type Line = (&'static str, fn(&crate::run::Second) -> Option<f64>);
-
-const LINES: &[Line] = &[
-    ("operations a second", |second| Some(second.throughput())),
-    ("p99 of all operations, µs", |second| second.p99_us),
-    ("processors busy, server", |second| Some(second.server_cpu)),
-    ("processors busy, client", |second| Some(second.client_cpu)),
-    ("resident memory, MiB", |second| Some(second.rss_bytes as f64 / f64::from(1 << 20))),
-    ("read from disk, MiB a second", |second| Some(second.read_bytes as f64 / f64::from(1 << 20))),
-    ("written to disk, MiB a second", |second| Some(second.written_bytes as f64 / f64::from(1 << 20))),
-    ("compactions pending", |second| second.counters.get("compactions_pending").copied()),
-    ("SSTables", |second| second.counters.get("sstables").copied()),
-    ("SSTables without a level", |second| second.counters.get("sstables_unleveled").copied()),
-    ("disk used, MiB", |second| second.counters.get("disk_bytes").map(|bytes| bytes / f64::from(1 << 20))),
-];
-
-/// The first repeat of each group, all phases one after the other.
-fn series(out: &mut String, analysis: &Analysis, parts: &[PartResult]) {
-    out.push_str(
-        "<section aria-labelledby=\"series\"><h2 id=\"series\">Second by second</h2>\
-        <p>One repeat of each configuration. Dashed lines are where phases begin.</p>",
-    );
-    for (index, group) in analysis.groups.iter().enumerate() {
-        let label = group.label();
-        // The first one is open: what there is to see is seen.
-        let open = if index == 0 { " open" } else { "" };
-        let Some(result) = parts.iter().find(|result| result.part.label() == label) else { continue };
-        let _ = write!(
-            out,
-            "<details{open}><summary>{}, repeat {}</summary><div class=\"charts\">",
-            escaped(&label),
-            result.part.repeat
-        );
-        for (name, value) in LINES {
-            line(out, result, name, *value);
-        }
-        out.push_str("</div></details>");
-    }
-    out.push_str("</section>\n");
-}
-
-fn line(out: &mut String, result: &PartResult, name: &str, value: fn(&crate::run::Second) -> Option<f64>) {
-    const WIDTH: f64 = 420.0;
-    const HEIGHT: f64 = 110.0;
-    let end = result.phases.iter().map(|phase| phase.at + phase.seconds).fold(0.1, f64::max);
-    let mut points: Vec<(f64, f64)> = Vec::new();
-    for phase in &result.phases {
-        let seconds = phase.figures.iter().flat_map(|figures| &figures.series);
-        points.extend(seconds.filter_map(|second| Some((phase.at + second.at, value(second)?))));
-    }
-    let largest = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    if points.len() < 2 || largest <= 0.0 {
-        return;
-    }
-    // The largest of neighbours stands for them: a stall must not vanish.
-    let together = points.len().div_ceil(POINTS_MAX);
-    let thinned: Vec<(f64, f64)> = points
-        .chunks(together)
-        .map(|chunk| (chunk[0].0, chunk.iter().map(|(_, value)| *value).fold(0.0, f64::max)))
-        .collect();
-    let x = |at: f64| at / end * WIDTH;
-    let y = |value: f64| HEIGHT - 4.0 - value / largest * (HEIGHT - 24.0);
-    let mean = crate::statistics::mean(&points.iter().map(|(_, value)| *value).collect::<Vec<_>>());
-    let _ = write!(
-        out,
-        "<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-        escaped(name),
-        escaped(&format!(
-            "{name} over {end:.0} seconds: {} on average, {} at most",
-            markdown::figure(mean),
-            markdown::figure(largest)
-        ))
-    );
-    for phase in &result.phases {
-        let at = x(phase.at);
-        let _ = write!(
-            out,
-            "<path class=\"mark\" d=\"M{at:.1} 14V{HEIGHT}\"><title>{}</title></path>",
-            escaped(&phase.name)
-        );
-    }
-    let path: Vec<String> =
-        thinned.iter().map(|(at, value)| format!("{:.1} {:.1}", x(*at), y(*value))).collect();
-    let _ = write!(
-        out,
-        "<path class=\"line\" d=\"M{}\"/><text x=\"0\" y=\"10\">{}</text><text x=\"{WIDTH}\" y=\"10\" class=\"value\">{end:.0} s</text></svg></figure>",
-        path.join("L"),
-        markdown::figure(largest)
-    );
-}
+/// Sections whose parts are folded away, being long and seldom looked at.
+const FOLDED: [&str; 2] = ["What the engines counted", "Settings, as the engines told them"];
 
 /// The tables, headings and lists of the Markdown that this program writes, as HTML: not more of Markdown than that.
 fn tables_of(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.lines().peekable();
+    let (mut is_folded, mut is_open) = (false, false);
+    // What a table is about, for those who do not see what stands above it.
+    let (mut section, mut part) = (String::new(), String::new());
     while let Some(line) = lines.next() {
+        if line.starts_with('#') && std::mem::take(&mut is_open) {
+            out.push_str("</details>");
+        }
         if let Some(heading) = line.strip_prefix("### ") {
-            let _ = write!(out, "<h3>{}</h3>", escaped(heading));
+            part = escaped(heading);
+            is_open = is_folded;
+            // What differs is why people come.
+            let open = if heading.contains("differ") { " open" } else { "" };
+            let _ = match is_folded {
+                true => write!(out, "<details{open}><summary>{part}</summary>"),
+                false => write!(out, "<h3>{part}</h3>"),
+            };
         } else if let Some(heading) = line.strip_prefix("## ") {
-            let _ = write!(out, "<h2>{}</h2>", escaped(heading));
+            (section, part) = (escaped(heading), String::new());
+            is_folded = FOLDED.contains(&heading);
+            let _ = write!(out, "<h2>{section}</h2>");
         } else if line.starts_with('|') {
+            let name = if part.is_empty() { section.clone() } else { format!("{section}: {part}") };
             let _ = write!(
                 out,
-                "<div class=\"table\" tabindex=\"0\"><table><thead><tr>{}</tr></thead><tbody>",
-                cells(line, "th scope=\"col\"")
+                "<div class=\"table\" role=\"region\" aria-label=\"{name}\" tabindex=\"0\"><table><thead><tr>{}</tr></thead><tbody>",
+                cells(line, |_| "th scope=\"col\"")
             );
             lines.next_if(|rule| rule.starts_with("|---"));
             while let Some(row) = lines.next_if(|row| row.starts_with('|')) {
-                let _ = write!(out, "<tr>{}</tr>", cells(row, "td"));
+                let tag = |column| if column == 0 { "th scope=\"row\"" } else { "td" };
+                let _ = write!(out, "<tr>{}</tr>", cells(row, tag));
             }
             out.push_str("</tbody></table></div>\n");
         } else if let Some(item) = line.strip_prefix("- ") {
@@ -290,18 +159,24 @@ fn tables_of(text: &str) -> String {
             let _ = write!(out, "<p>{}</p>", escaped(line));
         }
     }
+    if is_open {
+        out.push_str("</details>");
+    }
     out
 }
 
-fn cells(row: &str, tag: &str) -> String {
+/// A row's cells, each in the tag of its column.
+fn cells(row: &str, tag: impl Fn(usize) -> &'static str) -> String {
     let inner = row.trim().trim_start_matches('|');
     let inner = inner.strip_suffix('|').unwrap_or(inner);
-    let name = tag.split(' ').next().unwrap_or(tag);
     // A bar within a cell is written `\|`.
     let hidden = inner.replace("\\|", "\u{0}");
     let cells = hidden.split('|').map(|cell| escaped(&cell.trim().replace('\u{0}', "|")));
     cells
-        .map(|cell| {
+        .enumerate()
+        .map(|(column, cell)| {
+            let tag = tag(column);
+            let name = tag.split(' ').next().unwrap_or(tag);
             let mark = cell
                 .replace('▲', "<abbr title=\"higher than the baseline\">▲</abbr>")
                 .replace('▼', "<abbr title=\"lower than the baseline\">▼</abbr>");
@@ -311,7 +186,7 @@ fn cells(row: &str, tag: &str) -> String {
 }
 
 /// Text as HTML, in elements and in attributes.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -370,5 +245,24 @@ mod tests {
         assert!(drawings >= 3, "{drawings}");
         assert_eq!(page.matches("role=\"img\" aria-label=\"").count(), drawings);
         assert!(page.contains("noop, base: 1,000"), "the label holds the figures");
+        assert!(page.contains("50.0 % higher than noop, base"), "{page}");
+        let tables = page.matches("<table>").count();
+        assert_eq!(page.matches("role=\"region\" aria-label=\"").count(), tables);
+    }
+
+    #[test]
+    fn everything_that_is_opened_is_closed_and_tables_name_their_rows() {
+        let page = page();
+        for tag in ["details", "section", "table", "figure", "ul", "div", "main"] {
+            let opened =
+                page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+            assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+        }
+        assert!(page.contains("<th scope=\"row\">noop, base</th>"));
+    }
+
+    #[test]
+    fn phases_are_named_where_they_begin() {
+        assert!(page().contains("Phases: 0 s run a."), "{}", page());
     }
 }

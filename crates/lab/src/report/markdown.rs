@@ -4,22 +4,87 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::text::grouped;
-use crate::experiments::analysis::{Metric, PhaseAnalysis};
+use crate::experiments::analysis::{Metric, NO_DIFFERENCE, PhaseAnalysis};
 use crate::experiments::{Analysis, ExperimentFile, PartResult, RunInfo};
 use crate::reasons;
 use crate::statistics::{Estimate, Verdict};
 
+/// More verdicts of "no difference shown" than this are counted in the terminal instead of told.
+const NONE_TOLD_MAX: usize = 6;
+
 /// What is said in the terminal: the verdicts, and a table a phase.
 pub fn summary(analysis: &Analysis) -> String {
     let mut out = String::new();
+    let is_none = |verdict: &&String| verdict.contains(NO_DIFFERENCE);
+    let none = analysis.verdicts.iter().filter(is_none).count();
     for verdict in &analysis.verdicts {
-        let _ = writeln!(out, "- {verdict}");
+        if none <= NONE_TOLD_MAX || !is_none(&verdict) {
+            let _ = writeln!(out, "- {verdict}");
+        }
+    }
+    if none > NONE_TOLD_MAX {
+        let _ = writeln!(out, "- {NO_DIFFERENCE} in {none} more comparisons; the report has them.");
     }
     for phase in &analysis.phases {
-        let _ = writeln!(out, "\n{}\n", phase.name);
-        out.push_str(&phase_table(analysis, phase));
+        out.push_str(&terminal_table(analysis, phase));
+    }
+    let compared = analysis.groups.iter().any(|group| group.baseline.is_some());
+    let marks =
+        if compared { "; ▲ higher and ▼ lower than what it is compared with, for certain" } else { "" };
+    let _ = writeln!(out, "\nLatencies and CPU/op in µs{marks}.");
+    out
+}
+
+/// Rows are groups; columns are throughput with its interval, processor time, and of each kind of operation p50 and p99.
+fn terminal_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
+    let is_shown = |metric: &&Metric| {
+        let latency = metric.name.ends_with(" p50") || metric.name.ends_with(" p99");
+        metric.higher_is_better() || metric.name == "CPU/op" || (latency && !metric.name.contains(", step "))
+    };
+    let shown: Vec<&Metric> = phase.metrics.iter().filter(is_shown).collect();
+    let mut rows = vec![vec![phase.name.clone()]];
+    rows[0].extend(shown.iter().map(|metric| match metric.name.as_str() {
+        "throughput" => "ops/s (95 % interval)".to_owned(),
+        name => name.to_owned(),
+    }));
+    for (index, group) in analysis.groups.iter().enumerate() {
+        if shown.iter().all(|metric| metric.estimates[index].is_none()) {
+            continue;
+        }
+        let mut row = vec![format!("  {}", group.label())];
+        row.extend(shown.iter().map(|metric| {
+            let estimate = metric.estimates[index].as_ref();
+            let text = match (metric.higher_is_better(), estimate) {
+                (false, Some(estimate)) => figure(estimate.mean),
+                _ => estimated(estimate),
+            };
+            // A mark's place is kept where there is none, so that figures stand under each other.
+            format!("{text}{:<2}", mark(metric, index))
+        }));
+        rows.push(row);
+    }
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].trim_end().chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let mut out = String::from("\n");
+    for (number, row) in rows.iter().enumerate() {
+        let mut line = format!("{:<1$}", row[0], widths[0]);
+        for (cell, width) in row[1..].iter().zip(&widths[1..]) {
+            let cell = if number == 0 { format!("{cell}  ") } else { cell.clone() };
+            let _ = write!(line, "  {cell:>0$}", width + 2);
+        }
+        let _ = writeln!(out, "{line}");
     }
     out
+}
+
+/// ` ▲` where the figure is higher than the baseline's for certain, ` ▼` where it is lower.
+pub(super) fn mark(metric: &Metric, group: usize) -> &'static str {
+    match metric.comparisons[group].map(|comparison| comparison.verdict()) {
+        Some(Verdict::Higher) => " ▲",
+        Some(Verdict::Lower) => " ▼",
+        _ => "",
+    }
 }
 
 /// The whole report.
@@ -49,6 +114,7 @@ pub fn report(
             let _ = writeln!(out, "- {reason}");
         }
     }
+    out.push_str(&compared(analysis, parts));
     let _ = writeln!(
         out,
         "\n## Figures in tables\n\nMeans over repeats with 95 % intervals; latencies in microseconds."
@@ -87,7 +153,7 @@ pub fn report(
     let machine = &info.machine;
     let _ = writeln!(
         out,
-        "\n## How\n\n- command: `{}`\n- started: {}\n- Cassette {}\n- machine: {}, {} processors, {:.1} GiB, {}\n\
+        "\n## Machine, versions, command\n\n- command: `{}`\n- started: {}\n- Cassette {}\n- machine: {}, {} processors, {:.1} GiB, {}\n\
          - scale: {}\n- comparisons: Welch's t-test on logarithms of the repeats' figures, corrected by Holm for all \
          comparisons of one figure\n",
         info.command,
@@ -99,6 +165,38 @@ pub fn report(
         machine.system,
         info.scale
     );
+    out
+}
+
+/// What each group was asked to be: the place in the matrix, in columns.
+pub(super) fn compared(analysis: &Analysis, parts: &[PartResult]) -> String {
+    let asked = |label: &str| {
+        let part = parts.iter().find(|result| result.part.label() == label);
+        let mut asked = part.map(|result| result.options.clone()).unwrap_or_default();
+        if let Some(table) = part.map(|result| &result.table).filter(|table| !table.is_empty()) {
+            asked.insert("table WITH".into(), table.clone());
+        }
+        asked
+    };
+    let rows: Vec<_> = analysis.groups.iter().map(|group| (group, asked(&group.label()))).collect();
+    let mut names: Vec<&String> = rows.iter().flat_map(|(_, asked)| asked.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut out =
+        String::from("\n## What was compared\n\n| engine, configuration | repeats | compared with |");
+    names.iter().for_each(|name| {
+        let _ = write!(out, " {name} |");
+    });
+    let _ = writeln!(out, "\n|---|--:|---|{}", "---|".repeat(names.len()));
+    for (group, asked) in &rows {
+        let with = group.baseline.map_or("-".to_owned(), |baseline| analysis.groups[baseline].label());
+        let _ = write!(out, "| {} | {} | {with} |", group.label(), group.repeats);
+        for name in &names {
+            let value = asked.get(*name).map_or("default".to_owned(), |value| value.replace('|', "\\|"));
+            let _ = write!(out, " {value} |");
+        }
+        out.push('\n');
+    }
     out
 }
 
@@ -122,12 +220,7 @@ fn phase_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
             continue;
         }
         let cell = |metric: &&Metric| {
-            let mark = match metric.comparisons[index].map(|comparison| comparison.verdict()) {
-                Some(Verdict::Higher) => " ▲",
-                Some(Verdict::Lower) => " ▼",
-                _ => "",
-            };
-            format!("{}{mark}", estimated(metric.estimates[index].as_ref()))
+            format!("{}{}", estimated(metric.estimates[index].as_ref()), mark(metric, index))
         };
         let cells: Vec<String> = shown.iter().map(cell).collect();
         let _ = writeln!(out, "| {} | {} |", group.label(), cells.join(" | "));
@@ -192,6 +285,10 @@ fn counters(analysis: &Analysis, parts: &[PartResult]) -> String {
             labels.join(" | "),
             "--:|".repeat(labels.len())
         );
+        // What stayed 0 everywhere would hide the rest.
+        let is_zero = |values: &Vec<Vec<f64>>| values.iter().flatten().all(|value| *value == 0.0);
+        let (zero, rows): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            rows.into_iter().partition(|(_, values)| is_zero(values));
         for (name, values) in rows {
             let cell = |values: &Vec<f64>| match values.is_empty() {
                 true => "-".into(),
@@ -199,6 +296,10 @@ fn counters(analysis: &Analysis, parts: &[PartResult]) -> String {
             };
             let cells: Vec<String> = values.iter().map(cell).collect();
             let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
+        }
+        if !zero.is_empty() {
+            let names: Vec<String> = zero.into_keys().collect();
+            let _ = writeln!(out, "\n0 everywhere: {}.", names.join(", "));
         }
     }
     out
@@ -225,16 +326,24 @@ fn settings(parts: &[PartResult]) -> String {
         values.any(|value| Some(value) != first)
     };
     let (different, same): (Vec<&String>, Vec<&String>) = names.into_iter().partition(differs);
-    let mut out = String::from("\n## Settings, as the engines told them\n\n");
+    let mut out = String::from("\n## Settings, as the engines told them\n");
     let labels: Vec<&str> = columns.iter().map(|(label, _)| label.as_str()).collect();
-    let _ = writeln!(out, "| setting | {} |\n|---|{}", labels.join(" | "), "---|".repeat(labels.len()));
-    for name in different.into_iter().chain(same) {
-        let cells: Vec<String> = columns
-            .iter()
-            .map(|(_, settings)| settings.get(name).map_or("-".into(), |value| value.replace('|', "\\|")))
-            .collect();
-        let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
-    }
+    let rule = "---|".repeat(labels.len());
+    let mut table = |title: &str, names: Vec<&String>| {
+        if names.is_empty() {
+            return;
+        }
+        let _ = writeln!(out, "\n### {title}\n\n| setting | {} |\n|---|{rule}", labels.join(" | "));
+        for name in names {
+            let cells: Vec<String> = columns
+                .iter()
+                .map(|(_, settings)| settings.get(name).map_or("-".into(), |value| value.replace('|', "\\|")))
+                .collect();
+            let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
+        }
+    };
+    table("Those that differ", different);
+    table("Those that are the same everywhere", same);
     out
 }
 
@@ -252,6 +361,24 @@ mod tests {
         let verdict = text.find("50.0 % faster").unwrap();
         assert!(verdict < text.find("## Figures in tables").unwrap(), "{text}");
         assert!(text.contains("| noop, more | 1,500 (1,475 to 1,525) ▲ |"), "{text}");
+    }
+
+    #[test]
+    fn the_terminal_has_figures_under_each_other_and_counts_what_shows_no_difference() {
+        let values: Vec<(String, Vec<f64>)> = (0..9)
+            .map(|number| {
+                (format!("number {number}"), vec![1000.0 + f64::from(number % 8 / 7) * 5e5, 1010.0, 990.0])
+            })
+            .collect();
+        let groups: Vec<(&str, &[f64])> =
+            values.iter().map(|(name, values)| (name.as_str(), &values[..])).collect();
+        let (info, parts) = run_of(&groups);
+        let text = summary(&Analysis::new(&info, None, &parts));
+        assert!(text.contains("- no difference shown in 8 more comparisons"), "{text}");
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("  noop, number")).collect();
+        let ends = rows.iter().map(|row| row.chars().count());
+        assert_eq!(rows.len(), 9);
+        assert!(ends.clone().min() == ends.max(), "{text}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a benchmark leaves behind: figures with everything needed to judge them and to run them again.
 
+mod charts;
 pub mod csv;
 pub mod html;
 pub mod machine;

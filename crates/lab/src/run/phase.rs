@@ -18,8 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Is told of an experiment's progress, from another thread than the one that started it.
 pub trait Observer: Sync {
-    /// A phase of `operations` operations begins; `None` when time bounds it.
-    fn begins(&self, name: &str, operations: Option<u64>);
+    /// A phase begins.
+    fn begins(&self, plan: &PhasePlan);
     /// A phase goes on.
     fn goes_on(&self, view: &LiveView);
     /// Why all is to end early, if it is; asked as often as it goes on. What was measured until then is reported.
@@ -109,7 +109,7 @@ impl PhasePlan {
             })
             .collect();
 
-        observer.begins(&self.name, self.operations);
+        observer.begins(self);
         let mut sampler = target.sampler();
         let before = sampler.as_mut().map(|sample| sample()).unwrap_or_default();
         let mut processes = Processes::look(&self.server_pids)?;

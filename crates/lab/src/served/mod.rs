@@ -19,6 +19,21 @@ pub use metrics::MetricsEndpoint;
 /// How long it may take to stop in order; then it is killed.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
+/// Names the process that a server is to end with.
+const WITH_PARENT: &str = "CASSETTE_LAB_PID";
+
+/// Ends a server in order when the laboratory that started it is gone, however it went: called by `cassette serve`.
+pub fn end_with_laboratory() -> std::io::Result<()> {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    let Ok(parent) = std::env::var(WITH_PARENT) else { return Ok(()) };
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    // It may have gone before it could be heard of.
+    match getppid().is_some_and(|now| now.as_raw_nonzero().to_string() == parent) {
+        true => Ok(()),
+        false => Err(std::io::Error::other(format!("the laboratory, process {parent}, is gone"))),
+    }
+}
+
 /// What server to run.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
@@ -107,6 +122,7 @@ impl Server {
             .arg(&config)
             .arg("--data")
             .arg(settings.data.join("data"))
+            .env(WITH_PARENT, std::process::id().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&log).map_err(attempt)?)

@@ -6,9 +6,9 @@ use statrs::distribution::ContinuousCDF;
 use super::bootstrap::{student, student_quantile};
 use super::{CONFIDENCE, Interval, mean, variance};
 
-/// The least noise a set of repeats is taken to have, as a share: figures that happen to agree to the last digit must
-/// not make a difference of nothing certain.
-const NOISE_MIN: f64 = 1e-6;
+/// The least noise a set of repeats is taken to have, as a share. Histograms keep three digits: repeats that all fall into
+/// one of their buckets agree to the last digit, and those of the same thing, measured again, may all fall into the next.
+const NOISE_MIN: f64 = 1e-3;
 
 /// What comparing two sets of repeats gave.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -176,5 +176,16 @@ mod tests {
         assert_eq!(compare(&[], &[1.0]), None);
         assert_eq!(compare(&[0.0, 1.0], &[1.0, 1.0]), None);
         assert_eq!(compare(&[5.0, 5.0], &[5.0, 5.0]).unwrap().verdict(), Verdict::NoDifferenceShown);
+    }
+
+    #[test]
+    fn percentiles_one_bucket_of_a_histogram_apart_are_no_difference() {
+        let (bucket, next) = (1.024, 1.025);
+        for count in [2, 3, 5] {
+            let found = compare(&vec![bucket; count], &vec![next; count]).unwrap();
+            assert_eq!(found.verdict(), Verdict::NoDifferenceShown, "{count} repeats: {found:?}");
+        }
+        let apart = compare(&[1.0; 3], &[1.1; 3]).unwrap();
+        assert_eq!(apart.verdict(), Verdict::Higher);
     }
 }

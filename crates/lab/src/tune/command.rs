@@ -4,23 +4,28 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use tempfile::TempDir;
 
 use super::{Choice, Dimension, better_half, importance, sample, space_of};
 use crate::LabError;
 use crate::cli::EngineKind;
-use crate::experiments::command::duration;
+use crate::experiments::command::{ResultsArgs, duration};
 use crate::experiments::perform::{perform, workloads};
-use crate::experiments::{Analysis, ExperimentFile, Part, PartResult, Plan};
+use crate::experiments::plan::Setup;
+use crate::experiments::store::write_whole;
+use crate::experiments::{Analysis, ExperimentFile, FileError, Part, PartResult, Plan};
 use crate::report::markdown;
+use crate::report::text::grouped;
 use crate::run::Observer;
-use crate::statistics::mean;
+use crate::statistics::{Verdict, mean};
 use crate::ycsb_command::{Console, Progress};
 
 /// Settings tried in the first round. With four halvings one is left.
 const FIRST_ROUND: usize = 16;
 
 /// Repeats of the best set and of the defaults at the end.
-const LAST_REPEATS: usize = 3;
+const LAST_REPEATS: usize = 5;
 
 /// Arguments of `lab tune`.
 #[derive(Debug, Clone, Args)]
@@ -57,6 +62,10 @@ pub struct TuneArgs {
     /// What random choices start from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
+    pub results: ResultsArgs,
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
@@ -81,11 +90,22 @@ fn parse_dimension(text: &str) -> Result<Dimension, String> {
     Ok(Dimension { name: name.to_owned(), values, default: 0 })
 }
 
+/// A set of settings that is tried.
+#[derive(Debug, Clone)]
+struct Candidate {
+    /// What it is called all along: `defaults`, or `set` and a number.
+    name: String,
+    choice: Choice,
+}
+
 impl TuneArgs {
-    /// The experiment of some choices, as a file: so that a tuned set can be run again as any experiment.
-    fn file(&self, space: &[Dimension], choices: &[Choice], repeats: usize) -> String {
-        let engine =
-            self.engine.to_possible_value().map_or_else(String::new, |kind| kind.get_name().to_owned());
+    fn engine_name(&self) -> String {
+        self.engine.to_possible_value().map_or_else(String::new, |kind| kind.get_name().to_owned())
+    }
+
+    /// The experiment of some sets, as a file: so that a tuned set can be run again as any experiment.
+    fn file(&self, space: &[Dimension], candidates: &[Candidate], repeats: usize) -> String {
+        let engine = self.engine_name();
         let mut out = String::new();
         let _ = writeln!(
             out,
@@ -95,9 +115,7 @@ impl TuneArgs {
         if !self.contact.is_empty() {
             let _ = writeln!(out, "contact = {:?}", self.contact);
         }
-        for (number, choice) in choices.iter().enumerate() {
-            let defaults = choice.iter().zip(space).all(|(value, dimension)| *value == dimension.default);
-            let name = if defaults { "defaults".to_owned() } else { format!("set {number}") };
+        for Candidate { name, choice } in candidates {
             let _ = writeln!(out, "\n[[configuration]]\nname = \"{name}\"");
             let table = space.iter().zip(choice).find(|(dimension, _)| dimension.name == "table");
             if let Some((dimension, value)) = table {
@@ -137,121 +155,201 @@ fn score(result: &PartResult) -> Option<f64> {
     all.then(|| mean(&logarithms))
 }
 
+/// The command under way.
+struct Tuning<'a> {
+    args: &'a TuneArgs,
+    space: Vec<Dimension>,
+    console: Console,
+    /// Where engines keep their files, one after the other; removed with it.
+    data: TempDir,
+}
+
 /// Runs the command.
 pub fn run(args: &TuneArgs) -> Result<bool, LabError> {
     let space = space(args)?;
-    let console = Console::new()?;
-    let begun = Instant::now();
-    let mut choices = sample(&space, FIRST_ROUND, args.seed);
+    let choices = sample(&space, FIRST_ROUND, args.seed);
+    let named = |(number, choice): (usize, Choice)| {
+        let name = if number == 0 { "defaults".to_owned() } else { format!("set {number}") };
+        Candidate { name, choice }
+    };
+    let candidates: Vec<Candidate> = choices.into_iter().enumerate().map(named).collect();
     // Checked before anything starts: a wrong name, an engine that is not there.
-    parsed(&args.file(&space, &choices, 1))?;
-    // Rounds and the last comparison share the time evenly: halves of the settings for twice as long.
-    let rounds = choices.len().ilog2() + 1;
-    let each_round = args.budget.as_secs_f64() / f64::from(rounds + 2);
-    let one = each_round / choices.len() as f64;
-    let mut scale = first_scale(args, &space, &choices[0], one, &console)?;
-    let mut tried: Vec<(Choice, f64)> = Vec::new();
-    while choices.len() > 1 {
-        let mut scored = Vec::new();
-        let text = args.file(&space, &choices, 1);
-        let (file, plan) = parsed(&text)?;
-        for (choice, setup) in choices.iter().zip(&plan.setups) {
-            let part = Part {
-                number: 1,
-                repeat: 1,
-                engine: setup.engine.label().into(),
-                configuration: setup.configuration.clone(),
-            };
-            let result = perform(&file, setup, &part, scale, &Progress(&console))?;
-            if let Some(reason) = console.wants_to_stop() {
-                return Err(LabError::Usage(reason));
-            }
-            // A set that the engine refuses, or fails with, is worth nothing.
-            let value = score(&result).unwrap_or(f64::NEG_INFINITY);
-            let shown = if value.is_finite() {
-                format!("{} ops/s", markdown::figure(value.exp()))
-            } else {
-                format!("failed: {}", result.stopped.unwrap_or_default())
-            };
-            console.print(&format!("  {:<10}{shown}  {}\n", setup.configuration, told(&space, choice)));
-            scored.push((choice.clone(), value));
-        }
-        // Scores of longer rounds are not compared with those of shorter ones: importance is of the first round, which has
-        // the most sets.
-        if tried.is_empty() {
-            tried.clone_from(&scored);
-            tried.retain(|(_, value)| value.is_finite());
-        }
-        let left = better_half(scored);
-        console.print(&format!(
-            "{} of {} sets go on, {} of {} gone\n",
-            left.len(),
-            choices.len(),
-            duration(begun.elapsed()),
-            duration(args.budget)
-        ));
-        choices = left.into_iter().map(|(choice, _)| choice).collect();
-        scale *= 2.0;
-    }
-    finish(args, &space, &choices[0], &tried, scale, &console)
+    parsed(&args.file(&space, &candidates, 1))?;
+    let results = &args.results.results;
+    let data = std::fs::create_dir_all(results)
+        .and_then(|()| tempfile::Builder::new().prefix("tune-data-").tempdir_in(results))
+        .map_err(|error| LabError::io(format!("making a directory in {}", results.display()), error))?;
+    Tuning { args, space, console: Console::new()?, data }.perform(candidates)
 }
 
 fn space(args: &TuneArgs) -> Result<Vec<Dimension>, LabError> {
-    let name = args.engine.to_possible_value().map_or_else(String::new, |kind| kind.get_name().to_owned());
     if !args.dimensions.is_empty() {
         return Ok(args.dimensions.clone());
     }
+    let name = args.engine_name();
     space_of(&name).ok_or_else(|| LabError::Usage(format!("the engine {name} has no settings to search")))
 }
 
 fn parsed(text: &str) -> Result<(ExperimentFile, Plan), LabError> {
-    let file = ExperimentFile::parse(text).map_err(|error| LabError::Usage(error.to_string()))?;
-    let plan = Plan::new(&file, text, &[]).map_err(|error| LabError::Usage(error.message))?;
+    // Nobody wrote the file: its lines say nothing.
+    let told = |error: FileError| LabError::Usage(error.message);
+    let file = ExperimentFile::parse(text).map_err(told)?;
+    let plan = Plan::new(&file, text, &[]).map_err(told)?;
     for setup in &plan.setups {
         workloads(&file, setup, 1.0)?;
     }
     Ok((file, plan))
 }
 
-/// The scale at which one part takes `seconds`, about: from how long the defaults take at a hundredth.
-fn first_scale(
-    args: &TuneArgs,
-    space: &[Dimension],
-    defaults: &Choice,
-    seconds: f64,
-    console: &Console,
-) -> Result<f64, LabError> {
-    const TRIED: f64 = 0.01;
-    let text = args.file(space, std::slice::from_ref(defaults), 1);
-    let (file, plan) = parsed(&text)?;
-    let begun = Instant::now();
-    let result = perform(&file, &plan.setups[0], &plan.parts[0], TRIED, &Progress(console))?;
-    if let Some(reason) = result.stopped {
-        return Err(LabError::Usage(format!("the defaults fail: {reason}")));
+impl Tuning<'_> {
+    fn perform(&self, mut candidates: Vec<Candidate>) -> Result<bool, LabError> {
+        let begun = Instant::now();
+        let rounds = candidates.len().ilog2();
+        // Every round is half the sets for twice as long; the last comparison is as long as the last round for each part.
+        let last_scale = f64::from(1u32 << rounds.saturating_sub(1));
+        let parts = candidates.len() as f64 * f64::from(rounds) + (2 * LAST_REPEATS) as f64 * last_scale;
+        let mut scale =
+            self.first_scale(&candidates[0], self.args.budget.as_secs_f64() / parts, last_scale)?;
+        let mut tried: Vec<(Choice, f64)> = Vec::new();
+        for round in 1..=rounds {
+            self.console.print(&format!(
+                "Round {round} of {rounds}: {} sets, {} records and operations a phase\n",
+                candidates.len(),
+                grouped((self.args.records as f64 * scale).round() as u64)
+            ));
+            let scored = self.round(&candidates, scale)?;
+            // Scores of longer rounds are not compared with those of shorter ones: importance is of the first round, which
+            // has the most sets.
+            if tried.is_empty() {
+                let finite = scored.iter().filter(|(_, value)| value.is_finite());
+                tried = finite.map(|(candidate, value)| (candidate.choice.clone(), *value)).collect();
+            }
+            let left = better_half(scored);
+            let names: Vec<&str> = left.iter().map(|(candidate, _)| candidate.name.as_str()).collect();
+            self.console.print(&format!(
+                "{} of {}: {} ({} of {} gone)\n\n",
+                if left.len() == 1 { "The best" } else { "The better half" },
+                candidates.len(),
+                names.join(", "),
+                duration(begun.elapsed()),
+                duration(self.args.budget)
+            ));
+            candidates = left.into_iter().map(|(candidate, _)| candidate).collect();
+            if round < rounds {
+                scale *= 2.0;
+            }
+        }
+        self.finish(&candidates[0], &tried, scale)
     }
-    Ok((TRIED * seconds / begun.elapsed().as_secs_f64()).clamp(0.001, 1.0 / 16.0))
-}
 
-/// Compares the best set with the defaults, by repeats, and says what mattered.
-fn finish(
-    args: &TuneArgs,
-    space: &[Dimension],
-    best: &Choice,
-    tried: &[(Choice, f64)],
-    scale: f64,
-    console: &Console,
-) -> Result<bool, LabError> {
-    let defaults: Choice = space.iter().map(|dimension| dimension.default).collect();
-    let mut out = String::new();
-    if *best == defaults {
-        out.push_str("\nNo set was better than the defaults.\n");
-    } else {
-        let text = args.file(space, &[defaults, best.clone()], LAST_REPEATS);
-        let (file, plan) = parsed(&text)?;
+    /// Tries each set once; what each is worth.
+    fn round(&self, candidates: &[Candidate], scale: f64) -> Result<Vec<(Candidate, f64)>, LabError> {
+        let (file, plan) = parsed(&self.args.file(&self.space, candidates, 1))?;
+        let mut scored = Vec::new();
+        for (candidate, setup) in candidates.iter().zip(&plan.setups) {
+            let result = self.measure(&file, setup, scale)?;
+            if let Some(reason) = self.console.wants_to_stop() {
+                return Err(LabError::Usage(reason));
+            }
+            // A set that the engine refuses, or fails with, is worth nothing.
+            let value = score(&result).unwrap_or(f64::NEG_INFINITY);
+            let shown = if value.is_finite() {
+                format!("{:>9} ops/s", markdown::figure(value.exp()))
+            } else {
+                format!("failed: {}", result.stopped.unwrap_or_default())
+            };
+            let changed = told(&self.space, &candidate.choice);
+            self.console.print(&format!("  {:<9}{shown}  {changed}\n", candidate.name));
+            scored.push((candidate.clone(), value));
+        }
+        Ok(scored)
+    }
+
+    /// Runs a set once.
+    fn measure(&self, file: &ExperimentFile, setup: &Setup, scale: f64) -> Result<PartResult, LabError> {
+        let part = Part {
+            number: 1,
+            repeat: 1,
+            engine: setup.engine.label().into(),
+            configuration: setup.configuration.clone(),
+        };
+        let data = tempfile::tempdir_in(self.data.path())
+            .map_err(|error| LabError::io("making a directory for the engine's files", error))?;
+        perform(file, setup, &part, scale, data.path(), &Progress(&self.console))
+    }
+
+    /// The scale at which one part takes `seconds`, about: from how long the defaults take at a hundredth. Never more than
+    /// the whole size in the last round, which has `last_scale` times as much.
+    fn first_scale(&self, defaults: &Candidate, seconds: f64, last_scale: f64) -> Result<f64, LabError> {
+        const TRIED: f64 = 0.01;
+        let (file, plan) = parsed(&self.args.file(&self.space, std::slice::from_ref(defaults), 1))?;
+        let begun = Instant::now();
+        let result = self.measure(&file, &plan.setups[0], TRIED)?;
+        if let Some(reason) = result.stopped {
+            return Err(LabError::Usage(format!("the defaults fail: {reason}")));
+        }
+        Ok((TRIED * seconds / begun.elapsed().as_secs_f64()).clamp(0.001, 1.0 / last_scale))
+    }
+
+    /// Compares the best set with the defaults, by repeats, and says what mattered.
+    fn finish(&self, best: &Candidate, tried: &[(Choice, f64)], scale: f64) -> Result<bool, LabError> {
+        let defaults: Choice = self.space.iter().map(|dimension| dimension.default).collect();
+        let mut out = String::new();
+        if best.choice == defaults {
+            out.push_str("No set was better than the defaults.\n");
+        } else {
+            let defaults = Candidate { name: "defaults".into(), choice: defaults };
+            let text = self.args.file(&self.space, &[defaults, best.clone()], LAST_REPEATS);
+            self.console.print(&format!("{} and the defaults, {LAST_REPEATS} times each\n", best.name));
+            let analysis = self.compared(&text, scale)?;
+            let _ = writeln!(out, "\n{}\n\nThe best set found, {}:", markdown::summary(&analysis), best.name);
+            for (dimension, value) in self.space.iter().zip(&best.choice) {
+                let default = &dimension.values[dimension.default];
+                let was = if *value == dimension.default {
+                    String::new()
+                } else {
+                    format!("   (default {default})")
+                };
+                let _ = writeln!(out, "  {} = {}{was}", dimension.name, dimension.values[*value]);
+            }
+            out.push_str(sureness(&analysis));
+            let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+            let path =
+                self.args.results.results.join(format!("tune-{}-{time}.toml", self.args.engine_name()));
+            write_whole(&path, text.as_bytes())?;
+            let _ = writeln!(
+                out,
+                "Both are in {path}; `cassette lab run {path} --repeats 10` compares them again, whole.",
+                path = path.display()
+            );
+        }
+        let names = self.space.iter().map(|dimension| dimension.name.as_str());
+        let mut shares: Vec<(f64, &str)> = importance(&self.space, tried).into_iter().zip(names).collect();
+        shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let _ = writeln!(
+            out,
+            "\nHow much each setting by itself explains of the differences between the {} sets of the first round,\n\
+             which is short and of one repeat a set:",
+            tried.len()
+        );
+        for (share, name) in shares {
+            let _ = writeln!(out, "  {:>5.1} %  {name}", share * 100.0);
+        }
+        self.console.print(&out);
+        Ok(true)
+    }
+
+    /// Runs an experiment of two sets, repeats interleaved.
+    fn compared(&self, text: &str, scale: f64) -> Result<Analysis, LabError> {
+        let (file, plan) = parsed(text)?;
         let mut results = Vec::new();
         for part in &plan.parts {
             let Some(setup) = plan.setup(part) else { continue };
-            results.push(perform(&file, setup, part, scale.min(1.0), &Progress(console))?);
+            let result = self.measure(&file, setup, scale)?;
+            if let Some(reason) = self.console.wants_to_stop().or(result.stopped.clone()) {
+                return Err(LabError::Usage(reason));
+            }
+            results.push(PartResult { part: part.clone(), ..result });
         }
         let info = crate::experiments::RunInfo {
             name: file.name.get_ref().clone(),
@@ -259,35 +357,32 @@ fn finish(
             command: String::new(),
             started_at: String::new(),
             machine: crate::report::Machine::this(),
-            file: text,
+            file: text.to_owned(),
             origin: String::new(),
             scale,
             engines: Vec::new(),
             parts: plan.parts.clone(),
         };
-        let analysis = Analysis::new(&info, Some(&file), &results);
-        let _ = writeln!(
-            out,
-            "\nBest set found, beside the defaults, {LAST_REPEATS} repeats each:\n\n{}",
-            markdown::summary(&analysis)
-        );
-        for (dimension, value) in space.iter().zip(best) {
-            let is = if *value == dimension.default { "" } else { "   (changed)" };
-            let _ = writeln!(out, "  {} = {}{is}", dimension.name, dimension.values[*value]);
-        }
+        Ok(Analysis::new(&info, Some(&file), &results))
     }
-    let mut shares: Vec<(f64, &str)> = importance(space, tried)
-        .into_iter()
-        .zip(space.iter().map(|dimension| dimension.name.as_str()))
+}
+
+/// What may be made of the last comparison.
+fn sureness(analysis: &Analysis) -> &'static str {
+    let throughputs = analysis.phases.iter().flat_map(|phase| &phase.metrics);
+    let found: Vec<Verdict> = throughputs
+        .filter(|metric| metric.higher_is_better())
+        .flat_map(|metric| metric.comparisons.iter().flatten().map(|comparison| comparison.verdict()))
         .collect();
-    shares.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let _ =
-        writeln!(out, "\nHow much each setting explains of the differences between {} sets:", tried.len());
-    for (share, name) in shares {
-        let _ = writeln!(out, "  {:>5.1} %  {name}", share * 100.0);
+    let (higher, lower) = (found.contains(&Verdict::Higher), found.contains(&Verdict::Lower));
+    match (higher, lower) {
+        (true, false) => "It is faster than the defaults for certain where the verdict says so.\n",
+        (true, true) => {
+            "It is faster than the defaults in some phases, and slower in others: choose what matters.\n"
+        }
+        (false, true) => "It was ahead by luck only: it is slower than the defaults.\n",
+        (false, false) => "That it is better than the defaults is not shown: the noise may have chosen it.\n",
     }
-    console.print(&out);
-    Ok(true)
 }
 
 fn told(space: &[Dimension], choice: &Choice) -> String {
@@ -300,9 +395,11 @@ fn told(space: &[Dimension], choice: &Choice) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
-    fn args(engine: EngineKind) -> TuneArgs {
+    fn args(engine: EngineKind, results: &Path) -> TuneArgs {
         TuneArgs {
             engine,
             contact: Vec::new(),
@@ -312,17 +409,27 @@ mod tests {
             budget: Duration::from_secs(2),
             dimensions: Vec::new(),
             seed: 1,
+            results: ResultsArgs { results: results.to_path_buf() },
         }
     }
 
     #[test]
     fn the_embedded_engine_is_tuned_within_a_budget_and_an_engine_without_settings_is_refused() {
+        let results = tempfile::tempdir().unwrap();
+        let args = |engine| args(engine, results.path());
         let quick = vec![parse_dimension("concurrent_compactors=2,1").unwrap()];
         assert!(run(&TuneArgs { dimensions: quick, ..args(EngineKind::Embedded) }).unwrap());
+        for kept in std::fs::read_dir(results.path()).unwrap() {
+            let path = kept.unwrap().path();
+            assert!(path.extension().is_some_and(|extension| extension == "toml"), "{}", path.display());
+            ExperimentFile::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+        }
         assert!(run(&args(EngineKind::Noop)).unwrap_err().to_string().contains("no settings"));
         let wrong = vec![parse_dimension("nosuch=1,2").unwrap()];
         let error = run(&TuneArgs { dimensions: wrong, ..args(EngineKind::Embedded) }).unwrap_err();
         assert!(error.to_string().contains("nosuch"), "{error}");
+        let error = run(&TuneArgs { workload: vec!['q'], ..args(EngineKind::Embedded) }).unwrap_err();
+        assert!(error.to_string().starts_with("\"q\" is no core workload"), "{error}");
     }
 
     #[test]
