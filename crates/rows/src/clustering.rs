@@ -235,9 +235,30 @@ impl ClusteringComparator {
         }
     }
 
+    /// Whether the row with these values of all clustering columns lies before `bound`: as [`compare`](Self::compare) says,
+    /// of values that no [`Clustering`] holds.
+    #[inline]
+    pub fn is_row_before(&self, row: &[Option<&[u8]>], bound: &Bound) -> bool {
+        match self.compare_values(row.iter().copied(), bound.prefix.values()) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            // A row has no fewer values than a bound.
+            Ordering::Equal => bound.side == Side::After,
+        }
+    }
+
     /// Compares the values that both have.
     fn compare_common(&self, a: &Clustering, b: &Clustering) -> Ordering {
-        for ((a, b), (data_type, reversed)) in a.values().zip(b.values()).zip(&self.columns) {
+        self.compare_values(a.values(), b.values())
+    }
+
+    #[inline]
+    fn compare_values<'a>(
+        &self,
+        a: impl Iterator<Item = Option<&'a [u8]>>,
+        b: impl Iterator<Item = Option<&'a [u8]>>,
+    ) -> Ordering {
+        for ((a, b), (data_type, reversed)) in a.zip(b).zip(&self.columns) {
             let order = match (a, b) {
                 (Some(a), Some(b)) if *reversed => data_type.compare(b, a),
                 (Some(a), Some(b)) => data_type.compare(a, b),
@@ -249,5 +270,32 @@ impl ClusteringComparator {
             }
         }
         Ordering::Equal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_before_the_same_bounds_whether_they_are_held_or_lie_somewhere() {
+        let comparator = ClusteringComparator::new([(DataType::Blob, false), (DataType::Blob, true)]);
+        let values: [Option<&[u8]>; 4] = [None, Some(b""), Some(b"a"), Some(b"ab")];
+        let rows = values.iter().flat_map(|first| values.iter().map(move |second| [*first, *second]));
+        let mut before = 0;
+        for row in rows.clone() {
+            let held = Clustering::new(row);
+            for other in rows.clone() {
+                for prefix in [&other[..0], &other[..1], &other[..]] {
+                    for side in [Side::Before, Side::After] {
+                        let bound = Bound { prefix: Clustering::new(prefix.iter().copied()), side };
+                        let expected = comparator.compare((&held).into(), bound.position()).is_lt();
+                        assert_eq!(comparator.is_row_before(&row, &bound), expected, "{row:?} {bound:?}");
+                        before += usize::from(expected);
+                    }
+                }
+            }
+        }
+        assert!((1..16 * 16 * 6).contains(&before));
     }
 }

@@ -60,6 +60,9 @@ impl MarkerKind {
     }
 }
 
+/// Nearly all tables have no more clustering columns than this: their values are found without an allocation.
+pub const FEW: usize = 8;
+
 /// How the clustering columns of a table are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusteringCodec {
@@ -124,8 +127,6 @@ impl ClusteringCodec {
     /// Reads `count` values.
     #[inline]
     pub fn decode_values(&self, input: &mut Input<'_>, count: usize) -> Parsed<Clustering> {
-        // Nearly all tables have few clustering columns: their values are found without an allocation.
-        const FEW: usize = 8;
         if count == 0 {
             return Ok(Clustering::empty());
         }
@@ -139,6 +140,20 @@ impl ClusteringCodec {
         Ok(Clustering::new(values.iter().copied()))
     }
 
+    /// Reads the values of a row where they lie; `None` for a table of many clustering columns, with `input` anywhere.
+    #[inline]
+    pub fn borrow_values<'a>(
+        &self,
+        input: &mut Input<'a>,
+        values: &mut [Option<&'a [u8]>; FEW],
+    ) -> Parsed<Option<usize>> {
+        match values.get_mut(..self.columns()) {
+            Some(values) => self.decode_into(input, values).map(|()| Some(self.columns())),
+            None => Ok(None),
+        }
+    }
+
+    #[inline]
     fn decode_into<'a>(&self, input: &mut Input<'a>, values: &mut [Option<&'a [u8]>]) -> Parsed<()> {
         let mut header = 0;
         for (index, (value, width)) in values.iter_mut().zip(&self.widths).enumerate() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cassette_rows::{
-    Clustering, DecoratedKey, DeletionTime, PartitionHeader, RangeTombstoneMarker, Result, Row, StorageError,
-    Unfiltered,
+    Bound, Clustering, ClusteringComparator, DecoratedKey, DeletionTime, PartitionHeader,
+    RangeTombstoneMarker, Result, Row, StorageError, Unfiltered,
 };
 
 use super::clustering_codec::{self, ClusteringCodec, MarkerKind};
@@ -311,6 +311,15 @@ impl Cursor {
             Head::Marker { bound, kind, body_length } => {
                 Ok(Some(self.marker(bound, kind, body_length)?.into()))
             }
+        }
+    }
+
+    /// Passes over rows that lie before `bound`, without making anything of them, as far as they lie whole in the window. A
+    /// block of a partition's index holds thousands of small rows before the one that is wanted.
+    pub fn pass_rows_before(&mut self, bound: &Bound, comparator: &ClusteringComparator) {
+        let mut input = Input::over(&self.window, self.position, self.window_start);
+        while matches!(self.format.pass_row_before(&mut input, bound, comparator), Ok(true)) {
+            self.position = input.position();
         }
     }
 

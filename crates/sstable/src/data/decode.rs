@@ -16,13 +16,13 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use cassette_rows::{
-    Cell, Clustering, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL, RangeTombstoneMarker, Row,
-    RowBuilder,
+    Bound, Cell, Clustering, ClusteringComparator, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL,
+    RangeTombstoneMarker, Row, RowBuilder,
 };
 
 use super::flags::*;
 use super::row_format::{RowFormat, StoredColumn, StoredColumns, Subset};
-use crate::data::clustering_codec::MarkerKind;
+use crate::data::clustering_codec::{FEW, MarkerKind};
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 
@@ -87,6 +87,28 @@ impl RowFormat {
             false => self.clustering.decode_values(input, self.clustering.columns())?,
         };
         Ok(Head::Row { flags: (flags, extended), clustering, body_length: body_length(input)? })
+    }
+
+    /// Passes over a row that lies before `bound`, reading no more of it than that takes. `false`, with `input` anywhere,
+    /// for what is not such a row, or not as plain as nearly all are: [`decode_head`](Self::decode_head) tells what it is.
+    #[inline]
+    pub fn pass_row_before(
+        &self,
+        input: &mut Input<'_>,
+        bound: &Bound,
+        comparator: &ClusteringComparator,
+    ) -> Parsed<bool> {
+        let flags = input.u8()?;
+        if flags & (END_OF_PARTITION | IS_MARKER | EXTENSION) != 0
+            || flags & HAS_TTL != 0 && flags & HAS_TIMESTAMP == 0
+        {
+            return Ok(false);
+        }
+        let mut values = [None; FEW];
+        let Some(count) = self.clustering.borrow_values(input, &mut values)? else { return Ok(false) };
+        let body_length = body_length(input)?;
+        input.bytes(body_length)?;
+        Ok(comparator.is_row_before(&values[..count], bound))
     }
 
     /// Reads a marker's body, which is all of `input`.

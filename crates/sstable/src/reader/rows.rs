@@ -124,6 +124,13 @@ impl Source for Forward {
             None => Ok(None),
         }
     }
+
+    fn pass_rows_before(&mut self, bound: &Bound, table: &TableMetadata) {
+        // What the index says of the next one is still to be checked, and what is read already is not passed over twice.
+        if self.pending.is_none() && self.expected.is_none() {
+            self.cursor.pass_rows_before(bound, &table.comparator);
+        }
+    }
 }
 
 /// Rows from the last to the first: block by block, each read forwards and given backwards. A partition without an

@@ -24,6 +24,9 @@ pub trait Source {
 
     /// Passes over the next row or marker; the marker is given.
     fn skip(&mut self) -> Result<Option<RangeTombstoneMarker>>;
+
+    /// Passes over some of the rows before `bound` that come next, where that is cheaper than one by one.
+    fn pass_rows_before(&mut self, _bound: &Bound, _table: &TableMetadata) {}
 }
 
 /// What of a [`Source`] lies in a selection.
@@ -95,6 +98,7 @@ impl<S: Source> Sliced<S> {
             if let Some(marker) = self.source.skip()? {
                 self.open = marker.open;
             }
+            self.source.pass_rows_before(first, &self.table);
         }
         self.entered += 1;
         self.within = true;
