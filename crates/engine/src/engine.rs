@@ -294,6 +294,12 @@ impl Engine {
         self.read_first(id, key, selection, None)
     }
 
+    /// Whether something may be stored of a partition, as memtables and bloom filters say. No disk is asked; `false` is certain.
+    pub fn may_contain(&self, id: TableId, key: &DecoratedKey) -> Result<bool> {
+        let core = &self.inner.core;
+        core.may_contain(&*core.table(id)?, key)
+    }
+
     /// [`Self::read`] by somebody who stops pulling after so many live rows: then the row cache can answer from the first
     /// rows of a partition.
     pub fn read_first(

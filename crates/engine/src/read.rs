@@ -45,6 +45,17 @@ impl Core {
         self.read_stored(table, &view, key, selection)
     }
 
+    /// See [`Engine::may_contain`](crate::Engine::may_contain).
+    pub fn may_contain(&self, table: &Table, key: &DecoratedKey) -> Result<bool> {
+        self.check_running()?;
+        let view = table.view();
+        if view.memtables().any(|memtable| memtable.contains(key)) {
+            return Ok(true);
+        }
+        let hash = murmur3_hash(key.key());
+        Ok(view.sstables.iter().any(|sstable| sstable.reader.may_contain_hashed(key, hash)))
+    }
+
     /// Reads from the row cache, or into it; `None` if that cannot answer.
     fn read_cached(
         &self,

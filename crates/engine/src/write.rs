@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cassette_rows::{DecoratedKey, PartitionUpdate, TableId, TableMetadata};
+use cassette_rows::{DecoratedKey, PartitionUpdate, TableMetadata};
 use parking_lot::RwLockReadGuard;
 
 use crate::commitlog::{Record, TableVersion};
@@ -42,9 +42,7 @@ impl Core {
         let writing = table.begin_write()?;
         let view = table.view();
         if table.has_durable_writes() {
-            let tables = [version_of(mutation)];
-            let mutations = std::slice::from_ref(mutation);
-            self.append(&LogRecord { tables: &tables, mutations, places: &[Some(0)] })?;
+            self.append(&LogRecord { tables: vec![version_of(mutation)], mutations: vec![(0, mutation)] })?;
         } else {
             self.leave_unlogged(&view)?;
         }
@@ -64,63 +62,47 @@ impl Core {
         let started = self.clock.monotonic();
         // By table and key: locks are taken in the order of tables, and a partition's changes made together. The tables of
         // indexes come last: whoever finds an entry there finds the row that it was written with, too.
-        let key = |i: usize| -> (bool, TableId, &DecoratedKey) {
-            let mutation = &mutations[i];
-            (mutation.table.index_of.is_some(), mutation.table.id, &mutation.update.key)
-        };
-        let mut order: Vec<usize> =
-            (0..mutations.len()).filter(|i| !mutations[*i].update.is_empty()).collect();
-        order.sort_by(|a, b| key(*a).cmp(&key(*b)));
-        if order.is_empty() {
+        let key = |mutation: &Mutation| (mutation.table.index_of.is_some(), mutation.table.id);
+        let mut order: Vec<&Mutation> =
+            mutations.iter().filter(|mutation| !mutation.update.is_empty()).collect();
+        order.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.update.key.cmp(&b.update.key)));
+        let of_tables = || order.chunk_by(|a, b| a.table.id == b.table.id);
+        let tables = of_tables().map(|of_table| self.table(of_table[0].table.id));
+        let tables = tables.collect::<Result<Vec<Arc<Table>>>>()?;
+        if tables.is_empty() {
             return Ok(());
-        }
-        let mut tables: Vec<Arc<Table>> = Vec::new();
-        for i in &order {
-            if tables.last().is_none_or(|table| table.id != key(*i).1) {
-                tables.push(self.table(key(*i).1)?);
-            }
         }
         tables.iter().try_for_each(|table| self.wait_for_compactions(table))?;
         let writing = tables.iter().map(|table| table.begin_write()).collect::<Result<Vec<_>>>()?;
-        let is_durable = |id: TableId| {
-            let table = tables.iter().find(|table| table.id == id);
-            table.is_some_and(|table| table.has_durable_writes())
-        };
-        // Decided once: what is not logged must be noted in its memtable.
-        let logged: Vec<usize> = order.iter().copied().filter(|i| is_durable(key(*i).1)).collect();
-        if !logged.is_empty() {
-            self.append_many(mutations, &logged)?;
+        // Decided once whether it is logged: what is not must be noted in its memtable.
+        let part = |(mutations, table)| Part { table, mutations, is_logged: table.has_durable_writes() };
+        let parts: Vec<Part<'_>> = of_tables().zip(tables.iter().map(|table| &**table)).map(part).collect();
+        if parts.iter().any(|part| part.is_logged) {
+            self.append(&LogRecord::of(&parts))?;
         }
-        if logged.len() < order.len() {
-            for table in &tables {
-                if order.iter().any(|i| key(*i).1 == table.id && !logged.contains(i)) {
-                    self.leave_unlogged(&table.view())?;
-                }
-            }
+        for part in parts.iter().filter(|part| !part.is_logged) {
+            self.leave_unlogged(&part.table.view())?;
         }
 
-        let mut growth = 0;
-        let mut changed = vec![0u32; tables.len()];
-        let mut rest = &order[..];
-        for (table, changed) in tables.iter().zip(&mut changed) {
-            let view = table.view();
+        let (mut growth, mut changed) = (0, 0);
+        for part in &parts {
+            let view = part.table.view();
             trace(|| format!("Adding to {} memtable", view.table.name));
-            while let Some(first) = rest.first().filter(|first| key(**first).1 == table.id) {
-                let same = rest.iter().take_while(|i| key(**i) == key(*first)).count();
-                let updates = rest[..same].iter().map(|i| (&mutations[*i].update, &*mutations[*i].table));
-                let also = || self.apply_to_row_cache(table, key(*first).2, updates.clone());
-                growth += view.memtable.apply_and(key(*first).2, updates.clone(), also);
-                rest[..same].iter().for_each(|i| sample(table, &mutations[*i].update));
-                rest = &rest[same..];
-                *changed += 1;
+            for same in part.partitions() {
+                let key = &same[0].update.key;
+                let updates = same.iter().map(|mutation| (&mutation.update, &*mutation.table));
+                let also = || self.apply_to_row_cache(part.table, key, updates.clone());
+                growth += view.memtable.apply_and(key, updates.clone(), also);
+                same.iter().for_each(|mutation| sample(part.table, &mutation.update));
+                changed += 1;
             }
         }
-        drop(writing);
         // The changes of many partitions are made as one: each took its share.
-        let share = self.clock.monotonic().saturating_sub(started) / changed.iter().sum::<u32>().max(1);
-        for (table, changed) in tables.iter().zip(changed) {
-            (0..changed).for_each(|_| table.metrics.write_latency.record_latency(share));
+        let share = self.clock.monotonic().saturating_sub(started) / changed;
+        for part in &parts {
+            part.partitions().for_each(|_| part.table.metrics.write_latency.record_latency(share));
         }
+        drop(writing);
         self.grown(growth);
         Ok(())
     }
@@ -145,23 +127,6 @@ impl Core {
         }
         view.memtable.note_unlogged();
         Ok(())
-    }
-
-    fn append_many(&self, mutations: &[Mutation], order: &[usize]) -> Result<()> {
-        let mut tables: Vec<TableVersion> = Vec::new();
-        let mut places = vec![None; mutations.len()];
-        for i in order {
-            let version = version_of(&mutations[*i]);
-            let place = match tables.iter().position(|table| *table == version) {
-                Some(place) => place,
-                None => {
-                    tables.push(version);
-                    tables.len() - 1
-                }
-            };
-            places[*i] = Some(place);
-        }
-        self.append(&LogRecord { tables: &tables, mutations, places: &places })
     }
 
     fn append(&self, record: &LogRecord<'_>) -> Result<()> {
@@ -228,36 +193,67 @@ fn version_of(mutation: &Mutation) -> TableVersion {
     TableVersion { table: mutation.table.id.0.as_u128(), schema: mutation.table.version }
 }
 
-/// The mutations of one `apply` as a record of the commit log.
-struct LogRecord<'a> {
-    tables: &'a [TableVersion],
-    mutations: &'a [Mutation],
-    /// Of each mutation, the place of its table in `tables`; `None` for those that are not logged.
-    places: &'a [Option<usize>],
+/// What a write of many changes in one table.
+struct Part<'a> {
+    table: &'a Table,
+    /// At least one, none of them empty, in the order of keys.
+    mutations: &'a [&'a Mutation],
+    is_logged: bool,
 }
 
-impl LogRecord<'_> {
-    fn updates(&self) -> impl Iterator<Item = (usize, &PartitionUpdate)> {
-        let both = self.places.iter().zip(self.mutations);
-        both.filter_map(|(place, mutation)| Some(((*place)?, &mutation.update)))
-            .filter(|(_, update)| !update.is_empty())
+impl<'a> Part<'a> {
+    /// The mutations of each partition.
+    fn partitions(&self) -> impl Iterator<Item = &'a [&'a Mutation]> {
+        self.mutations.chunk_by(|a, b| a.update.key == b.update.key)
+    }
+}
+
+/// The mutations of one `apply` as a record of the commit log.
+struct LogRecord<'a> {
+    tables: Vec<TableVersion>,
+    /// None of them empty, each with the place of its table in `tables`.
+    mutations: Vec<(usize, &'a Mutation)>,
+}
+
+impl<'a> LogRecord<'a> {
+    /// Of what is logged.
+    fn of(parts: &[Part<'a>]) -> Self {
+        let mut record = LogRecord { tables: Vec::with_capacity(parts.len()), mutations: Vec::new() };
+        record.mutations.reserve(parts.iter().map(|part| part.mutations.len()).sum());
+        for part in parts.iter().filter(|part| part.is_logged) {
+            // Of one table there are several versions only while it is being altered.
+            let first = record.tables.len();
+            for mutation in part.mutations {
+                let version = version_of(mutation);
+                let place = match record.tables[first..].iter().position(|table| *table == version) {
+                    Some(place) => first + place,
+                    None => {
+                        record.tables.push(version);
+                        record.tables.len() - 1
+                    }
+                };
+                record.mutations.push((place, mutation));
+            }
+        }
+        record
     }
 }
 
 impl Record for LogRecord<'_> {
     fn tables(&self) -> &[TableVersion] {
-        self.tables
+        &self.tables
     }
 
     fn encode_dictionary(&self, table: TableVersion, out: &mut Vec<u8>) {
-        if let Some(mutation) = self.mutations.iter().find(|mutation| version_of(mutation) == table) {
+        if let Some((_, mutation)) = self.mutations.iter().find(|(_, mutation)| version_of(mutation) == table)
+        {
             mutation_codec::encode_dictionary(&mutation.table, out);
         }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        for (place, update) in self.updates() {
-            mutation_codec::encode(place, update, out);
+        for (place, mutation) in &self.mutations {
+            mutation_codec::encode(*place, &mutation.update, out);
         }
     }
 }

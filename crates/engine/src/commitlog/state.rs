@@ -92,6 +92,8 @@ pub(super) struct State {
 
     pending: Vec<Chunk>,
     buffer: Vec<u8>,
+    /// Of the record being encoded, what its tables are in the segment's dictionary.
+    indexes: Vec<u16>,
     /// Behind the last record encoded.
     end: Position,
     /// Everything up to here has been given to the operating system, or refused.
@@ -127,6 +129,7 @@ impl State {
             next_id,
             pending: Vec::new(),
             buffer: Vec::new(),
+            indexes: Vec::new(),
             end: synced,
             written: synced,
             synced,
@@ -183,24 +186,21 @@ impl State {
         }
         let known = active.dictionary.len();
         let mut defined = 0;
-        for table in record.tables().iter().filter(|table| !active.dictionary.contains_key(*table)) {
-            encoder.dictionary((known + defined) as u16, *table, |out| record.encode_dictionary(*table, out));
-            defined += 1;
+        self.indexes.clear();
+        for table in record.tables() {
+            let index = active.dictionary.get(table).copied().unwrap_or_else(|| {
+                let index = (known + defined) as u16;
+                encoder.dictionary(index, *table, |out| record.encode_dictionary(*table, out));
+                defined += 1;
+                index
+            });
+            self.indexes.push(index);
         }
         let fresh = active.end == HEADER_LEN;
         if known + defined > usize::from(u16::MAX) && !fresh {
             return Ok(None);
         }
-        // The new tables, in the order of their definition above.
-        let mut next = known;
-        let indexes = record.tables().iter().map(|table| match active.dictionary.get(table) {
-            Some(index) => *index,
-            None => {
-                next += 1;
-                (next - 1) as u16
-            }
-        });
-        let size = encoder.entry(indexes, |out| record.encode(out));
+        let size = encoder.entry(self.indexes.iter().copied(), |out| record.encode(out));
 
         let added = chunk.bytes.len() - chunk.committed;
         let room = (options.segment_size - END_LEN).saturating_sub(active.end) as usize;
@@ -224,12 +224,11 @@ impl State {
         self.end = Position { segment: active.file.id, offset: active.end };
         let tracked = self.segments.get_mut(&active.file.id);
         let mut dirty = tracked.map(|tracked| &mut tracked.dirty);
-        for table in record.tables() {
-            let known = active.dictionary.len() as u16;
-            active.dictionary.entry(*table).or_insert(known);
-            if let Some(dirty) = &mut dirty {
-                dirty.mark_dirty(table.table, active.end);
-            }
+        if defined > 0 {
+            active.dictionary.extend(record.tables().iter().copied().zip(self.indexes.iter().copied()));
+        }
+        if let Some(dirty) = &mut dirty {
+            record.tables().iter().for_each(|table| dirty.mark_dirty(table.table, active.end));
         }
         Ok(Some(self.end))
     }
