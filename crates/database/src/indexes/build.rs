@@ -22,7 +22,7 @@ use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, StorageError,
 use parking_lot::Mutex;
 
 use super::Index;
-use super::entries::{entries, insertion};
+use super::entries::{Change, Changes, entries};
 use crate::catalog::{Catalog, KeyspaceKind};
 use crate::database::{Database, WeakDatabase};
 use crate::error::{DatabaseError, Result};
@@ -234,10 +234,12 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn add(&mut self, key: &DecoratedKey, row: &Row, is_static: bool) -> Result<()> {
+        let mut changes = Changes::new(key, row.clustering());
         for entry in entries(self.index, key, row, is_static, self.now) {
             // What is too long was written before the index was there, and is not found by it, as in Cassandra.
             if entry.value.len() < usize::from(u16::MAX) {
-                self.mutations.push(insertion(self.index, key, row.clustering(), &entry));
+                let change = Change::Write(entry.liveness);
+                self.mutations.push(changes.make(self.index, &entry.value, entry.path, change));
             }
         }
         if self.mutations.len() >= BATCH { self.write() } else { Ok(()) }

@@ -17,6 +17,7 @@
 //! clustering      the indexed value, in the order of its type; then as above
 //! ```
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use cassette_cql::quote_string;
@@ -230,6 +231,14 @@ impl Index {
         [(TARGET.to_owned(), targets.join(", "))].into()
     }
 
+    /// What is indexed in the place of a value.
+    pub(crate) fn analyzed<'v>(&self, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> {
+        match &self.analyzer {
+            Some(analyzer) => analyzer.analyze(value),
+            None => value,
+        }
+    }
+
     /// Whether the two values are one to the index: in an order of values, 1.0 is 1.00.
     pub(crate) fn same_value(&self, a: &[u8], b: &[u8]) -> bool {
         match &self.ordered_by {
@@ -255,6 +264,11 @@ impl Index {
         !matches!(self.column.kind, ColumnKind::PartitionKey | ColumnKind::Static)
     }
 
+    /// Whether it is of a static column.
+    pub(crate) fn is_of_static(&self) -> bool {
+        self.column.kind == ColumnKind::Static
+    }
+
     /// Whether it is of a column of the primary key.
     pub(crate) fn is_of_key(&self) -> bool {
         matches!(self.source, Source::PartitionKey(_) | Source::Clustering(_))
@@ -262,7 +276,7 @@ impl Index {
 
     /// How many of the base table's clustering columns its entries have.
     pub(crate) fn clustering_columns(&self) -> usize {
-        if self.column.kind == ColumnKind::Static { 0 } else { self.base.clustering.len() }
+        if self.is_of_static() { 0 } else { self.base.clustering.len() }
     }
 
     /// Whether it finds rows by this restriction of `column`, though others may have to be looked at one by one.

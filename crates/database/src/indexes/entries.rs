@@ -9,6 +9,7 @@ use cassette_rows::row::Cell;
 use cassette_rows::{
     Clustering, ColumnId, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate, Row, RowBuilder, key,
 };
+use smallvec::SmallVec;
 
 use super::Index;
 use super::definition::Source;
@@ -23,6 +24,9 @@ pub(super) struct Entry<'r> {
     /// When it was written, and how long it lives.
     pub liveness: LivenessInfo,
 }
+
+/// Entries of one row: few have more than one in an index.
+pub(super) type Entries<'r> = SmallVec<[Entry<'r>; 1]>;
 
 /// In which partition of the hidden table an entry lies.
 pub(super) struct Place<'v> {
@@ -54,11 +58,11 @@ pub(super) fn entries<'r>(
     row: &'r Row,
     is_static: bool,
     now: u32,
-) -> Vec<Entry<'r>> {
+) -> Entries<'r> {
     let mut entries = raw_entries(index, key, row, is_static, now);
-    if let Some(analyzer) = &index.analyzer {
+    if index.analyzer.is_some() {
         for entry in &mut entries {
-            entry.value = analyzer.analyze(std::mem::take(&mut entry.value));
+            entry.value = index.analyzed(std::mem::take(&mut entry.value));
         }
     }
     entries
@@ -70,11 +74,10 @@ fn raw_entries<'r>(
     row: &'r Row,
     is_static: bool,
     now: u32,
-) -> Vec<Entry<'r>> {
-    let of_cells = |column: ColumnId, value: &dyn Fn(Cell<'r>) -> Entry<'r>| -> Vec<Entry<'r>> {
-        let of_static = index.column.kind == cassette_rows::ColumnKind::Static;
-        if of_static != is_static {
-            return Vec::new();
+) -> Entries<'r> {
+    let of_cells = |column: ColumnId, value: &dyn Fn(Cell<'r>) -> Entry<'r>| -> Entries<'r> {
+        if index.is_of_static() != is_static {
+            return Entries::new();
         }
         row.cells_of(column).filter(|cell| cell.is_live(now)).map(value).collect()
     };
@@ -85,7 +88,7 @@ fn raw_entries<'r>(
             let value = component(index, key, position);
             of_row(value, row, now)
         }
-        Source::Clustering(_) if is_static => Vec::new(),
+        Source::Clustering(_) if is_static => Entries::new(),
         Source::Clustering(position) => of_row(row.clustering().value(position), row, now),
         Source::Cell(column) => of_cells(column, &|cell| entry(&cell, Cow::Borrowed(cell.value), None)),
         Source::Paths(column) => {
@@ -123,8 +126,8 @@ const EXPIRING: &[u8] = &[1];
 /// with. So what stays and what expires have an entry each. The time of the second is that of its expiration: of several
 /// the one that stays longest wins, and none has to be deleted. The time of the first is the latest write time; a deletion
 /// takes it away that covers it, and nothing else does, as a write of an earlier time may still bring the row back.
-fn of_row<'r>(value: Option<&'r [u8]>, row: &'r Row, now: u32) -> Vec<Entry<'r>> {
-    let Some(value) = value else { return Vec::new() };
+fn of_row<'r>(value: Option<&'r [u8]>, row: &'r Row, now: u32) -> Entries<'r> {
+    let Some(value) = value else { return Entries::new() };
     let (mut lasting, mut expiring) = (LivenessInfo::EMPTY, LivenessInfo::EMPTY);
     let liveness = Some(row.liveness()).filter(|liveness| liveness.is_live(now));
     for live in row.cells().filter(|cell| cell.is_live(now)).map(|cell| liveness_of(&cell)).chain(liveness) {
@@ -171,29 +174,68 @@ pub(super) fn entry_clustering(
     Clustering::new(values.chain(row.values().take(columns)).chain(nulls).chain(path.map(Some)))
 }
 
-/// The write of an entry.
-pub(super) fn insertion(index: &Index, key: &DecoratedKey, row: &Clustering, entry: &Entry<'_>) -> Mutation {
-    let place = Place::new(index, &entry.value);
-    let mut builder = RowBuilder::new(entry_clustering(index, place.value, key, row, entry.path));
-    builder.liveness(entry.liveness);
-    mutation(index, place.key, builder.finish())
+/// What becomes of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It is written, and lives so long.
+    Write(LivenessInfo),
+    /// What was written of it up to a timestamp is deleted, at a local time in seconds; nothing that is written later.
+    Delete(DeletionTime),
 }
 
-/// The deletion of an entry that was written at `timestamp`. It takes away nothing that is written later.
+/// Makes the mutations of the entries of one row.
+///
+/// An entry says nothing but which row it leads to. So what one statement makes of a row's entries is mostly one and the same row
+/// under several values in several indexes: it is made once, and the memtables of all share it.
+pub(super) struct Changes<'a> {
+    key: &'a DecoratedKey,
+    row: &'a Clustering,
+    /// The last one that others can share, with the number of clustering columns that it has of the base table.
+    last: Option<(usize, Change, Row)>,
+}
+
+impl<'a> Changes<'a> {
+    /// Of entries that lead to a row of partition `key`.
+    pub fn new(key: &'a DecoratedKey, row: &'a Clustering) -> Self {
+        Self { key, row, last: None }
+    }
+
+    /// Does `change` to the entry of `value`, and of an element's `path` if it has one.
+    pub fn make(&mut self, index: &Index, value: &[u8], path: Option<&[u8]>, change: Change) -> Mutation {
+        let place = Place::new(index, value);
+        let columns = index.clustering_columns();
+        let row = match &self.last {
+            _ if place.value.is_some() || path.is_some() => self.entry(index, place.value, path, change),
+            Some((same_columns, same, row)) if *same_columns == columns && *same == change => row.clone(),
+            _ => {
+                let row = self.entry(index, None, None, change);
+                self.last = Some((columns, change, row.clone()));
+                row
+            }
+        };
+        let update = PartitionUpdate { rows: vec![row], ..PartitionUpdate::new(place.key) };
+        Mutation { table: Arc::clone(&index.storage), update }
+    }
+
+    fn entry(&self, index: &Index, value: Option<&[u8]>, path: Option<&[u8]>, change: Change) -> Row {
+        let mut builder = RowBuilder::new(entry_clustering(index, value, self.key, self.row, path));
+        match change {
+            Change::Write(liveness) => builder.liveness(liveness),
+            Change::Delete(deletion) => builder.deletion(deletion),
+        };
+        builder.finish()
+    }
+}
+
+/// The deletion of an entry of which only key and clustering are known.
 pub(super) fn deletion(
     index: &Index,
     entry_key: DecoratedKey,
     clustering: Clustering,
-    timestamp: i64,
-    now: u32,
+    deletion: DeletionTime,
 ) -> Mutation {
     let mut builder = RowBuilder::new(clustering);
-    builder.deletion(DeletionTime::new(timestamp, now));
-    mutation(index, entry_key, builder.finish())
-}
-
-fn mutation(index: &Index, key: DecoratedKey, row: Row) -> Mutation {
-    let mut update = PartitionUpdate::new(key);
-    update.rows.push(row);
+    builder.deletion(deletion);
+    let update = PartitionUpdate { rows: vec![builder.finish()], ..PartitionUpdate::new(entry_key) };
     Mutation { table: Arc::clone(&index.storage), update }
 }

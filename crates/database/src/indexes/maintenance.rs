@@ -9,18 +9,20 @@
 //! something else in the row was seen to win over that cell. The same value written later brings an entry of a later time.
 //! An entry of a row, in an index of a key column, is taken away by deletions of the row alone, and at their time.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use cassette_engine::{Engine, EngineError, Mutation};
-use cassette_rows::merge::merge_rows;
+use cassette_rows::merge::{merge_rows, reconcile};
 use cassette_rows::{
-    ColumnKind, DeletionTime, PartitionUpdate, Row, Selection, Slice, Slices, StorageError, TableMetadata,
-    Unfiltered,
+    Cell, DecoratedKey, DeletionTime, PartitionUpdate, Row, Selection, Slice, Slices, StorageError,
+    TableMetadata, Unfiltered,
 };
 
 use super::Index;
 use super::definition::{IndexKind, Source};
-use super::entries::{LASTING, Place, deletion, entries, entry_clustering, insertion};
+use super::entries::{Change, Changes, Entry, LASTING, entries};
 use crate::catalog::Catalog;
 use crate::error::{DatabaseError, Result, bail_invalid};
 
@@ -48,9 +50,7 @@ pub(crate) fn add_index_mutations(
         }
         let mut added = Vec::with_capacity(indexes.len());
         let Mutation { table, update } = &mutations[i];
-        for index in indexes {
-            add_insertions(index, update, now, &mut added)?;
-        }
+        add_insertions(indexes, update, now, &mut added)?;
         if let Some(wanted) = old_rows_wanted(indexes, update, table) {
             match read_old(engine, update, table, wanted) {
                 Ok(old) => add_deletions(indexes, update, &old, table, now, &mut added),
@@ -70,38 +70,47 @@ pub(crate) fn add_index_mutations(
     Ok(())
 }
 
-/// All that the update writes into the indexed column.
-fn add_insertions(index: &Index, update: &PartitionUpdate, now: u32, out: &mut Vec<Mutation>) -> Result<()> {
+/// All that the update writes into the indexed columns.
+fn add_insertions(
+    indexes: &[Arc<Index>],
+    update: &PartitionUpdate,
+    now: u32,
+    out: &mut Vec<Mutation>,
+) -> Result<()> {
     let rows = update.rows.iter().map(|row| (row, false));
     for (row, is_static) in rows.chain(update.static_row.iter().map(|row| (row, true))) {
-        for entry in entries(index, &update.key, row, is_static, now) {
-            if entry.value.len() > VALUE_LENGTH_MAX {
-                if index.kind == IndexKind::StorageAttached {
-                    // As in Cassandra, it is written and not found by this index.
-                    continue;
+        let mut changes = Changes::new(&update.key, row.clustering());
+        for index in indexes {
+            for entry in entries(index, &update.key, row, is_static, now) {
+                if entry.value.len() <= VALUE_LENGTH_MAX {
+                    out.push(changes.make(index, &entry.value, entry.path, Change::Write(entry.liveness)));
+                } else if index.kind != IndexKind::StorageAttached {
+                    bail_invalid!(
+                        "Cannot index value of size {} for index {} on {}({}) (maximum allowed size={})",
+                        entry.value.len(),
+                        index.name,
+                        index.base.qualified_name(),
+                        index.column.name,
+                        u16::MAX
+                    );
                 }
-                bail_invalid!(
-                    "Cannot index value of size {} for index {} on {}({}) (maximum allowed size={})",
-                    entry.value.len(),
-                    index.name,
-                    index.base.qualified_name(),
-                    index.column.name,
-                    u16::MAX
-                );
+                // Else, as in Cassandra, it is written and not found by this index.
             }
-            out.push(insertion(index, &update.key, row.clustering(), &entry));
-        }
-        // The value of a key column is known without looking at the row.
-        if index.is_of_key() && !row.deletion().is_live() {
-            add_row_deletion(index, update, row, now, out);
+            // The value of a key column is known without looking at the row.
+            if index.is_of_key()
+                && !row.deletion().is_live()
+                && let Some(value) = key_value(index, &update.key, row)
+            {
+                let deletion = DeletionTime::new(row.deletion().timestamp, now);
+                out.push(changes.make(index, &value, Some(LASTING), Change::Delete(deletion)));
+            }
         }
     }
     Ok(())
 }
 
-/// The entry of a deleted row in an index of a key column.
-fn add_row_deletion(index: &Index, update: &PartitionUpdate, row: &Row, now: u32, out: &mut Vec<Mutation>) {
-    let key = &update.key;
+/// What an index of a key column has of a row, without looking at it.
+fn key_value<'r>(index: &Index, key: &'r DecoratedKey, row: &'r Row) -> Option<Cow<'r, [u8]>> {
     let value = match index.source {
         Source::Clustering(position) => row.clustering().value(position),
         Source::PartitionKey(position) => {
@@ -110,15 +119,7 @@ fn add_row_deletion(index: &Index, update: &PartitionUpdate, row: &Row, now: u32
         }
         _ => None,
     };
-    if let Some(value) = value {
-        let value = match &index.analyzer {
-            Some(analyzer) => analyzer.analyze(value.into()),
-            None => value.into(),
-        };
-        let place = Place::new(index, &value);
-        let clustering = entry_clustering(index, place.value, key, row.clustering(), Some(LASTING));
-        out.push(deletion(index, place.key, clustering, row.deletion().timestamp, now));
-    }
+    Some(index.analyzed(value?.into()))
 }
 
 /// Which rows' old entries the update may make stale; `None` if it cannot.
@@ -142,7 +143,7 @@ fn old_rows_wanted(
             | Source::Paths(column)
             | Source::Values(column)
             | Source::Entries(column) => {
-                (index.column.kind == ColumnKind::Static) == is_static
+                index.is_of_static() == is_static
                     && (!row.deletion().is_live()
                         || !row.complex_deletion(column).is_live()
                         || row.cells_of(column).len() > 0)
@@ -171,8 +172,11 @@ fn read_old(
     table: &TableMetadata,
     wanted: Selection,
 ) -> std::result::Result<Old, EngineError> {
-    let mut stream = engine.read(table.id, &update.key, &wanted)?;
     let mut old = Old::default();
+    if !engine.may_contain(table.id, &update.key)? {
+        return Ok(old);
+    }
+    let mut stream = engine.read(table.id, &update.key, &wanted)?;
     let Some(header) = stream.next_partition()? else { return Ok(old) };
     old.static_row = header.static_row;
     while let Some(next) = stream.next_unfiltered()? {
@@ -196,47 +200,104 @@ fn add_deletions(
     out: &mut Vec<Mutation>,
 ) {
     let comparator = &table.comparator;
-    let key = &update.key;
-    let mut compare = |before: &Row, change: Option<&Row>, active: DeletionTime, is_static: bool| {
-        let after = match change {
-            Some(change) => merge_rows(&[before.clone(), change.clone()], active, table),
-            None => merge_rows(std::slice::from_ref(before), active, table),
-        };
-        for index in indexes {
-            if index.is_of_key() {
-                // That of a row that is named went with the insertions.
-                for entry in entries(index, key, before, is_static, now) {
-                    if entry.path == Some(LASTING) && active.deletes(entry.liveness.timestamp) {
-                        let place = Place::new(index, &entry.value);
-                        let clustering =
-                            entry_clustering(index, place.value, key, before.clustering(), entry.path);
-                        out.push(deletion(index, place.key, clustering, active.timestamp, now));
-                    }
-                }
-                continue;
-            }
-            let kept = after.as_ref().map(|after| entries(index, key, after, is_static, now));
-            let is_kept = |value: &[u8], path: Option<&[u8]>| {
-                kept.iter().flatten().any(|kept| index.same_value(&kept.value, value) && kept.path == path)
-            };
-            for entry in entries(index, key, before, is_static, now) {
-                if entry.value.len() <= VALUE_LENGTH_MAX && !is_kept(&entry.value, entry.path) {
-                    let place = Place::new(index, &entry.value);
-                    let clustering =
-                        entry_clustering(index, place.value, key, before.clustering(), entry.path);
-                    out.push(deletion(index, place.key, clustering, entry.liveness.timestamp, now));
-                }
-            }
-        }
+    let mut replaced = |before: &Row, change: Option<&Row>, active: DeletionTime, is_static: bool| {
+        let key = &update.key;
+        Replaced { key, table, before, change, active, is_static, now }.add_deletions(indexes, out);
     };
     for before in &old.rows {
         let clustering = before.clustering();
         let change =
             update.rows.binary_search_by(|row| comparator.compare_rows(row.clustering(), clustering));
         let covering = update.range_tombstones.covering(clustering.into(), comparator);
-        compare(before, change.ok().map(|i| &update.rows[i]), update.deletion.max(covering), false);
+        replaced(before, change.ok().map(|i| &update.rows[i]), update.deletion.max(covering), false);
     }
     if let Some(before) = &old.static_row {
-        compare(before, update.static_row.as_ref(), update.deletion, true);
+        replaced(before, update.static_row.as_ref(), update.deletion, true);
     }
+}
+
+/// A row that a write changes.
+struct Replaced<'a> {
+    key: &'a DecoratedKey,
+    table: &'a TableMetadata,
+    /// As it was.
+    before: &'a Row,
+    /// What is written into it.
+    change: Option<&'a Row>,
+    /// What deletes it from around it.
+    active: DeletionTime,
+    is_static: bool,
+    now: u32,
+}
+
+impl Replaced<'_> {
+    fn add_deletions(&self, indexes: &[Arc<Index>], out: &mut Vec<Mutation>) {
+        let mut changes = Changes::new(self.key, self.before.clustering());
+        let mut delete = |index: &Index, entry: &Entry<'_>, timestamp| {
+            let deletion = Change::Delete(DeletionTime::new(timestamp, self.now));
+            out.push(changes.make(index, &entry.value, entry.path, deletion));
+        };
+        let after = OnceCell::new();
+        for index in indexes {
+            let had = |index| entries(index, self.key, self.before, self.is_static, self.now);
+            match index.source {
+                Source::PartitionKey(_) | Source::Clustering(_) => {
+                    // That of a row that is named went with the insertions.
+                    let is_deleted = |entry: &Entry<'_>| {
+                        entry.path == Some(LASTING) && self.active.deletes(entry.liveness.timestamp)
+                    };
+                    for entry in had(index).iter().filter(|entry| is_deleted(entry)) {
+                        delete(index, entry, self.active.timestamp);
+                    }
+                }
+                Source::Cell(column) if self.only_cells_change() => {
+                    let Some(written) = self.change.and_then(|change| change.cell(column)) else { continue };
+                    let wins = |cell: Cell<'_>| reconcile(&written, &cell).is_gt();
+                    if !self.before.cell(column).is_some_and(wins) {
+                        continue;
+                    }
+                    let value = written.is_live(self.now).then(|| index.analyzed(written.value.into()));
+                    let is_kept = |entry: &Entry<'_>| {
+                        value.as_ref().is_some_and(|value| index.same_value(value, &entry.value))
+                    };
+                    let entries = had(index);
+                    for entry in entries.iter().filter(|entry| is_indexed(entry) && !is_kept(entry)) {
+                        delete(index, entry, entry.liveness.timestamp);
+                    }
+                }
+                _ => {
+                    let after: &Option<Row> = after.get_or_init(|| self.after());
+                    let has =
+                        after.as_ref().map(|row| entries(index, self.key, row, self.is_static, self.now));
+                    let is_kept = |entry: &Entry<'_>| {
+                        let mut has = has.iter().flatten();
+                        has.any(|has| index.same_value(&has.value, &entry.value) && has.path == entry.path)
+                    };
+                    let entries = had(index);
+                    for entry in entries.iter().filter(|entry| is_indexed(entry) && !is_kept(entry)) {
+                        delete(index, entry, entry.liveness.timestamp);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether nothing but cells is written, so that of a simple column the later cell stays: a deletion that the row had
+    /// before is older than all that is left of it.
+    fn only_cells_change(&self) -> bool {
+        self.active.is_live() && self.change.is_some_and(|change| change.deletion().is_live())
+    }
+
+    fn after(&self) -> Option<Row> {
+        let before = self.before.clone();
+        match self.change {
+            Some(change) => merge_rows(&[before, change.clone()], self.active, self.table),
+            None => merge_rows(&[before], self.active, self.table),
+        }
+    }
+}
+
+/// Whether the value is short enough to have an entry.
+fn is_indexed(entry: &Entry<'_>) -> bool {
+    entry.value.len() <= VALUE_LENGTH_MAX
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use cassette_engine::{Engine, EngineError, KeyRange, PartitionPosition};
 use cassette_rows::clustering::Side;
 use cassette_rows::{
-    Bound, Clustering, ColumnKind, DecoratedKey, PartitionStream, Result as StorageResult, Row, Selection,
-    Slice, Slices, TableMetadata, Token, Unfiltered,
+    Bound, Clustering, ColumnKind, DecoratedKey, DeletionTime, PartitionStream, Result as StorageResult, Row,
+    Selection, Slice, Slices, TableMetadata, Token, Unfiltered,
 };
 
 use super::Index;
@@ -229,8 +229,14 @@ impl Hits {
     /// What removes the entry of a hit that was found stale; `None` in an index of a key column, where an earlier write may yet
     /// bring the row back that it leads to.
     pub fn removal(&self, hit: &Hit) -> Option<cassette_engine::Mutation> {
-        let entry =
-            || deletion(&self.index, self.partition.clone(), hit.entry.clone(), hit.timestamp, self.now);
+        let entry = || {
+            deletion(
+                &self.index,
+                self.partition.clone(),
+                hit.entry.clone(),
+                DeletionTime::new(hit.timestamp, self.now),
+            )
+        };
         (!self.index.is_of_key()).then(entry)
     }
 }

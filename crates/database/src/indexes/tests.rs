@@ -369,6 +369,76 @@ fn a_write_takes_the_entry_of_what_it_replaces_with_it() {
     assert_eq!(live_entries(&database), 0);
 }
 
+/// Whichever of several indexed columns a write changes, and however: an index has no more entries than rows have values.
+#[test]
+fn what_a_write_leaves_alone_keeps_its_entry_and_what_it_changes_does_not() {
+    for using in ["", "USING 'sai'"] {
+        let files = Files::new();
+        let (database, session) = files.open();
+        run(
+            &session,
+            "CREATE TABLE t (k int, c int, v int, w text, s int static, f frozen<list<int>>, PRIMARY KEY (k, c))",
+        );
+        for column in ["v", "w", "s", "FULL(f)"] {
+            run(&session, &format!("CREATE INDEX ON t ({column}) {using}"));
+        }
+        for (write, entries) in [
+            ("INSERT INTO t (k, c, v, w, s, f) VALUES (1, 1, 1, 'a', 1, [1]) USING TIMESTAMP 10", 4),
+            ("INSERT INTO t (k, c, v, w, s, f) VALUES (1, 1, 1, 'a', 1, [1]) USING TIMESTAMP 20", 4),
+            ("INSERT INTO t (k, c, v, w, s, f) VALUES (1, 1, 2, 'b', 2, [2]) USING TIMESTAMP 30", 4),
+            ("UPDATE t USING TIMESTAMP 40 SET w = 'c' WHERE k = 1 AND c = 1", 4),
+            // The value of an earlier time is written and soon passed over: nobody reads the row again for it.
+            ("UPDATE t USING TIMESTAMP 5 SET w = 'd' WHERE k = 1 AND c = 1", 5),
+            ("UPDATE t USING TIMESTAMP 50 SET w = 'd' WHERE k = 1 AND c = 1", 4),
+            ("UPDATE t USING TIMESTAMP 60 SET v = null WHERE k = 1 AND c = 1", 3),
+            ("DELETE f FROM t USING TIMESTAMP 60 WHERE k = 1 AND c = 1", 2),
+            ("INSERT INTO t (k, c, v, w) VALUES (1, 1, 3, 'e') USING TIMESTAMP 70", 3),
+            ("DELETE FROM t USING TIMESTAMP 80 WHERE k = 1 AND c = 1", 1),
+            ("DELETE s FROM t USING TIMESTAMP 80 WHERE k = 1", 0),
+            ("INSERT INTO t (k, c, v, w, s) VALUES (1, 1, 3, 'e', 4) USING TIMESTAMP 90", 3),
+            ("DELETE FROM t USING TIMESTAMP 99 WHERE k = 1", 0),
+        ] {
+            run(&session, write);
+            assert_eq!(live_entries(&database), entries, "{write} {using}");
+            database.engine().flush(None).unwrap();
+        }
+    }
+}
+
+#[test]
+fn rows_that_a_refresh_brings_are_found_by_indexes() {
+    let files = Files::new();
+    let (database, session) = files.open();
+    run(&session, "CREATE TABLE t (k int PRIMARY KEY, v int, st set<int>)");
+    run(&session, "CREATE INDEX ON t (v)");
+    run(&session, "CREATE INDEX ON t (st) USING 'sai'");
+    for k in 0..20 {
+        run(&session, &format!("INSERT INTO t (k, v, st) VALUES ({k}, {}, {{{}}})", k % 3, k % 4));
+    }
+    let options = cassette_engine::SnapshotOptions { name: "s", skip_flush: false, ttl_seconds: None };
+    let snapshot = database.snapshot(&["ks.t".to_owned()], &options).unwrap().remove(0);
+    files.clock.advance(std::time::Duration::from_millis(1));
+    run(&session, "TRUNCATE t");
+    run(&session, "INSERT INTO t (k, v, st) VALUES (3, 1, {1})");
+    let table = database.catalog().table("ks", "t").unwrap().directory_name();
+    let own = std::path::Path::new("/data/data/ks").join(table);
+    for file in files.fs.read_dir(&snapshot.directory).unwrap() {
+        if let Some(rest) = file.name.strip_prefix("nb-1-") {
+            let to = own.join(format!("nb-70-{rest}"));
+            files.fs.hard_link(&snapshot.directory.join(&file.name), &to).unwrap();
+        }
+    }
+    assert_eq!(database.refresh("ks", "t").unwrap().len(), 1);
+    let found = |cql: &str| {
+        let mut found = ints(&session, cql);
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(found("SELECT k FROM t WHERE v = 0"), [0, 6, 9, 12, 15, 18]);
+    assert_eq!(found("SELECT k FROM t WHERE v = 1"), [1, 3, 4, 7, 10, 13, 16, 19]);
+    assert_eq!(found("SELECT k FROM t WHERE st CONTAINS 3"), [7, 11, 15, 19]);
+}
+
 /// How many partitions of `ks.t` a query reads.
 fn reads_of(database: &Database, session: &Session, cql: &str) -> (usize, u64) {
     let table = database.catalog().table("ks", "t").unwrap().id;
