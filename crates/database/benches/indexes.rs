@@ -2,11 +2,13 @@
 //! resolve to. One thread, prepared statements, on the real file system.
 //!
 //! ```text
-//! cargo bench -p cassette-database --bench indexes -- [--rows 200000] [--operations 100000] [--rounds 5]
+//! cargo bench -p cassette-database --bench indexes -- [--rows 200000] [--operations 100000] [--rounds 5] [--table plain]
 //! ```
 //!
-//! The table and its indexes are those of a user directory. Prints microseconds an operation, each the median of the rounds
-//! with the least and the greatest.
+//! The tables and their indexes are those of a user directory: `plain` without, `indexed` with CREATE INDEX, `attached` with
+//! storage-attached ones. They take turns, so that what the machine does besides strikes all of them alike. Prints microseconds
+//! an operation, each the median of the rounds with the least and the greatest. `--table` leaves the others out and `--operations
+//! 0` all but the insertions: what one of them does is seen in a profile then.
 
 use std::time::Instant;
 
@@ -18,21 +20,28 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const INDEXED: [&str; 6] = ["userid", "loginid", "email", "status", "phone", "username"];
 
+const TABLES: [&str; 3] = ["plain", "indexed", "attached"];
+
 struct Sizes {
     rows: u64,
     operations: u64,
-    rounds: usize,
+    rounds: u64,
 }
 
 fn main() {
     let mut sizes = Sizes { rows: 200_000, operations: 100_000, rounds: 5 };
+    let mut tables = TABLES.to_vec();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = || arguments.next().and_then(|n| n.parse().ok()).expect("a number");
         match argument.as_str() {
             "--rows" => sizes.rows = number(),
             "--operations" => sizes.operations = number(),
-            "--rounds" => sizes.rounds = number() as usize,
+            "--rounds" => sizes.rounds = number(),
+            "--table" => {
+                let only = arguments.next().expect("a table");
+                tables.retain(|table| *table == only);
+            }
             _ => {}
         }
     }
@@ -42,56 +51,69 @@ fn main() {
     let run = |cql: &str| drop(session.execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}")));
     run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
     run("USE ks");
-    for table in ["plain", "indexed", "attached"] {
+    for table in &tables {
         run(&format!(
             "CREATE TABLE {table} (id text PRIMARY KEY, email text, firstname text, lastname text, loginid text, phone text, status int, userid text, username text)"
         ));
-    }
-    for column in INDEXED {
-        run(&format!("CREATE INDEX ON indexed ({column})"));
-        run(&format!("CREATE INDEX ON attached ({column}) USING 'sai'"));
+        for column in INDEXED {
+            match *table {
+                "indexed" => run(&format!("CREATE INDEX ON {table} ({column})")),
+                "attached" => run(&format!("CREATE INDEX ON {table} ({column}) USING 'sai'")),
+                _ => {}
+            }
+        }
     }
 
     println!(
-        "{} rows, {} operations, {} rounds; microseconds each: median (least - greatest)",
+        "{} rows, {} operations, {} rounds by turns; microseconds each: median (least - greatest)",
         sizes.rows, sizes.operations, sizes.rounds
     );
-    for table in ["plain", "indexed", "attached"] {
-        let insert = insert(&session, table);
-        // New rows in each round; the last ones are what reads find.
-        let times =
-            rounds(&sizes, |round| timed(sizes.rows, |i| write(&session, &insert, round * sizes.rows + i)));
-        report(&format!("insert into {table}"), &times);
+    let inserts: Vec<Statement> = tables.iter().map(|table| insert(&session, table)).collect();
+    // New rows in each round.
+    let times = by_turns(&sizes, tables.len(), |table, round| {
+        timed(sizes.rows, |i| write(&session, &inserts[table], round * sizes.rows + i, 0))
+    });
+    report("insert into", &tables, &times);
+    if sizes.operations == 0 {
+        return;
     }
-    let all = sizes.rows * sizes.rounds as u64;
-    for table in ["plain", "indexed", "attached"] {
-        let insert = insert(&session, table);
-        let times = rounds(&sizes, |round| {
-            timed(sizes.operations, |i| {
-                write(&session, &insert, scattered(i + round * sizes.operations, all))
-            })
-        });
-        report(&format!("overwrite in {table}, memtables and SSTables"), &times);
-    }
-    for place in ["memtables and SSTables", "SSTables, compacted"] {
-        if place.starts_with("SSTables") {
+
+    let all = sizes.rows * sizes.rounds;
+    // How often each row was overwritten.
+    let mut versions = vec![vec![0u64; all as usize]; tables.len()];
+    let times = by_turns(&sizes, tables.len(), |table, round| {
+        timed(sizes.operations, |i| {
+            let row = scattered(i + round * sizes.operations, all);
+            let version = &mut versions[table][row as usize];
+            *version += 1;
+            write(&session, &inserts[table], row, *version);
+        })
+    });
+    report("overwrite, memtables and SSTables, in", &tables, &times);
+
+    for place in ["memtables and SSTables", "compacted SSTables"] {
+        if place.starts_with("compacted") {
             database.engine().flush(None).expect("a flush");
             for table in database.catalog().keyspace("ks").expect("the keyspace").stored_tables() {
                 database.engine().compact(table.id).expect("a compaction");
             }
         }
-        for (table, column) in [("plain", "id"), ("indexed", "userid"), ("attached", "userid")] {
-            let select =
-                session.prepare(&format!("SELECT * FROM {table} WHERE {column} = ?")).expect("a statement");
-            let times = rounds(&sizes, |round| {
-                timed(sizes.operations, |i| {
-                    let key = format!("user{:012}", scattered(i + round * sizes.operations, all));
-                    let found = session.execute_prepared(&select, (key,)).expect("rows");
-                    assert_eq!(found.len(), 1);
-                })
-            });
-            report(&format!("read of {table} by {column}, {place}"), &times);
-        }
+        let column = |table: &str| if table == "plain" { "id" } else { "userid" };
+        let selects = tables.iter().map(|table| {
+            let cql = format!("SELECT * FROM {table} WHERE {} = ?", column(table));
+            session.prepare(&cql).expect("a statement")
+        });
+        let selects: Vec<Statement> = selects.collect();
+        let times = by_turns(&sizes, tables.len(), |table, round| {
+            timed(sizes.operations, |i| {
+                let row = scattered(i + round * sizes.operations, all);
+                let by_key = tables[table] == "plain";
+                let version = if by_key { 0 } else { versions[table][row as usize] };
+                let found = session.execute_prepared(&selects[table], (text("user", row, version),));
+                assert_eq!(found.expect("rows").len(), 1);
+            })
+        });
+        report(&format!("read by key or userid, {place}, of"), &tables, &times);
     }
 }
 
@@ -103,21 +125,29 @@ fn insert(session: &Session, table: &str) -> Statement {
         .expect("a statement")
 }
 
-fn write(session: &Session, insert: &Statement, i: u64) {
-    let text = |prefix: &str| Value::Text(format!("{prefix}{i:012}"));
+/// Writes a row whose values are others in each version.
+fn write(session: &Session, insert: &Statement, row: u64, version: u64) {
+    let value = |prefix: &str| Value::Text(text(prefix, row, version));
     let values = vec![
-        text("user"),
-        text("mail"),
-        text("first"),
-        text("last"),
-        text("login"),
-        text("+49"),
+        Value::Text(text("user", row, 0)),
+        value("mail"),
+        value("first"),
+        value("last"),
+        value("login"),
+        value("+49"),
         // As many users in each of a thousand states.
-        Value::Int((i % 1000) as i32),
-        text("user"),
-        text("name"),
+        Value::Int(((row + version) % 1000) as i32),
+        value("user"),
+        value("name"),
     ];
     session.execute_prepared(insert, values).expect("a write");
+}
+
+fn text(prefix: &str, row: u64, version: u64) -> String {
+    match version {
+        0 => format!("{prefix}{row:012}"),
+        _ => format!("{prefix}{row:012}-{version}"),
+    }
 }
 
 /// A number below `below`, another for each `i`, all over the place.
@@ -131,13 +161,22 @@ fn timed(operations: u64, mut operation: impl FnMut(u64)) -> f64 {
     began.elapsed().as_secs_f64() * 1e6 / operations as f64
 }
 
-fn rounds(sizes: &Sizes, mut round: impl FnMut(u64) -> f64) -> Vec<f64> {
-    let mut times: Vec<f64> = (0..sizes.rounds as u64).map(&mut round).collect();
-    times.sort_by(f64::total_cmp);
+/// The times of each table.
+fn by_turns(sizes: &Sizes, tables: usize, mut time: impl FnMut(usize, u64) -> f64) -> Vec<Vec<f64>> {
+    let mut times = vec![Vec::new(); tables];
+    for round in 0..sizes.rounds {
+        for (table, times) in times.iter_mut().enumerate() {
+            times.push(time(table, round));
+        }
+    }
     times
 }
 
-fn report(what: &str, times: &[f64]) {
-    let (least, median, greatest) = (times[0], times[times.len() / 2], times[times.len() - 1]);
-    println!("{what:60} {median:8.2} ({least:.2} - {greatest:.2})");
+fn report(what: &str, tables: &[&str], times: &[Vec<f64>]) {
+    for (table, times) in tables.iter().zip(times) {
+        let mut times = times.clone();
+        times.sort_by(f64::total_cmp);
+        let (least, median, greatest) = (times[0], times[times.len() / 2], times[times.len() - 1]);
+        println!("{:60} {median:8.2} ({least:.2} - {greatest:.2})", format!("{what} {table}"));
+    }
 }
