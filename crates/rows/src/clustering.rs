@@ -19,8 +19,9 @@ pub struct Clustering {
     bytes: SmallVec<[u8; SHORT]>,
 }
 
-/// Bytes that lie in the clustering itself: those of an integer of any kind and its length, or of two `int`s.
-const SHORT: usize = 16;
+/// Bytes that lie in the clustering itself: those of a UUID and an integer of any kind with their lengths, 4 + 16 + 4 + 8, and of an
+/// index's entry of a short key. A search in a memtable then follows one pointer for each row that it compares, not two.
+const SHORT: usize = 32;
 
 impl Clustering {
     /// No values: the clustering of a static row, of a row in a table without clustering columns, or the prefix of

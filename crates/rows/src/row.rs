@@ -65,6 +65,8 @@ struct CellMeta {
 #[derive(Debug, Clone)]
 pub struct Row(Arc<Inner>);
 
+type ComplexDeletions = Vec<(ColumnId, DeletionTime)>;
+
 /// Cells of a row; a row of one cell needs no allocation for it.
 type Cells = SmallVec<[CellMeta; 1]>;
 
@@ -73,7 +75,8 @@ struct Inner {
     clustering: Clustering,
     liveness: LivenessInfo,
     deletion: DeletionTime,
-    complex_deletions: Vec<(ColumnId, DeletionTime)>,
+    /// Few rows have any: a box takes a third of the place.
+    complex_deletions: Option<Box<ComplexDeletions>>,
     cells: Cells,
     data: Bytes,
     /// Some cell is expiring or a tombstone.
@@ -98,13 +101,14 @@ impl Row {
 
     /// Deletions of whole complex columns, ascending by column; none of them is live.
     pub fn complex_deletions(&self) -> &[(ColumnId, DeletionTime)] {
-        &self.0.complex_deletions
+        self.0.complex_deletions.as_ref().map_or(&[], |deletions| deletions)
     }
 
     /// The deletion of complex column `column`, live if there is none.
     pub fn complex_deletion(&self, column: ColumnId) -> DeletionTime {
-        match self.0.complex_deletions.binary_search_by_key(&column, |(c, _)| *c) {
-            Ok(i) => self.0.complex_deletions[i].1,
+        let deletions = self.complex_deletions();
+        match deletions.binary_search_by_key(&column, |(c, _)| *c) {
+            Ok(i) => deletions[i].1,
             Err(_) => DeletionTime::LIVE,
         }
     }
@@ -162,7 +166,7 @@ impl Row {
     pub fn is_empty(&self) -> bool {
         self.0.liveness.is_empty()
             && self.0.deletion.is_live()
-            && self.0.complex_deletions.is_empty()
+            && self.0.complex_deletions.is_none()
             && self.0.cells.is_empty()
     }
 
@@ -190,7 +194,7 @@ impl Row {
         self.0.has_deletion_times
             || self.0.liveness.is_expiring()
             || !self.0.deletion.is_live()
-            || !self.0.complex_deletions.is_empty()
+            || self.0.complex_deletions.is_some()
     }
 
     /// The buffer that all cells' values and paths lie in, to share instead of copying them.
@@ -210,7 +214,9 @@ impl Row {
         16 + size_of::<Inner>()
             + self.0.clustering.heap_size()
             + if self.0.cells.spilled() { self.0.cells.capacity() * size_of::<CellMeta>() } else { 0 }
-            + self.0.complex_deletions.capacity() * size_of::<(ColumnId, DeletionTime)>()
+            + self.0.complex_deletions.as_ref().map_or(0, |deletions| {
+                size_of::<ComplexDeletions>() + deletions.capacity() * size_of::<(ColumnId, DeletionTime)>()
+            })
             + self.0.data.len()
     }
 
@@ -267,7 +273,7 @@ pub struct RowBuilder {
     clustering: Clustering,
     liveness: LivenessInfo,
     deletion: DeletionTime,
-    complex_deletions: Vec<(ColumnId, DeletionTime)>,
+    complex_deletions: ComplexDeletions,
     cells: Cells,
     data: Data,
     has_deletion_times: bool,
@@ -442,7 +448,7 @@ impl RowBuilder {
             clustering: self.clustering,
             liveness: self.liveness,
             deletion: self.deletion,
-            complex_deletions: self.complex_deletions,
+            complex_deletions: (!self.complex_deletions.is_empty()).then(|| Box::new(self.complex_deletions)),
             cells: self.cells,
             data,
             has_deletion_times: self.has_deletion_times,

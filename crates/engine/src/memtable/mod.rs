@@ -7,17 +7,17 @@
 mod columns;
 mod cursor;
 mod partition;
+mod partitions;
 mod stats;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use cassette_rows::{DecoratedKey, PartitionUpdate, Selection, TableMetadata, Token};
 use crossbeam::utils::CachePadded;
 use parking_lot::RwLock;
@@ -25,6 +25,7 @@ use parking_lot::RwLock;
 use crate::commitlog::Position;
 use crate::key_range::KeyBounds;
 pub(crate) use partition::Partition;
+use partitions::{ENTRY_SIZE, Partitions};
 pub(crate) use stats::MemtableStats;
 pub(crate) use stream::{MemtableScan, PartitionRead};
 
@@ -45,12 +46,9 @@ pub(crate) struct Memtable {
 
 #[derive(Default)]
 struct Shard {
-    partitions: BTreeMap<DecoratedKey, Partition>,
+    partitions: Partitions,
     stats: MemtableStats,
 }
-
-/// A key, a partition and their share of a B-tree's nodes, which are between half and wholly full, and the key's bytes.
-const ENTRY_SIZE: usize = (size_of::<DecoratedKey>() + size_of::<Partition>()) * 4 / 3;
 
 impl Memtable {
     /// An empty memtable for writes logged from `begins` on.
@@ -91,15 +89,10 @@ impl Memtable {
         let mut shard = self.shards[Self::shard_of(key.token())].write();
         let Shard { partitions, stats } = &mut *shard;
         let mut growth = 0;
-        let partition = match partitions.get_mut(key) {
-            Some(partition) => partition,
-            None => {
-                growth += (ENTRY_SIZE + key.key().len()) as isize;
-                // The key's bytes are copied: the caller's may be part of a larger buffer.
-                let key = DecoratedKey::with_token(key.token(), Bytes::copy_from_slice(key.key()));
-                partitions.entry(key).or_insert_with(Partition::new)
-            }
-        };
+        let (partition, is_new) = partitions.get_or_insert(key);
+        if is_new {
+            growth += (ENTRY_SIZE + key.key().len()) as isize;
+        }
         for (update, table) in updates {
             stats.add(update);
             growth += partition.apply(update, table);
@@ -123,7 +116,7 @@ impl Memtable {
 
     /// Whether anything was written to the partition.
     pub fn contains(&self, key: &DecoratedKey) -> bool {
-        self.shards[Self::shard_of(key.token())].read().partitions.contains_key(key)
+        self.shards[Self::shard_of(key.token())].read().partitions.get(key).is_some()
     }
 
     /// Whether nothing was written.
@@ -174,10 +167,9 @@ impl Memtable {
         out: &mut VecDeque<(DecoratedKey, Partition)>,
     ) -> bool {
         let shard = self.shards[shard].read();
-        let bounds = (range.start.as_ref(), range.end.as_ref());
         let before = out.len();
-        let within = shard.partitions.range::<DecoratedKey, _>(bounds).take(limit);
-        out.extend(within.map(|(key, partition)| (key.clone(), partition.clone())));
+        let within = shard.partitions.range(range).take(limit);
+        out.extend(within.map(|(key, partition)| (key, partition.clone())));
         out.len() - before == limit
     }
 }
