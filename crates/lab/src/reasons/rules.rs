@@ -179,7 +179,7 @@ fn cache_can_gain_little(case: &Case<'_>) -> Option<String> {
         .map(|latencies| latencies.response.mean_us * latencies.response.count as f64)
         .sum();
     let saved_us = misses * MISS_COST_US;
-    (time_us > 0.0 && saved_us < 0.05 * time_us && report.rows_read > 0).then(|| {
+    (misses > 0.0 && time_us > 0.0 && saved_us < 0.05 * time_us && report.rows_read > 0).then(|| {
         format!(
             "a larger cache can gain {} % at most: {} misses x {MISS_COST_US} µs, of the {} s that operations took.",
             figure(100.0 * saved_us / time_us),

@@ -196,7 +196,8 @@ fn line(out: &mut String, result: &PartResult, name: &str, value: fn(&crate::run
         points.extend(seconds.filter_map(|second| Some((phase.at + second.at, value(second)?))));
     }
     let largest = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    if points.len() < 2 || largest <= 0.0 {
+    // What would be shown as 0 is nothing to look at.
+    if points.len() < 2 || largest < 0.005 {
         return;
     }
     // The largest of neighbours stands for them: a stall must not vanish.
@@ -227,7 +228,8 @@ fn line(out: &mut String, result: &PartResult, name: &str, value: fn(&crate::run
             escaped(&phase.name)
         );
         let letters = (phase.seconds / end * WIDTH / LETTER) as usize;
-        if letters >= 3 {
+        // Fewer letters tell nothing; the list above names all.
+        if letters >= phase.name.chars().count().min(5) {
             let _ = write!(
                 out,
                 "<text class=\"phase\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
