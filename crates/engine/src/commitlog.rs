@@ -18,7 +18,8 @@
 //! 1. Under the append lock, the record is encoded straight into the pending buffer and checksummed. No I/O happens under
 //!    this lock.
 //! 2. Whoever needs the record written and finds nobody writing becomes the writer: takes the whole buffer, releases the lock,
-//!    and hands it to the operating system in one write. Those who come meanwhile fill the next buffer.
+//!    and hands it to the operating system in one write. Those who come meanwhile fill the next buffer; they watch the write without the lock, and
+//!    sleep only if it takes long.
 //! 3. Whoever needs it synced and finds nobody syncing syncs everything written so far, in the same manner.
 //!
 //! Why not map the segment, as Cassandra does? Measured here (ext4, 1 KiB records): 0.6 us per record for one write each into
@@ -42,6 +43,7 @@ mod format;
 mod log;
 mod options;
 mod position;
+mod progress;
 mod replay;
 mod shared;
 mod state;

@@ -9,6 +9,7 @@ use cassette_vfs::{Clock, FileSystem};
 use parking_lot::{Condvar, Mutex};
 
 use super::background::Background;
+use super::progress::Progress;
 use super::replay::{self, Entry, HandlerError, ReplaySummary};
 use super::shared::Shared;
 use super::state::State;
@@ -66,7 +67,8 @@ impl CommitLog {
             directory: directory.to_owned(),
             options,
             state: Mutex::new(state),
-            progress: Condvar::new(),
+            progress: Progress::default(),
+            advanced: Condvar::new(),
             work: Condvar::new(),
         });
         let background = Background::start(&shared)
@@ -77,15 +79,13 @@ impl CommitLog {
 
     /// Logs a record and returns where it ends, once it is as safe as the sync mode promises.
     pub fn append(&self, record: &dyn Record) -> Result<Position, AppendError> {
-        let (state, position) = self.shared.enqueue(record)?;
-        self.shared.wait(state, position)?;
-        Ok(position)
+        self.shared.append(record)
     }
 
     /// The first half of [`append`](Self::append): gives the record its place, without a promise. Blocks only while a segment
     /// is being reserved, or while more than a segment's worth waits to be written.
     pub fn enqueue(&self, record: &dyn Record) -> Result<Position, AppendError> {
-        self.shared.enqueue(record).map(|(_, position)| position)
+        self.shared.enqueue(record).map(|(_, enqueued)| enqueued.position)
     }
 
     /// The second half of [`append`](Self::append): returns once the record that ends at `position` is as safe as the sync

@@ -9,6 +9,7 @@ use cassette_vfs::{Clock, FileSystem};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::format::{self, Header};
+use super::progress::{Progress, Seen};
 use super::state::{Chunk, SegmentFile, State};
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
 
@@ -21,25 +22,54 @@ pub(super) struct Shared {
     /// The append lock.
     pub(super) state: Mutex<State>,
     /// Something has been written, synced, reserved, refused, or has failed.
-    pub(super) progress: Condvar,
+    pub(super) advanced: Condvar,
+    /// What of it appenders see without the append lock.
+    pub(super) progress: Progress,
     /// The background has something to do.
     pub(super) work: Condvar,
 }
 
 type Locked<'a> = MutexGuard<'a, State>;
 
+/// A record that has its place.
+pub(super) struct Enqueued {
+    /// Where it ends.
+    pub(super) position: Position,
+    /// Its number.
+    number: u64,
+}
+
 impl Shared {
-    pub(super) fn enqueue(&self, record: &dyn Record) -> Result<(Locked<'_>, Position), AppendError> {
+    /// Gives a record its place, and returns where it ends once it is as safe as the sync mode promises.
+    pub(super) fn append(&self, record: &dyn Record) -> Result<Position, AppendError> {
+        let (mut state, Enqueued { position, number }) = self.enqueue(record)?;
+        // Of those modes that sync, a write is the lesser part.
+        while state.writing && matches!(self.options.sync, SyncMode::Periodic { .. }) {
+            drop(state);
+            let seen = self.progress.wait_a_little(number);
+            if seen == Seen::Acknowledged {
+                return Ok(position);
+            }
+            state = self.state.lock();
+            if seen == Seen::Busy {
+                break;
+            }
+        }
+        self.wait(state, position)?;
+        Ok(position)
+    }
+
+    pub(super) fn enqueue(&self, record: &dyn Record) -> Result<(Locked<'_>, Enqueued), AppendError> {
         let mut state = self.state.lock();
         let mut grown = false;
-        let position = loop {
+        let enqueued = loop {
             state.check_usable()?;
             if state.pending_bytes() > self.options.segment_size as usize {
                 state = self.write_or_wait(state);
                 continue;
             }
             match state.enqueue(record, &self.options)? {
-                Some(position) => break position,
+                Some(position) => break Enqueued { position, number: state.enqueued },
                 None => {
                     state = self.next_segment(state)?;
                     grown = true;
@@ -62,7 +92,7 @@ impl Shared {
         {
             MutexGuard::unlocked(&mut state, || exceeded());
         }
-        Ok((state, position))
+        Ok((state, enqueued))
     }
 
     /// Waits until the record that ends at `position` is as safe as the sync mode promises, doing what nobody else does.
@@ -101,7 +131,7 @@ impl Shared {
     }
 
     fn waited<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
-        self.progress.wait(&mut state);
+        self.advanced.wait(&mut state);
         state
     }
 
@@ -133,8 +163,10 @@ impl Shared {
     /// Gives everything pending to the operating system. Nobody else is writing.
     fn write<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
         state.writing = true;
+        self.progress.begin();
         let chunks = state.take_pending();
-        let upto = state.end();
+        let (upto, last) = (state.end(), state.enqueued);
+        let mut acknowledged = None;
         let written = MutexGuard::unlocked(&mut state, || write_chunks(&chunks));
         match written {
             Ok(()) => {
@@ -143,6 +175,7 @@ impl Shared {
                 }
                 state.recycle(chunks);
                 state.written = upto;
+                acknowledged = Some(last);
             }
             Err((failed, error)) if is_no_space(&error) => {
                 self.refuse(&mut state, chunks, failed, error);
@@ -153,7 +186,9 @@ impl Shared {
             state.unsynced_since = Some(self.clock.monotonic());
         }
         state.writing = false;
-        self.progress.notify_all();
+        let is_late = state.failure.is_some() || self.sync_is_late(&state);
+        self.progress.end(acknowledged.filter(|_| !is_late));
+        self.advanced.notify_all();
         state
     }
 
@@ -163,6 +198,7 @@ impl Shared {
         let after = chunks[failed].position();
         tracing::warn!(%error, %after, "no space for the commit log: records refused");
         state.refuse(after, Arc::new(error));
+        self.progress.refuse(state.enqueued);
         let upto = state.end();
         // What was encoded during the write goes too: in order, nothing may stand behind a gap.
         let later = state.take_pending();
@@ -200,7 +236,7 @@ impl Shared {
             Err(error) => state.fail(error),
         }
         state.syncing = false;
-        self.progress.notify_all();
+        self.advanced.notify_all();
         state
     }
 
@@ -238,7 +274,7 @@ impl Shared {
             self.create_segment(id, &path).map_err(|error| (error, self.discard(&path)))
         });
         state.creating = false;
-        self.progress.notify_all();
+        self.advanced.notify_all();
         let created = match created {
             Ok(file) => {
                 state.spare = Some(Arc::new(file));

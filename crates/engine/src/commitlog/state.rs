@@ -96,6 +96,8 @@ pub(super) struct State {
     indexes: Vec<u16>,
     /// Behind the last record encoded.
     end: Position,
+    /// Records encoded since the log was opened: the last one's number.
+    pub(super) enqueued: u64,
     /// Everything up to here has been given to the operating system, or refused.
     pub(super) written: Position,
     /// Everything up to here is durable, or refused.
@@ -131,6 +133,7 @@ impl State {
             buffer: Vec::new(),
             indexes: Vec::new(),
             end: synced,
+            enqueued: 0,
             written: synced,
             synced,
             marked: Position::ZERO,
@@ -219,6 +222,7 @@ impl State {
 
         // From here on the record is in the log.
         chunk.committed = chunk.bytes.len();
+        self.enqueued += 1;
         active.end += added as u32;
         self.marked = synced.unwrap_or(self.marked);
         self.end = Position { segment: active.file.id, offset: active.end };
