@@ -20,6 +20,8 @@ pub struct LocalTimeLock<S> {
     owners: AtomicU64,
     /// Locks and holds of an earlier epoch are lost.
     epoch: AtomicU64,
+    /// Clients that asked for a residue.
+    residues: AtomicU64,
     /// Held timestamps, and how often each is.
     held: Mutex<BTreeMap<Timestamp, usize>>,
 }
@@ -32,6 +34,7 @@ impl<S: Store> LocalTimeLock<S> {
             locks: Locks::new(),
             owners: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
+            residues: AtomicU64::new(0),
             held: Mutex::default(),
         })
     }
@@ -76,6 +79,11 @@ impl<S: Store> TimeLock for LocalTimeLock<S> {
                 Err(error)
             }
         }
+    }
+
+    fn next_residue(&self, modulus: i64) -> Option<i64> {
+        let client = self.residues.fetch_add(1, Ordering::Relaxed).cast_signed();
+        Some(client.rem_euclid(modulus.max(1)))
     }
 
     fn timestamp(&self) -> Result<Timestamp, TimeLockError> {
@@ -141,6 +149,10 @@ impl<T: TimeLock + ?Sized> TimeLock for Arc<T> {
         (**self).start_with_residue(residue, modulus)
     }
 
+    fn next_residue(&self, modulus: i64) -> Option<i64> {
+        (**self).next_residue(modulus)
+    }
+
     fn timestamp(&self) -> Result<Timestamp, TimeLockError> {
         (**self).timestamp()
     }
@@ -200,6 +212,14 @@ mod tests {
         assert_eq!(timelock.immutable().unwrap(), b.hold.timestamp);
         timelock.release(b.hold);
         assert!(timelock.immutable().unwrap() > b.start);
+    }
+
+    #[test]
+    fn as_many_clients_as_there_are_residues_have_one_of_their_own() {
+        let timelock = timelock();
+        let mut residues: Vec<_> = (0..16).filter_map(|_| timelock.next_residue(16)).collect();
+        residues.sort_unstable();
+        assert_eq!(residues, (0..16).collect::<Vec<_>>());
     }
 
     #[test]

@@ -168,6 +168,12 @@ pub trait TimeLock: Send + Sync {
         self.start()
     }
 
+    /// A residue modulo `modulus` for the starts of one client: of those that asked, fewest have it. `None` where clients need not ask.
+    fn next_residue(&self, modulus: i64) -> Option<i64> {
+        let _ = modulus;
+        None
+    }
+
     /// A fresh timestamp.
     fn timestamp(&self) -> Result<Timestamp, TimeLockError>;
 

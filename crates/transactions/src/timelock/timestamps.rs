@@ -1,5 +1,7 @@
 //! Strictly increasing timestamps, below a bound that is stored before.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use bytes::Bytes;
 use parking_lot::Mutex;
 
@@ -64,14 +66,16 @@ impl<S: Store> BoundCell<S> {
 /// another one; but until then they may give them out in an order that is none. So there must be one instance.
 pub struct Timestamps<S> {
     cell: BoundCell<S>,
-    state: Mutex<State>,
+    /// The last one given out. It only grows.
+    last: AtomicI64,
+    /// The stored bound: given out are timestamps up to it. It grows with `storing` held, after it was stored.
+    bound: AtomicI64,
+    /// Held while a bound is stored.
+    storing: Mutex<Storing>,
 }
 
-struct State {
-    /// The last one given out.
-    last: i64,
-    /// The stored bound: given out are timestamps up to it.
-    bound: i64,
+#[derive(Default)]
+struct Storing {
     /// A bound whose storing failed, and may have been stored all the same.
     attempted: Option<i64>,
     failed: Option<TimeLockError>,
@@ -128,20 +132,28 @@ impl<S: Store> Timestamps<S> {
                 INITIAL_BOUND
             }
         };
-        Ok(Self { cell, state: Mutex::new(State { last: bound, bound, attempted: None, failed: None }) })
+        Ok(Self { cell, last: bound.into(), bound: bound.into(), storing: Mutex::default() })
     }
 
     /// `count` timestamps that follow each other, as the first and the last.
     pub fn take(&self, count: i64) -> Result<(Timestamp, Timestamp), TimeLockError> {
-        let mut state = self.state.lock();
-        let last = state.last.checked_add(count.max(1)).filter(|last| *last < i64::MAX - BOUND_BUFFER);
-        let last = last.ok_or(TimeLockError::Exhausted(Timestamp(state.last)))?;
-        if last > state.bound {
-            self.store_bound(&mut state, last + BOUND_BUFFER)?;
+        // No lock: whoever asks after an answer finds at least that one here.
+        let mut before = self.last.load(Ordering::Relaxed);
+        loop {
+            let last = before.checked_add(count.max(1)).filter(|last| *last < i64::MAX - BOUND_BUFFER);
+            let last = last.ok_or(TimeLockError::Exhausted(Timestamp(before)))?;
+            if last > self.bound.load(Ordering::Acquire) {
+                let mut storing = self.storing.lock();
+                // Another thread may have stored one meanwhile.
+                if last > self.bound.load(Ordering::Acquire) {
+                    self.store_bound(&mut storing, last + BOUND_BUFFER)?;
+                }
+            }
+            match self.last.compare_exchange_weak(before, last, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Ok((Timestamp(before + 1), Timestamp(last))),
+                Err(now) => before = now,
+            }
         }
-        let first = state.last + 1;
-        state.last = last;
-        Ok((Timestamp(first), Timestamp(last)))
     }
 
     /// A timestamp that leaves `residue` when divided by `modulus`: clients with residues of their own put conclusions in partitions
@@ -154,28 +166,30 @@ impl<S: Store> Timestamps<S> {
 
     /// Makes all later timestamps greater than `timestamp`. Never goes back.
     pub fn fast_forward(&self, timestamp: Timestamp) -> Result<(), TimeLockError> {
-        let mut state = self.state.lock();
-        if timestamp.0 <= state.last {
+        let mut storing = self.storing.lock();
+        if timestamp.0 <= self.last.load(Ordering::Relaxed) {
             return Ok(());
         }
         if timestamp.0 >= i64::MAX - 2 * BOUND_BUFFER {
             return Err(TimeLockError::Exhausted(timestamp));
         }
-        if timestamp.0 > state.bound {
-            self.store_bound(&mut state, timestamp.0 + BOUND_BUFFER)?;
+        if timestamp.0 > self.bound.load(Ordering::Acquire) {
+            self.store_bound(&mut storing, timestamp.0 + BOUND_BUFFER)?;
         }
-        state.last = timestamp.0;
+        self.last.fetch_max(timestamp.0, Ordering::AcqRel);
         Ok(())
     }
 
-    fn store_bound(&self, state: &mut State, bound: i64) -> Result<(), TimeLockError> {
+    fn store_bound(&self, state: &mut Storing, bound: i64) -> Result<(), TimeLockError> {
         if let Some(failed) = &state.failed {
             return Err(failed.clone());
         }
         loop {
-            match self.cell.replace(&encode(state.bound), &encode(bound)) {
+            let stored = self.bound.load(Ordering::Relaxed);
+            match self.cell.replace(&encode(stored), &encode(bound)) {
                 Ok(CheckOutcome::Applied) => {
-                    (state.bound, state.attempted) = (bound, None);
+                    state.attempted = None;
+                    self.bound.store(bound, Ordering::Release);
                     return Ok(());
                 }
                 Ok(CheckOutcome::Actual(found)) => {
@@ -188,18 +202,18 @@ impl<S: Store> Timestamps<S> {
                     let found = decode(&found).inspect_err(|error| state.failed = Some(error.clone()))?;
                     match (found, state.attempted.take()) {
                         // Our own earlier try, whose answer was lost.
-                        (found, Some(attempted)) if found == attempted => state.bound = found,
+                        (found, Some(attempted)) if found == attempted => {
+                            self.bound.store(found, Ordering::Release);
+                            if found >= bound {
+                                return Ok(());
+                            }
+                        }
                         (found, _) => {
-                            let error = TimeLockError::AnotherInstance {
-                                expected: state.bound,
-                                found: found.to_string(),
-                            };
+                            let error =
+                                TimeLockError::AnotherInstance { expected: stored, found: found.to_string() };
                             state.failed = Some(error.clone());
                             return Err(error);
                         }
-                    }
-                    if state.bound >= bound {
-                        return Ok(());
                     }
                 }
                 Err(error) => {

@@ -27,7 +27,7 @@ pub struct Options {
     /// How conclusions of new transactions are stored. `None`: as the store says; one that is new gets layout 2, or 3 if it is not linearizable
     /// after failures. Another layout than the store's is refused: [`Transactions::migrate`] changes it.
     pub layout: Option<Layout>,
-    /// Start only with timestamps of one residue modulo 16, chosen at random when the store is opened. `None`: on stores where a put of a conclusion is
+    /// Start only with timestamps of one residue modulo 16: one that the timelock says, or a random one where it does not. `None`: on stores where a put of a conclusion is
     /// a round of consensus on one of 16 partitions, so that up to 16 clients do not meet. It uses up 16 times the timestamps.
     pub residues: Option<bool>,
     /// Whether puts of conclusions go in batches. `None`: on stores where each is a round of consensus.
@@ -63,7 +63,7 @@ impl Default for Options {
 }
 
 /// Where the strategy of each table is: its name is the row.
-const METADATA: &str = "_metadata";
+pub(crate) const METADATA: &str = "_metadata";
 /// The column of the strategy.
 const SWEEP: &[u8] = b"sweep";
 /// The pause of the sweeper of an embedded store.
@@ -178,9 +178,10 @@ impl Transactions {
             }
             None => None,
         };
-        let with_residues = options.residues.unwrap_or(!linearizable);
-        let residue =
-            with_residues.then(|| rand::rng().random_range(0..Tickets::STANDARD.rows_per_quantum()));
+        let residue = options.residues.unwrap_or(!linearizable).then(|| {
+            let residues = Tickets::STANDARD.rows_per_quantum();
+            timelock.next_residue(residues).unwrap_or_else(|| rand::rng().random_range(0..residues))
+        });
         let inner = Inner {
             store,
             service,
