@@ -117,6 +117,9 @@ pub enum Error {
     /// The queue of what is to be swept has something that is none of its entries.
     #[error("sweep queue: {0}")]
     SweepQueue(DecodeError),
+    /// What should name the last restore names none.
+    #[error("the mark of the last restore: {0}")]
+    RestoreMark(DecodeError),
     /// The thread that sweeps was not to be had.
     #[error("start the thread that sweeps: {0}")]
     Background(std::io::Error),
@@ -169,7 +172,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl From<ServiceError> for Error {
     fn from(error: ServiceError) -> Self {
-        Self::Service(error)
+        Self::Service(match error {
+            ServiceError::NotPut { cause, .. } => *cause,
+            error => error,
+        })
     }
 }
 
@@ -247,6 +253,7 @@ impl Error {
             | Self::OtherSweep { .. }
             | Self::SweepQueue(_)
             | Self::Background(_)
+            | Self::RestoreMark(_)
             | Self::Store(_)
             | Self::Service(_)
             | Self::OutcomeUnknown { .. }

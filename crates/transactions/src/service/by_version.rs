@@ -71,6 +71,10 @@ impl<T> Groups<T> {
     }
 }
 
+fn not_put(start: Timestamp, cause: ServiceError) -> ServiceError {
+    ServiceError::NotPut { start, cause: Box::new(cause) }
+}
+
 impl TransactionService for ByVersion {
     fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, Conclusion>> {
         let mut groups = Groups(Vec::new());
@@ -106,14 +110,14 @@ impl TransactionService for ByVersion {
             };
             match version {
                 Ok(version) => groups.push(version, index, (*start, *conclusion)),
-                Err(error) => results[index] = Some(Err(error)),
+                Err(error) => results[index] = Some(Err(not_put(*start, error))),
             }
         }
         for (version, items) in groups.0 {
             let (indexes, puts): (Vec<usize>, Vec<_>) = items.into_iter().unzip();
             let of_version = match self.layout(version) {
                 Ok(layout) => layout.put_many_unless_exists(&puts),
-                Err(error) => puts.iter().map(|_| Err(error.clone())).collect(),
+                Err(error) => puts.iter().map(|(start, _)| Err(not_put(*start, error.clone()))).collect(),
             };
             for (index, result) in indexes.into_iter().zip(of_version) {
                 results[index] = Some(result);

@@ -101,6 +101,14 @@ pub enum ServiceError {
     /// A fresh timestamp was not to be had. Nothing was put.
     #[error(transparent)]
     TimeLock(#[from] TimeLockError),
+    /// Nothing was put: where to was not to be found out.
+    #[error("the conclusion of {start} was not put: {cause}")]
+    NotPut {
+        /// The start.
+        start: Timestamp,
+        /// Why.
+        cause: Box<ServiceError>,
+    },
     /// The store did something that it never may.
     #[error("conclusion of {start}: {what}; the store or its clocks are broken, stop writing to it")]
     Broken {

@@ -7,7 +7,7 @@ use super::manager::{Inner, start_lock};
 use super::reads::Snapshot;
 use super::table::Table;
 use crate::error::{Error, Result};
-use crate::service::{Recorded, TransactionService};
+use crate::service::{Recorded, ServiceError, TransactionService};
 use crate::store::{Cell, Put, Store};
 use crate::sweep::{Additions, SweepStrategy};
 use crate::timelock::LockToken;
@@ -90,6 +90,7 @@ fn with_locks(
         Ok(Recorded::Recorded) => Ok(commit),
         Ok(Recorded::Exists(Conclusion::Aborted)) => Err(Error::RolledBack { start }),
         Ok(Recorded::Exists(found)) => Err(Error::TwoCommits { start, commit, found }),
+        Err(cause @ ServiceError::NotPut { .. }) => Err(cause.into()),
         Err(cause) => Err(Error::OutcomeUnknown { start, commit, cause }),
     }
 }

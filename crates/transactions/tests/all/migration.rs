@@ -7,9 +7,9 @@ use std::time::Duration;
 use cassette_database::Database;
 use cassette_transactions::encoding::tickets::Tickets;
 use cassette_transactions::service::{Layout, ServiceError, StoredConclusions, TransactionService};
-use cassette_transactions::store::{EmbeddedStore, MemoryStore, Store};
+use cassette_transactions::store::{EmbeddedStore, FailingStore, Fault, MemoryStore, Store};
 use cassette_transactions::timelock::{LocalTimeLock, TimeLock};
-use cassette_transactions::{Conclusion, ConflictHandler, Error, Options, Timestamp, Transactions};
+use cassette_transactions::{Conclusion, ConflictHandler, Error, Options, Outcome, Timestamp, Transactions};
 use parking_lot::Mutex;
 
 use super::conformance::database;
@@ -174,6 +174,36 @@ fn a_transaction_that_is_open_during_a_migration_ends_in_its_old_layout() {
     let old = StoredConclusions::open(store.clone(), Layout::Plain).unwrap();
     assert_eq!(old.get(start), Ok(Some(Conclusion::Committed(commit))));
     assert_eq!(transactions.read(|tx| tx.get(&table, "r", "c")).unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_commit_that_does_not_find_out_where_its_conclusion_belongs_has_not_committed() {
+    let (store, timelock) = shared(Arc::new(MemoryStore::new()));
+    let failing = Arc::new(FailingStore::new(store.clone()));
+    let dying = Transactions::open(failing.clone(), timelock.clone(), Options::default()).unwrap();
+    let table = dying.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    // Above the bound of the coordination row, which is to be extended when this commits.
+    let far = timelock.timestamp().unwrap().0 + 20_000_000;
+    timelock.fast_forward(Timestamp(far)).unwrap();
+    // What is asked for first, and what is changed then.
+    for call in [1, 3] {
+        let mut tx = dying.start().unwrap();
+        let start = tx.start_timestamp();
+        tx.put(&table, "r", "c", "v").unwrap();
+        let fails = |_| {
+            failing.fail_at(call, Fault::Lost);
+            Ok(())
+        };
+        let error = tx.commit_if(fails).unwrap_err();
+        assert!(matches!(error, Error::Service(ServiceError::Store(_))), "call {call}: {error:?}");
+        assert_eq!(error.outcome(), Outcome::NotCommitted);
+        let survivor = client(&store, &timelock, None).unwrap();
+        assert_eq!(survivor.read(|tx| tx.get(&table, "r", "c")).unwrap(), None);
+        assert_eq!(survivor.service().get(start), Ok(Some(Conclusion::Aborted)));
+        // The survivor has extended the bound.
+        let fresh = timelock.timestamp().unwrap();
+        timelock.fast_forward(Timestamp(fresh.0 + 20_000_000)).unwrap();
+    }
 }
 
 #[test]
