@@ -109,6 +109,27 @@ struct Statements<P> {
     delete_row: P,
 }
 
+/// Statements that are executed together, and which of the cells each answers.
+struct Requests<P> {
+    executed: Vec<(P, Values)>,
+    answers: Vec<Answers>,
+}
+
+/// The places of cells that a statement finds.
+enum Answers {
+    /// All of one row, which the answer does not name.
+    OneRow(Vec<usize>),
+    /// Of rows that the answer names.
+    Rows(Vec<usize>),
+}
+
+impl<P> Requests<P> {
+    fn push(&mut self, request: (P, Values), answers: Answers) {
+        self.executed.push(request);
+        self.answers.push(answers);
+    }
+}
+
 fn bigint(value: i64) -> Bytes {
     Bytes::copy_from_slice(&value.to_be_bytes())
 }
@@ -153,46 +174,36 @@ impl<C: Cql> CqlStore<C> {
         Err(StoreError::refused(format!("table {table}"), "it was not created through this store"))
     }
 
-    /// Of each cell the newest version below a timestamp, by the statements that the loader chooses.
+    /// Adds the statements that find of some cells the newest version below a timestamp, as the loader chooses them.
     fn load(
         &self,
-        attempted: &str,
         statements: &Statements<C::Statement>,
-        cells: &[&Cell],
+        cells: &[(&Cell, Timestamp)],
+        places: &[usize],
         below: Timestamp,
-    ) -> StoreResult<Vec<Option<Version>>> {
-        let names: Vec<_> = cells.iter().map(|cell| (&cell.row[..], &cell.column[..])).collect();
-        let requests = self.loader.requests(&names);
+        requests: &mut Requests<C::Statement>,
+    ) {
         let below = bigint(column2(below));
-        let mut executed = Vec::with_capacity(requests.len());
-        for Request { rows, columns, cells: places } in &requests {
-            let Some(first) = places.first().map(|place| cells[*place]) else { continue };
+        let cell = |place: &usize| cells[*place].0;
+        if let [place] = places {
+            let values = vec![cell(place).row.clone(), cell(place).column.clone(), below];
+            requests.push((statements.get.clone(), values), Answers::OneRow(vec![*place]));
+            return;
+        }
+        let names: Vec<_> =
+            places.iter().map(|place| (&cell(place).row[..], &cell(place).column[..])).collect();
+        for Request { rows, columns, cells: of_names } in self.loader.requests(&names) {
+            let places: Vec<usize> = of_names.iter().map(|name| places[*name]).collect();
+            let Some(first) = places.first().map(cell) else { continue };
             let (row, below) = (first.row.clone(), below.clone());
-            executed.push(match (rows.len(), columns.len()) {
+            let request = match (rows.len(), columns.len()) {
                 (1, 1) => (statements.get.clone(), vec![row, first.column.clone(), below]),
-                (1, _) => (statements.get_many.clone(), vec![row, list(columns), below]),
-                _ => (statements.get_rows.clone(), vec![list(rows), list(columns), below]),
-            });
+                (1, _) => (statements.get_many.clone(), vec![row, list(&columns), below]),
+                _ => (statements.get_rows.clone(), vec![list(&rows), list(&columns), below]),
+            };
+            let answers = if rows.len() == 1 { Answers::OneRow(places) } else { Answers::Rows(places) };
+            requests.push(request, answers);
         }
-        let mut found = vec![None; cells.len()];
-        for (rows, request) in self.cql.read(attempted, executed)?.into_iter().zip(requests) {
-            let one_row = request.rows.len() == 1;
-            let mut versions: HashMap<(Bytes, Bytes), Version> = HashMap::with_capacity(rows.len());
-            for mut row in rows {
-                let key = match one_row {
-                    true => Bytes::new(),
-                    false if row.is_empty() => Bytes::new(),
-                    false => row.remove(0).unwrap_or_default(),
-                };
-                let (column, version) = version(attempted, row)?;
-                versions.insert((key, column), version);
-            }
-            for place in request.cells {
-                let key = if one_row { Bytes::new() } else { cells[place].row.clone() };
-                found[place] = versions.get(&(key, cells[place].column.clone())).cloned();
-            }
-        }
-        Ok(found)
     }
 
     /// Refuses a table that was there already with other columns.
@@ -219,6 +230,14 @@ impl<C: Cql> CqlStore<C> {
                 ),
             )),
         }
+    }
+
+    /// Prepares the statements of a table that is there.
+    fn use_table(&self, table: &str) -> StoreResult<()> {
+        self.check_columns(table)?;
+        let statements = Arc::new(self.prepare(table)?);
+        self.tables.write().insert(table.into(), statements);
+        Ok(())
     }
 
     fn prepare(&self, table: &str) -> StoreResult<Statements<C::Statement>> {
@@ -265,10 +284,20 @@ impl<C: Cql> Store for CqlStore<C> {
             return Ok(());
         }
         self.cql.define(&layout::create_table(self.cql.keyspace(), table, kind))?;
-        self.check_columns(table)?;
-        let statements = Arc::new(self.prepare(table)?);
-        self.tables.write().insert(table.into(), statements);
-        Ok(())
+        self.use_table(table)
+    }
+
+    fn open_table(&self, table: &str) -> StoreResult<bool> {
+        let is_known = self.tables.read().contains_key(table);
+        if !self.tables()?.iter().any(|there| there == table) {
+            // It may have been there once.
+            self.tables.write().remove(table);
+            return Ok(false);
+        }
+        if !is_known {
+            self.use_table(table)?;
+        }
+        Ok(true)
     }
 
     fn tables(&self) -> StoreResult<Vec<String>> {
@@ -298,12 +327,38 @@ impl<C: Cql> Store for CqlStore<C> {
         for (place, (_, below)) in cells.iter().enumerate() {
             bounds.entry(*below).or_default().push(place);
         }
-        let mut found = vec![None; cells.len()];
+        let mut requests = Requests { executed: Vec::with_capacity(bounds.len()), answers: Vec::new() };
         for (below, places) in bounds {
-            let of_bound: Vec<&Cell> = places.iter().map(|place| cells[*place].0).collect();
-            let versions = self.load(&attempted, &statements, &of_bound, below)?;
-            for (place, version) in places.into_iter().zip(versions) {
-                found[place] = version;
+            self.load(&statements, cells, &places, below, &mut requests);
+        }
+        let mut found = vec![None; cells.len()];
+        // All at once, however many bounds there are.
+        let answers = self.cql.read(&attempted, requests.executed)?;
+        for (rows, answer) in answers.into_iter().zip(requests.answers) {
+            let (places, one_row) = match answer {
+                Answers::OneRow(places) => (places, true),
+                Answers::Rows(places) => (places, false),
+            };
+            if let ([place], true) = (&places[..], one_row) {
+                let row = rows.into_iter().next();
+                found[*place] =
+                    row.map(|row| version(&attempted, row)).transpose()?.map(|(_, version)| version);
+                continue;
+            }
+            let mut versions: HashMap<(Bytes, Bytes), Version> = HashMap::with_capacity(rows.len());
+            for mut row in rows {
+                let key = match one_row {
+                    true => Bytes::new(),
+                    false if row.is_empty() => Bytes::new(),
+                    false => row.remove(0).unwrap_or_default(),
+                };
+                let (column, version) = version(&attempted, row)?;
+                versions.insert((key, column), version);
+            }
+            for place in places {
+                let cell = cells[place].0;
+                let key = if one_row { Bytes::new() } else { cell.row.clone() };
+                found[place] = versions.get(&(key, cell.column.clone())).cloned();
             }
         }
         Ok(found)

@@ -179,6 +179,10 @@ impl<S: Store> Store for FailingStore<S> {
         self.below.create_table(table, kind)
     }
 
+    fn open_table(&self, table: &str) -> StoreResult<bool> {
+        self.below.open_table(table)
+    }
+
     fn tables(&self) -> StoreResult<Vec<String>> {
         self.below.tables()
     }

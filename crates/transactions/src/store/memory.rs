@@ -59,6 +59,10 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn open_table(&self, table: &str) -> StoreResult<bool> {
+        Ok(self.tables.lock().contains_key(table))
+    }
+
     fn tables(&self) -> StoreResult<Vec<String>> {
         Ok(self.tables.lock().keys().cloned().collect())
     }

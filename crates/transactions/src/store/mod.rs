@@ -150,6 +150,12 @@ pub trait Store: Send + Sync {
     /// If the name is not one to 48 letters, digits and underscores, or the table cannot be made.
     fn create_table(&self, table: &str, kind: TableKind) -> StoreResult<()>;
 
+    /// Whether the table is there. If so it may be used; it is not made.
+    ///
+    /// # Errors
+    /// If it has other columns.
+    fn open_table(&self, table: &str) -> StoreResult<bool>;
+
     /// The names of all tables that are there, in any order; whether they can be used without [`create_table`](Self::create_table) is not said.
     fn tables(&self) -> StoreResult<Vec<String>>;
 
@@ -210,6 +216,10 @@ pub trait Store: Send + Sync {
 impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
     fn create_table(&self, table: &str, kind: TableKind) -> StoreResult<()> {
         (**self).create_table(table, kind)
+    }
+
+    fn open_table(&self, table: &str) -> StoreResult<bool> {
+        (**self).open_table(table)
     }
 
     fn tables(&self) -> StoreResult<Vec<String>> {

@@ -9,7 +9,7 @@ use super::{Sweeper, Swept};
 use crate::encoding::sweep::{COARSE, Entry, FINE, QueuedWrite, Shard};
 use crate::error::Result;
 use crate::service::Recorded;
-use crate::store::{Cell, Put, Store, TableKind};
+use crate::store::{Cell, Put, Store};
 use crate::timestamp::{Conclusion, Timestamp};
 
 /// Entries of a step. Each has up to 50 writes, or is one transaction's that wrote more, which are then read page by page.
@@ -144,8 +144,10 @@ impl Sweeper {
         swept: &mut Swept,
     ) -> Result<()> {
         for (table, versions) in aborted {
-            // Another process may have made it.
-            self.store.create_table(&table, TableKind::Data)?;
+            // Another process may have made it, or somebody dropped it, and it is not to come back.
+            if !self.store.open_table(&table)? {
+                continue;
+            }
             for versions in versions.chunks(CELLS_MAX) {
                 let now = self.timelock.timestamp()?;
                 let versions: Vec<_> = versions.iter().map(|(cell, start)| (cell, *start)).collect();
@@ -159,7 +161,9 @@ impl Sweeper {
     /// Removes what is older than the newest committed version of each cell: every reader stops at that one.
     fn remove_older(&self, shard: Shard, newest: Newest, swept: &mut Swept) -> Result<()> {
         for (table, cells) in newest {
-            self.store.create_table(&table, TableKind::Data)?;
+            if !self.store.open_table(&table)? {
+                continue;
+            }
             let cells: Vec<_> = cells.into_iter().collect();
             for cells in cells.chunks(CELLS_MAX) {
                 let asked: Vec<_> = cells.iter().map(|(cell, (start, _))| (cell, *start)).collect();

@@ -313,6 +313,33 @@ fn what_is_written_is_swept_in_the_background() {
 }
 
 #[test]
+fn a_table_that_was_dropped_does_not_come_back_and_holds_nothing_up() {
+    for strategy in [SweepStrategy::Conservative, SweepStrategy::Thorough] {
+        let database = database();
+        let embedded = || Arc::new(EmbeddedStore::open(database.clone(), "swept").unwrap());
+        let c = client(embedded(), strategy);
+        let other = c.transactions.table_swept("other", HANDLER, strategy).unwrap();
+        let mut tx = c.transactions.start().unwrap();
+        tx.put(&c.table, "r", "c", "left by one that aborted").unwrap();
+        tx.commit_if(|_| Err(Error::caller("no"))).unwrap_err();
+        for value in ["old", "new"] {
+            c.set("r", value);
+            c.transactions.run(|tx| tx.put(&other, "r", "c", value)).unwrap();
+        }
+        database.session().execute("DROP TABLE swept.t", ()).unwrap();
+        // By who had it open, and who never had.
+        for transactions in [&c.transactions, &over(embedded(), Options::default())] {
+            assert!(transactions.sweep().unwrap().is_done);
+            assert!(!c.store.tables().unwrap().iter().any(|table| table == "t"));
+        }
+        let cell = Cell::new("r", "c");
+        let newest = c.store.get("other", &[(&cell, Timestamp::MAX)]).unwrap().remove(0).unwrap();
+        let older = c.store.get("other", &[(&cell, newest.timestamp)]).unwrap().remove(0);
+        assert!(older.is_none_or(|older| older.timestamp == Timestamp::SENTINEL), "the others are swept");
+    }
+}
+
+#[test]
 fn a_table_keeps_its_strategy() {
     let c = in_memory(SweepStrategy::Thorough);
     for transactions in [&c.transactions, &over(c.store.clone(), Options::default())] {
