@@ -2,28 +2,29 @@
 //!
 //! A backup is what one read-only transaction reads: it runs beside all others, and what has not committed at its timestamp is not
 //! in it, whether it was in progress, is dead, or has committed since. Restoring writes all of it as one transaction into an empty store: embedded, or on a
-//! cluster, whatever it came from. Until that commits, nothing of it is seen.
+//! cluster, whatever it came from. Until that commits, nothing of it is seen; what a restore that failed leaves is undone by itself or by the next.
 
 mod format;
+mod leftovers;
 
 use std::io::{Read, Write};
-use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::Transactions;
 use crate::error::Error;
 use crate::service::{Recorded, ServiceError};
-use crate::store::{Cell, Put, Store, StoreError, TableKind};
+use crate::store::{Cell, ColumnRange, Put, Store, StoreError, TableKind};
 use crate::timelock::TimeLockError;
 use crate::timestamp::{Conclusion, Timestamp};
-use crate::transaction::start_lock;
 
 pub use format::Header;
 use format::{Reader, Record, Writer};
 
 /// Columns, and rows, read in one page.
 const PAGE: usize = 1_000;
+/// Rows that are looked into at once.
+const ROWS: usize = 100;
 /// Cells, and their bytes, that are written in one call.
 const PUTS: usize = 1_000;
 const PUT_BYTES: usize = 1 << 20;
@@ -61,9 +62,7 @@ pub enum BackupError {
         what: String,
     },
     /// There is something in the store.
-    #[error(
-        "table {table} of the store is not empty: restore into a new keyspace. What an earlier restore that failed left is never seen, but counts"
-    )]
+    #[error("table {table} of the store is not empty: restore into a new keyspace")]
     NotEmpty {
         /// The table.
         table: String,
@@ -153,38 +152,63 @@ impl Transactions {
     /// # Errors
     /// NotEmpty, Corrupt, and those of a commit: after them nothing of it is seen, unless [`Error::outcome`] says that this is not known.
     pub fn restore(&self, input: impl Read) -> Result<Contents, BackupError> {
-        for table in data_tables(self.store())? {
-            if !self.store().rows(&table, None, 1)?.is_empty() {
-                return Err(BackupError::NotEmpty { table });
-            }
-        }
         let (mut reader, header) = Reader::new(input)?;
         self.timelock().fast_forward(Timestamp(header.timestamp))?;
-        let started = self.timelock().start()?;
-        let start = started.start;
         // C2: a reader that meets a version waits.
-        let locks = self.timelock().lock(vec![start_lock(start)], Duration::from_secs(60));
-        let restored = locks.map_err(BackupError::from).and_then(|locks| {
-            let restored = self.restore_at(start, &mut reader).and_then(|(contents, commit)| {
-                // C9.
-                match self.timelock().is_held(Some(&locks), started.hold)? {
-                    true => {}
-                    false => return Err(Error::LocksLost { start }.into()),
-                }
-                // C10.
-                match self.service().put_unless_exists(start, Conclusion::Committed(commit)) {
-                    Ok(Recorded::Recorded) => Ok(Contents { timestamp: header.timestamp, ..contents }),
-                    Ok(Recorded::Exists(Conclusion::Aborted)) => Err(Error::RolledBack { start }.into()),
-                    Ok(Recorded::Exists(found)) => Err(Error::TwoCommits { start, commit, found }.into()),
-                    Err(cause) => Err(Error::OutcomeUnknown { start, commit, cause }.into()),
-                }
-            });
-            // C11.
-            self.timelock().unlock(locks);
-            restored
+        let begun = self.begin_restore(|| match self.first_table_in_use()? {
+            Some(table) => Err(BackupError::NotEmpty { table }),
+            None => Ok(()),
+        })?;
+        let start = begun.started.start;
+        let restored = self.restore_at(start, &mut reader).and_then(|(contents, commit)| {
+            // C9.
+            match self.timelock().is_held(Some(&begun.locks), begun.started.hold)? {
+                true => {}
+                false => return Err(Error::LocksLost { start }.into()),
+            }
+            // C10.
+            match self.service().put_unless_exists(start, Conclusion::Committed(commit)) {
+                Ok(Recorded::Recorded) => Ok(Contents { timestamp: header.timestamp, ..contents }),
+                Ok(Recorded::Exists(Conclusion::Aborted)) => Err(Error::RolledBack { start }.into()),
+                Ok(Recorded::Exists(found)) => Err(Error::TwoCommits { start, commit, found }.into()),
+                Err(cause @ ServiceError::NotPut { .. }) => Err(Error::from(cause).into()),
+                Err(cause) => Err(Error::OutcomeUnknown { start, commit, cause }.into()),
+            }
         });
-        self.timelock().release(started.hold);
+        if let Err(error) = &restored {
+            match self.undo_restore(start) {
+                Ok(_) => tracing::debug!(%error, %start, "a restore failed, and was undone"),
+                Err(left) => {
+                    tracing::warn!(%error, %left, %start, "what a restore left is undone by the next one");
+                }
+            }
+        }
+        // C11.
+        self.end_restore(begun);
         restored
+    }
+
+    /// A table of applications that has versions.
+    fn first_table_in_use(&self) -> Result<Option<String>, StoreError> {
+        let store = self.store();
+        for table in data_tables(store)? {
+            let mut after: Option<Bytes> = None;
+            loop {
+                // Rows of which all was removed may be among them.
+                let rows = store.rows(&table, after.as_deref(), ROWS)?;
+                after = rows.last().cloned();
+                let is_last = rows.len() < ROWS;
+                let range = |row| ColumnRange { row, start: Bytes::new(), end: None, limit: 1 };
+                let ranges: Vec<ColumnRange> = rows.into_iter().map(range).collect();
+                if store.columns(&table, &ranges, Timestamp::MAX)?.iter().any(|found| !found.is_empty()) {
+                    return Ok(Some(table));
+                }
+                if is_last {
+                    break;
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// C5 and C6: writes all cells as versions of `start`, and takes the commit timestamp.

@@ -25,7 +25,7 @@ pub use scans::RowOfCells;
 pub use table::{ConflictHandler, Table};
 
 use manager::Inner;
-pub(crate) use manager::start_lock;
+pub(crate) use manager::{METADATA, start_lock};
 use reads::Snapshot;
 use serializable::Reads;
 use writes::Writes;

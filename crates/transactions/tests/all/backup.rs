@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cassette_transactions::backup::BackupError;
-use cassette_transactions::store::{Cell, EmbeddedStore, FailingStore, Fault, MemoryStore, Put, Store};
+use cassette_transactions::store::{
+    Cell, ColumnRange, EmbeddedStore, FailingStore, Fault, MemoryStore, Put, Store,
+};
 use cassette_transactions::{Column, ConflictHandler, Options, Timestamp, Transactions};
 
 use super::conformance::database;
@@ -142,6 +144,62 @@ fn of_a_damaged_backup_nothing_is_seen() {
     assert!(error.to_string().contains("newer"), "{error}");
 }
 
+fn versions(store: &dyn Store) -> usize {
+    let rows = store.rows("accounts", None, 100).unwrap_or_default();
+    let range = |row| ColumnRange { row, start: "".into(), end: None, limit: 100 };
+    let ranges: Vec<_> = rows.into_iter().map(range).collect();
+    store.columns("accounts", &ranges, Timestamp::MAX).map_or(0, |found| found.concat().len())
+}
+
+fn stores() -> [Arc<dyn Store>; 2] {
+    [Arc::new(MemoryStore::new()), Arc::new(EmbeddedStore::open(database(), "bank").unwrap())]
+}
+
+#[test]
+fn a_restore_that_fails_undoes_what_it_did() {
+    let bytes = backup(&bank());
+    for store in stores() {
+        let failing = Arc::new(FailingStore::new(store.clone()));
+        let restored = over(failing.clone(), Options::default());
+        let mut failed = 0;
+        loop {
+            failing.fail_at(failed + 1, Fault::Lost);
+            if restored.restore(&bytes[..]).is_ok() {
+                break;
+            }
+            failed += 1;
+            assert_eq!(versions(&*store), 0, "after call {failed}");
+        }
+        failing.settle();
+        assert!(failed > 5, "{failed} calls were failed");
+        assert_eq!((sum(&restored), versions(&*store)), (100 * ACCOUNTS, ACCOUNTS as usize));
+    }
+}
+
+#[test]
+fn what_a_restore_left_that_died_is_removed_by_the_next() {
+    let bytes = backup(&bank());
+    for store in stores() {
+        let failing = Arc::new(FailingStore::new(store.clone()));
+        let dying = over(failing.clone(), Options::default());
+        // Until it dies with versions stored.
+        for n in 1.. {
+            failing.die_at(n, Fault::Lost);
+            dying.restore(&bytes[..]).unwrap_err();
+            failing.settle();
+            if versions(&*store) > 0 {
+                break;
+            }
+        }
+        let restored = over(store.clone(), Options::default());
+        assert_eq!(sum(&restored), 0);
+        assert_eq!(restored.restore(&bytes[..]).unwrap().cells, ACCOUNTS as u64);
+        assert_eq!((sum(&restored), versions(&*store)), (100 * ACCOUNTS, ACCOUNTS as usize));
+        assert!(matches!(restored.restore(&bytes[..]), Err(BackupError::NotEmpty { .. })));
+        assert_eq!(sum(&restored), 100 * ACCOUNTS, "one that committed is not undone");
+    }
+}
+
 #[test]
 fn a_restore_that_fails_anywhere_leaves_all_or_nothing() {
     let bytes = backup(&bank());
@@ -157,6 +215,12 @@ fn a_restore_that_fails_anywhere_leaves_all_or_nothing() {
             store.fail_at(1 << 40, fault);
             let found = sum(&restored);
             assert!(found == 0 || found == 100 * ACCOUNTS, "{found} after call {n}");
+            if found == 0 {
+                assert!(result.is_err());
+                // What it left does not count: it is restored at the next try.
+                restored.restore(&bytes[..]).unwrap();
+                assert_eq!(sum(&restored), 100 * ACCOUNTS, "again after call {n}");
+            }
             if result.is_ok() {
                 assert!(found > 0);
                 if calls < n {
