@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo bench -p cassette-transactions --bench transactions -- [--commits 200000] [--reads 200000] [--rounds 3] [--only commits|reads|bytes]
+//!     [--layouts 1,2,3] [--clients 1,2,4,16,17,64] [--residues without,with]
 //! ```
 //!
 //! A client is a thread with transactions of its own, hence a residue of its own. Each transaction writes one cell of 20 bytes, in a row of its own of a
@@ -67,6 +68,8 @@ impl Place {
 fn main() {
     let mut sizes = Sizes { commits: 200_000, reads: 200_000, rounds: 3 };
     let mut only = None;
+    let (mut layouts, mut clients) = ("1,2,3".to_owned(), "1,2,4,16,17,64".to_owned());
+    let mut residues = "without,with".to_owned();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().expect("a value");
@@ -75,26 +78,28 @@ fn main() {
             "--reads" => sizes.reads = value().parse().expect("a number"),
             "--rounds" => sizes.rounds = value().parse().expect("a number"),
             "--only" => only = Some(value()),
+            "--layouts" => layouts = value(),
+            "--clients" => clients = value(),
+            "--residues" => residues = value(),
             _ => {}
         }
     }
     let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
-    if wanted("headline") {
-        let figures: Vec<f64> = (0..sizes.rounds).map(|_| commits(&sizes, 2, 16, false)).collect();
-        report("version 2, 16 clients, no residues, commits/s", figures);
-    }
     if wanted("commits") {
-        for version in [1, 2, 3] {
-            for clients in [1, 4, 16, 17, 64] {
-                for residues in [false, true] {
-                    let figures = (0..sizes.rounds).map(|_| commits(&sizes, version, clients, residues));
-                    let with = if residues { "with" } else { "without" };
-                    report(
-                        &format!("version {version}, {clients} clients, {with} residues, commits/s"),
-                        figures.collect(),
-                    );
-                }
+        // A round of all, then another: what the machine does meanwhile is shared by all.
+        let mut all = Vec::new();
+        for version in layouts.split(',').map(|version| version.parse().expect("a layout")) {
+            for clients in clients.split(',').map(|clients| clients.parse().expect("a number")) {
+                all.extend(residues.split(',').map(|with| (version, clients, with, Vec::new())));
             }
+        }
+        for _ in 0..sizes.rounds {
+            for (version, clients, with, figures) in &mut all {
+                figures.push(commits(&sizes, *version, *clients, *with == "with"));
+            }
+        }
+        for (version, clients, with, figures) in all {
+            report(&format!("version {version}, {clients} clients, {with} residues, commits/s"), figures);
         }
     }
     if wanted("reads") {
