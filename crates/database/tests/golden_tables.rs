@@ -12,11 +12,8 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../sstable/tests/golden")
 }
 
-/// The cases, but for counters, which are to come.
 fn cases() -> Vec<PathBuf> {
-    let mut cases = directories(&golden());
-    cases.retain(|case| !case.file_name().unwrap().to_str().unwrap().starts_with("counters"));
-    cases
+    directories(&golden())
 }
 
 fn directories(path: &Path) -> Vec<PathBuf> {
@@ -149,7 +146,7 @@ fn tables_in_cassandra_5s_newer_versions_answer_alike_and_are_compacted_to_nb() 
         for newer in directories(&golden().with_file_name("golden5").join(version)) {
             let case = golden().join(newer.file_name().unwrap());
             let tables = directories(&newer);
-            // Of some cases not all tables are there; counters are to come.
+            // Of some cases not all tables are there.
             let is_whole = tables.len() == directories(&case.join("data")).len();
             if !is_whole || !cases().contains(&case) {
                 continue;

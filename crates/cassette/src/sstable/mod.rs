@@ -26,7 +26,7 @@ pub enum SSTableCommand {
     Verify(verify::VerifyArguments),
     /// Print figures about partitions, and which are large, as sstablepartitions does
     Partitions(partitions::PartitionsArguments),
-    /// Write live rows as JSON or CSV
+    /// Write live rows as JSON, CSV or Parquet
     Export(export::ExportArguments),
     /// Rewrite the SSTables of a table that no server has open with all that can be read of them, as sstablescrub does
     Scrub(scrub::ScrubArguments),

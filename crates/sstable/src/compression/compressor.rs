@@ -7,8 +7,7 @@ use std::io::{Read, Write};
 pub enum Compressor {
     /// `LZ4Compressor`: u32 **little-endian** plain length, then an LZ4 block.
     ///
-    /// `high` is the level of `lz4_compressor_type: high`. It is kept and written to CompressionInfo.db, while the
-    /// bytes come from the fast compressor: every reader takes them.
+    /// `high` is the level of `lz4_compressor_type: high`: smaller blocks, which take longer to find and no longer to read.
     Lz4 {
         /// `lz4_high_compressor_level`, if the type is `high`.
         high: Option<u8>,
@@ -95,12 +94,18 @@ impl Compressor {
     ) -> std::io::Result<()> {
         let start = out.len();
         match self {
-            Self::Lz4 { .. } => {
+            Self::Lz4 { high } => {
                 out.resize(start + 4 + lz4_flex::block::get_maximum_output_size(plain.len()), 0);
                 let (length, block) = out[start..].split_at_mut(4);
                 length.copy_from_slice(&(plain.len() as u32).to_le_bytes());
-                let length = lz4_flex::block::compress_into_with_table(plain, block, &mut workspace.lz4)
-                    .map_err(std::io::Error::other)?;
+                let length = match high {
+                    Some(level) => {
+                        let mode = lz4::block::CompressionMode::HIGHCOMPRESSION((*level).into());
+                        lz4::block::compress_to_buffer(plain, Some(mode), false, block)?
+                    }
+                    None => lz4_flex::block::compress_into_with_table(plain, block, &mut workspace.lz4)
+                        .map_err(std::io::Error::other)?,
+                };
                 out.truncate(start + 4 + length);
             }
             Self::Snappy => {
@@ -229,6 +234,27 @@ mod tests {
                 assert!(compressor.decompress(&stored, &mut wrong).is_err(), "{compressor:?}, {length}");
             }
         }
+    }
+
+    #[test]
+    fn higher_levels_give_smaller_chunks() {
+        let words = ["cassette", "level", "tree", "merge", "row", "cell", "token", "of", "the", "a"];
+        let mut state = 1_u32;
+        let mut plain = Vec::new();
+        while plain.len() < 16 << 10 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            plain.extend_from_slice(words[(state >> 24) as usize % words.len()].as_bytes());
+        }
+        let length = |compressor: Compressor| {
+            let mut stored = Vec::new();
+            compressor.compress(&plain, &mut Workspace::default(), &mut stored).unwrap();
+            stored.len()
+        };
+        let (fast, high) =
+            (length(Compressor::Lz4 { high: None }), length(Compressor::Lz4 { high: Some(9) }));
+        assert!(high < fast * 9 / 10, "{high} and {fast} bytes");
+        assert!(length(Compressor::Lz4 { high: Some(1) }) >= high);
+        assert!(length(Compressor::Zstd { level: 19 }) < length(Compressor::Zstd { level: -7 }) * 9 / 10);
     }
 
     #[test]

@@ -12,6 +12,7 @@ import org.apache.cassandra.cql3.*;
 import org.apache.cassandra.cql3.statements.schema.AlterSchemaStatement;
 import org.apache.cassandra.db.*;
 import org.apache.cassandra.db.compaction.OperationType;
+import org.apache.cassandra.db.context.CounterContext;
 import org.apache.cassandra.db.filter.ColumnFilter;
 import org.apache.cassandra.db.lifecycle.LifecycleTransaction;
 import org.apache.cassandra.db.partitions.PartitionUpdate;
@@ -151,6 +152,32 @@ public class SSTableCheck
         return out.toString(StandardCharsets.UTF_8);
     }
 
+    /** What counters come to: a line with key, clustering (or -), column and total for each. */
+    static void counters(SSTableReader r, TableMetadata md) throws Exception
+    {
+        try (ISSTableScanner scanner = r.getScanner())
+        {
+            while (scanner.hasNext())
+                try (UnfilteredRowIterator it = scanner.next())
+                {
+                    String key = md.partitionKeyType.getString(it.partitionKey().getKey());
+                    counters(key, "-", it.staticRow());
+                    while (it.hasNext())
+                    {
+                        Unfiltered u = it.next();
+                        if (u.isRow()) counters(key, md.comparator.subtype(0).getString(((Row) u).clustering().bufferAt(0)), (Row) u);
+                    }
+                }
+        }
+    }
+
+    static void counters(String key, String clustering, Row row)
+    {
+        for (Cell<?> c : row.cells())
+            if (!c.isTombstone())
+                System.out.println("COUNT " + key + " " + clustering + " " + c.column().name + " " + CounterContext.instance().total(c));
+    }
+
     public static void main(String[] a) throws Exception
     {
         try
@@ -203,6 +230,7 @@ public class SSTableCheck
                         fail("%s %s: the dump differs from that of the original", dir.getName(), name);
                 }
                 ok("%s %s: dumped", dir.getName(), name);
+                if (md.isCounter()) counters(r, md);
                 IVerifier.Options options = IVerifier.options().invokeDiskFailurePolicy(false).extendedVerification(true).build();
                 try (IVerifier verifier = r.getVerifier(cfs, new OutputHandler.SystemOutput(false, false), true, options)) { verifier.verify(); }
                 ok("%s %s: verified", dir.getName(), name);

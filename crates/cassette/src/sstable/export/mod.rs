@@ -1,10 +1,11 @@
 //! `cassette sstable export`: live rows for other programs.
 //!
 //! All SSTables given are of one table and are merged as a read would, so that each row comes once and nothing that was
-//! deleted or has expired. Rows stream from file to file: memory holds one row.
+//! deleted or has expired. Rows stream from file to file: memory holds one row, or, for Parquet, a group of them.
 
 mod csv;
 mod json;
+mod parquet;
 mod rows;
 
 use std::fs::File;
@@ -30,6 +31,8 @@ schema.cql, any file of CREATE statements, or a data directory tells their names
   JSON     a row a line, as SELECT JSON writes it
   CSV      a header and a row a line; blobs as 0x..., collections and tuples as CQL literals; null is an empty field, an
            empty text is \"\"
+  Parquet  typed columns, compressed with Snappy; lists, sets and vectors are LIST, maps are MAP, tuples (_1, _2, ...) and
+           user-defined types are groups; varint, decimal, inet and duration are text, which loses nothing; to a file only
 
 Examples:
   cassette sstable export data/ks/t-*/ --schema schema.cql -o t.json
@@ -80,7 +83,7 @@ pub fn run(arguments: &ExportArguments) -> anyhow::Result<bool> {
         sources.push(Box::new(reader.scan_all()?));
     }
     let columns = rows::columns(&table);
-    let format = format(arguments)?;
+    let format = format(arguments);
     let output = arguments.output.as_deref();
     let mut writer = writer(format, output, &columns)?;
     let bar = progress(partitions, output);
@@ -116,17 +119,13 @@ fn write_all<S: PartitionStream>(
     Ok(rows)
 }
 
-fn format(arguments: &ExportArguments) -> anyhow::Result<Format> {
+fn format(arguments: &ExportArguments) -> Format {
     let extension = arguments.output.as_deref().and_then(Path::extension).and_then(|text| text.to_str());
-    let format = arguments.format.unwrap_or(match extension {
+    arguments.format.unwrap_or(match extension {
         Some("csv") => Format::Csv,
         Some("parquet") => Format::Parquet,
         _ => Format::Json,
-    });
-    if format == Format::Parquet && arguments.output.is_none() {
-        bail!("Parquet is written to a file: give it with --output");
-    }
-    Ok(format)
+    })
 }
 
 fn writer(format: Format, output: Option<&Path>, columns: &[Column]) -> anyhow::Result<Box<dyn RowWriter>> {
@@ -141,7 +140,10 @@ fn writer(format: Format, output: Option<&Path>, columns: &[Column]) -> anyhow::
     Ok(match format {
         Format::Json => Box::new(json::JsonRows::new(open()?, columns)),
         Format::Csv => Box::new(csv::CsvRows::new(open()?, columns)?),
-        Format::Parquet => bail!("Parquet is not written yet: JSON and CSV are"),
+        Format::Parquet => {
+            let Some(path) = output else { bail!("Parquet is written to a file: give it with --output") };
+            Box::new(parquet::ParquetRows::new(BufWriter::with_capacity(1 << 16, create(path)?), columns)?)
+        }
     })
 }
 
