@@ -18,70 +18,23 @@ use serde::Deserialize;
 pub use units::duration;
 use units::{bytes, bytes_per_second};
 
-/// Keys of cassandra.yaml that a database of one machine has no use for: accepted with a warning, so that a file made
-/// for Cassandra can be given as it is.
-const WITHOUT_EFFECT: &[&str] = &[
-    "allocate_tokens_for_local_replication_factor",
-    "auto_bootstrap",
-    "auto_hints_cleanup_enabled",
-    "authenticator",
-    "authorizer",
-    "batchlog_replay_throttle",
-    "broadcast_address",
-    "broadcast_rpc_address",
-    "cas_contention_timeout",
-    "cdc_enabled",
-    "cdc_raw_directory",
-    "commitlog_directory",
-    "commitlog_disk_access_mode",
-    "concurrent_counter_writes",
-    "concurrent_materialized_view_writes",
-    "concurrent_reads",
-    "concurrent_writes",
-    "counter_write_request_timeout",
-    "credentials_validity",
-    "data_file_directories",
-    "diagnostic_events_enabled",
-    "dynamic_snitch_badness_threshold",
-    "dynamic_snitch_reset_interval",
-    "dynamic_snitch_update_interval",
-    "endpoint_snitch",
-    "hinted_handoff_enabled",
-    "hinted_handoff_throttle",
-    "hints_directory",
-    "hints_flush_period",
-    "incremental_backups",
-    "initial_token",
-    "inter_dc_tcp_nodelay",
-    "internode_compression",
-    "listen_address",
-    "listen_interface",
-    "max_hint_window",
-    "max_hints_delivery_threads",
-    "max_hints_file_size",
-    "memtable_allocation_type",
-    "network_authorizer",
-    "num_tokens",
-    "partitioner",
-    "permissions_validity",
-    "range_request_timeout",
-    "read_request_timeout",
-    "request_timeout",
-    "role_manager",
-    "roles_validity",
-    "seed_provider",
-    "server_encryption_options",
-    "slow_query_log_timeout",
-    "snapshot_before_compaction",
-    "ssl_storage_port",
-    "start_native_transport",
-    "storage_compatibility_mode",
-    "storage_port",
-    "tombstone_failure_threshold",
-    "tombstone_warn_threshold",
-    "truncate_request_timeout",
-    "user_defined_functions_enabled",
-    "write_request_timeout",
+/// Keys of cassandra.yaml, one a line, that this database has no use for: accepted with a warning, so that a file made
+/// for Cassandra can be given as it is. Those that promise what would not be kept are in [`PROMISES`].
+const WITHOUT_EFFECT: &str = include_str!("without_effect.txt");
+
+/// Keys without effect, with the only values that are true of this database. Whoever sets another one relies on it.
+const PROMISES: &[(&str, &[&str])] = &[
+    ("authenticator", &["AllowAllAuthenticator"]),
+    ("authorizer", &["AllowAllAuthorizer"]),
+    ("network_authorizer", &["AllowAllNetworkAuthorizer"]),
+    ("cidr_authorizer", &["AllowAllCIDRAuthorizer"]),
+    ("partitioner", &["Murmur3Partitioner"]),
+    ("client_encryption_options", &["false"]),
+    ("transparent_data_encryption_options", &["false"]),
+    ("audit_logging_options", &["false"]),
+    ("cdc_enabled", &["false"]),
+    ("incremental_backups", &["false"]),
+    ("snapshot_before_compaction", &["false"]),
 ];
 
 /// Where figures and operations are.
@@ -158,7 +111,7 @@ pub struct Config {
     auto_snapshot: Option<bool>,
     auto_snapshot_ttl: Option<String>,
     #[serde(flatten)]
-    others: BTreeMap<String, serde::de::IgnoredAny>,
+    others: BTreeMap<String, serde_json::Value>,
 }
 
 impl Config {
@@ -178,8 +131,15 @@ impl Config {
             return Ok(Self::default());
         }
         let config: Self = serde_saphyr::from_str(text)?;
-        if let Some(unknown) = config.others.keys().find(|key| !WITHOUT_EFFECT.contains(&key.as_str())) {
+        let is_known = |key: &String| WITHOUT_EFFECT.lines().any(|known| known == key);
+        if let Some(unknown) = config.others.keys().find(|key| !is_known(key)) {
             bail!("unknown key {unknown}; keys are those of Cassandra 5.0's cassandra.yaml");
+        }
+        for (key, kept) in PROMISES {
+            let Some(value) = config.others.get(*key).and_then(chosen) else { continue };
+            if !kept.contains(&value.rsplit('.').next().unwrap_or_default()) {
+                bail!("{key}: {value} is not there yet: only {} is", kept.join(", "));
+            }
         }
         Ok(config)
     }
@@ -370,6 +330,18 @@ impl Config {
     }
 }
 
+/// What an option's value chooses: itself, or the class or switch of what has parameters.
+fn chosen(value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::String(text) => Some(text.clone()),
+        serde_json::Value::Bool(on) => Some(on.to_string()),
+        serde_json::Value::Object(map) => {
+            map.get("class_name").or_else(|| map.get("enabled")).and_then(chosen)
+        }
+        _ => None,
+    }
+}
+
 /// Sets a size that the file gives.
 fn set<N: TryFrom<u64>>(to: &mut N, text: &Option<String>, name: &'static str) -> anyhow::Result<()> {
     let Some(text) = text else { return Ok(()) };
@@ -413,6 +385,33 @@ mod tests {
         assert_eq!(options.engine.counter_cache_size, 1 << 20);
         assert!(!options.engine.key_cache_migrate_during_compaction);
         assert_eq!(config.server().unwrap().listen_address, "127.0.0.2:9999".parse().unwrap());
+    }
+
+    #[test]
+    fn what_would_not_be_kept_is_refused_and_what_does_not_matter_is_not() {
+        for (text, expected) in [
+            (
+                "authenticator: PasswordAuthenticator\n",
+                "authenticator: PasswordAuthenticator is not there yet",
+            ),
+            (
+                "authenticator:\n  class_name: org.apache.cassandra.auth.PasswordAuthenticator\n",
+                "PasswordAuth",
+            ),
+            (
+                "client_encryption_options:\n  enabled: true\n  keystore: k\n",
+                "client_encryption_options: true",
+            ),
+            ("partitioner: org.apache.cassandra.dht.RandomPartitioner\n", "RandomPartitioner"),
+            ("incremental_backups: true\n", "incremental_backups: true"),
+        ] {
+            let error = Config::parse(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let file = "authenticator:\n  class_name: AllowAllAuthenticator\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
+                    client_encryption_options:\n  enabled: false\ncdc_enabled: false\ntrickle_fsync: false\n\
+                    trickle_fsync_interval: 10240KiB\nsstable_preemptive_open_interval: 50MiB\ncommit_failure_policy: stop\n";
+        assert_eq!(Config::parse(file).unwrap().others.len(), 8);
     }
 
     #[test]
