@@ -77,6 +77,7 @@ fn every_command_that_reads_answers_as_text_and_as_json() {
         "getlogginglevels",
         "gettraceprobability",
         "listsnapshots",
+        "statusautocompaction --all",
         "toppartitions system local 50",
     ] {
         assert!(!server.shows(command).is_empty(), "{command}");
@@ -117,6 +118,11 @@ fn commands_that_change_something_change_it() {
     assert_eq!(server.shows("gettraceprobability"), "Current trace probability: 0.0\n");
     server.shows("settraceprobability 0.25");
     assert_eq!(server.shows("gettraceprobability"), "Current trace probability: 0.25\n");
+    server.shows("disableautocompaction system local");
+    assert_eq!(server.shows("statusautocompaction system"), "partially running\n");
+    assert_eq!(server.shows("statusautocompaction system local"), "not running\n");
+    server.shows("enableautocompaction system local");
+    assert_eq!(server.shows("statusautocompaction system"), "running\n");
     server.shows("setlogginglevel compaction DEBUG");
     assert!(server.shows("getlogginglevels").contains("cassette_engine::compaction"));
     assert!(server.shows("snapshot -t now system").ends_with("Snapshot directory: now\n"));
@@ -161,11 +167,39 @@ fn failures_have_cassandras_words_and_exit_codes() {
             1,
             "nodetool: Invalid token for Murmur3Partitioner. Got x but expected a long value (unsigned 8 bytes integer).\n",
         ),
-        ("import ks t /nowhere", 1, ""),
+        ("setcompactionthroughput -1", 1, "nodetool: Invalid data rate: value must be non-negative\n"),
+        (
+            "setcompactionthroughput x",
+            1,
+            "nodetool: compaction_throughput: can not convert \"x\" to a Integer\n",
+        ),
+        ("stop X", 1, "nodetool: compaction_type: can not convert \"X\" to a OperationType\n"),
+        ("status nosuch", 1, "\nError: The keyspace nosuch, does not exist\n"),
+        (
+            "verify system",
+            1,
+            "verify is disabled unless a [-f|--force] override flag is provided. See CASSANDRA-9947 and CASSANDRA-17017 for details.\n",
+        ),
+        (
+            "snapshot -t s nosuch",
+            1,
+            "Requested creating snapshot(s) for [nosuch] with snapshot name [s] and options {skipFlush=false}\n\
+             nodetool: Keyspace nosuch does not exist\n",
+        ),
+        ("import system local /nowhere", 2, ""),
+        ("flush system nosuch", 2, ""),
     ] {
         let output = server.nodetool(words);
         assert_eq!(output.status.code(), Some(code), "{words}");
         assert!(String::from_utf8_lossy(&output.stdout).starts_with(said), "{words}: {output:?}");
+        if code == 2 {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let expected = [
+                "error: Directory /nowhere does not exist\n",
+                "error: Unknown keyspace/cf pair (system.nosuch)\n",
+            ];
+            assert!(expected.contains(&&*said), "{words}: {said}");
+        }
     }
     let nobody = Command::new(CASSETTE).args(["nodetool", "-p", "1", "status"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(1));

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_rows::{TableId, TableMetadata};
@@ -10,6 +11,7 @@ use cassette_sstable::statistics::EstimatedHistogram;
 use cassette_sstable::{Component, SSTableId, SSTableReader};
 
 use crate::commitlog::CommitLogStats;
+use crate::compaction::CompactionOptions;
 use crate::core::Core;
 use crate::metrics::{BUCKET_OFFSETS, CacheMeter, CacheRates, Distribution};
 use crate::table::{Table, View};
@@ -20,6 +22,8 @@ use crate::table::{Table, View};
 pub struct TableStats {
     /// Where its files are.
     pub directory: PathBuf,
+    /// Whether compactions start by themselves: by the table's options and by command.
+    pub autocompaction: bool,
     /// Partitions in all memtables.
     pub memtable_partitions: u64,
     /// Cells that were written to the memtable that takes the writes, overwritten ones too.
@@ -142,6 +146,9 @@ impl Core {
         let memtable = view.memtable.stats();
         TableStats {
             directory: table.directory.clone(),
+            autocompaction: !table.autocompaction_off.load(Ordering::Relaxed)
+                && CompactionOptions::parse(&view.table.params.compaction)
+                    .is_ok_and(|options| options.enabled),
             memtable_partitions: view.memtables().map(|memtable| memtable.partition_count() as u64).sum(),
             memtable_cells: memtable.cells,
             memtable_data_bytes: memtable.data_bytes,

@@ -138,6 +138,7 @@ fn figures_follow_the_statements_and_operations_the_requests() {
         format!("cassette_table_read_latency_seconds_count{{keyspace=\"ks\",table=\"t\"}} {}\n", rounds + 1);
     assert!(metrics.contains(&reads), "{metrics}");
     assert!(metrics.contains("\ncassette_compactions_total 1\n"), "{metrics}");
+    assert!(metrics.contains("\ncassette_overlapping_rows_dropped_total 0\n"), "{metrics}");
 }
 
 #[test]

@@ -330,7 +330,9 @@ pub(super) fn parse(words: &[String]) -> Result<Parsed> {
     let mut arguments = Vec::new();
     let mut only_arguments = false;
     while let Some(word) = words.next() {
-        if only_arguments || !word.starts_with('-') || word == "-" {
+        // A number below 0 is no option.
+        let is_number = command.is_some() && word.parse::<i64>().is_ok();
+        if only_arguments || is_number || !word.starts_with('-') || word == "-" {
             match command {
                 None if word == "help" => return Ok(Parsed::Help(help(words.next())?)),
                 None => {

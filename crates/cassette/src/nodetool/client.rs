@@ -66,7 +66,14 @@ impl Client {
             });
         }
         match serde_json::from_slice::<Refused>(&body) {
-            Ok(Refused { error, is_usage: true }) => Err(Failure::Usage(error)),
+            // What Cassandra's nodetool finds out itself is wrong use to it; what it is told by the node is an error.
+            Ok(Refused { error, is_usage: true })
+                if ["Keyspace ", "compaction_type: ", "row_cache_size ", "key_cache_size "]
+                    .iter()
+                    .any(|own| error.starts_with(own)) =>
+            {
+                Err(Failure::Usage(error))
+            }
             Ok(Refused { error, .. }) => Err(Failure::Error(error)),
             Err(_) => {
                 let said = String::from_utf8_lossy(&body);

@@ -9,7 +9,7 @@ use super::{Failure, Result};
 pub(super) fn check_keyspace(node: &NodeReport, keyspace: Option<&String>) -> Result<()> {
     match keyspace {
         Some(keyspace) if !node.keyspaces.iter().any(|known| known.name == *keyspace) => {
-            Err(Failure::Error(format!("The keyspace {keyspace}, does not exist")))
+            Err(Failure::Said(format!("\nError: The keyspace {keyspace}, does not exist")))
         }
         _ => Ok(()),
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Invocation;
 use super::client::Client;
-use super::text::double;
+use super::text::{Table, double};
 use super::{
     Failure, Format, Output, Result, cluster, compactions, info, pools, snapshots, table_stats,
     tablehistograms, top_partitions,
@@ -56,6 +56,7 @@ pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) 
             command.show(&tables, |tables| tablehistograms::tables(tables))
         }
         "datapaths" => command.data_paths(),
+        "statusautocompaction" => command.auto_compaction(),
         "compactionstats" => {
             let report: CompactionReport = client.get("/v1/compactions")?;
             let (human, vtable) = (invocation.has("--human-readable"), invocation.has("--vtable"));
@@ -175,6 +176,48 @@ impl Command<'_> {
         Ok(self.either(|| text, || tables.iter().map(path).collect()))
     }
 
+    /// Whether compactions of tables start by themselves: of each, or of all together.
+    fn auto_compaction(&self) -> Result<Output> {
+        let mut tables: Vec<TableReport> = self.client.get("/v1/tables")?;
+        let (keyspace, names) = match self.invocation.arguments.split_first() {
+            Some((keyspace, names)) => (Some(keyspace), names),
+            None => (None, &[][..]),
+        };
+        if let Some(keyspace) = keyspace {
+            tables.retain(|table| table.keyspace == *keyspace);
+            if tables.is_empty() {
+                return Err(Failure::usage(format!("Keyspace [{keyspace}] does not exist.")));
+            }
+            if let Some(name) = names.iter().find(|name| !tables.iter().any(|table| table.table == **name)) {
+                return Err(Failure::Error(format!("Unknown keyspace/cf pair ({keyspace}.{name})")));
+            }
+        }
+        tables.retain(|table| names.is_empty() || names.contains(&table.table));
+        let state = |on: bool| if on { "running" } else { "not running" };
+        let data = || {
+            let state = |table: &TableReport| json!({"keyspace": table.keyspace, "table": table.table, "status": state(table.autocompaction)});
+            tables.iter().map(state).collect()
+        };
+        let text = || {
+            if self.invocation.has("--all") {
+                let mut text = Table::default();
+                text.row(["Keyspace", "Table", "Status"]);
+                for table in &tables {
+                    text.row([table.keyspace.as_str(), &table.table, state(table.autocompaction)]);
+                }
+                return text.text(" ");
+            }
+            let running = tables.iter().filter(|table| table.autocompaction).count();
+            let all = match running {
+                0 => "not running",
+                running if running == tables.len() => "running",
+                _ => "partially running",
+            };
+            format!("{all}\n")
+        };
+        Ok(self.either(text, data))
+    }
+
     fn compaction_throughput(&self) -> Result<Output> {
         let report: CompactionReport = self.client.get("/v1/compactions")?;
         let mebibytes = report.throughput_bytes as f64 / f64::from(1 << 20);
@@ -192,7 +235,15 @@ impl Command<'_> {
     /// Has the node do something.
     fn operate(&self) -> Result<Output> {
         let (before, operation) = self.operation()?;
-        let done = self.client.operate(&operation)?;
+        let done = match self.client.operate(&operation) {
+            Ok(done) => done,
+            Err(failure) => {
+                if self.format == Format::Text {
+                    print!("{before}");
+                }
+                return Err(failure);
+            }
+        };
         let after = match &operation {
             Operation::Snapshot { name, .. } => format!("Snapshot directory: {name}\n"),
             _ => String::new(),
@@ -229,7 +280,7 @@ impl Command<'_> {
                     reinsert_overflowed_ttl: invocation.has("--reinsert-overflowed-ttl"),
                 })
             }
-            "verify" if !invocation.has("--force") => Err(Failure::Error(
+            "verify" if !invocation.has("--force") => Err(Failure::Said(
                 "verify is disabled unless a [-f|--force] override flag is provided. See CASSANDRA-9947 and CASSANDRA-17017 for details.".to_owned(),
             )),
             "verify" => silently(Operation::Verify {
@@ -252,18 +303,21 @@ impl Command<'_> {
                 Ok(("nodetool refresh is deprecated, use nodetool import instead\n".to_owned(), operation))
             }
             "setcompactionthroughput" => {
-                let mebibytes = self.required::<u32>("compaction_throughput")?;
+                let mebibytes = self.required::<i32>("compaction_throughput", "Integer")?;
+                if mebibytes < 0 {
+                    return Err(Failure::usage("Invalid data rate: value must be non-negative"));
+                }
                 silently(Operation::SetCompactionThroughput { mebibytes: mebibytes.into() })
             }
             "setconcurrentcompactors" => {
-                let count = self.required::<usize>("concurrent_compactors")?;
-                if count == 0 {
+                let count = self.required::<i32>("concurrent_compactors", "int")?;
+                let Some(count) = usize::try_from(count).ok().filter(|count| *count > 0) else {
                     return Err(Failure::usage("concurrent_compactors should be great than 0."));
-                }
+                };
                 silently(Operation::SetConcurrentCompactors { count })
             }
             "settraceprobability" => {
-                let probability = self.required::<f64>("trace_probability")?;
+                let probability = self.required::<f64>("trace_probability", "Double")?;
                 if !(0.0..=1.0).contains(&probability) {
                     return Err(Failure::usage("Trace probability must be between 0 and 1"));
                 }
@@ -319,11 +373,12 @@ impl Command<'_> {
         Ok([number("key", key)?, number("row", row)?, number("counter", counter)?])
     }
 
-    fn required<N: std::str::FromStr>(&self, title: &str) -> Result<N> {
+    /// The first argument; `kind` is what Java calls its type.
+    fn required<N: std::str::FromStr>(&self, title: &str, kind: &str) -> Result<N> {
         let argument = self.invocation.arguments.first();
         let text =
             argument.ok_or_else(|| Failure::usage(format!("Required parameters are missing: {title}")))?;
-        text.parse().map_err(|_| Failure::usage(format!("{title}: can not convert \"{text}\"")))
+        text.parse().map_err(|_| Failure::usage(format!("{title}: can not convert \"{text}\" to a {kind}")))
     }
 
     fn compact(&self) -> Result<Operation> {
@@ -486,6 +541,6 @@ fn now_millis() -> i64 {
 fn seconds(text: &str) -> Result<u64> {
     let duration = crate::config::duration(text);
     duration.map(|duration| duration.as_secs()).map_err(|_| {
-        Failure::usage(format!("Invalid duration: {text} Accepted units:[s, m, h, d] where case matters and only non-negative values."))
+        Failure::usage(format!("Invalid duration: {text} Accepted units:[NANOSECONDS, MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS] where case matters and only non-negative values."))
     })
 }

@@ -46,6 +46,8 @@ enum Format {
 enum Failure {
     /// It was called wrongly, or asked for what there is not.
     Usage(String),
+    /// It was asked for what it does not do so; said as it stands.
+    Said(String),
     /// The node cannot be reached.
     Unreachable(String),
     /// The node could not do it.
@@ -71,6 +73,10 @@ pub fn run(words: &[String]) -> ExitCode {
         Ok((output, format)) => print(output, format),
         Err(Failure::Usage(message)) => {
             println!("nodetool: {message}\nSee 'nodetool help' or 'nodetool help <command>'.");
+            ExitCode::from(1)
+        }
+        Err(Failure::Said(message)) => {
+            println!("{message}");
             ExitCode::from(1)
         }
         Err(Failure::Unreachable(message)) => {

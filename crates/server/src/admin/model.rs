@@ -220,6 +220,8 @@ pub struct TableReport {
     pub directory: String,
     /// The compaction strategy's class, without its package, and its options.
     pub compaction: BTreeMap<String, String>,
+    /// Whether compactions start by themselves.
+    pub autocompaction: bool,
     /// SSTables that are read.
     pub sstables: u64,
     /// SSTables that were found corrupt and are left out.
@@ -342,6 +344,31 @@ pub struct CompactionReport {
     pub throughput_bytes: u64,
     /// What runs now.
     pub active: Vec<ActiveCompaction>,
+    /// What overlapping SSTables gave to compactions (`provide_overlapping_tombstones`).
+    pub overlapping: OverlappingReport,
+}
+
+/// What came of asking SSTables outside of compactions what they delete, since the start.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq)]
+pub struct OverlappingReport {
+    /// Partitions that some source might have.
+    pub partitions_checked: u64,
+    /// Partitions that passed untouched because they had more sources than allowed.
+    pub partitions_skipped: u64,
+    /// Partitions of sources that were opened.
+    pub sources_opened: u64,
+    /// Bytes read from sources, before compression.
+    pub bytes_read: u64,
+    /// Bytes left out of compactions.
+    pub bytes_dropped: u64,
+    /// Rows left out whole.
+    pub rows_dropped: u64,
+    /// Cells left out.
+    pub cells_dropped: u64,
+    /// Seconds spent on it, in all threads together.
+    pub seconds: f64,
+    /// Seconds for each MiB that was left out, if anything was.
+    pub seconds_per_mebibyte: Option<f64>,
 }
 
 /// A compaction that runs.

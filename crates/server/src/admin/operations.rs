@@ -96,6 +96,10 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 copy_data: options.copy,
             };
             for directory in directories {
+                if !Path::new(directory).is_dir() {
+                    let error = format!("Directory {directory} does not exist");
+                    return Err(Refused { error, is_usage: false });
+                }
                 database.import(keyspace, table, Path::new(directory), &options).map_err(of_database)?;
             }
         }
@@ -168,16 +172,15 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             }
         }
         Operation::StopCompactions { kind, .. } => {
-            let kind =
-                match kind {
-                    Some(name) => {
-                        let known = CompactionKind::from_name(name);
-                        Some(known.ok_or_else(|| {
-                            usage(format!("{name} is no type of compaction that runs here"))
-                        })?)
-                    }
-                    None => None,
-                };
+            let kind = match kind {
+                Some(name) => {
+                    let known = CompactionKind::from_name(name);
+                    Some(known.ok_or_else(|| {
+                        usage(format!("compaction_type: can not convert \"{name}\" to a OperationType"))
+                    })?)
+                }
+                None => None,
+            };
             engine.stop_compactions(kind);
         }
     }
@@ -198,7 +201,7 @@ fn compact_files(database: &Database, files: &[String]) -> Result<(), Refused> {
     let mut of_tables = BTreeMap::new();
     for file in files {
         let Some((table, sstable)) = engine.sstable_at(Path::new(file)) else {
-            return Err(usage(format!("{file} is the Data file of no table's SSTable")));
+            return Err(usage(format!("Invalid sstable file {file}: the Data file of no table's SSTable")));
         };
         of_tables.entry(table).or_insert_with(Vec::new).push(sstable);
     }

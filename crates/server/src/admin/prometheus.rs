@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-use super::model::{CompactionReport, DistributionReport, NodeReport, TableReport};
+use super::model::{CompactionReport, DistributionReport, NodeReport, OverlappingReport, TableReport};
 
 /// What the content is.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -142,8 +142,31 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
         compactions.bytes_compacted,
     );
     out.gauge("cassette_compactions_active", "Compactions that run.", &[], compactions.active.len() as f64);
+    of_overlapping_sstables(&mut out, &compactions.overlapping);
     of_tables(&mut out, tables);
     out.text
+}
+
+/// What `provide_overlapping_tombstones` gave and cost.
+fn of_overlapping_sstables(out: &mut Text, figures: &OverlappingReport) {
+    let counters = [
+        (
+            "partitions_checked",
+            "Partitions that overlapping SSTables might have.",
+            figures.partitions_checked,
+        ),
+        ("partitions_skipped", "Partitions that had too many of them.", figures.partitions_skipped),
+        ("sources_opened", "Partitions of overlapping SSTables that were opened.", figures.sources_opened),
+        ("bytes_read", "Bytes read from overlapping SSTables.", figures.bytes_read),
+        ("bytes_dropped", "Bytes left out of compactions because of them.", figures.bytes_dropped),
+        ("rows_dropped", "Rows left out.", figures.rows_dropped),
+        ("cells_dropped", "Cells left out.", figures.cells_dropped),
+    ];
+    for (name, help, figure) in counters {
+        out.counter(&format!("cassette_overlapping_{name}_total"), help, &[], figure);
+    }
+    let help = "Time spent on it.";
+    out.value("cassette_overlapping_seconds_total", help, true, &[], figures.seconds);
 }
 
 fn of_tables(out: &mut Text, tables: &[TableReport]) {

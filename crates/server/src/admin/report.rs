@@ -8,7 +8,7 @@ use std::time::Duration;
 use cassette_database::{
     DatabaseError, KeyspaceKind, Pool, Snapshot,
     engine::{
-        CacheStats, Engine, EngineStats, Options, TableStats,
+        CacheStats, Engine, EngineStats, Options, OverlappingFigures, TableStats,
         metrics::{CacheRates, Distribution, HistogramSnapshot, TableMetrics},
     },
 };
@@ -17,8 +17,8 @@ use cassette_rows::{TableId, TableMetadata};
 use super::Admin;
 use super::model::{
     ActiveCompaction, CacheReport, ClientReport, CompactionRecord, CompactionReport, DistributionReport,
-    KeyspaceReport, LevelReport, NodeReport, PoolReport, Refused, RequestReport, SnapshotReport,
-    StatementReport, TableReport,
+    KeyspaceReport, LevelReport, NodeReport, OverlappingReport, PoolReport, Refused, RequestReport,
+    SnapshotReport, StatementReport, TableReport,
 };
 use super::process;
 
@@ -218,6 +218,7 @@ fn table(
         is_index: false,
         directory: stats.directory.display().to_string(),
         compaction: compaction.into_iter().collect(),
+        autocompaction: stats.autocompaction,
         sstables: stats.sstables,
         sstables_set_aside: stats.sstables_set_aside,
         old_sstables: 0,
@@ -323,6 +324,21 @@ pub(super) fn compactions(admin: &Admin) -> CompactionReport {
         mean_rate: totals.completed as f64 / uptime.max(1.0),
         throughput_bytes: engine.compaction_throughput(),
         active: active.collect(),
+        overlapping: overlapping(&engine.overlapping_figures()),
+    }
+}
+
+fn overlapping(figures: &OverlappingFigures) -> OverlappingReport {
+    OverlappingReport {
+        partitions_checked: figures.partitions_checked,
+        partitions_skipped: figures.partitions_skipped,
+        sources_opened: figures.sources_opened,
+        bytes_read: figures.bytes_read,
+        bytes_dropped: figures.bytes_dropped,
+        rows_dropped: figures.rows_dropped,
+        cells_dropped: figures.cells_dropped,
+        seconds: figures.time.as_secs_f64(),
+        seconds_per_mebibyte: figures.seconds_per_mib(),
     }
 }
 
