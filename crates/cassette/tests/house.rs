@@ -93,3 +93,22 @@ fn the_transaction_on_the_front_page_is_the_one_that_is_compiled_and_run() {
     let tested = code(&read("crates/cassette/src/lib.rs"));
     assert!(tested.windows(shown.len()).any(|lines| lines == shown), "{shown:#?}");
 }
+
+#[test]
+fn every_setting_is_on_the_page_of_settings() {
+    let page = read("docs/settings.md");
+    let body = |file: &str, from: &str, to: &str| {
+        let text = read(file);
+        let body = text.split_once(from).unwrap_or_else(|| panic!("{file} has no {from}")).1;
+        body.split_once(to).map_or(body, |(body, _)| body).to_owned()
+    };
+    let options = body("crates/database/src/schema/table_params.rs", "const OPTIONS: [&str; 21] = [", "];");
+    let options = options.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\","));
+    let keys = body("crates/cassette/src/config/mod.rs", "pub struct Config {", "\n}");
+    let keys = keys.lines().filter_map(|line| Some(line.trim().split_once(": Option<")?.0));
+    let all: Vec<&str> = options.chain(keys).collect();
+    assert!(all.len() > 60, "{all:?}");
+    for name in all {
+        assert!(page.contains(&format!("`{name}`")), "docs/settings.md does not have {name}");
+    }
+}

@@ -208,3 +208,27 @@ fn virtual_tables_tell_of_themselves() {
     let error = session.execute("INSERT INTO system_views.settings (name) VALUES ('a')", ()).unwrap_err();
     assert_eq!(error.to_string(), "Modification is not supported by table system_views.settings");
 }
+
+/// Snapshots that a TRUNCATE leaves of a table with one row, and when they expire.
+fn snapshots_of_a_truncated_table(change: impl FnOnce(&mut Options), table: &str) -> Vec<Option<i64>> {
+    let fs = FakeFileSystem::new();
+    let mut options = options(&fs);
+    change(&mut options);
+    let session = Database::open(options).unwrap().session();
+    session.execute(KEYSPACE, ()).unwrap();
+    session.execute(&format!("CREATE TABLE ks.t (k int PRIMARY KEY) {table}"), ()).unwrap();
+    session.execute("INSERT INTO ks.t (k) VALUES (1)", ()).unwrap();
+    session.execute("TRUNCATE ks.t", ()).unwrap();
+    let left = session.database().snapshots().unwrap();
+    left.iter().map(|snapshot| snapshot.expires_at_millis.map(|at| at - snapshot.created_at_millis)).collect()
+}
+
+#[test]
+fn the_node_and_the_table_decide_whether_a_truncation_leaves_a_snapshot_and_for_how_long() {
+    assert_eq!(snapshots_of_a_truncated_table(|_| {}, ""), [None]);
+    let off = |options: &mut Options| options.engine.auto_snapshot = false;
+    assert_eq!(snapshots_of_a_truncated_table(off, ""), []);
+    assert_eq!(snapshots_of_a_truncated_table(|_| {}, "WITH allow_auto_snapshot = false"), []);
+    let hour = |options: &mut Options| options.engine.auto_snapshot_ttl_seconds = Some(3600);
+    assert_eq!(snapshots_of_a_truncated_table(hour, ""), [Some(3_600_000)]);
+}

@@ -1,5 +1,6 @@
 //! Compactions of real SSTables on a fake file system.
 
+mod options;
 mod strategies;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ mod durable_writes;
 mod figures;
 mod import;
 mod model;
+mod node_settings;
 mod recovery;
 mod row_cache;
 mod saved_caches;

@@ -103,6 +103,20 @@ fn a_period_of_zero_saves_nothing_and_keys_to_save_bounds_what_is_saved() {
 }
 
 #[test]
+fn what_is_not_loaded_in_time_is_not_loaded() {
+    let table = table("t", RowsPerPartition::None);
+    let mut world = world(vec![table.clone()]);
+    let engine = open(&world);
+    fill(&engine, &table, b"v", 1);
+    read_all(&engine, &world, &table);
+    engine.close().unwrap();
+    world.options.saved_caches.load_timeout = Duration::ZERO;
+    assert_eq!(open(&world).stats().key_cache.entries, 0);
+    world.options.saved_caches.load_timeout = Duration::from_secs(30);
+    assert_eq!(open(&world).stats().key_cache.entries, KEYS as usize);
+}
+
+#[test]
 fn caches_are_saved_when_their_period_is_over_and_emptied_ones_leave_no_file() {
     let table = table("t", RowsPerPartition::All);
     let mut world = world(vec![table.clone()]);

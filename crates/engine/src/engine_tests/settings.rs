@@ -84,6 +84,28 @@ fn compression_shows_in_the_ratio() {
 }
 
 #[test]
+fn the_options_of_a_compressor_show_in_the_ratio() {
+    let text = |k: i32| format!("{:x}", scattered(k)).repeat(6).into_bytes();
+    let with = |compressor: Compressor, name: &str, value: &str| {
+        let options = std::collections::BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let change = |params: &mut TableParams| {
+            params.compression.compressor = Some(compressor);
+            params.compression.options = options.clone();
+        };
+        before_and_after(change, text).1.compression_ratio.unwrap()
+    };
+    let lz4 = |kind| with(Compressor::Lz4, "lz4_compressor_type", kind);
+    assert!(lz4("high") < lz4("fast"));
+    let zstd = |level| with(Compressor::Zstd, "compression_level", level);
+    assert!(zstd("19") < zstd("-7"));
+}
+
+/// 128 bits that follow from a number.
+pub(super) fn scattered(k: i32) -> u128 {
+    (u128::from(k.unsigned_abs()) + 7).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+}
+
+#[test]
 fn min_compress_ratio_stores_what_does_not_shrink_as_it_is() {
     // Only what is around the noise shrinks, by less than the eighth that is asked for where the table does not say.
     let any = |params: &mut TableParams| params.compression.min_compress_ratio = Some(0.0);

@@ -3,13 +3,13 @@
 use super::*;
 use crate::{CompactionKind, OverlappingTombstones};
 
-fn strategy(class: &str, options: &[(&str, &str)]) -> TableParams {
+pub(super) fn strategy(class: &str, options: &[(&str, &str)]) -> TableParams {
     let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let compaction = CompactionParams { class: format!("{class}CompactionStrategy"), options };
     TableParams { gc_grace_seconds: 0, compaction, ..TableParams::default() }
 }
 
-fn world_of(params: TableParams) -> (World, Arc<TableMetadata>) {
+pub(super) fn world_of(params: TableParams) -> (World, Arc<TableMetadata>) {
     let table = simple_table("t", params);
     let mut world = World::new(vec![table.clone()]);
     world.options.memtable_heap_space = 100 << 20;
@@ -19,7 +19,7 @@ fn world_of(params: TableParams) -> (World, Arc<TableMetadata>) {
 }
 
 /// A flush of `count` partitions of 100,000 bytes that nothing compresses.
-fn flush(engine: &Engine, table: &Arc<TableMetadata>, keys: std::ops::Range<i32>, timestamp: i64) {
+pub(super) fn flush(engine: &Engine, table: &Arc<TableMetadata>, keys: std::ops::Range<i32>, timestamp: i64) {
     let mut random = SmallRng::seed_from_u64(timestamp as u64);
     for k in keys {
         let mut value = vec![0; 100_000];
