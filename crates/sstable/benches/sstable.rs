@@ -10,7 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cassette_rows::{
     Clustering, ColumnId, ColumnKind, ColumnMetadata, DataType, DecoratedKey, LivenessInfo, MergedStream,
-    PartitionStream, PartitionUpdate, RowBuilder, Selection, TableId, TableMetadata, TableParams,
+    PartitionStream, PartitionUpdate, RowBuilder, Selection, Slice, Slices, TableId, TableMetadata,
+    TableParams,
 };
 use cassette_sstable::{
     Caching, ChunkCache, Descriptor, EncodingStats, OpenOptions, SSTableId, SSTableReader, SSTableWriter,
@@ -167,5 +168,47 @@ fn benches(c: &mut Criterion) {
     }
 }
 
-criterion_group!(all, benches);
+/// A row of a partition that has thousands, as those of transactions' conclusions do.
+fn wide(c: &mut Criterion) {
+    const ROWS: u32 = 12_500;
+    let column = |name: &str, kind| ColumnMetadata {
+        name: name.into(),
+        kind,
+        position: 0,
+        data_type: DataType::Blob,
+        reversed: false,
+        id: ColumnId(0),
+    };
+    let columns = vec![
+        column("key", ColumnKind::PartitionKey),
+        column("column", ColumnKind::Clustering),
+        column("value", ColumnKind::Regular),
+    ];
+    let id = TableId(uuid::Uuid::from_u128(2));
+    let table = Arc::new(TableMetadata::new(id, "bench", "wide", columns, TableParams::default()));
+    let value = table.columns.iter().flatten().next().unwrap().id;
+    let clustering = |number: u32| Clustering::new([Some(&number.to_be_bytes()[..])]);
+    let mut update = PartitionUpdate::new(DecoratedKey::new(Bytes::from("key")));
+    for number in 0..ROWS {
+        let mut row = RowBuilder::new(clustering(number));
+        let timestamp = 1_700_000_000_000_000 + i64::from(number);
+        row.liveness(LivenessInfo::new(timestamp));
+        row.live_cell(value, &[1], timestamp);
+        update.rows.push(row.finish());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), 1, &table, std::slice::from_ref(&update));
+    let reader = open(directory.path(), 1, &table, 64 << 20);
+    let mut turn = 0;
+    c.bench_function("find a row of 12,500, cached", |b| {
+        b.iter(|| {
+            turn = (turn + 7919) % ROWS;
+            let slices = Slices::new(vec![Slice::prefix(clustering(turn))], &table.comparator);
+            let selection = Arc::new(Selection { slices, reversed: false });
+            drain(&mut reader.partition(&update.key, &selection).unwrap().unwrap());
+        });
+    });
+}
+
+criterion_group!(all, benches, wide);
 criterion_main!(all);
