@@ -8,7 +8,7 @@ use cassette_database::{
     Database, DatabaseError, ImportOptions, SnapshotFilter, SnapshotOptions,
     engine::{CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions},
 };
-use cassette_rows::TableId;
+use cassette_rows::{TableId, TableMetadata};
 
 use super::Admin;
 use super::model::{Done, Operation, Refused, Tables};
@@ -22,19 +22,19 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
     let engine = database.engine();
     match operation {
         Operation::Flush(tables) => {
-            for table in selected(database, tables)? {
+            for table in selected(database, tables, Indexes::All)? {
                 engine.flush(Some(table.id)).map_err(|error| failed("flush", &table, &error))?;
             }
         }
         Operation::Compact { tables, split_output: false } => {
-            for table in selected(database, tables)? {
+            for table in selected(database, tables, Indexes::Named)? {
                 // What Cassandra does too: a major compaction of what is on disk, after what is in memory got there.
                 let done = engine.flush(Some(table.id)).and_then(|()| engine.compact(table.id));
                 done.map_err(|error| failed("compact", &table, &error))?;
             }
         }
         Operation::Compact { tables, split_output: true } => {
-            for table in selected(database, tables)? {
+            for table in selected(database, tables, Indexes::Named)? {
                 let done = engine.flush(Some(table.id)).and_then(|()| engine.compact_split(table.id));
                 done.map_err(|error| failed("compact", &table, &error))?;
             }
@@ -43,7 +43,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             if start_token == end_token {
                 return Err(usage("Start and end tokens must be different."));
             }
-            for table in selected(database, tables)? {
+            for table in selected(database, tables, Indexes::Named)? {
                 let done = engine.sstables(table.id).and_then(|sstables| {
                     let meant = sstables.iter().filter(|s| shares_tokens(s.tokens, *start_token, *end_token));
                     let meant: Vec<_> = meant.map(|sstable| sstable.id).collect();
@@ -55,7 +55,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::CompactFiles { files } => compact_files(database, files)?,
         Operation::GarbageCollect { tables, cells } => {
             let by = if *cells { OverlappingTombstones::Cell } else { OverlappingTombstones::Row };
-            for table in selected(database, tables)? {
+            for table in selected(database, tables, Indexes::None)? {
                 let done = engine.garbage_collect(table.id, by);
                 done.map_err(|error| failed("collect the garbage of", &table, &error))?;
             }
@@ -71,7 +71,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::Verify { tables, extended, .. } => return verify(database, tables, *extended),
         Operation::UpgradeSstables { tables, all } => {
             // There is one version of the format, so that only a wish for all of them has any effect.
-            for table in selected(database, tables)?.iter().filter(|_| *all) {
+            for table in selected(database, tables, Indexes::All)?.iter().filter(|_| *all) {
                 engine.upgrade_sstables(table.id).map_err(|error| failed("upgrade", table, &error))?;
             }
         }
@@ -160,7 +160,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         }
         Operation::EnableAutoCompaction(tables) | Operation::DisableAutoCompaction(tables) => {
             let on = matches!(operation, Operation::EnableAutoCompaction(_));
-            for table in selected(database, tables)? {
+            for table in selected(database, tables, Indexes::All)? {
                 let done = engine.set_autocompaction(table.id, on);
                 done.map_err(|error| failed("set autocompaction of", &table, &error))?;
             }
@@ -217,7 +217,7 @@ fn compact_files(database: &Database, files: &[String]) -> Result<(), Refused> {
 fn verify(database: &Database, tables: &Tables, extended: bool) -> Result<Done, Refused> {
     let mut messages = Vec::new();
     let mut wrong = Vec::new();
-    for table in selected(database, tables)? {
+    for table in selected(database, tables, Indexes::None)? {
         let verified = database.engine().verify(table.id, extended);
         for sstable in verified.map_err(|error| failed("verify", &table, &error))? {
             match sstable.result {
@@ -245,8 +245,7 @@ fn scrub(
 ) -> Result<Done, Refused> {
     let mut messages = Vec::new();
     let mut wrong = Vec::new();
-    for table in selected(database, tables)? {
-        // Indexes are made of their tables.
+    for table in selected(database, tables, Indexes::None)? {
         let Some(stored) = database.catalog().table_by_id(table.id).cloned() else { continue };
         for sstable in
             database.scrub(&stored.keyspace, &stored.name, options, snapshot).map_err(of_database)?
@@ -269,28 +268,52 @@ struct Selected {
     name: String,
 }
 
+/// Which hidden tables of indexes something is done to; for each operation as Cassandra does. They are named `table.index`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Indexes {
+    /// None: an operation that is about the data, of which indexes are made.
+    None,
+    /// Those that are named.
+    Named,
+    /// Those, and the ones of all tables that are meant.
+    All,
+}
+
 /// The stored tables that are meant.
-fn selected(database: &Database, tables: &Tables) -> Result<Vec<Selected>, Refused> {
+fn selected(database: &Database, tables: &Tables, indexes: Indexes) -> Result<Vec<Selected>, Refused> {
     let catalog = database.catalog();
-    if let Some(keyspace) = &tables.keyspace
-        && catalog.keyspace(keyspace).is_none()
-    {
-        return Err(usage(format!("Keyspace [{keyspace}] does not exist.")));
-    }
+    let stored = database.engine().tables();
     if let Some(keyspace) = &tables.keyspace {
-        for table in &tables.tables {
-            if catalog.table(keyspace, table).is_none() {
-                return Err(usage(format!("Unknown keyspace/cf pair ({keyspace}.{table})")));
+        if catalog.keyspace(keyspace).is_none() {
+            return Err(usage(format!("Keyspace [{keyspace}] does not exist.")));
+        }
+        for name in &tables.tables {
+            let mut in_keyspace = stored.iter().filter(|(_, table)| table.keyspace == *keyspace);
+            match in_keyspace.find(|(_, table)| table.name == *name) {
+                Some((_, table)) if indexes == Indexes::None && table.index_of.is_some() => {
+                    return Err(usage(format!("Operation not allowed on secondary Index table ({name})")));
+                }
+                None if catalog.table(keyspace, name).is_none() => {
+                    return Err(usage(format!("Unknown keyspace/cf pair ({keyspace}.{name})")));
+                }
+                _ => {}
             }
         }
     }
-    let is_meant = |keyspace: &str, table: &str| {
-        tables.keyspace.as_ref().is_none_or(|wanted| wanted == keyspace)
-            && (tables.tables.is_empty() || tables.tables.iter().any(|wanted| wanted == table))
+    let is_meant = |table: &TableMetadata| {
+        let is_named = |name: &str| tables.tables.iter().any(|wanted| wanted == name);
+        tables.keyspace.as_ref().is_none_or(|wanted| *wanted == table.keyspace)
+            && match table.name.split_once('.') {
+                Some((base, _)) if table.index_of.is_some() => {
+                    is_named(&table.name)
+                        || indexes == Indexes::All && (tables.tables.is_empty() || is_named(base))
+                }
+                _ => tables.tables.is_empty() || is_named(&table.name),
+            }
     };
-    let stored = database.engine().tables().into_iter();
     Ok(stored
-        .filter(|(_, table)| is_meant(&table.keyspace, &table.name))
+        .into_iter()
+        .filter(|(_, table)| is_meant(table))
         .map(|(id, table)| Selected { id, name: table.qualified_name() })
         .collect())
 }
@@ -311,6 +334,45 @@ fn usage(error: impl Into<String>) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operation_takes_the_hidden_tables_of_indexes_that_cassandras_takes() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path()).unwrap();
+        let session = database.session();
+        for cql in [
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE ks.t (k int PRIMARY KEY, v int)",
+            "CREATE TABLE ks.u (k int PRIMARY KEY, v int)",
+            "CREATE INDEX i ON ks.t (v)",
+        ] {
+            session.execute(cql, ()).unwrap();
+        }
+        for (named, indexes, expected) in [
+            (&[][..], Indexes::None, Some(&["ks.t", "ks.u"][..])),
+            (&[], Indexes::Named, Some(&["ks.t", "ks.u"])),
+            (&[], Indexes::All, Some(&["ks.\"t.i\"", "ks.t", "ks.u"])),
+            (&["t"], Indexes::None, Some(&["ks.t"])),
+            (&["t"], Indexes::Named, Some(&["ks.t"])),
+            (&["t"], Indexes::All, Some(&["ks.\"t.i\"", "ks.t"])),
+            (&["t.i"], Indexes::None, None),
+            (&["t.i"], Indexes::Named, Some(&["ks.\"t.i\""])),
+            (&["t.j"], Indexes::All, None),
+        ] {
+            let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
+            let tables = Tables { keyspace: Some("ks".to_owned()), tables: named };
+            let found = selected(&database, &tables, indexes).ok().map(|found| {
+                let mut names: Vec<String> = found.into_iter().map(|table| table.name).collect();
+                names.sort();
+                names
+            });
+            assert_eq!(
+                found.as_deref(),
+                expected.map(|e| e.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()).as_deref(),
+                "{tables:?} {indexes:?}"
+            );
+        }
+    }
 
     #[test]
     fn a_range_of_tokens_may_go_round_the_ring() {
