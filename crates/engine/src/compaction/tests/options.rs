@@ -8,6 +8,9 @@ use crate::options::OverlappingOptions;
 /// What the figures show after flushes and the compactions that were due then: SSTables, and compactions that were done.
 type Figures = (usize, usize);
 
+/// Options, the partitions of each flush, and what the figures then show.
+type Case = (&'static [(&'static str, &'static str)], &'static [i32], Figures);
+
 /// Flushes `count` partitions of 100,000 bytes each, the same ones every time, and compacts what is due.
 fn after(class: &str, options: &[(&str, &str)], flushes: &[i32]) -> Figures {
     let (world, table) = world_of(strategy(class, options));
@@ -33,7 +36,7 @@ fn after_major(class: &str, options: &[(&str, &str)]) -> usize {
 
 #[test]
 fn size_tiered_options_show_in_what_is_compacted() {
-    let cases: &[(&[(&str, &str)], &[i32], Figures)] = &[
+    let cases: &[Case] = &[
         (&[], &[1, 1], (2, 0)),
         (&[("min_threshold", "2")], &[1, 1], (1, 1)),
         (&[], &[1; 6], (1, 1)),
@@ -63,7 +66,7 @@ fn leveled_options_show_in_the_number_of_sstables() {
 #[test]
 fn unified_options_show_in_the_number_of_sstables() {
     const NO_LEAST: (&str, &str) = ("min_sstable_size", "0B");
-    let cases: &[(&[(&str, &str)], &[i32], Figures)] = &[
+    let cases: &[Case] = &[
         (&[], &[1; 3], (3, 0)),
         (&[("scaling_parameters", "T3")], &[1; 3], (1, 1)),
         (&[("scaling_parameters", "L4")], &[1; 3], (1, 1)),
