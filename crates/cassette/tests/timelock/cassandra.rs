@@ -1,5 +1,5 @@
-//! The store's promises and the checker on Apache Cassandra: one node, or as many as `CASSETTE_SOAK_NODES` says, of which one is killed and started
-//! again in mid-run, and the timelock server that leads too.
+//! The store's promises and the checker on Apache Cassandra: one node, on which the layout is migrated from 1 to 2 to 3 and old versions are swept in
+//! mid-run; or as many as `CASSETTE_SOAK_NODES` says, of which one is killed and started again. The timelock server that leads is killed, too.
 //!
 //! Cassandra 5.0.8 comes from Maven, once, into the target directory (or from `CASSANDRA_LIB`, a folder of its jars), and
 //! runs on JDK 17. Where Maven or a JDK is missing the test says so loudly and checks nothing.
@@ -11,12 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use cassette_lab::cassandra::{Cluster, ClusterSettings};
-use cassette_transactions::store::{ClusterOptions, ClusterStore, Store};
+use cassette_transactions::service::Layout;
+use cassette_transactions::store::{ClusterOptions, ClusterStore, ColumnRange, Store};
+use cassette_transactions::{Options, Timestamp, Transactions};
 
-use super::checker::{self, wait_for};
+use super::checker::{self, Figures, wait_for};
 use super::suite::{every_loader_finds_the_same, suite};
 use super::timelocks::{connect, timelock};
+
+/// How long anything may take before the test gives up.
+const TIME_MAX: Duration = Duration::from_secs(300);
 
 /// Nodes on loopback addresses of this test's own, stopped at the end.
 struct Nodes(Cluster);
@@ -98,9 +104,15 @@ fn transactions_on_cassandra_keep_their_promises() {
     drop(connect(&[&one]));
     let (_second, other) = timelock(&contacts.join(","), "bank");
     let clients = vec![connect(&[&one, &other]), connect(&[&other, &one])];
+    // Layout 1 is not for nodes that fail.
+    let layout = Layout::of_version(if nodes == 1 { 1 } else { 3 });
+    let options = Options { layout, ..Options::default() };
+    let operator = connect(&[&one, &other]);
+    let operator = again("open", || Transactions::open(store.clone(), operator.clone(), options.clone()));
     let figures = checker::run(&store, clients, |figures| {
         if nodes == 1 {
-            wait_for(figures, 60);
+            migrate_and_sweep(&operator, figures);
+            wait_for(figures, 30);
             first.0.kill().unwrap();
             wait_for(figures, 60);
             return;
@@ -125,4 +137,63 @@ fn transactions_on_cassandra_keep_their_promises() {
     });
     println!("{figures:?}");
     assert!(figures.snapshots.load(Ordering::Relaxed) > 0, "{figures:?}");
+    if nodes == 1 {
+        let agreed = again("look at the layouts", || operator.agreed());
+        let versions: Vec<u32> = agreed.map.ranges().iter().map(|(_, version)| *version).collect();
+        assert_eq!(versions, [1, 2, 3], "{agreed:?}");
+    }
+    let began = Instant::now();
+    loop {
+        // Holds of those who ended are given back a little later.
+        again("sweep", || operator.sweep());
+        let old = versions_to_be_swept(&*store);
+        if old.is_empty() {
+            break;
+        }
+        assert!(began.elapsed() < TIME_MAX, "not swept: {old:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Tries what a busy Cassandra may not have answered in time.
+fn again<T, E: std::fmt::Display>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Ok(done) => return done,
+            Err(error) => assert!(began.elapsed() < TIME_MAX, "{what}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Gives new transactions layout 2, then 3, and sweeps, while all others go on.
+fn migrate_and_sweep(operator: &Transactions, figures: &Figures) {
+    for layout in [2, 3] {
+        wait_for(figures, 15);
+        assert_eq!(again("migrate", || operator.migrate(layout)).to, layout);
+        again("sweep", || operator.sweep());
+    }
+}
+
+/// Cells with more than one version and its sentinel.
+fn versions_to_be_swept(store: &dyn Store) -> Vec<(String, Bytes, Vec<Timestamp>)> {
+    let mut found = Vec::new();
+    for table in ["accounts", "ring", "pair", "counter"] {
+        for row in again("rows", || store.rows(table, None, 100)) {
+            let range = ColumnRange { row: row.clone(), start: Bytes::new(), end: None, limit: 1 };
+            let mut versions = Vec::new();
+            let mut below = Timestamp::MAX;
+            while below > Timestamp::SENTINEL {
+                let columns = again("columns", || store.columns(table, std::slice::from_ref(&range), below));
+                let Some((_, version)) = columns.into_iter().flatten().next() else { break };
+                below = version.timestamp;
+                versions.push(below);
+            }
+            if !matches!(versions[..], [] | [_] | [_, Timestamp::SENTINEL]) {
+                found.push((table.to_owned(), row, versions));
+            }
+        }
+    }
+    found
 }

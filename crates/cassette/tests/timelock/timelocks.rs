@@ -5,9 +5,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cassette_transactions::Timestamp;
 use cassette_transactions::store::{ClusterOptions, ClusterStore, Store};
 use cassette_transactions::timelock::{RemoteOptions, RemoteTimeLock, TimeLock};
+use cassette_transactions::{ConflictHandler, Options, Timestamp, Transactions};
 
 use super::checker::{self, Client, wait_for};
 
@@ -54,7 +54,20 @@ fn command(arguments: &[&str]) -> Output {
 }
 
 fn said(arguments: &[&str]) -> String {
-    let output = command(arguments);
+    checked(command(arguments), arguments)
+}
+
+/// What `cassette transactions` says of a store on a cluster.
+fn told(arguments: &[&str]) -> String {
+    checked(Command::new(CASSETTE).arg("transactions").args(arguments).output().unwrap(), arguments)
+}
+
+/// A command, with what says which store.
+fn of<'a>(store: &[&'a str], words: &[&'a str]) -> Vec<&'a str> {
+    [&words[..1], store, &words[1..]].concat()
+}
+
+fn checked(output: Output, arguments: &[&str]) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {errors}");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -100,6 +113,57 @@ fn a_standby_takes_over_from_a_server_that_was_killed_and_transactions_go_on() {
     assert!(said_so.contains("greater than"), "{said_so}");
     let (_third, third) = timelock(&cql, "bank");
     assert!(connect(&[&third]).timestamp().unwrap() > Timestamp(before.0 + 20_000_000));
+}
+
+#[test]
+fn a_store_on_a_cluster_is_migrated_backed_up_and_restored_with_the_timestamps_of_its_timelock() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (data, file) = (path("data"), path("bank.backup"));
+    let (_server, cql) = start(&["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--data", &data]);
+    let (_one, of_bank) = timelock(&cql, "bank");
+    let (_other, of_copy) = timelock(&cql, "copy");
+    let open = |keyspace: &str, server: &str| {
+        let store = ClusterStore::connect(&ClusterOptions::new(&*cql, keyspace)).unwrap();
+        let transactions =
+            Transactions::open(Arc::new(store), connect(&[server]), Options::default()).unwrap();
+        let table = transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap();
+        (transactions, table)
+    };
+    let (bank, accounts) = open("bank", &of_bank);
+    let mut tx = bank.start().unwrap();
+    let first = tx.start_timestamp();
+    tx.put(&accounts, "alice", "balance", "70").unwrap();
+    tx.commit().unwrap();
+
+    let looked_at = ["--contact", &cql, "--keyspace", "bank"];
+    let with_timelock = [&looked_at[..], &["--timelock", &of_bank]].concat();
+    assert!(told(&of(&looked_at, &["map"])).contains("3 (_transactions3)"));
+    assert!(told(&of(&looked_at, &["show"])).contains("tables     accounts\n"));
+    let without =
+        Command::new(CASSETTE).arg("transactions").args(of(&looked_at, &["migrate", "--to", "2"])).output();
+    let without = without.unwrap();
+    let errors = String::from_utf8_lossy(&without.stderr);
+    assert!(!without.status.success() && errors.contains("--timelock"), "{errors}");
+    // The program that has the store open goes on meanwhile.
+    assert!(told(&of(&with_timelock, &["migrate", "--to", "2"])).contains("layout 2 instead of 3"));
+    let mut tx = bank.start().unwrap();
+    let second = tx.start_timestamp();
+    tx.put(&accounts, "bob", "balance", "30").unwrap();
+    tx.commit().unwrap();
+    assert_eq!(bank.coordination().version(second).unwrap(), 2);
+    let (first, second) = (first.0.to_string(), second.0.to_string());
+    let status = told(&of(&with_timelock, &["status", &first, &second]));
+    assert_eq!(status.matches("  committed at ").count(), 2, "{status}");
+
+    assert!(told(&of(&with_timelock, &["backup", &file])).contains("2 cells"));
+    let restored = told(&["restore", "--contact", &cql, "--keyspace", "copy", "--timelock", &of_copy, &file]);
+    assert!(restored.contains("2 cells"), "{restored}");
+    let (copy, accounts) = open("copy", &of_copy);
+    for (row, balance) in [("alice", "70"), ("bob", "30")] {
+        let found = copy.read(|tx| tx.get(&accounts, row, "balance")).unwrap();
+        assert_eq!(found.as_deref(), Some(balance.as_bytes()), "{row}");
+    }
 }
 
 #[test]
