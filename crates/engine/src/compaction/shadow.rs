@@ -7,7 +7,8 @@
 //! 2. the range of keys and the bloom filter of each; for deletions alone, those that an SSTable has apart from its rows, which are walked
 //!    along with the compaction ([`deletions`](cassette_sstable::deletions));
 //! 3. no more than `max_sources`: the newest ones, or none at all;
-//! 4. its place in the index, which is walked along, too; not at all once nothing is left of the partition.
+//! 4. its place in the index, which is walked along, too; not at all once nothing is left of the partition. Of what has nothing but
+//!    deletions left, the deletions that lie apart are asked instead, as only those can remove it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,8 +139,50 @@ pub(super) struct Sources {
 struct Source {
     sstable: Arc<SSTable>,
     probe: Probe,
+    /// The same without rows, where rows are asked for as well and the deletions lie apart.
+    deletions: Option<Probe>,
+    /// The partition at hand was opened there.
+    in_deletions: bool,
     /// A read of it has failed: it is not asked any more.
     failed: bool,
+}
+
+impl Source {
+    fn new(sstable: &Arc<SSTable>, only_deletions: bool) -> Result<Self> {
+        Ok(Self {
+            probe: sstable.reader.probe(only_deletions)?,
+            deletions: if only_deletions { None } else { sstable.reader.probe_deletions()? },
+            sstable: sstable.clone(),
+            in_deletions: false,
+            failed: false,
+        })
+    }
+
+    fn open(&mut self, key: &DecoratedKey, wanted: ShadowedBy) -> Result<Option<PartitionHeader>> {
+        self.in_deletions = false;
+        if wanted == ShadowedBy::Deletions {
+            if !self.sstable.reader.may_have_deletions() {
+                return Ok(None);
+            }
+            if let Some(deletions) = &mut self.deletions {
+                self.in_deletions = true;
+                return deletions.open(key);
+            }
+        }
+        self.probe.open(key)
+    }
+
+    fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
+        match &mut self.deletions {
+            Some(deletions) if self.in_deletions => deletions.next_unfiltered(),
+            _ => self.probe.next_unfiltered(),
+        }
+    }
+
+    /// Bytes of rows gone through, and of deletions.
+    fn bytes(&self) -> u64 {
+        self.probe.bytes() + self.deletions.as_ref().map_or(0, Probe::bytes)
+    }
 }
 
 impl Sources {
@@ -162,12 +205,12 @@ impl Sources {
                 && inputs.iter().any(|input| input.overlaps(sstable))
         };
         // The view has those with the greatest timestamps first.
-        let source = |sstable: &Arc<SSTable>| match sstable.reader.probe(only_deletions) {
-            Ok(probe) => Some(Source { sstable: sstable.clone(), probe, failed: false }),
-            Err(error) => {
-                tracing::warn!(%error, "an overlapping SSTable is not asked for what it shadows");
-                None
-            }
+        let source = |sstable: &Arc<SSTable>| {
+            Source::new(sstable, only_deletions)
+                .inspect_err(
+                    |error| tracing::warn!(%error, "an overlapping SSTable is not asked for what it shadows"),
+                )
+                .ok()
         };
         Self {
             sources: view.sstables.iter().filter(may_shadow).filter_map(source).collect(),
@@ -232,10 +275,10 @@ impl ShadowSources for Sources {
         self.sources[self.asked[index]].sstable.max_timestamp()
     }
 
-    fn open(&mut self, index: usize) -> Result<Option<PartitionHeader>> {
+    fn open(&mut self, index: usize, wanted: ShadowedBy) -> Result<Option<PartitionHeader>> {
         let source = self.asked[index];
         let Some(key) = &self.key else { return Ok(None) };
-        match self.sources[source].probe.open(key) {
+        match self.sources[source].open(key, wanted) {
             Ok(found) => {
                 self.counted.sources_opened += u64::from(found.is_some());
                 Ok(found)
@@ -250,10 +293,7 @@ impl ShadowSources for Sources {
     fn next_unfiltered(&mut self, index: usize) -> Result<Option<Unfiltered>> {
         let source = self.asked[index];
         // A range that it left open would cover all that follows: the compaction fails, and the next one does without it.
-        self.sources[source]
-            .probe
-            .next_unfiltered()
-            .inspect_err(|_| self.sources[source].sstable.mark_suspect())
+        self.sources[source].next_unfiltered().inspect_err(|_| self.sources[source].sstable.mark_suspect())
     }
 
     fn end(&mut self, dropped: &Dropped) {
@@ -268,7 +308,7 @@ impl ShadowSources for Sources {
 
 impl Drop for Sources {
     fn drop(&mut self) {
-        self.counted.bytes_read = self.sources.iter().map(|source| source.probe.bytes()).sum();
+        self.counted.bytes_read = self.sources.iter().map(Source::bytes).sum();
         self.counters.add(&self.counted);
     }
 }

@@ -38,8 +38,9 @@ pub trait ShadowSources: Send {
     /// The greatest timestamp in source number `index`.
     fn max_timestamp(&self, index: usize) -> i64;
 
-    /// Opens the partition in source number `index`; `None` if it is not there.
-    fn open(&mut self, index: usize) -> Result<Option<PartitionHeader>>;
+    /// Opens the partition in source number `index`; `None` if it is not there. What is left of it can be removed by `wanted` only: a
+    /// source need give no more than its deletions for those, and may say that a partition without any is not there.
+    fn open(&mut self, index: usize, wanted: ShadowedBy) -> Result<Option<PartitionHeader>>;
 
     /// The next row or marker of the partition in source number `index`, which must be open.
     fn next_unfiltered(&mut self, index: usize) -> Result<Option<Unfiltered>>;
@@ -128,12 +129,13 @@ impl<S: PartitionStream, P: ShadowSources> ShadowingStream<S, P> {
     /// Lets one source after the other take its part of the header and of what is held, as long as it can.
     fn shadow_held(&mut self, header: &mut PartitionHeader, sources: usize) -> Result<()> {
         for index in 0..sources {
-            let least = least_timestamp(header, &self.buffer);
+            let Some(left) = Left::of(header, &self.buffer) else { return Ok(()) };
             // Neither this one nor those after it have anything as new.
-            if least.is_none_or(|least| self.sources.max_timestamp(index) < least) {
+            if self.sources.max_timestamp(index) < left.least_timestamp {
                 return Ok(());
             }
-            let Some(other) = self.sources.open(index)? else { continue };
+            let wanted = if left.only_deletions { ShadowedBy::Deletions } else { self.by };
+            let Some(other) = self.sources.open(index, wanted)? else { continue };
             let mut stage = self.stage(index, header, other);
             let mut held = std::mem::take(&mut self.buffer);
             let mut context = Context {
@@ -152,7 +154,7 @@ impl<S: PartitionStream, P: ShadowSources> ShadowingStream<S, P> {
     /// Opens all sources at once: they go through the partition side by side.
     fn shadow_streaming(&mut self, header: &mut PartitionHeader, sources: usize) -> Result<()> {
         for index in 0..sources {
-            if let Some(other) = self.sources.open(index)? {
+            if let Some(other) = self.sources.open(index, self.by)? {
                 let stage = self.stage(index, header, other);
                 self.stages.push(stage);
             }
@@ -381,39 +383,59 @@ impl Stage {
     }
 }
 
-/// The least timestamp of anything in a partition; `None` if there is nothing.
-fn least_timestamp(header: &PartitionHeader, rest: &VecDeque<Unfiltered>) -> Option<i64> {
-    let mut least: Option<i64> = None;
-    let mut take = |timestamp: i64| least = Some(least.map_or(timestamp, |least| least.min(timestamp)));
-    let take_deletion = |deletion: DeletionTime, take: &mut dyn FnMut(i64)| {
-        if !deletion.is_live() {
-            take(deletion.timestamp);
+/// What is left of a partition.
+struct Left {
+    /// The least timestamp of anything in it.
+    least_timestamp: i64,
+    /// Deletions of the partition, of rows and ranges, and no more: only a deletion that is greater can remove one of these.
+    only_deletions: bool,
+}
+
+impl Left {
+    /// `None` if nothing is.
+    fn of(header: &PartitionHeader, rest: &VecDeque<Unfiltered>) -> Option<Self> {
+        let mut left = Self { least_timestamp: i64::MAX, only_deletions: true };
+        let mut any = left.take_deletion(header.deletion);
+        if let Some(row) = &header.static_row {
+            any |= left.take_row(row);
         }
-    };
-    take_deletion(header.deletion, &mut take);
-    let take_row = |row: &Row, take: &mut dyn FnMut(i64)| {
-        if !row.liveness().is_empty() {
-            take(row.liveness().timestamp);
-        }
-        take_deletion(row.deletion(), take);
-        row.complex_deletions().iter().for_each(|(_, deletion)| take_deletion(*deletion, take));
-        row.cells().for_each(|cell| take(cell.timestamp));
-    };
-    if let Some(row) = &header.static_row {
-        take_row(row, &mut take);
-    }
-    for unfiltered in rest {
-        match unfiltered {
-            Unfiltered::Row(row) => take_row(row, &mut take),
-            Unfiltered::Marker(marker) => {
-                [marker.open, marker.close]
-                    .into_iter()
-                    .flatten()
-                    .for_each(|deletion| take(deletion.timestamp));
+        for unfiltered in rest {
+            match unfiltered {
+                Unfiltered::Row(row) => any |= left.take_row(row),
+                Unfiltered::Marker(marker) => {
+                    for deletion in [marker.open, marker.close].into_iter().flatten() {
+                        any |= left.take_deletion(deletion);
+                    }
+                }
             }
         }
+        any.then_some(left)
     }
-    least
+
+    /// Whether there is one.
+    fn take_deletion(&mut self, deletion: DeletionTime) -> bool {
+        if !deletion.is_live() {
+            self.least_timestamp = self.least_timestamp.min(deletion.timestamp);
+        }
+        !deletion.is_live()
+    }
+
+    /// Whether there is anything in it.
+    fn take_row(&mut self, row: &Row) -> bool {
+        let mut any = self.take_deletion(row.deletion());
+        let liveness = Some(row.liveness()).filter(|liveness| !liveness.is_empty());
+        let others = liveness
+            .map(|liveness| liveness.timestamp)
+            .into_iter()
+            .chain(row.complex_deletions().iter().map(|(_, deletion)| deletion.timestamp))
+            .chain(row.cells().map(|cell| cell.timestamp));
+        for timestamp in others {
+            self.least_timestamp = self.least_timestamp.min(timestamp);
+            self.only_deletions = false;
+            any = true;
+        }
+        any
+    }
 }
 
 /// What is left of a row.

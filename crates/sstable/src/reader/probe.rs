@@ -38,8 +38,8 @@ impl SSTableReader {
     /// in which nothing is deleted may be taken for one that is not here: no row is read where the deletions lie apart
     /// ([`deletions`](crate::deletions)), elsewhere the bodies of other rows are passed over.
     pub fn probe(&self, only_deletions: bool) -> Result<Probe> {
-        if only_deletions && let Some(deletions) = self.deletions()? {
-            return Ok(Probe(Way::Deletions(Box::new(deletions))));
+        if only_deletions && let Some(deletions) = self.probe_deletions()? {
+            return Ok(deletions);
         }
         Ok(Probe(Way::Rows(Box::new(Rows {
             index: IndexCursor::new(self.shared.index.clone(), 0, Caching::LeaveAlone),
@@ -50,6 +50,11 @@ impl SSTableReader {
             start: 0,
             bytes: 0,
         }))))
+    }
+
+    /// [`Self::probe`] with `only_deletions`, of an SSTable whose deletions lie apart; `None` if they do not.
+    pub fn probe_deletions(&self) -> Result<Option<Probe>> {
+        Ok(self.deletions()?.map(|deletions| Probe(Way::Deletions(Box::new(deletions)))))
     }
 }
 

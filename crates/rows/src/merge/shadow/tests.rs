@@ -16,6 +16,7 @@ struct Updates {
     streams: Vec<Option<Box<dyn PartitionStream>>>,
     dropped: Dropped,
     opened: usize,
+    opened_for_deletions: usize,
 }
 
 impl ShadowSources for Updates {
@@ -28,9 +29,15 @@ impl ShadowSources for Updates {
         i64::MAX
     }
 
-    fn open(&mut self, index: usize) -> Result<Option<PartitionHeader>> {
+    /// Gives no more than what was wanted.
+    fn open(&mut self, index: usize, wanted: ShadowedBy) -> Result<Option<PartitionHeader>> {
         self.opened += 1;
-        let mut stream = self.updates[index].clone().into_stream(self.table.clone(), &Selection::all());
+        let mut update = self.updates[index].clone();
+        if wanted == ShadowedBy::Deletions {
+            self.opened_for_deletions += 1;
+            update = only_deletions(&update);
+        }
+        let mut stream = update.into_stream(self.table.clone(), &Selection::all());
         let header = stream.next_partition()?;
         self.streams[index] = Some(Box::new(stream));
         Ok(header)
@@ -61,6 +68,7 @@ fn shadowed(
         streams: Vec::new(),
         dropped: Dropped::default(),
         opened: 0,
+        opened_for_deletions: 0,
     };
     let inner = collected(std::slice::from_ref(data), &table).into_stream(table.clone(), &Selection::all());
     let mut stream = ShadowingStream::new(inner, sources, by, table.clone());
@@ -220,6 +228,29 @@ fn no_further_source_is_opened_once_nothing_is_left() {
     let (left, _, opened) = shadowed(&data, &sources, ShadowedBy::Deletions, 1000);
     assert_eq!(left.rows.len(), 2);
     assert_eq!(opened, 20);
+}
+
+#[test]
+fn what_has_deletions_alone_left_is_asked_for_deletions_alone() {
+    let deleted = |timestamp| row(1, timestamp, DeletionTime::new(timestamp - 1, 5));
+    let data = partition(vec![deleted(2)]);
+    let overwritten = partition(vec![row(1, 9, DeletionTime::LIVE)]);
+    let table = table();
+    let updates = vec![overwritten.clone(), overwritten.clone(), partition(vec![deleted(8)]), overwritten];
+    let sources = Updates {
+        updates,
+        table: table.clone(),
+        streams: Vec::new(),
+        dropped: Dropped::default(),
+        opened: 0,
+        opened_for_deletions: 0,
+    };
+    let inner = data.into_stream(table.clone(), &Selection::all());
+    let mut stream = ShadowingStream::new(inner, sources, ShadowedBy::Cells, table);
+    assert!(stream.next_partition().unwrap().is_some());
+    assert!(stream.next_unfiltered().unwrap().is_none());
+    // The first removes the cells, the third the deletion: it and the second are asked for no more than that, the fourth for nothing.
+    assert_eq!((stream.sources().opened, stream.sources().opened_for_deletions), (3, 2));
 }
 
 #[test]
