@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::file::{ExperimentFile, Published};
-use super::plan::label;
+use super::plan::{configuration_names, label};
 use super::store::{PartResult, PhaseFigures, RunInfo};
 use crate::statistics::{Comparison, Estimate, Verdict, compare, correct_by_holm, estimate, repeats_needed};
 
@@ -170,14 +170,10 @@ fn groups(info: &RunInfo, file: Option<&ExperimentFile>, parts: &[PartResult]) -
     // In the file's order, not the random one of the parts.
     let mut keys: Vec<(&str, &str)> =
         info.parts.iter().map(|part| (part.engine.as_str(), part.configuration.as_str())).collect();
+    let names = file.map(configuration_names).unwrap_or_default();
     let position = |(engine, configuration): &(&str, &str)| {
-        let file = file?;
-        let engine = file.engine.iter().position(|known| known.get_ref().label() == *engine)?;
-        let starts = |known: &toml::Spanned<super::file::ConfigurationSpec>| {
-            let name = &known.get_ref().name;
-            configuration == name || configuration.starts_with(&format!("{name} "))
-        };
-        Some((engine, file.configuration.iter().position(starts)))
+        let engine = file?.engine.iter().position(|known| known.get_ref().label() == *engine)?;
+        Some((engine, names.iter().position(|name| name == configuration)))
     };
     keys.sort_by(|a, b| position(a).cmp(&position(b)).then_with(|| a.cmp(b)));
     keys.dedup();
@@ -330,8 +326,9 @@ fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison
             format!("{phase}: {subject} ({}, 95 % interval {low} to {high}).", metric.name)
         }
         _ => {
-            let enough = repeats_needed(comparison.noise, 1.1).map_or(String::new(), |repeats| {
-                format!(" A difference of 10 % would need {repeats} repeats.")
+            let needed = repeats_needed(comparison.noise, 1.1, comparison.together);
+            let enough = needed.map_or(String::new(), |repeats| {
+                format!(" A difference of 10 % would need {repeats} repeats, to be shown nine times in ten.")
             });
             // The interval is of this comparison alone: it may leave no difference out where many comparisons do not.
             let alone = match interval.low > 1.0 || interval.high < 1.0 {
@@ -436,7 +433,7 @@ pub(crate) mod tests {
             "{text}"
         );
         assert!(text.contains("no difference shown between noop, same and noop, base"), "{text}");
-        assert!(text.contains("would need 2 repeats"), "{text}");
+        assert!(text.contains("would need 3 repeats"), "{text}");
     }
 
     #[test]

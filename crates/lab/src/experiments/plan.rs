@@ -70,7 +70,7 @@ impl Plan {
                 return Err(FileError::at(text, 0, message));
             }
         }
-        let none = [Spanned::new(0..0, ConfigurationSpec { name: "default".into(), ..Default::default() })];
+        let none = [default_configuration()];
         let configurations = if file.configuration.is_empty() { &none[..] } else { &file.configuration[..] };
         let mut setups = Vec::new();
         for engine in &file.engine {
@@ -91,14 +91,9 @@ impl Plan {
                     let mut options = engine.get_ref().options.clone();
                     options.extend(spec.options.clone());
                     options.extend(values);
-                    let name = match (suffix.as_str(), file.configuration.is_empty()) {
-                        ("", _) => spec.name.clone(),
-                        (suffix, true) => suffix.to_owned(),
-                        (suffix, false) => format!("{} {suffix}", spec.name),
-                    };
                     let setup = Setup {
                         engine: engine.get_ref().clone(),
-                        configuration: name,
+                        configuration: configuration_name(file, spec, &suffix),
                         options,
                         table: spec.table.clone(),
                         variables: spec.variables.clone(),
@@ -124,6 +119,31 @@ impl Plan {
             .iter()
             .find(|setup| setup.engine.label() == part.engine && setup.configuration == part.configuration)
     }
+}
+
+/// What stands for the configurations of a file that has none.
+fn default_configuration() -> Spanned<ConfigurationSpec> {
+    Spanned::new(0..0, ConfigurationSpec { name: "default".into(), ..Default::default() })
+}
+
+/// A configuration's name with its place in the matrix.
+fn configuration_name(file: &ExperimentFile, spec: &ConfigurationSpec, suffix: &str) -> String {
+    match (suffix, file.configuration.is_empty()) {
+        ("", _) => spec.name.clone(),
+        (suffix, true) => suffix.to_owned(),
+        (suffix, false) => format!("{} {suffix}", spec.name),
+    }
+}
+
+/// The names of all configurations, in the file's order.
+pub fn configuration_names(file: &ExperimentFile) -> Vec<String> {
+    let none = [default_configuration()];
+    let configurations = if file.configuration.is_empty() { &none[..] } else { &file.configuration[..] };
+    let suffixes: Vec<String> = combinations(file).into_iter().map(|(suffix, _)| suffix).collect();
+    let names_of = |spec: &Spanned<ConfigurationSpec>| -> Vec<String> {
+        suffixes.iter().map(|suffix| configuration_name(file, spec.get_ref(), suffix)).collect()
+    };
+    configurations.iter().flat_map(names_of).collect()
 }
 
 /// Where in `text` stands what `message` complains of: the option it names, in the matrix, the configuration or the engine,
@@ -235,6 +255,12 @@ mod tests {
         assert_eq!(made.setups.len(), 8);
         let names: Vec<&str> = made.setups.iter().map(|setup| setup.configuration.as_str()).collect();
         assert!(names.contains(&"one concurrent_compactors=2 file_cache_size=1MiB"), "{names:?}");
+        assert_eq!(configuration_names(&ExperimentFile::parse(&text).unwrap()), names);
+        let text = NOOP.replace("kind = \"noop\"", "kind = \"embedded\"")
+            + "\n[matrix]\nconcurrent_compactors = [9, 10]\n";
+        // As the file has them, not by the alphabet.
+        let names = configuration_names(&ExperimentFile::parse(&text).unwrap());
+        assert_eq!(names[..2], ["one concurrent_compactors=9", "one concurrent_compactors=10"]);
     }
 
     #[test]

@@ -21,8 +21,15 @@ pub struct Comparison {
     pub p: f64,
     /// The same after [`correct_by_holm`] for all comparisons made together.
     pub p_corrected: f64,
+    /// How many comparisons that correction was for.
+    #[serde(default = "by_itself")]
+    pub together: usize,
     /// The standard deviation of one repeat, as a share of the figure: both sides pooled.
     pub noise: f64,
+}
+
+fn by_itself() -> usize {
+    1
 }
 
 /// What a comparison says.
@@ -63,7 +70,14 @@ pub fn compare(baseline: &[f64], candidate: &[f64]) -> Option<Comparison> {
     let (base_count, other_count) = (base.len() as f64, other.len() as f64);
     if base.len() < 2 || other.len() < 2 {
         let (interval, p) = (None, 1.0);
-        return Some(Comparison { ratio: difference.exp(), interval, p, p_corrected: p, noise: 0.0 });
+        return Some(Comparison {
+            ratio: difference.exp(),
+            interval,
+            p,
+            p_corrected: p,
+            together: 1,
+            noise: 0.0,
+        });
     }
     let least = NOISE_MIN * NOISE_MIN;
     let base_share = variance(&base).max(least) / base_count;
@@ -81,6 +95,7 @@ pub fn compare(baseline: &[f64], candidate: &[f64]) -> Option<Comparison> {
         interval: Some(Interval { low: (difference - reach).exp(), high: (difference + reach).exp() }),
         p,
         p_corrected: p,
+        together: 1,
         noise: pooled.sqrt(),
     })
 }
@@ -94,6 +109,7 @@ pub fn correct_by_holm(comparisons: &mut [&mut Comparison]) {
     for (rank, comparison) in comparisons.iter_mut().enumerate() {
         largest = largest.max((comparison.p * (count - rank) as f64).min(1.0));
         comparison.p_corrected = largest;
+        comparison.together = count;
     }
 }
 
@@ -127,7 +143,7 @@ mod tests {
 
     #[test]
     fn holms_correction_gives_a_known_answer() {
-        let of = |p| Comparison { ratio: 1.1, interval: None, p, p_corrected: p, noise: 0.0 };
+        let of = |p| Comparison { ratio: 1.1, interval: None, p, p_corrected: p, together: 1, noise: 0.0 };
         let mut found = [0.01, 0.04, 0.03, 0.005].map(of);
         correct_by_holm(&mut found.iter_mut().collect::<Vec<_>>());
         let corrected = found.map(|comparison| (comparison.p_corrected * 1000.0).round() / 1000.0);
@@ -151,23 +167,26 @@ mod tests {
     #[test]
     fn a_difference_of_a_tenth_is_found_with_the_predicted_repeats() {
         let mut rng = SmallRng::seed_from_u64(2);
-        let needed = repeats_needed(0.04, 1.1).unwrap();
-        let found = (0..1000)
-            .filter(|_| {
-                let found = compare(&repeats(1e4, needed, &mut rng), &repeats(1.1e4, needed, &mut rng));
-                found.unwrap().verdict() == Verdict::Higher
-            })
-            .count();
-        // The prediction promises 80 %; one repeat fewer must not keep it, or it asks for too many.
-        assert!(found >= 780, "{found} of 1000 with {needed} repeats");
-        let fewer = (0..1000)
-            .filter(|_| {
-                let count = needed - 1;
-                let found = compare(&repeats(1e4, count, &mut rng), &repeats(1.1e4, count, &mut rng));
-                found.unwrap().verdict() == Verdict::Higher
-            })
-            .count();
-        assert!(fewer < 800, "{fewer} of 1000 with one repeat fewer than {needed}");
+        for together in [1, 2, 6] {
+            let needed = repeats_needed(0.04, 1.1, together).unwrap();
+            let mut found = |count: usize| {
+                let is_found = |_: &usize| {
+                    let mut comparisons: Vec<_> = (0..together)
+                        .map(|number| {
+                            let truth = if number == 0 { 1.1e4 } else { 1e4 };
+                            compare(&repeats(1e4, count, &mut rng), &repeats(truth, count, &mut rng)).unwrap()
+                        })
+                        .collect();
+                    correct_by_holm(&mut comparisons.iter_mut().collect::<Vec<_>>());
+                    comparisons[0].verdict() == Verdict::Higher
+                };
+                (0..1000).filter(is_found).count()
+            };
+            // The prediction promises 90 %; one repeat fewer must not keep it, or it asks for too many.
+            let (with, fewer) = (found(needed), found(needed - 1));
+            assert!(with >= 880, "{with} of 1000 with {needed} repeats, {together} together");
+            assert!(fewer < 900, "{fewer} of 1000 with one repeat fewer than {needed}, {together} together");
+        }
     }
 
     #[test]
