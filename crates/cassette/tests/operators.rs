@@ -162,11 +162,8 @@ fn failures_have_cassandras_words_and_exit_codes() {
             "nodetool: setcachecapacity requires key-cache-capacity, row-cache-capacity, and counter-cache-capacity args.\n",
         ),
         ("setcachecapacity 1 100000000 1", 1, "nodetool: row_cache_size of "),
-        (
-            "compact -st x -et 1 system",
-            1,
-            "nodetool: Invalid token for Murmur3Partitioner. Got x but expected a long value (unsigned 8 bytes integer).\n",
-        ),
+        ("compact -st x -et 1 system", 2, ""),
+        ("flush system_views", 1, "nodetool: Keyspace [system_views] does not exist.\n"),
         ("setcompactionthroughput -1", 1, "nodetool: Invalid data rate: value must be non-negative\n"),
         (
             "setcompactionthroughput x",
@@ -186,20 +183,39 @@ fn failures_have_cassandras_words_and_exit_codes() {
             "Requested creating snapshot(s) for [nosuch] with snapshot name [s] and options {skipFlush=false}\n\
              nodetool: Keyspace nosuch does not exist\n",
         ),
+        (
+            "snapshot -t s -kt system.nosuch",
+            1,
+            "Requested creating snapshot(s) for [system.nosuch] with snapshot name [s] and options {skipFlush=false}\n\
+             nodetool: Unknown keyspace/cf pair (system.nosuch)\n",
+        ),
+        ("stop -id x", 1, "nodetool: Invalid UUID string: x\n"),
+        ("disableautocompaction system nosuch", 1, "nodetool: Unknown keyspace/cf pair (system.nosuch)\n"),
+        ("statusautocompaction system nosuch", 1, "nodetool: Unknown keyspace/cf pair (system.nosuch)\n"),
+        ("scrub system nosuch", 1, "nodetool: Unknown keyspace/cf pair (system.nosuch)\n"),
+        ("import nosuch t /nowhere", 1, ""),
+        (
+            "refresh system nosuch",
+            1,
+            "nodetool refresh is deprecated, use nodetool import instead\n\
+             nodetool: Unknown keyspace/cf pair (system.nosuch)\n",
+        ),
         ("import system local /nowhere", 2, ""),
         ("flush system nosuch", 2, ""),
     ] {
         let output = server.nodetool(words);
         assert_eq!(output.status.code(), Some(code), "{words}");
         assert!(String::from_utf8_lossy(&output.stdout).starts_with(said), "{words}: {output:?}");
-        if code == 2 {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let expected = [
-                "error: Directory /nowhere does not exist\n",
-                "error: Unknown keyspace/cf pair (system.nosuch)\n",
-            ];
-            assert!(expected.contains(&&*said), "{words}: {said}");
-        }
+        let expected = match words {
+            "import system local /nowhere" => "error: Directory /nowhere does not exist\n",
+            "compact -st x -et 1 system" => {
+                "error: Invalid token for Murmur3Partitioner. Got x but expected a long value (unsigned 8 bytes integer).\n"
+            }
+            "flush system nosuch" => "error: Unknown keyspace/cf pair (system.nosuch)\n",
+            "import nosuch t /nowhere" => "ColumnFamilyStore for nosuch/t not found.\n",
+            _ => "",
+        };
+        assert_eq!(String::from_utf8_lossy(&output.stderr), expected, "{words}");
     }
     let nobody = Command::new(CASSETTE).args(["nodetool", "-p", "1", "status"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(1));

@@ -19,6 +19,16 @@ impl Database {
     /// Takes a snapshot of the tables that are named as `keyspace` or `keyspace.table`, or of all. Of all that are named, or
     /// after an error of none.
     pub fn snapshot(&self, names: &[String], options: &SnapshotOptions<'_>) -> Result<Vec<Snapshot>> {
+        let tables: Vec<(TableId, String)> =
+            self.named_tables(names)?.iter().map(|table| (table.id, self.schema_cql(table))).collect();
+        self.engine().snapshot(&tables, options).map_err(refused)
+    }
+
+    /// The tables with files that are named as `keyspace` or `keyspace.table`; all if no name is given.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Invalid`] for a name of nothing.
+    pub fn named_tables(&self, names: &[String]) -> Result<Vec<Arc<TableMetadata>>> {
         let mut tables: Vec<Arc<TableMetadata>> = Vec::new();
         let catalog = self.catalog();
         let stored = catalog.keyspaces().filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
@@ -32,15 +42,17 @@ impl Database {
                     Some(keyspace) if keyspace.kind != KeyspaceKind::Virtual => {
                         tables.extend(keyspace.tables.values().cloned());
                     }
-                    _ => return Err(DatabaseError::invalid(format!("Keyspace {name} does not exist"))),
+                    Some(_) => {
+                        let detail = format!("Cannot perform any operations against virtual keyspace {name}");
+                        return Err(DatabaseError::invalid(detail));
+                    }
+                    None => return Err(DatabaseError::invalid(format!("Keyspace {name} does not exist"))),
                 },
             }
         }
         // Some tables of `system` are computed, and have no files.
         tables.retain(|table| catalog.virtual_table(table).is_none());
-        let tables: Vec<(TableId, String)> =
-            tables.iter().map(|table| (table.id, self.schema_cql(table))).collect();
-        self.engine().snapshot(&tables, options).map_err(refused)
+        Ok(tables)
     }
 
     /// All snapshots there are, also of tables that have been dropped.

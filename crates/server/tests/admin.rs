@@ -146,12 +146,51 @@ fn what_is_wrong_or_not_there_is_refused_with_a_reason() {
     let endpoint = Endpoint::new();
     let refused = |operation| {
         let (status, body) = endpoint.operate(operation);
-        (status, body["error"].as_str().unwrap_or_default().to_owned())
+        let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+        (status, text("kind"), text("error"))
     };
-    let (status, reason) = refused(json!({"operation": "flush", "keyspace": "nosuch"}));
-    assert_eq!((status, &*reason), (400, "Keyspace [nosuch] does not exist."));
-    let (status, reason) = refused(json!({"operation": "set_trace_probability", "probability": 1.5}));
-    assert_eq!((status, &*reason), (400, "Trace probability must be between 0 and 1"));
+    let at = json!(["/nowhere"]);
+    for (operation, status, kind, reason) in [
+        (
+            json!({"operation": "flush", "keyspace": "nosuch"}),
+            400,
+            "wrong_use",
+            "Keyspace [nosuch] does not exist.",
+        ),
+        (
+            json!({"operation": "set_trace_probability", "probability": 1.5}),
+            400,
+            "wrong_use",
+            "Trace probability must be between 0 and 1",
+        ),
+        (
+            json!({"operation": "flush", "keyspace": "system", "tables": ["nosuch"]}),
+            400,
+            "invalid",
+            "Unknown keyspace/cf pair (system.nosuch)",
+        ),
+        (
+            json!({"operation": "enable_auto_compaction", "keyspace": "system", "tables": ["nosuch"]}),
+            400,
+            "wrong_use",
+            "Unknown keyspace/cf pair (system.nosuch)",
+        ),
+        (
+            json!({"operation": "snapshot", "name": "s", "of": ["system"], "skip_flush": true, "ttl_seconds": 1}),
+            400,
+            "wrong_use",
+            "ttl for snapshot must be at least 60 seconds",
+        ),
+        (
+            json!({"operation": "import", "keyspace": "system", "table": "nosuch", "directories": at, "copy": true,
+                   "verify": true, "extended_verify": false, "keep_level": false, "keep_repaired": false}),
+            404,
+            "not_found",
+            "ColumnFamilyStore for system/nosuch not found.",
+        ),
+    ] {
+        assert_eq!(refused(operation), (status, kind.to_owned(), reason.to_owned()));
+    }
     assert_eq!(refused(json!({"operation": "set_logging_level", "target": "", "level": "LOUD"})).0, 400);
     assert_eq!(
         endpoint.operate(json!({"operation": "set_logging_level", "target": "a", "level": "DEBUG"})).0,

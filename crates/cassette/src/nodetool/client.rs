@@ -1,6 +1,7 @@
 //! The admin endpoint as nodetool sees it.
 
-use cassette_server::admin::model::{Done, Operation, Refused};
+use cassette_server::admin::model::{Done, Operation};
+use cassette_server::admin::refusal::{RefusalKind, Refused};
 use serde::de::DeserializeOwned;
 
 use super::{Failure, Result};
@@ -65,20 +66,42 @@ impl Client {
                 Failure::Error(format!("'{}' says what this version does not understand: {error}", self.node))
             });
         }
-        match serde_json::from_slice::<Refused>(&body) {
-            // What Cassandra's nodetool finds out itself is wrong use to it; what it is told by the node is an error.
-            Ok(Refused { error, is_usage: true })
-                if ["Keyspace ", "compaction_type: ", "row_cache_size ", "key_cache_size "]
-                    .iter()
-                    .any(|own| error.starts_with(own)) =>
-            {
-                Err(Failure::Usage(error))
-            }
-            Ok(Refused { error, .. }) => Err(Failure::Error(error)),
+        Err(match serde_json::from_slice::<Refused>(&body) {
+            Ok(refused) => refused.into(),
             Err(_) => {
                 let said = String::from_utf8_lossy(&body);
-                Err(Failure::Error(format!("'{}' answers {}: {said}", self.node, answer.status())))
+                Failure::Error(format!("'{}' answers {}: {said}", self.node, answer.status()))
             }
+        })
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(Refused { error, kind }: Refused) -> Self {
+        match kind {
+            RefusalKind::WrongUse => Self::Usage(error),
+            RefusalKind::NotFound => Self::NotFound(error),
+            RefusalKind::Invalid | RefusalKind::Failed => Self::Error(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_node_calls_the_refusal_decides_how_it_is_told_not_its_words() {
+        let error = || "Keyspace [ks] does not exist.".to_owned();
+        for (kind, expected) in [
+            ("wrong_use", Failure::Usage(error())),
+            ("not_found", Failure::NotFound(error())),
+            ("invalid", Failure::Error(error())),
+            ("failed", Failure::Error(error())),
+        ] {
+            let body = format!("{{\"error\":\"{}\",\"kind\":\"{kind}\"}}", error());
+            let refused: Refused = serde_json::from_str(&body).unwrap();
+            assert_eq!(Failure::from(refused), expected, "{kind}");
         }
     }
 }

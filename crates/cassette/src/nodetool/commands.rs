@@ -189,7 +189,7 @@ impl Command<'_> {
                 return Err(Failure::usage(format!("Keyspace [{keyspace}] does not exist.")));
             }
             if let Some(name) = names.iter().find(|name| !tables.iter().any(|table| table.table == **name)) {
-                return Err(Failure::Error(format!("Unknown keyspace/cf pair ({keyspace}.{name})")));
+                return Err(Failure::usage(format!("Unknown keyspace/cf pair ({keyspace}.{name})")));
             }
         }
         tables.retain(|table| names.is_empty() || names.contains(&table.table));
@@ -402,7 +402,7 @@ impl Command<'_> {
                 let text = invocation.option(name).unwrap_or_default();
                 text.parse::<i64>().map_err(|_| {
                     let message = format!("Invalid token for Murmur3Partitioner. Got {text} but expected a long value (unsigned 8 bytes integer).");
-                    Failure::usage(message)
+                    Failure::Error(message)
                 })
             };
             let (start_token, end_token) = (token("--start-token")?, token("--end-token")?);
@@ -449,9 +449,8 @@ impl Command<'_> {
             (list, true) => format!("[{}]", list.join(",")),
             _ => format!("[{}]", keyspaces.join(", ")),
         };
-        let said = format!(
-            "Requested creating snapshot(s) for {what} with snapshot name [{name}] and options {options}\n"
-        );
+        let named = if name.is_empty() { String::new() } else { format!(" with snapshot name [{name}]") };
+        let said = format!("Requested creating snapshot(s) for {what}{named} and options {options}\n");
         Ok((said, Operation::Snapshot { name, of, skip_flush, ttl_seconds }))
     }
 

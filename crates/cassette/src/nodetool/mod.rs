@@ -48,6 +48,8 @@ enum Failure {
     Usage(String),
     /// It was asked for what it does not do so; said as it stands.
     Said(String),
+    /// The table that it works on is not there.
+    NotFound(String),
     /// The node cannot be reached.
     Unreachable(String),
     /// The node could not do it.
@@ -77,6 +79,10 @@ pub fn run(words: &[String]) -> ExitCode {
         }
         Err(Failure::Said(message)) => {
             println!("{message}");
+            ExitCode::from(1)
+        }
+        Err(Failure::NotFound(message)) => {
+            eprintln!("{message}");
             ExitCode::from(1)
         }
         Err(Failure::Unreachable(message)) => {

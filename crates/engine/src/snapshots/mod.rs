@@ -45,6 +45,20 @@ pub struct SnapshotOptions<'a> {
     pub ttl_seconds: Option<u32>,
 }
 
+impl SnapshotOptions<'_> {
+    /// That the snapshot is not to live for too short.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidSnapshot`] if it is.
+    pub fn check_ttl(&self) -> Result<()> {
+        if self.ttl_seconds.is_some_and(|ttl| ttl < LEAST_TTL_SECONDS) {
+            let detail = format!("ttl for snapshot must be at least {LEAST_TTL_SECONDS} seconds");
+            return Err(EngineError::InvalidSnapshot { detail });
+        }
+        Ok(())
+    }
+}
+
 /// A snapshot of one table. Times are milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
@@ -97,10 +111,7 @@ impl Core {
     ) -> Result<Vec<Snapshot>> {
         self.check_running()?;
         check_name(options.name)?;
-        if options.ttl_seconds.is_some_and(|ttl| ttl < LEAST_TTL_SECONDS) {
-            let detail = format!("ttl for snapshot must be at least {LEAST_TTL_SECONDS} seconds");
-            return Err(EngineError::InvalidSnapshot { detail });
-        }
+        options.check_ttl()?;
         let tables = tables
             .iter()
             .map(|(id, schema)| Ok((self.table(*id)?, schema.as_str())))

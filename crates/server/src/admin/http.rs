@@ -10,7 +10,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 
 use super::guard::{self, Head};
-use super::model::{Operation, Refused};
+use super::model::Operation;
+use super::refusal::Refused;
 use super::top_partitions::{self, Asked};
 use super::{Admin, operations, prometheus, report};
 
@@ -110,15 +111,17 @@ async fn blocking<T: serde::Serialize + Send + 'static>(
     match tokio::task::spawn_blocking(move || work(&admin)).await {
         Ok(Ok(done)) => Json(done).into_response(),
         Ok(Err(refused)) => {
-            let status =
-                if refused.is_usage { StatusCode::BAD_REQUEST } else { StatusCode::INTERNAL_SERVER_ERROR };
-            (status, Json(refused)).into_response()
+            let status = StatusCode::from_u16(refused.kind.status());
+            (status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), Json(refused)).into_response()
         }
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
 
 fn refuse(status: StatusCode, reason: impl Into<String>) -> Response {
-    let is_usage = status.is_client_error();
-    (status, Json(Refused { error: reason.into(), is_usage })).into_response()
+    let refused = match status.is_client_error() {
+        true => Refused::invalid(reason),
+        false => Refused::failed(reason),
+    };
+    (status, Json(refused)).into_response()
 }

@@ -15,6 +15,7 @@ pub mod model;
 mod operations;
 mod process;
 mod prometheus;
+pub mod refusal;
 mod report;
 mod top_partitions;
 

@@ -639,15 +639,6 @@ pub struct Done {
     pub messages: Vec<String>,
 }
 
-/// Why something was not done.
-#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
-pub struct Refused {
-    /// What was attempted, and why it failed.
-    pub error: String,
-    /// Whether what was asked is wrong, rather than something went wrong.
-    pub is_usage: bool,
-}
-
 /// The most active partitions during a while.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct TopPartitions {

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use cassette_database::{
-    Database, DatabaseError, ImportOptions, SnapshotFilter, SnapshotOptions,
+    Database, DatabaseError, ImportOptions, KeyspaceKind, SnapshotFilter, SnapshotOptions,
     engine::{CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions},
 };
 use cassette_rows::{TableId, TableMetadata};
 
 use super::Admin;
-use super::model::{Done, Operation, Refused, Tables};
+use super::model::{Done, Operation, Tables};
+use super::refusal::{RefusalKind, Refused};
 
 /// As many threads as any machine could use; each has a stack.
 const MOST_COMPACTORS: usize = 1024;
@@ -22,28 +23,28 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
     let engine = database.engine();
     match operation {
         Operation::Flush(tables) => {
-            for table in selected(database, tables, Indexes::All)? {
+            for table in selected(database, tables, Indexes::All, RefusalKind::Invalid)? {
                 engine.flush(Some(table.id)).map_err(|error| failed("flush", &table, &error))?;
             }
         }
         Operation::Compact { tables, split_output: false } => {
-            for table in selected(database, tables, Indexes::Named)? {
+            for table in selected(database, tables, Indexes::Named, RefusalKind::Invalid)? {
                 // What Cassandra does too: a major compaction of what is on disk, after what is in memory got there.
                 let done = engine.flush(Some(table.id)).and_then(|()| engine.compact(table.id));
                 done.map_err(|error| failed("compact", &table, &error))?;
             }
         }
         Operation::Compact { tables, split_output: true } => {
-            for table in selected(database, tables, Indexes::Named)? {
+            for table in selected(database, tables, Indexes::Named, RefusalKind::Invalid)? {
                 let done = engine.flush(Some(table.id)).and_then(|()| engine.compact_split(table.id));
                 done.map_err(|error| failed("compact", &table, &error))?;
             }
         }
         Operation::CompactRange { tables, start_token, end_token } => {
             if start_token == end_token {
-                return Err(usage("Start and end tokens must be different."));
+                return Err(Refused::invalid("Start and end tokens must be different."));
             }
-            for table in selected(database, tables, Indexes::Named)? {
+            for table in selected(database, tables, Indexes::Named, RefusalKind::Invalid)? {
                 let done = engine.sstables(table.id).and_then(|sstables| {
                     let meant = sstables.iter().filter(|s| shares_tokens(s.tokens, *start_token, *end_token));
                     let meant: Vec<_> = meant.map(|sstable| sstable.id).collect();
@@ -55,7 +56,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::CompactFiles { files } => compact_files(database, files)?,
         Operation::GarbageCollect { tables, cells } => {
             let by = if *cells { OverlappingTombstones::Cell } else { OverlappingTombstones::Row };
-            for table in selected(database, tables, Indexes::None)? {
+            for table in selected(database, tables, Indexes::None, RefusalKind::Invalid)? {
                 let done = engine.garbage_collect(table.id, by);
                 done.map_err(|error| failed("collect the garbage of", &table, &error))?;
             }
@@ -71,16 +72,22 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::Verify { tables, extended, .. } => return verify(database, tables, *extended),
         Operation::UpgradeSstables { tables, all } => {
             // There is one version of the format, so that only a wish for all of them has any effect.
-            for table in selected(database, tables, Indexes::All)?.iter().filter(|_| *all) {
+            for table in
+                selected(database, tables, Indexes::All, RefusalKind::Invalid)?.iter().filter(|_| *all)
+            {
                 engine.upgrade_sstables(table.id).map_err(|error| failed("upgrade", table, &error))?;
             }
         }
         Operation::Snapshot { name, of, skip_flush, ttl_seconds } => {
             let ttl_seconds = match ttl_seconds {
-                Some(seconds) => Some(u32::try_from(*seconds).map_err(|_| usage("the ttl is too long"))?),
+                Some(seconds) => {
+                    Some(u32::try_from(*seconds).map_err(|_| Refused::wrong_use("the ttl is too long"))?)
+                }
                 None => None,
             };
             let options = SnapshotOptions { name, skip_flush: *skip_flush, ttl_seconds };
+            options.check_ttl().map_err(|error| Refused::wrong_use(error.to_string()))?;
+            database.named_tables(of).map_err(|error| Refused::wrong_use(error.to_string()))?;
             database.snapshot(of, &options).map_err(of_database)?;
         }
         Operation::ClearSnapshot { name, keyspaces, before_millis } => {
@@ -95,40 +102,40 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 extended_verify: options.extended_verify,
                 copy_data: options.copy,
             };
+            check_stored(database, keyspace, table)?;
             for directory in directories {
                 if !Path::new(directory).is_dir() {
-                    let error = format!("Directory {directory} does not exist");
-                    return Err(Refused { error, is_usage: false });
+                    return Err(Refused::invalid(format!("Directory {directory} does not exist")));
                 }
                 database.import(keyspace, table, Path::new(directory), &options).map_err(of_database)?;
             }
         }
         Operation::Refresh { keyspace, table } => {
+            let named = database.named_tables(&[format!("{keyspace}.{table}")]);
+            named.map_err(|error| Refused::wrong_use(error.to_string()))?;
             database.refresh(keyspace, table).map_err(of_database)?;
         }
         Operation::SetCompactionThroughput { mebibytes } => {
             let bytes = mebibytes * f64::from(1 << 20);
             if !(0.0..=9e15).contains(&bytes) {
-                return Err(usage(format!("{mebibytes} MiB/s is no throughput")));
+                return Err(Refused::wrong_use(format!("{mebibytes} MiB/s is no throughput")));
             }
             engine.set_compaction_throughput(bytes as u64);
         }
         Operation::SetConcurrentCompactors { count } => {
             if !(1..=MOST_COMPACTORS).contains(count) {
-                return Err(usage(format!(
+                return Err(Refused::wrong_use(format!(
                     "{count} concurrent compactors cannot be: 1 to {MOST_COMPACTORS} can"
                 )));
             }
-            engine
-                .set_concurrent_compactors(*count)
-                .map_err(|error| Refused { error: error.to_string(), is_usage: false })?;
+            engine.set_concurrent_compactors(*count).map_err(|error| Refused::failed(error.to_string()))?;
         }
         Operation::SetLoggingLevel { target, level } => {
-            admin.logging.set(target, level).map_err(usage)?;
+            admin.logging.set(target, level).map_err(Refused::wrong_use)?;
         }
         Operation::SetTraceProbability { probability } => {
             if !(0.0..=1.0).contains(probability) {
-                return Err(usage("Trace probability must be between 0 and 1"));
+                return Err(Refused::wrong_use("Trace probability must be between 0 and 1"));
             }
             database.set_trace_probability(*probability);
         }
@@ -136,13 +143,13 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             "key" => engine.invalidate_key_cache(),
             "row" => engine.invalidate_row_cache(),
             "counter" => engine.invalidate_counter_cache(),
-            other => return Err(usage(format!("{other} is none of key, row, counter"))),
+            other => return Err(Refused::wrong_use(format!("{other} is none of key, row, counter"))),
         },
         Operation::SetCacheCapacity { key_mebibytes, row_mebibytes, counter_mebibytes } => {
             let bytes = |mebibytes: &u64| mebibytes.saturating_mul(1 << 20);
             engine
                 .set_cache_capacity(bytes(key_mebibytes), bytes(row_mebibytes), bytes(counter_mebibytes))
-                .map_err(|error| usage(error.to_string()))?;
+                .map_err(|error| Refused::wrong_use(error.to_string()))?;
         }
         Operation::SetCacheKeysToSave { key, row, counter } => {
             for (cache, keys) in CacheKind::ALL.into_iter().zip([*key, *row, *counter]) {
@@ -155,20 +162,20 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             engine
                 .flush(None)
                 .and_then(|()| engine.sync_log())
-                .map_err(|error| Refused { error: format!("cannot drain: {error}"), is_usage: false })?;
+                .map_err(|error| Refused::failed(format!("cannot drain: {error}")))?;
             engine.save_caches();
         }
         Operation::EnableAutoCompaction(tables) | Operation::DisableAutoCompaction(tables) => {
             let on = matches!(operation, Operation::EnableAutoCompaction(_));
-            for table in selected(database, tables, Indexes::All)? {
+            for table in selected(database, tables, Indexes::All, RefusalKind::WrongUse)? {
                 let done = engine.set_autocompaction(table.id, on);
                 done.map_err(|error| failed("set autocompaction of", &table, &error))?;
             }
         }
         Operation::StopCompactions { id: Some(id), .. } => {
-            let id = id.parse().map_err(|_| usage(format!("{id} is no compaction's id")))?;
+            let id = id.parse().map_err(|_| Refused::wrong_use(format!("Invalid UUID string: {id}")))?;
             if !engine.stop_compaction(id) {
-                return Err(usage(format!("no compaction {id} is running")));
+                return Err(Refused::invalid(format!("no compaction {id} is running")));
             }
         }
         Operation::StopCompactions { kind, .. } => {
@@ -176,7 +183,9 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 Some(name) => {
                     let known = CompactionKind::from_name(name);
                     Some(known.ok_or_else(|| {
-                        usage(format!("compaction_type: can not convert \"{name}\" to a OperationType"))
+                        Refused::wrong_use(format!(
+                            "compaction_type: can not convert \"{name}\" to a OperationType"
+                        ))
                     })?)
                 }
                 None => None,
@@ -185,6 +194,15 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         }
     }
     Ok(Done::default())
+}
+
+/// That there is a table whose files can be taken in.
+fn check_stored(database: &Database, keyspace: &str, table: &str) -> Result<(), Refused> {
+    let is_meant = |known: &TableMetadata| known.keyspace == keyspace && known.name == table;
+    match database.engine().tables().iter().any(|(_, known)| is_meant(known)) {
+        true => Ok(()),
+        false => Err(Refused::no_table(keyspace, table)),
+    }
 }
 
 /// Whether tokens `first..=last` meet the range from `start` to `end`, both in it, which goes round the ring if it begins behind its end.
@@ -201,14 +219,16 @@ fn compact_files(database: &Database, files: &[String]) -> Result<(), Refused> {
     let mut of_tables = BTreeMap::new();
     for file in files {
         let Some((table, sstable)) = engine.sstable_at(Path::new(file)) else {
-            return Err(usage(format!("Invalid sstable file {file}: the Data file of no table's SSTable")));
+            return Err(Refused::invalid(format!(
+                "Invalid sstable file {file}: the Data file of no table's SSTable"
+            )));
         };
         of_tables.entry(table).or_insert_with(Vec::new).push(sstable);
     }
     for (table, sstables) in of_tables {
         engine
             .compact_sstables(table, &sstables)
-            .map_err(|error| Refused { error: format!("cannot compact: {error}"), is_usage: false })?;
+            .map_err(|error| Refused::failed(format!("cannot compact: {error}")))?;
     }
     Ok(())
 }
@@ -217,7 +237,7 @@ fn compact_files(database: &Database, files: &[String]) -> Result<(), Refused> {
 fn verify(database: &Database, tables: &Tables, extended: bool) -> Result<Done, Refused> {
     let mut messages = Vec::new();
     let mut wrong = Vec::new();
-    for table in selected(database, tables, Indexes::None)? {
+    for table in selected(database, tables, Indexes::None, RefusalKind::Invalid)? {
         let verified = database.engine().verify(table.id, extended);
         for sstable in verified.map_err(|error| failed("verify", &table, &error))? {
             match sstable.result {
@@ -232,7 +252,7 @@ fn verify(database: &Database, tables: &Tables, extended: bool) -> Result<Done, 
     }
     match wrong.is_empty() {
         true => Ok(Done { messages }),
-        false => Err(Refused { error: wrong.join("\n"), is_usage: false }),
+        false => Err(Refused::failed(wrong.join("\n"))),
     }
 }
 
@@ -245,7 +265,7 @@ fn scrub(
 ) -> Result<Done, Refused> {
     let mut messages = Vec::new();
     let mut wrong = Vec::new();
-    for table in selected(database, tables, Indexes::None)? {
+    for table in selected(database, tables, Indexes::None, RefusalKind::WrongUse)? {
         let Some(stored) = database.catalog().table_by_id(table.id).cloned() else { continue };
         for sstable in
             database.scrub(&stored.keyspace, &stored.name, options, snapshot).map_err(of_database)?
@@ -258,7 +278,7 @@ fn scrub(
     }
     match wrong.is_empty() {
         true => Ok(Done { messages }),
-        false => Err(Refused { error: wrong.join("\n"), is_usage: false }),
+        false => Err(Refused::failed(wrong.join("\n"))),
     }
 }
 
@@ -279,22 +299,31 @@ enum Indexes {
     All,
 }
 
-/// The stored tables that are meant.
-fn selected(database: &Database, tables: &Tables, indexes: Indexes) -> Result<Vec<Selected>, Refused> {
+/// The stored tables that are meant. `unknown` is the kind of the refusal of a name that no table of the keyspace has: Cassandra's
+/// commands differ in it.
+fn selected(
+    database: &Database,
+    tables: &Tables,
+    indexes: Indexes,
+    unknown: RefusalKind,
+) -> Result<Vec<Selected>, Refused> {
     let catalog = database.catalog();
     let stored = database.engine().tables();
     if let Some(keyspace) = &tables.keyspace {
-        if catalog.keyspace(keyspace).is_none() {
-            return Err(usage(format!("Keyspace [{keyspace}] does not exist.")));
+        if catalog.keyspace(keyspace).is_none_or(|found| found.kind == KeyspaceKind::Virtual) {
+            return Err(Refused::wrong_use(format!("Keyspace [{keyspace}] does not exist.")));
         }
         for name in &tables.tables {
             let mut in_keyspace = stored.iter().filter(|(_, table)| table.keyspace == *keyspace);
             match in_keyspace.find(|(_, table)| table.name == *name) {
                 Some((_, table)) if indexes == Indexes::None && table.index_of.is_some() => {
-                    return Err(usage(format!("Operation not allowed on secondary Index table ({name})")));
+                    return Err(Refused::invalid(format!(
+                        "Operation not allowed on secondary Index table ({name})"
+                    )));
                 }
                 None if catalog.table(keyspace, name).is_none() => {
-                    return Err(usage(format!("Unknown keyspace/cf pair ({keyspace}.{name})")));
+                    let error = format!("Unknown keyspace/cf pair ({keyspace}.{name})");
+                    return Err(Refused { error, kind: unknown });
                 }
                 _ => {}
             }
@@ -319,16 +348,15 @@ fn selected(database: &Database, tables: &Tables, indexes: Indexes) -> Result<Ve
 }
 
 fn failed(what: &str, table: &Selected, error: &EngineError) -> Refused {
-    Refused { error: format!("cannot {what} {}: {error}", table.name), is_usage: false }
+    Refused::failed(format!("cannot {what} {}: {error}", table.name))
 }
 
 fn of_database(error: DatabaseError) -> Refused {
-    let is_usage = matches!(error, DatabaseError::Invalid(_));
-    Refused { error: error.to_string(), is_usage }
-}
-
-fn usage(error: impl Into<String>) -> Refused {
-    Refused { error: error.into(), is_usage: true }
+    let kind = match error {
+        DatabaseError::Invalid(_) => RefusalKind::Invalid,
+        _ => RefusalKind::Failed,
+    };
+    Refused { error: error.to_string(), kind }
 }
 
 #[cfg(test)]
@@ -361,7 +389,7 @@ mod tests {
         ] {
             let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
             let tables = Tables { keyspace: Some("ks".to_owned()), tables: named };
-            let found = selected(&database, &tables, indexes).ok().map(|found| {
+            let found = selected(&database, &tables, indexes, RefusalKind::Invalid).ok().map(|found| {
                 let mut names: Vec<String> = found.into_iter().map(|table| table.name).collect();
                 names.sort();
                 names

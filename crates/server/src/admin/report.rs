@@ -17,10 +17,11 @@ use cassette_rows::{TableId, TableMetadata};
 use super::Admin;
 use super::model::{
     ActiveCompaction, CacheReport, ClientReport, CompactionRecord, CompactionReport, DistributionReport,
-    KeyspaceReport, LevelReport, NodeReport, OverlappingReport, PoolReport, Refused, RequestReport,
+    KeyspaceReport, LevelReport, NodeReport, OverlappingReport, PoolReport, RequestReport, SeenClientReport,
     SnapshotReport, StatementReport, TableReport,
 };
 use super::process;
+use super::refusal::Refused;
 
 /// The node.
 pub(super) fn node(admin: &Admin) -> NodeReport {
@@ -344,7 +345,7 @@ fn overlapping(figures: &OverlappingFigures) -> OverlappingReport {
 
 /// Compactions that have ended well, the latest first.
 pub(super) fn compaction_history(admin: &Admin) -> Result<Vec<CompactionRecord>, Refused> {
-    let failed = |error: DatabaseError| Refused { error: error.to_string(), is_usage: false };
+    let failed = |error: DatabaseError| Refused::failed(error.to_string());
     let done = admin.database.compaction_history().map_err(failed)?;
     let count = |value: i64| u64::try_from(value).unwrap_or(0);
     let record = |done: cassette_database::CompactionRecord| CompactionRecord {
@@ -366,7 +367,7 @@ pub(super) fn compaction_history(admin: &Admin) -> Result<Vec<CompactionRecord>,
 
 /// All snapshots.
 pub(super) fn snapshots(admin: &Admin) -> Result<Vec<SnapshotReport>, Refused> {
-    let failed = |error: DatabaseError| Refused { error: error.to_string(), is_usage: false };
+    let failed = |error: DatabaseError| Refused::failed(error.to_string());
     let snapshots = admin.database.snapshots().map_err(failed)?;
     let report = |snapshot: Snapshot| SnapshotReport {
         name: snapshot.name,

@@ -10,7 +10,8 @@ use cassette_rows::{TableMetadata, key};
 use serde::Deserialize;
 
 use super::Admin;
-use super::model::{Refused, Sampled, TopPartitions};
+use super::model::{Sampled, TopPartitions};
+use super::refusal::Refused;
 
 /// What is asked for.
 #[derive(Debug, Deserialize)]
@@ -27,9 +28,8 @@ const MILLIS_MAX: u64 = 10 * 60 * 1000;
 
 /// The most active partitions from now on for as long as was asked; waits for it.
 pub(super) fn sample(admin: &Admin, asked: &Asked) -> Result<TopPartitions, Refused> {
-    let usage = |error: String| Refused { error, is_usage: true };
     if asked.millis > MILLIS_MAX || asked.capacity > 1024 {
-        return Err(usage("at most ten minutes and 1024 partitions are sampled".to_owned()));
+        return Err(Refused::wrong_use("at most ten minutes and 1024 partitions are sampled"));
     }
     let engine = admin.database.engine();
     let is_meant = |table: &TableMetadata| {
@@ -43,7 +43,7 @@ pub(super) fn sample(admin: &Admin, asked: &Asked) -> Result<TopPartitions, Refu
         .filter_map(|(id, table)| Some((table, engine.table_metrics(id).ok()?)))
         .collect();
     if tables.is_empty() {
-        return Err(usage("there is no such table".to_owned()));
+        return Err(Refused::wrong_use("there is no such table"));
     }
     let mut begun = Vec::new();
     for (table, metrics) in &tables {
@@ -53,7 +53,7 @@ pub(super) fn sample(admin: &Admin, asked: &Asked) -> Result<TopPartitions, Refu
     }
     if begun.len() < tables.len() {
         begun.iter().for_each(|(_, metrics)| drop(metrics.sampler.end(0)));
-        return Err(usage("somebody is sampling already".to_owned()));
+        return Err(Refused::invalid("somebody is sampling already"));
     }
     std::thread::sleep(Duration::from_millis(asked.millis));
     let mut samplers: BTreeMap<String, Vec<Sampled>> =
