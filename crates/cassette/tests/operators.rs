@@ -200,6 +200,10 @@ fn failures_have_cassandras_words_and_exit_codes() {
             "nodetool refresh is deprecated, use nodetool import instead\n\
              nodetool: Unknown keyspace/cf pair (system.nosuch)\n",
         ),
+        ("clientstats --clear-history", 0, "Clearing connection history\n"),
+        ("clientstats --by-protocol", 0, "Clients by protocol version\n\n"),
+        ("clientstats --verbose", 1, "nodetool: Found unexpected parameters: [--verbose]\n"),
+        ("repair", 2, ""),
         ("import system local /nowhere", 2, ""),
         ("flush system nosuch", 2, ""),
     ] {
@@ -213,6 +217,7 @@ fn failures_have_cassandras_words_and_exit_codes() {
             }
             "flush system nosuch" => "error: Unknown keyspace/cf pair (system.nosuch)\n",
             "import nosuch t /nowhere" => "ColumnFamilyStore for nosuch/t not found.\n",
+            "repair" => "error: Cassette does not have repair: it is about several nodes, and there is one\n",
             _ => "",
         };
         assert_eq!(String::from_utf8_lossy(&output.stderr), expected, "{words}");

@@ -1,7 +1,7 @@
 //! What a server in front of the database says of itself: virtual tables show it beside what the database knows.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::database::Database;
 
@@ -9,6 +9,12 @@ use crate::database::Database;
 pub trait ServerFigures: Send + Sync {
     /// The clients that are connected.
     fn clients(&self) -> Vec<Client>;
+
+    /// The clients that came since the start, or since they were forgotten, also those that have left.
+    fn seen_clients(&self) -> Vec<SeenClient>;
+
+    /// Forgets which clients came.
+    fn forget_seen_clients(&self);
 
     /// The threads that requests run on.
     fn requests(&self) -> Pool;
@@ -37,6 +43,17 @@ pub struct Client {
     pub requests: u64,
     /// The keyspace that it uses.
     pub keyspace: Option<String>,
+}
+
+/// An address that clients came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenClient {
+    /// The version of the protocol that they spoke.
+    pub protocol_version: u8,
+    /// The address.
+    pub address: IpAddr,
+    /// When one came last, milliseconds since 1970.
+    pub last_seen_millis: i64,
 }
 
 /// Threads that do one kind of work. The names are those of Cassandra's thread pools that do the same.

@@ -7,17 +7,21 @@ use std::{
         Arc,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use cassette_database::{Client, Pool, ServerFigures};
+use cassette_database::{Client, Pool, SeenClient, ServerFigures};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+
+use crate::client_history::ClientHistory;
 
 /// The figures of one server.
 #[derive(Debug)]
 pub(crate) struct Figures {
     clients: Mutex<HashMap<u64, Arc<Connected>>>,
     next_client: AtomicU64,
+    history: ClientHistory,
     /// Requests of connections that have ended.
     requests_before: AtomicU64,
     threads: Arc<Semaphore>,
@@ -63,6 +67,7 @@ impl Figures {
         Arc::new(Self {
             clients: Mutex::default(),
             next_client: AtomicU64::new(0),
+            history: ClientHistory::default(),
             requests_before: AtomicU64::new(0),
             threads,
             threads_max,
@@ -114,8 +119,11 @@ impl std::fmt::Debug for Connected {
 }
 
 impl Registered {
-    /// The connection speaks this version, and said this of itself.
+    /// The connection speaks this version from now on, and said this of itself.
     pub fn started(&self, protocol_version: u8, options: BTreeMap<String, String>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        self.figures.history.note(self.connected.address.ip(), protocol_version, now);
         self.connected.protocol_version.store(protocol_version, Ordering::Relaxed);
         *self.connected.options.lock() = options;
     }
@@ -150,6 +158,14 @@ impl ServerFigures for Figures {
         let mut clients: Vec<_> = connected.iter().map(|connected| connected.client()).collect();
         clients.sort_by_key(|client| client.address);
         clients
+    }
+
+    fn seen_clients(&self) -> Vec<SeenClient> {
+        self.history.list()
+    }
+
+    fn forget_seen_clients(&self) {
+        self.history.clear();
     }
 
     fn requests(&self) -> Pool {
@@ -212,9 +228,17 @@ mod tests {
         }
         assert_eq!(figures.clients().len(), 2);
         drop(gone);
+        drop(figures.register("127.0.0.1:998".parse().unwrap(), || None));
         let clients = figures.clients();
         assert_eq!((clients.len(), clients[0].requests, clients[0].stage), (1, 1, "ready"));
         assert_eq!(clients[0].keyspace.as_deref(), Some("ks"));
+        let seen: Vec<_> =
+            figures.seen_clients().iter().map(|seen| (seen.protocol_version, seen.address)).collect();
+        assert_eq!(
+            seen,
+            [(5, "127.0.0.1".parse().unwrap())],
+            "those that never said which version they speak are not"
+        );
         let waiting = figures.wait_for_thread();
         let pool = figures.requests();
         assert_eq!((pool.active, pool.pending, pool.completed, pool.blocked_all_time), (1, 1, 3, 1));

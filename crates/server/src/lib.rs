@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod authentication;
 pub mod backend;
+mod client_history;
 mod config;
 mod connection;
 mod database;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Failure, Result};
+use super::{Failure, Result, missing};
 
 /// An option: its names, the longest of which it goes by, and whether a value follows.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +105,17 @@ pub(super) const COMMANDS: &[Command] = &[
         "[<keyspaces>...]",
         &[value(&["-t"]), flag(&["--all"]), value(&["--older-than"]), value(&["--older-than-timestamp"])],
     ),
-    command(&["clientstats"], "Print information about connected clients", "", &[flag(&["--all"])]),
+    command(
+        &["clientstats"],
+        "Print information about connected clients",
+        "",
+        &[
+            flag(&["--all"]),
+            flag(&["--by-protocol"]),
+            flag(&["--clear-history"]),
+            flag(&["--client-options"]),
+        ],
+    ),
     command(
         &["compact"],
         "Force a (major) compaction on one or more tables or user-defined compaction on given SSTables",
@@ -337,10 +347,10 @@ pub(super) fn parse(words: &[String]) -> Result<Parsed> {
                 None if word == "help" => return Ok(Parsed::Help(help(words.next())?)),
                 None => {
                     let found = COMMANDS.iter().find(|command| command.names.contains(&word));
-                    command =
-                        Some(found.ok_or_else(|| {
-                            Failure::usage(format!("Found unexpected parameters: [{word}]"))
-                        })?);
+                    command = Some(found.ok_or_else(|| match missing::reason(word) {
+                        Some(reason) => Failure::Error(reason),
+                        None => Failure::usage(format!("Found unexpected parameters: [{word}]")),
+                    })?);
                 }
                 Some(_) => arguments.push(word.to_owned()),
             }
@@ -472,6 +482,19 @@ mod tests {
         ] {
             match parse_words(line) {
                 Err(Failure::Usage(message)) => assert_eq!(message, expected),
+                other => panic!("{line}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cassandra_has_and_cassette_has_not_is_refused_by_name() {
+        for (line, expected) in [
+            ("repair ks", "Cassette does not have repair: it is about several nodes, and there is one"),
+            ("-h 10.0.0.1 getsstables ks t 1", "Cassette does not have getsstables yet"),
+        ] {
+            match parse_words(line) {
+                Err(Failure::Error(message)) => assert_eq!(message, expected),
                 other => panic!("{line}: {other:?}"),
             }
         }

@@ -11,7 +11,7 @@ use super::arguments::Invocation;
 use super::client::Client;
 use super::text::{Table, double};
 use super::{
-    Failure, Format, Output, Result, cluster, compactions, info, pools, snapshots, table_stats,
+    Failure, Format, Output, Result, clients, cluster, compactions, info, pools, snapshots, table_stats,
     tablehistograms, top_partitions,
 };
 
@@ -44,10 +44,7 @@ pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) 
             let node: NodeReport = client.get("/v1/node")?;
             Ok(command.either(|| pools::text(&node), || pools::data(&node)))
         }
-        "clientstats" => {
-            let node: NodeReport = client.get("/v1/node")?;
-            command.show_as(&node.clients, || pools::clients(&node.clients, invocation.has("--all")))
-        }
+        "clientstats" => command.client_stats(),
         "statusbinary" => command.node(|node| running(node.native_transport_active)),
         "statusgossip" => command.node(|_| running(false)),
         "tablestats" => command.table_stats(),
@@ -134,6 +131,24 @@ impl Command<'_> {
             Format::Text => Output::Text(text()),
             Format::Json | Format::Yaml => Output::Data(data()),
         }
+    }
+
+    /// The clients, or the forgetting of those that came.
+    fn client_stats(&self) -> Result<Output> {
+        let invocation = self.invocation;
+        if invocation.has("--clear-history") {
+            let done = self.client.operate(&Operation::ClearConnectionHistory)?;
+            return self.show_as(&done, || "Clearing connection history\n".to_owned());
+        }
+        let node: NodeReport = self.client.get("/v1/node")?;
+        if invocation.has("--by-protocol") {
+            return self.show(&node.client_history, |history| clients::by_protocol(history));
+        }
+        let listed = clients::Listed {
+            connections: invocation.has("--all"),
+            options: invocation.has("--client-options"),
+        };
+        self.show_as(&node.clients, || clients::text(&node.clients, listed))
     }
 
     fn table_stats(&self) -> Result<Output> {

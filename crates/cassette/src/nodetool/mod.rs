@@ -6,10 +6,12 @@
 
 mod arguments;
 mod client;
+mod clients;
 mod cluster;
 mod commands;
 mod compactions;
 mod info;
+mod missing;
 mod pools;
 mod snapshots;
 mod table_stats;

@@ -1,6 +1,6 @@
-//! `tpstats`, `gcstats` and `clientstats`.
+//! `tpstats` and `gcstats`.
 
-use cassette_server::admin::model::{ClientReport, NodeReport};
+use cassette_server::admin::model::NodeReport;
 use serde_json::{Map, Value, json};
 
 use super::text::Table;
@@ -55,50 +55,4 @@ pub(super) fn collections(node: &NodeReport) -> String {
     let interval = node.uptime_seconds * 1000;
     let numbers = [interval, 0, 0, 0, 0, 0].map(|n| format!("{n:>20}")).concat();
     format!("{header}{:>25}\n{numbers}{:>25}\n", "Direct Memory Bytes", 0)
-}
-
-/// The clients that are connected.
-pub(super) fn clients(clients: &[ClientReport], all: bool) -> String {
-    let mut text = String::new();
-    if all && !clients.is_empty() {
-        let mut table = Table::default();
-        table.row([
-            "Address",
-            "SSL",
-            "Cipher",
-            "Protocol",
-            "Version",
-            "User",
-            "Keyspace",
-            "Requests",
-            "Driver-Name",
-            "Driver-Version",
-        ]);
-        for client in clients {
-            let option = |name: &str| client.options.get(name).map_or("undefined", String::as_str);
-            table.row([
-                &*format!("/{}", client.address),
-                "false",
-                "undefined",
-                "undefined",
-                &client.protocol_version.to_string(),
-                client.username.as_deref().unwrap_or("anonymous"),
-                client.keyspace.as_deref().unwrap_or_default(),
-                &client.requests.to_string(),
-                option("DRIVER_NAME"),
-                option("DRIVER_VERSION"),
-            ]);
-        }
-        text += &(table.text(" ") + "\n");
-    }
-    let mut users = Table::default();
-    users.row(["User", "Connections"]);
-    let mut counts = std::collections::BTreeMap::new();
-    for client in clients {
-        *counts.entry(client.username.as_deref().unwrap_or("anonymous")).or_insert(0) += 1;
-    }
-    for (user, count) in counts {
-        users.row([user, &count.to_string()]);
-    }
-    text + &format!("Total connected clients: {}\n\n", clients.len()) + &users.text(" ")
 }

@@ -109,6 +109,7 @@ fn node() -> NodeReport {
             regular_executed: 0,
         },
         clients: Vec::new(),
+        client_history: Vec::new(),
         connections_refused: 0,
     }
 }

@@ -139,6 +139,13 @@ pub(super) fn local_time(millis: i64) -> String {
     zoned.map_or_else(|_| millis.to_string(), |time| time.strftime("%Y-%m-%dT%H:%M:%S.%3f").to_string())
 }
 
+/// `Nov 21, 2026 08:47:38`, of milliseconds since 1970, in the zone of this machine.
+pub(super) fn local_date(millis: i64) -> String {
+    let zoned =
+        jiff::Timestamp::from_millisecond(millis).map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
+    zoned.map_or_else(|_| millis.to_string(), |time| time.strftime("%b %d, %Y %H:%M:%S").to_string())
+}
+
 /// `2026-11-21T08:49:24.284Z`, of milliseconds since 1970.
 pub(super) fn instant(millis: i64) -> String {
     jiff::Timestamp::from_millisecond(millis)

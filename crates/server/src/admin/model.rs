@@ -74,6 +74,8 @@ pub struct NodeReport {
     pub statements: StatementReport,
     /// Clients that are connected.
     pub clients: Vec<ClientReport>,
+    /// Addresses that clients came from, also those that have left.
+    pub client_history: Vec<SeenClientReport>,
     /// Connections that were refused because there were too many.
     pub connections_refused: u64,
 }
@@ -205,6 +207,17 @@ pub struct ClientReport {
     pub requests: u64,
     /// The keyspace that it uses.
     pub keyspace: Option<String>,
+}
+
+/// An address that clients came from.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct SeenClientReport {
+    /// The protocol's version that they spoke.
+    pub protocol_version: u8,
+    /// The address.
+    pub address: String,
+    /// When one came last, milliseconds since 1970.
+    pub last_seen: i64,
 }
 
 /// A table.
@@ -590,6 +603,8 @@ pub enum Operation {
         /// Of the counter cache.
         counter: usize,
     },
+    /// Forget which clients came.
+    ClearConnectionHistory,
     /// Stop accepting writes and flush everything.
     Drain,
     /// Let compactions begin by themselves.

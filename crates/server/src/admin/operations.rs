@@ -156,6 +156,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 engine.set_cache_keys_to_save(cache, if keys == 0 { usize::MAX } else { keys });
             }
         }
+        Operation::ClearConnectionHistory => admin.server.forget_seen_clients(),
         Operation::Drain => {
             (admin.drain)();
             admin.drained.store(true, Ordering::Relaxed);

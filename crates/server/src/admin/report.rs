@@ -97,6 +97,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
             regular_executed: requests.regular_executed.get(),
         },
         clients: server.clients().into_iter().map(client).collect(),
+        client_history: server.seen_clients().into_iter().map(seen_client).collect(),
         connections_refused: server.connections_refused(),
     }
 }
@@ -130,6 +131,14 @@ fn client(client: cassette_database::Client) -> ClientReport {
         options: client.options,
         requests: client.requests,
         keyspace: client.keyspace,
+    }
+}
+
+fn seen_client(client: cassette_database::SeenClient) -> SeenClientReport {
+    SeenClientReport {
+        protocol_version: client.protocol_version,
+        address: client.address.to_string(),
+        last_seen: client.last_seen_millis,
     }
 }
 

@@ -1,0 +1,133 @@
+//! Commands of Cassandra's nodetool that there are not here: a script that calls one is to be told why.
+
+/// About other nodes: what is said, streamed, handed over, repaired or owned among several.
+const OF_SEVERAL_NODES: &[&str] = &[
+    "assassinate",
+    "autorepairstatus",
+    "bootstrap",
+    "checktokenmetadata",
+    "cleanup",
+    "decommission",
+    "describering",
+    "disablegossip",
+    "disablehandoff",
+    "disablehintsfordc",
+    "enablegossip",
+    "enablehandoff",
+    "enablehintsfordc",
+    "failuredetector",
+    "getautorepairconfig",
+    "getbatchlogreplaythrottle",
+    "getdefaultrf",
+    "getendpoints",
+    "getinterdcstreamthroughput",
+    "getmaxhintwindow",
+    "getseeds",
+    "getstreamthroughput",
+    "gossipinfo",
+    "join",
+    "listpendinghints",
+    "move",
+    "netstats",
+    "pausehandoff",
+    "rebuild",
+    "reloadseeds",
+    "removenode",
+    "repair",
+    "repair_admin",
+    "replaybatchlog",
+    "resetlocalschema",
+    "resumehandoff",
+    "setautorepairconfig",
+    "setbatchlogreplaythrottle",
+    "setdefaultrf",
+    "sethintedhandoffthrottlekb",
+    "setinterdcstreamthroughput",
+    "setmaxhintwindow",
+    "setstreamthroughput",
+    "sstablerepairedset",
+    "statushandoff",
+    "truncatehints",
+];
+
+/// About what is not there yet, or what this process has nothing like.
+const OTHERS: &[&str] = &[
+    "cidrfilteringstats",
+    "disableauditlog",
+    "disablebackup",
+    "disablebinary",
+    "disablefullquerylog",
+    "disableoldprotocolversions",
+    "dropcidrgroup",
+    "enableauditlog",
+    "enablebackup",
+    "enablebinary",
+    "enablefullquerylog",
+    "enableoldprotocolversions",
+    "forcecompact",
+    "getauditlog",
+    "getauthcacheconfig",
+    "getcidrgroupsofip",
+    "getcolumnindexsize",
+    "getcompactionthreshold",
+    "getconcurrency",
+    "getconcurrentviewbuilders",
+    "getfullquerylog",
+    "getguardrailsconfig",
+    "getsnapshotthrottle",
+    "getsstables",
+    "gettimeout",
+    "invalidatecidrpermissionscache",
+    "invalidatecredentialscache",
+    "invalidatejmxpermissionscache",
+    "invalidatenetworkpermissionscache",
+    "invalidatepermissionscache",
+    "invalidaterolescache",
+    "rangekeysample",
+    "rebuild_index",
+    "recompress_sstables",
+    "refreshsizeestimates",
+    "reloadcidrgroupscache",
+    "reloadlocalschema",
+    "reloadssl",
+    "reloadtriggers",
+    "relocatesstables",
+    "resetfullquerylog",
+    "setauthcacheconfig",
+    "setcolumnindexsize",
+    "setcompactionthreshold",
+    "setconcurrency",
+    "setconcurrentviewbuilders",
+    "setguardrailsconfig",
+    "setsnapshotthrottle",
+    "settimeout",
+    "sjk",
+    "statusbackup",
+    "stopdaemon",
+    "updatecidrgroup",
+    "viewbuildstatus",
+];
+
+/// Why there is no command of this name; `None` if Cassandra has none either.
+pub(super) fn reason(name: &str) -> Option<String> {
+    if OF_SEVERAL_NODES.contains(&name) {
+        return Some(format!("Cassette does not have {name}: it is about several nodes, and there is one"));
+    }
+    OTHERS.contains(&name).then(|| format!("Cassette does not have {name} yet"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::COMMANDS;
+    use super::*;
+
+    #[test]
+    fn no_command_that_is_there_is_said_to_be_missing() {
+        for command in COMMANDS {
+            for name in command.names {
+                assert_eq!(reason(name), None, "{name}");
+            }
+        }
+        assert_eq!(reason("nosuchcmd"), None);
+    }
+}
