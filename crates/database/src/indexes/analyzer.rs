@@ -6,6 +6,7 @@ use cassette_rows::DataType;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
+use super::Part;
 use crate::error::{Result, bail_invalid};
 use crate::system::TextMap;
 
@@ -21,12 +22,43 @@ pub(crate) enum Analyzer {
     Inet,
 }
 
+/// What becomes of the values of a column before a query compares them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Analyzers {
+    /// Of the value; of a collection: of its elements, which are the values of a map.
+    pub values: Option<Analyzer>,
+    /// Of the keys of a map.
+    pub keys: Option<Analyzer>,
+}
+
 impl Analyzer {
-    /// Of a storage-attached index with these options; `None` if values stay as they are.
+    /// Of a storage-attached index with these options on a part of a column; `None` if values stay as they are.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn of_column(data_type: &DataType, part: Part, options: &TextMap) -> Result<Option<Self>> {
+        let element = match (data_type, part) {
+            (data_type, _) if !data_type.is_multi_cell() => return Self::new(data_type, options),
+            (DataType::List { element, .. } | DataType::Set { element, .. }, _) => element,
+            (DataType::Map { key, .. }, Part::Keys) => key,
+            (DataType::Map { value, .. }, Part::Values | Part::Simple) => value,
+            (DataType::Map { key, value, .. }, Part::Entries) => {
+                if BOOLEAN_OPTIONS.iter().any(|option| options.contains_key(*option)) {
+                    bail_invalid!("CQL type {} cannot be analyzed.", type_of_entries(key, value));
+                }
+                return Ok(None);
+            }
+            _ => return Self::new(data_type, options),
+        };
+        // Elements that are addresses stay as they are: they are never asked for ranges.
+        Ok(Self::new(element, options)?.filter(|analyzer| *analyzer != Self::Inet))
+    }
+
+    /// Of an index of values of this type.
     ///
     /// # Errors
     /// Invalid, with Cassandra's texts, for options that do not fit the type, or are no booleans.
-    pub fn new(data_type: &DataType, options: &TextMap) -> Result<Option<Self>> {
+    fn new(data_type: &DataType, options: &TextMap) -> Result<Option<Self>> {
         if !BOOLEAN_OPTIONS.iter().any(|option| options.contains_key(*option)) {
             return Ok((*data_type == DataType::Inet).then_some(Self::Inet));
         }
@@ -68,6 +100,12 @@ impl Analyzer {
             }
         }
     }
+}
+
+/// What Cassandra calls the type of a map's entries when they are indexed.
+pub(crate) fn type_of_entries(key: &DataType, value: &DataType) -> String {
+    let of_one = |data_type: &DataType| data_type.class_name();
+    format!("'org.apache.cassandra.db.marshal.CompositeType({},{})'", of_one(key), of_one(value))
 }
 
 /// Letters without their marks, and those that stand for two as two.

@@ -130,6 +130,8 @@ pub(crate) enum Source {
     Cell(ColumnId),
     /// The path of each element: of a set its value, of a map its key.
     Paths(ColumnId),
+    /// The same, where paths that differ may be one value to the index.
+    AnalyzedPaths(ColumnId),
     /// The value of each element: of a list or a map.
     Values(ColumnId),
     /// Path and value of each element of a map.
@@ -201,10 +203,12 @@ impl Index {
         let target = options.get(TARGET).ok_or_else(|| unfit("it does not say what is indexed"))?;
         let target = Target::from_text(target);
         let column = base.column(&target.column).ok_or_else(|| unfit("its column does not exist"))?.clone();
-        let source = source(&column, target.part);
-        let (mut analyzer, mut ordered_by) = (None, None);
+        let (mut source, mut analyzer, mut ordered_by) = (source(&column, target.part), None, None);
         if kind == IndexKind::StorageAttached {
-            analyzer = Analyzer::new(&column.data_type, &options)?;
+            analyzer = Analyzer::of_column(&column.data_type, target.part, &options)?;
+            if let (Source::Paths(column), Some(_)) = (source, analyzer) {
+                source = Source::AnalyzedPaths(column);
+            }
             ordered_by = order_of(&column.data_type, source);
         }
         let storage = Arc::new(storage(name, created_at, base, &column, source, ordered_by.as_ref()));
@@ -291,7 +295,7 @@ impl Index {
             (ColumnRestriction::Slice(_), _) => self.ordered_by.is_some(),
             (
                 ColumnRestriction::Contains { values, keys, entries },
-                Source::Paths(_) | Source::Values(_) | Source::Entries(_),
+                Source::Paths(_) | Source::AnalyzedPaths(_) | Source::Values(_) | Source::Entries(_),
             ) => match self.finds() {
                 Finds::Values => !values.is_empty(),
                 Finds::Keys => !keys.is_empty(),
@@ -304,7 +308,11 @@ impl Index {
     /// What of a collection it finds rows by.
     pub(crate) fn finds(&self) -> Finds {
         match self.source {
-            Source::Paths(_) if matches!(self.column.data_type, DataType::Map { .. }) => Finds::Keys,
+            Source::Paths(_) | Source::AnalyzedPaths(_)
+                if matches!(self.column.data_type, DataType::Map { .. }) =>
+            {
+                Finds::Keys
+            }
             Source::Entries(_) => Finds::Entries,
             _ => Finds::Values,
         }
@@ -345,7 +353,7 @@ impl Index {
 
 /// The type in whose order a storage-attached index has its values, if it can be asked for ranges of them.
 fn order_of(data_type: &DataType, source: Source) -> Option<DataType> {
-    if matches!(source, Source::Paths(_) | Source::Values(_) | Source::Entries(_)) {
+    if !matches!(source, Source::PartitionKey(_) | Source::Clustering(_) | Source::Cell(_)) {
         return None;
     }
     match data_type {
@@ -415,7 +423,7 @@ fn storage(
             position += 1;
         }
     }
-    if matches!(source, Source::Values(_) | Source::PartitionKey(_) | Source::Clustering(_)) {
+    if !matches!(source, Source::Cell(_) | Source::Paths(_) | Source::Entries(_)) {
         add("cell_path", clustering, position, DataType::Blob, false);
     }
     // What a write does not need any more goes at the next compaction: nobody else has a copy of it.

@@ -94,6 +94,10 @@ fn raw_entries<'r>(
         Source::Paths(column) => {
             of_cells(column, &|cell| entry(&cell, Cow::Borrowed(cell.path.unwrap_or_default()), None))
         }
+        Source::AnalyzedPaths(column) => of_cells(column, &|cell| {
+            let path = cell.path.unwrap_or_default();
+            entry(&cell, Cow::Borrowed(path), Some(path))
+        }),
         Source::Values(column) => of_cells(column, &|cell| {
             entry(&cell, Cow::Borrowed(cell.value), Some(cell.path.unwrap_or_default()))
         }),

@@ -141,6 +141,7 @@ fn old_rows_wanted(
             Source::PartitionKey(_) | Source::Clustering(_) => false,
             Source::Cell(column)
             | Source::Paths(column)
+            | Source::AnalyzedPaths(column)
             | Source::Values(column)
             | Source::Entries(column) => {
                 index.is_of_static() == is_static

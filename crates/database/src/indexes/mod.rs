@@ -23,7 +23,7 @@ mod intersection;
 mod maintenance;
 mod search;
 
-pub(crate) use analyzer::{Analyzer, BOOLEAN_OPTIONS};
+pub(crate) use analyzer::{Analyzer, Analyzers, BOOLEAN_OPTIONS, type_of_entries};
 pub(crate) use build::{BuildState, Builds, forget, load, mark_built, unbuild};
 pub(crate) use definition::{CLASS_NAME, Finds, Part, TARGET, Target};
 pub use definition::{Index, IndexKind};

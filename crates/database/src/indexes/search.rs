@@ -214,7 +214,7 @@ impl Hits {
             return entries(&self.index, &hit.key, row, is_static, self.now).is_empty();
         }
         let path = match self.index.source {
-            Source::Values(_) => hit.entry.values().last().flatten(),
+            Source::Values(_) | Source::AnalyzedPaths(_) => hit.entry.values().last().flatten(),
             _ => None,
         };
         let value = match self.index.ordered_by {

@@ -1,3 +1,4 @@
+mod analyzed;
 mod concurrent;
 mod crashes;
 

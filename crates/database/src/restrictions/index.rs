@@ -10,7 +10,7 @@ use super::partition::PartitionRestrictions;
 use super::{ALLOW_FILTERING_MESSAGE, Restrictions, Rules};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
-use crate::indexes::{Analyzer, Finds, Index, IndexKind, Wanted};
+use crate::indexes::{Analyzers, Finds, Index, IndexKind, Wanted};
 use crate::plan::PlanContext;
 use crate::terms::{Bound, Term};
 
@@ -220,9 +220,13 @@ impl<'i> IndexChoice<'i> {
     }
 
     /// What becomes of the values of a column before they are compared, since an index of it compares them so.
-    pub fn analyzer(&self, column: &ColumnMetadata, restriction: &ColumnRestriction) -> Option<Analyzer> {
-        let of_column = self.indexes.iter().find(|index| index.supports(column, restriction));
-        of_column.filter(|_| self.uses_index).and_then(|index| index.analyzer)
+    pub fn analyzers(&self, column: &ColumnMetadata, restriction: &ColumnRestriction) -> Analyzers {
+        if !self.uses_index {
+            return Analyzers::default();
+        }
+        let of_column = || self.indexes.iter().filter(|index| index.supports(column, restriction));
+        let first = |finds| of_column().find(|index| index.finds() == finds).and_then(|index| index.analyzer);
+        Analyzers { values: first(Finds::Values), keys: first(Finds::Keys) }
     }
 }
 

@@ -17,7 +17,7 @@ use cassette_cql::ast::{self, Operator, Relation, TupleInValues, TupleValue};
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use crate::error::{Result, bail_invalid};
-use crate::indexes::{Analyzer, Index};
+use crate::indexes::{Analyzers, Index};
 use crate::plan::PlanContext;
 use crate::response::ColumnSpec;
 use crate::terms::Term;
@@ -56,7 +56,7 @@ pub(crate) struct Filter {
     /// What its value must be.
     pub restriction: ColumnRestriction,
     /// What becomes of values before they are compared.
-    pub analyzer: Option<Analyzer>,
+    pub analyzers: Analyzers,
 }
 
 impl Filter {
@@ -226,7 +226,7 @@ impl Restrictions {
         let rest = std::mem::take(&mut self.filters);
         self.filters = partition_filters.into_iter().chain(clustering_filters).chain(rest).collect();
         for filter in &mut self.filters {
-            filter.analyzer = choice.analyzer(&filter.column, &filter.restriction);
+            filter.analyzers = choice.analyzers(&filter.column, &filter.restriction);
         }
         Ok(())
     }
@@ -282,6 +282,9 @@ fn add_relation(
         }
         Relation::Element { column, key, operator, value } => {
             let column = existing(table, column)?;
+            if *operator == Operator::Neq {
+                bail_invalid!("Unsupported \"!=\" relation: {}[{key}] != {value}", column.name);
+            }
             let restriction = ColumnRestriction::element(&column, key, *operator, value, table, cx)?;
             add_column(column, restriction, rules, partition, clustering, filters)
         }
@@ -304,7 +307,7 @@ pub(crate) fn view_filters(
     {
         Some(filter) => filter.restriction.merge(restriction, &column.name),
         None => {
-            filters.push(Filter { column, restriction, analyzer: None });
+            filters.push(Filter { column, restriction, analyzers: Analyzers::default() });
             Ok(())
         }
     };
@@ -364,7 +367,7 @@ fn add_column(
         ColumnKind::Static | ColumnKind::Regular => {
             match filters.iter_mut().find(|f| f.column.name == column.name) {
                 Some(filter) => filter.restriction.merge(restriction, &column.name)?,
-                None => filters.push(Filter { column, restriction, analyzer: None }),
+                None => filters.push(Filter { column, restriction, analyzers: Analyzers::default() }),
             }
             Ok(())
         }

@@ -11,6 +11,7 @@ use super::column::{ColumnRestriction, SliceTerms, names};
 use super::{ALLOW_FILTERING_MESSAGE, Filter, Rules, StatementKind, named_receiver};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
+use crate::indexes::Analyzers;
 use crate::plan::PlanContext;
 use crate::terms::{Bound, Term};
 
@@ -168,7 +169,7 @@ impl PartitionRestrictions {
                 restriction.take().map(|restriction| Filter {
                     column: column.clone(),
                     restriction,
-                    analyzer: None,
+                    analyzers: Analyzers::default(),
                 })
             });
         Ok(filters.collect())

@@ -8,8 +8,10 @@ use cassette_rows::{ColumnKind, DataType, TableMetadata};
 use super::properties::Attributes;
 use super::{Change, KeyspaceChange, SchemaContext, is_word, keyspace_to_change, table_event};
 use crate::catalog::Keyspace;
-use crate::error::{Result, bail_config, bail_invalid};
-use crate::indexes::{Analyzer, BOOLEAN_OPTIONS, CLASS_NAME, Index, IndexKind, Part, TARGET, Target};
+use crate::error::{DatabaseError, Result, bail_config, bail_invalid};
+use crate::indexes::{
+    Analyzer, BOOLEAN_OPTIONS, CLASS_NAME, Index, IndexKind, Part, TARGET, Target, type_of_entries,
+};
 use crate::response::SchemaChangeKind;
 use crate::restrictions::existing;
 use crate::system::TextMap;
@@ -17,9 +19,19 @@ use crate::system::TextMap;
 /// What `USING` may call an index that is none of CUSTOM.
 const LEGACY: &str = "legacy_local_table";
 
+/// The class of indexes that Cassandra has, and has disabled, beside storage-attached ones.
+const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
+
 /// The options that storage-attached indexes have for vectors alone.
 const VECTOR_OPTIONS: [&str; 4] =
     ["maximum_node_connections", "construction_beam_width", "similarity_function", "optimize_for"];
+
+/// How alike vectors are, and what an index of them is for, in the order that messages list them.
+const SIMILARITY_FUNCTIONS: [&str; 3] = ["EUCLIDEAN", "DOT_PRODUCT", "COSINE"];
+const PURPOSES: [&str; 2] = ["LATENCY", "RECALL"];
+
+/// The longest name of a column that a custom index may be on.
+const COLUMN_NAME_LENGTH_MAX: usize = 48;
 
 /// What the statement says of the implementation.
 struct Implementation {
@@ -70,6 +82,12 @@ pub(super) fn create(
     for target in &targets {
         if kind == IndexKind::StorageAttached && !is_word(&target.column) {
             bail_invalid!("Column '{}' contains non-alphanumeric-underscore characters", target.column);
+        }
+        if kind == IndexKind::StorageAttached && target.column.len() > COLUMN_NAME_LENGTH_MAX {
+            bail_invalid!(
+                "Column '{}' is longer than the permissible name length of {COLUMN_NAME_LENGTH_MAX} characters",
+                target.column
+            );
         }
         validate(target, table)?;
     }
@@ -135,6 +153,9 @@ fn implementation(statement: &ast::CreateIndex) -> Result<Implementation> {
         return Ok(Implementation { kind: IndexKind::Composites, options: TextMap::new() });
     }
     let class = statement.using.as_deref().unwrap_or(LEGACY);
+    if class == SASI {
+        return Err(DatabaseError::not_supported("SASI indexes are"));
+    }
     let options = attributes.map("options")?.unwrap_or_default();
     for option in [CLASS_NAME, TARGET] {
         if options.iter().any(|(key, _)| &**key == option) {
@@ -200,7 +221,7 @@ fn validate_storage_attached(
             analysis.join(", ")
         );
     }
-    Analyzer::new(&column.data_type, &index.options)?;
+    Analyzer::of_column(&column.data_type, target.part, &index.options)?;
     let parts = match (&column.data_type, target.part) {
         (data_type, Part::Simple | Part::Full) => vec![data_type],
         (DataType::List { element, .. } | DataType::Set { element, .. }, _) => vec![&**element],
@@ -209,18 +230,54 @@ fn validate_storage_attached(
         (DataType::Map { key, value, .. }, _) => vec![&**key, &**value],
         (data_type, _) => vec![data_type],
     };
-    if matches!(column.data_type, DataType::Vector { .. }) {
-        bail_invalid!("Indexes on vectors are not supported by Cassette yet");
+    if let DataType::Vector { element, dimension } = &column.data_type {
+        return refuse_vectors(element, *dimension, &index.options);
     }
     if index.options.keys().any(|name| VECTOR_OPTIONS.contains(&name.as_str()))
         && let Some(part) = parts.first()
     {
-        bail_invalid!("CQL type {part} cannot have vector options");
+        let indexed = match &parts[..] {
+            [key, value] => type_of_entries(key, value),
+            _ => part.to_string(),
+        };
+        bail_invalid!("CQL type {indexed} cannot have vector options");
     }
     match parts.into_iter().find(|part| !is_indexable(part)) {
         Some(part) => bail_invalid!("Unsupported type: {part}"),
         None => Ok(()),
     }
+}
+
+/// Says what is wrong with an index on vectors as Cassandra does, and if nothing is, that there is none yet.
+fn refuse_vectors(element: &DataType, dimension: u32, options: &TextMap) -> Result<()> {
+    let [connections, width, similarity, purpose] = VECTOR_OPTIONS;
+    for (option, what) in [(connections, "Maximum node connections"), (width, "Construction beam width")] {
+        if options.contains_key(option) {
+            bail_invalid!("{what} cannot be set without enabling SAI_VECTOR_ALLOW_CUSTOM_PARAMETERS");
+        }
+    }
+    let one_of = |option: &str, known: &[&str]| {
+        let value = options.get(option).map(|value| value.to_uppercase());
+        value.filter(|value| !known.contains(&value.as_str()))
+    };
+    if let Some(value) = one_of(similarity, &SIMILARITY_FUNCTIONS) {
+        let known = SIMILARITY_FUNCTIONS.join(", ");
+        bail_invalid!(
+            "Similarity function {value} was not recognized for index null. Valid values are: {known}"
+        );
+    }
+    if let Some(value) = one_of(purpose, &PURPOSES) {
+        let known = PURPOSES.join(", ");
+        bail_invalid!("optimize_for '{value}' was not recognized for index null. Valid values are: {known}");
+    }
+    if *element != DataType::Float {
+        bail_invalid!("SAI ANN indexes are only allowed on vector columns with float elements");
+    }
+    let is_cosine = options.get(similarity).is_none_or(|name| name.eq_ignore_ascii_case("cosine"));
+    if dimension == 1 && is_cosine {
+        bail_invalid!("Cosine similarity is not supported for single-dimension vectors");
+    }
+    bail_invalid!("Indexes on vectors are not supported by Cassette yet")
 }
 
 /// Whether a storage-attached index can hold values of a type.

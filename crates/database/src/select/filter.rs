@@ -8,7 +8,7 @@ use cassette_rows::{ColumnMetadata, DataType};
 use super::row::CurrentRow;
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
-use crate::indexes::Analyzer;
+use crate::indexes::{Analyzer, Analyzers};
 use crate::restrictions::{ColumnRestriction, Filter};
 use crate::terms::{Bound, Term};
 
@@ -16,7 +16,7 @@ use crate::terms::{Bound, Term};
 pub(crate) struct BoundFilter<'e> {
     column: &'e ColumnMetadata,
     test: Test<'e>,
-    analyzer: Option<Analyzer>,
+    analyzers: Analyzers,
 }
 
 enum Test<'e> {
@@ -41,11 +41,9 @@ impl<'e> BoundFilter<'e> {
             Bound::Null => bail_invalid!("Unsupported null {what} for column {name}"),
             Bound::Unset => bail_invalid!("Unsupported unset {what} for column {name}"),
         };
-        let analyze = |value| match filter.analyzer {
-            Some(analyzer) => analyzer.analyze(value),
-            None => value,
-        };
-        let value = |term: &'e Term| required(term, "value").map(analyze);
+        let Analyzers { values: of_values, keys: of_keys } = filter.analyzers;
+        let value = |term: &'e Term| Ok::<_, DatabaseError>(analyzed(of_values, required(term, "value")?));
+        let key = |term: &'e Term| Ok::<_, DatabaseError>(analyzed(of_keys, required(term, "value")?));
         let edge = |side: &'e Option<(Term, bool)>| match side {
             Some((term, inclusive)) => Ok::<_, DatabaseError>(Some((value(term)?, *inclusive))),
             None => Ok(None),
@@ -59,23 +57,27 @@ impl<'e> BoundFilter<'e> {
             ColumnRestriction::Slice(slice) => Test::Between(edge(&slice.lower)?, edge(&slice.upper)?),
             ColumnRestriction::Contains { values, keys, entries } => Test::Holds {
                 values: values.iter().map(value).collect::<Result<_>>()?,
-                keys: keys.iter().map(value).collect::<Result<_>>()?,
+                keys: keys.iter().map(key).collect::<Result<_>>()?,
                 entries: entries
                     .iter()
                     .map(|(key, value)| Ok((required(key, "map key")?, required(value, "map value")?)))
                     .collect::<Result<_>>()?,
             },
         };
-        Ok(Self { column: &filter.column, test, analyzer: filter.analyzer })
+        Ok(Self { column: &filter.column, test, analyzers: filter.analyzers })
     }
 
     /// Whether the row's value at `now` (seconds) is what is wanted. One that is null never is.
     pub fn matches(&self, row: CurrentRow<'_>, now: u32) -> bool {
         let Some(mut held) = row.value(self.column, now) else { return false };
-        if let Some(analyzer) = self.analyzer {
-            held = analyzer.analyze(held);
+        let Analyzers { values: of_values, keys: of_keys } = self.analyzers;
+        if !matches!(self.test, Test::Holds { .. }) {
+            held = analyzed(of_values, held);
         }
         let data_type = &self.column.data_type;
+        let is_value = |data_type: &DataType, held: &[u8], wanted: &[u8]| {
+            data_type.compare(&analyzed(of_values, held.into()), wanted).is_eq()
+        };
         match &self.test {
             Test::OneOf(wanted) => wanted.iter().any(|wanted| data_type.compare(&held, wanted).is_eq()),
             Test::Between(lower, upper) => {
@@ -92,15 +94,17 @@ impl<'e> BoundFilter<'e> {
             Test::Holds { values, keys, entries } => match data_type {
                 DataType::List { element, .. } | DataType::Set { element, .. } => {
                     values.iter().all(|wanted| {
-                        collection::read_list(&held).flatten().any(|v| element.compare(v, wanted).is_eq())
+                        collection::read_list(&held).flatten().any(|v| is_value(element, v, wanted))
                     })
                 }
                 DataType::Map { key, value, .. } => {
                     let any = |test: &dyn Fn(&[u8], &[u8]) -> bool| {
                         collection::read_map(&held).any(|(k, v)| test(k, v))
                     };
-                    values.iter().all(|wanted| any(&|_, v| value.compare(v, wanted).is_eq()))
-                        && keys.iter().all(|wanted| any(&|k, _| key.compare(k, wanted).is_eq()))
+                    let is_key =
+                        |k: &[u8], wanted: &[u8]| key.compare(&analyzed(of_keys, k.into()), wanted).is_eq();
+                    values.iter().all(|wanted| any(&|_, v| is_value(value, v, wanted)))
+                        && keys.iter().all(|wanted| any(&|k, _| is_key(k, wanted)))
                         && entries.iter().all(|(wanted_key, wanted)| {
                             any(&|k, v| {
                                 key.compare(k, wanted_key).is_eq() && value.compare(v, wanted).is_eq()
@@ -110,5 +114,12 @@ impl<'e> BoundFilter<'e> {
                 _ => false,
             },
         }
+    }
+}
+
+fn analyzed(analyzer: Option<Analyzer>, value: Value<'_>) -> Value<'_> {
+    match analyzer {
+        Some(analyzer) => analyzer.analyze(value),
+        None => value,
     }
 }

@@ -17,6 +17,7 @@ use cassette_rows::{ClusteringComparator, ColumnMetadata, TableMetadata};
 use super::column::{ColumnRestriction, SliceTerms};
 use super::{Filter, Rules};
 use crate::error::{Result, bail_invalid};
+use crate::indexes::Analyzers;
 use crate::terms::Term;
 
 /// What a WHERE says of the clustering columns.
@@ -243,7 +244,7 @@ impl ClusteringRestrictions {
         let filter = |position: usize, restriction: ColumnRestriction| Filter {
             column: self.columns[position].clone(),
             restriction,
-            analyzer: None,
+            analyzers: Analyzers::default(),
         };
         match segment.what {
             SegmentKind::Single(restriction) => Ok(vec![filter(segment.first, restriction)]),
