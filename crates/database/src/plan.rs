@@ -215,7 +215,9 @@ fn plan_truncate(name: &QualifiedName, cx: &mut PlanContext<'_>) -> Result<Plan>
         bail_invalid!("Cannot TRUNCATE materialized view directly; must truncate base table instead");
     }
     match cx.catalog.require_keyspace(&table.keyspace)?.kind {
-        KeyspaceKind::Virtual => bail_invalid!("Cannot truncate virtual tables"),
+        KeyspaceKind::Virtual => {
+            bail_invalid!("Truncation is not supported by table {}", table.qualified_name())
+        }
         KeyspaceKind::Local => {
             Err(DatabaseError::Unauthorized(format!("{} keyspace is not user-modifiable.", table.keyspace)))
         }

@@ -1,6 +1,7 @@
 //! Virtual tables: read-only tables whose rows are computed from memory when they are read.
 
 mod figures;
+mod indexes;
 mod schema;
 mod settings;
 
@@ -52,6 +53,11 @@ pub(crate) fn keyspaces() -> Vec<Keyspace> {
         "current settings",
         Arc::new(settings::Settings),
     );
+    let indexes: (_, _, Arc<dyn VirtualTable>) = (
+        indexes::ATTACHED.to_owned(),
+        "Storage-attached column index metadata",
+        Arc::new(indexes::AttachedIndexes),
+    );
     let figures = figures::definitions().into_iter();
     let views =
         figures.map(|(cql, comment, source)| (cql, comment, Arc::new(source) as Arc<dyn VirtualTable>));
@@ -81,7 +87,7 @@ pub(crate) fn keyspaces() -> Vec<Keyspace> {
                 ),
             ],
         ),
-        keyspace("system_views", views.chain([settings]).collect()),
+        keyspace("system_views", views.chain([settings, indexes]).collect()),
     ]
 }
 
