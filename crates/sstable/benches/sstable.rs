@@ -14,8 +14,8 @@ use cassette_rows::{
     TableParams,
 };
 use cassette_sstable::{
-    Caching, ChunkCache, Descriptor, EncodingStats, OpenOptions, SSTableId, SSTableReader, SSTableWriter,
-    WriterOptions,
+    Caching, ChunkCache, Descriptor, EncodingStats, KeyCache, OpenOptions, SSTableId, SSTableReader,
+    SSTableWriter, WriterOptions,
 };
 use cassette_vfs::RealFileSystem;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -168,8 +168,9 @@ fn benches(c: &mut Criterion) {
     }
 }
 
-/// A row of a partition that has thousands, as those of transactions' conclusions do.
-fn wide(c: &mut Criterion) {
+/// Rows as those of transactions' conclusions are: alone in their partitions, and in one that has thousands. Their places are
+/// remembered, as an engine has it.
+fn conclusions(c: &mut Criterion) {
     const ROWS: u32 = 12_500;
     let column = |name: &str, kind| ColumnMetadata {
         name: name.into(),
@@ -188,27 +189,44 @@ fn wide(c: &mut Criterion) {
     let table = Arc::new(TableMetadata::new(id, "bench", "wide", columns, TableParams::default()));
     let value = table.columns.iter().flatten().next().unwrap().id;
     let clustering = |number: u32| Clustering::new([Some(&number.to_be_bytes()[..])]);
-    let mut update = PartitionUpdate::new(DecoratedKey::new(Bytes::from("key")));
-    for number in 0..ROWS {
+    let row = |number: u32| {
         let mut row = RowBuilder::new(clustering(number));
         let timestamp = 1_700_000_000_000_000 + i64::from(number);
         row.liveness(LivenessInfo::new(timestamp));
         row.live_cell(value, &[1], timestamp);
-        update.rows.push(row.finish());
-    }
+        row.finish()
+    };
+    let mut wide = PartitionUpdate::new(DecoratedKey::new(Bytes::from("key")));
+    wide.rows.extend((0..ROWS).map(row));
+    let mut alone: Vec<_> = (0..ROWS)
+        .map(|number| {
+            let key = DecoratedKey::new(Bytes::copy_from_slice(&number.to_be_bytes()));
+            let mut update = PartitionUpdate::new(key);
+            update.rows.push(row(0));
+            update
+        })
+        .collect();
+    alone.sort_by(|a, b| a.key.cmp(&b.key));
+
     let directory = tempfile::tempdir().unwrap();
-    write(directory.path(), 1, &table, std::slice::from_ref(&update));
-    let reader = open(directory.path(), 1, &table, 64 << 20);
-    let mut turn = 0;
-    c.bench_function("find a row of 12,500, cached", |b| {
-        b.iter(|| {
-            turn = (turn + 7919) % ROWS;
-            let slices = Slices::new(vec![Slice::prefix(clustering(turn))], &table.comparator);
-            let selection = Arc::new(Selection { slices, reversed: false });
-            drain(&mut reader.partition(&update.key, &selection).unwrap().unwrap());
+    let find = |c: &mut Criterion, id, name: &str, updates: &[PartitionUpdate], rows: u32| {
+        write(directory.path(), id, &table, updates);
+        let reader = open(directory.path(), id, &table, 64 << 20);
+        let reader = reader.with_key_cache(Arc::new(KeyCache::new(50 << 20)));
+        let mut turn = 0;
+        c.bench_function(name, |b| {
+            b.iter(|| {
+                turn = (turn + 7919) % ROWS;
+                let key = &updates[turn as usize % updates.len()].key;
+                let slices = Slices::new(vec![Slice::prefix(clustering(turn % rows))], &table.comparator);
+                let selection = Arc::new(Selection { slices, reversed: false });
+                drain(&mut reader.partition(key, &selection).unwrap().unwrap());
+            });
         });
-    });
+    };
+    find(c, 1, "find a row of 12,500, cached", std::slice::from_ref(&wide), ROWS);
+    find(c, 2, "find a row alone in its partition, cached", &alone, 1);
 }
 
-criterion_group!(all, benches, wide);
+criterion_group!(all, benches, conclusions);
 criterion_main!(all);

@@ -17,7 +17,7 @@
 //! ```
 
 use bytes::{BufMut, Bytes};
-use cassette_rows::{ClusteringComparator, DeletionTime, Position};
+use cassette_rows::{Bound, ClusteringComparator, DeletionTime, Position};
 
 use crate::data::clustering_codec::{ClusteringCodec, Prefix};
 use crate::data::deletion_codec;
@@ -77,6 +77,17 @@ pub struct Block {
     pub open: DeletionTime,
 }
 
+/// Where a [`Block`] lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockPlace {
+    /// Where it begins, from the partition's start.
+    pub offset: u64,
+    /// Its bytes.
+    pub width: u64,
+    /// The range tombstone open at its end; live if none.
+    pub open: DeletionTime,
+}
+
 /// The index of a partition's rows; blocks are decoded when asked for.
 #[derive(Debug, Clone)]
 pub struct PromotedIndex {
@@ -127,6 +138,24 @@ impl PromotedIndex {
         let mut input = self.block_input(index)?;
         let first = codec.decode_prefix(&mut input)?;
         let last = codec.decode_prefix(&mut input)?;
+        let BlockPlace { offset, width, open } = self.rest_of_block(index, &mut input)?;
+        Ok(Block { first, last, offset, width, open })
+    }
+
+    /// What block `index` begins with.
+    pub fn first(&self, index: usize, codec: &ClusteringCodec) -> Parsed<Prefix> {
+        codec.decode_prefix(&mut self.block_input(index)?)
+    }
+
+    /// Where block `index` lies.
+    pub fn place(&self, index: usize, codec: &ClusteringCodec) -> Parsed<BlockPlace> {
+        let mut input = self.block_input(index)?;
+        codec.skip_prefix(&mut input)?;
+        codec.skip_prefix(&mut input)?;
+        self.rest_of_block(index, &mut input)
+    }
+
+    fn rest_of_block(&self, index: usize, input: &mut Input<'_>) -> Parsed<BlockPlace> {
         let at = input.offset();
         let (offset, delta) = (input.vint()?, input.svint()?);
         let width = delta
@@ -136,14 +165,14 @@ impl PromotedIndex {
             .ok_or_else(|| Malformed::new(at, format!("a block's place expected, {offset} {delta} found")))?;
         let open = match input.u8()? {
             0 => DeletionTime::LIVE,
-            1 => deletion_codec::decode_plain(&mut input)?,
+            1 => deletion_codec::decode_plain(input)?,
             other => return Err(input.malformed(format!("0 or 1 expected, {other} found"))),
         };
         // The next block, or the offsets, follow at once.
         if input.position() != self.block_end(index)? {
             return Err(input.malformed(format!("block {index} must end here")));
         }
-        Ok(Block { first, last, offset, width, open })
+        Ok(BlockPlace { offset, width, open })
     }
 
     fn offset(&self, index: usize) -> Parsed<usize> {
@@ -167,14 +196,18 @@ impl PromotedIndex {
         Ok(input)
     }
 
-    /// The first block whose last row or marker is not before `position`; the number of blocks if there is none.
+    /// The first block whose last row or marker is not before `bound`; the number of blocks if there is none.
     pub fn first_reaching(
         &self,
-        position: Position<'_>,
+        bound: &Bound,
         codec: &ClusteringCodec,
         comparator: &ClusteringComparator,
     ) -> Parsed<usize> {
-        self.partition_point(codec, |block| comparator.compare(block.last.position(), position).is_lt())
+        self.partition_point(|index| {
+            let mut input = self.block_input(index)?;
+            codec.skip_prefix(&mut input)?;
+            codec.is_prefix_before(&mut input, bound, comparator)
+        })
     }
 
     /// The last block whose first row or marker is not after `position`; 0 if there is none.
@@ -184,16 +217,17 @@ impl PromotedIndex {
         codec: &ClusteringCodec,
         comparator: &ClusteringComparator,
     ) -> Parsed<usize> {
-        let after = self
-            .partition_point(codec, |block| comparator.compare(block.first.position(), position).is_le())?;
+        let after = self.partition_point(|index| {
+            Ok(comparator.compare(self.first(index, codec)?.position(), position).is_le())
+        })?;
         Ok(after.saturating_sub(1))
     }
 
-    fn partition_point(&self, codec: &ClusteringCodec, before: impl Fn(&Block) -> bool) -> Parsed<usize> {
+    fn partition_point(&self, before: impl Fn(usize) -> Parsed<bool>) -> Parsed<usize> {
         let (mut low, mut high) = (0, self.blocks);
         while low < high {
             let middle = low + (high - low) / 2;
-            match before(&self.block(middle, codec)?) {
+            match before(middle)? {
                 true => low = middle + 1,
                 false => high = middle,
             }

@@ -52,6 +52,12 @@ impl<'a> Input<'a> {
         self.bytes.len() - self.position
     }
 
+    /// The bytes read since [`position`](Self::position) was `start`.
+    #[inline]
+    pub fn since(&self, start: usize) -> &'a [u8] {
+        self.bytes.get(start..self.position).unwrap_or_default()
+    }
+
     /// An error at the place of the next field.
     #[cold]
     pub fn malformed(&self, detail: impl Into<String>) -> Malformed {

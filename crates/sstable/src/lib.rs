@@ -22,6 +22,7 @@ pub mod input;
 pub mod key_cache;
 pub mod output;
 pub mod reader;
+mod row_marks;
 pub mod scrub;
 pub mod statistics;
 pub mod summary;

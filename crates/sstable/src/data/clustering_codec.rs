@@ -8,7 +8,7 @@
 //! ```
 
 use bytes::BufMut;
-use cassette_rows::{Bound, Clustering, DataType, Position, Side};
+use cassette_rows::{Bound, Clustering, ClusteringComparator, DataType, Position, Side};
 
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
@@ -176,7 +176,10 @@ impl ClusteringCodec {
 
     /// Passes over `count` values.
     pub fn skip_values(&self, input: &mut Input<'_>, count: usize) -> Parsed<()> {
-        self.decode_values(input, count).map(|_| ())
+        match [None; FEW].get_mut(..count) {
+            Some(values) => self.decode_into(input, values),
+            None => self.decode_values(input, count).map(|_| ()),
+        }
     }
 
     /// Writes a marker's kind, count and values.
@@ -197,14 +200,17 @@ impl ClusteringCodec {
     }
 
     fn decode_rest_of_bound(&self, input: &mut Input<'_>, kind: MarkerKind) -> Parsed<Bound> {
-        let count = usize::from(input.u16()?);
-        if count > self.columns() {
-            return Err(input.malformed(format!(
-                "a bound of up to {} values expected, of {count} found",
-                self.columns()
-            )));
-        }
+        let count = self.count_of_bound(input)?;
         Ok(Bound { prefix: self.decode_values(input, count)?, side: kind.side })
+    }
+
+    fn count_of_bound(&self, input: &mut Input<'_>) -> Parsed<usize> {
+        let count = usize::from(input.u16()?);
+        match count <= self.columns() {
+            true => Ok(count),
+            false => Err(input
+                .malformed(format!("a bound of up to {} values expected, of {count} found", self.columns()))),
+        }
     }
 
     /// Reads what Index.db says a block begins or ends with.
@@ -217,6 +223,32 @@ impl ClusteringCodec {
                 None => Err(Malformed::new(at, format!("the kind of a row or bound expected, {byte} found"))),
             },
         }
+    }
+
+    /// Passes over what [`decode_prefix`](Self::decode_prefix) reads.
+    pub fn skip_prefix(&self, input: &mut Input<'_>) -> Parsed<()> {
+        let count = match input.u8()? {
+            ROW => self.columns(),
+            _ => self.count_of_bound(input)?,
+        };
+        self.skip_values(input, count)
+    }
+
+    /// Whether what [`decode_prefix`](Self::decode_prefix) reads lies before `bound`. `input` is anywhere then.
+    pub fn is_prefix_before(
+        &self,
+        input: &mut Input<'_>,
+        bound: &Bound,
+        comparator: &ClusteringComparator,
+    ) -> Parsed<bool> {
+        let mut values = [None; FEW];
+        let mut row = input.clone();
+        if row.u8()? == ROW
+            && let Some(count) = self.borrow_values(&mut row, &mut values)?
+        {
+            return Ok(comparator.is_row_before(&values[..count], bound));
+        }
+        Ok(comparator.compare(self.decode_prefix(input)?.position(), bound.position()).is_lt())
     }
 }
 

@@ -82,6 +82,14 @@ impl Pending {
         }
     }
 
+    /// The clustering of a row, and the bytes of its body.
+    pub fn row(&self) -> Option<(&Clustering, usize)> {
+        match &self.head {
+            Head::Row { clustering, body_length, .. } => Some((clustering, *body_length)),
+            _ => None,
+        }
+    }
+
     /// Whether it is a marker.
     pub fn is_marker(&self) -> bool {
         matches!(self.head, Head::Marker { .. })
@@ -314,12 +322,22 @@ impl Cursor {
         }
     }
 
-    /// Passes over rows that lie before `bound`, without making anything of them, as far as they lie whole in the window. A
-    /// block of a partition's index holds thousands of small rows before the one that is wanted.
-    pub fn pass_rows_before(&mut self, bound: &Bound, comparator: &ClusteringComparator) {
+    /// Passes over rows that lie before `bound`, without making anything of them, as far as they lie whole in the window. A block of a
+    /// partition's index holds thousands of small rows before the one that is wanted. `passed` is told of each where it begins and
+    /// ends, and its clustering as it is encoded, and says whether to go on.
+    pub fn pass_rows_before(
+        &mut self,
+        bound: &Bound,
+        comparator: &ClusteringComparator,
+        mut passed: impl FnMut(u64, u64, &[u8]) -> bool,
+    ) {
         let mut input = Input::over(&self.window, self.position, self.window_start);
-        while matches!(self.format.pass_row_before(&mut input, bound, comparator), Ok(true)) {
+        while let Ok(Some(clustering)) = self.format.pass_row_before(&mut input, bound, comparator) {
+            let start = self.offset();
             self.position = input.position();
+            if !passed(start, self.offset(), clustering) {
+                break;
+            }
         }
     }
 

@@ -89,26 +89,29 @@ impl RowFormat {
         Ok(Head::Row { flags: (flags, extended), clustering, body_length: body_length(input)? })
     }
 
-    /// Passes over a row that lies before `bound`, reading no more of it than that takes. `false`, with `input` anywhere,
-    /// for what is not such a row, or not as plain as nearly all are: [`decode_head`](Self::decode_head) tells what it is.
+    /// Passes over a row that lies before `bound`, reading no more of it than that takes, and gives its clustering as it is
+    /// encoded. `None`, with `input` anywhere, for what is not such a row, or not as plain as nearly all are:
+    /// [`decode_head`](Self::decode_head) tells what it is.
     #[inline]
-    pub fn pass_row_before(
+    pub fn pass_row_before<'a>(
         &self,
-        input: &mut Input<'_>,
+        input: &mut Input<'a>,
         bound: &Bound,
         comparator: &ClusteringComparator,
-    ) -> Parsed<bool> {
+    ) -> Parsed<Option<&'a [u8]>> {
         let flags = input.u8()?;
         if flags & (END_OF_PARTITION | IS_MARKER | EXTENSION) != 0
             || flags & HAS_TTL != 0 && flags & HAS_TIMESTAMP == 0
         {
-            return Ok(false);
+            return Ok(None);
         }
         let mut values = [None; FEW];
-        let Some(count) = self.clustering.borrow_values(input, &mut values)? else { return Ok(false) };
+        let start = input.position();
+        let Some(count) = self.clustering.borrow_values(input, &mut values)? else { return Ok(None) };
+        let clustering = input.since(start);
         let body_length = body_length(input)?;
         input.bytes(body_length)?;
-        Ok(comparator.is_row_before(&values[..count], bound))
+        Ok(comparator.is_row_before(&values[..count], bound).then_some(clustering))
     }
 
     /// Reads a marker's body, which is all of `input`.

@@ -11,6 +11,7 @@ mod rows;
 mod salvage;
 mod scan;
 mod slicing;
+mod trail;
 
 use std::fmt;
 use std::ops::Bound;
@@ -46,7 +47,7 @@ pub struct SSTableReader {
 }
 
 /// The key cache, and what it calls this SSTable.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct RememberedKeys {
     cache: Arc<KeyCache>,
     sstable: u64,
@@ -116,6 +117,12 @@ impl SSTableReader {
     pub fn with_key_cache(mut self, cache: Arc<KeyCache>) -> Self {
         self.keys = Some(RememberedKeys { sstable: cache.register(), cache });
         self
+    }
+
+    /// The key cache, if it has one, for reads that leave what they read in caches, if its table wants that.
+    #[inline]
+    fn remembered_keys(&self, caching: Caching) -> Option<&RememberedKeys> {
+        self.keys.as_ref().filter(|_| caching == Caching::Use && self.table.params.caching.keys)
     }
 
     /// What the key cache calls it, if it has one.
@@ -335,7 +342,7 @@ impl SSTableReader {
         hash: (u64, u64),
         selection: &Arc<Selection>,
     ) -> Result<Option<PartitionRead>> {
-        let keys = self.keys.as_ref().filter(|_| self.table.params.caching.keys);
+        let keys = self.remembered_keys(Caching::Use);
         if let Some(keys) = keys
             && let Some(place) = keys.cache.get(keys.sstable, hash)
             && let Some(read) = PartitionRead::at(self, key, place, selection, Caching::Use)?

@@ -7,10 +7,10 @@ use cassette_rows::{
     Unfiltered,
 };
 
-use super::SSTableReader;
 use super::index_cursor::{IndexCursor, read_promoted_index};
 use super::rows::{Forward, Place, Reverse};
 use super::slicing::Sliced;
+use super::{RememberedKeys, SSTableReader};
 use crate::chunked_file::Caching;
 use crate::data::Cursor;
 use crate::key_cache::PartitionPlace;
@@ -25,12 +25,13 @@ pub(super) enum Rows {
 }
 
 impl Rows {
-    /// `cursor` stands at the partition's first row or marker.
+    /// `cursor` stands at the partition's first row or marker. `marks` are looked into and added to.
     pub(super) fn new(
         cursor: Cursor,
         place: Place,
         table: &Arc<TableMetadata>,
         selection: &Arc<Selection>,
+        marks: Option<&RememberedKeys>,
     ) -> Self {
         if selection.slices.as_slice().is_empty() {
             return Self::None;
@@ -38,7 +39,7 @@ impl Rows {
         let (table, selection) = (table.clone(), selection.clone());
         match selection.reversed {
             true => Self::Reverse(Sliced::new(Reverse::new(cursor, place), table, selection)),
-            false => Self::Forward(Sliced::new(Forward::new(cursor, place), table, selection)),
+            false => Self::Forward(Sliced::new(Forward::new(cursor, place, marks), table, selection)),
         }
     }
 
@@ -96,9 +97,10 @@ pub(super) fn start_at_entry(
     entry: &IndexCursor,
     mut cursor: Cursor,
     selection: &Arc<Selection>,
+    marks: Option<&RememberedKeys>,
 ) -> Result<(PartitionHeader, Rows)> {
     match start(reader, key, entry.place(), &mut cursor, selection)? {
-        Some((header, place)) => Ok((header, Rows::new(cursor, place, &reader.table, selection))),
+        Some((header, place)) => Ok((header, Rows::new(cursor, place, &reader.table, selection, marks))),
         None => {
             let detail = format!("partition key {:02x?} expected by Index.db, another found", key.key());
             Err(cursor.corrupt(entry.position(), &detail))
@@ -123,7 +125,8 @@ impl PartitionRead {
         selection: &Arc<Selection>,
         caching: Caching,
     ) -> Result<Self> {
-        let (header, rows) = start_at_entry(reader, key, entry, reader.cursor(caching), selection)?;
+        let (cursor, marks) = (reader.cursor(caching), reader.remembered_keys(caching));
+        let (header, rows) = start_at_entry(reader, key, entry, cursor, selection, marks)?;
         Ok(Self { header: Some(header), rows, started: false, is_reconciled: !reader.may_have_deletions() })
     }
 
@@ -139,7 +142,8 @@ impl PartitionRead {
         let Some((header, place)) = start(reader, key, place, &mut cursor, selection)? else {
             return Ok(None);
         };
-        let rows = Rows::new(cursor, place, &reader.table, selection);
+        let marks = reader.remembered_keys(caching);
+        let rows = Rows::new(cursor, place, &reader.table, selection, marks);
         Ok(Some(Self {
             header: Some(header),
             rows,

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use cassette_rows::{Bound, DeletionTime, Position, RangeTombstoneMarker, Result, TableMetadata, Unfiltered};
 
+use super::RememberedKeys;
 use super::slicing::Source;
+use super::trail::Trail;
 use crate::chunked_file::ChunkedFile;
 use crate::data::clustering_codec::Prefix;
 use crate::data::{Cursor, Pending};
 use crate::error::Malformed;
 use crate::index::PromotedIndex;
+use crate::row_marks::RowMarks;
 
 /// A partition's index of rows, and where things lie.
 #[derive(Debug)]
@@ -28,6 +31,13 @@ impl Place {
     fn error(&self, malformed: Malformed) -> cassette_rows::StorageError {
         malformed.at(self.index_file.path())
     }
+
+    /// What a block of the index begins with.
+    fn first_of_block(&self, number: usize, cursor: &Cursor) -> Result<Option<Prefix>> {
+        let Some(index) = &self.promoted else { return Ok(None) };
+        let first = index.first(number, &cursor.format().clustering).map_err(|e| self.error(e))?;
+        Ok(Some(first))
+    }
 }
 
 /// Rows in the table's order.
@@ -38,12 +48,16 @@ pub struct Forward {
     pending: Option<Pending>,
     /// What the index says comes next; checked when it is read.
     expected: Option<Prefix>,
+    /// The way through the block at hand.
+    trail: Option<Trail>,
 }
 
 impl Forward {
-    /// `cursor` stands at the partition's first row or marker.
-    pub fn new(cursor: Cursor, place: Place) -> Self {
-        Self { cursor, place, pending: None, expected: None }
+    /// `cursor` stands at the partition's first row or marker. In `marks` rows are looked up, and left for other reads.
+    pub fn new(cursor: Cursor, place: Place, marks: Option<&RememberedKeys>) -> Self {
+        let marks = marks.filter(|_| RowMarks::can_mark(&cursor.format().clustering));
+        let trail = marks.map(|keys| Trail::new(keys.clone(), place.rows_start));
+        Self { cursor, place, pending: None, expected: None, trail }
     }
 
     fn offset(&self) -> u64 {
@@ -60,6 +74,44 @@ impl Forward {
         }
         Ok(())
     }
+
+    /// Goes on from the last mark before `bound` of the block that the trail is in, if that lies beyond `from`, which is in the block.
+    fn take_shortcut(&mut self, bound: &Bound, from: u64, table: &TableMetadata) -> bool {
+        let codec = &self.cursor.format().clustering;
+        let shortcut =
+            self.trail.as_mut().and_then(|trail| trail.shortcut(bound, from, codec, &table.comparator));
+        if let Some(target) = shortcut {
+            self.cursor.seek(target);
+            self.pending = None;
+            self.expected = None;
+        }
+        shortcut.is_some()
+    }
+
+    /// Takes note of a row whose body is read or passed over next.
+    #[inline]
+    fn note(&mut self, pending: &Pending) {
+        if let Some(trail) = &mut self.trail
+            && let Some((clustering, body_length)) = pending.row()
+        {
+            let end = self.cursor.offset() + body_length as u64;
+            let codec = &self.cursor.format().clustering;
+            trail.passed(pending.start(), end, clustering.data_size(), |out| {
+                codec.encode_values(clustering, out);
+            });
+        }
+    }
+
+    fn pass(&mut self, bound: &Bound, table: &TableMetadata) {
+        let comparator = &table.comparator;
+        let Some(trail) = &mut self.trail else {
+            return self.cursor.pass_rows_before(bound, comparator, |_, _, _| true);
+        };
+        self.cursor.pass_rows_before(bound, comparator, |start, end, clustering| {
+            trail.passed(start, end, clustering.len(), |out| out.extend_from_slice(clustering));
+            !trail.is_long()
+        });
+    }
 }
 
 /// Fails if Index.db and Data.db do not agree on what a block begins with.
@@ -73,28 +125,45 @@ fn check_place(cursor: &Cursor, pending: &Pending, expected: &Prefix) -> Result<
 
 impl Source for Forward {
     fn seek(&mut self, bound: &Bound, table: &TableMetadata) -> Result<Option<Option<DeletionTime>>> {
-        let Some(index) = &self.place.promoted else { return Ok(None) };
-        let codec = self.cursor.format().clustering.clone();
-        let found = index
-            .first_reaching(bound.position(), &codec, &table.comparator)
-            // When no block reaches so far, the last one still says what is open at the end: nothing.
-            .and_then(|block| Ok((block, index.block(block.min(index.len() - 1), &codec)?)))
-            .and_then(|(number, block)| {
-                let open = match number.checked_sub(1) {
-                    Some(before) => index.block(before, &codec)?.open,
-                    None => DeletionTime::LIVE,
-                };
-                Ok((block, open))
-            });
-        let (block, open) = found.map_err(|e| self.place.error(e))?;
-        let target = self.place.start.saturating_add(block.offset);
-        if target <= self.offset() {
+        let Some(index) = &self.place.promoted else {
+            // The partition is the block.
+            if self.trail.as_ref().is_some_and(Trail::is_known)
+                && self.take_shortcut(bound, self.offset(), table)
+            {
+                self.pass(bound, table);
+            }
             return Ok(None);
+        };
+        let codec = &self.cursor.format().clustering;
+        let found = index.first_reaching(bound, codec, &table.comparator).and_then(|number| {
+            // When no block reaches so far, the last one still says what is open at the end: nothing.
+            let block = number.min(index.len() - 1);
+            let open = match number.checked_sub(1) {
+                Some(before) => index.place(before, codec)?.open,
+                None => DeletionTime::LIVE,
+            };
+            Ok((block, index.place(block, codec)?, open))
+        });
+        let (number, block, open) = found.map_err(|e| self.place.error(e))?;
+        let target = self.place.start.saturating_add(block.offset);
+        let is_ahead = target > self.offset();
+        if let Some(trail) = &mut self.trail {
+            trail.enter(target, target.saturating_add(block.width));
         }
-        self.cursor.seek(target);
-        self.pending = None;
-        self.expected = Some(block.first);
-        Ok(Some(Some(open).filter(|open| !open.is_live())))
+        if self.take_shortcut(bound, target.max(self.offset()), table) {
+            self.pass(bound, table);
+        } else if is_ahead {
+            // Whoever left marks has checked it.
+            let first = match self.trail.as_ref().is_some_and(Trail::is_known) {
+                true => None,
+                false => self.place.first_of_block(number, &self.cursor)?,
+            };
+            self.cursor.seek(target);
+            self.pending = None;
+            self.expected = first;
+        }
+        // What is open at the beginning of a block is open at its marks.
+        Ok(is_ahead.then_some(Some(open).filter(|open| !open.is_live())))
     }
 
     fn peek(&mut self) -> Result<Option<Position<'_>>> {
@@ -105,7 +174,10 @@ impl Source for Forward {
     fn take(&mut self) -> Result<Option<Unfiltered>> {
         self.load()?;
         match self.pending.take_if(|pending| !pending.is_end()) {
-            Some(pending) => self.cursor.body(pending),
+            Some(pending) => {
+                self.note(&pending);
+                self.cursor.body(pending)
+            }
             None => Ok(None),
         }
     }
@@ -118,6 +190,7 @@ impl Source for Forward {
                 _ => Ok(None),
             },
             Some(pending) => {
+                self.note(&pending);
                 self.cursor.skip_row(&pending);
                 Ok(None)
             }
@@ -127,8 +200,19 @@ impl Source for Forward {
 
     fn pass_rows_before(&mut self, bound: &Bound, table: &TableMetadata) {
         // What the index says of the next one is still to be checked, and what is read already is not passed over twice.
-        if self.pending.is_none() && self.expected.is_none() {
-            self.cursor.pass_rows_before(bound, &table.comparator);
+        if self.pending.is_some() || self.expected.is_some() {
+            return;
+        }
+        self.pass(bound, table);
+        if self.trail.as_ref().is_some_and(Trail::is_long) {
+            self.take_shortcut(bound, self.cursor.offset(), table);
+            self.pass(bound, table);
+        }
+    }
+
+    fn arrived(&mut self) {
+        if let Some(trail) = &mut self.trail {
+            trail.leave_marks();
         }
     }
 }

@@ -174,7 +174,8 @@ impl SelectedScan {
         let cursor = self.reader.cursor(self.caching);
         let key = self.index.decorated_key();
         let (header, rows) =
-            partition::start_at_entry(&self.reader, &key, &self.index, cursor, &self.selection)?;
+            // Marks are for reads of few rows: a scan of many partitions would push them out.
+            partition::start_at_entry(&self.reader, &key, &self.index, cursor, &self.selection, None)?;
         self.rows = rows;
         Ok(Some(header))
     }

@@ -27,6 +27,9 @@ pub trait Source {
 
     /// Passes over some of the rows before `bound` that come next, where that is cheaper than one by one.
     fn pass_rows_before(&mut self, _bound: &Bound, _table: &TableMetadata) {}
+
+    /// All rows before the bound were passed over.
+    fn arrived(&mut self) {}
 }
 
 /// What of a [`Source`] lies in a selection.
@@ -100,6 +103,7 @@ impl<S: Source> Sliced<S> {
             }
             self.source.pass_rows_before(first, &self.table);
         }
+        self.source.arrived();
         self.entered += 1;
         self.within = true;
         Ok(Some(self.open.map(|open| RangeTombstoneMarker {
