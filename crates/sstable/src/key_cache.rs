@@ -75,8 +75,8 @@ impl Weighter<BlockKey, Arc<RowMarks>> for MarksWeight {
     }
 }
 
-/// What of `capacity` is for marks: an eighth. With what they weigh, about 20 bytes for 512 of rows, that of 50 MiB serves 160 MiB of
-/// large partitions, beside 500,000 places.
+/// What of `capacity` is for marks: an eighth. With what they weigh, up to a sixteenth of the rows, that of 50 MiB serves 100 MiB of large
+/// partitions, beside 500,000 places.
 fn marks_capacity(capacity: u64) -> u64 {
     capacity / 8
 }
@@ -100,8 +100,8 @@ impl KeyCache {
         let keys = capacity - marks;
         Self {
             cache: Cache::with_weighter(items(keys, ENTRY_BYTES), keys, EntryWeight),
-            // Those of a block of 64 KiB have some 2 KiB.
-            marks: Cache::with_weighter(items(marks, 2 << 10), marks, MarksWeight),
+            // Those of a block of 64 KiB have up to 4 KiB.
+            marks: Cache::with_weighter(items(marks, 4 << 10), marks, MarksWeight),
             sstables: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),

@@ -12,14 +12,14 @@ use cassette_rows::{Bound, ClusteringComparator};
 use crate::data::clustering_codec::{ClusteringCodec, FEW};
 use crate::input::Input;
 
-/// Bytes of rows from one mark to the next, at least. Half of them are passed over by a read, some ten rows of the smallest; the
-/// marks of a block of 64 KiB are 128 or fewer, which a search touches some ten cache lines of.
-pub(crate) const SPACING: u64 = 512;
+/// Bytes of rows from one mark to the next, at least. Half of them are passed over by a read, six rows of the smallest; the marks of a
+/// block of 64 KiB are 256 or fewer, which a search compares eight of.
+const SPACING: u64 = 256;
 
 /// How many times more bytes of rows than bytes of marks there are, at least: rows of long clusterings have fewer marks.
 const ROWS_TO_MARKS: usize = 16;
 
-/// Bytes of a block's marks, at most: those of 2 MiB of rows or more. Larger blocks have none behind these.
+/// Bytes of a block's marks, at most: a sixteenth of 2 MiB of rows. Larger blocks have none behind these.
 const BYTES_MAX: usize = 128 << 10;
 
 /// A row.
@@ -221,7 +221,7 @@ mod tests {
                 new.note(known, (offset, distance), length, |out| out.resize(out.len() + length, b'x'));
             (noted, new.behind(known))
         };
-        assert!(!note(None, 511, 511, 1).0 && note(None, 512, 512, 1).0);
+        assert!(!note(None, 255, 255, 1).0 && note(None, 256, 256, 1).0);
         assert!(!note(None, 16_000, 1008 * 16 - 1, 1000).0);
         let (noted, mut known) = note(None, 17_000, 1008 * 16, 1000);
         assert!(noted && known.heap_size() == 8 + 1000);

@@ -48,16 +48,17 @@ pub struct Forward {
     pending: Option<Pending>,
     /// What the index says comes next; checked when it is read.
     expected: Option<Prefix>,
-    /// The way through the block at hand.
-    trail: Option<Trail>,
+    /// Where marks are looked up and left, until a trail does.
+    marks: Option<RememberedKeys>,
+    /// The way through the block at hand; none before a row is passed over, or for a partition of several blocks.
+    trail: Option<Box<Trail>>,
 }
 
 impl Forward {
     /// `cursor` stands at the partition's first row or marker. In `marks` rows are looked up, and left for other reads.
     pub fn new(cursor: Cursor, place: Place, marks: Option<&RememberedKeys>) -> Self {
-        let marks = marks.filter(|_| RowMarks::can_mark(&cursor.format().clustering));
-        let trail = marks.map(|keys| Trail::new(keys.clone(), place.rows_start));
-        Self { cursor, place, pending: None, expected: None, trail }
+        let marks = marks.filter(|_| RowMarks::can_mark(&cursor.format().clustering)).cloned();
+        Self { cursor, place, pending: None, expected: None, marks, trail: None }
     }
 
     fn offset(&self) -> u64 {
@@ -73,6 +74,12 @@ impl Forward {
             self.pending = Some(pending);
         }
         Ok(())
+    }
+
+    fn begin_trail(&mut self) {
+        if let Some(keys) = self.marks.take() {
+            self.trail = Some(Box::new(Trail::new(keys, self.place.rows_start)));
+        }
     }
 
     /// Goes on from the last mark before `bound` of the block that the trail is in, if that lies beyond `from`, which is in the block.
@@ -127,7 +134,7 @@ impl Source for Forward {
     fn seek(&mut self, bound: &Bound, table: &TableMetadata) -> Result<Option<Option<DeletionTime>>> {
         let Some(index) = &self.place.promoted else {
             // The partition is the block.
-            if self.trail.as_ref().is_some_and(Trail::is_known)
+            if self.trail.as_ref().is_some_and(|trail| trail.is_known())
                 && self.take_shortcut(bound, self.offset(), table)
             {
                 self.pass(bound, table);
@@ -147,6 +154,7 @@ impl Source for Forward {
         let (number, block, open) = found.map_err(|e| self.place.error(e))?;
         let target = self.place.start.saturating_add(block.offset);
         let is_ahead = target > self.offset();
+        self.begin_trail();
         if let Some(trail) = &mut self.trail {
             trail.enter(target, target.saturating_add(block.width));
         }
@@ -154,7 +162,7 @@ impl Source for Forward {
             self.pass(bound, table);
         } else if is_ahead {
             // Whoever left marks has checked it.
-            let first = match self.trail.as_ref().is_some_and(Trail::is_known) {
+            let first = match self.trail.as_ref().is_some_and(|trail| trail.is_known()) {
                 true => None,
                 false => self.place.first_of_block(number, &self.cursor)?,
             };
@@ -190,6 +198,7 @@ impl Source for Forward {
                 _ => Ok(None),
             },
             Some(pending) => {
+                self.begin_trail();
                 self.note(&pending);
                 self.cursor.skip_row(&pending);
                 Ok(None)
@@ -204,7 +213,7 @@ impl Source for Forward {
             return;
         }
         self.pass(bound, table);
-        if self.trail.as_ref().is_some_and(Trail::is_long) {
+        if self.trail.as_ref().is_some_and(|trail| trail.is_long()) {
             self.take_shortcut(bound, self.cursor.offset(), table);
             self.pass(bound, table);
         }
