@@ -1,9 +1,17 @@
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
 import javax.management.JMException;
 import javax.management.MBeanServerConnection;
 import javax.management.ObjectName;
@@ -11,12 +19,19 @@ import javax.management.remote.JMXConnectorFactory;
 import javax.management.remote.JMXServiceURL;
 
 /**
- * Figures that Cassandra tells by JMX only. Arguments: the nodes' JMX ports on 127.0.0.1. For each line read, one is printed:
- * `name=value name=value ...`, summed over nodes and tables of users. A node that does not answer is left out.
+ * Figures that Cassandra tells by JMX only. Arguments: the cluster's directory, and the nodes' JMX ports on 127.0.0.1. For each
+ * line read, one is printed: `name=value name=value ...`, summed over nodes and tables of users. A node that does not answer is
+ * left out.
+ *
+ * When there are no more lines, who wrote them has been killed: it ends this program otherwise. Then the nodes are stopped, which
+ * nobody would stop any more: the processes whose numbers stand in node1/pid and so on.
  */
 public class Counters {
   private static final String TABLES = "org.apache.cassandra.metrics:type=Table,keyspace=%s,scope=%s,name=%s";
   private static final String TABLE = "org.apache.cassandra.db:type=Tables,keyspace=%s,table=%s";
+
+  /** How long a node may take to stop in order. */
+  private static final long STOP_SECONDS = 60;
 
   private final MBeanServerConnection node;
   private final Map<String, Double> counters;
@@ -26,7 +41,12 @@ public class Counters {
     this.counters = counters;
   }
 
-  public static void main(String[] ports) throws IOException {
+  public static void main(String[] arguments) throws IOException {
+    ask(Arrays.copyOfRange(arguments, 1, arguments.length));
+    stop(Path.of(arguments[0]));
+  }
+
+  private static void ask(String[] ports) throws IOException {
     MBeanServerConnection[] nodes = new MBeanServerConnection[ports.length];
     BufferedReader asked = new BufferedReader(new InputStreamReader(System.in));
     while (asked.readLine() != null) {
@@ -46,6 +66,36 @@ public class Counters {
       StringBuilder line = new StringBuilder();
       counters.forEach((name, value) -> line.append(name).append('=').append(value).append(' '));
       System.out.println(line);
+    }
+  }
+
+  private static void stop(Path cluster) throws IOException {
+    List<ProcessHandle> nodes = new ArrayList<>();
+    try (DirectoryStream<Path> directories = Files.newDirectoryStream(cluster, "node*")) {
+      for (Path directory : directories) {
+        Path pid = directory.resolve("pid");
+        if (Files.exists(pid)) {
+          ProcessHandle.of(Long.parseLong(Files.readString(pid).trim())).filter(Counters::isNode).ifPresent(nodes::add);
+        }
+      }
+    }
+    nodes.forEach(ProcessHandle::destroy);
+    for (ProcessHandle node : nodes) {
+      try {
+        node.onExit().get(STOP_SECONDS, TimeUnit.SECONDS);
+      } catch (Exception late) {
+        node.destroyForcibly();
+      }
+    }
+  }
+
+  /** Whether the number is still that of a Cassandra. */
+  private static boolean isNode(ProcessHandle process) {
+    try {
+      byte[] command = Files.readAllBytes(Path.of("/proc", Long.toString(process.pid()), "cmdline"));
+      return new String(command, StandardCharsets.ISO_8859_1).contains("org.apache.cassandra.service.CassandraDaemon");
+    } catch (IOException gone) {
+      return false;
     }
   }
 

@@ -1,7 +1,8 @@
 //! Figures that Cassandra tells by JMX only: collections of garbage, SSTables by level, filters, flushed and compacted bytes.
 //!
 //! JMX is Java's own, so a small program of Java asks the nodes, once for each line that it is written. It lives as long as
-//! the cluster: what it costs to start (a second of a processor) is spent before anything is measured.
+//! the cluster: what it costs to start (a second of a processor) is spent before anything is measured. It also outlives a laboratory
+//! that is killed, and then stops the nodes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -36,7 +37,7 @@ struct Conversation {
 }
 
 impl Jmx {
-    /// Starts the program, in `directory`, for nodes with JMX at `ports`, and waits for its first answer.
+    /// Starts the program for the nodes of the cluster in `directory`, with JMX at `ports`, and waits for its first answer.
     pub fn start(directory: &Path, ports: &[u16]) -> Result<Self, LabError> {
         let source = directory.join("Counters.java");
         crate::experiments::store::write_whole(&source, PROGRAM.as_bytes())?;
@@ -45,6 +46,7 @@ impl Jmx {
         let mut child = Command::new("java")
             .args(["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
             .arg(source)
+            .arg(std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()))
             .args(ports.iter().map(u16::to_string))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -102,6 +104,44 @@ fn parse(line: &str) -> Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_end_when_the_laboratory_was_killed_and_other_processes_do_not() {
+        let directory = tempfile::tempdir().unwrap();
+        // The one looks like a node; the other was given the number of a node that has ended.
+        let mut processes = ["org.apache.cassandra.service.CassandraDaemon", "another"].map(|name| {
+            Command::new("tail")
+                .args(["-f", "/dev/null", name])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        });
+        for (number, process) in (1..).zip(&processes) {
+            let node = directory.path().join(format!("node{number}"));
+            std::fs::create_dir(&node).unwrap();
+            std::fs::write(node.join("pid"), process.id().to_string()).unwrap();
+        }
+        match Jmx::start(directory.path(), &[]) {
+            Ok(jmx) => {
+                // What remains of a laboratory that is gone: a pipe without a writer.
+                jmx.conversation.lock().unwrap().questions = None;
+                let [node, other] = &mut processes;
+                let began = std::time::Instant::now();
+                while node.try_wait().unwrap().is_none() {
+                    assert!(began.elapsed() < Duration::from_secs(120), "the node goes on");
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                assert!(other.try_wait().unwrap().is_none());
+            }
+            // Without Java there are no nodes either.
+            Err(error) => assert!(error.to_string().contains("running java"), "{error}"),
+        }
+        for mut process in processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
 
     #[test]
     fn an_answer_is_read_and_what_is_no_number_is_left_out() {
