@@ -52,7 +52,7 @@ pub use response::{
     SchemaChangeTarget,
 };
 pub use server_figures::pools;
-pub use server_figures::{Client, Pool, SeenClient, ServerFigures};
+pub use server_figures::{Client, Pool, RunningRequest, SeenClient, ServerFigures};
 pub use system::local::{Node, PARTITIONER, RELEASE_VERSION, TOKEN};
 pub use tracing::TracedRequest;
 pub use views::View;

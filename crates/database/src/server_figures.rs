@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use crate::database::Database;
 
@@ -15,6 +16,9 @@ pub trait ServerFigures: Send + Sync {
 
     /// Forgets which clients came.
     fn forget_seen_clients(&self);
+
+    /// The requests that have a thread of their own, or wait for one. What memory answers at once is not among them.
+    fn running_requests(&self) -> Vec<RunningRequest>;
 
     /// The threads that requests run on.
     fn requests(&self) -> Pool;
@@ -54,6 +58,19 @@ pub struct SeenClient {
     pub address: IpAddr,
     /// When one came last, milliseconds since 1970.
     pub last_seen_millis: i64,
+}
+
+/// A request that has a thread of its own, or waits for one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningRequest {
+    /// The thread's name; no two that run have the same.
+    pub thread: String,
+    /// How long it waited for the thread.
+    pub queued: Duration,
+    /// For how long it has had it; zero, if it waits.
+    pub running: Duration,
+    /// What it is.
+    pub description: String,
 }
 
 /// Threads that do one kind of work. The names are those of Cassandra's thread pools that do the same.

@@ -33,6 +33,11 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
+    /// What a request is, in a line, for those who look at what is running.
+    fn describe(&self, request: &Request) -> String {
+        request.opcode().to_string()
+    }
+
     /// Called every few seconds, to bring figures up to date.
     fn tick(&self) {}
 

@@ -19,6 +19,7 @@ use cassette_protocol::{
 use smallvec::SmallVec;
 use uuid::Uuid;
 
+mod description;
 mod tracing;
 
 use crate::{
@@ -56,6 +57,10 @@ impl Backend for Database {
 
     fn keyspace(session: &ClientSession) -> Option<String> {
         session.keyspace.load().as_deref().cloned()
+    }
+
+    fn describe(&self, request: &Request) -> String {
+        description::describe(self, request)
     }
 
     fn tick(&self) {

@@ -10,11 +10,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use cassette_database::{Client, Pool, SeenClient, ServerFigures};
+use cassette_database::{Client, Pool, RunningRequest, SeenClient, ServerFigures};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::client_history::ClientHistory;
+use crate::{client_history::ClientHistory, running::Running};
 
 /// The figures of one server.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ pub(crate) struct Figures {
     waited: AtomicU64,
     pub overloaded: AtomicU64,
     pub connections_refused: AtomicU64,
+    pub running: Arc<Running>,
 }
 
 /// What is known of a connection. Its own task writes; whoever looks reads.
@@ -75,6 +76,7 @@ impl Figures {
             waited: AtomicU64::new(0),
             overloaded: AtomicU64::new(0),
             connections_refused: AtomicU64::new(0),
+            running: Arc::default(),
         })
     }
 
@@ -166,6 +168,10 @@ impl ServerFigures for Figures {
 
     fn forget_seen_clients(&self) {
         self.history.clear();
+    }
+
+    fn running_requests(&self) -> Vec<RunningRequest> {
+        self.running.list()
     }
 
     fn requests(&self) -> Pool {

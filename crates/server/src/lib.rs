@@ -13,6 +13,7 @@ mod database;
 mod figures;
 mod limits;
 mod result;
+mod running;
 mod server;
 
 pub use backend::{Answer, Backend, Effort};

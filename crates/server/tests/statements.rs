@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use cassette_database::Database;
+use cassette_database::{Database, ServerFigures};
 use cassette_protocol::{
     Decoder, Direction, Encoder, Prelude, QueryParameters, Request, Response, ResultMessage, ResultMetadata,
     Rows, Value, Values, Version,
@@ -26,6 +26,7 @@ struct Served {
     address: SocketAddr,
     database: Arc<Database>,
     runtime: Option<Runtime>,
+    _figures: Arc<dyn ServerFigures>,
     _directory: TempDir,
 }
 
@@ -39,8 +40,10 @@ impl Served {
             ServerConfig { listen_address: "127.0.0.1:0".parse().unwrap(), ..ServerConfig::default() };
         let server = runtime.block_on(Server::bind(config, database.clone())).unwrap();
         let address = server.local_address().unwrap();
+        let figures = server.figures();
+        database.set_server(&figures);
         runtime.spawn(server.serve(std::future::pending()));
-        Self { address, database, runtime: Some(runtime), _directory: directory }
+        Self { address, database, runtime: Some(runtime), _figures: figures, _directory: directory }
     }
 
     fn connect(&self, version: Version) -> Client {
@@ -179,6 +182,22 @@ fn texts(rows: &Rows, column: usize) -> Vec<String> {
 
 const ONE: Value<'static> = Value::Set(&[0, 0, 0, 1]);
 const TWO: Value<'static> = Value::Set(&[0, 0, 0, 2]);
+
+#[test]
+fn a_request_that_has_a_thread_of_its_own_is_seen_while_it_runs_and_not_after() {
+    let served = Served::start();
+    let mut client = served.connect_with_table(Version::V5);
+    let select = "SELECT thread_id, task FROM system_views.queries";
+    for _ in 0..3 {
+        let running = client.rows(&query_with(select, QueryParameters::default()), None);
+        assert_eq!(texts(&running, 0), ["Native-Transport-Requests-1"]);
+        assert_eq!(texts(&running, 1), [format!("QUERY {select} [pageSize = -1] at consistency ONE")]);
+    }
+    let prepared = client.prepare(select);
+    let running = client.rows(&execute(&prepared, &[], QueryParameters::default()), None);
+    let id: String = prepared.id.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(texts(&running, 1), [format!("EXECUTE {id} with 0 values at consistency ONE: {select}")]);
+}
 
 #[test]
 fn a_traced_request_is_answered_with_the_id_of_its_trace_which_can_be_read_then() {

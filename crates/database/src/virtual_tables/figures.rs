@@ -21,6 +21,7 @@ use crate::system::encode::{Value, row_update_of};
 pub(super) enum Figures {
     Caches,
     Clients,
+    Queries,
     ThreadPools,
     SSTableTasks,
     Snapshots,
@@ -48,7 +49,7 @@ const MEBIBYTES: &str =
 
 /// The tables: CREATE TABLE, comment, source.
 pub(super) fn definitions() -> Vec<(String, &'static str, Figures)> {
-    let tables: [(&str, Definition); 20] = [
+    let tables: [(&str, Definition); 21] = [
         (
             "caches",
             (
@@ -68,6 +69,14 @@ pub(super) fn definitions() -> Vec<(String, &'static str, Figures)> {
                  PRIMARY KEY (address, port))",
                 "currently connected clients",
                 Figures::Clients,
+            ),
+        ),
+        (
+            "queries",
+            (
+                "(thread_id text PRIMARY KEY, queued_micros bigint, running_micros bigint, task text)",
+                "Lists currently running queries",
+                Figures::Queries,
             ),
         ),
         (
@@ -185,6 +194,7 @@ impl VirtualTable for Figures {
         match self {
             Self::Caches => caches(&stats, &mut rows),
             Self::Clients => clients(database, &mut rows),
+            Self::Queries => queries(database, &mut rows),
             Self::ThreadPools => {
                 let server = database.server().map(|server| server.requests());
                 pools(database).iter().chain(&server).for_each(|pool| thread_pool(pool, &mut rows));
@@ -298,6 +308,21 @@ fn clients(database: &Database, rows: &mut Rows<'_>) {
             values.extend(value.map(|value| (column, Value::from(&**value))));
         }
         rows.add(&[&address], &[&port], &values);
+    }
+}
+
+fn queries(database: &Database, rows: &mut Rows<'_>) {
+    let Some(server) = database.server() else { return };
+    for request in server.running_requests() {
+        let micros = |time: Duration| Value::from(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
+        rows.named(
+            &request.thread,
+            &[
+                ("queued_micros", micros(request.queued)),
+                ("running_micros", micros(request.running)),
+                ("task", (&*request.description).into()),
+            ],
+        );
     }
 }
 

@@ -123,6 +123,11 @@ impl<B: Backend> Connection<B> {
         length: usize,
         trace: Option<Trace>,
     ) -> io::Result<()> {
+        let request = Arc::new(request);
+        let entered = self.shared.figures.running.enter({
+            let (backend, request) = (Arc::clone(&self.shared.backend), Arc::clone(&request));
+            move || backend.describe(&request)
+        });
         let threads = &self.shared.limits.threads;
         let permit = match Arc::clone(threads).try_acquire_owned() {
             Ok(permit) => permit,
@@ -139,6 +144,7 @@ impl<B: Backend> Connection<B> {
         let (done, charge) = (self.jobs.sender.clone(), self.permit.charge(length));
         self.jobs.in_flight += 1;
         tokio::task::spawn_blocking(move || {
+            entered.start();
             let mut body = Vec::new();
             let id = trace.map(|trace| trace.id);
             let answer = execute(&*backend, &session, &request, version, Effort::MayBlock, id, &mut body);
@@ -149,7 +155,7 @@ impl<B: Backend> Connection<B> {
                     Err(Error::new(ErrorDetail::ServerError, "The request could not be scheduled"))
                 }
             });
-            drop((request, charge, permit));
+            drop((entered, request, charge, permit));
             // An error says that the connection is gone and nobody waits for the answer.
             let trace = trace.filter(|trace| trace.is_told).map(|trace| trace.id);
             let _ = done.send(Done { stream, trace, outcome });

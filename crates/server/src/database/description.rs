@@ -1,0 +1,43 @@
+//! What a request is, in a line: as Cassandra's `system_views.queries` says it.
+
+use cassette_database::Database;
+use cassette_protocol::{Request, request::StatementSource};
+
+/// Describes a request. Of a prepared statement it says the text too, where Cassandra has the id alone.
+pub(super) fn describe(database: &Database, request: &Request) -> String {
+    match request {
+        Request::Query(query) => {
+            let options = &query.parameters;
+            let page_size = options.page_size.unwrap_or(-1);
+            format!("QUERY {} [pageSize = {page_size}] at consistency {}", query.query, options.consistency)
+        }
+        Request::Prepare(prepare) => format!("PREPARE {}", prepare.query),
+        Request::Execute(execute) => {
+            let options = &execute.parameters;
+            let text = database.prepared(&execute.id).map(|prepared| format!(": {}", prepared.cql()));
+            format!(
+                "EXECUTE {} with {} values at consistency {}{}",
+                hex(&execute.id),
+                options.values.len(),
+                options.consistency,
+                text.unwrap_or_default()
+            )
+        }
+        Request::Batch(batch) => {
+            let statement = |statement: &cassette_protocol::request::BatchStatement| {
+                let source = match &statement.source {
+                    StatementSource::Query(text) => text.clone(),
+                    StatementSource::Prepared(id) => hex(id),
+                };
+                format!("{source} with {} values", statement.values.len())
+            };
+            let statements: Vec<String> = batch.statements.iter().map(statement).collect();
+            format!("BATCH of [{}] at consistency {}", statements.join(", "), batch.parameters.consistency)
+        }
+        other => other.opcode().to_string(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

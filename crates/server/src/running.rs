@@ -1,0 +1,119 @@
+//! The requests that run on threads of their own. Those that memory can answer are done before anybody could look at them.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+use cassette_database::RunningRequest;
+use parking_lot::Mutex;
+
+/// What runs, or waits for a thread; each in a place of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    places: Mutex<Vec<Option<Arc<Task>>>>,
+}
+
+struct Task {
+    /// Says what it is: asked only by those who look.
+    describe: Box<dyn Fn() -> String + Send + Sync>,
+    queued: Instant,
+    started: OnceLock<Instant>,
+}
+
+/// A request's entry, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    running: Arc<Running>,
+    place: usize,
+    task: Arc<Task>,
+}
+
+impl Running {
+    /// Enters a request that is to have a thread of its own.
+    pub fn enter(self: &Arc<Self>, describe: impl Fn() -> String + Send + Sync + 'static) -> Entered {
+        let task =
+            Arc::new(Task { describe: Box::new(describe), queued: Instant::now(), started: OnceLock::new() });
+        let mut places = self.places.lock();
+        let place = places.iter().position(Option::is_none).unwrap_or_else(|| {
+            places.push(None);
+            places.len() - 1
+        });
+        places[place] = Some(Arc::clone(&task));
+        drop(places);
+        Entered { running: Arc::clone(self), place, task }
+    }
+
+    /// All of them.
+    pub fn list(&self) -> Vec<RunningRequest> {
+        let tasks: Vec<(usize, Arc<Task>)> = {
+            let places = self.places.lock();
+            places
+                .iter()
+                .enumerate()
+                .filter_map(|(place, task)| Some((place, Arc::clone(task.as_ref()?))))
+                .collect()
+        };
+        let now = Instant::now();
+        let request = |(place, task): (usize, Arc<Task>)| {
+            let started = task.started.get().copied();
+            RunningRequest {
+                thread: format!("Native-Transport-Requests-{}", place + 1),
+                queued: started.unwrap_or(now).saturating_duration_since(task.queued),
+                running: started.map(|started| now.saturating_duration_since(started)).unwrap_or_default(),
+                description: (task.describe)(),
+            }
+        };
+        tasks.into_iter().map(request).collect()
+    }
+}
+
+impl Entered {
+    /// The request has its thread.
+    pub fn start(&self) {
+        let _ = self.task.started.set(Instant::now());
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.running.places.lock()[self.place] = None;
+    }
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Task").field("queued", &self.queued).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_seen_from_when_it_waits_until_it_is_done() {
+        let running = Arc::new(Running::default());
+        let enter = |text: &'static str| running.enter(move || text.to_owned());
+        let seen = || {
+            let seen = |request: RunningRequest| {
+                let number = request.thread.trim_start_matches("Native-Transport-Requests-").to_owned();
+                format!("{number} {}", request.description)
+            };
+            running.list().into_iter().map(seen).collect::<Vec<_>>()
+        };
+        let (first, second) = (enter("a"), enter("b"));
+        assert_eq!(seen(), ["1 a", "2 b"]);
+        assert!(running.list().iter().all(|request| request.running == Duration::ZERO), "none has a thread");
+        drop(first);
+        let third = enter("c");
+        assert_eq!(seen(), ["1 c", "2 b"], "threads are used again");
+        third.start();
+        let queued = running.list()[0].queued;
+        assert_eq!(running.list()[0].queued, queued, "it waits no longer");
+        drop((second, third));
+        assert!(seen().is_empty());
+    }
+}
