@@ -1,7 +1,8 @@
 //! What a statement does: catalog, planning, execution, conditions, system tables.
 //!
 //! Two doors lead in. The embedded one is [`Database::open`] and [`Session`]. The server's is [`Database::query`],
-//! [`Database::prepare`] and [`Database::execute`]: raw bytes in, rows pushed into a [`RowSink`] out.
+//! [`Database::prepare`] and [`Database::execute`]: raw bytes in, rows pushed into a [`RowSink`] out. Who keeps tables of a shape that he knows
+//! may read and write rows by their keys: [`Database::first_row`], [`Database::write_rows`], [`Database::put_row_unless_exists`].
 
 mod builds;
 mod catalog;
@@ -10,6 +11,7 @@ mod compaction_history;
 mod data_files;
 mod database;
 mod describe;
+mod direct;
 pub mod embedded;
 mod error;
 mod execution;

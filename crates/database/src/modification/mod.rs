@@ -33,7 +33,7 @@ use crate::response::{Outcome, RowSink};
 
 pub(crate) use batch::{BatchPlan, execute_batch};
 use json::JsonInsert;
-use mutations::Mutations;
+pub(crate) use mutations::Mutations;
 use rows::RowsPlan;
 
 /// A planned INSERT, UPDATE or DELETE.

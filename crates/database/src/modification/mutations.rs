@@ -12,7 +12,7 @@ use crate::execution::Execution;
 
 /// Collects updates; those of one partition become one.
 #[derive(Debug, Default)]
-pub(super) struct Mutations {
+pub(crate) struct Mutations {
     pub(super) list: Vec<Mutation>,
     /// Where a partition is in `list`; filled once there are many.
     index: HashMap<(TableId, DecoratedKey), usize>,

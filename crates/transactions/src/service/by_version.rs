@@ -127,4 +127,13 @@ impl TransactionService for ByVersion {
         let results = results.into_iter().zip(conclusions);
         results.map(|(result, (start, _))| result.unwrap_or_else(|| Err(missing(*start)))).collect()
     }
+
+    fn put_unless_exists(&self, start: Timestamp, conclusion: Conclusion) -> ServiceResult<Recorded> {
+        if start < Timestamp::FIRST {
+            return Err(not_put(start, ServiceError::BeforeTime(start)));
+        }
+        let version = self.coordination.version(start).map_err(|error| not_put(start, error))?;
+        let layout = self.layout(version).map_err(|error| not_put(start, error))?;
+        layout.put_unless_exists(start, conclusion)
+    }
 }

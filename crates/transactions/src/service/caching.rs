@@ -29,6 +29,15 @@ impl<T: TransactionService> Caching<T> {
             false => self.cache.get(&start),
         }
     }
+
+    /// What stands after `conclusion` was put.
+    fn remember(&self, start: Timestamp, conclusion: Conclusion, result: &ServiceResult<Recorded>) {
+        match result {
+            Ok(Recorded::Recorded) => self.cache.insert(start, conclusion),
+            Ok(Recorded::Exists(existing)) => self.cache.insert(start, *existing),
+            Err(_) => {}
+        }
+    }
 }
 
 impl<T: TransactionService> TransactionService for Caching<T> {
@@ -56,12 +65,14 @@ impl<T: TransactionService> TransactionService for Caching<T> {
     ) -> Vec<ServiceResult<Recorded>> {
         let results = self.below.put_many_unless_exists(conclusions);
         for ((start, conclusion), result) in conclusions.iter().zip(&results) {
-            match result {
-                Ok(Recorded::Recorded) => self.cache.insert(*start, *conclusion),
-                Ok(Recorded::Exists(existing)) => self.cache.insert(*start, *existing),
-                Err(_) => {}
-            }
+            self.remember(*start, *conclusion, result);
         }
         results
+    }
+
+    fn put_unless_exists(&self, start: Timestamp, conclusion: Conclusion) -> ServiceResult<Recorded> {
+        let result = self.below.put_unless_exists(start, conclusion);
+        self.remember(start, conclusion, &result);
+        result
     }
 }

@@ -382,4 +382,30 @@ impl<S: Store> TransactionService for StoredConclusions<S> {
         };
         conclusions.iter().map(result).collect()
     }
+
+    fn put_unless_exists(&self, start: Timestamp, conclusion: Conclusion) -> ServiceResult<Recorded> {
+        if start < Timestamp::FIRST {
+            return Err(ServiceError::BeforeTime(start));
+        }
+        let Cell { row, column } = self.layout.cell(start);
+        let put = PutRow { row, columns: vec![(column, self.layout.value(start, conclusion))] };
+        let broken = |what: &str| ServiceError::Broken { start, what: what.to_owned() };
+        // W1.
+        let mut outcomes = self.store.put_unless_exists(self.layout.table(), std::slice::from_ref(&put));
+        match outcomes.pop().ok_or_else(|| broken("a put had no result"))?? {
+            PutOutcome::Applied => {
+                // W2.
+                if matches!(self.layout, Layout::TwoStage(_)) {
+                    self.put_final(&[(start, conclusion)]);
+                }
+                Ok(Recorded::Recorded)
+            }
+            PutOutcome::Exists(existing) => {
+                let standing = existing.into_iter().find(|(column, _)| *column == put.columns[0].0);
+                let (_, value) = standing
+                    .ok_or_else(|| broken("a put was refused for columns that were not asked for"))?;
+                Ok(against(self.answer(start, value)?, conclusion))
+            }
+        }
+    }
 }

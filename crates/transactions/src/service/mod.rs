@@ -157,4 +157,12 @@ impl<T: TransactionService + ?Sized> TransactionService for Arc<T> {
     ) -> Vec<ServiceResult<Recorded>> {
         (**self).put_many_unless_exists(conclusions)
     }
+
+    fn get(&self, start: Timestamp) -> ServiceResult<Option<Conclusion>> {
+        (**self).get(start)
+    }
+
+    fn put_unless_exists(&self, start: Timestamp, conclusion: Conclusion) -> ServiceResult<Recorded> {
+        (**self).put_unless_exists(start, conclusion)
+    }
 }

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::cell_loader::CellLoader;
-use super::cql::{Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
+use super::cql::{Attempted, Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
 use super::{StoreError, StoreResult, layout};
 
 /// Requests of one client that are in flight at once, at most.
@@ -289,9 +289,10 @@ impl Cql for Cluster {
 
     fn read(
         &self,
-        attempted: &str,
+        attempted: Attempted<'_>,
         requests: Vec<(PreparedStatement, Values)>,
     ) -> StoreResult<Vec<Vec<Row>>> {
+        let attempted = &*attempted.to_string();
         let request = |(statement, values): (PreparedStatement, Values)| {
             let (session, attempted) = (self.session.clone(), attempted.to_owned());
             async move {
@@ -305,9 +306,10 @@ impl Cql for Cluster {
 
     fn write(
         &self,
-        attempted: &str,
+        attempted: Attempted<'_>,
         requests: Vec<(WriteGroup, PreparedStatement, Values)>,
     ) -> StoreResult<()> {
+        let attempted = &*attempted.to_string();
         let mut groups: Vec<Vec<(PreparedStatement, Values)>> = Vec::new();
         for (group, statement, values) in requests {
             if groups.len() <= group {
@@ -333,9 +335,10 @@ impl Cql for Cluster {
 
     fn conditional(
         &self,
-        attempted: &str,
+        attempted: Attempted<'_>,
         groups: Vec<Vec<(PreparedStatement, Values)>>,
     ) -> Vec<StoreResult<NamedRows>> {
+        let attempted = &*attempted.to_string();
         let request = |statements: Vec<(PreparedStatement, Values)>| {
             let (session, attempted) = (self.session.clone(), attempted.to_owned());
             let serial = self.serial;

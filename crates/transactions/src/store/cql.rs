@@ -1,6 +1,7 @@
 //! The store over anything that executes CQL: what the embedded database and a cluster have in common.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -25,6 +26,9 @@ pub type Values = Vec<Bytes>;
 /// One row of a result: `None` is null.
 pub type Row = Vec<Option<Bytes>>;
 
+/// What was to be done, for an error to say: it becomes a text only where there is one.
+pub type Attempted<'a> = fmt::Arguments<'a>;
+
 /// The names of a result's columns, and its rows.
 pub type NamedRows = (Vec<String>, Vec<Row>);
 
@@ -43,6 +47,17 @@ pub enum StatementKind {
     Conditional,
 }
 
+/// The statements that commits consist of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frequent {
+    /// [`Texts::get`].
+    Get,
+    /// [`Texts::put`].
+    Put,
+    /// [`Texts::put_unless_exists`].
+    PutUnlessExists,
+}
+
 /// Executes prepared CQL. Any thread may use it; calls block.
 pub trait Cql: Send + Sync {
     /// A prepared statement.
@@ -57,18 +72,36 @@ pub trait Cql: Send + Sync {
     /// Prepares a statement.
     fn prepare(&self, cql: &str, kind: StatementKind) -> StoreResult<Self::Statement>;
 
+    /// Prepares one of the statements of `table` that are executed most, for which there may be a shorter way.
+    fn prepare_frequent(&self, cql: &str, what: Frequent, table: &str) -> StoreResult<Self::Statement> {
+        let _ = table;
+        let kind = match what {
+            Frequent::Get => StatementKind::Read,
+            Frequent::Put => StatementKind::Write,
+            Frequent::PutUnlessExists => StatementKind::Conditional,
+        };
+        self.prepare(cql, kind)
+    }
+
     /// Executes reads, together where possible; for each its rows, to the last.
-    fn read(&self, attempted: &str, requests: Vec<(Self::Statement, Values)>) -> StoreResult<Vec<Vec<Row>>>;
+    fn read(
+        &self,
+        attempted: Attempted<'_>,
+        requests: Vec<(Self::Statement, Values)>,
+    ) -> StoreResult<Vec<Vec<Row>>>;
 
     /// Executes writes: those with one key and table are equal in their first component. After an error each may be done or not.
-    fn write(&self, attempted: &str, requests: Vec<(WriteGroup, Self::Statement, Values)>)
-    -> StoreResult<()>;
+    fn write(
+        &self,
+        attempted: Attempted<'_>,
+        requests: Vec<(WriteGroup, Self::Statement, Values)>,
+    ) -> StoreResult<()>;
 
     /// Executes conditional statements on one partition: all of them if all conditions hold, else none. One result for each
     /// group: the names of its columns and its rows.
     fn conditional(
         &self,
-        attempted: &str,
+        attempted: Attempted<'_>,
         groups: Vec<Vec<(Self::Statement, Values)>>,
     ) -> Vec<StoreResult<NamedRows>>;
 
@@ -208,10 +241,10 @@ impl<C: Cql> CqlStore<C> {
 
     /// Refuses a table that was there already with other columns.
     fn check_columns(&self, table: &str) -> StoreResult<()> {
-        let attempted = format!("table {table}");
+        let attempted = format_args!("table {table}");
         let statement = self.cql.prepare(layout::COLUMNS_OF_TABLE, StatementKind::Read)?;
         let names = [self.cql.keyspace(), table].map(|name| Bytes::copy_from_slice(name.as_bytes()));
-        let rows = self.cql.read(&attempted, vec![(statement, names.to_vec())])?;
+        let rows = self.cql.read(attempted, vec![(statement, names.to_vec())])?;
         let text = |value: Option<Bytes>| String::from_utf8_lossy(&value.unwrap_or_default()).into_owned();
         let rows = rows.into_iter().flatten();
         let mut columns: Vec<String> =
@@ -243,8 +276,9 @@ impl<C: Cql> CqlStore<C> {
     fn prepare(&self, table: &str) -> StoreResult<Statements<C::Statement>> {
         let texts = Texts::new(self.cql.keyspace(), table);
         let read = |text: &str| self.cql.prepare(text, StatementKind::Read);
+        let frequent = |text: &str, what| self.cql.prepare_frequent(text, what, table);
         Ok(Statements {
-            get: read(&texts.get)?,
+            get: frequent(&texts.get, Frequent::Get)?,
             get_many: read(&texts.get_many)?,
             get_rows: read(&texts.get_rows)?,
             get_serial: self.cql.prepare(&texts.get_many, StatementKind::SerialRead)?,
@@ -252,8 +286,8 @@ impl<C: Cql> CqlStore<C> {
             columns_until: read(&texts.columns_until)?,
             rows: read(&texts.rows)?,
             rows_from: read(&texts.rows_from)?,
-            put: self.cql.prepare(&texts.put, StatementKind::Write)?,
-            put_unless_exists: self.cql.prepare(&texts.put_unless_exists, StatementKind::Conditional)?,
+            put: frequent(&texts.put, Frequent::Put)?,
+            put_unless_exists: frequent(&texts.put_unless_exists, Frequent::PutUnlessExists)?,
             check_and_set: self.cql.prepare(&texts.check_and_set, StatementKind::Conditional)?,
             delete: self.cql.prepare(&texts.delete, StatementKind::Delete)?,
             delete_older: self.cql.prepare(&texts.delete_older, StatementKind::Delete)?,
@@ -263,7 +297,7 @@ impl<C: Cql> CqlStore<C> {
 }
 
 /// Column and version of a row of `column1, column2, value`.
-fn version(attempted: &str, row: Row) -> StoreResult<(Bytes, Version)> {
+fn version(attempted: Attempted<'_>, row: Row) -> StoreResult<(Bytes, Version)> {
     let fail = |why: &str| StoreError::refused(attempted, why);
     let [Some(column), Some(column2), value] =
         <[Option<Bytes>; 3]>::try_from(row).map_err(|_| fail("a row of other columns than asked for"))?
@@ -301,26 +335,26 @@ impl<C: Cql> Store for CqlStore<C> {
     }
 
     fn tables(&self) -> StoreResult<Vec<String>> {
-        let attempted = format!("list the tables of keyspace {}", self.cql.keyspace());
+        let attempted = format_args!("list the tables of keyspace {}", self.cql.keyspace());
         let statement = self.cql.prepare(layout::TABLES_OF_KEYSPACE, StatementKind::Read)?;
         let keyspace = Bytes::copy_from_slice(self.cql.keyspace().as_bytes());
-        let rows = self.cql.read(&attempted, vec![(statement, vec![keyspace])])?.into_iter().flatten();
+        let rows = self.cql.read(attempted, vec![(statement, vec![keyspace])])?.into_iter().flatten();
         let name = |row: Row| {
             let name = row.into_iter().next().flatten();
             name.and_then(|name| String::from_utf8(name.to_vec()).ok())
-                .ok_or_else(|| StoreError::refused(&*attempted, "a table without a name"))
+                .ok_or_else(|| StoreError::refused(attempted, "a table without a name"))
         };
         rows.map(name).collect()
     }
 
     fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>> {
-        let attempted = format!("get {} cells of {table}", cells.len());
+        let attempted = format_args!("get {} cells of {table}", cells.len());
         let statements = self.statements(table)?;
         if let [(cell, below)] = cells {
             let values = vec![cell.row.clone(), cell.column.clone(), bigint(column2(*below))];
-            let rows = self.cql.read(&attempted, vec![(statements.get.clone(), values)])?;
+            let rows = self.cql.read(attempted, vec![(statements.get.clone(), values)])?;
             let row = rows.into_iter().flatten().next();
-            let version = row.map(|row| version(&attempted, row)).transpose()?;
+            let version = row.map(|row| version(attempted, row)).transpose()?;
             return Ok(vec![version.map(|(_, version)| version)]);
         }
         let mut bounds: HashMap<Timestamp, Vec<usize>> = HashMap::new();
@@ -333,7 +367,7 @@ impl<C: Cql> Store for CqlStore<C> {
         }
         let mut found = vec![None; cells.len()];
         // All at once, however many bounds there are.
-        let answers = self.cql.read(&attempted, requests.executed)?;
+        let answers = self.cql.read(attempted, requests.executed)?;
         for (rows, answer) in answers.into_iter().zip(requests.answers) {
             let (places, one_row) = match answer {
                 Answers::OneRow(places) => (places, true),
@@ -342,7 +376,7 @@ impl<C: Cql> Store for CqlStore<C> {
             if let ([place], true) = (&places[..], one_row) {
                 let row = rows.into_iter().next();
                 found[*place] =
-                    row.map(|row| version(&attempted, row)).transpose()?.map(|(_, version)| version);
+                    row.map(|row| version(attempted, row)).transpose()?.map(|(_, version)| version);
                 continue;
             }
             let mut versions: HashMap<(Bytes, Bytes), Version> = HashMap::with_capacity(rows.len());
@@ -352,7 +386,7 @@ impl<C: Cql> Store for CqlStore<C> {
                     false if row.is_empty() => Bytes::new(),
                     false => row.remove(0).unwrap_or_default(),
                 };
-                let (column, version) = version(&attempted, row)?;
+                let (column, version) = version(attempted, row)?;
                 versions.insert((key, column), version);
             }
             for place in places {
@@ -370,7 +404,7 @@ impl<C: Cql> Store for CqlStore<C> {
         ranges: &[ColumnRange],
         below: Timestamp,
     ) -> StoreResult<Vec<Vec<(Bytes, Version)>>> {
-        let attempted = format!("read columns of {} rows of {table}", ranges.len());
+        let attempted = format_args!("read columns of {} rows of {table}", ranges.len());
         let statements = self.statements(table)?;
         let below = bigint(column2(below));
         let mut requests = Vec::with_capacity(ranges.len());
@@ -383,12 +417,12 @@ impl<C: Cql> Store for CqlStore<C> {
                 }
             });
         }
-        let pages = self.cql.read(&attempted, requests)?.into_iter();
-        pages.map(|rows| rows.into_iter().map(|row| version(&attempted, row)).collect()).collect()
+        let pages = self.cql.read(attempted, requests)?.into_iter();
+        pages.map(|rows| rows.into_iter().map(|row| version(attempted, row)).collect()).collect()
     }
 
     fn rows(&self, table: &str, after: Option<&[u8]>, limit: usize) -> StoreResult<Vec<Bytes>> {
-        let attempted = format!("read keys of {table}");
+        let attempted = format_args!("read keys of {table}");
         let statements = self.statements(table)?;
         let after = after.map(|after| DecoratedKey::new(Bytes::copy_from_slice(after)));
         // The row itself comes first again. Other rows of its token that come before it may come too, if two keys ever have one
@@ -402,13 +436,13 @@ impl<C: Cql> Store for CqlStore<C> {
                     vec![after.key_bytes().clone(), int(limit.saturating_add(extra))],
                 ),
             };
-            let rows = self.cql.read(&attempted, vec![request])?.into_iter().flatten();
+            let rows = self.cql.read(attempted, vec![request])?.into_iter().flatten();
             let mut keys = Vec::with_capacity(limit.min(1024));
             let mut seen = 0;
             for row in rows {
                 seen += 1;
                 let key = row.into_iter().next().flatten();
-                let key = key.ok_or_else(|| StoreError::refused(&*attempted, "a row without a key"))?;
+                let key = key.ok_or_else(|| StoreError::refused(attempted, "a row without a key"))?;
                 let key = DecoratedKey::new(key);
                 if after.as_ref().is_none_or(|after| &key > after) {
                     keys.push(key.key_bytes().clone());
@@ -423,7 +457,7 @@ impl<C: Cql> Store for CqlStore<C> {
     }
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
-        let attempted = format!("put {} versions", puts.len());
+        let attempted = format_args!("put {} versions", puts.len());
         let mut groups: HashMap<(&str, &Bytes), WriteGroup> = HashMap::new();
         let mut requests = Vec::with_capacity(puts.len());
         let mut statements: Option<(&str, Arc<Statements<_>>)> = None;
@@ -443,11 +477,11 @@ impl<C: Cql> Store for CqlStore<C> {
             ];
             requests.push((group, of_table.put.clone(), values));
         }
-        self.cql.write(&attempted, requests)
+        self.cql.write(attempted, requests)
     }
 
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
-        let attempted = format!("put unless exists, {} rows of {table}", rows.len());
+        let attempted = format_args!("put unless exists, {} rows of {table}", rows.len());
         let statements = match self.statements(table) {
             Ok(statements) => statements,
             Err(error) => return rows.iter().map(|_| Err(error.clone())).collect(),
@@ -463,10 +497,10 @@ impl<C: Cql> Store for CqlStore<C> {
         }
         if groups.iter().any(|group| group.len() > CONDITIONAL_BATCH_MAX) {
             let cause = format!("more than {CONDITIONAL_BATCH_MAX} columns in a row");
-            return rows.iter().map(|_| Err(StoreError::refused(&*attempted, &cause))).collect();
+            return rows.iter().map(|_| Err(StoreError::refused(attempted, &cause))).collect();
         }
-        let results = self.cql.conditional(&attempted, groups).into_iter();
-        results.map(|result| result.and_then(|(names, rows)| put_outcome(&attempted, &names, rows))).collect()
+        let results = self.cql.conditional(attempted, groups).into_iter();
+        results.map(|result| result.and_then(|(names, rows)| put_outcome(attempted, &names, rows))).collect()
     }
 
     fn check_and_set(
@@ -476,14 +510,14 @@ impl<C: Cql> Store for CqlStore<C> {
         expected: &Bytes,
         new: &Bytes,
     ) -> StoreResult<CheckOutcome> {
-        let attempted = format!("check and set a cell of {table}");
+        let attempted = format_args!("check and set a cell of {table}");
         let statement = self.statements(table)?.check_and_set.clone();
         let at = bigint(column2(Timestamp::ATOMIC));
         let values = vec![new.clone(), cell.row.clone(), cell.column.clone(), at, expected.clone()];
-        let mut results = self.cql.conditional(&attempted, vec![vec![(statement, values)]]);
+        let mut results = self.cql.conditional(attempted, vec![vec![(statement, values)]]);
         let (names, rows) =
-            results.pop().unwrap_or_else(|| Err(StoreError::unknown(&*attempted, "no result came back")))?;
-        match applied(&attempted, &names, &rows)? {
+            results.pop().unwrap_or_else(|| Err(StoreError::unknown(attempted, "no result came back")))?;
+        match applied(attempted, &names, &rows)? {
             true => Ok(CheckOutcome::Applied),
             false => {
                 let value = names.iter().position(|name| name == "value");
@@ -494,22 +528,22 @@ impl<C: Cql> Store for CqlStore<C> {
     }
 
     fn get_serial(&self, table: &str, row: &Bytes, columns: &[Bytes]) -> StoreResult<Vec<Option<Bytes>>> {
-        let attempted = format!("get {} atomic cells of {table}", columns.len());
+        let attempted = format_args!("get {} atomic cells of {table}", columns.len());
         let statement = self.statements(table)?.get_serial.clone();
         let below = bigint(column2(Timestamp(Timestamp::ATOMIC.0 + 1)));
         let requests = columns
             .chunks(COLUMNS_IN_MAX)
             .map(|columns| (statement.clone(), vec![row.clone(), list(columns), below.clone()]))
             .collect();
-        let rows = self.cql.read(&attempted, requests)?.into_iter().flatten();
+        let rows = self.cql.read(attempted, requests)?.into_iter().flatten();
         let values: HashMap<Bytes, Bytes> = rows
-            .map(|row| version(&attempted, row).map(|(column, version)| (column, version.value)))
+            .map(|row| version(attempted, row).map(|(column, version)| (column, version.value)))
             .collect::<StoreResult<_>>()?;
         Ok(columns.iter().map(|column| values.get(column).cloned()).collect())
     }
 
     fn delete(&self, table: &str, versions: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()> {
-        let attempted = format!("delete {} versions of {table}", versions.len());
+        let attempted = format_args!("delete {} versions of {table}", versions.len());
         let statements = self.statements(table)?;
         let mut groups: HashMap<&Bytes, WriteGroup> = HashMap::new();
         let mut requests = Vec::with_capacity(versions.len());
@@ -520,11 +554,11 @@ impl<C: Cql> Store for CqlStore<C> {
             let values = vec![bigint(write_time), cell.row.clone(), cell.column.clone(), at];
             requests.push((group, statements.delete.clone(), values));
         }
-        self.cql.write(&attempted, requests)
+        self.cql.write(attempted, requests)
     }
 
     fn delete_older(&self, table: &str, cells: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()> {
-        let attempted = format!("delete old versions of {} cells of {table}", cells.len());
+        let attempted = format_args!("delete old versions of {} cells of {table}", cells.len());
         let statements = self.statements(table)?;
         let mut groups: HashMap<&Bytes, WriteGroup> = HashMap::new();
         let mut requests = Vec::with_capacity(cells.len());
@@ -535,15 +569,15 @@ impl<C: Cql> Store for CqlStore<C> {
             let values = vec![bigint(write_time), cell.row.clone(), cell.column.clone(), below];
             requests.push((group, statements.delete_older.clone(), values));
         }
-        self.cql.write(&attempted, requests)
+        self.cql.write(attempted, requests)
     }
 
     fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()> {
-        let attempted = format!("delete {} rows of {table}", rows.len());
+        let attempted = format_args!("delete {} rows of {table}", rows.len());
         let statement = &self.statements(table)?.delete_row;
         let delete =
             |(group, row): (usize, &Bytes)| (group, statement.clone(), vec![bigint(write_time), row.clone()]);
-        self.cql.write(&attempted, rows.iter().enumerate().map(delete).collect())
+        self.cql.write(attempted, rows.iter().enumerate().map(delete).collect())
     }
 
     fn puts_in_order(&self) -> bool {
@@ -556,7 +590,7 @@ impl<C: Cql> Store for CqlStore<C> {
 }
 
 /// Whether a conditional statement was applied.
-fn applied(attempted: &str, names: &[String], rows: &[Row]) -> StoreResult<bool> {
+fn applied(attempted: Attempted<'_>, names: &[String], rows: &[Row]) -> StoreResult<bool> {
     let value = names
         .iter()
         .position(|name| name == "[applied]")
@@ -565,7 +599,7 @@ fn applied(attempted: &str, names: &[String], rows: &[Row]) -> StoreResult<bool>
     Ok(value[..] == [1])
 }
 
-fn put_outcome(attempted: &str, names: &[String], rows: Vec<Row>) -> StoreResult<PutOutcome> {
+fn put_outcome(attempted: Attempted<'_>, names: &[String], rows: Vec<Row>) -> StoreResult<PutOutcome> {
     if applied(attempted, names, &rows)? {
         return Ok(PutOutcome::Applied);
     }
@@ -610,16 +644,20 @@ mod tests {
             Ok(())
         }
 
-        fn read(&self, _: &str, requests: Vec<((), Values)>) -> StoreResult<Vec<Vec<Row>>> {
+        fn read(&self, _: Attempted<'_>, requests: Vec<((), Values)>) -> StoreResult<Vec<Vec<Row>>> {
             self.0.fetch_add(requests.len(), Ordering::Relaxed);
             Ok(vec![Vec::new(); requests.len()])
         }
 
-        fn write(&self, _: &str, _: Vec<(WriteGroup, (), Values)>) -> StoreResult<()> {
+        fn write(&self, _: Attempted<'_>, _: Vec<(WriteGroup, (), Values)>) -> StoreResult<()> {
             Ok(())
         }
 
-        fn conditional(&self, _: &str, groups: Vec<Vec<((), Values)>>) -> Vec<StoreResult<NamedRows>> {
+        fn conditional(
+            &self,
+            _: Attempted<'_>,
+            groups: Vec<Vec<((), Values)>>,
+        ) -> Vec<StoreResult<NamedRows>> {
             groups.iter().map(|_| Ok((Vec::new(), Vec::new()))).collect()
         }
 

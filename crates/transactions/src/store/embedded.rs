@@ -8,7 +8,8 @@ use cassette_database::{
     RowSink, StatementOptions, Values as BoundValues,
 };
 
-use super::cql::{Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
+use super::cql::{Attempted, Cql, CqlStore, Frequent, NamedRows, Row, StatementKind, Values, WriteGroup};
+use super::shortcuts::Shortcut;
 use super::{StoreError, StoreResult, layout};
 
 /// Bytes of values that one write to the database has at most: far below the largest mutation that its commit log takes.
@@ -87,7 +88,7 @@ fn bind(values: &Values) -> Vec<BoundValue<'_>> {
     values.iter().map(|value| BoundValue::Set(value)).collect()
 }
 
-fn error(attempted: &str, error: DatabaseError) -> StoreError {
+fn error(attempted: Attempted<'_>, error: DatabaseError) -> StoreError {
     match error {
         DatabaseError::Invalid(_)
         | DatabaseError::Syntax(_)
@@ -101,26 +102,48 @@ fn error(attempted: &str, error: DatabaseError) -> StoreError {
     }
 }
 
+/// A prepared statement, and the shorter way to do the same if there is one.
+#[derive(Clone)]
+pub struct EmbeddedStatement {
+    prepared: Arc<Prepared>,
+    shortcut: Option<Arc<Shortcut>>,
+}
+
 impl Embedded {
     fn execute(
         &self,
-        attempted: &str,
-        statement: &Prepared,
+        attempted: Attempted<'_>,
+        statement: &EmbeddedStatement,
         values: &Values,
         sink: &mut Sink,
     ) -> StoreResult<()> {
         let bound = bind(values);
         self.database
-            .execute(None, statement, BoundValues::positional(&bound), &self.options, sink)
+            .execute(None, &statement.prepared, BoundValues::positional(&bound), &self.options, sink)
             .map(drop)
             .map_err(|e| error(attempted, e))
+    }
+
+    /// Executes writes as one batch.
+    fn write_batch(
+        &self,
+        attempted: Attempted<'_>,
+        statements: &[(EmbeddedStatement, Values)],
+    ) -> StoreResult<()> {
+        let update = |(statement, values): &(EmbeddedStatement, Values)| {
+            statement.shortcut.as_ref()?.put(&self.database, &self.keyspace, values)
+        };
+        match statements.iter().map(update).collect::<Option<Vec<_>>>() {
+            Some(updates) => self.database.write_rows(updates).map_err(|e| error(attempted, e)),
+            None => self.batch(attempted, statements, &mut Sink::default()),
+        }
     }
 
     /// Executes statements as one batch: a single mutation of the engine, seen whole or not at all.
     fn batch(
         &self,
-        attempted: &str,
-        statements: &[(Arc<Prepared>, Values)],
+        attempted: Attempted<'_>,
+        statements: &[(EmbeddedStatement, Values)],
         sink: &mut Sink,
     ) -> StoreResult<()> {
         if let [(statement, values)] = statements {
@@ -131,7 +154,7 @@ impl Embedded {
             .iter()
             .zip(&bound)
             .map(|((statement, _), values)| BatchStatement {
-                source: BatchSource::Prepared(statement),
+                source: BatchSource::Prepared(&statement.prepared),
                 values,
             })
             .collect();
@@ -143,7 +166,7 @@ impl Embedded {
 }
 
 impl Cql for Embedded {
-    type Statement = Arc<Prepared>;
+    type Statement = EmbeddedStatement;
 
     fn keyspace(&self) -> &str {
         &self.keyspace
@@ -154,15 +177,29 @@ impl Cql for Embedded {
         self.database
             .query(None, cql, values, &self.options, &mut Sink::default())
             .map(drop)
-            .map_err(|e| error(cql, e))
+            .map_err(|e| error(format_args!("{cql}"), e))
     }
 
-    fn prepare(&self, cql: &str, _: StatementKind) -> StoreResult<Arc<Prepared>> {
-        self.database.prepare(None, cql).map_err(|e| error(cql, e))
+    fn prepare(&self, cql: &str, _: StatementKind) -> StoreResult<EmbeddedStatement> {
+        let prepared = self.database.prepare(None, cql).map_err(|e| error(format_args!("{cql}"), e))?;
+        Ok(EmbeddedStatement { prepared, shortcut: None })
     }
 
-    fn read(&self, attempted: &str, requests: Vec<(Arc<Prepared>, Values)>) -> StoreResult<Vec<Vec<Row>>> {
-        let execute = |(statement, values): (Arc<Prepared>, Values)| {
+    fn prepare_frequent(&self, cql: &str, what: Frequent, table: &str) -> StoreResult<EmbeddedStatement> {
+        let shortcut = Some(Arc::new(Shortcut { what, table: table.into() }));
+        Ok(EmbeddedStatement { shortcut, ..self.prepare(cql, StatementKind::Read)? })
+    }
+
+    fn read(
+        &self,
+        attempted: Attempted<'_>,
+        requests: Vec<(EmbeddedStatement, Values)>,
+    ) -> StoreResult<Vec<Vec<Row>>> {
+        let execute = |(statement, values): (EmbeddedStatement, Values)| {
+            let shortcut = statement.shortcut.as_ref();
+            if let Some(found) = shortcut.and_then(|s| s.get(&self.database, &self.keyspace, &values)) {
+                return found.map(|row| row.into_iter().collect()).map_err(|e| error(attempted, e));
+            }
             let mut sink = Sink::default();
             self.execute(attempted, &statement, &values, &mut sink)?;
             Ok(sink.rows)
@@ -170,13 +207,17 @@ impl Cql for Embedded {
         requests.into_iter().map(execute).collect()
     }
 
-    fn write(&self, attempted: &str, requests: Vec<(WriteGroup, Arc<Prepared>, Values)>) -> StoreResult<()> {
+    fn write(
+        &self,
+        attempted: Attempted<'_>,
+        requests: Vec<(WriteGroup, EmbeddedStatement, Values)>,
+    ) -> StoreResult<()> {
         let mut batch = Vec::with_capacity(requests.len());
         let mut bytes = 0;
         for (_, statement, values) in requests {
             let length: usize = values.iter().map(Bytes::len).sum();
             if bytes + length > WRITE_BYTES_MAX && !batch.is_empty() {
-                self.batch(attempted, &batch, &mut Sink::default())?;
+                self.write_batch(attempted, &batch)?;
                 batch.clear();
                 bytes = 0;
             }
@@ -185,16 +226,21 @@ impl Cql for Embedded {
         }
         match batch.is_empty() {
             true => Ok(()),
-            false => self.batch(attempted, &batch, &mut Sink::default()),
+            false => self.write_batch(attempted, &batch),
         }
     }
 
     fn conditional(
         &self,
-        attempted: &str,
-        groups: Vec<Vec<(Arc<Prepared>, Values)>>,
+        attempted: Attempted<'_>,
+        groups: Vec<Vec<(EmbeddedStatement, Values)>>,
     ) -> Vec<StoreResult<NamedRows>> {
-        let execute = |group: Vec<(Arc<Prepared>, Values)>| {
+        let execute = |group: Vec<(EmbeddedStatement, Values)>| {
+            if let [(EmbeddedStatement { shortcut: Some(shortcut), .. }, values)] = &group[..]
+                && let Some(answer) = shortcut.put_unless_exists(&self.database, &self.keyspace, values)
+            {
+                return answer.map_err(|e| error(attempted, e));
+            }
             let mut sink = Sink { with_names: true, ..Sink::default() };
             self.batch(attempted, &group, &mut sink)?;
             Ok((sink.names, sink.rows))

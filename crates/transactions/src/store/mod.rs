@@ -10,6 +10,7 @@ mod embedded;
 mod failing;
 mod layout;
 mod memory;
+mod shortcuts;
 
 use std::fmt;
 
@@ -127,12 +128,12 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    pub(crate) fn refused(attempted: impl Into<String>, cause: impl fmt::Display) -> Self {
-        Self { attempted: attempted.into(), cause: cause.to_string(), effect: Effect::None }
+    pub(crate) fn refused(attempted: impl fmt::Display, cause: impl fmt::Display) -> Self {
+        Self { attempted: attempted.to_string(), cause: cause.to_string(), effect: Effect::None }
     }
 
-    pub(crate) fn unknown(attempted: impl Into<String>, cause: impl fmt::Display) -> Self {
-        Self { attempted: attempted.into(), cause: cause.to_string(), effect: Effect::Unknown }
+    pub(crate) fn unknown(attempted: impl fmt::Display, cause: impl fmt::Display) -> Self {
+        Self { attempted: attempted.to_string(), cause: cause.to_string(), effect: Effect::Unknown }
     }
 }
 
