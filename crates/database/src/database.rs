@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use cassette_cql::ast::BatchKind;
 use cassette_engine::{Engine, EngineError, KeyRange, Mutation, may_wait};
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
@@ -183,6 +183,16 @@ impl Database {
     /// All keyspaces, tables and types as they are now.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.0.catalog.load_full()
+    }
+
+    /// A stored or virtual table by its names, as it is now.
+    pub fn table(&self, keyspace: &str, name: &str) -> Option<Arc<TableMetadata>> {
+        self.present_catalog().table(keyspace, name).cloned()
+    }
+
+    /// [`Self::catalog`] without a count that all threads share, for as long as one execution.
+    pub(crate) fn present_catalog(&self) -> Guard<Arc<Catalog>> {
+        self.0.catalog.load()
     }
 
     /// Calls `listener` after every schema change, until the subscription is dropped.

@@ -85,7 +85,7 @@ impl Database {
 
     /// Executes something that is no statement, and counts it.
     fn directly<T>(&self, kind: RequestKind, execute: impl FnOnce(&Execution<'_>) -> Result<T>) -> Result<T> {
-        let (catalog, options) = (self.catalog(), StatementOptions::default());
+        let (catalog, options) = (self.present_catalog(), StatementOptions::default());
         let execution = Execution::new(self, &catalog, &[], &options, None);
         let outcome = execute(&execution);
         let ended = match kind {
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn rows_written_directly_are_those_of_statements_and_their_indexes_too() {
         let database = database();
-        let table = database.catalog().table("ks", "t").unwrap().clone();
+        let table = database.table("ks", "t").unwrap();
         let key = DecoratedKey::new("k".into());
         let updates = [3, 1].map(|c| {
             let mut update = PartitionUpdate::new(key.clone());
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn of_two_who_put_a_row_unless_it_exists_the_second_gets_that_of_the_first() {
         let database = database();
-        let table = database.catalog().table("ks", "t").unwrap().clone();
+        let table = database.table("ks", "t").unwrap();
         let put = |value: &str| {
             let key = DecoratedKey::new("k".into());
             let make = |clustering, time| row(&table, clustering, value, time);

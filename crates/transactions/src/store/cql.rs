@@ -47,17 +47,6 @@ pub enum StatementKind {
     Conditional,
 }
 
-/// The statements that commits consist of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Frequent {
-    /// [`Texts::get`].
-    Get,
-    /// [`Texts::put`].
-    Put,
-    /// [`Texts::put_unless_exists`].
-    PutUnlessExists,
-}
-
 /// Executes prepared CQL. Any thread may use it; calls block.
 pub trait Cql: Send + Sync {
     /// A prepared statement.
@@ -71,17 +60,6 @@ pub trait Cql: Send + Sync {
 
     /// Prepares a statement.
     fn prepare(&self, cql: &str, kind: StatementKind) -> StoreResult<Self::Statement>;
-
-    /// Prepares one of the statements of `table` that are executed most, for which there may be a shorter way.
-    fn prepare_frequent(&self, cql: &str, what: Frequent, table: &str) -> StoreResult<Self::Statement> {
-        let _ = table;
-        let kind = match what {
-            Frequent::Get => StatementKind::Read,
-            Frequent::Put => StatementKind::Write,
-            Frequent::PutUnlessExists => StatementKind::Conditional,
-        };
-        self.prepare(cql, kind)
-    }
 
     /// Executes reads, together where possible; for each its rows, to the last.
     fn read(
@@ -104,6 +82,36 @@ pub trait Cql: Send + Sync {
         attempted: Attempted<'_>,
         groups: Vec<Vec<(Self::Statement, Values)>>,
     ) -> Vec<StoreResult<NamedRows>>;
+
+    /// Does what the statement `get` of [`Texts`] does for a table that was checked, where there is a shorter way; `None` leaves it to that.
+    fn get_directly(
+        &self,
+        attempted: Attempted<'_>,
+        table: &str,
+        cell: &Cell,
+        below: Timestamp,
+    ) -> Option<StoreResult<Option<Version>>> {
+        let _ = (attempted, table, cell, below);
+        None
+    }
+
+    /// The same for `put`, of tables that were checked.
+    fn put_directly(&self, attempted: Attempted<'_>, puts: &[Put<'_>]) -> Option<StoreResult<()>> {
+        let _ = (attempted, puts);
+        None
+    }
+
+    /// The same for `put_unless_exists` of one column.
+    fn put_unless_exists_directly(
+        &self,
+        attempted: Attempted<'_>,
+        table: &str,
+        row: &Bytes,
+        column: &(Bytes, Bytes),
+    ) -> Option<StoreResult<PutOutcome>> {
+        let _ = (attempted, table, row, column);
+        None
+    }
 
     /// Whether of the writes of one call anything is there only if all before it is.
     fn writes_in_order(&self) -> bool;
@@ -200,6 +208,11 @@ impl<C: Cql> CqlStore<C> {
         &self.cql
     }
 
+    /// Whether the table was made or opened here, and so has the columns that it should.
+    fn is_checked(&self, table: &str) -> bool {
+        self.tables.read().contains_key(table)
+    }
+
     fn statements(&self, table: &str) -> StoreResult<Shared<C>> {
         if let Some(statements) = self.tables.read().get(table) {
             return Ok(statements.clone());
@@ -276,9 +289,8 @@ impl<C: Cql> CqlStore<C> {
     fn prepare(&self, table: &str) -> StoreResult<Statements<C::Statement>> {
         let texts = Texts::new(self.cql.keyspace(), table);
         let read = |text: &str| self.cql.prepare(text, StatementKind::Read);
-        let frequent = |text: &str, what| self.cql.prepare_frequent(text, what, table);
         Ok(Statements {
-            get: frequent(&texts.get, Frequent::Get)?,
+            get: read(&texts.get)?,
             get_many: read(&texts.get_many)?,
             get_rows: read(&texts.get_rows)?,
             get_serial: self.cql.prepare(&texts.get_many, StatementKind::SerialRead)?,
@@ -286,8 +298,8 @@ impl<C: Cql> CqlStore<C> {
             columns_until: read(&texts.columns_until)?,
             rows: read(&texts.rows)?,
             rows_from: read(&texts.rows_from)?,
-            put: frequent(&texts.put, Frequent::Put)?,
-            put_unless_exists: frequent(&texts.put_unless_exists, Frequent::PutUnlessExists)?,
+            put: self.cql.prepare(&texts.put, StatementKind::Write)?,
+            put_unless_exists: self.cql.prepare(&texts.put_unless_exists, StatementKind::Conditional)?,
             check_and_set: self.cql.prepare(&texts.check_and_set, StatementKind::Conditional)?,
             delete: self.cql.prepare(&texts.delete, StatementKind::Delete)?,
             delete_older: self.cql.prepare(&texts.delete_older, StatementKind::Delete)?,
@@ -349,6 +361,12 @@ impl<C: Cql> Store for CqlStore<C> {
 
     fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>> {
         let attempted = format_args!("get {} cells of {table}", cells.len());
+        if let [(cell, below)] = cells
+            && self.is_checked(table)
+            && let Some(found) = self.cql.get_directly(attempted, table, cell, *below)
+        {
+            return Ok(vec![found?]);
+        }
         let statements = self.statements(table)?;
         if let [(cell, below)] = cells {
             let values = vec![cell.row.clone(), cell.column.clone(), bigint(column2(*below))];
@@ -361,11 +379,20 @@ impl<C: Cql> Store for CqlStore<C> {
         for (place, (_, below)) in cells.iter().enumerate() {
             bounds.entry(*below).or_default().push(place);
         }
-        let mut requests = Requests { executed: Vec::with_capacity(bounds.len()), answers: Vec::new() };
+        let mut requests = Requests { executed: Vec::new(), answers: Vec::new() };
+        let mut found = vec![None; cells.len()];
         for (below, places) in bounds {
+            if let [place] = places[..]
+                && let Some(version) = self.cql.get_directly(attempted, table, cells[place].0, below)
+            {
+                found[place] = version?;
+                continue;
+            }
             self.load(&statements, cells, &places, below, &mut requests);
         }
-        let mut found = vec![None; cells.len()];
+        if requests.executed.is_empty() {
+            return Ok(found);
+        }
         // All at once, however many bounds there are.
         let answers = self.cql.read(attempted, requests.executed)?;
         for (rows, answer) in answers.into_iter().zip(requests.answers) {
@@ -458,6 +485,12 @@ impl<C: Cql> Store for CqlStore<C> {
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
         let attempted = format_args!("put {} versions", puts.len());
+        let mut tables = puts.chunk_by(|a, b| a.table == b.table).filter_map(|of_one| of_one.first());
+        if tables.all(|put| self.is_checked(put.table))
+            && let Some(done) = self.cql.put_directly(attempted, puts)
+        {
+            return done;
+        }
         let mut groups: HashMap<(&str, &Bytes), WriteGroup> = HashMap::new();
         let mut requests = Vec::with_capacity(puts.len());
         let mut statements: Option<(&str, Arc<Statements<_>>)> = None;
@@ -482,6 +515,13 @@ impl<C: Cql> Store for CqlStore<C> {
 
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
         let attempted = format_args!("put unless exists, {} rows of {table}", rows.len());
+        if let [PutRow { row, columns }] = rows
+            && let [column] = &columns[..]
+            && self.is_checked(table)
+            && let Some(outcome) = self.cql.put_unless_exists_directly(attempted, table, row, column)
+        {
+            return vec![outcome];
+        }
         let statements = match self.statements(table) {
             Ok(statements) => statements,
             Err(error) => return rows.iter().map(|_| Err(error.clone())).collect(),

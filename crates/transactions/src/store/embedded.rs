@@ -8,9 +8,10 @@ use cassette_database::{
     RowSink, StatementOptions, Values as BoundValues,
 };
 
-use super::cql::{Attempted, Cql, CqlStore, Frequent, NamedRows, Row, StatementKind, Values, WriteGroup};
-use super::shortcuts::Shortcut;
-use super::{StoreError, StoreResult, layout};
+use super::cql::{Attempted, Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
+use super::direct::{self, DirectTable};
+use super::{Cell, Put, PutOutcome, StoreError, StoreResult, Version, layout};
+use crate::timestamp::Timestamp;
 
 /// Bytes of values that one write to the database has at most: far below the largest mutation that its commit log takes.
 const WRITE_BYTES_MAX: usize = 4 << 20;
@@ -102,48 +103,26 @@ fn error(attempted: Attempted<'_>, error: DatabaseError) -> StoreError {
     }
 }
 
-/// A prepared statement, and the shorter way to do the same if there is one.
-#[derive(Clone)]
-pub struct EmbeddedStatement {
-    prepared: Arc<Prepared>,
-    shortcut: Option<Arc<Shortcut>>,
-}
-
 impl Embedded {
     fn execute(
         &self,
         attempted: Attempted<'_>,
-        statement: &EmbeddedStatement,
+        statement: &Prepared,
         values: &Values,
         sink: &mut Sink,
     ) -> StoreResult<()> {
         let bound = bind(values);
         self.database
-            .execute(None, &statement.prepared, BoundValues::positional(&bound), &self.options, sink)
+            .execute(None, statement, BoundValues::positional(&bound), &self.options, sink)
             .map(drop)
             .map_err(|e| error(attempted, e))
-    }
-
-    /// Executes writes as one batch.
-    fn write_batch(
-        &self,
-        attempted: Attempted<'_>,
-        statements: &[(EmbeddedStatement, Values)],
-    ) -> StoreResult<()> {
-        let update = |(statement, values): &(EmbeddedStatement, Values)| {
-            statement.shortcut.as_ref()?.put(&self.database, &self.keyspace, values)
-        };
-        match statements.iter().map(update).collect::<Option<Vec<_>>>() {
-            Some(updates) => self.database.write_rows(updates).map_err(|e| error(attempted, e)),
-            None => self.batch(attempted, statements, &mut Sink::default()),
-        }
     }
 
     /// Executes statements as one batch: a single mutation of the engine, seen whole or not at all.
     fn batch(
         &self,
         attempted: Attempted<'_>,
-        statements: &[(EmbeddedStatement, Values)],
+        statements: &[(Arc<Prepared>, Values)],
         sink: &mut Sink,
     ) -> StoreResult<()> {
         if let [(statement, values)] = statements {
@@ -154,7 +133,7 @@ impl Embedded {
             .iter()
             .zip(&bound)
             .map(|((statement, _), values)| BatchStatement {
-                source: BatchSource::Prepared(&statement.prepared),
+                source: BatchSource::Prepared(statement),
                 values,
             })
             .collect();
@@ -166,7 +145,7 @@ impl Embedded {
 }
 
 impl Cql for Embedded {
-    type Statement = EmbeddedStatement;
+    type Statement = Arc<Prepared>;
 
     fn keyspace(&self) -> &str {
         &self.keyspace
@@ -180,26 +159,16 @@ impl Cql for Embedded {
             .map_err(|e| error(format_args!("{cql}"), e))
     }
 
-    fn prepare(&self, cql: &str, _: StatementKind) -> StoreResult<EmbeddedStatement> {
-        let prepared = self.database.prepare(None, cql).map_err(|e| error(format_args!("{cql}"), e))?;
-        Ok(EmbeddedStatement { prepared, shortcut: None })
-    }
-
-    fn prepare_frequent(&self, cql: &str, what: Frequent, table: &str) -> StoreResult<EmbeddedStatement> {
-        let shortcut = Some(Arc::new(Shortcut { what, table: table.into() }));
-        Ok(EmbeddedStatement { shortcut, ..self.prepare(cql, StatementKind::Read)? })
+    fn prepare(&self, cql: &str, _: StatementKind) -> StoreResult<Arc<Prepared>> {
+        self.database.prepare(None, cql).map_err(|e| error(format_args!("{cql}"), e))
     }
 
     fn read(
         &self,
         attempted: Attempted<'_>,
-        requests: Vec<(EmbeddedStatement, Values)>,
+        requests: Vec<(Arc<Prepared>, Values)>,
     ) -> StoreResult<Vec<Vec<Row>>> {
-        let execute = |(statement, values): (EmbeddedStatement, Values)| {
-            let shortcut = statement.shortcut.as_ref();
-            if let Some(found) = shortcut.and_then(|s| s.get(&self.database, &self.keyspace, &values)) {
-                return found.map(|row| row.into_iter().collect()).map_err(|e| error(attempted, e));
-            }
+        let execute = |(statement, values): (Arc<Prepared>, Values)| {
             let mut sink = Sink::default();
             self.execute(attempted, &statement, &values, &mut sink)?;
             Ok(sink.rows)
@@ -210,14 +179,14 @@ impl Cql for Embedded {
     fn write(
         &self,
         attempted: Attempted<'_>,
-        requests: Vec<(WriteGroup, EmbeddedStatement, Values)>,
+        requests: Vec<(WriteGroup, Arc<Prepared>, Values)>,
     ) -> StoreResult<()> {
         let mut batch = Vec::with_capacity(requests.len());
         let mut bytes = 0;
         for (_, statement, values) in requests {
             let length: usize = values.iter().map(Bytes::len).sum();
             if bytes + length > WRITE_BYTES_MAX && !batch.is_empty() {
-                self.write_batch(attempted, &batch)?;
+                self.batch(attempted, &batch, &mut Sink::default())?;
                 batch.clear();
                 bytes = 0;
             }
@@ -226,26 +195,50 @@ impl Cql for Embedded {
         }
         match batch.is_empty() {
             true => Ok(()),
-            false => self.write_batch(attempted, &batch),
+            false => self.batch(attempted, &batch, &mut Sink::default()),
         }
     }
 
     fn conditional(
         &self,
         attempted: Attempted<'_>,
-        groups: Vec<Vec<(EmbeddedStatement, Values)>>,
+        groups: Vec<Vec<(Arc<Prepared>, Values)>>,
     ) -> Vec<StoreResult<NamedRows>> {
-        let execute = |group: Vec<(EmbeddedStatement, Values)>| {
-            if let [(EmbeddedStatement { shortcut: Some(shortcut), .. }, values)] = &group[..]
-                && let Some(answer) = shortcut.put_unless_exists(&self.database, &self.keyspace, values)
-            {
-                return answer.map_err(|e| error(attempted, e));
-            }
+        let execute = |group: Vec<(Arc<Prepared>, Values)>| {
             let mut sink = Sink { with_names: true, ..Sink::default() };
             self.batch(attempted, &group, &mut sink)?;
             Ok((sink.names, sink.rows))
         };
         groups.into_iter().map(execute).collect()
+    }
+
+    fn get_directly(
+        &self,
+        attempted: Attempted<'_>,
+        table: &str,
+        cell: &Cell,
+        below: Timestamp,
+    ) -> Option<StoreResult<Option<Version>>> {
+        let found =
+            DirectTable::of(&self.database, &self.keyspace, table)?.get(&self.database, cell, below)?;
+        Some(found.map_err(|e| error(attempted, e)))
+    }
+
+    fn put_directly(&self, attempted: Attempted<'_>, puts: &[Put<'_>]) -> Option<StoreResult<()>> {
+        let updates = direct::updates(&self.database, &self.keyspace, puts)?;
+        Some(self.database.write_rows(updates).map_err(|e| error(attempted, e)))
+    }
+
+    fn put_unless_exists_directly(
+        &self,
+        attempted: Attempted<'_>,
+        table: &str,
+        row: &Bytes,
+        column: &(Bytes, Bytes),
+    ) -> Option<StoreResult<PutOutcome>> {
+        let table = DirectTable::of(&self.database, &self.keyspace, table)?;
+        let outcome = table.put_unless_exists(&self.database, row, column)?;
+        Some(outcome.map_err(|e| error(attempted, e)))
     }
 
     fn writes_in_order(&self) -> bool {

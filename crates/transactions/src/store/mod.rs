@@ -6,11 +6,11 @@
 mod cell_loader;
 mod cluster;
 mod cql;
+mod direct;
 mod embedded;
 mod failing;
 mod layout;
 mod memory;
-mod shortcuts;
 
 use std::fmt;
 
