@@ -10,7 +10,7 @@
 //!
 //! entry: 0 | write*                 up to 50 writes
 //!        1 | rows 4                 more: they are in that many rows of their own, 100,000 in each but the last
-//! write: 1 if a deletion, else 0; 1 byte | length of table 1 | table | length of row 4 | row | length of column 4 | column
+//! write: 1 if a deletion + 2 if the cell had no version before; 1 byte | length of table 1 | table | length of row 4 | row | length of column 4 | column
 //! ```
 //!
 //! All numbers are big-endian. The progress is the last start that is done.
@@ -137,13 +137,22 @@ pub struct QueuedWrite {
     pub table: Box<str>,
     /// The cell.
     pub cell: Cell,
+    /// What it was.
+    pub kind: WriteKind,
+}
+
+/// What a write was: all that the sweeper has to know of it beside its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteKind {
     /// Whether the cell was deleted.
     pub is_delete: bool,
+    /// Whether its writer found no version of the cell, of any age, with the cell locked. `false` says nothing.
+    pub is_first: bool,
 }
 
 /// Appends a write.
-pub fn encode_write(table: &str, cell: &Cell, is_delete: bool, out: &mut Vec<u8>) {
-    out.put_u8(u8::from(is_delete));
+pub fn encode_write(table: &str, cell: &Cell, kind: WriteKind, out: &mut Vec<u8>) {
+    out.put_u8(u8::from(kind.is_delete) | u8::from(kind.is_first) << 1);
     // Names of tables have at most 48 bytes.
     out.put_u8(table.len() as u8);
     out.put_slice(table.as_bytes());
@@ -208,9 +217,8 @@ fn take(rest: &mut Bytes, length: usize) -> Option<Bytes> {
 
 fn take_write(rest: &mut Bytes) -> Option<QueuedWrite> {
     let head = take(rest, 2)?;
-    let is_delete = match head[0] {
-        0 => false,
-        1 => true,
+    let kind = match head[0] {
+        flags @ 0..=3 => WriteKind { is_delete: flags & 1 != 0, is_first: flags & 2 != 0 },
         _ => return None,
     };
     let table = String::from_utf8(take(rest, usize::from(head[1]))?.to_vec()).ok()?;
@@ -219,7 +227,7 @@ fn take_write(rest: &mut Bytes) -> Option<QueuedWrite> {
         take(rest, length as usize)
     };
     let cell = Cell { row: name()?, column: name()? };
-    Some(QueuedWrite { table: table.into(), cell, is_delete })
+    Some(QueuedWrite { table: table.into(), cell, kind })
 }
 
 #[cfg(test)]
@@ -250,7 +258,7 @@ mod tests {
         #[test]
         fn entries_read_back_and_torn_ones_are_refused(
             writes in prop::collection::vec(
-                ("[a-z]{1,48}", prop::collection::vec(any::<u8>(), 0..20), prop::collection::vec(any::<u8>(), 0..20), any::<bool>()),
+                ("[a-z]{1,48}", prop::collection::vec(any::<u8>(), 0..20), prop::collection::vec(any::<u8>(), 0..20), any::<(bool, bool)>()),
                 0..5,
             ),
             cut in any::<prop::sample::Index>(),
@@ -258,11 +266,12 @@ mod tests {
             let mut bytes = vec![INLINE];
             let mut expected = Vec::new();
             let mut ends = vec![1];
-            for (table, row, column, is_delete) in writes {
+            for (table, row, column, (is_delete, is_first)) in writes {
                 let cell = Cell::new(row, column);
-                encode_write(&table, &cell, is_delete, &mut bytes);
+                let kind = WriteKind { is_delete, is_first };
+                encode_write(&table, &cell, kind, &mut bytes);
                 ends.push(bytes.len());
-                expected.push(QueuedWrite { table: table.into(), cell, is_delete });
+                expected.push(QueuedWrite { table: table.into(), cell, kind });
             }
             let bytes = Bytes::from(bytes);
             prop_assert_eq!(decode_entry(&bytes).unwrap(), Entry::Inline(expected));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use super::SweepStrategy;
-use crate::encoding::sweep::{self, COARSE, Entry, FINE, QueuedWrite, Shard};
+use crate::encoding::sweep::{self, COARSE, Entry, FINE, QueuedWrite, Shard, WriteKind};
 use crate::encoding::{DecodeError, var_long};
 use crate::error::{Error, Result};
 use crate::store::{
@@ -43,8 +43,8 @@ pub(crate) struct Additions {
     indexed: Vec<(Shard, i64)>,
 }
 
-/// Table, cell, and whether it is deleted.
-type Write<'a> = (&'a str, &'a Cell, bool);
+/// Table, cell, and what is written.
+type Write<'a> = (&'a str, &'a Cell, WriteKind);
 
 /// Where the next entries are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,14 +82,14 @@ impl Queue {
         Ok(Self { store, indexed: RwLock::default(), progress: Mutex::default() })
     }
 
-    /// C4: what the transaction that began at `start` adds for its writes: table and its strategy, cell, whether it is deleted.
+    /// C4: what the transaction that began at `start` adds for its writes: table and its strategy, cell, what is written.
     pub fn additions<'a>(
         &self,
         start: Timestamp,
-        writes: impl Iterator<Item = (&'a str, SweepStrategy, &'a Cell, bool)>,
+        writes: impl Iterator<Item = (&'a str, SweepStrategy, &'a Cell, WriteKind)>,
     ) -> Additions {
         let mut by_shard: Vec<(Shard, Vec<Write<'_>>)> = Vec::new();
-        for (table, strategy, cell, is_delete) in writes {
+        for (table, strategy, cell, kind) in writes {
             let thorough = match strategy {
                 SweepStrategy::Nothing => continue,
                 SweepStrategy::Conservative => false,
@@ -97,8 +97,8 @@ impl Queue {
             };
             let shard = Shard { thorough, number: sweep::shard_of(table, cell) };
             match by_shard.iter_mut().find(|(known, _)| *known == shard) {
-                Some((_, writes)) => writes.push((table, cell, is_delete)),
-                None => by_shard.push((shard, vec![(table, cell, is_delete)])),
+                Some((_, writes)) => writes.push((table, cell, kind)),
+                None => by_shard.push((shard, vec![(table, cell, kind)])),
             }
         }
         let fine = start.0 / FINE;
@@ -113,8 +113,8 @@ impl Queue {
             let entry = match writes.len() {
                 ..=sweep::INLINE_MAX => {
                     let mut entry = vec![sweep::INLINE];
-                    writes.iter().for_each(|(table, cell, is_delete)| {
-                        sweep::encode_write(table, cell, *is_delete, &mut entry);
+                    writes.iter().for_each(|(table, cell, kind)| {
+                        sweep::encode_write(table, cell, *kind, &mut entry);
                     });
                     entry.into()
                 }
@@ -123,9 +123,9 @@ impl Queue {
                     for (number, of_row) in writes.chunks(sweep::DEDICATED_MAX).enumerate() {
                         rows = number as u32 + 1;
                         let row = shard.dedicated(start, number as u32);
-                        for (index, (table, cell, is_delete)) in of_row.iter().enumerate() {
+                        for (index, (table, cell, kind)) in of_row.iter().enumerate() {
                             let mut value = Vec::new();
-                            sweep::encode_write(table, cell, *is_delete, &mut value);
+                            sweep::encode_write(table, cell, *kind, &mut value);
                             let place = Cell::new(row.clone(), sweep::number_column(index as u32));
                             cells.push((QUEUE, place, value.into()));
                         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::queue::Next;
 use super::{Sweeper, Swept};
-use crate::encoding::sweep::{COARSE, Entry, FINE, QueuedWrite, Shard};
+use crate::encoding::sweep::{COARSE, Entry, FINE, QueuedWrite, Shard, WriteKind};
 use crate::error::Result;
 use crate::service::Recorded;
 use crate::store::{Cell, Put, Store};
@@ -17,8 +17,8 @@ const ENTRIES_MAX: usize = 1_000;
 /// Cells whose old versions are removed together.
 const CELLS_MAX: usize = 500;
 
-/// The newest write of each cell, by table: its start, and whether it is a deletion.
-type Newest = HashMap<Box<str>, BTreeMap<Cell, (Timestamp, bool)>>;
+/// The newest write of each cell, by table: its start, and what it was.
+type Newest = HashMap<Box<str>, BTreeMap<Cell, (Timestamp, WriteKind)>>;
 
 impl Sweeper {
     /// A step. `below` is an immutable timestamp from before; a fresh one is asked for otherwise.
@@ -164,7 +164,10 @@ impl Sweeper {
             if !self.store.open_table(&table)? {
                 continue;
             }
-            let cells: Vec<_> = cells.into_iter().collect();
+            // What was written into nothing has nothing below. Should it have all the same, that goes with the next write of the cell.
+            let is_over = |kind: WriteKind| shard.thorough && kind.is_delete;
+            let mut cells: Vec<_> = cells.into_iter().collect();
+            cells.retain(|(_, (_, kind))| !kind.is_first || is_over(*kind));
             for cells in cells.chunks(CELLS_MAX) {
                 let asked: Vec<_> = cells.iter().map(|(cell, (start, _))| (cell, *start)).collect();
                 // A cell with nothing below needs neither sentinel nor tombstone, which readers would meet for long.
@@ -172,8 +175,8 @@ impl Sweeper {
                 let is_older =
                     older.iter().map(|v| v.as_ref().is_some_and(|v| v.timestamp > Timestamp::SENTINEL));
                 let mut stale = Vec::new();
-                for ((cell, (start, is_delete)), is_older) in cells.iter().zip(is_older) {
-                    match shard.thorough && *is_delete {
+                for ((cell, (start, kind)), is_older) in cells.iter().zip(is_older) {
+                    match is_over(*kind) {
                         // The deletion itself goes with what it hid, in one tombstone: none comes back between.
                         true => stale.push((cell, Timestamp(start.0 + 1))),
                         false if is_older => stale.push((cell, *start)),
@@ -236,10 +239,10 @@ fn gather(
     newest: &mut Newest,
     aborted: &mut HashMap<Box<str>, Vec<(Cell, Timestamp)>>,
 ) {
-    for QueuedWrite { table, cell, is_delete } in writes {
+    for QueuedWrite { table, cell, kind } in writes {
         match committed {
             // Entries come in the order of their starts.
-            true => drop(newest.entry(table).or_default().insert(cell, (start, is_delete))),
+            true => drop(newest.entry(table).or_default().insert(cell, (start, kind))),
             false => aborted.entry(table).or_default().push((cell, start)),
         }
     }

@@ -6,6 +6,7 @@ use super::Transaction;
 use super::manager::{Inner, start_lock};
 use super::reads::Snapshot;
 use super::table::Table;
+use crate::encoding::sweep::WriteKind;
 use crate::error::{Error, Result};
 use crate::service::{Recorded, ServiceError, TransactionService};
 use crate::store::{Cell, Put, Store};
@@ -44,35 +45,34 @@ fn with_locks(
     condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
 ) -> Result<Timestamp> {
     let start = transaction.start;
-    let additions = inner.queue.additions(start, queued(transaction));
-    let check = || {
-        transaction
-            .writes
-            .tables()
-            .filter(|(table, _)| table.handler().checks_writes())
-            .try_for_each(|(table, cells)| check_writes(inner, start, table, cells.keys().collect()))
-    };
-    let first = match inner.store.puts_in_order() || additions.is_empty() {
+    let check = || check_all(transaction, inner);
+    let (additions, are_stored) = match inner.store.puts_in_order() {
         true => {
-            // C3. C4 goes with C5.
-            check()?;
-            Some(&additions)
+            // C3. C4 goes with C5, and can say what C3 found.
+            let firsts = check()?;
+            (inner.queue.additions(start, queued(transaction, &firsts)), false)
         }
         false => {
-            // C3 and C4, which do not know of each other, in the time of one.
-            let put = || inner.store.put(&additions.puts().collect::<Vec<_>>());
-            let (checked, put) = std::thread::scope(|scope| {
-                let put = scope.spawn(put);
-                (check(), put.join())
-            });
-            checked?;
-            match put {
-                Ok(put) => put?,
-                Err(panic) => std::panic::resume_unwind(panic),
+            let additions = inner.queue.additions(start, queued(transaction, &[]));
+            if additions.is_empty() {
+                check()?;
+            } else {
+                // C3 and C4, which do not know of each other, in the time of one.
+                let put = || inner.store.put(&additions.puts().collect::<Vec<_>>());
+                let (checked, put) = std::thread::scope(|scope| {
+                    let put = scope.spawn(put);
+                    (check().map(drop), put.join())
+                });
+                checked?;
+                match put {
+                    Ok(put) => put?,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
             }
-            None
+            (additions, true)
         }
     };
+    let first = (!are_stored).then_some(&additions);
     let prepared = prepare(transaction, inner, locks, first, condition);
     inner.queue.added(additions);
     let commit = match prepared {
@@ -95,10 +95,17 @@ fn with_locks(
     }
 }
 
-/// The writes, for the queue.
-fn queued(transaction: &Transaction) -> impl Iterator<Item = (&str, SweepStrategy, &Cell, bool)> {
-    transaction.writes.tables().flat_map(|(table, cells)| {
-        cells.iter().map(|(cell, value)| (table.name(), table.sweep(), cell, value.is_empty()))
+/// The writes, for the queue. `firsts` are those of cells without any version, in their order.
+fn queued<'a>(
+    transaction: &'a Transaction,
+    firsts: &[&'a Cell],
+) -> impl Iterator<Item = (&'a str, SweepStrategy, &'a Cell, WriteKind)> {
+    let mut firsts = firsts.iter().peekable();
+    let writes =
+        transaction.writes.tables().flat_map(|(table, cells)| cells.iter().map(move |cell| (table, cell)));
+    writes.map(move |(table, (cell, value))| {
+        let is_first = firsts.next_if(|first| std::ptr::eq(**first, cell)).is_some();
+        (table.name(), table.sweep(), cell, WriteKind { is_delete: value.is_empty(), is_first })
     })
 }
 
@@ -143,14 +150,33 @@ fn prepare(
     }
 }
 
+/// C3. Gives the cells, in their order, that have no version of any age.
+fn check_all<'a>(transaction: &'a Transaction, inner: &Inner) -> Result<Vec<&'a Cell>> {
+    let mut firsts = Vec::new();
+    for (table, cells) in transaction.writes.tables().filter(|(table, _)| table.handler().checks_writes()) {
+        check_writes(inner, transaction.start, table, cells.keys().collect(), &mut firsts)?;
+    }
+    Ok(firsts)
+}
+
 /// C3 for the cells of one table, which are locked.
-fn check_writes(inner: &Inner, start: Timestamp, table: &Table, mut cells: Vec<&Cell>) -> Result<()> {
+fn check_writes<'a>(
+    inner: &Inner,
+    start: Timestamp,
+    table: &Table,
+    mut cells: Vec<&'a Cell>,
+    firsts: &mut Vec<&'a Cell>,
+) -> Result<()> {
     let mut below: HashMap<&Cell, Timestamp> = HashMap::new();
     let mut aborted: Vec<(&Cell, Timestamp)> = Vec::new();
     while !cells.is_empty() {
         let asked: Vec<_> =
             cells.iter().map(|cell| (*cell, below.get(cell).copied().unwrap_or(Timestamp::MAX))).collect();
         let newest = inner.store.get(table.name(), &asked)?;
+        if below.is_empty() {
+            let nothing = cells.iter().zip(&newest).filter(|(_, version)| version.is_none());
+            firsts.extend(nothing.map(|(cell, _)| *cell));
+        }
         let newest: Vec<(&Cell, Timestamp)> = cells
             .iter()
             .zip(newest)

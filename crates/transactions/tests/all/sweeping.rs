@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cassette_transactions::encoding::sweep::shard_of;
+use cassette_transactions::encoding::sweep::{Entry, WriteKind, decode_entry, shard_of};
 use cassette_transactions::store::{
     Cell, ColumnRange, EmbeddedStore, FailingStore, Fault, MemoryStore, Store, Version,
 };
@@ -114,6 +114,30 @@ fn a_deletion_goes_thoroughly_or_stays_with_its_sentinel() {
         assert_eq!((c.get("r"), c.get("never")), (None, None));
         c.set("r", "again");
         assert_eq!(c.get("r").as_deref(), Some(&b"again"[..]));
+    }
+}
+
+#[test]
+fn the_queue_says_which_writes_had_nothing_below_them() {
+    for c in both() {
+        c.set("r", "v0");
+        c.set("r", "v1");
+        c.delete("never");
+        let mut kinds = Vec::new();
+        for row in c.store.rows("_sweep_queue", None, 100).unwrap() {
+            let range = ColumnRange { row, start: Bytes::new(), end: None, limit: 100 };
+            let entries = c.store.columns("_sweep_queue", &[range], Timestamp::MAX).unwrap().remove(0);
+            for (_, version) in entries {
+                let Entry::Inline(writes) = decode_entry(&version.value).unwrap() else {
+                    panic!("few writes")
+                };
+                kinds.extend(writes.into_iter().map(|write| (write.cell.row, write.kind)));
+            }
+        }
+        kinds.sort_by(|a, b| a.0.cmp(&b.0));
+        let kind = |is_delete, is_first| WriteKind { is_delete, is_first };
+        let expected = [("never", kind(true, true)), ("r", kind(false, true)), ("r", kind(false, false))];
+        assert_eq!(kinds, expected.map(|(row, kind)| (Bytes::from_static(row.as_bytes()), kind)));
     }
 }
 
