@@ -2,7 +2,7 @@
 //! also holds where some of their rows lie: `row_marks`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -86,6 +86,7 @@ fn marks_capacity(capacity: u64) -> u64 {
 pub struct KeyCache {
     cache: Cache<Key, PartitionPlace, EntryWeight>,
     marks: Cache<BlockKey, Arc<RowMarks>, MarksWeight>,
+    keeps_marks: AtomicBool,
     sstables: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -102,6 +103,7 @@ impl KeyCache {
             cache: Cache::with_weighter(items(keys, ENTRY_BYTES), keys, EntryWeight),
             // Those of a block of 64 KiB have up to 4 KiB.
             marks: Cache::with_weighter(items(marks, 4 << 10), marks, MarksWeight),
+            keeps_marks: AtomicBool::new(marks > 0),
             sstables: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -136,6 +138,12 @@ impl KeyCache {
     /// Forgets a place.
     pub(crate) fn remove(&self, sstable: u64, hash: (u64, u64)) {
         self.cache.remove(&Key { sstable, hash });
+    }
+
+    /// Whether it has room for marks at all.
+    #[inline]
+    pub(crate) fn keeps_marks(&self) -> bool {
+        self.keeps_marks.load(Ordering::Relaxed)
     }
 
     /// The marks of the block of rows that begins at `start` of the uncompressed Data, if it has any. Nobody counts the question: those
@@ -199,6 +207,7 @@ impl KeyCache {
         let marks = marks_capacity(capacity);
         self.cache.set_capacity(capacity - marks);
         self.marks.set_capacity(marks);
+        self.keeps_marks.store(marks > 0, Ordering::Relaxed);
     }
 
     /// Forgets everything.

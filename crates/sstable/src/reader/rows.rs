@@ -57,7 +57,8 @@ pub struct Forward {
 impl Forward {
     /// `cursor` stands at the partition's first row or marker. In `marks` rows are looked up, and left for other reads.
     pub fn new(cursor: Cursor, place: Place, marks: Option<&RememberedKeys>) -> Self {
-        let marks = marks.filter(|_| RowMarks::can_mark(&cursor.format().clustering)).cloned();
+        let codec = &cursor.format().clustering;
+        let marks = marks.filter(|keys| keys.cache.keeps_marks() && RowMarks::can_mark(codec)).cloned();
         Self { cursor, place, pending: None, expected: None, marks, trail: None }
     }
 
