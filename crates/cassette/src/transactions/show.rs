@@ -90,7 +90,9 @@ fn immutable(opened: &Opened, arguments: &StoreArguments) -> anyhow::Result<Opti
     if arguments.timelock.is_empty() {
         return Ok(None);
     }
-    Ok(Some(RemoteTimeLock::connect(RemoteOptions::new(arguments.timelock.clone()))?.immutable()?.0))
+    let timelock = RemoteTimeLock::connect(RemoteOptions::new(arguments.timelock.clone()))?;
+    timelock.check_store(&*opened.store)?;
+    Ok(Some(timelock.immutable()?.0))
 }
 
 fn unswept(opened: &Opened) -> anyhow::Result<Unswept> {

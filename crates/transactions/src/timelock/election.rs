@@ -98,6 +98,10 @@ pub(super) enum Short {
 }
 
 impl Leadership {
+    pub fn holder(&self) -> u64 {
+        self.record.holder
+    }
+
     pub fn term(&self) -> u64 {
         self.record.term
     }

@@ -22,6 +22,11 @@ impl Frozen {
 }
 
 impl TimeLock for Frozen {
+    /// It gives none out.
+    fn check_store(&self, _: &dyn Store) -> Result<(), TimeLockError> {
+        Ok(())
+    }
+
     fn start(&self) -> Result<Started, TimeLockError> {
         Err(TimeLockError::OnlyLookedAt)
     }

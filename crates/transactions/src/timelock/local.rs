@@ -55,6 +55,11 @@ impl<S: Store> LocalTimeLock<S> {
 }
 
 impl<S: Store> TimeLock for LocalTimeLock<S> {
+    /// Whoever opened it chose its store.
+    fn check_store(&self, _: &dyn Store) -> Result<(), TimeLockError> {
+        Ok(())
+    }
+
     fn start(&self) -> Result<Started, TimeLockError> {
         self.start_with_residue(0, 1)
     }
@@ -141,6 +146,10 @@ impl<S: Store> TimeLock for LocalTimeLock<S> {
 }
 
 impl<T: TimeLock + ?Sized> TimeLock for Arc<T> {
+    fn check_store(&self, store: &dyn Store) -> Result<(), TimeLockError> {
+        (**self).check_store(store)
+    }
+
     fn start(&self) -> Result<Started, TimeLockError> {
         (**self).start()
     }

@@ -126,6 +126,8 @@ pub struct Status {
 /// What a leader has.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct LeaderStatus {
+    /// The random number by which its store knows it.
+    pub holder: u64,
     /// Greater with every leader.
     pub term: u64,
     /// The last timestamp given out.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 use crate::timestamp::Timestamp;
 
 pub use frozen::Frozen;
@@ -143,6 +143,17 @@ pub enum TimeLockError {
         /// From where.
         server: String,
     },
+    /// A server's timestamps are of another store: transactions with them could read what is not written yet, and overwrite what is newer.
+    #[error(
+        "the timelock server at {server} gives out the timestamps of another store: in this one {found}. Nothing was begun; name the servers that were \
+         started with this store's --store and --keyspace"
+    )]
+    OtherStore {
+        /// The server.
+        server: String,
+        /// What the store says of its timestamps.
+        found: String,
+    },
     /// A server will not do what it was asked, ever.
     #[error("the timelock server at {server} refuses: {}", refusal.message)]
     Refused {
@@ -173,6 +184,12 @@ pub trait TimeLock: Send + Sync {
         let _ = modulus;
         None
     }
+
+    /// Fails if the timestamps are known to be another store's.
+    ///
+    /// # Errors
+    /// OtherStore; or it cannot be found out.
+    fn check_store(&self, store: &dyn Store) -> Result<(), TimeLockError>;
 
     /// A fresh timestamp.
     fn timestamp(&self) -> Result<Timestamp, TimeLockError>;

@@ -372,6 +372,7 @@ impl Desk {
             None => (None, false),
             Some(leadership) => {
                 let leading = LeaderStatus {
+                    holder: leadership.holder(),
                     term: leadership.term(),
                     last: leadership.last(),
                     bound: leadership.bound(),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::TimeLockError;
-use super::lease::Stored;
+use super::lease::{Record, Stored};
 use crate::service::Layout;
 use crate::store::{Cell, CheckOutcome, PutOutcome, PutRow, Store, StoreError, StoreResult, TableKind};
 use crate::timestamp::Timestamp;
@@ -97,6 +97,19 @@ fn decode(bytes: &[u8]) -> Result<i64, TimeLockError> {
         Ok(Stored::Leased(record)) => Err(TimeLockError::ServedElsewhere { address: record.address }),
         Err(what) => Err(TimeLockError::BoundLost { what }),
     }
+}
+
+/// Which server leads for a store's timestamps, by what is stored; in words, if none does.
+pub(super) fn stored_record(store: &dyn Store) -> StoreResult<Result<Record, String>> {
+    store.create_table(TABLE, TableKind::Data)?;
+    let Some(stored) = read(store)? else { return Ok(Err("none was ever given out".to_owned())) };
+    Ok(match Stored::decode(&stored) {
+        Ok(Stored::Leased(record)) => Ok(record),
+        Ok(Stored::Plain(_)) => {
+            Err("they are given out by the process that opens it, by no server".to_owned())
+        }
+        Err(why) => Err(format!("the bound of timestamps is none: {why}")),
+    })
 }
 
 /// The stored bound: no timestamp above it has been given out. `None`, if the store has none yet. Nothing is changed.

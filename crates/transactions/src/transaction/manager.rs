@@ -149,7 +149,7 @@ impl Transactions {
     /// Transactions on a store, with timestamps and locks from elsewhere. All who use the store must have them from the same place.
     ///
     /// # Errors
-    /// If the coordination row cannot be read or made, or names a layout that this program does not know, or another than was asked for.
+    /// If the timestamps are another store's, the coordination row cannot be read or made, or names a layout that this program does not know, or another than was asked for.
     pub fn open(store: Arc<dyn Store>, timelock: Arc<dyn TimeLock>, options: Options) -> Result<Self> {
         let linearizable = store.is_linearizable_after_failures();
         let asked = options.layout.map(Layout::version);
@@ -157,6 +157,7 @@ impl Transactions {
             return Err(ServiceError::OddTickets.into());
         }
         let initial = asked.unwrap_or(if linearizable { 2 } else { 3 });
+        timelock.check_store(&*store)?;
         let coordination = Arc::new(Coordination::open(store.clone(), timelock.clone(), initial)?);
         let stored = coordination.agree()?.map.last_version();
         if let Some(asked) = asked.filter(|asked| *asked != stored) {

@@ -98,6 +98,28 @@ fn transactions_of_many_threads_through_a_server_lose_no_update() {
 }
 
 #[test]
+fn timestamps_of_another_store_are_refused() {
+    let runtime = runtime();
+    let stores: [Arc<MemoryStore>; 3] = std::array::from_fn(|_| Arc::new(MemoryStore::new()));
+    let served: Vec<Served> =
+        stores[..2].iter().map(|store| Served::start(&runtime, store.clone())).collect();
+    let open = |store: usize, server: usize| {
+        let timelock = Arc::new(connect(&[&served[server]]));
+        Transactions::open(stores[store].clone(), timelock, Options::default()).map(drop)
+    };
+    open(0, 0).unwrap();
+    open(1, 1).unwrap();
+    let says = |store, server| open(store, server).unwrap_err().to_string();
+    let of_other = says(0, 1);
+    assert!(of_other.contains(&format!("{} leads", served[0].address)), "{of_other}");
+    assert!(says(2, 0).contains("none was ever given out"));
+    let own = LocalTimeLock::open(stores[2].clone()).unwrap();
+    own.timestamp().unwrap();
+    assert!(says(2, 0).contains("by no server"));
+    served.into_iter().for_each(|served| served.stop(&runtime));
+}
+
+#[test]
 fn the_immutable_timestamp_stays_below_transactions_of_all_clients() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let served = Served::start(&runtime, store);
@@ -446,6 +468,10 @@ impl<S: Store> Store for Counting<S> {
 }
 
 impl TimeLock for Counting<RemoteTimeLock> {
+    fn check_store(&self, store: &dyn Store) -> Result<(), TimeLockError> {
+        self.below.check_store(store)
+    }
+
     fn start(&self) -> Result<Started, TimeLockError> {
         self.count().start()
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,10 +22,17 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::messages::{FastForward, LockReply, LockRequest, Status};
+use super::timestamps::stored_record;
 use super::{Hold, LockToken, Started, TimeLock, TimeLockError};
+use crate::store::Store;
 use crate::timestamp::Timestamp;
 use connection::Servers;
 use sender::{Asked, Sender, Told};
+
+/// How long a leader that was replaced, and whoever asks it, may take to find that out: more than a fifth of the longest sensible lease.
+const CHANGE_MAX: Duration = Duration::from_secs(5);
+/// Between two looks meanwhile.
+const CHANGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How a client reaches timelock servers.
 #[derive(Debug, Clone)]
@@ -148,6 +155,29 @@ impl Drop for RemoteTimeLock {
 }
 
 impl TimeLock for RemoteTimeLock {
+    /// The store knows who leads by a number that only the leader has; while leaders change, both may be behind.
+    fn check_store(&self, store: &dyn Store) -> Result<(), TimeLockError> {
+        let deadline = Instant::now() + CHANGE_MAX;
+        loop {
+            // Finds whoever leads now.
+            self.timestamp()?;
+            let status: Result<Status, _> = self.sender.servers().get("/v1/status");
+            let stored = stored_record(store)?;
+            let holder = |status: &Status| status.leading.as_ref().map(|leading| leading.holder);
+            if let (Ok(status), Ok(record)) = (&status, &stored)
+                && holder(status) == Some(record.holder)
+            {
+                return Ok(());
+            }
+            if Instant::now() < deadline && stored.is_ok() {
+                std::thread::sleep(CHANGE_PAUSE);
+                continue;
+            }
+            let found = stored.map_or_else(|why| why, |record| format!("{} leads", record.address));
+            return Err(TimeLockError::OtherStore { server: status?.address, found });
+        }
+    }
+
     fn start(&self) -> Result<Started, TimeLockError> {
         match self.ask(Asked::Start)? {
             Told::Started { start, immutable, hold } => Ok(Started {
