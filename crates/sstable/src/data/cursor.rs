@@ -325,12 +325,14 @@ impl Cursor {
     /// Passes over rows that lie before `bound`, without making anything of them, as far as they lie whole in the window. A block of a
     /// partition's index holds thousands of small rows before the one that is wanted. `passed` is told of each where it begins and
     /// ends, and its clustering as it is encoded, and says whether to go on.
+    #[inline]
     pub fn pass_rows_before(
         &mut self,
         bound: &Bound,
         comparator: &ClusteringComparator,
         mut passed: impl FnMut(u64, u64, &[u8]) -> bool,
-    ) {
+    ) -> Result<()> {
+        self.fill(1)?;
         let mut input = Input::over(&self.window, self.position, self.window_start);
         while let Ok(Some(clustering)) = self.format.pass_row_before(&mut input, bound, comparator) {
             let start = self.offset();
@@ -339,6 +341,7 @@ impl Cursor {
                 break;
             }
         }
+        Ok(())
     }
 
     /// Passes over the body of a row. Markers must be read: they say what is open.

@@ -110,7 +110,7 @@ impl Forward {
         }
     }
 
-    fn pass(&mut self, bound: &Bound, table: &TableMetadata) {
+    fn pass(&mut self, bound: &Bound, table: &TableMetadata) -> Result<()> {
         let comparator = &table.comparator;
         let Some(trail) = &mut self.trail else {
             return self.cursor.pass_rows_before(bound, comparator, |_, _, _| true);
@@ -118,7 +118,7 @@ impl Forward {
         self.cursor.pass_rows_before(bound, comparator, |start, end, clustering| {
             trail.passed(start, end, clustering.len(), |out| out.extend_from_slice(clustering));
             !trail.is_long()
-        });
+        })
     }
 }
 
@@ -138,7 +138,7 @@ impl Source for Forward {
             if self.trail.as_ref().is_some_and(|trail| trail.is_known())
                 && self.take_shortcut(bound, self.offset(), table)
             {
-                self.pass(bound, table);
+                self.pass(bound, table)?;
             }
             return Ok(None);
         };
@@ -160,7 +160,7 @@ impl Source for Forward {
             trail.enter(target, target.saturating_add(block.width));
         }
         if self.take_shortcut(bound, target.max(self.offset()), table) {
-            self.pass(bound, table);
+            self.pass(bound, table)?;
         } else if is_ahead {
             // Whoever left marks has checked it.
             let first = match self.trail.as_ref().is_some_and(|trail| trail.is_known()) {
@@ -208,16 +208,17 @@ impl Source for Forward {
         }
     }
 
-    fn pass_rows_before(&mut self, bound: &Bound, table: &TableMetadata) {
+    fn pass_rows_before(&mut self, bound: &Bound, table: &TableMetadata) -> Result<()> {
         // What the index says of the next one is still to be checked, and what is read already is not passed over twice.
         if self.pending.is_some() || self.expected.is_some() {
-            return;
+            return Ok(());
         }
-        self.pass(bound, table);
+        self.pass(bound, table)?;
         if self.trail.as_ref().is_some_and(|trail| trail.is_long()) {
             self.take_shortcut(bound, self.cursor.offset(), table);
-            self.pass(bound, table);
+            self.pass(bound, table)?;
         }
+        Ok(())
     }
 
     fn arrived(&mut self) {

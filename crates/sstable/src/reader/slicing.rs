@@ -26,7 +26,9 @@ pub trait Source {
     fn skip(&mut self) -> Result<Option<RangeTombstoneMarker>>;
 
     /// Passes over some of the rows before `bound` that come next, where that is cheaper than one by one.
-    fn pass_rows_before(&mut self, _bound: &Bound, _table: &TableMetadata) {}
+    fn pass_rows_before(&mut self, _bound: &Bound, _table: &TableMetadata) -> Result<()> {
+        Ok(())
+    }
 
     /// All rows before the bound were passed over.
     fn arrived(&mut self) {}
@@ -101,7 +103,7 @@ impl<S: Source> Sliced<S> {
             if let Some(marker) = self.source.skip()? {
                 self.open = marker.open;
             }
-            self.source.pass_rows_before(first, &self.table);
+            self.source.pass_rows_before(first, &self.table)?;
         }
         self.source.arrived();
         self.entered += 1;
