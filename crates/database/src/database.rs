@@ -1,11 +1,12 @@
 //! The database: storage, catalog and prepared statements behind one door.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use cassette_cql::ast::BatchKind;
 use cassette_engine::{Engine, EngineError, KeyRange, Mutation, may_wait};
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
@@ -185,13 +186,8 @@ impl Database {
         self.0.catalog.load_full()
     }
 
-    /// A stored or virtual table by its names, as it is now.
-    pub fn table(&self, keyspace: &str, name: &str) -> Option<Arc<TableMetadata>> {
-        self.present_catalog().table(keyspace, name).cloned()
-    }
-
-    /// [`Self::catalog`] without a count that all threads share, for as long as one execution.
-    pub(crate) fn present_catalog(&self) -> Guard<Arc<Catalog>> {
+    /// [`catalog`](Self::catalog), without a count that all threads share: to be let go of soon.
+    pub fn present_catalog(&self) -> impl Deref<Target = Arc<Catalog>> {
         self.0.catalog.load()
     }
 

@@ -32,10 +32,8 @@ impl Database {
     ) -> Result<Option<(Row, u32)>> {
         self.directly(RequestKind::Read, |execution| {
             let found = self.first_row_of(execution, table, key, slice)?;
-            let figures = self.engine().table_metrics(table.id);
-            if let Ok(figures) = figures {
-                figures.record_partition_read(key.key(), execution.lap(), u64::from(found.is_some()), 0);
-            }
+            let live_rows = u64::from(found.is_some());
+            self.engine().record_partition_read(table.id, key, execution.lap(), live_rows, 0);
             Ok(found.map(|row| (row, execution.now_seconds)))
         })
     }
@@ -44,12 +42,12 @@ impl Database {
     ///
     /// # Errors
     /// WriteFailure; Invalid, if a table has been dropped, or an index cannot take a value.
-    pub fn write_rows(
+    pub fn write_rows<'t>(
         &self,
-        updates: impl IntoIterator<Item = (Arc<TableMetadata>, PartitionUpdate)>,
+        updates: impl IntoIterator<Item = (&'t Arc<TableMetadata>, PartitionUpdate)>,
     ) -> Result<()> {
         let mut mutations = Mutations::default();
-        updates.into_iter().for_each(|(table, update)| mutations.add(update, &table));
+        updates.into_iter().for_each(|(table, update)| mutations.add(update, table));
         self.directly(RequestKind::Write, |execution| mutations.apply(execution, WriteType::UnloggedBatch))
     }
 
@@ -158,12 +156,12 @@ mod tests {
     #[test]
     fn rows_written_directly_are_those_of_statements_and_their_indexes_too() {
         let database = database();
-        let table = database.table("ks", "t").unwrap();
+        let table = database.catalog().table("ks", "t").unwrap().clone();
         let key = DecoratedKey::new("k".into());
         let updates = [3, 1].map(|c| {
             let mut update = PartitionUpdate::new(key.clone());
             update.rows.push(row(&table, clustering(c), &format!("v{c}"), 10));
-            (table.clone(), update)
+            (&table, update)
         });
         database.write_rows(updates).unwrap();
         let session = database.session();
@@ -185,7 +183,7 @@ mod tests {
     #[test]
     fn of_two_who_put_a_row_unless_it_exists_the_second_gets_that_of_the_first() {
         let database = database();
-        let table = database.table("ks", "t").unwrap();
+        let table = database.catalog().table("ks", "t").unwrap().clone();
         let put = |value: &str| {
             let key = DecoratedKey::new("k".into());
             let make = |clustering, time| row(&table, clustering, value, time);

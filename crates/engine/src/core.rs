@@ -134,6 +134,12 @@ impl Core {
         self.tables.load().get(&id).cloned().ok_or(EngineError::UnknownTable(id))
     }
 
+    /// The table with this id, without a count that all threads share, for as long as `tables` is kept.
+    #[inline]
+    pub fn table_in(tables: &HashMap<TableId, Arc<Table>>, id: TableId) -> Result<&Arc<Table>> {
+        tables.get(&id).ok_or(EngineError::UnknownTable(id))
+    }
+
     /// Refuses what comes after closing or [`stop`](Self::stop).
     pub fn check_running(&self) -> Result<()> {
         if self.stopped.load(Ordering::Acquire) {

@@ -310,7 +310,8 @@ impl Engine {
         rows: Option<u32>,
     ) -> Result<Box<dyn PartitionStream>> {
         let core = &self.inner.core;
-        core.read(&*core.table(id)?, key, selection, rows)
+        let tables = core.tables.load();
+        core.read(Core::table_in(&tables, id)?, key, selection, rows)
     }
 
     /// Empties the key cache.
@@ -559,6 +560,21 @@ impl Engine {
     /// What is counted and timed about a table, since it was opened.
     pub fn table_metrics(&self, id: TableId) -> Result<Arc<TableMetrics>> {
         Ok(self.inner.core.table(id)?.metrics.clone())
+    }
+
+    /// Counts a read of one partition that did not come by a statement: how long it took, and what it came across. Of a table that is not there nothing
+    /// is counted.
+    pub fn record_partition_read(
+        &self,
+        id: TableId,
+        key: &DecoratedKey,
+        time: Duration,
+        live_rows: u64,
+        tombstones: u64,
+    ) {
+        if let Some(table) = self.inner.core.tables.load().get(&id) {
+            table.metrics.record_partition_read(key.key(), time, live_rows, tombstones);
+        }
     }
 
     /// The SSTable whose Data component is at `path`, and its table.

@@ -1,15 +1,16 @@
 //! What the engine holds of one table.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use cassette_rows::{TableId, TableMetadata};
 use cassette_sstable::{Descriptor, SSTableId};
+use crossbeam::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
 use hashbrown::HashSet;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex};
 
 use crate::commitlog::Position;
 use crate::compaction::choose;
@@ -32,7 +33,7 @@ pub(crate) struct Table {
     /// Held shared by writers from before a record is logged until it is in the memtable; held alone while the memtable
     /// is replaced. So each write is wholly before or after that, in the log and in memory. A writer of several tables
     /// takes theirs in the order of ids, those of indexes after all others.
-    pub write_order: RwLock<()>,
+    pub write_order: WriteOrder,
     /// Which SSTables are being compacted, and whether any may be.
     pub compaction: Mutex<CompactionState>,
     /// A compaction ended; waited for with `compaction`.
@@ -55,6 +56,21 @@ pub(crate) struct Table {
     pub recovery: Mutex<Recovery>,
     /// Figures since the table was opened.
     pub metrics: Arc<TableMetrics>,
+}
+
+/// A lock that threads share without writing to memory that they share: every write takes it, and it is held alone seldom.
+#[derive(Debug, Default)]
+pub(crate) struct WriteOrder(ShardedLock<()>);
+
+impl WriteOrder {
+    pub fn read(&self) -> ShardedLockReadGuard<'_, ()> {
+        // It guards no data that a panic could have left half-made.
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn write(&self) -> ShardedLockWriteGuard<'_, ()> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// How far a table's recovery is.
@@ -135,7 +151,7 @@ impl Table {
             directory,
             importing: Mutex::new(()),
             flush: Mutex::new(()),
-            write_order: RwLock::new(()),
+            write_order: WriteOrder::default(),
             major_compaction: Mutex::new(()),
             compaction: Mutex::default(),
             compaction_ended: Condvar::new(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cassette_rows::{DecoratedKey, PartitionUpdate, TableMetadata};
-use parking_lot::RwLockReadGuard;
+use crossbeam::sync::ShardedLockReadGuard;
 
 use crate::commitlog::{Record, TableVersion};
 use crate::core::{Core, Phase};
@@ -37,8 +37,9 @@ impl Core {
             return Ok(());
         }
         let started = self.clock.monotonic();
-        let table = self.table(mutation.table.id)?;
-        self.wait_for_compactions(&table)?;
+        let tables = self.tables.load();
+        let table = Self::table_in(&tables, mutation.table.id)?;
+        self.wait_for_compactions(table)?;
         let writing = table.begin_write()?;
         let view = table.view();
         if table.has_durable_writes() {
@@ -48,12 +49,12 @@ impl Core {
         }
         trace(|| format!("Adding to {} memtable", mutation.table.name));
         let update = [(&mutation.update, &*mutation.table)];
-        let also = || self.apply_to_row_cache(&table, &mutation.update.key, update.into_iter());
+        let also = || self.apply_to_row_cache(table, &mutation.update.key, update.into_iter());
         let growth = view.memtable.apply_and(&mutation.update.key, update.into_iter(), also);
         drop(view);
         drop(writing);
         table.metrics.write_latency.record_latency(self.clock.monotonic().saturating_sub(started));
-        sample(&table, &mutation.update);
+        sample(table, &mutation.update);
         self.grown(growth);
         Ok(())
     }
@@ -67,8 +68,9 @@ impl Core {
             mutations.iter().filter(|mutation| !mutation.update.is_empty()).collect();
         order.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.update.key.cmp(&b.update.key)));
         let of_tables = || order.chunk_by(|a, b| a.table.id == b.table.id);
-        let tables = of_tables().map(|of_table| self.table(of_table[0].table.id));
-        let tables = tables.collect::<Result<Vec<Arc<Table>>>>()?;
+        let all = self.tables.load();
+        let tables = of_tables().map(|of_table| Self::table_in(&all, of_table[0].table.id));
+        let tables = tables.collect::<Result<Vec<&Arc<Table>>>>()?;
         if tables.is_empty() {
             return Ok(());
         }
@@ -76,7 +78,7 @@ impl Core {
         let writing = tables.iter().map(|table| table.begin_write()).collect::<Result<Vec<_>>>()?;
         // Decided once whether it is logged: what is not must be noted in its memtable.
         let part = |(mutations, table)| Part { table, mutations, is_logged: table.has_durable_writes() };
-        let parts: Vec<Part<'_>> = of_tables().zip(tables.iter().map(|table| &**table)).map(part).collect();
+        let parts: Vec<Part<'_>> = of_tables().zip(tables.iter().map(|table| &***table)).map(part).collect();
         if parts.iter().any(|part| part.is_logged) {
             self.append(&LogRecord::of(&parts))?;
         }
@@ -173,7 +175,7 @@ impl Core {
 
 impl Table {
     /// Lets a write begin; its memtable stays the one to write to until the guard is dropped.
-    fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>> {
+    fn begin_write(&self) -> Result<ShardedLockReadGuard<'_, ()>> {
         let guard = self.write_order.read();
         if self.is_dropped() { Err(EngineError::UnknownTable(self.id)) } else { Ok(guard) }
     }

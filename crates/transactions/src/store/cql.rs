@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::{BufMut, Bytes, BytesMut};
 use cassette_rows::DecoratedKey;
-use parking_lot::RwLock;
 
 use super::cell_loader::{CellLoader, Request};
 use super::layout::{self, TableKind, Texts, column2};
@@ -127,7 +127,8 @@ pub type WriteGroup = usize;
 pub struct CqlStore<C: Cql> {
     cql: C,
     loader: CellLoader,
-    tables: RwLock<HashMap<Box<str>, Shared<C>>>,
+    /// Every call looks a table up: without a count that all threads share.
+    tables: ArcSwap<HashMap<Box<str>, Shared<C>>>,
 }
 
 type Shared<C> = Arc<Statements<<C as Cql>::Statement>>;
@@ -195,7 +196,7 @@ fn list<T: AsRef<[u8]>>(items: &[T]) -> Bytes {
 impl<C: Cql> CqlStore<C> {
     /// Over what executes CQL; its keyspace must be there.
     pub fn new(cql: C) -> Self {
-        Self { cql, loader: CellLoader::default(), tables: RwLock::default() }
+        Self { cql, loader: CellLoader::default(), tables: ArcSwap::default() }
     }
 
     /// The same, loading many cells as `loader` says.
@@ -210,11 +211,11 @@ impl<C: Cql> CqlStore<C> {
 
     /// Whether the table was made or opened here, and so has the columns that it should.
     fn is_checked(&self, table: &str) -> bool {
-        self.tables.read().contains_key(table)
+        self.tables.load().contains_key(table)
     }
 
     fn statements(&self, table: &str) -> StoreResult<Shared<C>> {
-        if let Some(statements) = self.tables.read().get(table) {
+        if let Some(statements) = self.tables.load().get(table) {
             return Ok(statements.clone());
         }
         Err(StoreError::refused(format!("table {table}"), "it was not created through this store"))
@@ -282,7 +283,11 @@ impl<C: Cql> CqlStore<C> {
     fn use_table(&self, table: &str) -> StoreResult<()> {
         self.check_columns(table)?;
         let statements = Arc::new(self.prepare(table)?);
-        self.tables.write().insert(table.into(), statements);
+        self.tables.rcu(|tables| {
+            let mut tables = HashMap::clone(tables);
+            tables.insert(table.into(), statements.clone());
+            tables
+        });
         Ok(())
     }
 
@@ -326,7 +331,7 @@ fn version(attempted: Attempted<'_>, row: Row) -> StoreResult<(Bytes, Version)> 
 impl<C: Cql> Store for CqlStore<C> {
     fn create_table(&self, table: &str, kind: TableKind) -> StoreResult<()> {
         layout::check_name(table)?;
-        if self.tables.read().contains_key(table) {
+        if self.tables.load().contains_key(table) {
             return Ok(());
         }
         self.cql.define(&layout::create_table(self.cql.keyspace(), table, kind))?;
@@ -334,10 +339,14 @@ impl<C: Cql> Store for CqlStore<C> {
     }
 
     fn open_table(&self, table: &str) -> StoreResult<bool> {
-        let is_known = self.tables.read().contains_key(table);
+        let is_known = self.tables.load().contains_key(table);
         if !self.tables()?.iter().any(|there| there == table) {
             // It may have been there once.
-            self.tables.write().remove(table);
+            self.tables.rcu(|tables| {
+                let mut tables = HashMap::clone(tables);
+                tables.remove(table);
+                tables
+            });
             return Ok(false);
         }
         if !is_known {

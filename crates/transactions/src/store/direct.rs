@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cassette_database::{Database, DatabaseError};
+use cassette_database::{Catalog, Database, DatabaseError};
 use cassette_rows::{
     Bound, Clustering, ColumnId, DecoratedKey, LivenessInfo, NO_TTL, PartitionUpdate, Row, RowBuilder, Slice,
     TableMetadata, key,
@@ -22,15 +22,15 @@ const BYTES_MAX: usize = 1 << 20;
 const OVERHEAD: usize = 100;
 
 /// A table of the store, as it is now.
-pub(super) struct DirectTable {
-    table: Arc<TableMetadata>,
+pub(super) struct DirectTable<'c> {
+    table: &'c Arc<TableMetadata>,
     value: ColumnId,
 }
 
-impl DirectTable {
+impl<'c> DirectTable<'c> {
     /// The table, which has the columns of a store's; `None` if its rows are not to be written so.
-    pub fn of(database: &Database, keyspace: &str, table: &str) -> Option<Self> {
-        let table = database.table(keyspace, table)?;
+    pub fn of(catalog: &'c Catalog, keyspace: &str, table: &str) -> Option<Self> {
+        let table = catalog.table(keyspace, table)?;
         let value = table.column("value")?.id;
         (table.params.default_time_to_live == NO_TTL).then_some(Self { table, value })
     }
@@ -46,7 +46,7 @@ impl DirectTable {
             start: Bound::after(clustering(&cell.column, below)),
             end: Bound::after(Clustering::of(&[&cell.column])),
         };
-        let found = database.first_row(&self.table, &decorated(&cell.row)?, slice);
+        let found = database.first_row(self.table, &decorated(&cell.row)?, slice);
         match found {
             Ok(Some((row, now))) => self.version(&row, now).map(|version| Ok(Some(version))),
             Ok(None) => Some(Ok(None)),
@@ -74,7 +74,7 @@ impl DirectTable {
     ) -> Option<Result<PutOutcome, DatabaseError>> {
         let make = |clustering, write_time| self.row(clustering, value, write_time);
         let at = clustering(column, Timestamp::ATOMIC);
-        match database.put_row_unless_exists(&self.table, decorated(row)?, at, make) {
+        match database.put_row_unless_exists(self.table, decorated(row)?, at, make) {
             Ok(None) => Some(Ok(PutOutcome::Applied)),
             Ok(Some((standing, now))) => {
                 let version = self.version(&standing, now)?;
@@ -102,20 +102,20 @@ impl DirectTable {
 }
 
 /// The changes that puts make; `None` if some of them is not to be made so.
-pub(super) fn updates(
-    database: &Database,
+pub(super) fn updates<'c>(
+    catalog: &'c Catalog,
     keyspace: &str,
     puts: &[Put<'_>],
-) -> Option<Vec<(Arc<TableMetadata>, PartitionUpdate)>> {
+) -> Option<Vec<(&'c Arc<TableMetadata>, PartitionUpdate)>> {
     let bytes = |put: &Put<'_>| OVERHEAD + put.cell.row.len() + put.cell.column.len() + put.value.len();
     if puts.iter().map(bytes).sum::<usize>() > BYTES_MAX {
         return None;
     }
     let mut updates = Vec::with_capacity(puts.len());
     for of_table in puts.chunk_by(|a, b| a.table == b.table) {
-        let table = DirectTable::of(database, keyspace, of_table.first()?.table)?;
+        let table = DirectTable::of(catalog, keyspace, of_table.first()?.table)?;
         for put in of_table {
-            updates.push((table.table.clone(), table.update(put)?));
+            updates.push((table.table, table.update(put)?));
         }
     }
     Some(updates)

@@ -219,13 +219,14 @@ impl Cql for Embedded {
         cell: &Cell,
         below: Timestamp,
     ) -> Option<StoreResult<Option<Version>>> {
-        let found =
-            DirectTable::of(&self.database, &self.keyspace, table)?.get(&self.database, cell, below)?;
+        let catalog = self.database.present_catalog();
+        let found = DirectTable::of(&catalog, &self.keyspace, table)?.get(&self.database, cell, below)?;
         Some(found.map_err(|e| error(attempted, e)))
     }
 
     fn put_directly(&self, attempted: Attempted<'_>, puts: &[Put<'_>]) -> Option<StoreResult<()>> {
-        let updates = direct::updates(&self.database, &self.keyspace, puts)?;
+        let catalog = self.database.present_catalog();
+        let updates = direct::updates(&catalog, &self.keyspace, puts)?;
         Some(self.database.write_rows(updates).map_err(|e| error(attempted, e)))
     }
 
@@ -236,7 +237,8 @@ impl Cql for Embedded {
         row: &Bytes,
         column: &(Bytes, Bytes),
     ) -> Option<StoreResult<PutOutcome>> {
-        let table = DirectTable::of(&self.database, &self.keyspace, table)?;
+        let catalog = self.database.present_catalog();
+        let table = DirectTable::of(&catalog, &self.keyspace, table)?;
         let outcome = table.put_unless_exists(&self.database, row, column)?;
         Some(outcome.map_err(|e| error(attempted, e)))
     }
