@@ -4,6 +4,7 @@
 //! ```text
 //! cargo bench -p cassette-transactions --bench transactions -- [--commits 200000] [--reads 200000] [--rounds 3] [--only commits|reads|bytes]
 //!     [--layouts 1,2,3] [--clients 1,2,4,16,17,64] [--residues without,with]
+//! cargo bench … -- --only commits --contact 127.0.0.1:9042 --commits 4000 …     commits on a cluster, in keyspaces bench1, bench2, …
 //! ```
 //!
 //! A client is a thread with transactions of its own, hence a residue of its own. Each transaction writes one cell of 20 bytes, in a row of its own of a
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use cassette_database::{Database, Value};
 use cassette_transactions::service::{Layout, StoredConclusions, TransactionService};
-use cassette_transactions::store::{EmbeddedStore, Store};
+use cassette_transactions::store::{ClusterOptions, ClusterStore, EmbeddedStore, Store};
 use cassette_transactions::timelock::{LocalTimeLock, TimeLock};
 use cassette_transactions::{Conclusion, ConflictHandler, Options, Table, Timestamp, Transactions};
 
@@ -33,21 +34,41 @@ struct Sizes {
     rounds: usize,
 }
 
-/// A store in a directory that goes with it.
+/// A store with its timestamps.
+#[derive(Clone)]
 struct Place {
-    database: Database,
     store: Arc<dyn Store>,
     timelock: Arc<dyn TimeLock>,
+}
+
+/// An embedded one, in a directory that goes with it.
+struct Embedded {
+    place: Place,
+    database: Database,
     directory: tempfile::TempDir,
 }
 
-impl Place {
+impl Embedded {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let database = Database::open(directory.path()).expect("a database");
-        let store = Arc::new(EmbeddedStore::open(database.clone(), "bench").expect("a store"));
+        let store = EmbeddedStore::open(database.clone(), "bench").expect("a store");
+        Self { place: Place::of(Arc::new(store)), database, directory }
+    }
+}
+
+impl Place {
+    fn of(store: Arc<dyn Store>) -> Self {
         let timelock = Arc::new(LocalTimeLock::open(store.clone()).expect("timestamps"));
-        Self { database, store, timelock, directory }
+        Self { store, timelock }
+    }
+
+    /// A new keyspace of the cluster, in one copy.
+    fn on_cluster(contact: &str) -> Self {
+        static KEYSPACES: AtomicU64 = AtomicU64::new(1);
+        let keyspace = format!("bench{}", KEYSPACES.fetch_add(1, Ordering::Relaxed));
+        let options = ClusterOptions::new(contact, keyspace);
+        Self::of(Arc::new(ClusterStore::connect(&options).expect("a node answers")))
     }
 
     fn client(&self, version: u32, residues: bool, sweeps: bool) -> (Transactions, Table) {
@@ -67,7 +88,7 @@ impl Place {
 
 fn main() {
     let mut sizes = Sizes { commits: 200_000, reads: 200_000, rounds: 3 };
-    let mut only = None;
+    let (mut only, mut contact) = (None, None);
     let (mut layouts, mut clients) = ("1,2,3".to_owned(), "1,2,4,16,17,64".to_owned());
     let mut residues = "without,with".to_owned();
     let mut arguments = std::env::args().skip(1);
@@ -78,6 +99,7 @@ fn main() {
             "--reads" => sizes.reads = value().parse().expect("a number"),
             "--rounds" => sizes.rounds = value().parse().expect("a number"),
             "--only" => only = Some(value()),
+            "--contact" => contact = Some(value()),
             "--layouts" => layouts = value(),
             "--clients" => clients = value(),
             "--residues" => residues = value(),
@@ -95,7 +117,7 @@ fn main() {
         }
         for _ in 0..sizes.rounds {
             for (version, clients, with, figures) in &mut all {
-                figures.push(commits(&sizes, *version, *clients, *with == "with"));
+                figures.push(commits(&sizes, contact.as_deref(), *version, *clients, *with == "with"));
             }
         }
         for (version, clients, with, figures) in all {
@@ -113,8 +135,14 @@ fn main() {
 }
 
 /// Commits of one-cell transactions a second.
-fn commits(sizes: &Sizes, version: u32, clients: u64, residues: bool) -> f64 {
-    let place = Place::new();
+fn commits(sizes: &Sizes, contact: Option<&str>, version: u32, clients: u64, residues: bool) -> f64 {
+    let (place, _embedded) = match contact {
+        Some(contact) => (Place::on_cluster(contact), None),
+        None => {
+            let embedded = Embedded::new();
+            (embedded.place.clone(), Some(embedded))
+        }
+    };
     let (_sweeper, _) = place.client(version, residues, true);
     let next = AtomicU64::new(0);
     let clients: Vec<_> = (0..clients).map(|_| place.client(version, residues, false)).collect();
@@ -139,7 +167,7 @@ fn commits(sizes: &Sizes, version: u32, clients: u64, residues: bool) -> f64 {
 
 /// Microseconds of a read: of the engine by a prepared statement, in an open transaction, and as a transaction.
 fn reads(sizes: &Sizes) {
-    let place = Place::new();
+    let Embedded { place, database, directory: _directory } = Embedded::new();
     let (transactions, table) = place.client(2, false, false);
     let rows = 100_000;
     for batch in 0..rows / 100 {
@@ -150,13 +178,13 @@ fn reads(sizes: &Sizes) {
         };
         transactions.run(put).expect("a commit");
     }
-    let session = place.database.session();
+    let session = database.session();
     let select =
         "SELECT column1, column2, value FROM bench.t WHERE key = ? AND column1 = ? AND column2 > ? LIMIT 1";
     let select = session.prepare(select).expect("a statement");
     for where_ in ["memtable", "SSTable"] {
         if where_ == "SSTable" {
-            place.database.engine().flush(None).expect("a flush");
+            database.engine().flush(None).expect("a flush");
         }
         let plain = |i: u64| {
             let row = scattered(i) % rows;
@@ -183,7 +211,7 @@ fn reads(sizes: &Sizes) {
 
 /// Bytes on disk of a million conclusions, as 16 clients leave them that begin in turn.
 fn bytes(sizes: &Sizes, version: u32) {
-    let place = Place::new();
+    let Embedded { place, database, directory } = Embedded::new();
     let layout = Layout::of_version(version).expect("a layout");
     let service = StoredConclusions::open(place.store.clone(), layout).expect("conclusions");
     // Of three timestamps a transaction one is its start; 16 clients commit about 16 transactions later.
@@ -197,14 +225,14 @@ fn bytes(sizes: &Sizes, version: u32) {
     for batch in conclusions.chunks(4_000) {
         assert!(service.put_many_unless_exists(batch).iter().all(Result::is_ok));
     }
-    let engine = place.database.engine();
+    let engine = database.engine();
     engine.flush(None).expect("a flush");
-    let keyspace = place.database.catalog();
+    let keyspace = database.catalog();
     let keyspace = keyspace.keyspace("bench").expect("the keyspace");
     for table in keyspace.stored_tables() {
         engine.compact(table.id).expect("a compaction");
     }
-    let (total, filter) = size(place.directory.path(), layout.table());
+    let (total, filter) = size(directory.path(), layout.table());
     println!(
         "version {version}: {:.2} bytes a transaction, {count} of them; filter {filter} bytes",
         total as f64 / count as f64
