@@ -1,11 +1,12 @@
-//! Compaction: throughput of one thread, the price of asking overlapping SSTables, and the amplification of random overwrites under levels.
+//! Compaction and flushes: throughput of one thread, the price of asking overlapping SSTables, and the amplification of random overwrites under levels.
 //!
 //! ```text
-//! cargo bench -p cassette-engine --bench compaction -- [--phase merge,overlapping,amplification] [--rounds 3]
+//! cargo bench -p cassette-engine --bench compaction -- [--phase flush,merge,overlapping,amplification] [--rounds 3]
 //! MIB=200 ROWS=2000000 cargo bench …        sizes: MiB of rows overwritten under levels; tiny rows merged
 //! ```
 //!
-//! `merge` prints MB/s of uncompressed rows read, for tiny rows and rows of 1 KB, LZ4. `overlapping` is the experiment of CASSANDRA-7019: 12,000
+//! `flush` prints MB/s of rows written out from a memtable of 200 MB, and beside it how fast the disk takes as many bytes as became files,
+//! written in one go and synced. `merge` prints MB/s of uncompressed rows read, for tiny rows and rows of 1 KB, LZ4. `overlapping` is the experiment of CASSANDRA-7019: 12,000
 //! partitions in every SSTable, two rows of 300 bytes each, a row deletion in every tenth; the two oldest are compacted with M newer ones
 //! outside. `amplification` writes random overwrites under leveled compaction, and prints bytes written by bytes given and bytes kept by
 //! bytes that are live.
@@ -30,7 +31,7 @@ use uuid::Uuid;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
-    let (mut phases, mut rounds) = ("merge,overlapping,amplification".to_owned(), 3);
+    let (mut phases, mut rounds) = ("flush,merge,overlapping,amplification".to_owned(), 3);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().unwrap_or_default();
@@ -42,6 +43,7 @@ fn main() {
     }
     for phase in phases.split(',') {
         match phase {
+            "flush" => flush(rounds),
             "merge" => merge(rounds),
             "overlapping" => overlapping(rounds),
             "amplification" => amplification(),
@@ -80,7 +82,7 @@ struct Bench {
     table: Arc<TableMetadata>,
     random: SmallRng,
     timestamp: i64,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Bench {
@@ -96,7 +98,7 @@ impl Bench {
         engine.create_table(table.clone()).expect("a table");
         engine.finish_recovery().expect("an open engine");
         let random = SmallRng::seed_from_u64(1);
-        Self { engine, table, random, timestamp: 1_700_000_000_000_000, _directory: directory }
+        Self { engine, table, random, timestamp: 1_700_000_000_000_000, directory }
     }
 
     /// A row of so many columns with values of `bytes` bytes of text.
@@ -137,6 +139,51 @@ fn decorated(key: u64) -> DecoratedKey {
 fn thread_cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1e9
+}
+
+/// A memtable becomes an SSTable, synced. LZ4.
+fn flush(rounds: usize) {
+    for round in 0..rounds {
+        let mut bench = Bench::new(table(10, "SizeTiered", &[]), |_| {});
+        (0..200_000).for_each(|key| bench.row(key, 0, 10, 100));
+        let (began, cpu) = (Instant::now(), process_cpu());
+        bench.flush();
+        let (wall, cpu) = (began.elapsed().as_secs_f64(), process_cpu() - cpu);
+        let stats = bench.engine.table_stats(bench.table.id).expect("figures");
+        let (mb, written) = (stats.uncompressed_bytes as f64 / 1e6, stats.live_disk_bytes as f64 / 1e6);
+        let disk = written / seconds_to_write(bench.directory.path(), stats.live_disk_bytes);
+        println!(
+            "flush round {round}: {:6.1} MB/s of CPU, {:6.1} MB/s of {mb:.0} MB; files: {:6.1} MB/s of {written:.0} MB, the disk takes {disk:6.1} MB/s",
+            mb / cpu,
+            mb / wall,
+            written / wall
+        );
+    }
+}
+
+/// How long so many bytes take to be written and synced.
+fn seconds_to_write(directory: &std::path::Path, mut bytes: u64) -> f64 {
+    use std::io::Write;
+    let piece: Vec<u8> = (0..1 << 20).map(|i: u32| (i.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
+    let began = Instant::now();
+    let mut file = std::fs::File::create(directory.join("as-much")).expect("a file");
+    while bytes > 0 {
+        let length = bytes.min(piece.len() as u64);
+        file.write_all(&piece[..length as usize]).expect("written");
+        bytes -= length;
+    }
+    file.sync_all().expect("synced");
+    began.elapsed().as_secs_f64()
+}
+
+/// CPU seconds of all threads of this process.
+fn process_cpu() -> f64 {
+    let ticks = |stat: String| -> Option<f64> {
+        // After the name, which ends with the last parenthesis, the 12th and 13th are of user and system, in hundredths.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        Some(fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?)
+    };
+    std::fs::read_to_string("/proc/self/stat").ok().and_then(ticks).unwrap_or(f64::NAN) / 100.0
 }
 
 /// Four SSTables become one; each row is in one of them, and every fourth in two.
