@@ -25,13 +25,13 @@ impl FileSystem for RealFileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
         let file = Arc::new(attempted(file, "create", path)?);
-        Ok(Box::new(RealWritableFile { synced: RealSyncHandle { file, path: path.into() }, length: 0 }))
+        Ok(Box::new(RealWritableFile::new(RealSyncHandle { file, path: path.into() }, 0)))
     }
 
     fn open_writable(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
         let file = attempted(OpenOptions::new().read(true).write(true).open(path), "open for writing", path)?;
         let synced = RealSyncHandle { file: Arc::new(file), path: path.into() };
-        Ok(Box::new(RealWritableFile { synced, length: offset }))
+        Ok(Box::new(RealWritableFile::new(synced, offset)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
@@ -201,9 +201,36 @@ impl SyncHandle for RealSyncHandle {
 struct RealWritableFile {
     synced: RealSyncHandle,
     length: u64,
+    /// Up to here the disk has been given work; `None` for a file that leaves that to its syncs.
+    begun: Option<u64>,
 }
 
+/// How much is written before the disk is given it: enough for the disk to work in long runs, and little beside what the system
+/// would hold back (30 s, or a tenth of memory) for the sync at the end to wait for.
+const WRITE_BEHIND: u64 = 8 << 20;
+
 impl RealWritableFile {
+    fn new(synced: RealSyncHandle, length: u64) -> Self {
+        Self { synced, length, begun: Some(length) }
+    }
+
+    /// Has the disk begin with what was written, once that is enough, while more is being made. It promises nothing: a sync is still
+    /// needed, and tells of errors, which this leaves to it. It may wait until the disk takes more.
+    fn write_behind(&mut self) {
+        let Some(begun) = self.begun.filter(|begun| self.length - begun >= WRITE_BEHIND) else { return };
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::fd::AsRawFd;
+            let (from, bytes) = (begun as libc::off64_t, (self.length - begun) as libc::off64_t);
+            // SAFETY: it takes numbers only, and the descriptor is open as long as `file` is borrowed. Without the flags that wait it does not take
+            // errors of earlier writes away from the sync.
+            unsafe {
+                libc::sync_file_range(self.synced.file.as_raw_fd(), from, bytes, libc::SYNC_FILE_RANGE_WRITE);
+            }
+        }
+        self.begun = Some(self.length);
+    }
+
     /// Writes zeros from the end of the file to `length`, where the file system cannot reserve space otherwise.
     fn fill_with_zeros(&self, length: u64) -> io::Result<()> {
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -221,6 +248,7 @@ impl WritableFile for RealWritableFile {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         attempted(self.synced.file.write_all_at(bytes, self.length), "write to", &self.synced.path)?;
         self.length += bytes.len() as u64;
+        self.write_behind();
         Ok(())
     }
 
@@ -233,6 +261,8 @@ impl WritableFile for RealWritableFile {
     }
 
     fn allocate(&mut self, length: u64) -> io::Result<()> {
+        // A log, which is synced when it must be: who writes to it is not to wait for the disk before.
+        self.begun = None;
         let reserved = match self.synced.file.allocate(length) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => self.fill_with_zeros(length),
             reserved => reserved,
@@ -252,7 +282,7 @@ impl WritableFile for RealWritableFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         attempted(self.synced.file.set_len(length), "truncate", &self.synced.path)?;
-        self.length = length;
+        (self.length, self.begun) = (length, self.begun.map(|begun| begun.min(length)));
         Ok(())
     }
 
@@ -302,7 +332,7 @@ mod tests {
         let path = directory.path().join("f");
         RealFileSystem.create(&path).unwrap().write_all(b"ab").unwrap();
         let file = Arc::new(OpenOptions::new().read(true).write(true).open(&path).unwrap());
-        let file = RealWritableFile { synced: RealSyncHandle { file, path: path.clone() }, length: 2 };
+        let file = RealWritableFile::new(RealSyncHandle { file, path: path.clone() }, 2);
         file.fill_with_zeros(100_000).unwrap();
         let bytes = <dyn FileSystem>::read(&RealFileSystem, &path).unwrap();
         assert_eq!(bytes.len(), 100_000);
