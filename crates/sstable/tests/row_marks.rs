@@ -7,9 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cassette_rows::schema::CachingParams;
 use cassette_rows::{
-    Bound, Clustering, ColumnId, ColumnKind, ColumnMetadata, DataType, DecoratedKey, DeletionTime,
-    LivenessInfo, PartitionUpdate, RangeTombstone, RowBuilder, Selection, Side, Slice, Slices, TableId,
-    TableMetadata, TableParams, Unfiltered,
+    Bound, Clustering, ColumnKind, ColumnMetadata, DataType, DecoratedKey, DeletionTime, LivenessInfo,
+    PartitionUpdate, RangeTombstone, RowBuilder, Selection, Side, Slice, Slices, TableId, TableMetadata,
+    TableParams, Unfiltered,
 };
 use cassette_sstable::compression::{ChunkFormat, Compressor};
 use cassette_sstable::{
@@ -17,19 +17,10 @@ use cassette_sstable::{
 };
 use cassette_vfs::{FakeFileSystem, FileSystem};
 use proptest::prelude::*;
+use support::random_table::column;
 use support::{Partition, collect, model, write};
 
 const NOW: i64 = 1_700_000_000_000_000;
-
-fn column(
-    name: &str,
-    kind: ColumnKind,
-    position: usize,
-    data_type: DataType,
-    reversed: bool,
-) -> ColumnMetadata {
-    ColumnMetadata { name: name.into(), kind, position, data_type, reversed, id: ColumnId(0) }
-}
 
 fn table(columns: Vec<ColumnMetadata>, params: TableParams) -> Arc<TableMetadata> {
     Arc::new(TableMetadata::new(TableId(uuid::Uuid::from_u128(7)), "marks", "t", columns, params))

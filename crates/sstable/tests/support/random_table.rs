@@ -21,7 +21,8 @@ pub struct RandomTable {
     pub cql: &'static str,
 }
 
-fn column(
+/// A column, whose id the table gives.
+pub fn column(
     name: &str,
     kind: ColumnKind,
     position: usize,

@@ -19,6 +19,19 @@ struct Updates {
     opened_for_deletions: usize,
 }
 
+impl Updates {
+    fn new(updates: Vec<PartitionUpdate>, table: &Arc<TableMetadata>) -> Self {
+        Self {
+            updates,
+            table: table.clone(),
+            streams: Vec::new(),
+            dropped: Dropped::default(),
+            opened: 0,
+            opened_for_deletions: 0,
+        }
+    }
+}
+
 impl ShadowSources for Updates {
     fn begin(&mut self, _: &DecoratedKey) -> usize {
         self.streams = self.updates.iter().map(|_| None).collect();
@@ -62,14 +75,7 @@ fn shadowed(
     let table = table();
     let updates: Vec<_> =
         sources.iter().map(|update| collected(std::slice::from_ref(update), &table)).collect();
-    let sources = Updates {
-        updates,
-        table: table.clone(),
-        streams: Vec::new(),
-        dropped: Dropped::default(),
-        opened: 0,
-        opened_for_deletions: 0,
-    };
+    let sources = Updates::new(updates, &table);
     let inner = collected(std::slice::from_ref(data), &table).into_stream(table.clone(), &Selection::all());
     let mut stream = ShadowingStream::new(inner, sources, by, table.clone());
     stream.held_items = held_items;
@@ -237,14 +243,7 @@ fn what_has_deletions_alone_left_is_asked_for_deletions_alone() {
     let overwritten = partition(vec![row(1, 9, DeletionTime::LIVE)]);
     let table = table();
     let updates = vec![overwritten.clone(), overwritten.clone(), partition(vec![deleted(8)]), overwritten];
-    let sources = Updates {
-        updates,
-        table: table.clone(),
-        streams: Vec::new(),
-        dropped: Dropped::default(),
-        opened: 0,
-        opened_for_deletions: 0,
-    };
+    let sources = Updates::new(updates, &table);
     let inner = data.into_stream(table.clone(), &Selection::all());
     let mut stream = ShadowingStream::new(inner, sources, ShadowedBy::Cells, table);
     assert!(stream.next_partition().unwrap().is_some());
