@@ -85,7 +85,7 @@ bench-startup: ## how soon the server is ready on an empty directory, and its me
 	cargo bench --package cassette --bench startup
 
 .PHONY: bench-compaction
-bench-compaction: ## compaction: MB/s of a core, overlapping SSTables, amplification under levels (MIB, ROWS)
+bench-compaction: ## flushes and compaction: MB/s of a core, overlapping SSTables, amplification under levels (MIB, ROWS)
 	cargo bench --package cassette-engine --bench compaction
 
 .PHONY: bench-amplification
