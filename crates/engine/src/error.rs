@@ -59,6 +59,17 @@ pub enum EngineError {
         /// Why the last flush failed.
         cause: Arc<EngineError>,
     },
+    /// A partition key, or the clustering of a row, is longer than Cassandra's files have room for.
+    #[error(
+        "{table}: Key length of {length} is longer than maximum of {}",
+        cassette_rows::key::MAX_KEY_LENGTH
+    )]
+    KeyTooLong {
+        /// The table.
+        table: String,
+        /// Bytes of its values.
+        length: usize,
+    },
     /// Writes are refused before [`Engine::finish_recovery`](crate::Engine::finish_recovery).
     #[error("the engine is recovering and takes no writes yet")]
     Recovering,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cassette_rows::key::MAX_KEY_LENGTH;
 use cassette_rows::{DecoratedKey, PartitionUpdate, TableMetadata};
 use crossbeam::sync::ShardedLockReadGuard;
 
@@ -24,6 +25,7 @@ impl Core {
         if self.phase() == Phase::Recovering {
             return Err(EngineError::Recovering);
         }
+        mutations.iter().try_for_each(check_lengths)?;
         self.wait_for_room()?;
         match mutations {
             [] => Ok(()),
@@ -183,6 +185,25 @@ impl Table {
 
 /// Tells the table's sampler of a change, if somebody asks.
 #[inline]
+/// Refuses what no SSTable has room for: a flush of it would fail for ever.
+fn check_lengths(mutation: &Mutation) -> Result<()> {
+    let too_long = |length| EngineError::KeyTooLong { table: mutation.table.qualified_name(), length };
+    let length = mutation.update.key.key().len();
+    if length > MAX_KEY_LENGTH {
+        return Err(too_long(length));
+    }
+    // Together they may be longer in the table of an index or a view, which has the values of several keys.
+    for row in &mutation.update.rows {
+        if row.clustering().excessive_length().is_some()
+            && let Some(value) =
+                row.clustering().values().flatten().find(|value| value.len() > MAX_KEY_LENGTH)
+        {
+            return Err(too_long(value.len()));
+        }
+    }
+    Ok(())
+}
+
 fn sample(table: &Table, update: &PartitionUpdate) {
     if table.metrics.sampler.is_on() {
         let bytes: usize =

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
+use crate::key::MAX_KEY_LENGTH;
 use crate::types::DataType;
 
 /// The values of a row's clustering columns, or of the first few of them in a [`Bound`].
@@ -72,6 +73,16 @@ impl Clustering {
     /// The value of clustering column `index`; `None` when it is null or absent.
     pub fn value(&self, index: usize) -> Option<&[u8]> {
         self.values().nth(index).flatten()
+    }
+
+    /// Bytes of its values, if they are more than Cassandra takes as a row's clustering: [`MAX_KEY_LENGTH`](crate::key::MAX_KEY_LENGTH) together.
+    pub fn excessive_length(&self) -> Option<usize> {
+        // What it takes itself is more than its values do.
+        if self.bytes.len() <= MAX_KEY_LENGTH {
+            return None;
+        }
+        let length = self.values().flatten().map(<[u8]>::len).sum();
+        (length > MAX_KEY_LENGTH).then_some(length)
     }
 
     /// The first `count` values (all, if there are fewer).

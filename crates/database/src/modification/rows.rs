@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cassette_rows::key::MAX_KEY_LENGTH;
 use cassette_rows::{
     Clustering, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate, RangeTombstone, Row, RowBuilder,
     Selection, Slice, Slices, TableMetadata, Unfiltered,
@@ -82,6 +83,7 @@ impl RowsPlan {
             return Ok(());
         }
         for clustering in self.restrictions.clustering.clusterings(execution)? {
+            check_length(&clustering)?;
             let read = || read_row(execution, &self.table, &update.key, Some(&clustering));
             let row =
                 build_row(clustering.clone(), liveness, &self.operations.regulars, times, execution, read)?;
@@ -105,6 +107,7 @@ impl RowsPlan {
             update.deletion = deletion;
         } else if clustering.names_rows() {
             for clustering in clustering.clusterings(execution)? {
+                check_length(&clustering)?;
                 let mut row = RowBuilder::new(clustering);
                 row.deletion(deletion);
                 update.add_row(row.finish(), &self.table);
@@ -123,6 +126,13 @@ impl RowsPlan {
             }
         }
         Ok(())
+    }
+}
+
+fn check_length(clustering: &Clustering) -> Result<()> {
+    match clustering.excessive_length() {
+        Some(length) => bail_invalid!("Key length of {length} is longer than maximum of {MAX_KEY_LENGTH}"),
+        None => Ok(()),
     }
 }
 

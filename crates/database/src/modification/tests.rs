@@ -205,3 +205,21 @@ fn what_depends_on_a_list_reads_it() {
         Err("List index 3 out of bound, list has size 3".into())
     );
 }
+
+#[test]
+fn rows_whose_clustering_is_longer_than_cassandra_takes_are_refused() {
+    let database = database();
+    let create = "CREATE TABLE ks.long (k int, a blob, b blob, v int, PRIMARY KEY (k, a, b))";
+    database.session().execute(create, ()).unwrap();
+    let (long, half) = (vec![1; 65_536], vec![2; 40_000]);
+    for (a, b, length) in [(&long[..], &[][..], 65_536), (&half, &half, 80_000)] {
+        for cql in [
+            "INSERT INTO ks.long (k, a, b, v) VALUES (1, ?, ?, 1)",
+            "UPDATE ks.long SET v = 1 WHERE k = 1 AND a = ? AND b = ?",
+            "DELETE FROM ks.long WHERE k = 1 AND a = ? AND b = ?",
+        ] {
+            let refused = written(&database, cql, &[BoundValue::Set(a), BoundValue::Set(b)]);
+            assert_eq!(refused, Err(format!("Key length of {length} is longer than maximum of 65535")));
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod disk;
 mod durable_writes;
 mod figures;
 mod import;
+mod limits;
 mod model;
 mod node_settings;
 mod recovery;

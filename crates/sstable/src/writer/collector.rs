@@ -179,7 +179,9 @@ fn prefix_of(unfiltered: &Unfiltered) -> Prefix {
     }
 }
 
+/// The values up to the first that Statistics.db has no room for, 16 bits of length: the shorter prefix lies around all that begin with it.
 fn values_of(prefix: Option<Prefix>) -> Vec<Vec<u8>> {
     let Some(prefix) = prefix else { return Vec::new() };
-    prefix.position().prefix.values().map(|value| value.unwrap_or_default().to_vec()).collect()
+    let values = prefix.position().prefix.values().map(Option::unwrap_or_default);
+    values.take_while(|value| value.len() <= usize::from(u16::MAX)).map(<[u8]>::to_vec).collect()
 }
