@@ -52,6 +52,9 @@ impl Slices {
     /// Sorts `slices`, drops empty ones and joins those that overlap.
     pub fn new(mut slices: Vec<Slice>, comparator: &ClusteringComparator) -> Self {
         slices.retain(|s| !s.is_empty(comparator));
+        if slices.len() < 2 {
+            return Self(slices);
+        }
         slices.sort_by(|a, b| comparator.compare(a.start.position(), b.start.position()));
         let mut joined: Vec<Slice> = Vec::with_capacity(slices.len());
         for slice in slices {

@@ -8,7 +8,7 @@ use cassette_rows::{Bound as Edge, Clustering, Slice, Slices};
 use super::{ClusteringRestrictions, Segment, SegmentKind, Tuple, TupleIn};
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
-use crate::restrictions::column::{ColumnRestriction, SliceTerms, names};
+use crate::restrictions::column::{ColumnRestriction, SliceTerms, names, not_null};
 use crate::terms::{Bound, Term};
 
 impl ClusteringRestrictions {
@@ -48,10 +48,17 @@ impl ClusteringRestrictions {
     /// Each prefix with each of the segment's values behind it.
     fn extend<'a>(
         &'a self,
-        prefixes: Vec<Vec<Cow<'a, [u8]>>>,
+        mut prefixes: Vec<Vec<Cow<'a, [u8]>>>,
         segment: &'a Segment,
         execution: &Execution<'a>,
     ) -> Result<Vec<Vec<Cow<'a, [u8]>>>> {
+        // Nearly always: one value behind the only prefix.
+        if let (SegmentKind::Single(ColumnRestriction::Eq(term)), [prefix]) =
+            (&segment.what, &mut prefixes[..])
+        {
+            prefix.push(not_null(term.bind(execution)?, &self.columns[segment.first].name)?);
+            return Ok(prefixes);
+        }
         let tails: Vec<Vec<Cow<'a, [u8]>>> = match &segment.what {
             SegmentKind::Single(restriction) => {
                 let name = &self.columns[segment.first].name;
