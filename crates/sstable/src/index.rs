@@ -123,6 +123,11 @@ impl PromotedIndex {
         Ok(Self { header_length, deletion, blocks, blocks_start, offsets_start, base, bytes })
     }
 
+    /// The same in memory of its own: what it was read from may go.
+    pub fn detached(&self) -> Self {
+        Self { bytes: Bytes::copy_from_slice(&self.bytes), ..self.clone() }
+    }
+
     /// The number of blocks.
     pub fn len(&self) -> usize {
         self.blocks

@@ -1,5 +1,5 @@
 //! Where partitions lie, remembered, so that Summary and Index need not be searched again: the key cache. Of large partitions it
-//! also holds where some of their rows lie: `row_marks`.
+//! also holds their index (`large_partition`), where some of their rows lie, and which are there (`row_marks`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +8,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::chunk_cache::CacheStats;
+use crate::large_partition::LargePartition;
 use crate::row_marks::RowMarks;
 
 /// Which partition of which SSTable: the SSTable's number in this process, and the key's 128 bits of Murmur3.
@@ -30,9 +31,38 @@ pub struct PartitionPlace {
     pub promoted_length: u32,
 }
 
-/// Key and place; with the links of the cache's list (two), its count of accesses, its state, and a slot of its hash table of
+/// What the cache has of a partition.
+#[derive(Debug, Clone)]
+pub(crate) enum Remembered {
+    /// One without an index of its rows: where it begins in the uncompressed Data. Nearly all are.
+    Small(u64),
+    /// One with an index.
+    Large(Arc<LargePartition>),
+}
+
+impl Remembered {
+    /// That it lies there.
+    pub fn at(place: PartitionPlace) -> Self {
+        match place.promoted_length {
+            0 => Self::Small(place.position),
+            _ => Self::Large(Arc::new(LargePartition::at(place))),
+        }
+    }
+
+    /// Where it lies. Where the index begins of one that has none is not known, and told as 0.
+    pub fn place(&self) -> PartitionPlace {
+        match self {
+            Self::Small(position) => {
+                PartitionPlace { position: *position, promoted_start: 0, promoted_length: 0 }
+            }
+            Self::Large(large) => large.place(),
+        }
+    }
+}
+
+/// Key and value; with the links of the cache's list (two), its count of accesses, its state, and a slot of its hash table of
 /// which 7 in 8 are used.
-const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<PartitionPlace>() + 16 + 8 + 8) as u64;
+const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<Remembered>() + 16 + 8 + 8) as u64;
 
 /// A place with whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +78,12 @@ pub struct RememberedPlace {
 #[derive(Debug, Clone)]
 struct EntryWeight;
 
-impl Weighter<Key, PartitionPlace> for EntryWeight {
-    fn weight(&self, _: &Key, _: &PartitionPlace) -> u64 {
-        ENTRY_BYTES
+impl Weighter<Key, Remembered> for EntryWeight {
+    fn weight(&self, _: &Key, remembered: &Remembered) -> u64 {
+        match remembered {
+            Remembered::Small(_) => ENTRY_BYTES,
+            Remembered::Large(large) => ENTRY_BYTES + large.heap_size(),
+        }
     }
 }
 
@@ -75,8 +108,8 @@ impl Weighter<BlockKey, Arc<RowMarks>> for MarksWeight {
     }
 }
 
-/// What of `capacity` is for marks: an eighth. With what they weigh, up to a sixteenth of the rows, that of 50 MiB serves 100 MiB of large
-/// partitions, beside 500,000 places.
+/// What of `capacity` is for marks: an eighth. With what they weigh, up to an eighth of the rows and a byte a row for filters, that of 50 MiB
+/// serves 30 MiB of large partitions of the smallest rows or 50 MiB of others, beside 600,000 places.
 fn marks_capacity(capacity: u64) -> u64 {
     capacity / 8
 }
@@ -84,7 +117,7 @@ fn marks_capacity(capacity: u64) -> u64 {
 /// The places of partitions read lately, and marks in large ones, bounded by bytes.
 #[derive(Debug)]
 pub struct KeyCache {
-    cache: Cache<Key, PartitionPlace, EntryWeight>,
+    cache: Cache<Key, Remembered, EntryWeight>,
     marks: Cache<BlockKey, Arc<RowMarks>, MarksWeight>,
     keeps_marks: AtomicBool,
     sstables: AtomicU64,
@@ -115,24 +148,24 @@ impl KeyCache {
         self.sstables.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Where a key with this hash lies, if that is known.
+    /// What is known of the partition of a key with this hash.
     #[inline]
-    pub(crate) fn get(&self, sstable: u64, hash: (u64, u64)) -> Option<PartitionPlace> {
+    pub(crate) fn get(&self, sstable: u64, hash: (u64, u64)) -> Option<Remembered> {
         let found = self.cache.get(&Key { sstable, hash });
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
         found
     }
 
-    /// Remembers a place.
-    pub(crate) fn insert(&self, sstable: u64, hash: (u64, u64), place: PartitionPlace) {
-        self.cache.insert(Key { sstable, hash }, place);
+    /// Remembers a partition.
+    pub(crate) fn insert(&self, sstable: u64, hash: (u64, u64), partition: Remembered) {
+        self.cache.insert(Key { sstable, hash }, partition);
     }
 
-    /// Where a key with this hash lies, if that is known; a question that nobody counts and that keeps nothing in the cache.
+    /// Whether it is known where a key with this hash lies; a question that nobody counts and that keeps nothing in the cache.
     #[inline]
-    pub(crate) fn peek(&self, sstable: u64, hash: (u64, u64)) -> Option<PartitionPlace> {
-        self.cache.peek(&Key { sstable, hash })
+    pub(crate) fn knows(&self, sstable: u64, hash: (u64, u64)) -> bool {
+        self.cache.peek(&Key { sstable, hash }).is_some()
     }
 
     /// Forgets a place.
@@ -165,10 +198,10 @@ impl KeyCache {
 
     /// The places it holds, those together that are of one SSTable; of more than `most` the ones asked for most often.
     pub fn places(&self, most: usize) -> Vec<RememberedPlace> {
-        let of = |(key, place): (Key, PartitionPlace)| RememberedPlace {
+        let of = |(key, partition): (Key, Remembered)| RememberedPlace {
             sstable: key.sstable,
             hash: key.hash,
-            place,
+            place: partition.place(),
         };
         let mut places: Vec<_> = if self.cache.len() <= most {
             self.cache.iter().map(of).collect()
@@ -222,8 +255,8 @@ mod tests {
     use super::*;
     use crate::row_marks::NewMarks;
 
-    fn place(position: u64) -> PartitionPlace {
-        PartitionPlace { position, promoted_start: 0, promoted_length: 0 }
+    fn position(found: Option<Remembered>) -> Option<u64> {
+        found.map(|found| found.place().position)
     }
 
     #[test]
@@ -231,12 +264,26 @@ mod tests {
         let cache = KeyCache::new(100 * ENTRY_BYTES);
         let sstable = cache.register();
         for n in 0..1000 {
-            cache.insert(sstable, (n, n), place(n));
+            cache.insert(sstable, (n, n), Remembered::Small(n));
         }
         let stats = cache.stats();
         assert!(stats.bytes <= stats.capacity && stats.entries > 50, "{stats:?}");
-        assert_eq!(cache.get(cache.register(), (999, 999)), None);
-        assert!((0..1000).any(|n| cache.get(sstable, (n, n)) == Some(place(n))));
+        assert!(cache.get(cache.register(), (999, 999)).is_none());
+        assert!((0..1000).any(|n| position(cache.get(sstable, (n, n))) == Some(n)));
+    }
+
+    #[test]
+    fn the_index_of_a_large_partition_is_counted() {
+        let cache = KeyCache::new(1 << 20);
+        let sstable = cache.register();
+        let place = PartitionPlace { position: 7, promoted_start: 70, promoted_length: 700 };
+        cache.insert(sstable, (1, 1), Remembered::at(place));
+        assert_eq!(cache.get(sstable, (1, 1)).unwrap().place(), place);
+        assert!(
+            (ENTRY_BYTES + 700..ENTRY_BYTES + 1200).contains(&cache.stats().bytes),
+            "{:?}",
+            cache.stats()
+        );
     }
 
     #[test]
@@ -259,7 +306,7 @@ mod tests {
         let bytes = cache.stats().bytes;
         assert!((900 << 10..=1 << 20).contains(&bytes), "{bytes}");
         for n in 0..200_000 {
-            cache.insert(sstable, (n, n), place(n));
+            cache.insert(sstable, (n, n), Remembered::Small(n));
         }
         let stats = cache.stats();
         assert!((7 << 20..=8 << 20).contains(&stats.bytes) && stats.capacity == 8 << 20, "{stats:?}");
@@ -274,14 +321,14 @@ mod tests {
         let cache = KeyCache::new(1 << 20);
         let (one, other) = (cache.register(), cache.register());
         for n in 0..100 {
-            cache.insert(if n % 2 == 0 { one } else { other }, (n, n), place(100 - n));
+            cache.insert(if n % 2 == 0 { one } else { other }, (n, n), Remembered::Small(100 - n));
         }
         for n in [7, 8, 50] {
             cache.get(if n % 2 == 0 { one } else { other }, (n, n)).unwrap();
         }
         let hottest: Vec<_> =
-            cache.places(3).iter().map(|found| (found.sstable, found.hash.0, found.place)).collect();
-        assert_eq!(hottest, [(one, 50, place(50)), (one, 8, place(92)), (other, 7, place(93))]);
+            cache.places(3).iter().map(|found| (found.sstable, found.hash.0, found.place.position)).collect();
+        assert_eq!(hottest, [(one, 50, 50), (one, 8, 92), (other, 7, 93)]);
         assert_eq!((cache.places(100).len(), cache.places(0).len()), (100, 0));
     }
 }

@@ -11,15 +11,16 @@ use cassette_rows::{Bound, ClusteringComparator};
 
 use crate::data::clustering_codec::{ClusteringCodec, FEW};
 use crate::input::Input;
+use crate::row_filter::RowFilter;
 
-/// Bytes of rows from one mark to the next, at least. Half of them are passed over by a read, six rows of the smallest; the marks of a
-/// block of 64 KiB are 256 or fewer, which a search compares eight of.
-const SPACING: u64 = 256;
+/// Bytes of rows from one mark to the next, at least. Half of them are passed over by a read, five rows of the smallest; the marks of a
+/// block of 64 KiB are 512 or fewer, which a search compares nine of.
+const SPACING: u64 = 128;
 
 /// How many times more bytes of rows than bytes of marks there are, at least: rows of long clusterings have fewer marks.
-const ROWS_TO_MARKS: usize = 16;
+const ROWS_TO_MARKS: usize = 8;
 
-/// Bytes of a block's marks, at most: a sixteenth of 2 MiB of rows. Larger blocks have none behind these.
+/// Bytes of a block's marks, at most: an eighth of 1 MiB of rows. Larger blocks have none behind these.
 const BYTES_MAX: usize = 128 << 10;
 
 /// A row.
@@ -37,6 +38,7 @@ pub(crate) struct RowMarks {
     marks: Box<[Mark]>,
     /// Clusterings as Data has them.
     clusterings: Box<[u8]>,
+    filter: RowFilter,
 }
 
 impl RowMarks {
@@ -48,6 +50,21 @@ impl RowMarks {
 
     /// Bytes on the heap.
     pub fn heap_size(&self) -> usize {
+        self.marks_size() + self.filter.heap_size()
+    }
+
+    /// The same with a filter of the block's rows.
+    pub fn with_filter(self, filter: RowFilter) -> Self {
+        Self { filter, ..self }
+    }
+
+    /// What is known of the rows that the block has.
+    #[inline]
+    pub fn filter(&self) -> &RowFilter {
+        &self.filter
+    }
+
+    fn marks_size(&self) -> usize {
         self.marks.len() * size_of::<Mark>() + self.clusterings.len()
     }
 
@@ -125,7 +142,7 @@ impl NewMarks {
     ) -> bool {
         let bytes = size_of::<Mark>() + size;
         let (known_size, known_end) =
-            known.map_or((0, 0), |known| (known.heap_size(), known.clusterings.len()));
+            known.map_or((0, 0), |known| (known.marks_size(), known.clusterings.len()));
         let held = known_size + self.marks.len() * size_of::<Mark>() + self.clusterings.len();
         let Ok(offset) = u32::try_from(offset) else { return false };
         if distance < (bytes * ROWS_TO_MARKS) as u64 || held + bytes > BYTES_MAX {
@@ -140,10 +157,12 @@ impl NewMarks {
 
     /// These behind those that are `known`.
     pub fn behind(&mut self, known: Option<&RowMarks>) -> RowMarks {
+        let filter = known.map_or(RowFilter::Unknown, |known| known.filter.clone());
         let known = known.map_or((&[][..], &[][..]), |known| (&known.marks, &known.clusterings));
         let all = RowMarks {
             marks: [known.0, &self.marks].concat().into(),
             clusterings: [known.1, &self.clusterings].concat().into(),
+            filter,
         };
         *self = Self::default();
         all
@@ -214,16 +233,16 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_a_sixteenth_of_their_rows_or_less_and_bounded() {
+    fn marks_are_an_eighth_of_their_rows_or_less_and_bounded() {
         let mut new = NewMarks::default();
         let mut note = |known: Option<&RowMarks>, offset, distance, length| {
             let noted =
                 new.note(known, (offset, distance), length, |out| out.resize(out.len() + length, b'x'));
             (noted, new.behind(known))
         };
-        assert!(!note(None, 255, 255, 1).0 && note(None, 256, 256, 1).0);
-        assert!(!note(None, 16_000, 1008 * 16 - 1, 1000).0);
-        let (noted, mut known) = note(None, 17_000, 1008 * 16, 1000);
+        assert!(!note(None, 127, 127, 1).0 && note(None, 128, 128, 1).0);
+        assert!(!note(None, 8000, 1008 * 8 - 1, 1000).0);
+        let (noted, mut known) = note(None, 9000, 1008 * 8, 1000);
         assert!(noted && known.heap_size() == 8 + 1000);
         assert!(!note(Some(&known), 5 << 30, 1 << 20, 1).0, "offsets have 32 bits");
         for offset in 1..200 {

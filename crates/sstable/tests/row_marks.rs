@@ -1,4 +1,5 @@
-//! Rows of large partitions are found by marks that earlier reads left: the answers are the same, and fewer rows are read.
+//! Rows of large partitions are found by marks that earlier reads left, and found missing by filters: the answers are the same, and fewer
+//! rows are read.
 
 mod support;
 
@@ -26,17 +27,17 @@ fn table(columns: Vec<ColumnMetadata>, params: TableParams) -> Arc<TableMetadata
     Arc::new(TableMetadata::new(TableId(uuid::Uuid::from_u128(7)), "marks", "t", columns, params))
 }
 
-/// Clustering columns of fixed and variable width, one of them descending; static rows.
-fn random_table() -> Arc<TableMetadata> {
+/// Clustering columns of fixed and variable width, one of them descending; static rows, or none.
+fn random_table(statics: bool) -> Arc<TableMetadata> {
     use ColumnKind::{Clustering as C, PartitionKey as K, Regular as R, Static as S};
-    let columns = vec![
+    let mut columns = vec![
         column("k", K, 0, DataType::Blob, false),
         column("c1", C, 0, DataType::Int, false),
         column("c2", C, 1, DataType::Text, true),
         column("c3", C, 2, DataType::Blob, false),
-        column("s", S, 0, DataType::Blob, false),
         column("v", R, 0, DataType::Blob, false),
     ];
+    columns.extend(statics.then(|| column("s", S, 0, DataType::Blob, false)));
     table(columns, TableParams::default())
 }
 
@@ -76,7 +77,7 @@ fn random_partition(
         }
         update.rows.push(row.finish());
     }
-    if number.is_multiple_of(2) {
+    if number.is_multiple_of(2) && table.has_static_columns() {
         let mut row = RowBuilder::new(Clustering::empty());
         value(&mut row, table, "s", &[1; 700]);
         update.static_row = Some(row.finish());
@@ -131,9 +132,10 @@ proptest! {
         block in prop_oneof![Just(700u32), Just(3000), Just(16 << 10), Just(64 << 10)],
         chunk in prop_oneof![Just(128u32), Just(1024), Just(16 << 10)],
         capacity in prop_oneof![Just(1u64 << 20), Just(1 << 20), Just(20 << 10)],
+        statics in any::<bool>(),
     ) {
         let mut random = model::random(seed);
-        let table = random_table();
+        let table = random_table(statics);
         let mut updates: Vec<_> = (0..).zip(&sizes)
             .map(|(number, (rows, tombstones))| random_partition(number, *rows, *tombstones, &table, &mut random))
             .collect();
@@ -176,7 +178,12 @@ struct Small {
 const CHUNK: u32 = 512;
 
 impl Small {
+    /// Rows with the numbers up to `rows`.
     fn of(rows: u32, params: TableParams, tombstone: Option<u32>) -> Self {
+        Self::with_rows(0..rows, params, tombstone)
+    }
+
+    fn with_rows(rows: impl Iterator<Item = u32>, params: TableParams, tombstone: Option<u32>) -> Self {
         use ColumnKind::{Clustering as C, PartitionKey as K, Regular as R};
         let columns = vec![
             column("k", K, 0, DataType::Blob, false),
@@ -185,7 +192,7 @@ impl Small {
         ];
         let table = table(columns, params);
         let mut update = PartitionUpdate::new(DecoratedKey::new(Bytes::from("key")));
-        for number in 0..rows {
+        for number in rows {
             let mut row = RowBuilder::new(place(number));
             row.liveness(LivenessInfo::new(NOW));
             value(&mut row, &table, "v", &number.to_be_bytes());
@@ -223,6 +230,15 @@ impl Small {
             .collect();
         let expected: Vec<_> = numbers.iter().map(|number| number.to_be_bytes().to_vec()).collect();
         assert_eq!(values, expected);
+        self.chunks.stats().requests() - before
+    }
+
+    /// Reads a row that is not there, and counts the chunks that it took.
+    fn chunks_of_missing(&self, number: u32) -> u64 {
+        let slices = Slices::new(vec![Slice::prefix(place(number))], &self.table.comparator);
+        let before = self.chunks.stats().requests();
+        let found = read(&self.reader, &self.key, &Arc::new(Selection { slices, reversed: false }));
+        assert_eq!(found.rows, []);
         self.chunks.stats().requests() - before
     }
 }
@@ -297,4 +313,58 @@ fn a_cache_of_no_bytes_and_a_table_without_cached_keys_have_no_marks() {
     keys.set_capacity(1 << 20);
     assert!(small.chunks_of(&[1900]) > 40);
     assert!(small.chunks_of(&[1900]) <= FEW);
+}
+
+#[test]
+fn a_row_that_is_not_there_is_missed_without_a_look_at_rows_once_others_were_missed() {
+    let (small, keys) =
+        Small::with_rows((0..25_000).step_by(2), TableParams::default(), None).with_keys(1 << 20);
+    assert!(small.chunks_of_missing(14_001) > 40);
+    let before = keys.stats().bytes;
+    // Finds marks, and having missed goes through the block.
+    assert!(small.chunks_of_missing(14_001) > 100);
+    assert!(keys.stats().bytes > before + 3000, "{before} {:?}", keys.stats());
+    assert_eq!(small.chunks_of_missing(14_001), 0);
+    let missed =
+        (0..200).map(|n| small.chunks_of_missing(13_001 + 2 * n)).filter(|chunks| *chunks > 0).count();
+    assert!(missed < 25, "{missed} of 200 passed the filter");
+    // What is there is found, among what is not as well.
+    for number in (12_000..16_000).step_by(2) {
+        assert!(small.chunks_of(&[number]) <= FEW);
+    }
+    // Behind all rows.
+    small.chunks_of_missing(30_000);
+    small.chunks_of_missing(30_000);
+    assert_eq!(small.chunks_of_missing(30_000), 0);
+}
+
+#[test]
+fn a_block_with_range_tombstones_gets_no_filter_and_is_gone_through_once_for_it() {
+    let rows = (0..25_000).step_by(2);
+    let (small, _) = Small::with_rows(rows, TableParams::default(), Some(14_501)).with_keys(1 << 20);
+    assert!(small.chunks_of_missing(14_001) > 40);
+    small.chunks_of_missing(14_001);
+    for _ in 0..3 {
+        assert!((1..=FEW).contains(&small.chunks_of_missing(14_001)));
+    }
+    let slices = Slices::new(vec![Slice::prefix(place(14_503))], &small.table.comparator);
+    let selection = Arc::new(Selection { slices, reversed: false });
+    for _ in 0..3 {
+        let found = read(&small.reader, &small.key, &selection).rows;
+        assert!(matches!(&found[..], [Unfiltered::Marker(_), Unfiltered::Marker(_)]), "{found:?}");
+    }
+}
+
+#[test]
+fn a_large_partition_is_entered_at_a_block_once_its_beginning_was_read() {
+    let (small, _) = Small::of(12_500, TableParams::default(), None).with_keys(1 << 20);
+    let first = small.chunks_of(&[7000]);
+    let second = small.chunks_of(&[7000]);
+    let third = small.chunks_of(&[7000]);
+    assert!(first > 40 && second > third && third <= 2, "{first}, {second}, {third}");
+    // Rows from the first on, the last ones, and all of them.
+    assert!(small.chunks_of(&[0]) <= 2);
+    assert_eq!(read(&small.reader, &small.key, &Arc::new(Selection::all())).rows.len(), 12_500);
+    let reversed = Arc::new(Selection { reversed: true, ..Selection::all() });
+    assert_eq!(read(&small.reader, &small.key, &reversed).rows.len(), 12_500);
 }

@@ -33,6 +33,26 @@ impl DataType {
         }
     }
 
+    /// Whether values are equal only if their bytes are. Not so of 1.5 and 1.50, of `true` written as 1 and as 2, of all NaNs.
+    pub fn is_equal_by_bytes(&self) -> bool {
+        match self {
+            Self::Ascii
+            | Self::Text
+            | Self::Blob
+            | Self::Inet
+            | Self::Date
+            | Self::Time
+            | Self::TinyInt
+            | Self::SmallInt
+            | Self::Int
+            | Self::BigInt
+            | Self::Timestamp
+            | Self::TimeUuid
+            | Self::Uuid => true,
+            _ => false,
+        }
+    }
+
     fn compare_other(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
             Self::TinyInt => compare_signed(a, b, i8::from_be_bytes),

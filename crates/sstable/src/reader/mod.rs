@@ -33,7 +33,7 @@ use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::data::{Cursor, RowFormat};
 use crate::descriptor::{Component, Descriptor, Version};
 use crate::filter::BloomFilter;
-use crate::key_cache::{KeyCache, PartitionPlace};
+use crate::key_cache::{KeyCache, PartitionPlace, Remembered};
 use crate::statistics::{SerializationHeader, Statistics, Stats};
 use crate::summary::Summary;
 
@@ -138,7 +138,7 @@ impl SSTableReader {
         let fits = place.position < self.shared.data.data_length()
             && promoted_end.is_some_and(|end| end <= self.shared.index.data_length());
         if fits {
-            keys.cache.insert(keys.sstable, hash, place);
+            keys.cache.insert(keys.sstable, hash, Remembered::at(place));
         }
         fits
     }
@@ -146,7 +146,7 @@ impl SSTableReader {
     /// Whether its key cache knows where a key with this hash lies. It is not counted as a request.
     #[inline]
     pub fn remembers(&self, hash: (u64, u64)) -> bool {
-        self.keys.as_ref().is_some_and(|keys| keys.cache.peek(keys.sstable, hash).is_some())
+        self.keys.as_ref().is_some_and(|keys| keys.cache.knows(keys.sstable, hash))
     }
 
     /// Takes a place out of its key cache.
@@ -344,16 +344,16 @@ impl SSTableReader {
     ) -> Result<Option<PartitionRead>> {
         let keys = self.remembered_keys(Caching::Use);
         if let Some(keys) = keys
-            && let Some(place) = keys.cache.get(keys.sstable, hash)
-            && let Some(read) = PartitionRead::at(self, key, place, selection, Caching::Use)?
+            && let Some(remembered) = keys.cache.get(keys.sstable, hash)
+            && let Some(read) = PartitionRead::at(self, key, &remembered, selection)?
         {
             return Ok(Some(read));
         }
         let Some(entry) = self.find(key, Caching::Use)? else { return Ok(None) };
         if let Some(keys) = keys {
-            keys.cache.insert(keys.sstable, hash, entry.place());
+            keys.cache.insert(keys.sstable, hash, Remembered::at(entry.place()));
         }
-        PartitionRead::new(self, key, &entry, selection, Caching::Use).map(Some)
+        PartitionRead::new(self, key, &entry, selection).map(Some)
     }
 
     /// Reads the partitions between two keys, in order.

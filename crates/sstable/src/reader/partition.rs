@@ -8,12 +8,13 @@ use cassette_rows::{
 };
 
 use super::index_cursor::{IndexCursor, read_promoted_index};
-use super::rows::{Forward, Place, Reverse};
+use super::rows::{Forward, Place, Reverse, RowIndex};
 use super::slicing::Sliced;
 use super::{RememberedKeys, SSTableReader};
 use crate::chunked_file::Caching;
 use crate::data::Cursor;
-use crate::key_cache::PartitionPlace;
+use crate::key_cache::{PartitionPlace, Remembered};
+use crate::large_partition::LargePartition;
 
 /// The rows of a partition, in the direction of a selection.
 #[derive(Debug)]
@@ -67,11 +68,10 @@ pub(super) fn start(
     let Some(header) = cursor.partition_header_if(key)? else { return Ok(None) };
     let rows_start = cursor.offset();
     let index_file = &reader.shared.index;
-    let promoted =
-        match selection.slices.is_all() && !selection.reversed || selection.slices.as_slice().is_empty() {
-            true => None,
-            false => read_promoted_index(index_file, place, cursor.caching())?,
-        };
+    let promoted = match takes_index(selection) {
+        true => read_promoted_index(index_file, place, cursor.caching())?,
+        false => None,
+    };
     if let Some(index) = &promoted
         && (start.saturating_add(index.header_length) != rows_start || index.deletion != header.deletion)
     {
@@ -87,7 +87,42 @@ pub(super) fn start(
             ),
         ));
     }
-    Ok(Some((header, Place { start, rows_start, promoted, index_file: index_file.clone() })))
+    let index = promoted.map_or(RowIndex::None, RowIndex::Read);
+    Ok(Some((header, Place { start, rows_start, index, index_file: index_file.clone() })))
+}
+
+/// Whether a read of this selection is shorter with an index of the rows.
+fn takes_index(selection: &Selection) -> bool {
+    !(selection.slices.is_all() && !selection.reversed || selection.slices.as_slice().is_empty())
+}
+
+/// [`start`] of a large partition that the key cache holds, from what was seen of it, if anything was; what is seen now is noted.
+fn start_large(
+    reader: &SSTableReader,
+    key: &DecoratedKey,
+    large: &Arc<LargePartition>,
+    cursor: &mut Cursor,
+    selection: &Arc<Selection>,
+) -> Result<Option<(PartitionHeader, Place)>> {
+    let start_of = large.place().position;
+    if let Some(seen) = large.seen(key) {
+        let rows_start = start_of.saturating_add(seen.index.header_length);
+        let index = match takes_index(selection) {
+            true => RowIndex::Remembered(large.clone()),
+            false => RowIndex::None,
+        };
+        cursor.seek(rows_start);
+        let header = PartitionHeader { key: key.clone(), deletion: seen.deletion, static_row: None };
+        let index_file = reader.shared.index.clone();
+        return Ok(Some((header, Place { start: start_of, rows_start, index, index_file })));
+    }
+    let started = start(reader, key, large.place(), cursor, selection)?;
+    if let Some((header, Place { index: RowIndex::Read(index), .. })) = &started
+        && !reader.may_have_static()
+    {
+        large.note(key, header.deletion, index);
+    }
+    Ok(started)
 }
 
 /// [`start`] of the partition that the index cursor stands at: Data must hold that key there.
@@ -118,31 +153,32 @@ pub struct PartitionRead {
 }
 
 impl PartitionRead {
+    /// The partition that the index cursor stands at.
     pub(super) fn new(
         reader: &SSTableReader,
         key: &DecoratedKey,
         entry: &IndexCursor,
         selection: &Arc<Selection>,
-        caching: Caching,
     ) -> Result<Self> {
-        let (cursor, marks) = (reader.cursor(caching), reader.remembered_keys(caching));
+        let (cursor, marks) = (reader.cursor(Caching::Use), reader.remembered_keys(Caching::Use));
         let (header, rows) = start_at_entry(reader, key, entry, cursor, selection, marks)?;
         Ok(Self { header: Some(header), rows, started: false, is_reconciled: !reader.may_have_deletions() })
     }
 
-    /// The partition at a remembered place; `None` if it is another's.
+    /// The partition that the key cache remembers; `None` if it is another key's.
     pub(super) fn at(
         reader: &SSTableReader,
         key: &DecoratedKey,
-        place: PartitionPlace,
+        remembered: &Remembered,
         selection: &Arc<Selection>,
-        caching: Caching,
     ) -> Result<Option<Self>> {
-        let mut cursor = reader.cursor(caching);
-        let Some((header, place)) = start(reader, key, place, &mut cursor, selection)? else {
-            return Ok(None);
+        let mut cursor = reader.cursor(Caching::Use);
+        let started = match remembered {
+            Remembered::Small(_) => start(reader, key, remembered.place(), &mut cursor, selection)?,
+            Remembered::Large(large) => start_large(reader, key, large, &mut cursor, selection)?,
         };
-        let marks = reader.remembered_keys(caching);
+        let Some((header, place)) = started else { return Ok(None) };
+        let marks = reader.remembered_keys(Caching::Use);
         let rows = Rows::new(cursor, place, &reader.table, selection, marks);
         Ok(Some(Self {
             header: Some(header),

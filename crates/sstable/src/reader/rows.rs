@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
-use cassette_rows::{Bound, DeletionTime, Position, RangeTombstoneMarker, Result, TableMetadata, Unfiltered};
+use cassette_rows::{
+    Bound, DeletionTime, Position, RangeTombstoneMarker, Result, Slice, TableMetadata, Unfiltered,
+};
 
 use super::RememberedKeys;
-use super::slicing::Source;
+use super::slicing::{Sought, Source};
 use super::trail::Trail;
 use crate::chunked_file::ChunkedFile;
 use crate::data::clustering_codec::Prefix;
 use crate::data::{Cursor, Pending};
 use crate::error::Malformed;
 use crate::index::PromotedIndex;
+use crate::large_partition::LargePartition;
+use crate::row_filter::RowFilter;
 use crate::row_marks::RowMarks;
 
 /// A partition's index of rows, and where things lie.
@@ -21,10 +25,31 @@ pub struct Place {
     pub start: u64,
     /// Where its first row or marker, or its end, lies in the stream.
     pub rows_start: u64,
-    /// Its index, if it is large enough to have one.
-    pub promoted: Option<PromotedIndex>,
+    /// Its index, if it is large enough to have one, and the read takes it.
+    pub index: RowIndex,
     /// The file that the index is from.
     pub index_file: Arc<ChunkedFile>,
+}
+
+/// Whose the index of a partition's rows is.
+#[derive(Debug)]
+pub enum RowIndex {
+    /// There is none.
+    None,
+    /// This read's.
+    Read(PromotedIndex),
+    /// The key cache's: it was seen.
+    Remembered(Arc<LargePartition>),
+}
+
+impl RowIndex {
+    fn get(&self) -> Option<&PromotedIndex> {
+        match self {
+            Self::None => None,
+            Self::Read(index) => Some(index),
+            Self::Remembered(large) => large.index(),
+        }
+    }
 }
 
 impl Place {
@@ -34,7 +59,7 @@ impl Place {
 
     /// What a block of the index begins with.
     fn first_of_block(&self, number: usize, cursor: &Cursor) -> Result<Option<Prefix>> {
-        let Some(index) = &self.promoted else { return Ok(None) };
+        let Some(index) = self.index.get() else { return Ok(None) };
         let first = index.first(number, &cursor.format().clustering).map_err(|e| self.error(e))?;
         Ok(Some(first))
     }
@@ -132,15 +157,16 @@ fn check_place(cursor: &Cursor, pending: &Pending, expected: &Prefix) -> Result<
 }
 
 impl Source for Forward {
-    fn seek(&mut self, bound: &Bound, table: &TableMetadata) -> Result<Option<Option<DeletionTime>>> {
-        let Some(index) = &self.place.promoted else {
+    fn seek(&mut self, slice: &Slice, table: &TableMetadata) -> Result<Sought> {
+        let bound = &slice.start;
+        let Some(index) = self.place.index.get() else {
             // The partition is the block.
             if self.trail.as_ref().is_some_and(|trail| trail.is_known())
                 && self.take_shortcut(bound, self.offset(), table)
             {
                 self.pass(bound, table)?;
             }
-            return Ok(None);
+            return Ok(Sought::Near);
         };
         let codec = &self.cursor.format().clustering;
         let found = index.first_reaching(bound, codec, &table.comparator).and_then(|number| {
@@ -158,6 +184,12 @@ impl Source for Forward {
         self.begin_trail();
         if let Some(trail) = &mut self.trail {
             trail.enter(target, target.saturating_add(block.width));
+            // This block reaches to the slice or beyond it: with no row of the slice it goes beyond, or the partition ends here.
+            if open.is_live()
+                && RowFilter::value_of(slice, &table.comparator).is_some_and(|value| trail.rules_out(value))
+            {
+                return Ok(Sought::Nothing);
+            }
         }
         if self.take_shortcut(bound, target.max(self.offset()), table) {
             self.pass(bound, table)?;
@@ -172,7 +204,10 @@ impl Source for Forward {
             self.expected = first;
         }
         // What is open at the beginning of a block is open at its marks.
-        Ok(is_ahead.then_some(Some(open).filter(|open| !open.is_live())))
+        Ok(match is_ahead {
+            true => Sought::Beyond(Some(open).filter(|open| !open.is_live())),
+            false => Sought::Near,
+        })
     }
 
     fn peek(&mut self) -> Result<Option<Position<'_>>> {
@@ -226,6 +261,20 @@ impl Source for Forward {
             trail.leave_marks();
         }
     }
+
+    fn missed(&mut self, slice: &Slice, table: &TableMetadata) {
+        let Some(trail) = &mut self.trail else { return };
+        if RowFilter::value_of(slice, &table.comparator).is_some()
+            && let Some(block) = trail.without_filter()
+        {
+            let cursor = &self.cursor;
+            let cursor = Cursor::new(cursor.file().clone(), cursor.format().clone(), cursor.caching());
+            // What went wrong concerns rows that this read does not want: whoever reads them is told.
+            if let Ok(filter) = RowFilter::of_block(cursor, block) {
+                trail.leave_filter(filter);
+            }
+        }
+    }
 }
 
 /// Rows from the last to the first: block by block, each read forwards and given backwards. A partition without an
@@ -243,7 +292,7 @@ pub struct Reverse {
 impl Reverse {
     /// `cursor` stands anywhere.
     pub fn new(cursor: Cursor, place: Place) -> Self {
-        let unread = place.promoted.as_ref().map_or(1, PromotedIndex::len);
+        let unread = place.index.get().map_or(1, PromotedIndex::len);
         Self { cursor, place, unread, stack: Vec::new() }
     }
 
@@ -252,7 +301,7 @@ impl Reverse {
             self.unread -= 1;
             let mut end = u64::MAX;
             let mut expected = None;
-            match &self.place.promoted {
+            match self.place.index.get() {
                 Some(index) => {
                     let block = index
                         .block(self.unread, &self.cursor.format().clustering)
@@ -286,20 +335,20 @@ fn reversed(mut marker: RangeTombstoneMarker) -> RangeTombstoneMarker {
 }
 
 impl Source for Reverse {
-    fn seek(&mut self, bound: &Bound, table: &TableMetadata) -> Result<Option<Option<DeletionTime>>> {
-        let Some(index) = &self.place.promoted else { return Ok(None) };
+    fn seek(&mut self, slice: &Slice, table: &TableMetadata) -> Result<Sought> {
+        let Some(index) = self.place.index.get() else { return Ok(Sought::Near) };
         let codec = self.cursor.format().clustering.clone();
         let found = index
-            .last_beginning(bound.position(), &codec, &table.comparator)
+            .last_beginning(slice.end.position(), &codec, &table.comparator)
             .and_then(|number| Ok((number, index.block(number, &codec)?)));
         let (number, block) = found.map_err(|e| self.place.error(e))?;
         // The block is the next one, or has been read already.
         if number + 1 >= self.unread {
-            return Ok(None);
+            return Ok(Sought::Near);
         }
         self.stack.clear();
         self.unread = number + 1;
-        Ok(Some(Some(block.open).filter(|open| !open.is_live())))
+        Ok(Sought::Beyond(Some(block.open).filter(|open| !open.is_live())))
     }
 
     fn peek(&mut self) -> Result<Option<Position<'_>>> {

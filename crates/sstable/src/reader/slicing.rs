@@ -7,14 +7,13 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use cassette_rows::{
-    Bound, DeletionTime, Position, RangeTombstoneMarker, Result, Selection, TableMetadata, Unfiltered,
+    Bound, DeletionTime, Position, RangeTombstoneMarker, Result, Selection, Slice, TableMetadata, Unfiltered,
 };
 
 /// Rows and markers of one partition in one direction.
 pub trait Source {
-    /// Goes on to where the rows beyond `bound` begin, or stays before it. If it passed over markers to get there,
-    /// gives the deletion that is open there, in the direction of the read.
-    fn seek(&mut self, bound: &Bound, table: &TableMetadata) -> Result<Option<Option<DeletionTime>>>;
+    /// Goes on to where the rows of `slice` begin, in the direction of the read, or stays before it.
+    fn seek(&mut self, slice: &Slice, table: &TableMetadata) -> Result<Sought>;
 
     /// The place of the next row or marker; `None` at the end.
     fn peek(&mut self) -> Result<Option<Position<'_>>>;
@@ -30,8 +29,22 @@ pub trait Source {
         Ok(())
     }
 
-    /// All rows before the bound were passed over.
+    /// All rows before the slice were passed over.
     fn arrived(&mut self) {}
+
+    /// Nothing was found in the slice that was sought last.
+    fn missed(&mut self, _slice: &Slice, _table: &TableMetadata) {}
+}
+
+/// What became of seeking a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sought {
+    /// No marker was passed over; the slice may lie further on.
+    Near,
+    /// Markers may have been passed over: what is open there, in the direction of the read. The slice may lie further on.
+    Beyond(Option<DeletionTime>),
+    /// Neither rows nor markers are in the slice, nor is anything open there. The source stayed where it was.
+    Nothing,
 }
 
 /// What of a [`Source`] lies in a selection.
@@ -43,6 +56,8 @@ pub struct Sliced<S> {
     /// Slices entered, counted in the direction of the read.
     entered: usize,
     within: bool,
+    /// Whether anything was found in the slice at hand.
+    found: bool,
     /// The deletion open at the source's place.
     open: Option<DeletionTime>,
 }
@@ -50,7 +65,7 @@ pub struct Sliced<S> {
 impl<S: Source> Sliced<S> {
     /// Of a source at its beginning.
     pub fn new(source: S, table: Arc<TableMetadata>, selection: Arc<Selection>) -> Self {
-        Self { source, table, selection, entered: 0, within: false, open: None }
+        Self { source, table, selection, entered: 0, within: false, found: false, open: None }
     }
 
     /// The next row or marker.
@@ -59,17 +74,20 @@ impl<S: Source> Sliced<S> {
             if !self.within {
                 match self.enter()? {
                     Some(Some(marker)) => return Ok(Some(marker.into())),
+                    Some(None) if !self.within => continue,
                     Some(None) => {}
                     None => return Ok(None),
                 }
             }
-            let Some(last) = edge(&self.selection, self.entered - 1, true) else { return Ok(None) };
+            let Some(slice) = slice(&self.selection, self.entered - 1) else { return Ok(None) };
+            let last = edge(slice, &self.selection, true);
             let reversed = self.selection.reversed;
             let before_end = match self.source.peek()? {
                 Some(position) => compare(&self.table, reversed, position, last.position()).is_lt(),
                 None => false,
             };
             if before_end {
+                self.found = true;
                 match self.source.take()? {
                     Some(Unfiltered::Marker(marker)) => {
                         self.open = marker.open;
@@ -80,6 +98,9 @@ impl<S: Source> Sliced<S> {
                 }
             }
             self.within = false;
+            if !self.found {
+                self.source.missed(slice, &self.table);
+            }
             if self.open.is_some() {
                 let marker = RangeTombstoneMarker { bound: last.clone(), close: self.open, open: None };
                 return Ok(Some(marker.into()));
@@ -87,12 +108,16 @@ impl<S: Source> Sliced<S> {
         }
     }
 
-    /// Goes to the next slice: `None` if there is none, else the marker that a deletion open there needs.
+    /// Goes to the next slice: `None` if there is none, else the marker that a deletion open there needs. It is not entered if nothing is in it.
     fn enter(&mut self) -> Result<Option<Option<RangeTombstoneMarker>>> {
-        let Some(first) = edge(&self.selection, self.entered, false) else { return Ok(None) };
+        let Some(slice) = slice(&self.selection, self.entered) else { return Ok(None) };
+        let first = edge(slice, &self.selection, false);
         let reversed = self.selection.reversed;
-        if let Some(open) = self.source.seek(first, &self.table)? {
-            self.open = open;
+        self.entered += 1;
+        match self.source.seek(slice, &self.table)? {
+            Sought::Near => {}
+            Sought::Beyond(open) => self.open = open,
+            Sought::Nothing => return Ok(Some(None)),
         }
         loop {
             match self.source.peek()? {
@@ -106,8 +131,8 @@ impl<S: Source> Sliced<S> {
             self.source.pass_rows_before(first, &self.table)?;
         }
         self.source.arrived();
-        self.entered += 1;
         self.within = true;
+        self.found = self.open.is_some();
         Ok(Some(self.open.map(|open| RangeTombstoneMarker {
             bound: first.clone(),
             close: None,
@@ -116,14 +141,18 @@ impl<S: Source> Sliced<S> {
     }
 }
 
-/// Where slice number `index`, in the direction of the read, begins or ends.
-fn edge(selection: &Selection, index: usize, end: bool) -> Option<&Bound> {
+/// Slice number `index`, in the direction of the read.
+fn slice(selection: &Selection, index: usize) -> Option<&Slice> {
     let slices = selection.slices.as_slice();
-    let slice = match selection.reversed {
-        true => slices.get(slices.len().checked_sub(index + 1)?)?,
-        false => slices.get(index)?,
-    };
-    Some(if end == selection.reversed { &slice.start } else { &slice.end })
+    match selection.reversed {
+        true => slices.get(slices.len().checked_sub(index + 1)?),
+        false => slices.get(index),
+    }
+}
+
+/// Where a slice begins or ends, in the direction of the read.
+fn edge<'a>(slice: &'a Slice, selection: &Selection, end: bool) -> &'a Bound {
+    if end == selection.reversed { &slice.start } else { &slice.end }
 }
 
 /// The order of two places in the direction of the read.

@@ -1,11 +1,13 @@
-//! A read's way through a block of rows: it begins at a mark that others left, and leaves marks itself.
+//! A read's way through a block of rows: it begins at a mark that others left, and leaves marks itself, and a filter where it found nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cassette_rows::{Bound, ClusteringComparator};
 
 use super::RememberedKeys;
 use crate::data::clustering_codec::ClusteringCodec;
+use crate::row_filter::RowFilter;
 use crate::row_marks::{NewMarks, RowMarks};
 
 /// Where it is not known that a block is large, the cache is asked for marks once this many rows were passed over: that took about as long
@@ -23,6 +25,8 @@ pub(super) struct Trail {
     /// What the cache has, once it was asked.
     known: Option<Arc<RowMarks>>,
     asked: bool,
+    /// Whether the cache had something, which another read left.
+    was_known: bool,
     new: NewMarks,
     /// Where the last mark lies in the stream; where the block begins, if it has none.
     last: u64,
@@ -39,7 +43,8 @@ impl Trail {
     /// For a block that begins at `block` of the stream and whose end is not known.
     pub fn new(keys: RememberedKeys, block: u64) -> Self {
         let (new, end) = (NewMarks::default(), u64::MAX);
-        Self { keys, block, known: None, asked: false, new, last: block, clear_to: block, rows: 0, end }
+        let (asked, was_known) = (false, false);
+        Self { keys, block, known: None, asked, was_known, new, last: block, clear_to: block, rows: 0, end }
     }
 
     /// Goes to the block at `block..end`, or stays there.
@@ -47,7 +52,7 @@ impl Trail {
         self.end = end;
         if block != self.block {
             (self.block, self.last, self.clear_to) = (block, block, block);
-            (self.known, self.asked, self.rows) = (None, false, 0);
+            (self.known, self.asked, self.was_known, self.rows) = (None, false, false, 0);
             self.new.clear();
         }
     }
@@ -76,12 +81,34 @@ impl Trail {
     fn ask(&mut self) {
         self.asked = true;
         self.known = self.keys.cache.marks(self.keys.sstable, self.block);
+        self.was_known = self.known.is_some();
         if let Some(known) = &self.known {
             // Marks seen on the way so far are among them, or are made again.
             self.new.clear();
             self.last = self.block + known.last();
             self.clear_to = self.clear_to.max(self.last);
         }
+    }
+
+    /// Whether no row of the block has `value` as the first one of its clustering. `true` is certain.
+    pub fn rules_out(&mut self, value: &[u8]) -> bool {
+        if !self.asked {
+            self.ask();
+        }
+        self.known.as_ref().is_some_and(|known| known.filter().rules_out(value))
+    }
+
+    /// The block, if a filter of it can be made that is not there, and is worth it: other reads were here.
+    pub fn without_filter(&self) -> Option<Range<u64>> {
+        let block = self.block..self.end;
+        let known = self.known.as_ref().filter(|_| self.was_known)?;
+        (*known.filter() == RowFilter::Unknown && RowFilter::can_filter(&block)).then_some(block)
+    }
+
+    /// Leaves the filter of the block to other reads.
+    pub fn leave_filter(&mut self, filter: RowFilter) {
+        let marks = self.new.behind(self.known.as_deref());
+        self.leave(marks.with_filter(filter));
     }
 
     /// Whether the cache had marks of the block.
@@ -107,9 +134,14 @@ impl Trail {
     #[inline]
     pub fn leave_marks(&mut self) {
         if self.asked && !self.new.is_empty() {
-            let marks = Arc::new(self.new.behind(self.known.as_deref()));
-            self.keys.cache.insert_marks(self.keys.sstable, self.block, marks.clone());
-            self.known = Some(marks);
+            let marks = self.new.behind(self.known.as_deref());
+            self.leave(marks);
         }
+    }
+
+    fn leave(&mut self, marks: RowMarks) {
+        let marks = Arc::new(marks);
+        self.keys.cache.insert_marks(self.keys.sstable, self.block, marks.clone());
+        self.known = Some(marks);
     }
 }
