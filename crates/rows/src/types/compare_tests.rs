@@ -253,3 +253,34 @@ proptest::proptest! {
         }
     }
 }
+
+proptest::proptest! {
+    /// Few bytes, so that the same values come up, and those that differ in a bit that some order might not look at.
+    #[test]
+    fn values_of_types_that_are_equal_by_bytes_have_the_same_bytes(
+        a in proptest::collection::vec(proptest::sample::select(vec![0_u8, 1, 0x10, 0x40, 0x80, 0xff]), 0..17),
+        flips in proptest::collection::vec((0..17_usize, 0..8_u32), 0..3),
+    ) {
+        let mut b = a.clone();
+        for (index, bit) in flips {
+            if let Some(byte) = b.get_mut(index) {
+                *byte ^= 1 << bit;
+            }
+        }
+        use DataType::*;
+        let types = [
+            Ascii, Text, Blob, Inet, Date, Time, TinyInt, SmallInt, Int, BigInt, Timestamp, TimeUuid, Uuid,
+        ];
+        for data_type in types {
+            assert!(data_type.is_equal_by_bytes());
+            assert_eq!(data_type.compare(&a, &b) == Equal, a == b, "{data_type}: {a:02x?} and {b:02x?}");
+        }
+    }
+}
+
+#[test]
+fn types_with_several_forms_of_a_value_are_not_equal_by_bytes() {
+    use DataType::{Boolean, Decimal, Double, Float, VarInt};
+    assert!([Boolean, Float, Double, VarInt, Decimal].iter().all(|data_type| !data_type.is_equal_by_bytes()));
+    assert_eq!(Boolean.compare(&[1], &[2]), Equal);
+}
