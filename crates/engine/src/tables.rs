@@ -94,7 +94,7 @@ impl Core {
                     }
                     match opened {
                         Ok(sstable) => sstables.push(Arc::new(sstable)),
-                        Err(error @ StorageError::Corrupt { .. })
+                        Err(error @ (StorageError::Corrupt { .. } | StorageError::Unsupported { .. }))
                             if self.options.disk_failure_policy == DiskFailurePolicy::BestEffort =>
                         {
                             unreadable.push(descriptor);

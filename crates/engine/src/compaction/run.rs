@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use cassette_rows::merge::shadow::ShadowingStream;
 use cassette_rows::purge::PurgingStream;
-use cassette_rows::{PartitionStream, TableMetadata};
+use cassette_rows::{PartitionStream, StorageError, TableMetadata};
 use cassette_sstable::SSTableId;
 use hashbrown::HashSet;
 
@@ -167,7 +167,8 @@ impl Core {
             running: Some(&registered.running),
             yields: work.yields,
         };
-        let written = self.replace_sstables(table, &metadata, job, &mut stream, |_| {})?;
+        let written = self.replace_sstables(table, &metadata, job, &mut stream, |_| {});
+        let written = written.inspect_err(|error| doubt(&read, error))?;
         drop(stream);
         let from = current.iter().map(|sstable| sstable.level()).min().unwrap_or(0);
         if let Some(last) = written.last() {
@@ -213,6 +214,17 @@ impl Core {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// After an error that says that what was read cannot be written: it is not known which input it comes from, and all of them are left
+/// alone until the next start rather than read again and again. An input that cannot be read is suspect already, and no other.
+fn doubt(inputs: &[Arc<SSTable>], error: &EngineError) {
+    let EngineError::Storage(StorageError::Corrupt { path, .. }) = error else { return };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_of = |sstable: &&Arc<SSTable>| name.starts_with(&sstable.reader.descriptor().file_prefix());
+    if inputs.iter().find(is_of).is_none() {
+        inputs.iter().for_each(|sstable| sstable.mark_suspect());
     }
 }
 

@@ -6,6 +6,7 @@
 mod class_name;
 pub mod collection;
 mod compare;
+mod compatible;
 mod display;
 mod validate;
 pub mod vector;

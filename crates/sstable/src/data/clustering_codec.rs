@@ -100,7 +100,20 @@ impl ClusteringCodec {
         self.widths.len()
     }
 
-    /// Writes the values of `clustering`, which may be fewer than there are columns.
+    /// The width that the first value of `clustering` which has another should have, and the one it has.
+    #[inline]
+    pub fn wrong_width(&self, clustering: &Clustering) -> Option<(usize, usize)> {
+        let mut values = clustering.values().zip(&self.widths);
+        values.find_map(|(value, width)| match (value, width) {
+            (Some(value), Some(width)) if !value.is_empty() && value.len() != *width => {
+                Some((*width, value.len()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Writes the values of `clustering`, which may be fewer than there are columns. They have the
+    /// [right width](Self::wrong_width).
     #[inline]
     pub fn encode_values(&self, clustering: &Clustering, out: &mut Vec<u8>) {
         if clustering.is_empty() {

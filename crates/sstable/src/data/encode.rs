@@ -2,8 +2,8 @@
 
 use bytes::BufMut;
 use cassette_rows::{
-    Cell, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TIMESTAMP, RangeTombstoneMarker, Row, Unfiltered,
-    vint,
+    Cell, ColumnId, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TIMESTAMP, RangeTombstoneMarker, Row,
+    TableMetadata, Unfiltered, vint,
 };
 
 use super::clustering_codec::{MarkerKind, ROW};
@@ -12,7 +12,39 @@ use super::flags::*;
 use super::row_format::{RowFormat, StoredColumn, StoredColumns};
 use crate::output::Output;
 
-/// Encodes rows and markers of one SSTable.
+/// A value that is not as wide as its type: written, it would shift all that follows. The floors above check values against
+/// their types; it means that what was read is not what the schema says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrongWidth {
+    /// The column that it is of; `None` for a clustering column.
+    pub column: Option<ColumnId>,
+    /// Bytes of every value of the type.
+    pub expected: usize,
+    /// Bytes of this one.
+    pub found: usize,
+}
+
+impl WrongWidth {
+    #[cold]
+    fn of(column: Option<ColumnId>, (expected, found): (usize, usize)) -> Self {
+        Self { column, expected, found }
+    }
+
+    /// A sentence for people.
+    #[cold]
+    pub fn describe(&self, table: &TableMetadata) -> String {
+        let column = self.column.and_then(|id| table.column_by_id(id));
+        let name = column.map_or("a clustering column", |column| &column.name);
+        format!(
+            "a value of {name} of {} has {} bytes and not {}",
+            table.qualified_name(),
+            self.found,
+            self.expected
+        )
+    }
+}
+
+/// Encodes rows and markers of one SSTable. After an error part of a row or marker has been appended.
 #[derive(Debug)]
 pub struct RowEncoder {
     format: RowFormat,
@@ -40,7 +72,7 @@ impl RowEncoder {
     }
 
     /// Appends a static row; what `row` being `None` says takes bytes too.
-    pub fn encode_static_row(&mut self, row: Option<&Row>, out: &mut Vec<u8>) {
+    pub fn encode_static_row(&mut self, row: Option<&Row>, out: &mut Vec<u8>) -> Result<(), WrongWidth> {
         match row {
             Some(row) => self.encode_row_as(row, true, 0, out),
             None => {
@@ -48,19 +80,28 @@ impl RowEncoder {
                 with_length(out, |out| {
                     out.put_vint(0);
                     encode_subset(&[], self.format.statics.len(), out);
-                });
+                    Ok(())
+                })
             }
         }
     }
 
     /// Appends a row. `previous` is the distance from the start of the row or marker before it.
     #[inline]
-    pub fn encode_row(&mut self, row: &Row, previous: u64, out: &mut Vec<u8>) {
-        self.encode_row_as(row, false, previous, out);
+    pub fn encode_row(&mut self, row: &Row, previous: u64, out: &mut Vec<u8>) -> Result<(), WrongWidth> {
+        self.encode_row_as(row, false, previous, out)
     }
 
     /// Appends a marker. `previous` as for rows.
-    pub fn encode_marker(&mut self, marker: &RangeTombstoneMarker, previous: u64, out: &mut Vec<u8>) {
+    pub fn encode_marker(
+        &mut self,
+        marker: &RangeTombstoneMarker,
+        previous: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), WrongWidth> {
+        if let Some(widths) = self.format.clustering.wrong_width(&marker.bound.prefix) {
+            return Err(WrongWidth::of(None, widths));
+        }
         out.push(IS_MARKER);
         self.format.clustering.encode_bound(&marker.bound, kind_of(marker), out);
         with_length(out, |out| {
@@ -68,10 +109,20 @@ impl RowEncoder {
             for deletion in [marker.close, marker.open].into_iter().flatten() {
                 encode_deletion(&self.format, deletion, out);
             }
-        });
+            Ok(())
+        })
     }
 
-    fn encode_row_as(&mut self, row: &Row, is_static: bool, previous: u64, out: &mut Vec<u8>) {
+    fn encode_row_as(
+        &mut self,
+        row: &Row,
+        is_static: bool,
+        previous: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), WrongWidth> {
+        if let Some(widths) = self.format.clustering.wrong_width(row.clustering()) {
+            return Err(WrongWidth::of(None, widths));
+        }
         let (format, present) = (&self.format, &mut self.present);
         let stored = format.columns(is_static);
         let liveness = row.liveness();
@@ -110,31 +161,35 @@ impl RowEncoder {
             }
             if is_plain {
                 for (cell, column) in row.cells().zip(&stored.columns) {
-                    encode_cell(format, column, &cell, &liveness, out);
+                    encode_cell(format, column, &cell, &liveness, out)?;
                 }
-                return;
+                return Ok(());
             }
-            encode_columns(format, stored, present, row, &liveness, out);
-        });
+            encode_columns(format, stored, present, row, &liveness, out)
+        })
     }
 }
 
 /// Appends what `encode` appends after its length in bytes.
 #[inline]
-fn with_length(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+fn with_length(
+    out: &mut Vec<u8>,
+    encode: impl FnOnce(&mut Vec<u8>) -> Result<(), WrongWidth>,
+) -> Result<(), WrongWidth> {
     let start = out.len();
     // Most lengths take a byte.
     out.push(0);
-    encode(out);
+    encode(out)?;
     let length = out.len() - start - 1;
     if length < 0x80 {
         out[start] = length as u8;
-        return;
+        return Ok(());
     }
     let extra = vint::unsigned_len(length as u64) - 1;
     out.extend_from_slice(&[0; vint::LEN_MAX][..extra]);
     out.copy_within(start + 1..start + 1 + length, start + 1 + extra);
     (&mut out[start..=start + extra]).put_vint(length as u64);
+    Ok(())
 }
 
 fn kind_of(marker: &RangeTombstoneMarker) -> MarkerKind {
@@ -158,25 +213,25 @@ fn encode_columns(
     row: &Row,
     liveness: &LivenessInfo,
     out: &mut Vec<u8>,
-) {
+) -> Result<(), WrongWidth> {
     let columns = present.iter().map(|index| &stored.columns[*index as usize]);
     if !stored.ascending {
         for column in columns {
             let Some(id) = column.id else { continue };
             let mut cells = row.cells_of(id);
             match column.complex {
-                false => cells.by_ref().for_each(|cell| encode_cell(format, column, &cell, liveness, out)),
-                true => encode_complex(format, column, row, cells.len(), cells, liveness, out),
+                false => cells.try_for_each(|cell| encode_cell(format, column, &cell, liveness, out))?,
+                true => encode_complex(format, column, row, cells.len(), cells, liveness, out)?,
             }
         }
-        return;
+        return Ok(());
     }
     // One pass over the cells, which come in the header's order.
     let mut cells = row.cells().peekable();
     for column in columns {
         if !column.complex {
             if let Some(cell) = cells.next() {
-                encode_cell(format, column, &cell, liveness, out);
+                encode_cell(format, column, &cell, liveness, out)?;
             }
             continue;
         }
@@ -186,8 +241,9 @@ fn encode_columns(
             count += 1;
         }
         let elements = (&mut cells).take(count);
-        encode_complex(format, column, row, count, elements, liveness, out);
+        encode_complex(format, column, row, count, elements, liveness, out)?;
     }
+    Ok(())
 }
 
 /// The indexes in the header of the columns that `row` has, ascending.
@@ -274,17 +330,17 @@ fn encode_complex<'a>(
     column: &StoredColumn,
     row: &Row,
     count: usize,
-    cells: impl Iterator<Item = Cell<'a>>,
+    mut cells: impl Iterator<Item = Cell<'a>>,
     liveness: &LivenessInfo,
     out: &mut Vec<u8>,
-) {
+) -> Result<(), WrongWidth> {
     // If one column of the row has a deletion, all complex ones say whether they do.
     if !row.complex_deletions().is_empty() {
         let deletion = column.id.map_or(DeletionTime::LIVE, |id| row.complex_deletion(id));
         encode_deletion(format, deletion, out);
     }
     out.put_vint(count as u64);
-    cells.for_each(|cell| encode_cell(format, column, &cell, liveness, out));
+    cells.try_for_each(|cell| encode_cell(format, column, &cell, liveness, out))
 }
 
 #[inline]
@@ -294,7 +350,7 @@ fn encode_cell(
     cell: &Cell<'_>,
     liveness: &LivenessInfo,
     out: &mut Vec<u8>,
-) {
+) -> Result<(), WrongWidth> {
     let expiring = cell.is_expiring();
     let uses_row_timestamp = !liveness.is_empty() && cell.timestamp == liveness.timestamp;
     let uses_row_ttl =
@@ -329,11 +385,51 @@ fn encode_cell(
     }
     match (cell.value, column.width) {
         ([], _) => {}
-        // A value of the wrong width would shift all that follows: the floors above check values against types.
         (value, Some(width)) if !column.complex => {
-            assert_eq!(value.len(), width, "the width of a value");
+            if value.len() != width {
+                return Err(WrongWidth::of(column.id, (width, value.len())));
+            }
             out.put_slice(value);
         }
         (value, _) => out.put_bytes_vint(value),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use cassette_rows::{Bound, Clustering, DataType, RowBuilder, Side};
+
+    use super::super::clustering_codec::ClusteringCodec;
+    use super::*;
+
+    #[test]
+    fn values_as_wide_as_no_value_of_their_type_are_errors() {
+        let column =
+            StoredColumn { id: Some(ColumnId(0)), complex: false, width: Some(4), dropped_at: i64::MIN };
+        let format = RowFormat {
+            min_timestamp: 0,
+            min_local_deletion_time: 0,
+            min_ttl: 0,
+            clustering: ClusteringCodec::new(&[DataType::Int]),
+            statics: StoredColumns::default(),
+            regulars: StoredColumns { columns: [column].into(), ascending: true, simple: true },
+            has_short_deletions: false,
+        };
+        let mut encoder = RowEncoder::new(format);
+        let mut encode = |clustering: &[u8], value: &[u8]| {
+            let mut row = RowBuilder::new(Clustering::of(&[clustering]));
+            row.live_cell(ColumnId(0), value, 1);
+            encoder.encode_row(&row.finish(), 0, &mut Vec::new())
+        };
+        assert_eq!((encode(b"four", b"four"), encode(b"", b"")), (Ok(()), Ok(())));
+        assert_eq!(
+            encode(b"four", b"fifteen"),
+            Err(WrongWidth { column: Some(ColumnId(0)), expected: 4, found: 7 })
+        );
+        assert_eq!(encode(b"eight", b"four"), Err(WrongWidth { column: None, expected: 4, found: 5 }));
+        let bound = Bound { prefix: Clustering::of(&[b"eight"]), side: Side::Before };
+        let marker = RangeTombstoneMarker { bound, close: None, open: Some(DeletionTime::new(1, 1)) };
+        assert!(encoder.encode_marker(&marker, 0, &mut Vec::new()).is_err());
     }
 }

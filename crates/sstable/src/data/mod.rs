@@ -10,5 +10,5 @@ pub mod row_format;
 
 pub use cursor::{Cursor, Pending};
 pub use decode::Head;
-pub use encode::RowEncoder;
+pub use encode::{RowEncoder, WrongWidth};
 pub use row_format::RowFormat;

@@ -1,8 +1,10 @@
 //! What is needed to read or write the rows of one SSTable: base values, and where each column of its header goes.
 
+use std::collections::HashSet;
+
 use cassette_rows::schema::compare_column_names;
-use cassette_rows::types::{key_class_name, parse_class_name};
-use cassette_rows::{ColumnId, ColumnKind, TableMetadata};
+use cassette_rows::types::{key_class_name, parse_class_name, parse_key_class_name};
+use cassette_rows::{ColumnId, ColumnKind, DataType, TableMetadata};
 
 use super::clustering_codec::ClusteringCodec;
 use crate::descriptor::Version;
@@ -76,28 +78,17 @@ impl RowFormat {
         self
     }
 
-    /// For reading what `header` describes as rows of `table`. The error is a sentence for people: the files hold
-    /// what this table cannot.
+    /// For reading what `header` describes as rows of `table`. Keys must be of the table's types, or of such as order alike; other
+    /// columns of types whose every value is one of the table's ([`DataType::is_value_compatible_with`]). The error is a sentence for
+    /// people: the files hold what this table cannot.
     pub fn new(header: &SerializationHeader, table: &TableMetadata) -> Result<Self, String> {
-        let mut clustering = Vec::with_capacity(header.clustering_types.len());
-        for name in &header.clustering_types {
-            clustering.push(parse_class_name(name).map_err(|e| e.to_string())?);
-        }
-        let reversed = |columns: &mut dyn Iterator<Item = bool>| columns.collect::<Vec<_>>();
-        let found = reversed(&mut clustering.iter().map(|c| c.1));
-        let expected = reversed(&mut table.clustering.iter().map(|c| c.reversed));
-        if found != expected {
-            return Err(format!(
-                "clustering columns of {} expected, found {:?}",
-                table.qualified_name(),
-                header.clustering_types
-            ));
-        }
+        check_partition_key(header, table)?;
+        let clustering = clustering_types(header, table)?;
         Ok(Self {
             min_timestamp: header.min_timestamp,
             min_local_deletion_time: header.min_local_deletion_time,
             min_ttl: header.min_ttl,
-            clustering: ClusteringCodec::new(clustering.iter().map(|c| &c.0)),
+            clustering: ClusteringCodec::new(&clustering),
             statics: stored_columns(&header.static_columns, ColumnKind::Static, table)?,
             regulars: stored_columns(&header.regular_columns, ColumnKind::Regular, table)?,
             has_short_deletions: false,
@@ -110,43 +101,128 @@ impl RowFormat {
     }
 }
 
+/// Cassandra trusts the header here; what was written as another type would be lost at the next compaction.
+fn check_partition_key(header: &SerializationHeader, table: &TableMetadata) -> Result<(), String> {
+    let found = parse_key_class_name(&header.key_type).map_err(|e| e.to_string())?;
+    if found.len() != table.partition_key.len() {
+        return Err(format!(
+            "the partition key of {} has {} columns; in the file it has {}: {}",
+            table.qualified_name(),
+            table.partition_key.len(),
+            found.len(),
+            header.key_type
+        ));
+    }
+    let mut columns = table.partition_key.iter().zip(&found);
+    match columns.find(|(column, found)| !column.data_type.is_compatible_with(found)) {
+        Some((column, found)) => {
+            Err(another_type(table, "partition key", &column.name, &column.data_type, found))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The types of the clustering columns, which say how they are laid out.
+fn clustering_types(header: &SerializationHeader, table: &TableMetadata) -> Result<Vec<DataType>, String> {
+    if header.clustering_types.len() != table.clustering.len() {
+        return Err(format!(
+            "{} has {} clustering columns; in the file there are {}: {:?}",
+            table.qualified_name(),
+            table.clustering.len(),
+            header.clustering_types.len(),
+            header.clustering_types
+        ));
+    }
+    let mut types = Vec::with_capacity(table.clustering.len());
+    for (column, name) in table.clustering.iter().zip(&header.clustering_types) {
+        let (found, reversed) = parse_class_name(name).map_err(|e| e.to_string())?;
+        if reversed != column.reversed {
+            let order = |reversed| if reversed { "DESC" } else { "ASC" };
+            return Err(format!(
+                "clustering column {:?} of {} is ordered {}; in the file it is ordered {}",
+                column.name,
+                table.qualified_name(),
+                order(column.reversed),
+                order(reversed)
+            ));
+        }
+        if !column.data_type.is_compatible_with(&found) {
+            return Err(another_type(table, "clustering", &column.name, &column.data_type, &found));
+        }
+        types.push(found);
+    }
+    Ok(types)
+}
+
+fn another_type(table: &TableMetadata, kind: &str, name: &str, now: &DataType, found: &DataType) -> String {
+    format!(
+        "{kind} column {name:?} of {} has type {now}; in the file it has type {found}",
+        table.qualified_name()
+    )
+}
+
+/// Whether cells of type `found` are cells of `data_type`.
+fn holds(data_type: &DataType, found: &DataType) -> bool {
+    data_type.is_multi_cell() == found.is_multi_cell() && data_type.is_value_compatible_with(found)
+}
+
 fn stored_columns(
     definitions: &[ColumnDefinition],
     kind: ColumnKind,
     table: &TableMetadata,
 ) -> Result<StoredColumns, String> {
+    let of_kind = if kind == ColumnKind::Static { "static" } else { "regular" };
     let mut columns = Vec::with_capacity(definitions.len());
+    let mut names = HashSet::with_capacity(definitions.len());
     for definition in definitions {
         let name = &definition.name;
-        let (data_type, _) = parse_class_name(&definition.type_name).map_err(|e| e.to_string())?;
-        let complex = data_type.is_multi_cell();
+        if !names.insert(name) {
+            return Err(format!("column {name:?} occurs twice in the file"));
+        }
+        let (found, _) = parse_class_name(&definition.type_name).map_err(|e| e.to_string())?;
+        let complex = found.is_multi_cell();
         let current = table.columns.iter().flatten().find(|column| column.name == *name);
         let dropped = table.dropped_columns.get(name);
-        let id = match current {
-            // A column may have been dropped and added again as another kind: then all that is here is old.
-            Some(column) if column.kind == kind && column.data_type.is_multi_cell() == complex => {
+        // What a column that was added again holds from before has the type it had then, which ALTER compared with today's.
+        let as_dropped =
+            || dropped.is_some_and(|dropped| dropped.kind == kind && holds(&dropped.data_type, &found));
+        let id = match (current, dropped) {
+            (Some(column), _)
+                if column.kind == kind
+                    && column.data_type.is_multi_cell() == complex
+                    && (holds(&column.data_type, &found) || as_dropped()) =>
+            {
                 Some(column.id)
             }
-            Some(column) if dropped.is_none() => {
-                return Err(format!(
-                    "column {name:?} of {} has type {:?}, in the file it is {} of {kind:?} kind",
-                    table.qualified_name(),
-                    column.data_type,
-                    definition.type_name
-                ));
-            }
-            None if dropped.is_none() => {
+            (None, None) => {
                 return Err(format!(
                     "unknown column {name:?}: neither a column of {} nor one that it dropped",
                     table.qualified_name()
                 ));
             }
-            _ => None,
+            (_, Some(dropped))
+                if as_dropped() || dropped.kind != kind || dropped.data_type.is_multi_cell() != complex =>
+            {
+                // A column may have been dropped and added again as another kind: then all that is here is old.
+                None
+            }
+            (None, Some(dropped)) => {
+                return Err(another_type(table, "dropped", name, &dropped.data_type, &found));
+            }
+            (Some(column), _) if column.kind != kind => {
+                return Err(format!(
+                    "column {name:?} is no {of_kind} column of {}; in the file it is one",
+                    table.qualified_name()
+                ));
+            }
+            (Some(column), _) => {
+                return Err(another_type(table, of_kind, name, &column.data_type, &found));
+            }
         };
         columns.push(StoredColumn {
             id,
             complex,
-            width: data_type.fixed_width(),
+            width: found.fixed_width(),
             dropped_at: dropped.map_or(i64::MIN, |dropped| dropped.dropped_at),
         });
     }
@@ -238,5 +314,132 @@ impl Subset {
     /// Whether no column is present.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cassette_rows::types::UserType;
+    use cassette_rows::{ColumnMetadata, TableId};
+
+    use super::*;
+
+    fn table(columns: &[(&str, ColumnKind, DataType)]) -> TableMetadata {
+        let columns = columns.iter().map(|(name, kind, data_type)| ColumnMetadata {
+            name: (*name).into(),
+            kind: *kind,
+            position: 0,
+            data_type: data_type.clone(),
+            reversed: false,
+            id: ColumnId(0),
+        });
+        TableMetadata::new(TableId(uuid::Uuid::nil()), "ks", "t", columns.collect(), Default::default())
+    }
+
+    fn with_value(data_type: DataType) -> TableMetadata {
+        use ColumnKind::*;
+        table(&[
+            ("k", PartitionKey, DataType::Int),
+            ("c", Clustering, DataType::Int),
+            ("v", Regular, data_type),
+        ])
+    }
+
+    fn header(of: &TableMetadata) -> SerializationHeader {
+        let ids = of.columns.iter().flatten().map(|column| column.id);
+        header_for(of, ids, (0, 0, 0))
+    }
+
+    fn udt(name: &str, fields: &[DataType], frozen: bool) -> DataType {
+        let fields = fields.iter().zip('a'..).map(|(field, name)| (name.into(), field.clone())).collect();
+        let definition = UserType { keyspace: "ks".into(), name: name.into(), fields };
+        DataType::Udt { definition: definition.into(), frozen }
+    }
+
+    #[test]
+    fn a_user_type_that_has_got_more_fields_reads_what_it_had_before() {
+        for frozen in [true, false] {
+            let before = with_value(udt("u", &[DataType::Int], frozen));
+            let now = with_value(udt("u", &[DataType::Int, DataType::Text], frozen));
+            assert!(RowFormat::new(&header(&before), &now).is_ok());
+            let error = RowFormat::new(&header(&now), &before).unwrap_err();
+            assert!(error.contains("column \"v\" of ks.t has type"), "{error}");
+            let another = with_value(udt("w", &[DataType::Int], frozen));
+            assert!(RowFormat::new(&header(&before), &another).is_err());
+        }
+    }
+
+    #[test]
+    fn dropped_columns_keep_their_types() {
+        let before = with_value(udt("u", &[DataType::Int], true));
+        let mut now = before.with_column_dropped("v", 5);
+        let mut dropped = now.dropped_columns.clone();
+        for column in dropped.values_mut() {
+            column.data_type = DataType::tuple([DataType::Int]);
+        }
+        now.set_dropped_columns(dropped);
+        let of_another = header(&with_value(DataType::Text));
+        for table in [&now, &now.with_dropped_columns().unwrap()] {
+            let format = RowFormat::new(&header(&before), table).unwrap();
+            assert_eq!(format.regulars.columns[0].dropped_at, 5);
+            assert!(RowFormat::new(&of_another, table).is_err());
+        }
+        // Added again, the new one reads what either wrote.
+        let again = now.with_column_added(ColumnMetadata {
+            name: "v".into(),
+            kind: ColumnKind::Regular,
+            position: 0,
+            data_type: udt("w", &[DataType::Int], true),
+            reversed: false,
+            id: ColumnId(u16::MAX),
+        });
+        for header in [header(&before), header(&now.with_dropped_columns().unwrap()), header(&again)] {
+            assert!(RowFormat::new(&header, &again).unwrap().regulars.columns[0].id.is_some());
+        }
+    }
+
+    #[test]
+    fn headers_that_are_not_the_tables_are_refused_by_name() {
+        let now = with_value(DataType::Int);
+        let refused = |change: &dyn Fn(&mut SerializationHeader), says: &str| {
+            let mut header = header(&now);
+            change(&mut header);
+            let error = RowFormat::new(&header, &now).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        };
+        refused(
+            &|h| h.key_type = DataType::Text.class_name(),
+            "partition key column \"k\" of ks.t has type int",
+        );
+        refused(
+            &|h| h.key_type = key_class_name(&[DataType::Int, DataType::Int]),
+            "has 1 columns; in the file it has 2",
+        );
+        refused(&|h| h.key_type = "NoType".into(), "NoType");
+        refused(
+            &|h| h.clustering_types = vec![DataType::Date.class_name()],
+            "clustering column \"c\" of ks.t",
+        );
+        refused(&|h| h.clustering_types.clear(), "has 1 clustering columns");
+        refused(
+            &|h| h.clustering_types = vec![DataType::Int.clustering_class_name(true)],
+            "is ordered ASC; in the file it is ordered DESC",
+        );
+        refused(&|h| h.regular_columns.extend(h.regular_columns.clone()), "\"v\" occurs twice");
+        refused(
+            &|h| std::mem::swap(&mut h.static_columns, &mut h.regular_columns),
+            "\"v\" is no static column",
+        );
+        refused(&|h| h.regular_columns[0].name = "w".into(), "unknown column \"w\"");
+        for (of, found) in [
+            (DataType::Counter, DataType::BigInt),
+            (DataType::BigInt, DataType::Counter),
+            (DataType::list(DataType::Int), DataType::list(DataType::Text)),
+            (DataType::list(DataType::Int), DataType::set(DataType::Int)),
+            (DataType::list(DataType::Int), DataType::list(DataType::Int).freeze()),
+            (DataType::map(DataType::Int, DataType::Text), DataType::map(DataType::Text, DataType::Int)),
+        ] {
+            assert!(RowFormat::new(&header(&with_value(found)), &with_value(of)).is_err());
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Writes Deletions.db; [`deletions`](crate::deletions) draws it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_rows::schema::CompressionParams;
@@ -12,7 +12,7 @@ use cassette_vfs::FileSystem;
 use super::END_OF_PARTITION;
 use super::data_file::{Chunks, DataFile};
 use crate::compression::ChunkFormat;
-use crate::data::{RowEncoder, RowFormat, deletion_codec};
+use crate::data::{RowEncoder, RowFormat, WrongWidth, deletion_codec};
 use crate::deletions::{Belongs, MOST, encode_end};
 use crate::output::Output;
 
@@ -72,7 +72,9 @@ impl DeletionsFile {
         file.stream.put_bytes16(key.key());
         deletion_codec::encode_plain(deletion, &mut file.stream);
         if self.has_static {
-            self.encoder.encode_static_row(static_row.map(only_deletion).as_ref(), &mut file.stream);
+            let encoded =
+                self.encoder.encode_static_row(static_row.map(only_deletion).as_ref(), &mut file.stream);
+            encoded.map_err(|wrong| wrong_width(&self.path, wrong))?;
         }
         Ok(())
     }
@@ -80,14 +82,15 @@ impl DeletionsFile {
     fn append(
         &mut self,
         key: &DecoratedKey,
-        encode: impl FnOnce(&mut RowEncoder, u64, &mut Vec<u8>),
+        encode: impl FnOnce(&mut RowEncoder, u64, &mut Vec<u8>) -> Result<(), WrongWidth>,
     ) -> Result<()> {
         if !self.begun {
             self.header(key, DeletionTime::LIVE, None)?;
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         let start = file.position();
-        encode(&mut self.encoder, start - self.previous, &mut file.stream);
+        let encoded = encode(&mut self.encoder, start - self.previous, &mut file.stream);
+        encoded.map_err(|wrong| wrong_width(&self.path, wrong))?;
         self.previous = start;
         file.advance()
     }
@@ -118,6 +121,12 @@ impl DeletionsFile {
         })?;
         Ok(true)
     }
+}
+
+#[cold]
+fn wrong_width(path: &Path, wrong: WrongWidth) -> StorageError {
+    let detail = format!("cannot be written: a value of {} bytes and not {}", wrong.found, wrong.expected);
+    StorageError::corrupt(path, detail)
 }
 
 impl Drop for DeletionsFile {

@@ -32,7 +32,7 @@ use self::deletions_file::DeletionsFile;
 use self::index_file::IndexFile;
 use crate::checksums::{FileChecksum, FileChecksums};
 use crate::data::row_format::{RowFormat, header_for};
-use crate::data::{RowEncoder, deletion_codec};
+use crate::data::{RowEncoder, WrongWidth, deletion_codec};
 use crate::deletions::Belongs;
 use crate::descriptor::{Component, Descriptor};
 use crate::filter::BloomFilter;
@@ -240,7 +240,8 @@ impl SSTableWriter {
             collector.row(row);
         }
         if self.has_static {
-            self.encoder.encode_static_row(static_row.as_ref(), out);
+            let encoded = self.encoder.encode_static_row(static_row.as_ref(), out);
+            encoded.map_err(|wrong| wrong_width(&self.descriptor, &self.table, wrong))?;
         }
         if let Some(deletions) = &mut self.deletions {
             deletions.begin(&header.key, header.deletion, static_row.as_ref())?;
@@ -272,7 +273,8 @@ impl SSTableWriter {
         let previous = start - partition.previous;
         match &unfiltered {
             Unfiltered::Row(row) => {
-                self.encoder.encode_row(row, previous, &mut data.stream);
+                let encoded = self.encoder.encode_row(row, previous, &mut data.stream);
+                encoded.map_err(|wrong| wrong_width(&self.descriptor, &self.table, wrong))?;
                 collector.row(row);
                 if !row.deletion().is_live()
                     && let (Some(deletions), Some(key)) = (&mut self.deletions, &partition.key)
@@ -281,10 +283,11 @@ impl SSTableWriter {
                 }
             }
             Unfiltered::Marker(marker) => {
+                let encoded = self.encoder.encode_marker(marker, previous, &mut data.stream);
+                encoded.map_err(|wrong| wrong_width(&self.descriptor, &self.table, wrong))?;
                 if let (Some(deletions), Some(key)) = (&mut self.deletions, &partition.key) {
                     deletions.marker(key, marker)?;
                 }
-                self.encoder.encode_marker(marker, previous, &mut data.stream);
                 collector.marker(marker);
                 partition.open = marker.open;
             }
@@ -432,6 +435,14 @@ impl SSTableWriter {
     fn misused(&self, detail: String) -> StorageError {
         StorageError::corrupt(self.descriptor.path(Component::Data), format!("cannot be written: {detail}"))
     }
+}
+
+#[cold]
+fn wrong_width(written: &Descriptor, table: &TableMetadata, wrong: WrongWidth) -> StorageError {
+    StorageError::corrupt(
+        written.path(Component::Data),
+        format!("cannot be written: {}", wrong.describe(table)),
+    )
 }
 
 impl Drop for SSTableWriter {
