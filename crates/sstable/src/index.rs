@@ -88,6 +88,17 @@ pub struct BlockPlace {
     pub open: DeletionTime,
 }
 
+/// The block that a read goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Landing {
+    /// Its number.
+    pub number: usize,
+    /// Where it lies.
+    pub place: BlockPlace,
+    /// The range tombstone open at its beginning; live if none.
+    pub open: DeletionTime,
+}
+
 /// The index of a partition's rows; blocks are decoded when asked for.
 #[derive(Debug, Clone)]
 pub struct PromotedIndex {
@@ -202,7 +213,7 @@ impl PromotedIndex {
     }
 
     /// The first block whose last row or marker is not before `bound`; the number of blocks if there is none.
-    pub fn first_reaching(
+    fn first_reaching(
         &self,
         bound: &Bound,
         codec: &ClusteringCodec,
@@ -213,6 +224,23 @@ impl PromotedIndex {
             codec.skip_prefix(&mut input)?;
             codec.is_prefix_before(&mut input, bound, comparator)
         })
+    }
+
+    /// Where a read of the rows beyond `bound` begins: at the first block that reaches so far. When none does it is the last, which
+    /// still says what is open at the end: nothing.
+    pub fn landing(
+        &self,
+        bound: &Bound,
+        codec: &ClusteringCodec,
+        comparator: &ClusteringComparator,
+    ) -> Parsed<Landing> {
+        let reaching = self.first_reaching(bound, codec, comparator)?;
+        let number = reaching.min(self.blocks - 1);
+        let open = match reaching.checked_sub(1) {
+            Some(before) => self.place(before, codec)?.open,
+            None => DeletionTime::LIVE,
+        };
+        Ok(Landing { number, place: self.place(number, codec)?, open })
     }
 
     /// The last block whose first row or marker is not after `position`; 0 if there is none.

@@ -8,13 +8,15 @@ use cassette_rows::{
 };
 
 use super::index_cursor::{IndexCursor, read_promoted_index};
-use super::rows::{Forward, Place, Reverse, RowIndex};
+use super::rows::{Forward, Landed, Place, Reverse, RowIndex};
 use super::slicing::Sliced;
 use super::{RememberedKeys, SSTableReader};
 use crate::chunked_file::Caching;
 use crate::data::Cursor;
+use crate::index::PromotedIndex;
 use crate::key_cache::{PartitionPlace, Remembered};
-use crate::large_partition::LargePartition;
+use crate::large_partition::{LargePartition, Seen};
+use crate::row_marks::RowMarks;
 
 /// The rows of a partition, in the direction of a selection.
 #[derive(Debug)]
@@ -26,13 +28,14 @@ pub(super) enum Rows {
 }
 
 impl Rows {
-    /// `cursor` stands at the partition's first row or marker. `marks` are looked into and added to.
+    /// `cursor` stands at the partition's first row or marker. `marks` are looked into and added to; `landed` is of the first slice.
     pub(super) fn new(
         cursor: Cursor,
         place: Place,
         table: &Arc<TableMetadata>,
         selection: &Arc<Selection>,
         marks: Option<&RememberedKeys>,
+        landed: Option<Landed>,
     ) -> Self {
         if selection.slices.as_slice().is_empty() {
             return Self::None;
@@ -40,7 +43,7 @@ impl Rows {
         let (table, selection) = (table.clone(), selection.clone());
         match selection.reversed {
             true => Self::Reverse(Sliced::new(Reverse::new(cursor, place), table, selection)),
-            false => Self::Forward(Sliced::new(Forward::new(cursor, place, marks), table, selection)),
+            false => Self::Forward(Sliced::new(Forward::new(cursor, place, marks, landed), table, selection)),
         }
     }
 
@@ -96,33 +99,25 @@ fn takes_index(selection: &Selection) -> bool {
     !(selection.slices.is_all() && !selection.reversed || selection.slices.as_slice().is_empty())
 }
 
-/// [`start`] of a large partition that the key cache holds, from what was seen of it, if anything was; what is seen now is noted.
-fn start_large(
+/// Where the only slice of a selection begins in a large partition, and what is known of that block; `None` for other selections.
+fn land(
     reader: &SSTableReader,
-    key: &DecoratedKey,
-    large: &Arc<LargePartition>,
-    cursor: &mut Cursor,
-    selection: &Arc<Selection>,
-) -> Result<Option<(PartitionHeader, Place)>> {
-    let start_of = large.place().position;
-    if let Some(seen) = large.seen(key) {
-        let rows_start = start_of.saturating_add(seen.index.header_length);
-        let index = match takes_index(selection) {
-            true => RowIndex::Remembered(large.clone()),
-            false => RowIndex::None,
-        };
-        cursor.seek(rows_start);
-        let header = PartitionHeader { key: key.clone(), deletion: seen.deletion, static_row: None };
-        let index_file = reader.shared.index.clone();
-        return Ok(Some((header, Place { start: start_of, rows_start, index, index_file })));
+    start: u64,
+    index: &PromotedIndex,
+    selection: &Selection,
+    marks: Option<&RememberedKeys>,
+) -> Result<Option<Landed>> {
+    let codec = &reader.format.clustering;
+    let ([slice], false, Some(keys)) = (selection.slices.as_slice(), selection.reversed, marks) else {
+        return Ok(None);
+    };
+    if !takes_index(selection) || !RowMarks::can_mark(codec) {
+        return Ok(None);
     }
-    let started = start(reader, key, large.place(), cursor, selection)?;
-    if let Some((header, Place { index: RowIndex::Read(index), .. })) = &started
-        && !reader.may_have_static()
-    {
-        large.note(key, header.deletion, index);
-    }
-    Ok(started)
+    let landing = index.landing(&slice.start, codec, &reader.table.comparator);
+    let landing = landing.map_err(|e| e.at(reader.index_path()))?;
+    let known = keys.cache.marks(keys.sstable, start.saturating_add(landing.place.offset));
+    Ok(Some(Landed { landing, known }))
 }
 
 /// [`start`] of the partition that the index cursor stands at: Data must hold that key there.
@@ -135,7 +130,9 @@ pub(super) fn start_at_entry(
     marks: Option<&RememberedKeys>,
 ) -> Result<(PartitionHeader, Rows)> {
     match start(reader, key, entry.place(), &mut cursor, selection)? {
-        Some((header, place)) => Ok((header, Rows::new(cursor, place, &reader.table, selection, marks))),
+        Some((header, place)) => {
+            Ok((header, Rows::new(cursor, place, &reader.table, selection, marks, None)))
+        }
         None => {
             let detail = format!("partition key {:02x?} expected by Index.db, another found", key.key());
             Err(cursor.corrupt(entry.position(), &detail))
@@ -162,7 +159,11 @@ impl PartitionRead {
     ) -> Result<Self> {
         let (cursor, marks) = (reader.cursor(Caching::Use), reader.remembered_keys(Caching::Use));
         let (header, rows) = start_at_entry(reader, key, entry, cursor, selection, marks)?;
-        Ok(Self { header: Some(header), rows, started: false, is_reconciled: !reader.may_have_deletions() })
+        Ok(Self::of(reader, header, rows))
+    }
+
+    fn of(reader: &SSTableReader, header: PartitionHeader, rows: Rows) -> Self {
+        Self { header: Some(header), rows, started: false, is_reconciled: !reader.may_have_deletions() }
     }
 
     /// The partition that the key cache remembers; `None` if it is another key's.
@@ -172,20 +173,51 @@ impl PartitionRead {
         remembered: &Remembered,
         selection: &Arc<Selection>,
     ) -> Result<Option<Self>> {
+        if let Remembered::Large(large) = remembered
+            && let Some(seen) = large.seen(key)
+        {
+            return Self::at_seen(reader, key, large, seen, selection).map(Some);
+        }
         let mut cursor = reader.cursor(Caching::Use);
-        let started = match remembered {
-            Remembered::Small(_) => start(reader, key, remembered.place(), &mut cursor, selection)?,
-            Remembered::Large(large) => start_large(reader, key, large, &mut cursor, selection)?,
-        };
+        let started = start(reader, key, remembered.place(), &mut cursor, selection)?;
         let Some((header, place)) = started else { return Ok(None) };
+        if let (Remembered::Large(large), RowIndex::Read(index)) = (remembered, &place.index)
+            && !reader.may_have_static()
+        {
+            large.note(key, header.deletion, index);
+        }
         let marks = reader.remembered_keys(Caching::Use);
-        let rows = Rows::new(cursor, place, &reader.table, selection, marks);
-        Ok(Some(Self {
-            header: Some(header),
-            rows,
-            started: false,
-            is_reconciled: !reader.may_have_deletions(),
-        }))
+        let rows = Rows::new(cursor, place, &reader.table, selection, marks, None);
+        Ok(Some(Self::of(reader, header, rows)))
+    }
+
+    /// A large partition whose beginning and index need not be read again.
+    fn at_seen(
+        reader: &SSTableReader,
+        key: &DecoratedKey,
+        large: &Arc<LargePartition>,
+        seen: &Seen,
+        selection: &Arc<Selection>,
+    ) -> Result<Self> {
+        let header = PartitionHeader { key: key.clone(), deletion: seen.deletion, static_row: None };
+        let start = large.place().position;
+        let marks = reader.remembered_keys(Caching::Use);
+        let landed = land(reader, start, &seen.index, selection, marks)?;
+        if let (Some(landed), [slice]) = (&landed, selection.slices.as_slice())
+            && landed.rules_out(slice, &reader.table)
+        {
+            return Ok(Self::of(reader, header, Rows::None));
+        }
+        let rows_start = start.saturating_add(seen.index.header_length);
+        let index = match takes_index(selection) {
+            true => RowIndex::Remembered(large.clone()),
+            false => RowIndex::None,
+        };
+        let mut cursor = reader.cursor(Caching::Use);
+        cursor.seek(rows_start);
+        let place = Place { start, rows_start, index, index_file: reader.shared.index.clone() };
+        let rows = Rows::new(cursor, place, &reader.table, selection, marks, landed);
+        Ok(Self::of(reader, header, rows))
     }
 }
 

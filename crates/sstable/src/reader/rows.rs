@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use cassette_rows::{
-    Bound, DeletionTime, Position, RangeTombstoneMarker, Result, Slice, TableMetadata, Unfiltered,
-};
+use cassette_rows::{Bound, Position, RangeTombstoneMarker, Result, Slice, TableMetadata, Unfiltered};
 
 use super::RememberedKeys;
 use super::slicing::{Sought, Source};
@@ -13,7 +11,7 @@ use crate::chunked_file::ChunkedFile;
 use crate::data::clustering_codec::Prefix;
 use crate::data::{Cursor, Pending};
 use crate::error::Malformed;
-use crate::index::PromotedIndex;
+use crate::index::{Landing, PromotedIndex};
 use crate::large_partition::LargePartition;
 use crate::row_filter::RowFilter;
 use crate::row_marks::RowMarks;
@@ -65,6 +63,29 @@ impl Place {
     }
 }
 
+/// Where a slice begins, and what the key cache knows of that block.
+#[derive(Debug)]
+pub struct Landed {
+    pub landing: Landing,
+    pub known: Option<Arc<RowMarks>>,
+}
+
+impl Landed {
+    /// Whether nothing is in the slice, rows or markers. `true` is certain.
+    pub fn rules_out(&self, slice: &Slice, table: &TableMetadata) -> bool {
+        rules_out(&self.landing, slice, table, self.known.as_deref())
+    }
+}
+
+/// The block reaches to the slice or beyond it, if any does: with no row of the slice it goes beyond, or the partition ends there.
+fn rules_out(landing: &Landing, slice: &Slice, table: &TableMetadata, known: Option<&RowMarks>) -> bool {
+    landing.open.is_live()
+        && known.is_some_and(|known| {
+            let value = RowFilter::value_of(slice, &table.comparator);
+            value.is_some_and(|value| known.filter().rules_out(value))
+        })
+}
+
 /// Rows in the table's order.
 #[derive(Debug)]
 pub struct Forward {
@@ -75,16 +96,19 @@ pub struct Forward {
     expected: Option<Prefix>,
     /// Where marks are looked up and left, until a trail does.
     marks: Option<RememberedKeys>,
+    /// Where the first slice begins, if that was found out before.
+    landed: Option<Landed>,
     /// The way through the block at hand; none before a row is passed over, or for a partition of several blocks.
     trail: Option<Box<Trail>>,
 }
 
 impl Forward {
-    /// `cursor` stands at the partition's first row or marker. In `marks` rows are looked up, and left for other reads.
-    pub fn new(cursor: Cursor, place: Place, marks: Option<&RememberedKeys>) -> Self {
+    /// `cursor` stands at the partition's first row or marker. In `marks` rows are looked up, and left for other reads. `landed` is of
+    /// the first slice.
+    pub fn new(cursor: Cursor, place: Place, marks: Option<&RememberedKeys>, landed: Option<Landed>) -> Self {
         let codec = &cursor.format().clustering;
         let marks = marks.filter(|keys| keys.cache.keeps_marks() && RowMarks::can_mark(codec)).cloned();
-        Self { cursor, place, pending: None, expected: None, marks, trail: None }
+        Self { cursor, place, pending: None, expected: None, marks, landed, trail: None }
     }
 
     fn offset(&self) -> u64 {
@@ -169,26 +193,24 @@ impl Source for Forward {
             return Ok(Sought::Near);
         };
         let codec = &self.cursor.format().clustering;
-        let found = index.first_reaching(bound, codec, &table.comparator).and_then(|number| {
-            // When no block reaches so far, the last one still says what is open at the end: nothing.
-            let block = number.min(index.len() - 1);
-            let open = match number.checked_sub(1) {
-                Some(before) => index.place(before, codec)?.open,
-                None => DeletionTime::LIVE,
-            };
-            Ok((block, index.place(block, codec)?, open))
-        });
-        let (number, block, open) = found.map_err(|e| self.place.error(e))?;
+        let (landing, known) = match self.landed.take() {
+            Some(Landed { landing, known }) => (landing, Some(known)),
+            None => {
+                let landing = index.landing(bound, codec, &table.comparator);
+                (landing.map_err(|e| self.place.error(e))?, None)
+            }
+        };
+        let Landing { number, place: block, open } = landing;
         let target = self.place.start.saturating_add(block.offset);
         let is_ahead = target > self.offset();
         self.begin_trail();
         if let Some(trail) = &mut self.trail {
             trail.enter(target, target.saturating_add(block.width));
-            // This block reaches to the slice or beyond it: with no row of the slice it goes beyond, or the partition ends here.
-            if open.is_live()
-                && RowFilter::value_of(slice, &table.comparator).is_some_and(|value| trail.rules_out(value))
-            {
-                return Ok(Sought::Nothing);
+            match known {
+                // It did not rule the slice out.
+                Some(known) => trail.told(known),
+                None if rules_out(&landing, slice, table, trail.ask()) => return Ok(Sought::Nothing),
+                None => {}
             }
         }
         if self.take_shortcut(bound, target.max(self.offset()), table) {

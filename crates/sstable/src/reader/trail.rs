@@ -71,31 +71,29 @@ impl Trail {
         codec: &ClusteringCodec,
         comparator: &ClusteringComparator,
     ) -> Option<u64> {
-        if !self.asked {
-            self.ask();
-        }
-        let offset = self.known.as_ref()?.last_before(bound, codec, comparator)?;
+        let offset = self.ask()?.last_before(bound, codec, comparator)?;
         Some(self.block + offset).filter(|target| *target > from)
     }
 
-    fn ask(&mut self) {
+    /// What the cache has of the block, which is asked if that was not done yet.
+    pub fn ask(&mut self) -> Option<&RowMarks> {
+        if !self.asked {
+            self.told(self.keys.cache.marks(self.keys.sstable, self.block));
+        }
+        self.known.as_deref()
+    }
+
+    /// That the cache was asked of the block, and had this.
+    pub fn told(&mut self, known: Option<Arc<RowMarks>>) {
         self.asked = true;
-        self.known = self.keys.cache.marks(self.keys.sstable, self.block);
-        self.was_known = self.known.is_some();
+        self.was_known = known.is_some();
+        self.known = known;
         if let Some(known) = &self.known {
             // Marks seen on the way so far are among them, or are made again.
             self.new.clear();
             self.last = self.block + known.last();
             self.clear_to = self.clear_to.max(self.last);
         }
-    }
-
-    /// Whether no row of the block has `value` as the first one of its clustering. `true` is certain.
-    pub fn rules_out(&mut self, value: &[u8]) -> bool {
-        if !self.asked {
-            self.ask();
-        }
-        self.known.as_ref().is_some_and(|known| known.filter().rules_out(value))
     }
 
     /// The block, if a filter of it can be made that is not there, and is worth it: other reads were here.
