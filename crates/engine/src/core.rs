@@ -80,7 +80,7 @@ pub(crate) enum Phase {
 
 impl Core {
     pub fn open(options: Options, fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Result<Self> {
-        options.check_cache_sizes(memory_limit())?;
+        options.check(memory_limit())?;
         let directory = DataDirectory::open(fs.clone(), &options.data_dir)?;
         let positions = ReplayPositions::open(fs.clone(), directory.replay_positions())?;
         Ok(Self {

@@ -341,7 +341,7 @@ impl Engine {
             counter_cache_size: counter_cache,
             ..core.options.clone()
         };
-        options.check_cache_sizes(cassette_vfs::memory_limit())?;
+        options.check_sizes(cassette_vfs::memory_limit())?;
         core.key_cache.set_capacity(key_cache);
         core.row_cache.set_capacity(row_cache);
         core.counter_cache.set_capacity(counter_cache);

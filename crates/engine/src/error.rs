@@ -32,10 +32,16 @@ pub enum EngineError {
         /// What is wrong, in Cassandra's words where it has some.
         detail: String,
     },
-    /// A cache would not fit into memory.
+    /// A setting of the engine cannot work.
+    #[error("{detail}")]
+    InvalidSetting {
+        /// The setting and what it must be, in Cassandra's words where it has some.
+        detail: String,
+    },
+    /// Caches and memtables would not fit into memory.
     #[error("{what} of {size} bytes is more than the memory of {memory} bytes that there is")]
-    CacheTooLarge {
-        /// The setting, by its name in cassandra.yaml.
+    TooLargeForMemory {
+        /// The setting, or settings, by their names in cassandra.yaml.
         what: String,
         /// What it says, bytes.
         size: u64,

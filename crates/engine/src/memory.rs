@@ -18,11 +18,12 @@ pub(crate) struct MemtablePool {
 }
 
 impl MemtablePool {
-    /// `flush_share`: the share of `limit` beyond which the largest memtable is to be flushed.
+    /// `flush_share`: the share of `limit` beyond which the largest memtable is to be flushed. Whatever it is, one is flushed before
+    /// the pool is full: writers wait then for what nobody would free.
     pub fn new(limit: usize, flush_share: f64) -> Self {
         Self {
             limit,
-            flush_above: (limit as f64 * flush_share) as usize,
+            flush_above: ((limit as f64 * flush_share) as usize).min(limit.saturating_sub(1)),
             used: AtomicUsize::new(0),
             flushing: AtomicUsize::new(0),
             waiting: Mutex::new(()),
@@ -70,5 +71,24 @@ impl MemtablePool {
     /// Heap bytes of all memtables.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_pool_has_something_flushed_whatever_the_threshold() {
+        for share in [0.01, 0.99, 1.0, 2.0, f64::INFINITY, f64::NAN, -1.0] {
+            let pool = MemtablePool::new(1000, share);
+            pool.grow(1000);
+            assert!(pool.is_full() && pool.wants_flush(), "{share}");
+            // What is being flushed will be free.
+            pool.begin_flush(1000);
+            assert!(!pool.wants_flush(), "{share}");
+            pool.release(1000);
+            assert!(!pool.is_full());
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::commitlog::{ReplayPolicy, SyncMode};
 use crate::compaction::{OverlappingTombstones, SourcesPolicy};
 use crate::error::{EngineError, Result};
 use crate::saved_caches::CacheKind;
+use crate::snapshots::LEAST_TTL_SECONDS;
 
 /// How an engine is to behave.
 #[derive(Debug, Clone)]
@@ -212,27 +213,53 @@ impl Options {
         }
     }
 
-    /// Refuses caches that are larger than `memory`, bytes; `None` when that is not known.
-    pub(crate) fn check_cache_sizes(&self, memory: Option<u64>) -> Result<()> {
+    /// Refuses what cannot work, in Cassandra's words where it has some.
+    pub(crate) fn check(&self, memory: Option<u64>) -> Result<()> {
+        let refused = |detail: String| Err(EngineError::InvalidSetting { detail });
+        if self.memtable_heap_space == 0 {
+            return refused("memtable_heap_space must be positive, but was 0MiB".into());
+        }
+        let (least, most) = THRESHOLDS;
+        match self.memtable_cleanup_threshold {
+            Some(share) if share > most => {
+                return refused(format!("memtable_cleanup_threshold must be <= {most}, but was {share}"));
+            }
+            // Also what is no number.
+            Some(share) if !(least..=most).contains(&share) => {
+                return refused(format!("memtable_cleanup_threshold must be >= {least}, but was {share}"));
+            }
+            _ => {}
+        }
+        if self.concurrent_compactors == 0 {
+            return refused("concurrent_compactors should be strictly greater than 0, but was 0".into());
+        }
+        if self.column_index_size == 0 {
+            return refused("column_index_size must be positive, but was 0KiB".into());
+        }
+        if self.auto_snapshot_ttl_seconds.is_some_and(|ttl| ttl < LEAST_TTL_SECONDS) {
+            return refused(format!("auto_snapshot_ttl must be at least {LEAST_TTL_SECONDS} seconds"));
+        }
+        self.check_sizes(memory)
+    }
+
+    /// Refuses caches and memtables that are larger than `memory`, bytes; `None` when that is not known.
+    pub(crate) fn check_sizes(&self, memory: Option<u64>) -> Result<()> {
         let Some(memory) = memory else { return Ok(()) };
         let sizes = [
             ("file_cache_size", self.file_cache_size),
             ("key_cache_size", self.key_cache_size),
             ("row_cache_size", self.row_cache_size),
             ("counter_cache_size", self.counter_cache_size),
+            ("memtable_heap_space", self.memtable_heap_space as u64),
         ];
+        let too_large = |what: String, size| Err(EngineError::TooLargeForMemory { what, size, memory });
+        if let Some((name, size)) = sizes.iter().find(|(_, size)| *size > memory) {
+            return too_large((*name).into(), *size);
+        }
         let sum = sizes.iter().fold(0u64, |sum, (_, size)| sum.saturating_add(*size));
-        let too_large = sizes.iter().find(|(_, size)| *size > memory);
-        match too_large {
-            Some((name, size)) => {
-                Err(EngineError::CacheTooLarge { what: (*name).into(), size: *size, memory })
-            }
-            None if sum > memory => {
-                let what =
-                    "file_cache_size, key_cache_size, row_cache_size and counter_cache_size together".into();
-                Err(EngineError::CacheTooLarge { what, size: sum, memory })
-            }
-            None => Ok(()),
+        match sum > memory {
+            true => too_large(sizes.map(|(name, _)| name).join(" + "), sum),
+            false => Ok(()),
         }
     }
 
@@ -241,6 +268,9 @@ impl Options {
         self.memtable_cleanup_threshold.unwrap_or(1.0 / (self.memtable_flush_writers.max(1) as f64 + 1.0))
     }
 }
+
+/// What `memtable_cleanup_threshold` may be: at 1 and above no memtable would be flushed before writers wait for that.
+const THRESHOLDS: (f64, f64) = (0.01, 0.99);
 
 /// Cassandra's is the smaller of 512 MiB and a quarter of the heap, which is a quarter of the memory by default.
 fn default_file_cache_size(memory: Option<u64>) -> u64 {
@@ -255,11 +285,54 @@ mod tests {
     #[test]
     fn a_cache_beyond_memory_is_refused_by_name() {
         let options = Options { row_cache_size: 3 << 30, file_cache_size: 1 << 30, ..Options::new("db") };
-        let refused = |memory: u64| options.check_cache_sizes(Some(memory << 30)).map_err(|e| e.to_string());
+        let refused = |memory: u64| options.check(Some(memory << 30)).map_err(|e| e.to_string());
         assert_eq!(refused(8), Ok(()));
         assert!(refused(2).unwrap_err().starts_with("row_cache_size of 3221225472 bytes"));
-        assert!(refused(4).unwrap_err().starts_with("file_cache_size, key_cache_size, row_cache_size and"));
+        assert!(refused(4).unwrap_err().starts_with("file_cache_size + key_cache_size + row_cache_size + "));
+        let memtables = Options { memtable_heap_space: 5 << 30, ..Options::new("db") };
+        let error = memtables.check(Some(4 << 30)).unwrap_err().to_string();
+        assert!(
+            error.starts_with("memtable_heap_space of 5368709120 bytes is more than the memory"),
+            "{error}"
+        );
+        let together =
+            Options { memtable_heap_space: 3 << 30, file_cache_size: 3 << 29, ..Options::new("db") };
+        let error = together.check(Some(4 << 30)).unwrap_err().to_string();
+        assert!(error.contains("counter_cache_size + memtable_heap_space of 4"), "{error}");
         assert_eq!(default_file_cache_size(Some(4 << 30)), 256 << 20);
         assert_eq!(default_file_cache_size(Some(1 << 40)), 512 << 20);
+    }
+    /// Writes hung for ever where these were taken.
+    #[test]
+    fn settings_that_cannot_work_are_refused_in_cassandras_words() {
+        type Change = fn(&mut Options);
+        let changes: [(Change, &str); 8] = [
+            (|o| o.memtable_heap_space = 0, "memtable_heap_space must be positive, but was 0MiB"),
+            (
+                |o| o.memtable_cleanup_threshold = Some(2.0),
+                "memtable_cleanup_threshold must be <= 0.99, but was 2",
+            ),
+            (
+                |o| o.memtable_cleanup_threshold = Some(-1.0),
+                "memtable_cleanup_threshold must be >= 0.01, but was -1",
+            ),
+            (
+                |o| o.memtable_cleanup_threshold = Some(f64::NAN),
+                "memtable_cleanup_threshold must be >= 0.01, but was NaN",
+            ),
+            (|o| o.memtable_cleanup_threshold = Some(f64::INFINITY), "must be <= 0.99, but was inf"),
+            (
+                |o| o.concurrent_compactors = 0,
+                "concurrent_compactors should be strictly greater than 0, but was 0",
+            ),
+            (|o| o.auto_snapshot_ttl_seconds = Some(1), "auto_snapshot_ttl must be at least 60 seconds"),
+            (|o| o.column_index_size = 0, "column_index_size must be positive, but was 0KiB"),
+        ];
+        for (change, says) in changes {
+            let mut options = Options::new("db");
+            change(&mut options);
+            let error = options.check(None).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 }

@@ -32,7 +32,7 @@ const KEPT: [&str; 2] = [SNAPSHOTS, "backups"];
 const MANIFEST: &str = "manifest.json";
 const SCHEMA: &str = "schema.cql";
 /// A snapshot lives for at least a minute, as Cassandra has it.
-const LEAST_TTL_SECONDS: u32 = 60;
+pub(crate) const LEAST_TTL_SECONDS: u32 = 60;
 
 /// A snapshot to be taken.
 #[derive(Debug, Clone, Copy)]
