@@ -47,9 +47,8 @@ impl Core {
         let behind = {
             let state = table.compaction.lock();
             let view = table.view();
-            let off = table.autocompaction_off.load(Ordering::Relaxed) || state.forbidden.is_some();
             match CompactionOptions::parse(&view.table.params.compaction) {
-                Ok(options) if options.enabled && !off => {
+                Ok(options) if state.starts_compactions(&options) && state.forbidden.is_none() => {
                     choose::behind(&self.tree(table, &view, &state, &options), &options)
                 }
                 _ => 0,

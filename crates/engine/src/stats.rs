@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_rows::{TableId, TableMetadata};
@@ -146,9 +145,8 @@ impl Core {
         let memtable = view.memtable.stats();
         TableStats {
             directory: table.directory.clone(),
-            autocompaction: !table.autocompaction_off.load(Ordering::Relaxed)
-                && CompactionOptions::parse(&view.table.params.compaction)
-                    .is_ok_and(|options| options.enabled),
+            autocompaction: CompactionOptions::parse(&view.table.params.compaction)
+                .is_ok_and(|options| table.compaction.lock().starts_compactions(&options)),
             memtable_partitions: view.memtables().map(|memtable| memtable.partition_count() as u64).sum(),
             memtable_cells: memtable.cells,
             memtable_data_bytes: memtable.data_bytes,

@@ -13,7 +13,7 @@ use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
 
 use crate::commitlog::Position;
-use crate::compaction::choose;
+use crate::compaction::{CompactionOptions, choose};
 use crate::memtable::Memtable;
 use crate::metrics::TableMetrics;
 use crate::sstable_handle::SSTable;
@@ -40,8 +40,6 @@ pub(crate) struct Table {
     pub compaction_ended: Condvar,
     /// More than 0: running compactions are to give up.
     pub compactions_yield: AtomicUsize,
-    /// Set by an operator: compactions do not start by themselves until the next start.
-    pub autocompaction_off: AtomicBool,
     /// See [`Backpressure`](crate::backpressure).
     pub behind: AtomicUsize,
     /// Held while the view is replaced.
@@ -89,10 +87,19 @@ pub(crate) struct CompactionState {
     pub compacting: HashSet<SSTableId>,
     /// Why no compaction may run before the next start.
     pub forbidden: Option<String>,
+    /// Whether compactions start by themselves, if an operator has said so since the start: that counts, and not the schema.
+    pub autocompaction: Option<bool>,
     /// A command waits for the others to finish: none begins.
     pub paused: usize,
     /// What the strategies remember.
     pub strategy: choose::State,
+}
+
+impl CompactionState {
+    /// Whether compactions of a table with these options start by themselves.
+    pub fn starts_compactions(&self, options: &CompactionOptions) -> bool {
+        self.autocompaction.unwrap_or(options.enabled)
+    }
 }
 
 /// Where a table's data is at one moment. Immutable; a reader keeps the one it began with.
@@ -156,7 +163,6 @@ impl Table {
             compaction: Mutex::default(),
             compaction_ended: Condvar::new(),
             compactions_yield: AtomicUsize::new(0),
-            autocompaction_off: AtomicBool::new(false),
             behind: AtomicUsize::new(0),
             view_change: Mutex::new(()),
             view: ArcSwap::from_pointee(view),

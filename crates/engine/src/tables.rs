@@ -167,6 +167,10 @@ impl Core {
             view.table = metadata.clone();
             Ok::<_, EngineError>(drops_columns)
         })?;
+        if let Ok(options) = CompactionOptions::parse(&metadata.params.compaction) {
+            // Once the schema says what an operator said, the schema counts again.
+            table.compaction.lock().autocompaction.take_if(|on| *on == options.enabled);
+        }
         if drops_columns && self.phase() == Phase::Open {
             // Memtables hold the dropped cells; SSTables get only those newer than the drop.
             self.flush(&table)?;

@@ -1,7 +1,6 @@
 //! Compactions that a command asks for.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cassette_sstable::SSTableId;
 use parking_lot::MutexGuard;
@@ -117,7 +116,7 @@ impl Core {
 
     /// See [`Engine::set_autocompaction`](crate::Engine::set_autocompaction).
     pub fn set_autocompaction(&self, table: &Table, on: bool) {
-        table.autocompaction_off.store(!on, Ordering::Relaxed);
+        table.compaction.lock().autocompaction = Some(on);
         self.measure_behind(table);
         self.compaction_wanted.raise();
     }

@@ -1,7 +1,6 @@
 //! Finding out what to compact next.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cassette_sstable::data::deletion_codec;
 
@@ -57,7 +56,7 @@ impl Core {
         }
         let view = table.view();
         let options = CompactionOptions::parse(&view.table.params.compaction).ok()?;
-        if !options.enabled || table.autocompaction_off.load(Ordering::Relaxed) {
+        if !state.starts_compactions(&options) {
             return None;
         }
         let tree = self.tree(table, &view, &state, &options);
@@ -80,7 +79,7 @@ impl Core {
         let state = table.compaction.lock();
         let view = table.view();
         match CompactionOptions::parse(&view.table.params.compaction) {
-            Ok(options) if options.enabled => {
+            Ok(options) if options.enabled || state.starts_compactions(&options) => {
                 choose::pending(&self.tree(table, &view, &state, &options), &options, &state.strategy)
             }
             _ => 0,

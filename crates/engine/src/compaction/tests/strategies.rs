@@ -262,6 +262,36 @@ fn a_table_whose_compactions_are_switched_off_waits_and_a_history_is_kept() {
     ));
 }
 
+/// Reproduced: switching them on did nothing where the schema has them off.
+#[test]
+fn an_operator_switches_compactions_on_and_off_whatever_the_schema_says() {
+    let (world, table) = world_of(strategy("SizeTiered", &[("enabled", "false")]));
+    let engine = world.open().unwrap();
+    let four = |first: i32| {
+        for k in first..first + 4 {
+            flush(&engine, &table, k..k + 1, 1);
+        }
+        engine.run_pending_compactions();
+        world.sstables(&table)
+    };
+    let runs = || engine.table_stats(table.id).unwrap().autocompaction;
+    assert_eq!((four(0), runs()), (4, false));
+    engine.set_autocompaction(table.id, true).unwrap();
+    engine.run_pending_compactions();
+    assert_eq!((world.sstables(&table), runs()), (1, true));
+    // Other options than this one leave it as it is.
+    let altered = |options: &[(&str, &str)]| {
+        engine.alter_table(Arc::new(table.with_params(strategy("SizeTiered", options)))).unwrap();
+        runs()
+    };
+    assert!(altered(&[("enabled", "false"), ("min_threshold", "4")]));
+    engine.set_autocompaction(table.id, false).unwrap();
+    assert!(!altered(&[]));
+    // With both the same, the schema counts from here on.
+    assert!(!altered(&[("enabled", "false")]) && altered(&[]));
+    assert_eq!(four(10), 1);
+}
+
 #[test]
 fn an_sstable_that_is_rewritten_takes_the_options_of_now() {
     let (world, table) = world_of(strategy("SizeTiered", &[]));
