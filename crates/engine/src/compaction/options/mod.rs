@@ -192,8 +192,10 @@ impl CompactionOptions {
         }
         let name = "overlapping_tombstones_max_sources";
         if let Some(text) = given.take(name) {
-            let sources =
+            let sources: i64 =
                 text.parse().map_err(|_| format!("{text} is not a parsable int (base10) for {name}"))?;
+            let sources = usize::try_from(sources)
+                .map_err(|_| format!("{name} must not be negative (0 is no limit), but was {text}"))?;
             self.max_sources = Some(sources);
         }
         let name = "overlapping_tombstones_policy";
@@ -201,6 +203,20 @@ impl CompactionOptions {
             self.sources_policy = Some(SourcesPolicy::from_name(&text).ok_or_else(|| {
                 format!("Invalid value {text} for '{name}' compaction sub-option - must be one of the following [newest, skip].")
             })?);
+        }
+        let limits = [
+            ("overlapping_tombstones_max_sources", self.max_sources.is_some()),
+            (name, self.sources_policy.is_some()),
+        ];
+        if self.overlapping_tombstones == Some(OverlappingTombstones::None)
+            && let Some((limit, _)) = limits.iter().find(|(_, given)| *given)
+        {
+            return Err(format!(
+                "{limit} contradicts 'provide_overlapping_tombstones': 'none': there are no sources to limit"
+            ));
+        }
+        if self.sources_policy.is_some() && self.max_sources.is_none() {
+            return Err(format!("{name} says nothing without overlapping_tombstones_max_sources: give both"));
         }
         Ok(())
     }
@@ -295,6 +311,21 @@ mod tests {
                 "SizeTiered",
                 &[("min_threshold", "33")],
                 "Min compaction threshold (got 33) cannot be greater than max compaction threshold (got 32)",
+            ),
+            (
+                "SizeTiered",
+                &[("overlapping_tombstones_max_sources", "-1")],
+                "overlapping_tombstones_max_sources must not be negative (0 is no limit), but was -1",
+            ),
+            (
+                "SizeTiered",
+                &[("overlapping_tombstones_policy", "skip")],
+                "overlapping_tombstones_policy says nothing without overlapping_tombstones_max_sources: give both",
+            ),
+            (
+                "SizeTiered",
+                &[("provide_overlapping_tombstones", "none"), ("overlapping_tombstones_max_sources", "3")],
+                "overlapping_tombstones_max_sources contradicts 'provide_overlapping_tombstones': 'none': there are no sources to limit",
             ),
             ("SizeTiered", &[("enabled", "yes")], "enabled should either be 'true' or 'false', not yes"),
             (
