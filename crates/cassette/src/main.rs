@@ -64,6 +64,9 @@ fn main() -> std::process::ExitCode {
         Ok(false) => std::process::ExitCode::FAILURE,
         Err(error) => {
             eprintln!("cassette: {error:#}");
+            if let Some(advice) = transactions::advice(&error) {
+                eprintln!("cassette: {advice}");
+            }
             std::process::ExitCode::FAILURE
         }
     }

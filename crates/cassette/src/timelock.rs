@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::logging;
+use crate::transactions::password_in;
 
 /// Where servers listen unless they are told otherwise.
 const ADDRESS_DEFAULT: &str = "127.0.0.1:8421";
@@ -64,9 +65,9 @@ struct StoreArguments {
     #[arg(long, value_name = "CQL", default_value = "{'class': 'SimpleStrategy', 'replication_factor': 1}")]
     replication: String,
 
-    /// Ask only the local data center, where all clients are then
-    #[arg(long)]
-    local: bool,
+    /// Ask only the nodes of this data center. All other servers and all clients must name the same one
+    #[arg(long, value_name = "DATA CENTER")]
+    local: Option<String>,
 
     /// The user, if the cluster asks for one
     #[arg(long, value_name = "NAME", requires = "password_file")]
@@ -131,17 +132,13 @@ impl StoreArguments {
             bail!("--store is missing: which cluster holds the timestamps' bound?");
         }
         let credentials = match (&self.user, &self.password_file) {
-            (Some(user), Some(path)) => {
-                let password = std::fs::read_to_string(path)
-                    .with_context(|| format!("cannot read the password in {}", path.display()))?;
-                Some((user.clone(), password.trim_end_matches(['\n', '\r']).to_owned()))
-            }
+            (Some(user), Some(path)) => Some((user.clone(), password_in(path)?)),
             _ => None,
         };
         let options = ClusterOptions {
             contact_points: self.store.clone(),
             replication: self.replication.clone(),
-            local: self.local,
+            local: self.local.clone(),
             credentials,
             // An answer that comes later than a lease is none.
             request_timeout: self.lease(),

@@ -50,7 +50,14 @@ fn a_store_is_shown_its_transactions_are_told_and_a_backup_is_restored() {
     let (data, file, new) = (path("data"), path("bank.backup"), path("new"));
     let (committed, aborted) = bank(Path::new(&data));
     let shown = shows(&["show", "--data", &data]);
-    for line in ["keyspace bank", "given out up to", "2 from 1 on", "unswept", "tables     accounts\n"] {
+    for line in [
+        "keyspace bank",
+        "given out up to",
+        "was given out",
+        "2 from 1 on",
+        "unswept",
+        "tables     accounts\n",
+    ] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     let shown: serde_json::Value =
@@ -63,6 +70,9 @@ fn a_store_is_shown_its_transactions_are_told_and_a_backup_is_restored() {
     assert!(told[0].starts_with(&format!("{committed}  committed at ")), "{told:?}");
     assert!(told[1].starts_with(&format!("{aborted}  aborted")), "{told:?}");
     assert!(told[2].contains("before time") && told[3].contains("not given out"), "{told:?}");
+    let given_out = (bound - 1).to_string();
+    assert!(shows(&["status", "--data", &data, &given_out]).contains("dead: no conclusion"));
+    assert!(shows(&["sweep", "--data", &data]).starts_with("swept what "));
     assert!(shows(&["map", "--data", &data]).contains("2 (_transactions2)"));
     assert!(shows(&["migrate", "--data", &data, "--to", "3"]).contains("layout 3 instead of 2"));
     assert!(shows(&["migrate", "--data", &data, "--to", "3"]).contains("already"));

@@ -2,7 +2,7 @@
 
 use crate::encoding::DecodeError;
 use crate::service::ServiceError;
-use crate::store::{Cell, StoreError};
+use crate::store::{Cell, NameError, StoreError};
 use crate::timelock::TimeLockError;
 use crate::timestamp::{Conclusion, Timestamp};
 
@@ -11,7 +11,7 @@ use crate::timestamp::{Conclusion, Timestamp};
 pub enum Error {
     /// Another transaction wrote what this one writes, since it began.
     #[error(
-        "write-write conflict in table {table} at {cell:02x?}: written by the transaction that began at {other}"
+        "write-write conflict in table {table} at {cell:02x?}: written by the transaction that began at {other}. This one has not committed: run it again"
     )]
     WriteWriteConflict {
         /// The table.
@@ -22,7 +22,9 @@ pub enum Error {
         other: Timestamp,
     },
     /// Another transaction wrote what this one read, since it began, in a serializable table.
-    #[error("read-write conflict in table {table}: {what} was changed since it was read")]
+    #[error(
+        "read-write conflict in table {table}: {what} was changed since it was read. The transaction has not committed: run it again"
+    )]
     ReadWriteConflict {
         /// The table.
         table: String,
@@ -33,19 +35,25 @@ pub enum Error {
     #[error(transparent)]
     TimeLock(#[from] TimeLockError),
     /// The locks were lost before the commit.
-    #[error("the locks or the hold of the transaction that began at {start} were lost")]
+    #[error(
+        "the locks or the hold of the transaction that began at {start} were lost. It has not committed: run it again"
+    )]
     LocksLost {
         /// Its start.
         start: Timestamp,
     },
     /// Somebody met its writes, thought it dead, and recorded that it aborted.
-    #[error("the transaction that began at {start} was rolled back by another one")]
+    #[error(
+        "the transaction that began at {start} was rolled back by another one. It has not committed: run it again"
+    )]
     RolledBack {
         /// Its start.
         start: Timestamp,
     },
     /// What its snapshot holds may have been swept.
-    #[error("the snapshot at {start} is too old: a cell of table {table} has been swept since")]
+    #[error(
+        "the snapshot at {start} is too old: a cell of table {table} has been swept since. The transaction has not committed: run it again"
+    )]
     SnapshotTooOld {
         /// Its start.
         start: Timestamp,
@@ -54,7 +62,7 @@ pub enum Error {
     },
     /// It has been open for longer than transactions may be.
     #[error(
-        "the transaction that began at {start} has been open for {} s, longer than the {} s allowed",
+        "the transaction that began at {start} has been open for {} s, longer than the {} s allowed. It has not committed: do less in one transaction, or raise Options::age_max",
         age_seconds,
         max_seconds
     )]
@@ -67,7 +75,10 @@ pub enum Error {
         max_seconds: u64,
     },
     /// A cell changed its writer too often while it was read.
-    #[error("a cell of table {table} had more than {versions} versions that are not to be seen by {start}")]
+    #[error(
+        "a cell of table {table} had more than {versions} versions of transactions that were open when {start} began and committed later. Nothing of this one has \
+         committed: begin it anew, and find out why so many write the cell at once"
+    )]
     TooManyVersions {
         /// The table.
         table: String,
@@ -77,7 +88,9 @@ pub enum Error {
         versions: usize,
     },
     /// A read-only transaction was to write.
-    #[error("the transaction that began at {start} is read-only")]
+    #[error(
+        "the transaction that began at {start} is read-only, and nothing was written: write in one of Transactions::run or Transactions::start"
+    )]
     ReadOnly {
         /// Its start.
         start: Timestamp,
@@ -88,6 +101,14 @@ pub enum Error {
         /// The table.
         table: String,
     },
+    /// A row or a column cannot have this name in any store.
+    #[error("table {table}: {error}")]
+    Name {
+        /// The table.
+        table: String,
+        /// What is wrong with it.
+        error: NameError,
+    },
     /// A name or a value is none of the type that it is read as.
     #[error("table {table}: {error}; it was written as another type than it is read as")]
     OtherType {
@@ -97,11 +118,22 @@ pub enum Error {
         error: DecodeError,
     },
     /// The table is not for applications.
-    #[error("table {0} is reserved: names that begin with an underscore are the transactions' own")]
+    #[error(
+        "table {0} is reserved, and nothing was done: names that begin with an underscore are the transactions' own, give it another"
+    )]
     ReservedTable(String),
-    /// One table has one conflict handler.
-    #[error("table {0} is in use with another conflict handler")]
-    OtherHandler(String),
+    /// A table has one conflict handler for ever, whoever opens it.
+    #[error(
+        "table {table} has the conflict handler {stored}, and {asked} was asked for; nothing was done. Open it with the one it has, or make another table"
+    )]
+    OtherHandler {
+        /// The table.
+        table: String,
+        /// The handler asked for.
+        asked: &'static str,
+        /// The handler it has.
+        stored: String,
+    },
     /// A table is swept in one way for ever.
     #[error(
         "table {table} is swept {stored}, and {asked} was asked for: a table keeps its strategy; make another table"
@@ -207,13 +239,15 @@ impl Error {
             }
             Self::EmptyValue { .. } => "delete the cell; where presence alone matters, write a byte",
             Self::ReservedTable(_) => "give the table a name that does not begin with an underscore",
-            Self::OtherHandler(_) => {
-                "open the table with the same conflict handler everywhere in the program"
+            Self::OtherHandler { .. } => {
+                "open the table with the conflict handler that it was made with, in every program that uses it; for another handler make another table"
             }
+            Self::Name { .. } => "give rows names of 1 to 65,535 bytes and columns names of up to 65,527",
             Self::OtherSweep { .. } => "open the table with the strategy that it was made with",
             Self::Service(ServiceError::NewerLayout { .. }) => {
                 "use the program that the store was migrated with"
             }
+            Self::Service(ServiceError::UnsafeLayout { .. }) => "use layout 3",
             Self::Service(ServiceError::LayoutMismatch { .. }) => {
                 "leave the layout out, or run `cassette transactions migrate`"
             }
@@ -225,7 +259,9 @@ impl Error {
             Self::OpenTooLong { .. } => {
                 "begin anew, and do less in one transaction, or raise Options::age_max"
             }
-            Self::TooManyVersions { .. } => "find out which client writes the cell and dies again and again",
+            Self::TooManyVersions { .. } => {
+                "begin it anew: a newer snapshot sees what has committed meanwhile; let fewer transactions write the cell at once"
+            }
             Self::TimeLock(_) => {
                 "see to the timestamps and locks, then run the transaction again: it is not committed"
             }
@@ -249,7 +285,8 @@ impl Error {
             | Self::EmptyValue { .. }
             | Self::OtherType { .. }
             | Self::ReservedTable(_)
-            | Self::OtherHandler(_)
+            | Self::OtherHandler { .. }
+            | Self::Name { .. }
             | Self::OtherSweep { .. }
             | Self::SweepQueue(_)
             | Self::Background(_)

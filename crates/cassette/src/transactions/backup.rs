@@ -9,7 +9,7 @@ use cassette_transactions::backup::Contents;
 use clap::Args;
 use serde_json::json;
 
-use super::open::{StoreArguments, make, open};
+use super::open::{StoreArguments, TimeLockArguments, make, open};
 
 /// Which store, and where to.
 #[derive(Debug, Args)]
@@ -21,6 +21,8 @@ the same with Transactions::backup, while it runs.")]
 pub struct BackupArguments {
     #[command(flatten)]
     store: StoreArguments,
+    #[command(flatten)]
+    timelock: TimeLockArguments,
     /// The file; it must not be there
     file: PathBuf,
     /// Say what was done as JSON
@@ -31,11 +33,14 @@ pub struct BackupArguments {
 /// Which store, and what from.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The store must be empty; a data directory or keyspace that is not there is made. Everything is restored as one transaction:
+The store must be empty. A data directory that is not there is made; a keyspace on a cluster is made by its timelock servers, which
+`cassette timelock start --replication` tells how. Everything is restored as one transaction:
 if it fails, nothing of it is ever seen. Timestamps go on above those of the store that was backed up.")]
 pub struct RestoreArguments {
     #[command(flatten)]
     store: StoreArguments,
+    #[command(flatten)]
+    timelock: TimeLockArguments,
     /// The backup
     file: PathBuf,
     /// Say what was done as JSON
@@ -59,7 +64,7 @@ fn say(what: &str, contents: &Contents, file: &Path, as_json: bool) {
 pub fn back_up(arguments: &BackupArguments) -> anyhow::Result<bool> {
     let file = &arguments.file;
     let opened = open(&arguments.store)?;
-    let transactions = opened.transactions(&arguments.store)?;
+    let transactions = opened.transactions(&arguments.timelock, false)?;
     let attempt = || format!("cannot write {}", file.display());
     let out = File::create_new(file).with_context(attempt)?;
     let written = transactions.backup(BufWriter::new(&out)).map_err(anyhow::Error::from);
@@ -81,7 +86,7 @@ pub fn back_up(arguments: &BackupArguments) -> anyhow::Result<bool> {
 pub fn restore(arguments: &RestoreArguments) -> anyhow::Result<bool> {
     let file = &arguments.file;
     let input = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let (transactions, database) = make(&arguments.store)?;
+    let (transactions, database) = make(&arguments.store, &arguments.timelock)?;
     let contents = transactions.restore(BufReader::new(input))?;
     drop(transactions);
     if let Some(database) = database {

@@ -5,7 +5,7 @@ use cassette_transactions::service::{Agreed, Layout};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::open::{StoreArguments, open};
+use super::open::{StoreArguments, TimeLockArguments, open};
 
 /// Which store.
 #[derive(Debug, Args)]
@@ -25,16 +25,22 @@ pub struct MapArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 New transactions get the layout; those that began before keep theirs, and both are read side by side. Timestamps jump to
-where the new range begins, so it is over when the command returns. Going back is the same command. Everybody who uses the
+where the new range begins, so it is over when the command returns. Going back is the same command. A store on a cluster has
+layout 3; one that was embedded and moves to a cluster is migrated to it. Everybody who uses the
 store must know the layout: all versions of this program since transactions could be migrated do.
 
 A program that has an embedded store open does the same with Transactions::migrate, while its transactions run.")]
 pub struct MigrateArguments {
     #[command(flatten)]
     store: StoreArguments,
+    #[command(flatten)]
+    timelock: TimeLockArguments,
     /// The layout of new transactions: 1, 2 or 3
     #[arg(long, value_name = "LAYOUT", value_parser = clap::value_parser!(u32).range(1..=3))]
     to: u32,
+    /// Take layout 1 or 2 also on a cluster, where readers may then disagree on whether a transaction whose commit failed has committed
+    #[arg(long)]
+    force: bool,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -80,7 +86,7 @@ pub fn map(arguments: &MapArguments) -> anyhow::Result<bool> {
 
 pub fn migrate(arguments: &MigrateArguments) -> anyhow::Result<bool> {
     let opened = open(&arguments.store)?;
-    let transactions = opened.transactions(&arguments.store)?;
+    let transactions = opened.transactions(&arguments.timelock, arguments.force)?;
     let migrated = transactions.migrate(arguments.to)?;
     drop(transactions);
     opened.close()?;

@@ -5,8 +5,13 @@ mod map;
 mod open;
 mod show;
 mod status;
+mod sweep;
 
+use cassette_transactions::Error;
+use cassette_transactions::backup::BackupError;
 use clap::Subcommand;
+
+pub use open::password_in;
 
 /// Commands on a store of transactions.
 #[derive(Debug, Subcommand)]
@@ -20,6 +25,7 @@ Examples:
   cassette transactions status --data data 20033                      what became of the transaction that began at 20033
   cassette transactions map --data data                               which layout which transactions have
   cassette transactions migrate --data data --to 3                    give new ones another
+  cassette transactions sweep --contact 10.0.0.1:9042 --keyspace bank --timelock 10.0.0.5:8421    remove old versions
   cassette transactions backup --data data bank.backup                everything committed now, in one file
   cassette transactions restore --data new --keyspace bank bank.backup    into an empty store")]
 pub enum TransactionsCommand {
@@ -31,10 +37,24 @@ pub enum TransactionsCommand {
     Map(map::MapArguments),
     /// Change the layout of new transactions
     Migrate(map::MigrateArguments),
+    /// Remove all versions that nobody can read any more
+    Sweep(sweep::SweepArguments),
     /// Write everything that is committed at one timestamp to a file
     Backup(backup::BackupArguments),
     /// Put a backup into an empty store, whole or not at all
     Restore(backup::RestoreArguments),
+}
+
+/// What to do about an error of transactions, where one is the cause.
+pub fn advice(error: &anyhow::Error) -> Option<&'static str> {
+    error.chain().find_map(|cause| {
+        let backup = cause.downcast_ref::<BackupError>();
+        let of_backup = backup.and_then(|error| match error {
+            BackupError::Transaction(error) => Some(error),
+            _ => None,
+        });
+        of_backup.or_else(|| cause.downcast_ref::<Error>()).map(Error::advice)
+    })
 }
 
 impl TransactionsCommand {
@@ -45,6 +65,7 @@ impl TransactionsCommand {
             Self::Status(arguments) => status::run(arguments),
             Self::Map(arguments) => map::map(arguments),
             Self::Migrate(arguments) => map::migrate(arguments),
+            Self::Sweep(arguments) => sweep::run(arguments),
             Self::Backup(arguments) => backup::back_up(arguments),
             Self::Restore(arguments) => backup::restore(arguments),
         }

@@ -1,14 +1,14 @@
 //! Which store is meant, and how it is opened to be looked at.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use cassette_database::Database;
 use cassette_transactions::service::{Agreed, Coordination};
 use cassette_transactions::store::{ClusterOptions, ClusterStore, EmbeddedStore, Store};
-use cassette_transactions::timelock::{Frozen, RemoteOptions, RemoteTimeLock};
-use cassette_transactions::{Options, Transactions};
+use cassette_transactions::timelock::{Frozen, RemoteOptions, RemoteTimeLock, TimeLock, TimeLockError};
+use cassette_transactions::{Error, Options, Timestamp, Transactions};
 use clap::Args;
 
 /// Every store has it.
@@ -26,15 +26,45 @@ pub struct StoreArguments {
     /// The store's keyspace; of a data directory with one store, that one
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
-    /// The cluster's timelock servers, for what needs timestamps or locks
+    /// Ask only the nodes of this data center: wherever all programs and timelock servers of the store do
+    #[arg(long, value_name = "DATA CENTER", requires = "contact")]
+    pub local: Option<String>,
+    /// User, where the cluster asks for one
+    #[arg(long, value_name = "NAME", requires = "contact")]
+    pub user: Option<String>,
+    /// The user's password; others may see it among the processes
+    #[arg(long, value_name = "TEXT", requires = "user", conflicts_with = "password_file")]
+    pub password: Option<String>,
+    /// A file that holds the user's password
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub password_file: Option<PathBuf>,
+}
+
+/// The servers that give out a cluster's timestamps.
+#[derive(Debug, Args)]
+pub struct TimeLockArguments {
+    /// The cluster's timelock servers
     #[arg(long, value_name = "HOST:PORT", requires = "contact", value_delimiter = ',')]
     pub timelock: Vec<String>,
-    /// User, where the cluster asks for one
-    #[arg(long, value_name = "NAME", requires = "contact", requires = "password")]
-    pub user: Option<String>,
-    /// The user's password
-    #[arg(long, value_name = "TEXT", requires = "user")]
-    pub password: Option<String>,
+}
+
+impl TimeLockArguments {
+    /// The servers that lead for `store`; `None` if none was named.
+    pub fn connect(&self, store: &dyn Store) -> anyhow::Result<Option<RemoteTimeLock>> {
+        if self.timelock.is_empty() {
+            return Ok(None);
+        }
+        let remote = RemoteTimeLock::connect(RemoteOptions::new(self.timelock.clone()))?;
+        remote.check_store(store)?;
+        Ok(Some(remote))
+    }
+}
+
+/// What is in a file that holds a password.
+pub fn password_in(path: &Path) -> anyhow::Result<String> {
+    let password = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the password in {}", path.display()))?;
+    Ok(password.trim_end_matches(['\n', '\r']).to_owned())
 }
 
 /// A store that is open.
@@ -59,11 +89,15 @@ impl Opened {
     ///
     /// # Errors
     /// If the store is on a cluster, and none of its timelock servers was named or answers.
-    pub fn transactions(&self, arguments: &StoreArguments) -> anyhow::Result<Transactions> {
+    pub fn transactions(
+        &self,
+        timelock: &TimeLockArguments,
+        any_layout: bool,
+    ) -> anyhow::Result<Transactions> {
         if let Some(database) = &self.database {
-            return Ok(Transactions::embedded(database.clone(), &self.keyspace)?);
+            return embedded(database, &self.keyspace);
         }
-        on_cluster(self.store.clone(), arguments)
+        on_cluster(self.store.clone(), timelock, any_layout)
     }
 
     /// Closes the database of an embedded store. Whoever has transactions on it must have dropped them.
@@ -73,11 +107,14 @@ impl Opened {
         Ok(database.map_or(Ok(()), |database| database.close())?)
     }
 
-    /// Transactions of which none can begin: to look at what there is.
-    pub fn look(&self) -> anyhow::Result<Transactions> {
-        let frozen = Arc::new(Frozen::open(&*self.store)?);
-        let options = Options { residues: Some(false), sweep_pause: None, ..Options::default() };
-        Ok(Transactions::open(self.store.clone(), frozen, options)?)
+    /// Every transaction that began below it has ended: an embedded store has none open while this process has it, of a cluster the timelock servers know.
+    /// `None` where none was named.
+    pub fn immutable(&self, timelock: &TimeLockArguments) -> anyhow::Result<Option<Timestamp>> {
+        match (&self.database, timelock.connect(&*self.store)?) {
+            (Some(_), _) => Ok(Some(Frozen::open(&*self.store)?.immutable()?)),
+            (None, Some(timelock)) => Ok(Some(timelock.immutable()?)),
+            (None, None) => Ok(None),
+        }
     }
 }
 
@@ -92,51 +129,80 @@ pub fn open(arguments: &StoreArguments) -> anyhow::Result<Opened> {
     }
 }
 
-fn on_cluster(store: Arc<dyn Store>, arguments: &StoreArguments) -> anyhow::Result<Transactions> {
-    if arguments.timelock.is_empty() {
+fn embedded(database: &Database, keyspace: &str) -> anyhow::Result<Transactions> {
+    match Transactions::embedded(database.clone(), keyspace) {
+        Err(Error::TimeLock(error @ TimeLockError::ServedElsewhere { .. })) => {
+            Err(anyhow::Error::from(error).context(format!(
+                "the files of this store were served, and only a timelock server may go on with its timestamps: start \
+                 `cassette serve` on them and `cassette timelock start` with --keyspace {keyspace}, and give this command --contact and \
+                 --timelock instead of --data"
+            )))
+        }
+        opened => Ok(opened?),
+    }
+}
+
+fn on_cluster(
+    store: Arc<dyn Store>,
+    timelock: &TimeLockArguments,
+    any_layout: bool,
+) -> anyhow::Result<Transactions> {
+    let Some(remote) = timelock.connect(&*store)? else {
         bail!(
             "on a cluster this needs the timestamps and locks that all programs have: name the servers with --timelock"
         );
-    }
-    let remote = RemoteTimeLock::connect(RemoteOptions::new(arguments.timelock.clone()))?;
-    Ok(Transactions::open(store, Arc::new(remote), Options::default())?)
+    };
+    let options = Options { any_layout, ..Options::default() };
+    Ok(Transactions::open(store, Arc::new(remote), options)?)
 }
 
-/// A store to be filled, made if it is not there; gives with it its database, if it is embedded.
+/// A store to be filled; gives with it its database, if it is embedded. An embedded one is made if it is not there. On a cluster its timelock servers have
+/// made it, with the replication that they were told.
 ///
 /// # Errors
 /// If it cannot be made, or as [`Opened::transactions`].
-pub fn make(arguments: &StoreArguments) -> anyhow::Result<(Transactions, Option<Database>)> {
-    let keyspace = arguments.keyspace.clone().context("--keyspace is needed: the store that is made")?;
+pub fn make(
+    arguments: &StoreArguments,
+    timelock: &TimeLockArguments,
+) -> anyhow::Result<(Transactions, Option<Database>)> {
+    let keyspace = arguments.keyspace.clone().context("--keyspace is needed: the store that is filled")?;
     match (&arguments.data, &arguments.contact) {
         (_, Some(contact)) => {
-            let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace, true))?;
-            Ok((on_cluster(Arc::new(store), arguments)?, None))
+            let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace)?)?;
+            if !store.tables()?.iter().any(|table| table == TABLE) {
+                bail!(
+                    "there is no keyspace {keyspace} with a table {TABLE} at {contact}: start its timelock servers first, `cassette timelock start \
+                     --keyspace {keyspace} --replication ...`, which make it"
+                );
+            }
+            Ok((on_cluster(Arc::new(store), timelock, false)?, None))
         }
         (data, None) => {
             let data = data.as_ref().context("--data is needed")?;
             let database = Database::open(data).with_context(|| format!("cannot open {}", data.display()))?;
-            Ok((Transactions::embedded(database.clone(), &keyspace)?, Some(database)))
+            Ok((embedded(&database, &keyspace)?, Some(database)))
         }
     }
 }
 
-fn cluster(
-    arguments: &StoreArguments,
-    contact: &str,
-    keyspace: &str,
-    create_keyspace: bool,
-) -> ClusterOptions {
-    ClusterOptions {
-        create_keyspace,
-        credentials: arguments.user.clone().zip(arguments.password.clone()),
+fn cluster(arguments: &StoreArguments, contact: &str, keyspace: &str) -> anyhow::Result<ClusterOptions> {
+    let credentials = match (&arguments.user, &arguments.password, &arguments.password_file) {
+        (None, ..) => None,
+        (Some(user), Some(password), _) => Some((user.clone(), password.clone())),
+        (Some(user), None, Some(path)) => Some((user.clone(), password_in(path)?)),
+        (Some(user), None, None) => bail!("user {user} has a password: --password-file or --password"),
+    };
+    Ok(ClusterOptions {
+        create_keyspace: false,
+        local: arguments.local.clone(),
+        credentials,
         ..ClusterOptions::new(contact, keyspace)
-    }
+    })
 }
 
 fn open_on_cluster(arguments: &StoreArguments, contact: &str) -> anyhow::Result<Opened> {
     let keyspace = arguments.keyspace.clone().context("--contact needs --keyspace")?;
-    let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace, false))?;
+    let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace)?)?;
     if !store.tables()?.iter().any(|table| table == TABLE) {
         bail!("keyspace {keyspace} at {contact} is no store of transactions: it has no table {TABLE}");
     }

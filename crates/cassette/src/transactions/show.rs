@@ -1,16 +1,18 @@
 //! `cassette transactions show`.
 
 use cassette_transactions::service::Layout;
-use cassette_transactions::timelock::{Frozen, RemoteOptions, RemoteTimeLock, TimeLock, stored_bound};
+use cassette_transactions::sweep;
+use cassette_transactions::timelock::{Frozen, TimeLock, known_timestamp, stored_bound};
 use clap::Args;
 use serde::Serialize;
 
-use super::open::{Opened, StoreArguments, open};
+use super::open::{Opened, StoreArguments, TimeLockArguments, open};
 
 /// Which store, and how it is shown.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 timestamps: no timestamp above the bound has been given out yet; a store that is opened again goes on above it.
+known:      a timestamp that was given out, the greatest that the store says so of without a look into its tables.
 layouts:    how conclusions are stored, by the first start that has it: `cassette transactions map` explains them.
 unswept:    old versions that can go, and have not yet: of transactions that began at this timestamp or later.
 open:       the immutable timestamp: every transaction that began below it has ended. An embedded store has none open
@@ -18,6 +20,8 @@ open:       the immutable timestamp: every transaction that began below it has e
 pub struct ShowArguments {
     #[command(flatten)]
     store: StoreArguments,
+    #[command(flatten)]
+    timelock: TimeLockArguments,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -30,6 +34,8 @@ struct Shown {
     keyspace: String,
     /// `None` before the first timestamp was given out.
     timestamps_bound: Option<i64>,
+    /// The greatest timestamp that is known to have been given out.
+    known_timestamp: Option<i64>,
     /// First start and version of each range; none before the first transaction.
     layouts: Vec<(i64, u32)>,
     tables: Vec<String>,
@@ -56,7 +62,7 @@ pub fn layouts(tables: &[String]) -> Vec<Layout> {
 
 pub fn run(arguments: &ShowArguments) -> anyhow::Result<bool> {
     let opened = open(&arguments.store)?;
-    let shown = look(&opened, &arguments.store)?;
+    let shown = look(&opened, &arguments.timelock)?;
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&shown)?),
         false => print!("{}", text(&shown)),
@@ -64,7 +70,7 @@ pub fn run(arguments: &ShowArguments) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-fn look(opened: &Opened, arguments: &StoreArguments) -> anyhow::Result<Shown> {
+fn look(opened: &Opened, timelock: &TimeLockArguments) -> anyhow::Result<Shown> {
     let mut tables = opened.store.tables()?;
     tables.sort_unstable();
     let agreed = opened.agreed()?;
@@ -75,30 +81,19 @@ fn look(opened: &Opened, arguments: &StoreArguments) -> anyhow::Result<Shown> {
         place: opened.place.clone(),
         keyspace: opened.keyspace.clone(),
         timestamps_bound: stored_bound(&*opened.store)?.map(|bound| bound.0),
+        known_timestamp: known_timestamp(&opened.store)?.map(|known| known.0),
         layouts: ranges,
-        unswept: if is_known { Some(unswept(opened)?) } else { None },
+        unswept: if is_known { unswept(opened)? } else { None },
         tables: tables.into_iter().filter(|table| !table.starts_with('_')).collect(),
-        immutable: immutable(opened, arguments)?,
+        immutable: opened.immutable(timelock)?.map(|immutable| immutable.0),
     })
 }
 
-/// An embedded store has no open transaction while this process has it.
-fn immutable(opened: &Opened, arguments: &StoreArguments) -> anyhow::Result<Option<i64>> {
-    if opened.database.is_some() {
-        return Ok(Some(Frozen::open(&*opened.store)?.immutable()?.0));
-    }
-    if arguments.timelock.is_empty() {
-        return Ok(None);
-    }
-    let timelock = RemoteTimeLock::connect(RemoteOptions::new(arguments.timelock.clone()))?;
-    timelock.check_store(&*opened.store)?;
-    Ok(Some(timelock.immutable()?.0))
-}
-
-fn unswept(opened: &Opened) -> anyhow::Result<Unswept> {
-    let progress = opened.look()?.sweeper().progress()?;
+fn unswept(opened: &Opened) -> anyhow::Result<Option<Unswept>> {
+    let immutable = Frozen::open(&*opened.store)?.immutable()?;
+    let Some(progress) = sweep::progress(opened.store.clone(), immutable)? else { return Ok(None) };
     let since: Vec<i64> = progress.iter().filter_map(|shard| Some(shard.unswept?.0)).collect();
-    Ok(Unswept { shards: since.len(), of: progress.len(), since: since.into_iter().min() })
+    Ok(Some(Unswept { shards: since.len(), of: progress.len(), since: since.into_iter().min() }))
 }
 
 fn text(shown: &Shown) -> String {
@@ -111,6 +106,10 @@ fn text(shown: &Shown) -> String {
             Some(bound) => format!("given out up to {bound} at most"),
             None => "none given out".to_owned(),
         },
+    );
+    line(
+        "known",
+        shown.known_timestamp.map_or_else(|| "none".to_owned(), |known| format!("{known} was given out")),
     );
     let layouts = shown.layouts.iter().map(|(first, version)| format!("{version} from {first} on"));
     line("layouts", or_none(layouts.collect()));
@@ -140,11 +139,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_shown_in_six_lines() {
+    fn a_store_is_shown_line_by_line() {
         let shown = Shown {
             place: "data".to_owned(),
             keyspace: "bank".to_owned(),
             timestamps_bound: Some(1_010_000),
+            known_timestamp: Some(20_040),
             layouts: vec![(1, 2), (5_000_000, 3)],
             unswept: Some(Unswept { shards: 3, of: 32, since: Some(20_033) }),
             tables: vec!["accounts".to_owned(), "jobs".to_owned()],
@@ -154,6 +154,7 @@ mod tests {
             text(&shown),
             "keyspace bank of data\n\
              timestamps given out up to 1010000 at most\n\
+             known      20040 was given out\n\
              layouts    2 from 1 on, 3 from 5000000 on\n\
              tables     accounts, jobs\n\
              unswept    from 20033 on, in 3 of 32 shards of the queue\n\

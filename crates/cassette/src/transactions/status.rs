@@ -1,12 +1,12 @@
 //! `cassette transactions status`.
 
-use cassette_transactions::service::{StoredConclusions, TransactionService};
+use cassette_transactions::service::{Agreed, Layout, StoredConclusions, TransactionService};
 use cassette_transactions::timelock::stored_bound;
 use cassette_transactions::{Conclusion, Timestamp};
 use clap::Args;
 use serde::Serialize;
 
-use super::open::{StoreArguments, open};
+use super::open::{StoreArguments, TimeLockArguments, open};
 use super::show::layouts;
 
 /// Which transactions.
@@ -16,11 +16,16 @@ committed: its writes are seen by all who begin above its commit timestamp, for 
 aborted:   its writes are never seen.
 none:      it has no conclusion: it is in progress, or its client is dead, and the next reader of what it wrote aborts
            it; or the timestamp was taken for something else.
+dead:      it has no conclusion and has ended, which is known of an embedded store, and of a cluster by its timelock servers
+           (--timelock): the next reader of what it wrote aborts it.
+unknown:   its conclusion has a layout that only a newer program knows.
 
 Of a conclusion in two stages (layout 3) the second stage is put if it is missing, as every reader does.")]
 pub struct StatusArguments {
     #[command(flatten)]
     store: StoreArguments,
+    #[command(flatten)]
+    timelock: TimeLockArguments,
     /// Start timestamps
     #[arg(required = true, allow_negative_numbers = true)]
     starts: Vec<i64>,
@@ -41,14 +46,39 @@ struct Status {
     layouts: Vec<u32>,
 }
 
+/// What is known of the timestamps of a store.
+#[derive(Default)]
+struct Known {
+    /// Where they end.
+    bound: Option<i64>,
+    /// Transactions that began below it have ended.
+    immutable: Option<i64>,
+    /// Which layout which starts have.
+    agreed: Option<Agreed>,
+}
+
+impl Known {
+    /// The layout of a start, if this program does not know it.
+    fn newer_layout(&self, start: i64) -> Option<u32> {
+        let version = self.agreed.as_ref()?.map.version(Timestamp(start))?;
+        Layout::of_version(version).is_none().then_some(version)
+    }
+}
+
 /// `found` are the conclusions by layout.
-fn status(start: i64, bound: Option<i64>, found: &[(u32, Conclusion)]) -> Status {
-    let layouts = found.iter().map(|(version, _)| *version).collect();
+fn status(start: i64, known: &Known, found: &[(u32, Conclusion)]) -> Status {
+    let mut layouts: Vec<u32> = found.iter().map(|(version, _)| *version).collect();
+    let newer = known.newer_layout(start);
     let (status, commit) = match found {
         _ if start < Timestamp::FIRST.0 => ("before time", Some(Timestamp::ATOMIC.0)),
         [(_, Conclusion::Committed(commit))] => ("committed", Some(commit.0)),
         [(_, Conclusion::Aborted)] => ("aborted", None),
-        [] if bound.is_none_or(|bound| start > bound) => ("not given out", None),
+        [] if known.bound.is_none_or(|bound| start > bound) => ("not given out", None),
+        [] if newer.is_some() => {
+            layouts.extend(newer);
+            ("unknown", None)
+        }
+        [] if known.immutable.is_some_and(|immutable| start < immutable) => ("dead", None),
         [] => ("none", None),
         _ => ("contradictory", None),
     };
@@ -60,6 +90,8 @@ fn text(status: &Status) -> String {
         ("before time", _) => "before time: committed at 0".to_owned(),
         ("committed", Some(commit)) => format!("committed at {commit}"),
         ("none", _) => "no conclusion: in progress, or dead".to_owned(),
+        ("dead", _) => "dead: no conclusion, and it has ended".to_owned(),
+        ("unknown", _) => "unknown: use the newer program that the store was migrated with".to_owned(),
         ("not given out", _) => "not given out yet".to_owned(),
         ("contradictory", _) => {
             "conclusions in several layouts: timestamps went backwards, stop all writers".to_owned()
@@ -74,7 +106,10 @@ fn text(status: &Status) -> String {
 
 pub fn run(arguments: &StatusArguments) -> anyhow::Result<bool> {
     let opened = open(&arguments.store)?;
+    // Before the conclusions are read: what had ended then has the conclusion that it will have.
+    let immutable = opened.immutable(&arguments.timelock)?.map(|immutable| immutable.0);
     let bound = stored_bound(&*opened.store)?.map(|bound| bound.0);
+    let known = Known { bound, immutable, agreed: opened.agreed()? };
     let starts: Vec<Timestamp> = arguments
         .starts
         .iter()
@@ -90,7 +125,7 @@ pub fn run(arguments: &StatusArguments) -> anyhow::Result<bool> {
         let of_layout = |(version, conclusions): &(u32, std::collections::HashMap<Timestamp, Conclusion>)| {
             Some((*version, *conclusions.get(&Timestamp(*start))?))
         };
-        status(*start, bound, &found.iter().filter_map(of_layout).collect::<Vec<_>>())
+        status(*start, &known, &found.iter().filter_map(of_layout).collect::<Vec<_>>())
     };
     let statuses: Vec<Status> = arguments.starts.iter().map(of_start).collect();
     match arguments.json {
@@ -102,12 +137,19 @@ pub fn run(arguments: &StatusArguments) -> anyhow::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use cassette_transactions::encoding::coordination::VersionMap;
+
     use super::*;
 
     #[test]
     fn every_status_says_what_it_means() {
         let committed = (2, Conclusion::Committed(Timestamp(30)));
-        let says = |start, found: &[(u32, Conclusion)]| text(&status(start, Some(100), found));
+        let map = VersionMap::all(2).install(89, 7).unwrap();
+        let agreed = Some(Agreed { sequence: Timestamp(1), bound: Timestamp(90), map });
+        let known = Known { bound: Some(100), immutable: Some(15), agreed };
+        let says = |start, found: &[(u32, Conclusion)]| text(&status(start, &known, found));
+        assert_eq!(says(14, &[]), "14  dead: no conclusion, and it has ended");
+        assert!(says(95, &[]).contains("newer program") && says(95, &[]).contains("layout 7"));
         assert_eq!(says(20, &[committed]), "20  committed at 30  (layout 2)");
         assert_eq!(says(20, &[(3, Conclusion::Aborted)]), "20  aborted  (layout 3)");
         assert_eq!(says(20, &[]), "20  no conclusion: in progress, or dead");

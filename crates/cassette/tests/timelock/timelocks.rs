@@ -146,7 +146,17 @@ fn a_store_on_a_cluster_is_migrated_backed_up_and_restored_with_the_timestamps_o
     let errors = String::from_utf8_lossy(&without.stderr);
     assert!(!without.status.success() && errors.contains("--timelock"), "{errors}");
     // The program that has the store open goes on meanwhile.
-    assert!(told(&of(&with_timelock, &["migrate", "--to", "2"])).contains("layout 2 instead of 3"));
+    let unsafe_layout = Command::new(CASSETTE)
+        .arg("transactions")
+        .args(of(&with_timelock, &["migrate", "--to", "2"]))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&unsafe_layout.stderr);
+    assert!(!unsafe_layout.status.success() && errors.contains("--force"), "{errors}");
+    assert!(errors.lines().any(|line| line == "cassette: use layout 3"), "{errors}");
+    assert!(
+        told(&of(&with_timelock, &["migrate", "--to", "2", "--force"])).contains("layout 2 instead of 3")
+    );
     let mut tx = bank.start().unwrap();
     let second = tx.start_timestamp();
     tx.put(&accounts, "bob", "balance", "30").unwrap();

@@ -1,7 +1,7 @@
 //! A backup as bytes.
 //!
 //! ```text
-//! file:   magic, 8 bytes | block* | an empty block with nothing behind it
+//! file:   magic, 8 bytes | block* | an empty block with nothing behind it, so that two backups in one file are not taken for one
 //! block:  length of payload, 4 bytes | CRC-32 of payload, 4 bytes | payload
 //! first payload:  JSON of the header
 //! others:         record*
@@ -207,7 +207,11 @@ impl<R: Read> Reader<R> {
         if self.block.is_empty() {
             self.read_block()?;
             if self.block.is_empty() {
-                return Ok(None);
+                let more = self.input.by_ref().take(1).read_to_end(&mut Vec::new());
+                return match more.map_err(|error| BackupError::Io { what: "read the backup", error })? {
+                    0 => Ok(None),
+                    _ => Err(self.corrupt("something stands behind its end: a file has one backup")),
+                };
             }
         }
         let record = match self.block.get_u8() {

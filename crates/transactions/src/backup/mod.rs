@@ -160,12 +160,14 @@ impl Transactions {
             None => Ok(()),
         })?;
         let start = begun.started.start;
-        let restored = self.restore_at(start, &mut reader).and_then(|(contents, commit)| {
+        // However long it takes, locks and hold are kept as long as it asks for them; without them it need not go on.
+        let check_held = || match self.timelock().is_held(Some(&begun.locks), begun.started.hold)? {
+            true => Ok(()),
+            false => Err(BackupError::from(Error::LocksLost { start })),
+        };
+        let restored = self.restore_at(start, &mut reader, &check_held).and_then(|(contents, commit)| {
             // C9.
-            match self.timelock().is_held(Some(&begun.locks), begun.started.hold)? {
-                true => {}
-                false => return Err(Error::LocksLost { start }.into()),
-            }
+            check_held()?;
             // C10.
             match self.service().put_unless_exists(start, Conclusion::Committed(commit)) {
                 Ok(Recorded::Recorded) => Ok(Contents { timestamp: header.timestamp, ..contents }),
@@ -216,6 +218,7 @@ impl Transactions {
         &self,
         start: Timestamp,
         reader: &mut Reader<impl Read>,
+        check_held: &dyn Fn() -> Result<(), BackupError>,
     ) -> Result<(Contents, Timestamp), BackupError> {
         let corrupt = |what: &str| BackupError::Corrupt { position: 0, what: what.to_owned() };
         let mut contents = Contents::default();
@@ -237,6 +240,7 @@ impl Transactions {
                     })
                     .collect();
                 self.store().put(&puts)?;
+                check_held()?;
                 pending.clear();
             }
             Ok(())

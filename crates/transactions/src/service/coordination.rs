@@ -12,11 +12,12 @@ use super::{Layout, ServiceError, ServiceResult};
 use crate::encoding::coordination::{ROW, SequenceAndBound, VersionMap};
 use crate::encoding::var_long;
 use crate::store::{Cell, CheckOutcome, PutOutcome, PutRow, Store, TableKind};
-use crate::timelock::TimeLock;
+use crate::timelock::{TimeLock, TimeLockError};
 use crate::timestamp::Timestamp;
 
 const TABLE: &str = "_coordination";
-/// How far a new bound lies above a fresh timestamp: so many timestamps between two looks at the row.
+/// How far a new bound lies above a fresh timestamp: so many timestamps between two looks at the row. Never to be made smaller: a bound tells how far
+/// timestamps were.
 const ADVANCE: i64 = 5_000_000;
 /// How often a change is tried against others who change the row, too.
 const ATTEMPTS_MAX: usize = 50;
@@ -30,6 +31,13 @@ pub struct Agreed {
     pub bound: Timestamp,
     /// The layout of each start.
     pub map: VersionMap,
+}
+
+impl Agreed {
+    /// A timestamp that was given out before the row was changed last.
+    pub fn given_out(&self) -> Timestamp {
+        Timestamp(self.sequence.0.max(self.bound.0.saturating_sub(ADVANCE)))
+    }
 }
 
 /// What a migration did.
@@ -79,10 +87,9 @@ impl Coordination {
 
     /// What the row of `store` says, for those who only look and have no timestamps; `None` where there is none. Changes nothing.
     pub fn look(store: &dyn Store) -> ServiceResult<Option<Agreed>> {
-        if !store.tables()?.iter().any(|table| table == TABLE) {
+        if !store.open_table(TABLE)? {
             return Ok(None);
         }
-        store.create_table(TABLE, TableKind::Data)?;
         Ok(stored_in(store)?.map(|stored| stored.agreed))
     }
 
@@ -121,10 +128,10 @@ impl Coordination {
         Err(ServiceError::Contended { attempts: ATTEMPTS_MAX })
     }
 
-    /// What the row says, after it was made where there was none.
+    /// What the row says, after it was made where there was none. Timestamps that are below those of the row are found out here.
     ///
     /// # Errors
-    /// NewerLayout, if any start has a layout that is not known here; as [`version`](Self::version).
+    /// NewerLayout, if any start has a layout that is not known here; WentBackwards; as [`version`](Self::version).
     pub fn agree(&self) -> ServiceResult<Agreed> {
         let _asking = self.asking.lock();
         for _ in 0..ATTEMPTS_MAX {
@@ -136,6 +143,11 @@ impl Coordination {
                         .ranges()
                         .iter()
                         .try_for_each(|(_, version)| known(*version).map(drop))?;
+                    match self.fresh(Some(&stored)) {
+                        // Who only looks has no timestamps that could be wrong.
+                        Ok(_) | Err(ServiceError::TimeLock(TimeLockError::OnlyLookedAt)) => {}
+                        Err(error) => return Err(error),
+                    }
                     return Ok(stored.agreed);
                 }
                 None => {
@@ -177,9 +189,11 @@ impl Coordination {
     pub fn migrate(&self, version: u32) -> ServiceResult<Migrated> {
         let from = self.agree()?.map.last_version();
         for _ in 0..ATTEMPTS_MAX {
+            // M1.
             let first = Timestamp(self.install(version)?.map.last_first());
+            // M2.
             self.timelock.fast_forward(first)?;
-            // Somebody else may have installed another one meanwhile.
+            // M3: somebody else may have installed another one meanwhile.
             if self.version(self.timelock.timestamp()?)? == version {
                 return Ok(Migrated { from, to: version, first });
             }
@@ -194,8 +208,8 @@ impl Coordination {
     fn fresh(&self, stored: Option<&Stored>) -> ServiceResult<Timestamp> {
         let fresh = self.timelock.timestamp()?;
         match stored {
-            Some(stored) if fresh <= stored.agreed.sequence => {
-                Err(ServiceError::WentBackwards { fresh, seen: stored.agreed.sequence })
+            Some(stored) if fresh <= stored.agreed.given_out() => {
+                Err(ServiceError::WentBackwards { fresh, seen: stored.agreed.given_out() })
             }
             _ => Ok(fresh),
         }
@@ -375,6 +389,7 @@ mod tests {
                 if failed {
                     assert_eq!(client.migrate(2).unwrap().to, 2);
                 }
+                shared.0.settle();
                 let fresh = shared.1.timestamp().unwrap();
                 assert_eq!((client.version(old), client.version(fresh)), (Ok(1), Ok(2)));
                 if !failed {
@@ -396,6 +411,30 @@ mod tests {
         });
         let maps: Vec<_> = (0..2).map(|_| client(&shared, 1).agree().unwrap()).collect();
         assert_eq!(maps[0], maps[1]);
+    }
+
+    #[test]
+    fn timestamps_that_went_back_are_found_when_a_store_is_opened() {
+        let shared = store();
+        let first = client(&shared, 2);
+        first.version(shared.1.timestamp().unwrap()).unwrap();
+        first.agree().unwrap();
+        // The bound of another store, or an old one, was put in the place of this one's.
+        let other: Arc<dyn TimeLock> = Arc::new(LocalTimeLock::open(MemoryStore::new()).unwrap());
+        let open = |timelock| Coordination::open(shared.0.clone(), timelock, 2).unwrap();
+        other.fast_forward(shared.1.timestamp().unwrap()).unwrap();
+        open(other.clone()).agree().unwrap();
+        shared.1.fast_forward(Timestamp(3 * ADVANCE)).unwrap();
+        first.version(shared.1.timestamp().unwrap()).unwrap();
+        let error = open(other.clone()).agree().unwrap_err();
+        assert!(matches!(error, ServiceError::WentBackwards { .. }), "{error}");
+        let given_out = first.read().unwrap().unwrap().given_out();
+        assert!(given_out > Timestamp(3 * ADVANCE) && given_out < shared.1.timestamp().unwrap());
+        other.fast_forward(given_out).unwrap();
+        open(other).agree().unwrap();
+        // Who only looks has none.
+        let looking = Arc::new(crate::timelock::Frozen::open(&*shared.0).unwrap());
+        open(looking).agree().unwrap();
     }
 
     #[test]

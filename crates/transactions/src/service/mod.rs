@@ -70,6 +70,16 @@ pub enum ServiceError {
     /// A layout was asked for with parameters that a store's coordination row cannot say.
     #[error("tickets of other parameters than the standard ones are for tables without a coordination row")]
     OddTickets,
+    /// The layout may show a commit to one reader and not to the next, on a store like this.
+    #[error(
+        "layout {version} is not for this store: what is left of conditional writes that failed may be seen by one reader and not by the next, so a \
+         commit could come and go. Layout 3 is what survives that. Nothing was changed; where it does not matter, ask for it in spite of that \
+         (--force, Options::any_layout)"
+    )]
+    UnsafeLayout {
+        /// The version.
+        version: u32,
+    },
     /// A start was met that nobody was given.
     #[error(
         "start timestamp {start} was met, and the timestamps are at {fresh} only: they went backwards, or the bound of the timestamps was lost. Stop all writers, and fast-forward the timestamps"

@@ -10,6 +10,7 @@ use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::ColumnIterator;
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
+use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::response::query_result::QueryResult;
 use scylla::serialize::SerializationError;
 use scylla::serialize::value::SerializeValue;
@@ -29,6 +30,8 @@ use super::{StoreError, StoreResult, layout};
 const IN_FLIGHT_MAX: usize = 256;
 /// Writes that go in one batch on a partition, at most.
 const WRITES_IN_BATCH_MAX: usize = 100;
+/// And bytes of their values and names, far below the 16 MiB that a mutation of Cassandra's may have.
+const BYTES_IN_BATCH_MAX: usize = 4 << 20;
 
 /// How to reach a cluster.
 #[derive(Debug, Clone)]
@@ -41,8 +44,10 @@ pub struct ClusterOptions {
     pub create_keyspace: bool,
     /// Its replication, if it is made: what stands behind `WITH replication =`. One copy; three or more are wanted where data matters.
     pub replication: String,
-    /// QUORUM and SERIAL of the local data center only. Then all clients must be in that one.
-    pub local: bool,
+    /// Of the data center of this name only: its nodes are asked, and LOCAL_QUORUM and LOCAL_SERIAL. Then all who use the keyspace, timelock servers
+    /// included, must name the same one: of LOCAL_SERIAL in one data center and SERIAL, or LOCAL_SERIAL in another, neither knows of the other. `None`: all data
+    /// centers, QUORUM and SERIAL.
+    pub local: Option<String>,
     /// User and password.
     pub credentials: Option<(String, String)>,
     /// How long a request may take.
@@ -59,7 +64,7 @@ impl ClusterOptions {
             keyspace: keyspace.into(),
             create_keyspace: true,
             replication: "{'class': 'SimpleStrategy', 'replication_factor': 1}".to_owned(),
-            local: false,
+            local: None,
             credentials: None,
             request_timeout: Duration::from_secs(30),
             cell_loader: CellLoader::default(),
@@ -95,14 +100,20 @@ impl ClusterStore {
             .enable_all()
             .build()
             .map_err(|error| StoreError::refused(&*attempted, error))?;
-        let (consistency, serial, serial_read) = match options.local {
-            false => (Consistency::Quorum, SerialConsistency::Serial, Consistency::Serial),
-            true => (Consistency::LocalQuorum, SerialConsistency::LocalSerial, Consistency::LocalSerial),
+        let (consistency, serial, serial_read) = match &options.local {
+            None => (Consistency::Quorum, SerialConsistency::Serial, Consistency::Serial),
+            Some(_) => (Consistency::LocalQuorum, SerialConsistency::LocalSerial, Consistency::LocalSerial),
         };
+        let mut policy = DefaultPolicy::builder();
+        if let Some(data_center) = &options.local {
+            // A coordinator takes its own data center for the local one, so no other may ever coordinate.
+            policy = policy.prefer_datacenter(data_center.clone()).permit_dc_failover(false);
+        }
         let profile = ExecutionProfile::builder()
             .consistency(consistency)
             .serial_consistency(Some(serial))
             .request_timeout(Some(options.request_timeout))
+            .load_balancing_policy(policy.build())
             .build();
         let mut builder = SessionBuilder::new()
             .known_nodes(&options.contact_points)
@@ -113,6 +124,10 @@ impl ClusterStore {
         let session = wait(&runtime, async move { builder.build().await })
             .ok_or_else(|| StoreError::refused(&*attempted, "the driver stopped"))?
             .map_err(|error| StoreError::refused(&*attempted, error))?;
+        if let Some(data_center) = &options.local {
+            check_data_center(data_center, &session)
+                .map_err(|cause| StoreError::refused(&*attempted, cause))?;
+        }
         let cluster = Cluster {
             session: Arc::new(session),
             keyspace: options.keyspace.as_str().into(),
@@ -128,6 +143,19 @@ impl ClusterStore {
             ))?;
         }
         Ok(Self::new(cluster).with_loader(options.cell_loader))
+    }
+}
+
+/// Refuses a name that no node's data center has.
+fn check_data_center(name: &str, session: &Session) -> Result<(), String> {
+    let state = session.get_cluster_state();
+    let mut names: Vec<&str> =
+        state.get_nodes_info().iter().filter_map(|n| n.datacenter.as_deref()).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.contains(&name) {
+        true => Ok(()),
+        false => Err(format!("there is no data center {name}: the nodes are in {}", names.join(", "))),
     }
 }
 
@@ -318,19 +346,16 @@ impl Cql for Cluster {
             groups[group].push((statement, values));
         }
         let mut batches = Vec::with_capacity(groups.len());
-        for mut group in groups {
-            while group.len() > WRITES_IN_BATCH_MAX {
-                batches.push(group.split_off(group.len() - WRITES_IN_BATCH_MAX));
-            }
-            batches.push(group);
+        for group in groups {
+            let bytes = |(_, values): &(PreparedStatement, Values)| values.iter().map(Bytes::len).sum();
+            cut(group, bytes, &mut batches);
         }
         let request = |statements: Vec<(PreparedStatement, Values)>| {
             let (session, attempted) = (self.session.clone(), attempted.to_owned());
             let serial = self.serial;
             async move { execute(&session, &attempted, serial, statements).await.map(drop) }
         };
-        let batches = batches.into_iter().filter(|batch| !batch.is_empty());
-        self.run_all(attempted, batches.map(request).collect()).into_iter().collect()
+        self.run_all(attempted, batches.into_iter().map(request).collect()).into_iter().collect()
     }
 
     fn conditional(
@@ -353,6 +378,25 @@ impl Cql for Cluster {
 
     fn is_linearizable_after_failures(&self) -> bool {
         false
+    }
+}
+
+/// Cuts the writes of a partition into batches, none of them empty. A write that is too long for one alone is one all the same.
+fn cut<T>(writes: Vec<T>, bytes: impl Fn(&T) -> usize, batches: &mut Vec<Vec<T>>) {
+    let mut batch = Vec::new();
+    let mut bytes_in_batch = 0;
+    for write in writes {
+        let more = bytes(&write);
+        let is_full = batch.len() >= WRITES_IN_BATCH_MAX || bytes_in_batch + more > BYTES_IN_BATCH_MAX;
+        if is_full && !batch.is_empty() {
+            batches.push(std::mem::take(&mut batch));
+            bytes_in_batch = 0;
+        }
+        bytes_in_batch += more;
+        batch.push(write);
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
     }
 }
 
@@ -385,4 +429,21 @@ async fn execute(
         }
     };
     result.map_err(|e| error(attempted, e))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn batches_have_as_many_writes_and_bytes_as_a_mutation_may() {
+        let cut = |lengths: &[usize]| {
+            let mut batches = Vec::new();
+            super::cut(lengths.to_vec(), |length| *length, &mut batches);
+            assert_eq!(batches.concat(), lengths, "none is lost, and all are in order");
+            batches.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert!(cut(&[]).is_empty());
+        assert_eq!(cut(&[10; 250]), [100, 100, 50]);
+        assert_eq!(cut(&[200 << 10; 100]), [20; 5], "20 MB of one partition");
+        assert_eq!(cut(&[1, 20 << 20, 1, 1]), [1, 1, 2], "one that is too long goes alone");
+    }
 }

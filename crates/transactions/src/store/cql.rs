@@ -11,7 +11,8 @@ use cassette_rows::DecoratedKey;
 use super::cell_loader::{CellLoader, Request};
 use super::layout::{self, TableKind, Texts, column2};
 use super::{
-    Cell, CheckOutcome, ColumnRange, Put, PutOutcome, PutRow, Store, StoreError, StoreResult, Version,
+    Cell, CheckOutcome, ColumnRange, Put, PutOutcome, PutRow, Store, StoreError, StoreId, StoreResult,
+    Version, check_put_row, check_puts,
 };
 use crate::timestamp::Timestamp;
 
@@ -110,6 +111,11 @@ pub trait Cql: Send + Sync {
         column: &(Bytes, Bytes),
     ) -> Option<StoreResult<PutOutcome>> {
         let _ = (attempted, table, row, column);
+        None
+    }
+
+    /// Where the database is in memory, if only this process has it; it stays there as long as this is.
+    fn database(&self) -> Option<usize> {
         None
     }
 
@@ -493,6 +499,7 @@ impl<C: Cql> Store for CqlStore<C> {
     }
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
+        check_puts(puts)?;
         let attempted = format_args!("put {} versions", puts.len());
         let mut tables = puts.chunk_by(|a, b| a.table == b.table).filter_map(|of_one| of_one.first());
         if tables.all(|put| self.is_checked(put.table))
@@ -524,6 +531,9 @@ impl<C: Cql> Store for CqlStore<C> {
 
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
         let attempted = format_args!("put unless exists, {} rows of {table}", rows.len());
+        if let Err(error) = rows.iter().try_for_each(|row| check_put_row(table, row)) {
+            return rows.iter().map(|_| Err(error.clone())).collect();
+        }
         if let [PutRow { row, columns }] = rows
             && let [column] = &columns[..]
             && self.is_checked(table)
@@ -627,6 +637,11 @@ impl<C: Cql> Store for CqlStore<C> {
         let delete =
             |(group, row): (usize, &Bytes)| (group, statement.clone(), vec![bigint(write_time), row.clone()]);
         self.cql.write(attempted, rows.iter().enumerate().map(delete).collect())
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        let keyspace = self.cql.keyspace().into();
+        self.cql.database().map(|database| StoreId { database, keyspace })
     }
 
     fn puts_in_order(&self) -> bool {

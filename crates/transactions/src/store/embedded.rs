@@ -243,6 +243,11 @@ impl Cql for Embedded {
         Some(outcome.map_err(|e| error(attempted, e)))
     }
 
+    fn database(&self) -> Option<usize> {
+        // It is part of what all clones share.
+        Some(std::ptr::from_ref(self.database.engine()).addr())
+    }
+
     fn writes_in_order(&self) -> bool {
         // One mutation, or several one after the other.
         true

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::layout::{self, TableKind, column2};
 use super::{
     Cell, CheckOutcome, ColumnRange, Put, PutOutcome, PutRow, Store, StoreError, StoreResult, Version,
+    check_put_row, check_puts,
 };
 use crate::timestamp::Timestamp;
 
@@ -113,6 +114,7 @@ impl Store for MemoryStore {
     }
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
+        check_puts(puts)?;
         for put in puts {
             self.with(put.table, |table| {
                 write(table, put.cell, put.timestamp, put.value.clone(), put.write_time);
@@ -123,6 +125,7 @@ impl Store for MemoryStore {
 
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
         let put = |row: &PutRow| {
+            check_put_row(table, row)?;
             self.with(table, |table| {
                 let at = column2(Timestamp::ATOMIC);
                 let columns = table.entry(DecoratedKey::new(row.row.clone())).or_default();

@@ -36,10 +36,58 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// The longest name of a row: partition keys have two bytes for their length.
+    pub const ROW_LENGTH_MAX: usize = u16::MAX as usize;
+    /// The longest name of a column: it and the 8 bytes of a version's `column2` are one clustering, which has two bytes for its length.
+    pub const COLUMN_LENGTH_MAX: usize = u16::MAX as usize - size_of::<i64>();
+
     /// A cell of these names.
     pub fn new(row: impl Into<Bytes>, column: impl Into<Bytes>) -> Self {
         Self { row: row.into(), column: column.into() }
     }
+
+    /// Refuses names that no store of any kind can keep.
+    ///
+    /// # Errors
+    /// A row without a name, or a name longer than [`ROW_LENGTH_MAX`](Self::ROW_LENGTH_MAX) or [`COLUMN_LENGTH_MAX`](Self::COLUMN_LENGTH_MAX).
+    pub fn check(&self) -> Result<(), NameError> {
+        check_row(&self.row).and_then(|()| check_column(&self.column))
+    }
+}
+
+fn check_row(row: &[u8]) -> Result<(), NameError> {
+    match row.len() {
+        0 => Err(NameError::NoRow),
+        1..=Cell::ROW_LENGTH_MAX => Ok(()),
+        length => Err(NameError::LongRow { length }),
+    }
+}
+
+fn check_column(column: &[u8]) -> Result<(), NameError> {
+    match column.len() {
+        length if length > Cell::COLUMN_LENGTH_MAX => Err(NameError::LongColumn { length }),
+        _ => Ok(()),
+    }
+}
+
+/// Why a row or a column cannot have its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The row has none.
+    #[error("a row has a name of at least one byte")]
+    NoRow,
+    /// The row's is too long.
+    #[error("the name of the row has {length} bytes, and may have {}", Cell::ROW_LENGTH_MAX)]
+    LongRow {
+        /// How long.
+        length: usize,
+    },
+    /// The column's is too long.
+    #[error("the name of the column has {length} bytes, and may have {}", Cell::COLUMN_LENGTH_MAX)]
+    LongColumn {
+        /// How long.
+        length: usize,
+    },
 }
 
 /// A value at a timestamp.
@@ -137,6 +185,37 @@ impl StoreError {
     }
 }
 
+/// Refuses a call that would write a name that cannot be kept.
+fn check_puts(puts: &[Put<'_>]) -> StoreResult<()> {
+    puts.iter().try_for_each(|put| {
+        put.cell
+            .check()
+            .map_err(|why| StoreError::refused(format_args!("put a version in {}", put.table), why))
+    })
+}
+
+/// The same for conditional puts.
+fn check_put_row(table: &str, put: &PutRow) -> StoreResult<()> {
+    let columns = || put.columns.iter().try_for_each(|(column, _)| check_column(column));
+    check_row(&put.row)
+        .and_then(|()| columns())
+        .map_err(|why| StoreError::refused(format_args!("put unless exists in {table}"), why))
+}
+
+/// Which store of this process it is: equal for two that have the same tables.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId {
+    /// Where the open database is in memory.
+    database: usize,
+    keyspace: Box<str>,
+}
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.keyspace)
+    }
+}
+
 /// A result with a [`StoreError`].
 pub type StoreResult<T> = Result<T, StoreError>;
 
@@ -205,6 +284,11 @@ pub trait Store: Send + Sync {
 
     /// Removes all of these rows that was written before `write_time`.
     fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()>;
+
+    /// Which one it is, if it is in this process: then only one may give it timestamps. `None` where other processes may have it, too, or nobody else can.
+    fn id(&self) -> Option<StoreId> {
+        None
+    }
 
     /// Whether of what one call of [`put`](Self::put) writes anything is there only if all before it in the call is.
     fn puts_in_order(&self) -> bool;
@@ -276,6 +360,10 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
 
     fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()> {
         (**self).delete_rows(table, rows, write_time)
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        (**self).id()
     }
 
     fn puts_in_order(&self) -> bool {

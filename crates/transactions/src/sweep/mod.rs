@@ -77,6 +77,31 @@ pub struct ShardProgress {
     pub unswept: Option<Timestamp>,
 }
 
+/// How far each shard of a store is swept, with what could be swept below `immutable`. `None` where nobody began a transaction yet. Changes nothing.
+///
+/// # Errors
+/// What the store answers; a queue that is none.
+pub fn progress(store: Arc<dyn Store>, immutable: Timestamp) -> Result<Option<Vec<ShardProgress>>> {
+    Queue::look(store)?.map(|queue| progress_of(&queue, immutable)).transpose()
+}
+
+fn progress_of(queue: &Queue, immutable: Timestamp) -> Result<Vec<ShardProgress>> {
+    let of_shard = |shard: Shard| {
+        let swept = queue.stored_progress(shard)?;
+        let swept = swept.map_or(Ok(0), |raw| queue::decode_progress(&raw))?;
+        Ok(ShardProgress {
+            strategy: match shard.thorough {
+                false => SweepStrategy::Conservative,
+                true => SweepStrategy::Thorough,
+            },
+            shard: shard.number,
+            swept: Timestamp(swept),
+            unswept: queue.first_unswept(shard, swept, immutable.0 - 1)?,
+        })
+    };
+    Shard::all().map(of_shard).collect()
+}
+
 /// Sweeps a store. Several may at once, in one process or many: each shard is swept by one at a time.
 pub struct Sweeper {
     store: Arc<dyn Store>,
@@ -112,12 +137,22 @@ impl Sweeper {
     /// # Errors
     /// As [`step`](Self::step); a lock timeout, where others sweep a shard for a minute.
     pub fn sweep_all(&self) -> Result<Swept> {
+        self.sweep_all_with(|_, _, _| {})
+    }
+
+    /// The same, telling after each step how many shards are done, of how many, and what was done so far.
+    ///
+    /// # Errors
+    /// As [`sweep_all`](Self::sweep_all).
+    pub fn sweep_all_with(&self, mut tell: impl FnMut(usize, usize, &Swept)) -> Result<Swept> {
         let below = self.timelock.immutable()?;
         let mut swept = Swept { is_done: true, ..Swept::default() };
-        for shard in Shard::all() {
+        let of = Shard::all().count();
+        for (number, shard) in Shard::all().enumerate() {
             loop {
                 let step = self.step_alone(shard, Some(below), Duration::from_secs(60))?;
                 swept.add(Swept { is_done: true, ..step });
+                tell(number + usize::from(step.is_done), of, &swept);
                 if step.is_done {
                     break;
                 }
@@ -128,21 +163,7 @@ impl Sweeper {
 
     /// How far each shard is.
     pub fn progress(&self) -> Result<Vec<ShardProgress>> {
-        let last = self.timelock.immutable()?.0 - 1;
-        let of_shard = |shard: Shard| {
-            let swept = self.queue.stored_progress(shard)?;
-            let swept = swept.map_or(Ok(0), |raw| queue::decode_progress(&raw))?;
-            Ok(ShardProgress {
-                strategy: match shard.thorough {
-                    false => SweepStrategy::Conservative,
-                    true => SweepStrategy::Thorough,
-                },
-                shard: shard.number,
-                swept: Timestamp(swept),
-                unswept: self.first_unswept(shard, swept, last)?,
-            })
-        };
-        Shard::all().map(of_shard).collect()
+        progress_of(&self.queue, self.timelock.immutable()?)
     }
 
     fn step_alone(&self, shard: Shard, below: Option<Timestamp>, timeout: Duration) -> Result<Swept> {

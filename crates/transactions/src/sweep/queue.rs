@@ -82,6 +82,16 @@ impl Queue {
         Ok(Self { store, indexed: RwLock::default(), progress: Mutex::default() })
     }
 
+    /// The queue in `store`, if it was made there.
+    pub fn look(store: Arc<dyn Store>) -> StoreResult<Option<Self>> {
+        for table in [QUEUE, INDEX, PROGRESS] {
+            if !store.open_table(table)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Self { store, indexed: RwLock::default(), progress: Mutex::default() }))
+    }
+
     /// C4: what the transaction that began at `start` adds for its writes: table and its strategy, cell, what is written.
     pub fn additions<'a>(
         &self,
@@ -205,6 +215,27 @@ impl Queue {
         }
         self.know(shard, last);
         Ok(())
+    }
+
+    /// The first start that an entry has, from after `done` to `last`.
+    pub(super) fn first_unswept(&self, shard: Shard, done: i64, last: i64) -> Result<Option<Timestamp>> {
+        let mut first = done + 1;
+        while first <= last {
+            let fine = match self.next(shard, first / FINE, last / FINE)? {
+                Next::Fine(fine) => fine,
+                Next::NoneUpTo(fine) => {
+                    first = (fine + 1) * FINE;
+                    continue;
+                }
+            };
+            let end = last.min((fine + 1) * FINE - 1);
+            let found = self.entries(shard, first.max(fine * FINE), end, 1)?;
+            if let Some((start, _)) = found.first() {
+                return Ok(Some(*start));
+            }
+            first = (fine + 1) * FINE;
+        }
+        Ok(None)
     }
 
     /// Where the next entries are from fine partition `from` on, and not after `until`.

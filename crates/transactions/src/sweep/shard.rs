@@ -68,27 +68,6 @@ impl Sweeper {
         Ok(swept)
     }
 
-    /// The first start that an entry has, from after `done` to `last`.
-    pub(super) fn first_unswept(&self, shard: Shard, done: i64, last: i64) -> Result<Option<Timestamp>> {
-        let mut first = done + 1;
-        while first <= last {
-            let fine = match self.queue.next(shard, first / FINE, last / FINE)? {
-                Next::Fine(fine) => fine,
-                Next::NoneUpTo(fine) => {
-                    first = (fine + 1) * FINE;
-                    continue;
-                }
-            };
-            let end = last.min((fine + 1) * FINE - 1);
-            let found = self.queue.entries(shard, first.max(fine * FINE), end, 1)?;
-            if let Some((start, _)) = found.first() {
-                return Ok(Some(*start));
-            }
-            first = (fine + 1) * FINE;
-        }
-        Ok(None)
-    }
-
     /// The conclusions of all `starts`, which lie below the immutable timestamp: their transactions have ended, and one without a
     /// conclusion gets an abort.
     fn conclude(&self, starts: &[Timestamp]) -> Result<HashMap<Timestamp, Conclusion>> {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::TimeLockError;
 use super::lease::{Reading, Record, Stored};
 use super::timestamps::{BOUND_BUFFER, INITIAL_BOUND};
+use super::{FAST_FORWARD_MAX, TimeLockError};
 use crate::store::StoreError;
 use crate::timestamp::Timestamp;
 
@@ -44,8 +44,36 @@ pub(super) struct Election {
     /// For timestamps whose bound was lost: what an operator says is above all of them.
     recovered: Option<i64>,
     phase: Phase,
+    /// What was stored when this server knew it last. Nothing that is stored later lies below.
+    known: Option<Mark>,
     /// A write that nobody may know the outcome of. It is tried again until one is known.
     attempt: Option<Attempt>,
+}
+
+/// How far what is stored has got.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    term: u64,
+    sequence: u64,
+    bound: i64,
+}
+
+impl Mark {
+    fn of(stored: &Stored) -> Self {
+        match stored {
+            Stored::Plain(bound) => Self { term: 0, sequence: 0, bound: *bound },
+            Stored::Leased(record) => Self::of_record(record),
+        }
+    }
+
+    fn of_record(record: &Record) -> Self {
+        Self { term: record.term, sequence: record.sequence, bound: record.bound }
+    }
+
+    /// Whether the store has lost what it had at `self`, when `later` is what it has: an older copy of it was put in its place.
+    fn is_lost_at(self, later: Self) -> bool {
+        later.bound < self.bound || (later.term, later.sequence) < (self.term, self.sequence)
+    }
 }
 
 enum Phase {
@@ -95,6 +123,8 @@ pub(super) enum Short {
     Bound,
     /// For ever.
     Exhausted,
+    /// So far nobody may go.
+    OutOfRange(i64),
 }
 
 impl Leadership {
@@ -141,6 +171,9 @@ impl Leadership {
         if timestamp <= self.last {
             return Ok(());
         }
+        if timestamp > FAST_FORWARD_MAX {
+            return Err(Short::OutOfRange(timestamp));
+        }
         self.reserve(timestamp.saturating_sub(self.last))?;
         self.last = timestamp;
         Ok(())
@@ -167,7 +200,7 @@ impl Election {
     /// A server that has not looked yet. `holder` must be unlike any other server's, also this machine's before.
     pub fn new(holder: u64, address: String, lease: Duration, recovered: Option<i64>) -> Self {
         let phase = Phase::Standby(Standby::default());
-        Self { holder, address, lease, recovered, phase, attempt: None }
+        Self { holder, address, lease, recovered, phase, known: None, attempt: None }
     }
 
     /// What this server may give out, if it leads.
@@ -331,6 +364,7 @@ impl Election {
 
     fn written(&mut self, attempt: Attempt) {
         let Attempt { new, record, last, sent, .. } = attempt;
+        self.known = Some(Mark::of_record(&record));
         match &mut self.phase {
             Phase::Ended(_) => {}
             Phase::Standby(_) => {
@@ -358,6 +392,16 @@ impl Election {
             Ok(stored) => stored,
             Err(why) => return self.end(TimeLockError::BoundLost { what: why }),
         };
+        let mark = Mark::of(&stored);
+        if let Some(known) = self.known.replace(mark)
+            && known.is_lost_at(mark)
+        {
+            let what = format!(
+                "the store says bound {} in term {}, write {}, and had {} in term {}, write {} before: an older copy of it was put in its place",
+                mark.bound, mark.term, mark.sequence, known.bound, known.term, known.sequence
+            );
+            return self.end(TimeLockError::BoundLost { what });
+        }
         match &mut self.phase {
             Phase::Ended(_) => {}
             Phase::Standby(standby) => {
@@ -396,4 +440,58 @@ impl Attempt {
 /// The error of a server that has no timestamps left.
 pub(super) fn exhausted(leadership: &Leadership) -> TimeLockError {
     TimeLockError::Exhausted(Timestamp(leadership.last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Reading {
+        Reading { monotonic: Duration::from_secs(seconds), wall_micros: (seconds * 1_000_000).cast_signed() }
+    }
+
+    fn record(term: u64, sequence: u64, bound: i64) -> Bytes {
+        let (address, lease) = ("other".to_owned(), Duration::from_secs(5));
+        Record { term, sequence, bound, holder: 9, lease, address }.encode()
+    }
+
+    /// A server that leads, with what it has stored.
+    fn leading() -> (Election, Record) {
+        let mut election = Election::new(1, "own".to_owned(), Duration::from_secs(5), None);
+        assert_eq!(election.ask(at(100)), Some(Ask::Read));
+        election.answer(Answer::Found(Some(record(3, 7, 5_000_000))), at(100));
+        let asked = election.ask(at(200));
+        let Some(Ask::Replace { new, .. }) = asked else { panic!("{asked:?}") };
+        election.answer(Answer::Applied, at(200));
+        let Ok(Stored::Leased(record)) = Stored::decode(&new) else { panic!("{new:?}") };
+        assert!(election.leadership().is_some());
+        (election, record)
+    }
+
+    #[test]
+    fn a_server_ends_when_the_store_has_less_than_what_it_knows_to_have_been_stored() {
+        let (_, own) = leading();
+        for (found, is_lost) in [
+            (record(own.term + 1, 0, own.bound + BOUND_BUFFER), false),
+            (record(own.term + 1, 0, own.bound - 1), true),
+            (record(own.term - 1, 99, own.bound + BOUND_BUFFER), true),
+            (record(3, 7, 5_000_000), true),
+            (Bytes::copy_from_slice(&(own.bound + 1).to_be_bytes()), true),
+        ] {
+            // A leader that is deposed, and what it looks at when it stands by.
+            for is_leading in [true, false] {
+                let mut election = leading().0;
+                if !is_leading {
+                    assert!(election.ask(at(202)).is_some());
+                    let next = record(own.term + 1, 0, own.bound + BOUND_BUFFER);
+                    election.answer(Answer::Found(Some(next)), at(202));
+                    assert!(election.leadership().is_none() && election.ended().is_none());
+                }
+                assert!(election.ask(at(204)).is_some());
+                election.answer(Answer::Found(Some(found.clone())), at(204));
+                let ended = matches!(election.ended(), Some(TimeLockError::BoundLost { .. }));
+                assert_eq!(ended, is_lost, "leading: {is_leading}, {:?}", Stored::decode(&found));
+            }
+        }
+    }
 }

@@ -3,6 +3,7 @@
 mod election;
 mod frozen;
 mod http;
+mod known;
 mod lease;
 mod local;
 mod locks;
@@ -23,10 +24,14 @@ use crate::store::{Store, StoreError};
 use crate::timestamp::Timestamp;
 
 pub use frozen::Frozen;
+pub use known::known_timestamp;
 pub use local::LocalTimeLock;
 pub use remote::{Operator, RemoteOptions, RemoteTimeLock};
 pub use server::{ServerOptions, TimeLockServer};
 pub use timestamps::{Timestamps, stored_bound};
+
+/// Above it no operator and no backup can make timestamps go on: half of all are left then, for 146 years at a billion a second.
+pub const FAST_FORWARD_MAX: i64 = 1 << 62;
 
 /// The timestamps that a transaction begins with, and the hold that protects its snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,13 +82,23 @@ pub enum TimeLockError {
     Bound(#[from] StoreError),
     /// Another instance gives out timestamps of this store.
     #[error(
-        "another instance gives out timestamps: the stored bound is {found}, expected {expected}. This one has stopped for good"
+        "another instance gives out timestamps: the stored bound is {found}, expected {expected}. This one has stopped for good, and what it was asked for has not \
+         committed: let one process alone have the store, or give all of them timestamps from `cassette timelock`"
     )]
     AnotherInstance {
         /// What this instance had stored.
         expected: i64,
         /// What is stored.
         found: String,
+    },
+    /// This process gives out timestamps of this store already: two who do would order nothing between them.
+    #[error(
+        "the store in keyspace {keyspace} is open in this process already, with timestamps and locks of its own. Nothing was begun: use those \
+         Transactions, which are cheap to clone, instead of opening others"
+    )]
+    AlreadyOpen {
+        /// Its keyspace.
+        keyspace: String,
     },
     /// The store was opened to be looked at.
     #[error("the store is only looked at: no timestamps are given out, and nothing is locked")]
@@ -96,6 +111,17 @@ pub enum TimeLockError {
     BoundLost {
         /// What is wrong.
         what: String,
+    },
+    /// What was said to be above all timestamps lies below one that was given out.
+    #[error(
+        "timestamp {known} was given out, as the store says, and {asked} is not above it: nothing was changed. The least that can be right is {}; any \
+         version or commit in a table may be greater", known.0.saturating_add(1)
+    )]
+    RecoveredBelow {
+        /// What was asked for.
+        asked: Timestamp,
+        /// The greatest that the store knows of.
+        known: Timestamp,
     },
     /// A server gives out the timestamps of this store.
     #[error(
@@ -161,6 +187,15 @@ pub enum TimeLockError {
         server: String,
         /// What it says.
         refusal: messages::Refusal,
+    },
+    /// Timestamps cannot go on from there.
+    #[error(
+        "timestamps cannot go on above {asked}: the greatest to go on above is {}, so that enough are left. Nothing was changed",
+        FAST_FORWARD_MAX
+    )]
+    OutOfRange {
+        /// What was asked for.
+        asked: Timestamp,
     },
     /// There are none left.
     #[error("timestamps are used up at {0}")]

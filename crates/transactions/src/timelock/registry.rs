@@ -15,9 +15,9 @@ use bytes::Bytes;
 pub(super) const SESSION_AGE_MAX: Duration = Duration::from_secs(20);
 /// How often a client says that it lives.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Locks are lost after so long, also of a client that lives: one of its transactions hangs.
+/// Locks are lost when nobody has asked for so long whether they are held, also of a client that lives: one of its transactions hangs.
 pub(super) const LOCK_AGE_MAX: Duration = Duration::from_secs(15 * 60);
-/// So are holds: twice as long as a transaction may be open.
+/// So are holds. Transactions that read ask much more often.
 pub(super) const HOLD_AGE_MAX: Duration = Duration::from_secs(2 * 3600);
 /// Rows of a quantum of tickets: clients with starts of residues of their own put conclusions in partitions of their own.
 pub(super) const RESIDUES: usize = 16;
@@ -200,9 +200,20 @@ impl Registry {
         }
     }
 
-    /// C9.
-    pub fn is_held(&self, hold: i64, fence: Option<i64>) -> bool {
-        self.holds.contains_key(&hold) && fence.is_none_or(|fence| self.fences.contains_key(&fence))
+    /// C9. Who asks lives: what is held counts as taken now.
+    pub fn is_held(&mut self, hold: i64, fence: Option<i64>, now: Duration) -> bool {
+        let held = self.holds.get_mut(&hold);
+        let key = fence.map(|fence| self.fences.get(&fence));
+        let request = key.map(|key| key.and_then(|key| self.requests.get_mut(key)));
+        match (held, request) {
+            (Some(held), None) => held.since = held.since.max(now),
+            (Some(held), Some(Some(request))) => {
+                held.since = held.since.max(now);
+                request.since = request.since.max(now);
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Begins a request, or finds one that is tried again. `names` are sorted, none twice. The client's requests below `oldest_open` have ended.
@@ -451,13 +462,13 @@ mod tests {
         registry.fence((1, 0), 600);
         registry.hold(1, 500, 2, T0);
         assert_eq!(registry.begin((2, 0), 0, names("a"), Wish::Take, T0), Progress::Queued);
-        assert!(registry.is_held(500, Some(600)) && registry.is_held(500, None));
+        assert!(registry.is_held(500, Some(600), T0) && registry.is_held(500, None, T0));
         let later = T0 + SESSION_AGE_MAX;
         assert_eq!(registry.expire(later), []);
         assert_eq!(registry.batch(2, (1, 0), 0, later), Turn::First, "it lives");
         assert_eq!(registry.expire(later + Duration::from_millis(1)), [(1, 0)]);
         assert_eq!(registry.completed(), [(2, 0)]);
-        assert!(!registry.is_held(500, Some(600)) && !registry.is_held(500, None));
+        assert!(!registry.is_held(500, Some(600), T0) && !registry.is_held(500, None, T0));
         assert_eq!(registry.smallest_held(), None);
     }
 
@@ -477,23 +488,44 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_for_again_and_again_is_kept_for_as_long() {
+        let mut registry = Registry::default();
+        assert_eq!(take(&mut registry, 1, 0, "a"), Progress::Done);
+        registry.fence((1, 0), 600);
+        registry.hold(1, 500, 1, T0);
+        registry.hold(1, 510, 1, T0);
+        let mut now = T0;
+        for n in 0..20 {
+            now += LOCK_AGE_MAX - Duration::from_secs(1);
+            assert_eq!(registry.batch(1, (n + 1, 0), n, now), Turn::First);
+            assert!(registry.is_held(500, Some(600), now), "round {n}");
+            assert_eq!(registry.expire(now), [], "round {n}");
+        }
+        assert!(!registry.is_held(510, Some(600), now), "nobody asked for it");
+        assert!(!registry.is_held(500, Some(601), now) && !registry.is_held(501, Some(600), now));
+        now += LOCK_AGE_MAX + Duration::from_secs(1);
+        assert_eq!(registry.batch(1, (90, 1), 90, now), Turn::First);
+        assert_eq!(registry.expire(now), [(1, 0)]);
+    }
+
+    #[test]
     fn a_batch_that_is_tried_again_holds_once_and_its_late_copies_nothing() {
         let mut registry = Registry::default();
         assert_eq!(registry.batch(1, (4, 0), 3, T0), Turn::First);
         registry.hold(1, 500, 3, T0);
         assert_eq!(registry.batch(1, (4, 1), 3, T0), Turn::Again);
         registry.hold(1, 520, 3, T0);
-        assert!(!registry.is_held(500, None) && registry.is_held(520, None));
+        assert!(!registry.is_held(500, None, T0) && registry.is_held(520, None, T0));
         assert_eq!(registry.batch(1, (4, 0), 3, T0), Turn::Late);
         assert_eq!(registry.batch(1, (3, 9), 2, T0), Turn::Late);
         assert_eq!(registry.batch(1, (5, 0), 4, T0), Turn::First);
-        assert!(registry.is_held(520, None));
+        assert!(registry.is_held(520, None, T0));
         registry.hold(1, 540, 3, T0);
         assert_eq!(registry.batch(1, (7, 0), 4, T0), Turn::First);
-        assert!(!registry.is_held(540, None), "its answer never came");
-        assert!(registry.is_held(520, None));
+        assert!(!registry.is_held(540, None, T0), "its answer never came");
+        assert!(registry.is_held(520, None, T0));
         (0..3).for_each(|_| registry.release(520));
-        assert!(!registry.is_held(520, None));
+        assert!(!registry.is_held(520, None, T0));
     }
 
     #[test]

@@ -13,7 +13,6 @@ use cassette_vfs::{Clock, SystemClock};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
-use super::TimeLockError;
 use super::election::{Answer, Ask, Election, Leadership, Short, exhausted};
 use super::lease::Reading;
 use super::messages::{
@@ -21,7 +20,8 @@ use super::messages::{
 };
 use super::registry::{Key, Progress, RESIDUES, Registry, Turn, Wish};
 use super::timestamps::BoundCell;
-use crate::store::{CheckOutcome, PutOutcome, Store};
+use super::{FAST_FORWARD_MAX, TimeLockError, known_timestamp};
+use crate::store::{CheckOutcome, PutOutcome, Store, StoreError};
 use crate::timestamp::Timestamp;
 
 /// Timestamps that one batch may take.
@@ -98,10 +98,13 @@ impl TimeLockServer {
     /// Starts a server over a store; soon it leads, or stands by.
     ///
     /// # Errors
-    /// If the table of the bound cannot be made.
+    /// RecoveredBelow; or if the table of the bound cannot be made.
     pub fn start(store: Arc<dyn Store>, options: ServerOptions) -> Result<Self, TimeLockError> {
-        let cell = BoundCell::open(store)?;
         let ServerOptions { address, lease, recovered, clock } = options;
+        if let Some(asked) = recovered {
+            check_recovered(&store, asked)?;
+        }
+        let cell = BoundCell::open(store)?;
         let recovered = recovered.map(|timestamp| timestamp.0);
         let is_recovering = recovered.is_some();
         let election = Election::new(rand::random(), address.clone(), lease, recovered);
@@ -127,9 +130,7 @@ impl TimeLockServer {
         let keeper = std::thread::Builder::new()
             .name("timelock-keeper".to_owned())
             .spawn(move || keep(&of_keeper, &cell, is_recovering))
-            .map_err(|error| {
-                TimeLockError::Bound(crate::store::StoreError::refused("start a thread", error))
-            })?;
+            .map_err(|error| TimeLockError::Bound(StoreError::refused("start a thread", error)))?;
         Ok(Self { desk, keeper: Some(keeper) })
     }
 
@@ -189,6 +190,16 @@ impl TimeLockServer {
 impl Drop for TimeLockServer {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Refuses what cannot be above all timestamps.
+fn check_recovered(store: &Arc<dyn Store>, asked: Timestamp) -> Result<(), TimeLockError> {
+    let cannot_know = |error| StoreError::refused("find out how far timestamps were", error);
+    match known_timestamp(store).map_err(cannot_know)? {
+        _ if asked.0 > FAST_FORWARD_MAX => Err(TimeLockError::OutOfRange { asked }),
+        Some(known) if asked <= known => Err(TimeLockError::RecoveredBelow { asked, known }),
+        _ => Ok(()),
     }
 }
 
@@ -422,6 +433,9 @@ impl Desk {
     fn short(leadership: &Leadership, short: Short) -> Later {
         match short {
             Short::Bound => Later::Kept,
+            Short::OutOfRange(asked) => {
+                Later::Never(Refusal::of(&TimeLockError::OutOfRange { asked: Timestamp(asked) }))
+            }
             Short::Exhausted => Later::Never(Refusal::of(&exhausted(leadership))),
         }
     }
@@ -453,7 +467,7 @@ impl Desk {
         }
         batch.unlock.iter().for_each(|fence| registry.unlock(*fence));
         batch.cancel.iter().for_each(|number| registry.cancel((batch.session, *number), true));
-        let held = batch.checks.iter().map(|(hold, fence)| registry.is_held(*hold, *fence)).collect();
+        let held = batch.checks.iter().map(|(hold, fence)| registry.is_held(*hold, *fence, now)).collect();
         let mut take = |count: i64| leadership.take(count).map_err(|short| Self::short(leadership, short));
         let timestamps = if fresh > 0 { Some(take(fresh)?.0) } else { None };
         let starts = match starts {

@@ -1,14 +1,17 @@
 //! Strictly increasing timestamps, below a bound that is stored before.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::TimeLockError;
 use super::lease::{Record, Stored};
+use super::{FAST_FORWARD_MAX, TimeLockError};
 use crate::service::Layout;
-use crate::store::{Cell, CheckOutcome, PutOutcome, PutRow, Store, StoreError, StoreResult, TableKind};
+use crate::store::{
+    Cell, CheckOutcome, PutOutcome, PutRow, Store, StoreError, StoreId, StoreResult, TableKind,
+};
 use crate::timestamp::Timestamp;
 
 const TABLE: &str = "_timestamp";
@@ -65,6 +68,8 @@ impl<S: Store> BoundCell<S> {
 /// Two instances on one store never give out the same timestamp, since each stores its bounds by check-and-set and stops for good when it finds
 /// another one; but until then they may give them out in an order that is none. So there must be one instance.
 pub struct Timestamps<S> {
+    /// Before the store: as long as that is there, its number is no other's.
+    _only: Only,
     cell: BoundCell<S>,
     /// The last one given out. It only grows.
     last: AtomicI64,
@@ -72,6 +77,32 @@ pub struct Timestamps<S> {
     bound: AtomicI64,
     /// Held while a bound is stored.
     storing: Mutex<Storing>,
+}
+
+/// Stores of this process that have somebody who gives them timestamps.
+static IN_USE: Mutex<BTreeSet<StoreId>> = Mutex::new(BTreeSet::new());
+
+/// That nobody else in this process gives timestamps to a store, until it is dropped.
+struct Only(Option<StoreId>);
+
+impl Only {
+    fn take(store: &impl Store) -> Result<Self, TimeLockError> {
+        let id = store.id();
+        match &id {
+            Some(id) if !IN_USE.lock().insert(id.clone()) => {
+                Err(TimeLockError::AlreadyOpen { keyspace: id.to_string() })
+            }
+            _ => Ok(Self(id)),
+        }
+    }
+}
+
+impl Drop for Only {
+    fn drop(&mut self) {
+        if let Some(id) = &self.0 {
+            IN_USE.lock().remove(id);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -101,7 +132,9 @@ fn decode(bytes: &[u8]) -> Result<i64, TimeLockError> {
 
 /// Which server leads for a store's timestamps, by what is stored; in words, if none does.
 pub(super) fn stored_record(store: &dyn Store) -> StoreResult<Result<Record, String>> {
-    store.create_table(TABLE, TableKind::Data)?;
+    if !store.open_table(TABLE)? {
+        return Ok(Err("none was ever given out".to_owned()));
+    }
     let Some(stored) = read(store)? else { return Ok(Err("none was ever given out".to_owned())) };
     Ok(match Stored::decode(&stored) {
         Ok(Stored::Leased(record)) => Ok(record),
@@ -117,7 +150,9 @@ pub(super) fn stored_record(store: &dyn Store) -> StoreResult<Result<Record, Str
 /// # Errors
 /// If it cannot be read, or is none.
 pub fn stored_bound(store: &dyn Store) -> Result<Option<Timestamp>, StoreError> {
-    store.create_table(TABLE, TableKind::Data)?;
+    if !store.open_table(TABLE)? {
+        return Ok(None);
+    }
     let Some(stored) = read(store)? else { return Ok(None) };
     match Stored::decode(&stored) {
         Ok(stored) => Ok(Some(Timestamp(stored.bound()))),
@@ -129,8 +164,9 @@ impl<S: Store> Timestamps<S> {
     /// Goes on above the stored bound.
     ///
     /// # Errors
-    /// If the bound cannot be read, or made when there is none.
+    /// AlreadyOpen; or if the bound cannot be read, or made when there is none.
     pub fn open(store: S) -> Result<Self, TimeLockError> {
+        let only = Only::take(&store)?;
         let cell = BoundCell::open(store)?;
         let bound = match cell.read()? {
             Some(stored) => decode(&stored)?,
@@ -145,7 +181,7 @@ impl<S: Store> Timestamps<S> {
                 INITIAL_BOUND
             }
         };
-        Ok(Self { cell, last: bound.into(), bound: bound.into(), storing: Mutex::default() })
+        Ok(Self { _only: only, cell, last: bound.into(), bound: bound.into(), storing: Mutex::default() })
     }
 
     /// `count` timestamps that follow each other, as the first and the last.
@@ -183,8 +219,8 @@ impl<S: Store> Timestamps<S> {
         if timestamp.0 <= self.last.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if timestamp.0 >= i64::MAX - 2 * BOUND_BUFFER {
-            return Err(TimeLockError::Exhausted(timestamp));
+        if timestamp.0 > FAST_FORWARD_MAX {
+            return Err(TimeLockError::OutOfRange { asked: timestamp });
         }
         if timestamp.0 > self.bound.load(Ordering::Acquire) {
             self.store_bound(&mut storing, timestamp.0 + BOUND_BUFFER)?;

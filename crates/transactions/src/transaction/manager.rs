@@ -1,15 +1,17 @@
 //! Where transactions begin: store, conclusions, timestamps and locks together.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
 use rand::RngExt;
 
-use super::Transaction;
+use super::reads::remove_aborted;
+use super::reaper::Reaper;
 use super::table::{ConflictHandler, Table};
+use super::{Transaction, opened};
 use crate::encoding::tickets::Tickets;
 use crate::encoding::var_long;
 use crate::error::{Error, Result};
@@ -27,6 +29,9 @@ pub struct Options {
     /// How conclusions of new transactions are stored. `None`: as the store says; one that is new gets layout 2, or 3 if it is not linearizable
     /// after failures. Another layout than the store's is refused: [`Transactions::migrate`] changes it.
     pub layout: Option<Layout>,
+    /// Take layouts 1 and 2 also on stores that are not linearizable after failures, where readers may then disagree on whether a transaction whose commit
+    /// failed has committed: to compare them, or on one node.
+    pub any_layout: bool,
     /// Start only with timestamps of one residue modulo 16: one that the timelock says, or a random one where it does not. `None`: on stores where a put of a conclusion is
     /// a round of consensus on one of 16 partitions, so that up to 16 clients do not meet. It uses up 16 times the timestamps.
     pub residues: Option<bool>,
@@ -36,7 +41,7 @@ pub struct Options {
     pub cached_conclusions: usize,
     /// How long a lock is waited for.
     pub lock_timeout: Duration,
-    /// How long a transaction may be open. It must end before what it reads is swept.
+    /// How long a transaction may be open. What it reads is not swept meanwhile; on a cluster that takes a read at least every two hours.
     pub age_max: Duration,
     /// The longest pause before a transaction is run again. Pauses are random, from 0 to a limit that doubles from 1 ms.
     pub retry_pause_max: Duration,
@@ -50,6 +55,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             layout: None,
+            any_layout: false,
             residues: None,
             batch_conclusions: None,
             cached_conclusions: Caching::<Arc<dyn TransactionService>>::ENTRIES,
@@ -62,10 +68,12 @@ impl Default for Options {
     }
 }
 
-/// Where the strategy of each table is: its name is the row.
+/// Where the strategy and the conflict handler of each table are: its name is the row.
 pub(crate) const METADATA: &str = "_metadata";
 /// The column of the strategy.
 const SWEEP: &[u8] = b"sweep";
+/// The column of the handler; not there for tables that were made before it was kept.
+const HANDLER: &[u8] = b"handler";
 /// The pause of the sweeper of an embedded store.
 const EMBEDDED_SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
@@ -73,8 +81,37 @@ const EMBEDDED_SWEEP_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Transactions(
     Arc<Inner>,
-    #[expect(dead_code, reason = "sweeps until it is dropped")] Option<Arc<Background>>,
+    /// Sweeps until it is dropped.
+    Option<Arc<Background>>,
 );
+
+/// Does not keep transactions open.
+pub(super) struct WeakTransactions(Weak<Inner>, Weak<Background>);
+
+impl WeakTransactions {
+    pub fn new(transactions: &Transactions) -> Self {
+        let Transactions(inner, background) = transactions;
+        Self(Arc::downgrade(inner), background.as_ref().map_or_else(Weak::new, Arc::downgrade))
+    }
+
+    /// Whether somebody has them.
+    pub fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// The transactions, if they are still open; swept again, if only a transaction had kept them so.
+    pub fn upgrade(&self) -> Option<Result<Transactions>> {
+        let inner = self.0.upgrade()?;
+        let background = match (self.1.upgrade(), inner.options.sweep_pause) {
+            (None, Some(pause)) => match sweep_in_background(&inner.sweeper, pause) {
+                Ok(background) => Some(background),
+                Err(error) => return Some(Err(error)),
+            },
+            (background, _) => background,
+        };
+        Some(Ok(Transactions(inner, background)))
+    }
+}
 
 pub(super) struct Inner {
     pub store: Arc<dyn Store>,
@@ -84,6 +121,8 @@ pub(super) struct Inner {
     pub timelock: Arc<dyn TimeLock>,
     pub options: Options,
     pub queue: Arc<Queue>,
+    /// Removes versions of aborted transactions where readers should not wait for that: where a removal asks all replicas.
+    pub reaper: Option<Reaper>,
     /// The residue of starts, if they have one.
     residue: Option<i64>,
     sweeper: Arc<Sweeper>,
@@ -96,6 +135,16 @@ pub(crate) fn start_lock(start: Timestamp) -> Bytes {
     name.put_u8(b't');
     name.put_slice(&var_long::encode(start.0));
     name.freeze()
+}
+
+/// Refuses layouts that a store does not keep safe.
+fn check_layout(store: &dyn Store, options: &Options, version: u32) -> Result<()> {
+    let is_safe = version >= 3 || store.is_linearizable_after_failures() || options.any_layout;
+    if is_safe { Ok(()) } else { Err(ServiceError::UnsafeLayout { version }.into()) }
+}
+
+fn sweep_in_background(sweeper: &Arc<Sweeper>, pause: Duration) -> Result<Arc<Background>> {
+    Background::start(sweeper.clone(), pause).map(Arc::new).map_err(Error::Background)
 }
 
 impl Inner {
@@ -111,15 +160,17 @@ impl Inner {
 }
 
 impl Transactions {
-    /// Transactions in an embedded database, with their tables in `keyspace`.
+    /// Transactions in an embedded database, with their tables in `keyspace`. Opened again while they are open, they are the same ones, as a clone is.
     ///
     /// # Errors
-    /// If the keyspace or the tables of transactions cannot be made, or the bound of timestamps is lost.
+    /// AlreadyOpen, if the store is open with timestamps of other making; or the keyspace or the tables of transactions cannot be made, or the bound of timestamps is lost.
     pub fn embedded(database: cassette_database::Database, keyspace: &str) -> Result<Self> {
         let store = Arc::new(EmbeddedStore::open(database, keyspace)?);
-        let timelock = Arc::new(LocalTimeLock::open(store.clone())?);
         let options = Options { sweep_pause: Some(EMBEDDED_SWEEP_PAUSE), ..Options::default() };
-        Self::open(store, timelock, options)
+        opened::share(store.clone(), || {
+            let timelock = Arc::new(LocalTimeLock::open(store.clone())?);
+            Self::open(store.clone(), timelock, options.clone())
+        })
     }
 
     /// Transactions on a cluster, with timestamps and locks from timelock servers (`cassette timelock start`), each `host:port`.
@@ -156,12 +207,18 @@ impl Transactions {
         if options.layout != asked.and_then(Layout::of_version) {
             return Err(ServiceError::OddTickets.into());
         }
+        if let Some(version) = asked {
+            check_layout(&*store, &options, version)?;
+        }
         let initial = asked.unwrap_or(if linearizable { 2 } else { 3 });
         timelock.check_store(&*store)?;
         let coordination = Arc::new(Coordination::open(store.clone(), timelock.clone(), initial)?);
         let stored = coordination.agree()?.map.last_version();
         if let Some(asked) = asked.filter(|asked| *asked != stored) {
             return Err(ServiceError::LayoutMismatch { asked, stored }.into());
+        }
+        if let Err(error) = check_layout(&*store, &options, stored) {
+            tracing::warn!(%error, "new transactions have layout {stored}: migrate the store to 3");
         }
         let conclusions = Arc::new(ByVersion::new(store.clone(), coordination.clone()));
         let service: Arc<dyn TransactionService> = match options.batch_conclusions.unwrap_or(!linearizable) {
@@ -173,16 +230,21 @@ impl Transactions {
         let queue = Arc::new(Queue::open(store.clone())?);
         let sweeper = Sweeper::new(store.clone(), service.clone(), timelock.clone(), queue.clone());
         let sweeper = Arc::new(sweeper);
-        let background = match options.sweep_pause {
-            Some(pause) => {
-                Some(Arc::new(Background::start(sweeper.clone(), pause).map_err(Error::Background)?))
-            }
-            None => None,
-        };
+        let background = options.sweep_pause.map(|pause| sweep_in_background(&sweeper, pause)).transpose()?;
         let residue = options.residues.unwrap_or(!linearizable).then(|| {
             let residues = Tickets::STANDARD.rows_per_quantum();
             timelock.next_residue(residues).unwrap_or_else(|| rand::rng().random_range(0..residues))
         });
+        let reaper = match linearizable {
+            true => None,
+            false => {
+                let (store, timelock) = (store.clone(), timelock.clone());
+                let remove = move |table: &str, versions: &[(&Cell, Timestamp)]| {
+                    remove_aborted(&*store, &*timelock, table, versions);
+                };
+                Some(Reaper::start(remove).map_err(Error::Background)?)
+            }
+        };
         let inner = Inner {
             store,
             service,
@@ -191,6 +253,7 @@ impl Transactions {
             timelock,
             options,
             queue,
+            reaper,
             residue,
             sweeper,
             tables: Mutex::default(),
@@ -198,7 +261,7 @@ impl Transactions {
         Ok(Self(Arc::new(inner), background))
     }
 
-    /// A table, made if it is not there, and swept conservatively. All who use it must have the same conflict handler.
+    /// A table, made if it is not there, and swept conservatively. Who opens it first decides its conflict handler, which is stored.
     ///
     /// # Errors
     /// ReservedTable, for names that begin with an underscore; OtherHandler; OtherSweep; what the store answers.
@@ -206,7 +269,7 @@ impl Transactions {
         self.table_swept(name, handler, SweepStrategy::Conservative)
     }
 
-    /// A table whose old versions go away in another way than usual. It is swept so for ever.
+    /// A table whose old versions go away in another way than usual. It is swept so for ever, and has its conflict handler for ever.
     ///
     /// # Errors
     /// As [`table`](Self::table).
@@ -215,40 +278,40 @@ impl Transactions {
             return Err(Error::ReservedTable(name.to_owned()));
         }
         let mut tables = self.0.tables.lock();
-        match tables.get(name) {
-            Some((known, _)) if *known != handler => return Err(Error::OtherHandler(name.to_owned())),
-            Some((_, known)) if *known == sweep => {}
-            _ => {
+        let known = tables.get(name).copied();
+        if known != Some((handler, sweep)) {
+            if known.is_none() {
                 self.0.store.create_table(name, TableKind::Data)?;
-                self.check_sweep(name, sweep)?;
-                tables.insert(name.to_owned(), (handler, sweep));
             }
+            let stored = self.agree_on(name, SWEEP, sweep.name())?;
+            if let Some(stored) = stored {
+                return Err(Error::OtherSweep { table: name.to_owned(), asked: sweep.name(), stored });
+            }
+            if let Some(stored) = self.agree_on(name, HANDLER, handler.name())? {
+                return Err(Error::OtherHandler { table: name.to_owned(), asked: handler.name(), stored });
+            }
+            tables.insert(name.to_owned(), (handler, sweep));
         }
         Ok(Table::new(name, handler, sweep))
     }
 
-    /// Stores how a table is swept, or compares it with what is stored.
-    fn check_sweep(&self, table: &str, sweep: SweepStrategy) -> Result<()> {
-        let cell = Cell::new(Bytes::copy_from_slice(table.as_bytes()), SWEEP);
+    /// Stores what holds for a table for ever, unless it is stored; gives what is, if it is another.
+    fn agree_on(&self, table: &str, column: &'static [u8], asked: &'static str) -> Result<Option<String>> {
+        let cell = Cell::new(Bytes::copy_from_slice(table.as_bytes()), column);
         let store = &self.0.store;
         let mut stored =
             store.get_serial(METADATA, &cell.row, std::slice::from_ref(&cell.column))?.pop().flatten();
         if stored.is_none() {
-            let value = Bytes::from_static(sweep.name().as_bytes());
+            let value = Bytes::from_static(asked.as_bytes());
             let row = PutRow { row: cell.row, columns: vec![(cell.column, value)] };
             match store.put_unless_exists(METADATA, &[row]).pop().transpose()? {
                 Some(PutOutcome::Exists(existing)) => stored = existing.into_iter().next().map(|(_, v)| v),
                 Some(PutOutcome::Applied) | None => {}
             }
         }
-        match stored {
-            Some(stored) if stored != sweep.name() => Err(Error::OtherSweep {
-                table: table.to_owned(),
-                asked: sweep.name(),
-                stored: String::from_utf8_lossy(&stored).into_owned(),
-            }),
-            _ => Ok(()),
-        }
+        Ok(stored
+            .filter(|stored| stored != asked)
+            .map(|stored| String::from_utf8_lossy(&stored).into_owned()))
     }
 
     /// Begins a transaction.
@@ -335,8 +398,9 @@ impl Transactions {
     /// Gives new transactions layout `version`, while all others run on: see [`Coordination::migrate`].
     ///
     /// # Errors
-    /// Those of the service. A migration that failed is run again.
+    /// UnsafeLayout; those of the service. A migration that failed is run again.
     pub fn migrate(&self, version: u32) -> Result<Migrated> {
+        check_layout(self.store(), &self.0.options, version)?;
         Ok(self.0.coordination.migrate(version)?)
     }
 

@@ -2,7 +2,9 @@
 
 mod commit;
 mod manager;
+mod opened;
 mod reads;
+mod reaper;
 mod scans;
 mod serializable;
 mod table;
@@ -30,6 +32,10 @@ use reads::Snapshot;
 use serializable::Reads;
 use writes::Writes;
 
+/// How long a transaction reads before it asks whether it still has its hold: much more often than a timelock server takes away those that nobody asks
+/// for.
+const RENEWAL: Duration = Duration::from_secs(60);
+
 /// A transaction: it sees what was committed before it began, and its own writes. Dropped without a commit, it leaves
 /// nothing.
 ///
@@ -42,6 +48,8 @@ pub struct Transaction {
     immutable: Timestamp,
     began: Instant,
     age_max: Duration,
+    /// When the timelock is told again that the hold is in use.
+    renew_at: Instant,
     read_only: bool,
     writes: Writes,
     reads: Reads,
@@ -56,6 +64,7 @@ impl Transaction {
             immutable: started.immutable,
             started: Some(started),
             began: Instant::now(),
+            renew_at: Instant::now() + RENEWAL,
             read_only,
             writes: Writes::default(),
             reads: Reads::default(),
@@ -80,6 +89,7 @@ impl Transaction {
     /// The values of many cells, in their order.
     pub fn get_many(&mut self, table: &Table, cells: &[Cell]) -> Result<Vec<Option<Bytes>>> {
         self.check_age()?;
+        cells.iter().try_for_each(|cell| check_name(table, cell))?;
         // R1.
         let own: Vec<Option<&Bytes>> = cells.iter().map(|cell| self.writes.get(table, cell)).collect();
         let asked: Vec<&Cell> =
@@ -127,7 +137,7 @@ impl Transaction {
     /// Writes a value, when the transaction commits.
     ///
     /// # Errors
-    /// EmptyValue, for none; ReadOnly.
+    /// EmptyValue, for none; Name, for a row or a column that no store can keep; ReadOnly.
     pub fn put(
         &mut self,
         table: &Table,
@@ -151,6 +161,7 @@ impl Transaction {
         if self.read_only {
             return Err(Error::ReadOnly { start: self.start });
         }
+        check_name(table, &cell)?;
         self.writes.put(table, cell, value);
         Ok(())
     }
@@ -186,9 +197,13 @@ impl Transaction {
 
     /// After a read of a table that is swept thoroughly: without the hold it may have read nothing where there was something.
     fn check_hold(&self, table: &Table) -> Result<()> {
-        if table.sweep() != SweepStrategy::Thorough {
-            return Ok(());
+        match table.sweep() {
+            SweepStrategy::Thorough => self.check_held(),
+            SweepStrategy::Conservative | SweepStrategy::Nothing => Ok(()),
         }
+    }
+
+    fn check_held(&self) -> Result<()> {
         let held = match &self.started {
             Some(started) => self.inner.timelock.is_held(None, started.hold)?,
             None => false,
@@ -199,7 +214,12 @@ impl Transaction {
         }
     }
 
-    fn check_age(&self) -> Result<()> {
+    /// Before each read and the commit. A hold lasts as long as it is asked for.
+    fn check_age(&mut self) -> Result<()> {
+        if Instant::now() >= self.renew_at {
+            self.check_held()?;
+            self.renew_at = Instant::now() + RENEWAL;
+        }
         let (age, max) = (self.began.elapsed(), self.age_max);
         match age > max {
             true => Err(Error::OpenTooLong {
@@ -220,6 +240,33 @@ impl Drop for Transaction {
     }
 }
 
+fn check_name(table: &Table, cell: &Cell) -> Result<()> {
+    cell.check().map_err(|error| Error::Name { table: table.name().to_owned(), error })
+}
+
 fn cell(row: impl AsRef<[u8]>, column: impl AsRef<[u8]>) -> Cell {
     Cell::new(Bytes::copy_from_slice(row.as_ref()), Bytes::copy_from_slice(column.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+    use crate::timelock::LocalTimeLock;
+
+    #[test]
+    fn a_transaction_that_is_open_for_long_asks_for_its_hold_and_ends_without_it() {
+        let store = Arc::new(MemoryStore::new());
+        let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
+        let transactions = Transactions::open(store, timelock.clone(), Options::default()).unwrap();
+        let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+        let mut tx = transactions.start().unwrap();
+        tx.renew_at = Instant::now();
+        tx.get(&table, "row", "column").unwrap();
+        assert!(tx.renew_at > Instant::now(), "asked, and to be asked again later");
+        timelock.revoke_all();
+        tx.get(&table, "row", "column").unwrap();
+        tx.renew_at = Instant::now();
+        assert!(matches!(tx.get(&table, "row", "column"), Err(Error::LocksLost { .. })));
+    }
 }

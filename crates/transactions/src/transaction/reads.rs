@@ -9,10 +9,14 @@ use super::table::Table;
 use crate::error::{Error, Result};
 use crate::service::{Recorded, TransactionService};
 use crate::store::{Cell, Store, Version};
+use crate::timelock::TimeLock;
 use crate::timestamp::{Conclusion, Timestamp};
 
-/// Versions of a cell that one read passes over at most.
+/// Versions of a cell that one read passes over at most, not counting those of transactions that aborted: of those that were open when it began and
+/// committed later.
 const VERSIONS_MAX: usize = 200;
+/// Versions of aborted transactions that a read finds before it removes them and goes on.
+const ABORTED_MAX: usize = 1_000;
 
 /// The committed state at a timestamp.
 pub(super) struct Snapshot<'a> {
@@ -64,10 +68,10 @@ impl<'a> Snapshot<'a> {
     ) -> Result<Vec<Option<Version>>> {
         let mut open: Vec<usize> = (0..cells.len()).filter(|i| versions[*i].is_some()).collect();
         let mut aborted: Vec<(&Cell, Timestamp)> = Vec::new();
-        for _ in 0..VERSIONS_MAX {
-            if open.is_empty() {
-                self.delete(table, &aborted);
-                return Ok(versions);
+        let mut passed_over = 0;
+        while !open.is_empty() {
+            if aborted.len() >= ABORTED_MAX {
+                self.delete(table, &std::mem::take(&mut aborted));
             }
             let timestamp =
                 |index: usize| versions[index].as_ref().map_or(Timestamp::ATOMIC, |v| v.timestamp);
@@ -87,6 +91,7 @@ impl<'a> Snapshot<'a> {
             let conclusions = self.conclude(table, &starts)?;
             // R6.
             let mut again = Vec::new();
+            let mut hides_later_ones = false;
             for index in open {
                 let start = timestamp(index);
                 match conclusions.get(&start) {
@@ -97,8 +102,17 @@ impl<'a> Snapshot<'a> {
                         aborted.push((cells[index], start));
                         again.push(index);
                     }
-                    _ => again.push(index),
+                    _ => {
+                        hides_later_ones = true;
+                        again.push(index);
+                    }
                 }
+            }
+            passed_over += usize::from(hides_later_ones);
+            if passed_over > VERSIONS_MAX {
+                self.delete(table, &aborted);
+                let (table, versions) = (table.name().to_owned(), VERSIONS_MAX);
+                return Err(Error::TooManyVersions { table, start: self.at, versions });
             }
             for index in swept {
                 versions[index] = self.after_sentinel(table, cells[index])?;
@@ -119,7 +133,8 @@ impl<'a> Snapshot<'a> {
             again.retain(|index| versions[*index].is_some());
             open = again;
         }
-        Err(Error::TooManyVersions { table: table.name().to_owned(), start: self.at, versions: VERSIONS_MAX })
+        self.delete(table, &aborted);
+        Ok(versions)
     }
 
     /// A cell of which only the sentinel is below the snapshot: nothing, if no newer version is there either; otherwise what
@@ -204,16 +219,26 @@ impl Inner {
 
     /// Removes versions whose writers aborted. They are never seen, so that it fails is no failure.
     pub(super) fn delete_aborted(&self, table: &Table, versions: &[(&Cell, Timestamp)]) {
-        if versions.is_empty() {
-            return;
+        match &self.reaper {
+            _ if versions.is_empty() => {}
+            Some(reaper) => reaper.remove(table.name(), versions),
+            None => remove_aborted(&*self.store, &*self.timelock, table.name(), versions),
         }
-        let deleted = self
-            .timelock
-            .timestamp()
-            .map_err(Error::from)
-            .and_then(|fresh| self.store.delete(table.name(), versions, fresh.0).map_err(Error::from));
-        if let Err(error) = deleted {
-            tracing::debug!(%error, table = table.name(), "aborted versions stay");
-        }
+    }
+}
+
+/// Removes versions, if it can.
+pub(super) fn remove_aborted(
+    store: &dyn Store,
+    timelock: &dyn TimeLock,
+    table: &str,
+    versions: &[(&Cell, Timestamp)],
+) {
+    let deleted = timelock
+        .timestamp()
+        .map_err(Error::from)
+        .and_then(|fresh| store.delete(table, versions, fresh.0).map_err(Error::from));
+    if let Err(error) = deleted {
+        tracing::debug!(%error, table, "aborted versions stay");
     }
 }

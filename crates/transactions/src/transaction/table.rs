@@ -24,6 +24,17 @@ pub enum ConflictHandler {
 }
 
 impl ConflictHandler {
+    /// The name that is stored for the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ignore => "ignore",
+            Self::WriteWriteByRow => "write-write by row",
+            Self::WriteWriteByCell => "write-write by cell",
+            Self::SerializableByRow => "serializable by row",
+            Self::SerializableByCell => "serializable by cell",
+        }
+    }
+
     pub(super) fn checks_writes(self) -> bool {
         self != Self::Ignore
     }

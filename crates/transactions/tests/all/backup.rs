@@ -37,6 +37,18 @@ fn backup(transactions: &Transactions) -> Vec<u8> {
 }
 
 #[test]
+fn a_file_with_two_backups_is_refused_and_nothing_of_it_is_seen() {
+    let bytes = backup(&bank());
+    let target = in_memory();
+    let error = target.restore(&*[&bytes[..], &bytes].concat()).unwrap_err();
+    assert!(matches!(error, BackupError::Corrupt { .. }), "{error}");
+    assert!(error.to_string().contains("one backup"), "{error}");
+    assert_eq!(sum(&target), 0);
+    target.restore(&*bytes).unwrap();
+    assert_eq!(sum(&target), 100 * ACCOUNTS);
+}
+
+#[test]
 fn a_backup_under_load_is_what_was_committed_at_one_moment() {
     let embedded = Arc::new(EmbeddedStore::open(database(), "bank").unwrap());
     let transactions = over(embedded, Options::default());

@@ -49,7 +49,13 @@ fn the_store_on_a_cluster_keeps_its_promises() {
         every_loader_finds_the_same(|cell_loader| {
             ClusterStore::connect(&ClusterOptions { cell_loader, ..cluster.clone() }).unwrap()
         });
-        let local = ClusterOptions { local: true, ..ClusterOptions::new(address.to_string(), "local_suite") };
+        let local = |name: &str| ClusterOptions {
+            local: Some(name.to_owned()),
+            ..ClusterOptions::new(address.to_string(), "local_suite")
+        };
+        let error = ClusterStore::connect(&local("elsewhere")).map(drop).unwrap_err().to_string();
+        assert!(error.contains("elsewhere") && error.contains("in datacenter1"), "{error}");
+        let local = local("datacenter1");
         let store = ClusterStore::connect(&local).unwrap();
         store.create_table("t", TableKind::DensePartitions).unwrap();
         columns_are_put_together_unless_one_is_there(&Table { store: &store, name: "t".to_owned() });

@@ -71,16 +71,18 @@ proptest! {
 
     #[test]
     fn transactions_see_their_snapshots_and_the_first_of_two_that_conflict_commits(
-        serializable in any::<bool>(),
+        (serializable, by_row) in any::<(bool, bool)>(),
         strategy in prop_oneof![
             Just(SweepStrategy::Nothing), Just(SweepStrategy::Conservative), Just(SweepStrategy::Thorough)
         ],
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let transactions = in_memory();
-        let handler = match serializable {
-            true => ConflictHandler::SerializableByCell,
-            false => ConflictHandler::WriteWriteByCell,
+        let handler = match (serializable, by_row) {
+            (true, false) => ConflictHandler::SerializableByCell,
+            (true, true) => ConflictHandler::SerializableByRow,
+            (false, false) => ConflictHandler::WriteWriteByCell,
+            (false, true) => ConflictHandler::WriteWriteByRow,
         };
         let table = transactions.table_swept("t", handler, strategy).unwrap();
         let mut open: [Option<Open>; 4] = [const { None }; 4];

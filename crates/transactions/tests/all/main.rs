@@ -7,6 +7,7 @@ mod crashes;
 mod examples;
 mod histories;
 mod migration;
+mod replicated;
 mod services;
 mod suite;
 mod sweeping;

@@ -351,8 +351,9 @@ fn a_table_that_was_dropped_does_not_come_back_and_holds_nothing_up() {
             c.transactions.run(|tx| tx.put(&other, "r", "c", value)).unwrap();
         }
         database.session().execute("DROP TABLE swept.t", ()).unwrap();
+        let other_client = Transactions::open(embedded(), c.timelock.clone(), Options::default()).unwrap();
         // By who had it open, and who never had.
-        for transactions in [&c.transactions, &over(embedded(), Options::default())] {
+        for transactions in [&c.transactions, &other_client] {
             assert!(transactions.sweep().unwrap().is_done);
             assert!(!c.store.tables().unwrap().iter().any(|table| table == "t"));
         }

@@ -12,7 +12,7 @@ use cassette_transactions::store::{
 };
 use cassette_transactions::timelock::{
     Hold, LocalTimeLock, LockToken, Operator, RemoteOptions, RemoteTimeLock, ServerOptions, Started,
-    TimeLock, TimeLockError, TimeLockServer, Timestamps,
+    TimeLock, TimeLockError, TimeLockServer, Timestamps, known_timestamp,
 };
 use cassette_transactions::{ConflictHandler, Error, Options, Outcome, Timestamp, Transactions};
 use cassette_vfs::ManualClock;
@@ -250,7 +250,7 @@ fn fast_forward_is_for_ever_also_over_a_restart() {
     let last = client.timestamp().unwrap();
     assert!(last > Timestamp(50_000_000), "it never goes back");
     let error = client.fast_forward(Timestamp::MAX).unwrap_err();
-    assert!(error.to_string().contains("used up"), "{error}");
+    assert!(error.to_string().contains("cannot go on above"), "{error}");
     drop(client);
     served.stop(&runtime);
     let served = Served::start(&runtime, store);
@@ -296,6 +296,16 @@ fn without_a_bound_nothing_is_given_out_until_an_operator_says_where_to_go_on() 
     let served = Served::start(&runtime, store.clone());
     let ended = runtime.block_on(served.ended).unwrap().unwrap_err();
     assert!(ended.to_string().contains("_transactions2 is not empty"), "{ended}");
+    // What cannot be above all timestamps is refused, with the least that can.
+    let recover = |to: Timestamp| {
+        let options = ServerOptions { recovered: Some(to), ..ServerOptions::new("nowhere") };
+        TimeLockServer::start(store.clone(), options).map(drop).unwrap_err()
+    };
+    let known = known_timestamp(&(store.clone() as Arc<dyn Store>)).unwrap().unwrap();
+    let error = recover(known);
+    assert!(matches!(error, TimeLockError::RecoveredBelow { .. }), "{error}");
+    assert!(error.to_string().contains(&format!("can be right is {}", known.0 + 1)), "{error}");
+    assert!(matches!(recover(Timestamp::MAX), TimeLockError::OutOfRange { .. }));
     let served = Served::at(&runtime, store, ([127, 0, 0, 1], 0).into(), |options| {
         options.recovered = Some(Timestamp(7_000_000));
     });

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cassette_transactions::service::Layout;
-use cassette_transactions::store::{Cell, EmbeddedStore, MemoryStore, Store};
-use cassette_transactions::timelock::LocalTimeLock;
+use cassette_transactions::store::{Cell, EmbeddedStore, MemoryStore, Put, PutRow, Store};
+use cassette_transactions::timelock::{LocalTimeLock, TimeLockError};
 use cassette_transactions::{
     Conclusion, ConflictHandler, Error, Options, Outcome, Table, Timestamp, Transaction, Transactions,
 };
@@ -299,6 +299,83 @@ fn versions_of_aborted_transactions_are_passed_over_and_removed() {
 }
 
 #[test]
+fn any_number_of_versions_of_dead_transactions_is_passed_over_and_removed() {
+    let store = Arc::new(MemoryStore::new());
+    let transactions = over(store.clone(), Options::default());
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    set(&transactions, &table, "a", "good");
+    let cell = Cell::new("row", "a");
+    for n in 0..1_100 {
+        let at = transactions.timelock().timestamp().unwrap();
+        let value = Bytes::from(format!("of the dead {n}"));
+        let put = Put { table: "t", cell: &cell, timestamp: at, value, write_time: at.0 };
+        store.put(&[put]).unwrap();
+    }
+    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a").as_deref(), Some("good"));
+    let newest = store.get("t", &[(&cell, Timestamp::MAX)]).unwrap().pop().unwrap();
+    assert_eq!(newest.unwrap().value, "good");
+}
+
+#[test]
+fn a_snapshot_that_too_many_later_commits_hide_is_told_so_and_a_newer_one_reads() {
+    let transactions = in_memory();
+    let table = transactions.table("t", ConflictHandler::Ignore).unwrap();
+    set(&transactions, &table, "a", "old");
+    let mut writers: Vec<Transaction> = (0..201).map(|_| transactions.start().unwrap()).collect();
+    let mut reader = transactions.start_read_only().unwrap();
+    for (n, tx) in writers.iter_mut().enumerate() {
+        put(tx, &table, "a", &format!("new {n}"));
+    }
+    for tx in writers {
+        tx.commit().unwrap();
+    }
+    let error = reader.get(&table, "row", "a").unwrap_err();
+    assert!(matches!(error, Error::TooManyVersions { versions: 200, .. }), "{error}");
+    assert!(error.to_string().contains("begin it anew"), "{error}");
+    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a").as_deref(), Some("new 200"));
+}
+
+#[test]
+fn two_commits_of_one_start_are_found_and_stop_the_program() {
+    let transactions = in_memory();
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let mut tx = transactions.start().unwrap();
+    put(&mut tx, &table, "a", "1");
+    let start = tx.start_timestamp();
+    let error = tx
+        .commit_if(|commit| {
+            // What another transaction would do that was given the same timestamp.
+            let other = Conclusion::Committed(Timestamp(commit.unwrap().0 - 1));
+            transactions.service().put_unless_exists(start, other).map(drop).map_err(Error::from)
+        })
+        .unwrap_err();
+    assert!(matches!(error, Error::TwoCommits { .. }), "{error}");
+    assert_eq!((error.outcome(), error.is_retriable()), (Outcome::Unknown, false));
+    assert!(error.to_string().contains("Stop all writers"), "{error}");
+}
+
+#[test]
+fn write_skew_in_rows_and_between_them_is_found_where_rows_are_locked() {
+    let transactions = in_memory();
+    let table = transactions.table("t", ConflictHandler::SerializableByRow).unwrap();
+    for (n, (one, other)) in [(("r", "a"), ("r", "b")), (("r", "c"), ("s", "c"))].into_iter().enumerate() {
+        let begin = |own: (&str, &str)| {
+            let mut tx = transactions.start().unwrap();
+            for (row, column) in [one, other] {
+                assert_eq!(tx.get(&table, row, column).unwrap(), None);
+            }
+            tx.put(&table, own.0, own.1, "on duty no more").unwrap();
+            tx
+        };
+        let (first, second) = (begin(one), begin(other));
+        first.commit().unwrap();
+        let error = second.commit().unwrap_err();
+        assert!(matches!(error, Error::ReadWriteConflict { .. }), "{n}: {error}");
+        assert!(error.to_string().contains("has not committed: run it again"), "{error}");
+    }
+}
+
+#[test]
 fn a_failing_condition_or_body_leaves_nothing() {
     let transactions = in_memory();
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
@@ -324,13 +401,115 @@ fn what_is_not_allowed_is_refused_by_name() {
         transactions.table("_transactions", ConflictHandler::Ignore),
         Err(Error::ReservedTable(_))
     ));
-    assert!(matches!(transactions.table("t", ConflictHandler::Ignore), Err(Error::OtherHandler(_))));
+    assert!(matches!(transactions.table("t", ConflictHandler::Ignore), Err(Error::OtherHandler { .. })));
     assert!(matches!(transactions.table("no name", ConflictHandler::Ignore), Err(Error::Store(_))));
     let hasty = Options { age_max: Duration::ZERO, ..Options::default() };
     let transactions = over(Arc::new(MemoryStore::new()), hasty);
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let error = transactions.start().unwrap().get(&table, "row", "c").unwrap_err();
     assert!(matches!(error, Error::OpenTooLong { .. }), "{error}");
+}
+
+#[test]
+fn names_that_no_store_can_keep_are_refused_when_they_are_written() {
+    let embedded = Arc::new(EmbeddedStore::open(database(), "tx").unwrap());
+    for store in [Arc::new(MemoryStore::new()) as Arc<dyn Store>, embedded] {
+        let transactions = over(store.clone(), Options::default());
+        let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+        let long = |length: usize| vec![b'n'; length];
+        let mut tx = transactions.start().unwrap();
+        for (row, column, what) in [
+            (long(0), long(1), "at least one byte"),
+            (long(65_536), long(1), "65536 bytes"),
+            (long(1), long(65_528), "may have 65527"),
+            (long(1), long(70_000), "70000 bytes"),
+        ] {
+            let cell = Cell::new(row.clone(), column.clone());
+            for error in [
+                tx.put(&table, &row, &column, "v").unwrap_err(),
+                tx.delete(&table, &row, &column).unwrap_err(),
+                tx.get(&table, &row, &column).unwrap_err(),
+            ] {
+                assert!(matches!(error, Error::Name { .. }), "{error}");
+                assert!(error.to_string().contains(what) && !error.is_retriable(), "{error}");
+            }
+            let (at, value) = (Timestamp(5), Bytes::from("v"));
+            let put = Put { table: "t", cell: &cell, timestamp: at, value: value.clone(), write_time: 5 };
+            let error = store.put(&[put]).unwrap_err();
+            assert!(error.to_string().contains(what), "{error}");
+            let put = PutRow { row: cell.row, columns: vec![(cell.column, value)] };
+            let error = store.put_unless_exists("t", &[put]).pop().unwrap().unwrap_err();
+            assert!(error.to_string().contains(what), "{error}");
+        }
+        let (row, column) = (long(65_535), long(65_527));
+        tx.put(&table, &row, &column, "longest").unwrap();
+        tx.put(&table, "row", "", "no name").unwrap();
+        tx.commit().unwrap();
+        let mut tx = transactions.start().unwrap();
+        assert_eq!(text(tx.get(&table, &row, &column).unwrap()).as_deref(), Some("longest"));
+        assert_eq!(text(tx.get(&table, "row", "").unwrap()).as_deref(), Some("no name"));
+    }
+}
+
+#[test]
+fn an_embedded_store_that_is_opened_twice_is_shared_and_never_given_timestamps_twice() {
+    let database = database();
+    let open = || Transactions::embedded(database.clone(), "bank").unwrap();
+    let (one, other) = (open(), open());
+    let counter = |transactions: &Transactions| {
+        transactions.table("counters", ConflictHandler::WriteWriteByCell).unwrap().column::<String, i64>("n")
+    };
+    std::thread::scope(|scope| {
+        for transactions in [&one, &other] {
+            let counter = counter(transactions);
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    let add = |tx: &mut Transaction| {
+                        let n = counter.get(tx, "hits")?.unwrap_or(0);
+                        counter.put(tx, "hits", n + 1)
+                    };
+                    transactions.run(add).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(other.read(|tx| counter(&other).get(tx, "hits")).unwrap(), Some(200));
+    let store = || Arc::new(EmbeddedStore::open(database.clone(), "bank").unwrap());
+    let error = LocalTimeLock::open(store()).map(drop).unwrap_err();
+    assert!(matches!(error, TimeLockError::AlreadyOpen { .. }), "{error}");
+    drop(one);
+    assert!(LocalTimeLock::open(store()).is_err());
+    let elsewhere = Arc::new(EmbeddedStore::open(database.clone(), "other").unwrap());
+    let _another_keyspace = LocalTimeLock::open(elsewhere).unwrap();
+    // A transaction alone keeps it open.
+    let tx = other.start().unwrap();
+    drop(other);
+    let again = open();
+    assert!(again.start().unwrap().start_timestamp() > tx.start_timestamp());
+    drop((again, tx));
+    let own = LocalTimeLock::open(store()).unwrap();
+    let error = Transactions::embedded(database.clone(), "bank").map(drop).unwrap_err();
+    assert!(matches!(error, Error::TimeLock(TimeLockError::AlreadyOpen { .. })), "{error}");
+    drop(own);
+    assert_eq!(open().read(|tx| counter(&open()).get(tx, "hits")).unwrap(), Some(200));
+}
+
+#[test]
+fn a_table_has_one_conflict_handler_whichever_process_opens_it() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let open = || over(store.clone(), Options::default());
+    open().table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let other = open();
+    let error = other.table("t", ConflictHandler::SerializableByRow).unwrap_err();
+    assert!(matches!(error, Error::OtherHandler { .. }), "{error}");
+    assert!(error.to_string().contains("write-write by cell") && !error.is_retriable(), "{error}");
+    other.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    // Made before handlers were stored: the first who opens it decides.
+    let row = Bytes::from("old");
+    let put = PutRow { row, columns: vec![("sweep".into(), "conservative".into())] };
+    store.put_unless_exists("_metadata", &[put]).pop().unwrap().unwrap();
+    other.table("old", ConflictHandler::SerializableByCell).unwrap();
+    assert!(matches!(open().table("old", ConflictHandler::Ignore), Err(Error::OtherHandler { .. })));
 }
 
 #[test]
@@ -357,7 +536,7 @@ fn bad_input_is_known_not_to_be_committed_and_is_told_what_to_do() {
     let error = transactions.service().put_unless_exists(start, Conclusion::Aborted).unwrap_err();
     assert!(error.to_string().contains("below 1"), "{error}");
     let error = transactions.timelock().fast_forward(Timestamp::MAX).unwrap_err();
-    assert!(error.to_string().contains("used up"), "{error}");
+    assert!(error.to_string().contains("cannot go on above"), "{error}");
     transactions.run(|tx| tx.put(&table, "row", "d", "still works")).unwrap();
 }
 
