@@ -10,7 +10,8 @@ use cassette_rows::{
 use cassette_vfs::FileSystem;
 
 use super::END_OF_PARTITION;
-use super::data_file::{Chunks, DataFile};
+use super::chunk_writer::Chunks;
+use super::data_file::DataFile;
 use crate::compression::ChunkFormat;
 use crate::data::{RowEncoder, RowFormat, WrongWidth, deletion_codec};
 use crate::deletions::{Belongs, MOST, encode_end};
@@ -115,7 +116,7 @@ impl DeletionsFile {
             None => return Ok(false),
             Some(file) => file,
         };
-        file.finish_with(|chunks| match chunks {
+        file.finish(|chunks| match chunks {
             Chunks::Compressed(info) => encode_end(info, belongs),
             Chunks::Plain(_) => Vec::new(),
         })?;
@@ -143,7 +144,7 @@ fn create(file_system: &dyn FileSystem, path: &std::path::Path) -> Result<DataFi
     let format = ChunkFormat::from_params(&CompressionParams::default());
     let format = format.map_err(|detail| StorageError::Unsupported { path: path.to_path_buf(), detail })?;
     let file = file_system.create(path).map_err(|e| StorageError::io(path, "create the file", e))?;
-    Ok(DataFile::new(path.to_path_buf(), file, format))
+    Ok(DataFile::new(path.to_path_buf(), file, format, false))
 }
 
 /// The row without all that it holds.

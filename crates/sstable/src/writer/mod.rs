@@ -7,12 +7,14 @@
 //! is whole and durable, and files without one are left-overs of a write that never ended: nobody may have been told
 //! of it, and they can be removed. Whether a whole SSTable counts as part of its table is for the engine to say.
 
+mod chunk_writer;
 mod collector;
 mod data_file;
 mod deletions_file;
 mod encoding_stats;
 mod index_file;
 mod options;
+mod pipeline;
 
 use std::sync::Arc;
 
@@ -26,8 +28,9 @@ use cassette_vfs::FileSystem;
 pub use encoding_stats::EncodingStats;
 pub use options::{DEFAULT_COLUMN_INDEX_SIZE, WriterOptions};
 
+use self::chunk_writer::Chunks;
 use self::collector::Collector;
-use self::data_file::{Chunks, DataFile};
+use self::data_file::DataFile;
 use self::deletions_file::DeletionsFile;
 use self::index_file::IndexFile;
 use crate::checksums::{FileChecksum, FileChecksums};
@@ -128,7 +131,7 @@ impl SSTableWriter {
             Ok((path, file))
         };
         let (path, file) = create(Component::Data)?;
-        let data = DataFile::new(path, file, options.compression);
+        let data = DataFile::new(path, file, options.compression, options.pipelined);
         let (path, file) = create(Component::Index)?;
         let stats = Stats {
             level: options.level,
@@ -357,7 +360,7 @@ impl SSTableWriter {
         let Some(summary) = summary.finish() else { return Ok(None) };
 
         let data_length = data.position();
-        let (chunks, crc, ratio) = data.finish()?;
+        let (chunks, crc, ratio) = data.finish(|_| Vec::new())?;
         let (index_length, index_crcs) = index.finish()?;
         let (stats, cardinality) = collector.finish(ratio);
         let may_have_deletions = stats.may_have_deletions();
@@ -448,6 +451,8 @@ fn wrong_width(written: &Descriptor, table: &TableMetadata, wrong: WrongWidth) -
 impl Drop for SSTableWriter {
     fn drop(&mut self) {
         if !self.finished {
+            // First nobody may write to them any more.
+            (self.data, self.index, self.deletions) = (None, None, None);
             for component in Component::ALL {
                 // The files may not be there, and what is left without a TOC.txt counts for nothing.
                 let _ = self.file_system.remove_file(&self.descriptor.path(component));

@@ -20,6 +20,10 @@ pub struct WriterOptions {
     pub columns: Vec<ColumnId>,
     /// How Data is compressed; [`ChunkFormat::from_params`] makes it from the table's options.
     pub compression: Option<ChunkFormat>,
+    /// Whether a thread beside compresses and writes Data once that gets long (1 MiB): for who writes one SSTable and has a
+    /// processor to spare. The files are the same; in which order those of one SSTable are written to, and so which operation fails
+    /// first, is not certain then.
+    pub pipelined: bool,
     /// Bytes of a partition that its index of rows sums up in one block.
     pub column_index_size: u32,
     /// The level in leveled compaction.
@@ -42,6 +46,7 @@ impl WriterOptions {
             encoding_stats: EncodingStats::default(),
             columns: table.columns.iter().flatten().map(|column| column.id).collect(),
             compression: ChunkFormat::from_params(&table.params.compression)?,
+            pipelined: false,
             column_index_size: DEFAULT_COLUMN_INDEX_SIZE,
             level: 0,
             repaired_at: 0,

@@ -1,0 +1,139 @@
+//! Writes a stream as chunks: cuts it, compresses them, sums them up.
+
+use std::path::PathBuf;
+
+use cassette_rows::{Result, StorageError};
+use cassette_vfs::WritableFile;
+
+use crate::checksums::BlockChecksums;
+use crate::compression::{ChunkFormat, CompressionInfo, Workspace};
+use crate::crc::{BLOCK_SIZE, Checksums};
+
+/// The file gets this many bytes at a time.
+pub const WRITE_LENGTH: usize = 256 << 10;
+
+/// What lies beside a file of chunks when it is finished.
+#[derive(Debug)]
+pub enum Chunks {
+    /// CompressionInfo.db.
+    Compressed(CompressionInfo),
+    /// CRC.db.
+    Plain(Checksums),
+}
+
+/// A file of chunks in the making.
+pub struct ChunkWriter {
+    path: PathBuf,
+    file: Box<dyn WritableFile>,
+    /// Bytes of the stream so far.
+    length: u64,
+    /// Stored bytes that the file has not got yet.
+    out: Vec<u8>,
+    /// Bytes of the file before those.
+    written: u64,
+    digest: crc32fast::Hasher,
+    way: Way,
+}
+
+enum Way {
+    Compressed { format: ChunkFormat, workspace: Box<Workspace>, offsets: Vec<u64>, stored: u64 },
+    Plain(BlockChecksums),
+}
+
+impl ChunkWriter {
+    /// Into a file just created.
+    pub fn new(path: PathBuf, file: Box<dyn WritableFile>, format: Option<ChunkFormat>) -> Self {
+        let way = match format {
+            Some(format) => {
+                Way::Compressed { format, workspace: Box::default(), offsets: Vec::new(), stored: 0 }
+            }
+            None => Way::Plain(BlockChecksums::new(BLOCK_SIZE)),
+        };
+        Self {
+            path,
+            file,
+            length: 0,
+            out: Vec::with_capacity(2 * WRITE_LENGTH),
+            written: 0,
+            digest: crc32fast::Hasher::new(),
+            way,
+        }
+    }
+
+    /// Bytes of the stream in a chunk; where there is no compression, as many as are worth a write. A power of two.
+    pub fn chunk_length(&self) -> usize {
+        match &self.way {
+            Way::Compressed { format, .. } => format.chunk_length as usize,
+            Way::Plain(_) => WRITE_LENGTH,
+        }
+    }
+
+    /// Bytes stored so far.
+    pub fn stored_bytes(&self) -> u64 {
+        self.written + self.out.len() as u64
+    }
+
+    /// Appends bytes of the stream: whole chunks, or the last ones.
+    pub fn append(&mut self, plain: &[u8]) -> Result<()> {
+        for plain in plain.chunks(self.chunk_length()) {
+            let start = self.out.len();
+            match &mut self.way {
+                Way::Compressed { format, workspace, offsets, stored } => {
+                    offsets.push(self.written + start as u64);
+                    let compressed = format.compressor.compress(plain, workspace, &mut self.out);
+                    compressed.map_err(|e| StorageError::io(&self.path, "compress a chunk", e))?;
+                    let limit = format.max_compressed_length as usize;
+                    if self.out.len() - start >= limit {
+                        self.out.truncate(start);
+                        self.out.extend_from_slice(plain);
+                        // Readers tell a raw chunk by its length alone, so a short one is padded.
+                        self.out.resize(start + plain.len().max(limit), 0);
+                    }
+                    *stored += (self.out.len() - start) as u64;
+                    let crc = crc32fast::hash(&self.out[start..]);
+                    self.out.extend_from_slice(&crc.to_be_bytes());
+                }
+                Way::Plain(checksums) => {
+                    checksums.update(plain);
+                    self.out.extend_from_slice(plain);
+                }
+            }
+            self.length += plain.len() as u64;
+            if self.out.len() >= WRITE_LENGTH {
+                self.write()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.digest.update(&self.out);
+        let action = || format!("write {} bytes at {}", self.out.len(), self.written);
+        self.file.write_all(&self.out).map_err(|e| StorageError::io(&self.path, action(), e))?;
+        self.written += self.out.len() as u64;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Writes what is left, then what `tail` makes of the chunks, and makes the file durable. Gives what CompressionInfo.db or CRC.db and
+    /// Digest.crc32 hold, and the compression ratio. The digest does not cover the tail.
+    pub fn finish(mut self, tail: impl FnOnce(&Chunks) -> Vec<u8>) -> Result<(Chunks, u32, f64)> {
+        self.write()?;
+        let digest = self.digest.finalize();
+        let (chunks, ratio) = match self.way {
+            Way::Compressed { format, offsets, stored, .. } => {
+                let ratio = stored as f64 / self.length as f64;
+                (Chunks::Compressed(CompressionInfo::new(format, self.length, offsets)), ratio)
+            }
+            Way::Plain(checksums) => {
+                let checksums = Checksums { block_size: BLOCK_SIZE, crcs: checksums.finish().1 };
+                (Chunks::Plain(checksums), -1.0)
+            }
+        };
+        let io = |action: &'static str| move |e| (action, e);
+        let ended = self.file.write_all(&tail(&chunks)).map_err(io("write the file's end"));
+        let synced = ended.and_then(|()| self.file.sync().map_err(io("sync the file")));
+        synced.map_err(|(action, e)| StorageError::io(&self.path, action, e))?;
+        Ok((chunks, digest, ratio))
+    }
+}
