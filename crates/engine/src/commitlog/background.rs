@@ -60,18 +60,19 @@ fn reserve_segments(shared: &Shared) {
     }
 }
 
-/// Syncs start one interval apart, or right after the last one when that took longer.
+/// Syncs start one interval apart, or right after the last one when that took longer, or when one is asked for.
 fn sync_when_due(shared: &Shared) {
     // A year, when asked for longer: an instant that far away can still be computed.
     let interval = shared.sync_interval().unwrap_or(Duration::MAX).min(Duration::from_secs(365 * 24 * 3600));
     let mut due = Instant::now() + interval;
     let mut state = shared.state.lock();
     while !state.stopping && state.failure.is_none() {
-        if Instant::now() < due {
+        if Instant::now() < due && !state.sync_wanted {
             shared.work.wait_until(&mut state, due);
             continue;
         }
         due = Instant::now() + interval;
+        state.sync_wanted = false;
         let end = state.end();
         state = match shared.sync_upto(state, end) {
             Ok(state) => state,

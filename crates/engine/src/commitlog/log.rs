@@ -101,6 +101,16 @@ impl CommitLog {
         self.shared.sync_upto(state, end).map(drop)
     }
 
+    /// Has the background sync everything appended so far, and returns at once. Does nothing without it, or when every append is
+    /// synced.
+    pub fn begin_sync(&self) {
+        let mut state = self.shared.state.lock();
+        if state.synced < state.end() {
+            state.sync_wanted = true;
+            self.shared.work.notify_all();
+        }
+    }
+
     /// Behind the last record. Records appended from now on end behind it; taken while no append is under way, it divides
     /// the records of one memtable from those of the next.
     pub fn position(&self) -> Position {

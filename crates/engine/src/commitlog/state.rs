@@ -107,6 +107,8 @@ pub(super) struct State {
     /// Whether someone is writing, or syncing.
     pub(super) writing: bool,
     pub(super) syncing: bool,
+    /// Whether the background is asked to sync before it is due.
+    pub(super) sync_wanted: bool,
     /// Since when, in monotonic time, something has waited to be synced.
     pub(super) unsynced_since: Option<Duration>,
 
@@ -139,6 +141,7 @@ impl State {
             marked: Position::ZERO,
             writing: false,
             syncing: false,
+            sync_wanted: false,
             unsynced_since: None,
             refusals: Vec::new(),
             failure: None,

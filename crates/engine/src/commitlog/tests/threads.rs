@@ -87,6 +87,24 @@ fn threads_that_meet_a_full_disk_get_clear_answers_and_go_on_when_there_is_space
 }
 
 #[test]
+fn a_sync_that_was_asked_for_comes_before_it_is_due() {
+    let fs = FakeFileSystem::new();
+    let sync = SyncMode::Periodic { period: Duration::from_secs(3600) };
+    let log = try_open(&fs, with_threads(sync)).unwrap().log;
+    let acknowledged = write(&log, 200);
+    let end = log.position();
+    log.begin_sync();
+    let began = std::time::Instant::now();
+    while log.stats().synced < end {
+        assert!(began.elapsed() < Duration::from_secs(120), "not synced");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let survivor = fs.crash(1);
+    drop(log);
+    assert_eq!(found(&try_open(&survivor, with_threads(sync)).unwrap()), acknowledged);
+}
+
+#[test]
 fn segments_are_let_go_while_threads_append() {
     let fs = FakeFileSystem::new();
     let log = try_open(&fs, with_threads(PERIODIC)).unwrap().log;
