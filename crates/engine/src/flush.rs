@@ -83,6 +83,10 @@ impl Core {
 
     fn write_out(self: &Arc<Self>, table: &Arc<Table>, frozen: &Arc<FrozenMemtable>) -> Result<()> {
         let _active = self.metrics.active_flushes.enter();
+        if let Some(log) = &*self.log.load() {
+            // Before the SSTable counts the log must be durable up to here; until then the disk has time for it.
+            log.begin_sync();
+        }
         let metadata = table.metadata();
         // What was written to a column after it was dropped stays, and is seen again when the column is added again.
         let metadata = metadata.with_dropped_columns().map_or(metadata, Arc::new);
@@ -98,7 +102,8 @@ impl Core {
         };
         let selection = Arc::new(Selection::all());
         let memtable = frozen.memtable.clone();
-        let mut scan = MemtableScan::new(memtable, metadata.clone(), KeyRange::ALL.bounds(), selection);
+        let scan = MemtableScan::new(memtable, metadata.clone(), KeyRange::ALL.bounds(), selection);
+        let mut scan = scan.of_whole_rows();
         let written = self.replace_sstables(table, &metadata, job, &mut scan, |view| {
             view.flushing.retain(|other| !Arc::ptr_eq(other, frozen));
         })?;

@@ -277,6 +277,8 @@ impl Core {
         options.encoding_stats = job.contents.encoding_stats;
         options.columns = job.contents.columns.clone();
         options.column_index_size = self.options.column_index_size;
+        // Compactions keep several processors busy as it is, by being several.
+        options.pipelined = self.options.background_threads && job.operation == OperationType::Flush;
         let mut begin = |cutter: &Cutter| {
             let descriptor = table.next_descriptor();
             transaction.add(&descriptor)?;

@@ -1,6 +1,9 @@
 //! Full disks, corrupt files, locked directories.
 
-use cassette_rows::StorageError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cassette_rows::schema::CompressionParams;
+use cassette_rows::{StorageError, TableParams};
 use cassette_vfs::OperationKind;
 
 use super::*;
@@ -76,6 +79,40 @@ fn a_flush_that_fails_keeps_everything_and_is_made_up_for() {
     for k in 0..=50 {
         assert!(is_there(&engine, &table, k).unwrap());
     }
+}
+
+/// Large enough for a thread beside, which compresses and writes.
+#[test]
+fn a_large_flush_that_fails_in_its_second_thread_keeps_everything_and_is_made_up_for() {
+    let compression = CompressionParams { compressor: None, ..CompressionParams::default() };
+    let table = simple_table("t", TableParams { compression, ..TableParams::default() });
+    let mut world = World::new(vec![table.clone()]);
+    world.options.background_threads = true;
+    world.options.commitlog_segment_size = 1 << 20;
+    world.options.commitlog_total_space = 64 << 20;
+    world.options.memtable_heap_space = 64 << 20;
+    let engine = world.open().unwrap();
+    for k in 0..2500 {
+        put(&engine, &table, k, 1000).unwrap();
+    }
+    let beside = Arc::new(AtomicUsize::new(0));
+    let counted = beside.clone();
+    world.fs.fail_when(move |operation| {
+        let is_beside = std::thread::current().name() == Some("data-writer");
+        let fails = is_beside && operation.kind == OperationKind::Write;
+        counted.fetch_add(usize::from(fails), Ordering::Relaxed);
+        fails.then_some(std::io::ErrorKind::Other)
+    });
+    let error = engine.flush(None).unwrap_err();
+    assert!(error.to_string().contains("-Data.db"), "{error}");
+    assert!(beside.load(Ordering::Relaxed) > 0);
+    assert!(is_there(&engine, &table, 7).unwrap());
+    world.fs.heal();
+    engine.flush(None).unwrap();
+    assert_eq!(engine.table_stats(table.id).unwrap().memtable_bytes, 0);
+    engine.close().unwrap();
+    let engine = world.open().unwrap();
+    assert_eq!(world.seen(&engine, table.id, &Selection::all()).len(), 2500);
 }
 
 /// Two SSTables, the first of which has a flipped bit in its data.

@@ -19,6 +19,8 @@ pub(super) struct Cursor {
     from: Place,
     to: Place,
     markers: Peekable<std::vec::IntoIter<RangeTombstoneMarker>>,
+    /// Whether rows are brought into the caches some ahead, when they come in the table's order.
+    pub warms: bool,
 }
 
 impl Cursor {
@@ -31,6 +33,7 @@ impl Cursor {
             from: Place::default(),
             to: Place::default(),
             markers: Vec::new().into_iter().peekable(),
+            warms: false,
         }
     }
 
@@ -57,6 +60,9 @@ impl Cursor {
             self.to = self.partition.previous(self.to);
             self.partition.row_after(self.to)
         } else {
+            if self.warms {
+                self.partition.warm_batch(self.from);
+            }
             let row = self.partition.row_after(self.from);
             self.from = self.partition.next(self.from);
             row

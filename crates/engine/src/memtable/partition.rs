@@ -32,6 +32,9 @@ enum Rows {
     Many(Arc<Vec<Arc<Vec<Row>>>>),
 }
 
+/// Rows that are brought into the caches together.
+const WARMED_ROWS: usize = 16;
+
 /// Between which rows of a partition: before row `row` of chunk `chunk`. Of the places at a chunk's edge the one in the
 /// later chunk is used, so that equal places are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -164,6 +167,23 @@ impl Partition {
             Rows::None => None,
             Rows::One(row) => (place.row == 0).then_some(row),
             Rows::Many(chunks) => chunks.get(place.chunk)?.get(place.row),
+        }
+    }
+
+    /// Brings the row into the processor's caches, if there is but one; see [`Row::warm`].
+    pub(super) fn warm_only_row(&self) {
+        if let Rows::One(row) = &self.rows {
+            row.warm();
+        }
+    }
+
+    /// Brings the rows of a batch into the processor's caches, if one begins at `place`.
+    pub(super) fn warm_batch(&self, place: Place) {
+        if let Rows::Many(chunks) = &self.rows
+            && place.row.is_multiple_of(WARMED_ROWS)
+        {
+            let rows = chunks.get(place.chunk).and_then(|chunk| chunk.get(place.row..));
+            rows.into_iter().flatten().take(WARMED_ROWS).for_each(Row::warm);
         }
     }
 

@@ -80,6 +80,8 @@ pub(crate) struct MemtableScan {
     batch: VecDeque<(DecoratedKey, Partition)>,
     batch_size: usize,
     cursor: Option<Cursor>,
+    /// Whether rows are brought into the caches a batch at a time.
+    warms: bool,
 }
 
 /// A scan begins with small batches, since most stop soon, and doubles them up to the limit.
@@ -106,7 +108,13 @@ impl MemtableScan {
             batch: VecDeque::new(),
             batch_size: FIRST_BATCH,
             cursor: None,
+            warms: false,
         }
+    }
+
+    /// The same scan for who will read all of every row.
+    pub fn of_whole_rows(self) -> Self {
+        Self { warms: true, ..self }
     }
 
     fn fill(&mut self) {
@@ -123,6 +131,9 @@ impl MemtableScan {
                 self.shard += 1;
             }
         }
+        if self.warms {
+            self.batch.iter().for_each(|(_, partition)| partition.warm_only_row());
+        }
         self.batch_size = (2 * self.batch_size).min(LARGEST_BATCH);
     }
 }
@@ -137,7 +148,9 @@ impl PartitionStream for MemtableScan {
             return Ok(None);
         };
         let header = header(key, &partition, &self.table);
-        self.cursor = Some(Cursor::new(partition, self.table.clone(), self.selection.clone()));
+        let mut cursor = Cursor::new(partition, self.table.clone(), self.selection.clone());
+        cursor.warms = self.warms;
+        self.cursor = Some(cursor);
         Ok(Some(header))
     }
 
