@@ -3,10 +3,11 @@
 //! ```text
 //! cargo bench -p cassette-engine --bench compaction -- [--phase flush,merge,overlapping,amplification] [--rounds 3]
 //! MIB=200 ROWS=2000000 cargo bench …        sizes: MiB of rows overwritten under levels; tiny rows merged
+//! THREADS=0 cargo bench …                   flushes by one thread alone
 //! ```
 //!
 //! `flush` prints MB/s of rows written out from a memtable of 200 MB, and beside it how fast the disk takes as many bytes as became files,
-//! written in one go and synced. `merge` prints MB/s of uncompressed rows read, for tiny rows and rows of 1 KB, LZ4. `overlapping` is the experiment of CASSANDRA-7019: 12,000
+//! written in one go and synced. The commit log of those rows, as long again, is mostly not synced yet, and the flush waits for that too. `merge` prints MB/s of uncompressed rows read, for tiny rows and rows of 1 KB, LZ4. `overlapping` is the experiment of CASSANDRA-7019: 12,000
 //! partitions in every SSTable, two rows of 300 bytes each, a row deletion in every tenth; the two oldest are compacted with M newer ones
 //! outside. `amplification` writes random overwrites under leveled compaction, and prints bytes written by bytes given and bytes kept by
 //! bytes that are live.
@@ -144,7 +145,9 @@ fn thread_cpu() -> f64 {
 /// A memtable becomes an SSTable, synced. LZ4.
 fn flush(rounds: usize) {
     for round in 0..rounds {
-        let mut bench = Bench::new(table(10, "SizeTiered", &[]), |_| {});
+        let mut bench = Bench::new(table(10, "SizeTiered", &[]), |options| {
+            options.background_threads = size("THREADS", 1) > 0;
+        });
         (0..200_000).for_each(|key| bench.row(key, 0, 10, 100));
         let (began, cpu) = (Instant::now(), process_cpu());
         bench.flush();
