@@ -35,22 +35,22 @@ impl DataType {
 
     /// Whether values are equal only if their bytes are. Not so of 1.5 and 1.50, of `true` written as 1 and as 2, of all NaNs.
     pub fn is_equal_by_bytes(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Ascii
-            | Self::Text
-            | Self::Blob
-            | Self::Inet
-            | Self::Date
-            | Self::Time
-            | Self::TinyInt
-            | Self::SmallInt
-            | Self::Int
-            | Self::BigInt
-            | Self::Timestamp
-            | Self::TimeUuid
-            | Self::Uuid => true,
-            _ => false,
-        }
+                | Self::Text
+                | Self::Blob
+                | Self::Inet
+                | Self::Date
+                | Self::Time
+                | Self::TinyInt
+                | Self::SmallInt
+                | Self::Int
+                | Self::BigInt
+                | Self::Timestamp
+                | Self::TimeUuid
+                | Self::Uuid
+        )
     }
 
     fn compare_other(&self, a: &[u8], b: &[u8]) -> Ordering {
