@@ -67,6 +67,13 @@ fn of<'a>(store: &[&'a str], words: &[&'a str]) -> Vec<&'a str> {
     [&words[..1], store, &words[1..]].concat()
 }
 
+/// What `cassette transactions` says when it fails.
+fn refused(arguments: &[&str]) -> String {
+    let output = Command::new(CASSETTE).arg("transactions").args(arguments).output().unwrap();
+    assert!(!output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 fn checked(output: Output, arguments: &[&str]) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {errors}");
@@ -120,9 +127,9 @@ fn a_store_on_a_cluster_is_migrated_backed_up_and_restored_with_the_timestamps_o
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (data, file) = (path("data"), path("bank.backup"));
-    let (_server, cql) = start(&["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--data", &data]);
-    let (_one, of_bank) = timelock(&cql, "bank");
-    let (_other, of_copy) = timelock(&cql, "copy");
+    let (server, cql) = start(&["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--data", &data]);
+    let (one, of_bank) = timelock(&cql, "bank");
+    let (other, of_copy) = timelock(&cql, "copy");
     let open = |keyspace: &str, server: &str| {
         let store = ClusterStore::connect(&ClusterOptions::new(&*cql, keyspace)).unwrap();
         let transactions =
@@ -140,19 +147,11 @@ fn a_store_on_a_cluster_is_migrated_backed_up_and_restored_with_the_timestamps_o
     let with_timelock = [&looked_at[..], &["--timelock", &of_bank]].concat();
     assert!(told(&of(&looked_at, &["map"])).contains("3 (_transactions3)"));
     assert!(told(&of(&looked_at, &["show"])).contains("tables     accounts\n"));
-    let without =
-        Command::new(CASSETTE).arg("transactions").args(of(&looked_at, &["migrate", "--to", "2"])).output();
-    let without = without.unwrap();
-    let errors = String::from_utf8_lossy(&without.stderr);
-    assert!(!without.status.success() && errors.contains("--timelock"), "{errors}");
+    let errors = refused(&of(&looked_at, &["migrate", "--to", "2"]));
+    assert!(errors.contains("--timelock"), "{errors}");
     // The program that has the store open goes on meanwhile.
-    let unsafe_layout = Command::new(CASSETTE)
-        .arg("transactions")
-        .args(of(&with_timelock, &["migrate", "--to", "2"]))
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&unsafe_layout.stderr);
-    assert!(!unsafe_layout.status.success() && errors.contains("--force"), "{errors}");
+    let errors = refused(&of(&with_timelock, &["migrate", "--to", "2"]));
+    assert!(errors.contains("--force"), "{errors}");
     assert!(errors.lines().any(|line| line == "cassette: use layout 3"), "{errors}");
     assert!(
         told(&of(&with_timelock, &["migrate", "--to", "2", "--force"])).contains("layout 2 instead of 3")
@@ -174,6 +173,16 @@ fn a_store_on_a_cluster_is_migrated_backed_up_and_restored_with_the_timestamps_o
         let found = copy.read(|tx| tx.get(&accounts, row, "balance")).unwrap();
         assert_eq!(found.as_deref(), Some(balance.as_bytes()), "{row}");
     }
+    // A keyspace that nobody gives timestamps for is not made.
+    let fresh = ["restore", "--contact", &cql, "--keyspace", "fresh", "--timelock", &of_copy, &file];
+    assert!(refused(&fresh).contains("cassette timelock start --keyspace fresh"));
+    assert!(refused(&fresh).contains("no keyspace fresh"));
+    let elsewhere = ["show", "--contact", &cql, "--keyspace", "bank", "--local", "elsewhere"];
+    assert!(refused(&elsewhere).contains("no data center elsewhere"));
+    // Files whose timestamps a server gave out are not gone on with here.
+    drop((bank, copy, one, other, server));
+    let files = ["backup", "--data", &data, "--keyspace", "bank", &path("other.backup")];
+    assert!(refused(&files).contains("cassette timelock start"));
 }
 
 #[test]

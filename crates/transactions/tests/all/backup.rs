@@ -7,7 +7,8 @@ use cassette_transactions::backup::BackupError;
 use cassette_transactions::store::{
     Cell, ColumnRange, EmbeddedStore, FailingStore, Fault, MemoryStore, Put, Store,
 };
-use cassette_transactions::{Column, ConflictHandler, Options, Timestamp, Transactions};
+use cassette_transactions::timelock::LocalTimeLock;
+use cassette_transactions::{Column, ConflictHandler, Error, Options, Timestamp, Transactions};
 
 use super::conformance::database;
 use super::transactions::{in_memory, over};
@@ -34,6 +35,42 @@ fn backup(transactions: &Transactions) -> Vec<u8> {
     let mut bytes = Vec::new();
     transactions.backup(&mut bytes).unwrap();
     bytes
+}
+
+/// A backup that is read while the locks of all who have some are lost.
+struct Revoking<'a> {
+    bytes: &'a [u8],
+    timelock: &'a LocalTimeLock<Arc<dyn Store>>,
+}
+
+impl std::io::Read for Revoking<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let before = self.bytes.len();
+        let read = self.bytes.read(into)?;
+        // Not before the restore has begun: that is after the header.
+        if before > 2_000_000 && self.bytes.len() <= 2_000_000 {
+            self.timelock.revoke_all();
+        }
+        Ok(read)
+    }
+}
+
+#[test]
+fn a_restore_asks_for_its_locks_all_the_while_and_does_not_go_on_without_them() {
+    let source = in_memory();
+    let table = source.table("t", ConflictHandler::WriteWriteByRow).unwrap();
+    let value = "v".repeat(500);
+    source.run(|tx| (0..6_000).try_for_each(|n| tx.put(&table, "row", format!("{n}"), &value))).unwrap();
+    let bytes = backup(&source);
+    assert!(bytes.len() > 3_000_000, "{}", bytes.len());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
+    let target = Transactions::open(store, timelock.clone(), Options::default()).unwrap();
+    let mut input = Revoking { bytes: &bytes, timelock: &timelock };
+    let error = target.restore(&mut input).unwrap_err();
+    assert!(matches!(error, BackupError::Transaction(Error::LocksLost { .. })), "{error}");
+    assert!(input.bytes.len() > 500_000, "it did not read on to the end: {}", input.bytes.len());
+    assert_eq!(target.restore(&*bytes).unwrap().cells, 6_000);
 }
 
 #[test]
