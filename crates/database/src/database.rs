@@ -8,8 +8,9 @@ use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use arc_swap::ArcSwap;
 use cassette_cql::ast::BatchKind;
-use cassette_engine::{Engine, EngineError, KeyRange, Mutation, may_wait};
-use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
+use cassette_engine::{CompactionOptions, Engine, EngineError, KeyRange, Mutation, may_wait};
+use cassette_rows::schema::CompactionParams;
+use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata, TableParams};
 use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
 use crossbeam::sync::{ShardedLock, ShardedLockReadGuard};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -48,6 +49,8 @@ pub struct Options {
     pub prepared_statements_cache_size: u64,
     /// `materialized_views_enabled`: whether they may be made. No, as in Cassandra.
     pub materialized_views_enabled: bool,
+    /// `default_compaction`: the `compaction` of tables and views that are made without one. Size-tiered.
+    pub default_compaction: CompactionParams,
     /// What else `system_views.settings` is to show beside the engine's options.
     pub settings: BTreeMap<String, String>,
 }
@@ -62,6 +65,7 @@ impl Options {
             node: Node::default(),
             prepared_statements_cache_size: 10 << 20,
             materialized_views_enabled: false,
+            default_compaction: CompactionParams::default(),
             settings: BTreeMap::new(),
         }
     }
@@ -108,6 +112,7 @@ struct Inner {
     /// Whether threads may be started.
     background_threads: bool,
     materialized_views_enabled: bool,
+    default_params: TableParams,
     events: SchemaEvents,
     node: Node,
     settings: BTreeMap<String, String>,
@@ -127,6 +132,9 @@ impl Database {
     /// If another process has it open, or its files cannot be read or written.
     pub fn open(options: impl Into<Options>) -> Result<Self> {
         let options = options.into();
+        if let Err(why) = CompactionOptions::parse(&options.default_compaction) {
+            return Err(DatabaseError::Config(format!("default_compaction: {why}")));
+        }
         let mut settings = engine_settings(&options.engine);
         let prepared_size = format!("{}MiB", options.prepared_statements_cache_size >> 20);
         settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
@@ -148,6 +156,7 @@ impl Database {
             builds: Builds::default(),
             background_threads,
             materialized_views_enabled: options.materialized_views_enabled,
+            default_params: TableParams { compaction: options.default_compaction, ..TableParams::default() },
             events: SchemaEvents::default(),
             node: opened.node,
             settings,
@@ -413,6 +422,11 @@ impl Database {
     /// `materialized_views_enabled`.
     pub(crate) fn materialized_views_enabled(&self) -> bool {
         self.0.materialized_views_enabled
+    }
+
+    /// The options of tables that are made without any.
+    pub(crate) fn default_params(&self) -> &TableParams {
+        &self.0.default_params
     }
 
     pub(crate) fn builds(&self) -> &Builds {

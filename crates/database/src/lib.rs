@@ -53,6 +53,7 @@ pub use response::{
     ColumnSpec, Executed, Outcome, ResultMetadata, RowSink, SchemaChange, SchemaChangeKind,
     SchemaChangeTarget,
 };
+pub use schema::compaction::from_map as compaction_params;
 pub use server_figures::pools;
 pub use server_figures::{Client, Pool, RunningRequest, SeenClient, ServerFigures};
 pub use system::local::{Node, PARTITIONER, RELEASE_VERSION, TOKEN};

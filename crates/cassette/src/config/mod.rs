@@ -1,5 +1,6 @@
 //! The configuration file: cassandra.yaml's keys, those that mean something here.
 
+mod old_names;
 pub mod units;
 
 use std::collections::BTreeMap;
@@ -8,10 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use cassette_database::compaction_params;
 use cassette_engine::commitlog::SyncMode;
 use cassette_engine::{
-    DiskAccessMode, DiskFailurePolicy, FlushCompression, OverlappingTombstones, SourcesPolicy,
+    CompactionOptions, DiskAccessMode, DiskFailurePolicy, FlushCompression, OverlappingTombstones,
+    SourcesPolicy,
 };
+use cassette_rows::schema::CompactionParams;
 use cassette_server::ServerConfig;
 use serde::Deserialize;
 
@@ -105,6 +109,7 @@ pub struct Config {
     compaction_backpressure_slowdown_sstables: Option<usize>,
     compaction_backpressure_stop_sstables: Option<usize>,
     compaction_backpressure_stop_timeout: Option<String>,
+    default_compaction: Option<ClassWithParameters>,
     disk_failure_policy: Option<String>,
     prepared_statements_cache_size: Option<String>,
     materialized_views_enabled: Option<bool>,
@@ -112,6 +117,15 @@ pub struct Config {
     auto_snapshot_ttl: Option<String>,
     #[serde(flatten)]
     others: BTreeMap<String, serde_json::Value>,
+}
+
+/// What Cassandra's file writes as a class and its parameters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassWithParameters {
+    class_name: String,
+    #[serde(default)]
+    parameters: Option<BTreeMap<String, serde_json::Value>>,
 }
 
 impl Config {
@@ -130,7 +144,7 @@ impl Config {
         if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Ok(Self::default());
         }
-        let config: Self = serde_saphyr::from_str(text)?;
+        let config: Self = serde_saphyr::from_str(&old_names::modernized(text)?)?;
         let is_known = |key: &String| WITHOUT_EFFECT.lines().any(|known| known == key);
         if let Some(unknown) = config.others.keys().find(|key| !is_known(key)) {
             bail!("unknown key {unknown}; keys are those of Cassandra 5.0's cassandra.yaml");
@@ -181,7 +195,10 @@ impl Config {
         server.max_concurrent_connections = limit(self.native_transport_max_concurrent_connections);
         server.max_concurrent_connections_per_ip =
             limit(self.native_transport_max_concurrent_connections_per_ip);
-        server.max_threads = self.native_transport_max_threads.unwrap_or(server.max_threads);
+        server.max_threads = match self.native_transport_max_threads {
+            Some(0) => bail!("native_transport_max_threads must be positive, but was 0"),
+            threads => threads.unwrap_or(server.max_threads),
+        };
         Ok(server)
     }
 
@@ -197,6 +214,9 @@ impl Config {
             "prepared_statements_cache_size",
         )?;
         options.materialized_views_enabled = self.materialized_views_enabled.unwrap_or(false);
+        if let Some(default) = &self.default_compaction {
+            options.default_compaction = default.compaction()?;
+        }
         let engine = &mut options.engine;
         engine.commitlog_sync = self.sync_mode()?.unwrap_or(engine.commitlog_sync);
         set(&mut engine.commitlog_segment_size, &self.commitlog_segment_size, "commitlog_segment_size")?;
@@ -219,6 +239,14 @@ impl Config {
         pressure.slowdown_sstables =
             self.compaction_backpressure_slowdown_sstables.unwrap_or(pressure.slowdown_sstables);
         pressure.stop_sstables = self.compaction_backpressure_stop_sstables.unwrap_or(pressure.stop_sstables);
+        // A file may lower the second alone.
+        let (slowdown, stop) = (pressure.slowdown_sstables, pressure.stop_sstables);
+        if self.compaction_backpressure_slowdown_sstables.is_some() && stop > 0 && slowdown > stop {
+            bail!(
+                "compaction_backpressure_slowdown_sstables of {slowdown} is above compaction_backpressure_stop_sstables of {stop}: \
+                 writes slow down before they stop"
+            );
+        }
         if let Some(timeout) = &self.compaction_backpressure_stop_timeout {
             pressure.stop_timeout = duration(timeout).context("compaction_backpressure_stop_timeout")?;
         }
@@ -330,6 +358,21 @@ impl Config {
     }
 }
 
+impl ClassWithParameters {
+    /// As the `compaction` of a table.
+    fn compaction(&self) -> anyhow::Result<CompactionParams> {
+        let parameters = self.parameters.iter().flatten().map(|(name, value)| match value {
+            serde_json::Value::String(text) => (name.clone(), text.clone()),
+            other => (name.clone(), other.to_string()),
+        });
+        let options = parameters.chain([("class".to_owned(), self.class_name.clone())]).collect();
+        let params =
+            compaction_params(options).map_err(|why| anyhow::anyhow!("default_compaction: {why}"))?;
+        CompactionOptions::parse(&params).map_err(|why| anyhow::anyhow!("default_compaction: {why}"))?;
+        Ok(params)
+    }
+}
+
 /// What an option's value chooses: itself, or the class or switch of what has parameters.
 fn chosen(value: &serde_json::Value) -> Option<String> {
     match value {
@@ -366,6 +409,8 @@ mod tests {
              compaction_backpressure_stop_sstables: 500\ncompaction_backpressure_stop_timeout: 3s\n\
              saved_caches_directory: /tmp/caches\nkey_cache_save_period: 4m\nkey_cache_keys_to_save: 100\n\
              row_cache_save_period: 0s\nrow_cache_keys_to_save: 0\ncounter_cache_size: 1MiB\ncounter_cache_save_period: 7200s\n\
+             default_compaction:\n  class_name: org.apache.cassandra.db.compaction.UnifiedCompactionStrategy\n\
+             \x20 parameters:\n    scaling_parameters: T4\n\
              cache_load_timeout: 9s\nkey_cache_migrate_during_compaction: false\n",
         )
         .unwrap();
@@ -384,6 +429,8 @@ mod tests {
         assert_eq!((saved.counter.period, saved.load_timeout.as_secs()), (Duration::from_secs(7200), 9));
         assert_eq!(options.engine.counter_cache_size, 1 << 20);
         assert!(!options.engine.key_cache_migrate_during_compaction);
+        assert_eq!(options.default_compaction.class, "UnifiedCompactionStrategy");
+        assert_eq!(options.default_compaction.options, [("scaling_parameters".into(), "T4".into())].into());
         assert_eq!(config.server().unwrap().listen_address, "127.0.0.2:9999".parse().unwrap());
     }
 
@@ -425,6 +472,33 @@ mod tests {
         let config = Config::parse("memtable_heap_space: plenty\n").unwrap();
         let error = format!("{:#}", config.database(Path::new("x")).err().unwrap());
         assert!(error.contains("memtable_heap_space") && error.contains("plenty"), "{error}");
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_refused_by_name() {
+        for (text, says) in [
+            ("row_cache_size: -5\n", "row_cache_size: -5: a size is a whole number"),
+            ("row_cache_size: 5\n", "row_cache_size: 5: a size is a whole number"),
+            ("key_cache_save_period: -5s\n", "key_cache_save_period: -5s: a duration is a whole number"),
+            (
+                "compaction_backpressure_slowdown_sstables: 300\n",
+                "compaction_backpressure_slowdown_sstables of 300 is above compaction_backpressure_stop_sstables of 256",
+            ),
+            (
+                "default_compaction:\n  class_name: NoStrategy\n",
+                "default_compaction: Unable to find compaction strategy class 'org.apache.cassandra.db.compaction.NoStrategy'",
+            ),
+            (
+                "default_compaction:\n  class_name: LeveledCompactionStrategy\n  parameters:\n    fanout: 3\n",
+                "default_compaction: Properties specified [fanout] are not understood by LeveledCompactionStrategy",
+            ),
+            ("native_transport_max_threads: 0\n", "native_transport_max_threads must be positive, but was 0"),
+        ] {
+            let config = Config::parse(text).unwrap();
+            let error = config.database(Path::new("x")).err().or_else(|| config.server().err());
+            let error = format!("{:#}", error.expect(text));
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]

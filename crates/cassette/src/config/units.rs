@@ -6,13 +6,14 @@ use anyhow::{Context, bail};
 
 /// `64MiB`, `512B`.
 pub fn bytes(text: &str) -> anyhow::Result<u64> {
-    let (number, unit) = split(text)?;
+    let what = || format!("{text}: a size is a whole number of at least 0 and one of B, KiB, MiB, GiB");
+    let (number, unit) = split(text).with_context(what)?;
     let factor = match unit {
         "B" => 1,
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
         "GiB" => 1 << 30,
-        _ => bail!("{text}: a size is a number and one of B, KiB, MiB, GiB"),
+        _ => bail!(what()),
     };
     number.checked_mul(factor).with_context(|| format!("{text} is too large"))
 }
@@ -27,7 +28,9 @@ pub fn bytes_per_second(text: &str) -> anyhow::Result<u64> {
 
 /// `10000ms`, `10s`.
 pub fn duration(text: &str) -> anyhow::Result<Duration> {
-    let (number, unit) = split(text)?;
+    let what =
+        || format!("{text}: a duration is a whole number of at least 0 and one of ns, us, ms, s, m, h, d");
+    let (number, unit) = split(text).with_context(what)?;
     let seconds = |n: u64| number.checked_mul(n).map(Duration::from_secs);
     let duration = match unit {
         "ns" => Some(Duration::from_nanos(number)),
@@ -37,17 +40,16 @@ pub fn duration(text: &str) -> anyhow::Result<Duration> {
         "m" => seconds(60),
         "h" => seconds(60 * 60),
         "d" => seconds(24 * 60 * 60),
-        _ => bail!("{text}: a duration is a number and one of ns, us, ms, s, m, h, d"),
+        _ => bail!(what()),
     };
     duration.with_context(|| format!("{text} is too long"))
 }
 
-fn split(text: &str) -> anyhow::Result<(u64, &str)> {
+fn split(text: &str) -> Option<(u64, &str)> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let number = number.parse().with_context(|| format!("{text} does not begin with a whole number"))?;
-    Ok((number, unit.trim()))
+    Some((number.parse().ok()?, unit.trim()))
 }
 
 #[cfg(test)]

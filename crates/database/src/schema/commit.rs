@@ -39,6 +39,7 @@ pub(crate) fn change_schema(
         timestamp: database.next_timestamp(database.clock().now_micros()),
         new_id: database.next_time_uuid(),
         materialized_views_enabled: database.materialized_views_enabled(),
+        default_params: database.default_params(),
     };
     let Some(Change { keyspace, event, warnings }) = decide(&cx)? else { return Ok(None) };
     let (name, after) = match keyspace {

@@ -11,7 +11,7 @@ use crate::error::{Result, bail_config};
 pub(crate) const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 
 /// Reads the options as stored or written, unchecked: the class loses its package, thresholds get their defaults.
-pub(crate) fn from_map(mut options: BTreeMap<String, String>) -> Result<CompactionParams> {
+pub fn from_map(mut options: BTreeMap<String, String>) -> Result<CompactionParams> {
     let Some(class) = options.remove("class") else {
         bail_config!("Missing sub-option 'class' for the 'compaction' option");
     };

@@ -29,7 +29,7 @@ pub(super) fn create(
         return Err(DatabaseError::AlreadyExists { keyspace: keyspace.name.clone(), table: name.to_owned() });
     }
     let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
-    let table = build(statement, partition_key, clustering, scope, cx.new_id)?;
+    let table = build(statement, partition_key, clustering, (scope, cx.default_params), cx.new_id)?;
     validate_name(&table)?;
     if let Some(other) = cx.catalog.table_by_id(table.id) {
         bail_config!("Table id {} is taken by table {}", table.id.0, other.qualified_name());
@@ -52,9 +52,10 @@ pub(crate) fn own_table(keyspace: &str, cql: &str) -> TableMetadata {
     let types = Default::default();
     let scope = TypeUse { keyspace, types: &types };
     let name = statement.name.name.as_str();
+    let defaults = TableParams::default();
     let build = || {
         let (partition_key, clustering) = primary_key(&statement)?;
-        build(&statement, partition_key, clustering, scope, own_table_id(keyspace, name))
+        build(&statement, partition_key, clustering, (scope, &defaults), own_table_id(keyspace, name))
     };
     build().unwrap_or_else(|error| panic!("{cql}: {error}"))
 }
@@ -112,16 +113,17 @@ fn display_name(name: &ast::QualifiedName) -> String {
     }
 }
 
-/// The table that `statement` declares. Its id is `new_id` unless the statement gives one.
+/// The table that `statement` declares, with `defaults` for the options that it does not give. Its id is `new_id` unless the
+/// statement gives one.
 fn build(
     statement: &ast::CreateTable,
     partition_key: &[ast::Identifier],
     clustering: &[ast::Identifier],
-    scope: TypeUse<'_>,
+    (scope, defaults): (TypeUse<'_>, &TableParams),
     new_id: Uuid,
 ) -> Result<TableMetadata> {
     let name = statement.name.name.as_str();
-    let params = table_params::read(&statement.properties, &TableParams::default())?;
+    let params = table_params::read(&statement.properties, defaults)?;
     if statement.columns.iter().any(|column| column.mask.is_some()) {
         bail_invalid!("Dynamic data masking is not supported by Cassette yet");
     }

@@ -23,6 +23,7 @@ mod views;
 use std::sync::Arc;
 
 use cassette_cql::ast::Statement;
+use cassette_rows::TableParams;
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
@@ -54,6 +55,8 @@ pub(crate) struct SchemaContext<'a> {
     pub new_id: Uuid,
     /// `materialized_views_enabled`.
     pub materialized_views_enabled: bool,
+    /// The options of a table to create, where the statement gives none.
+    pub default_params: &'a TableParams,
 }
 
 /// What a statement makes of the catalog.

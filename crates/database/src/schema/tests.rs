@@ -232,3 +232,35 @@ fn the_node_and_the_table_decide_whether_a_truncation_leaves_a_snapshot_and_for_
     let hour = |options: &mut Options| options.engine.auto_snapshot_ttl_seconds = Some(3600);
     assert_eq!(snapshots_of_a_truncated_table(hour, ""), [Some(3_600_000)]);
 }
+
+#[test]
+fn tables_made_without_compaction_options_take_the_nodes_and_keep_them() {
+    let fs = FakeFileSystem::new();
+    let with = |class: &str| {
+        let mut options = options(&fs);
+        options.default_compaction.class = class.into();
+        options.default_compaction.options.clear();
+        Database::open(options).map(|database| database.session())
+    };
+    let class = |session: &Session, table: &str| {
+        let catalog = session.database().catalog();
+        catalog.keyspace("ks").unwrap().tables[table].params.compaction.class.clone()
+    };
+    let session = with("UnifiedCompactionStrategy").unwrap();
+    session.execute(KEYSPACE, ()).unwrap();
+    session.execute("CREATE TABLE ks.t (k int PRIMARY KEY)", ()).unwrap();
+    let leveled =
+        "CREATE TABLE ks.u (k int PRIMARY KEY) WITH compaction = {'class': 'LeveledCompactionStrategy'}";
+    session.execute(leveled, ()).unwrap();
+    session.execute("ALTER TABLE ks.t WITH comment = 'altered'", ()).unwrap();
+    drop(session);
+    let session = with("TimeWindowCompactionStrategy").unwrap();
+    session.execute("CREATE TABLE ks.v (k int PRIMARY KEY)", ()).unwrap();
+    assert_eq!(
+        ["t", "u", "v"].map(|table| class(&session, table)),
+        ["UnifiedCompactionStrategy", "LeveledCompactionStrategy", "TimeWindowCompactionStrategy"]
+    );
+    drop(session);
+    let error = with("NoStrategy").map(drop).unwrap_err().to_string();
+    assert!(error.contains("default_compaction: Unable to find compaction strategy class"), "{error}");
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, Relation, Selector};
-use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata};
 
 use super::create_table::validate_name;
 use super::{Change, KeyspaceChange, SchemaContext, keyspace_to_change, table_event, table_params};
@@ -124,7 +124,7 @@ fn build(
             extra.join(", ")
         );
     }
-    let params = table_params::read(&statement.properties, &TableParams::default())?;
+    let params = table_params::read(&statement.properties, cx.default_params)?;
     if params.default_time_to_live != 0 {
         bail_invalid!(
             "Cannot set default_time_to_live for a materialized view. Data in a materialized view always expire at the same time than the corresponding data in the parent table."

@@ -1,0 +1,102 @@
+//! Keys of cassandra.yaml as Cassandra called them before 4.1, when units were in their names.
+
+use std::borrow::Cow;
+
+use anyhow::bail;
+
+/// A line each: the old name, today's, and the unit of its numbers if the setting has an effect here and its numbers had one.
+const OLD_NAMES: &str = include_str!("old_names.txt");
+
+/// The file with today's names, and units behind the numbers of old ones. Lines stay where they are, for errors that name them.
+///
+/// # Errors
+/// When a setting is there by both of its names.
+pub fn modernized(text: &str) -> anyhow::Result<Cow<'_, str>> {
+    if !text.lines().any(|line| find(line).is_some()) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut out = String::with_capacity(text.len() + 256);
+    for line in text.lines() {
+        match find(line) {
+            None => out.push_str(line),
+            Some(Renamed { old, new, unit, value }) => {
+                let is_new = |line: &str| line.split_once(':').is_some_and(|(key, _)| key == new);
+                if old != new && text.lines().any(is_new) {
+                    bail!("{old} and {new} are one setting: give one of them");
+                }
+                out.push_str(new);
+                out.push_str(": ");
+                out.push_str(&with_unit(value, unit));
+            }
+        }
+        out.push('\n');
+    }
+    Ok(Cow::Owned(out))
+}
+
+struct Renamed<'a> {
+    old: &'static str,
+    new: &'static str,
+    unit: &'static str,
+    value: &'a str,
+}
+
+/// What an old name says in a line of the file.
+fn find(line: &str) -> Option<Renamed<'_>> {
+    let (key, value) = line.split_once(':')?;
+    OLD_NAMES.lines().find_map(|known| {
+        let mut words = known.split(' ');
+        let (old, new) = (words.next()?, words.next()?);
+        (old == key).then(|| Renamed {
+            old,
+            new,
+            unit: words.next().unwrap_or_default(),
+            value: value.trim(),
+        })
+    })
+}
+
+/// A bare number gets its unit; one below zero stood for "none" or "no limit", as nothing does.
+fn with_unit(value: &str, unit: &str) -> String {
+    let number = value.split('#').next().unwrap_or_default().trim();
+    match number.parse::<i64>() {
+        Ok(number) if number < 0 && unit == "s" => "0s".to_owned(),
+        Ok(number) if number < 0 && unit == "B" => String::new(),
+        Ok(number) if !unit.is_empty() => format!("{number}{unit}"),
+        _ => value.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_names_become_todays_with_units() {
+        let old = "row_cache_size_in_mb: 16\ncompaction_throughput_mb_per_sec: 64 # as ever\n\
+                   commitlog_sync_period_in_ms: 10000\ncolumn_index_size_in_kb: 4\nenable_materialized_views: true\n\
+                   key_cache_save_period: 14400\ncache_load_timeout_seconds: -1\nkey_cache_size_in_mb:\n\
+                   native_transport_max_concurrent_requests_in_bytes: -1\nread_request_timeout_in_ms: 5000\n";
+        let new = "row_cache_size: 16MiB\ncompaction_throughput: 64MiB/s\ncommitlog_sync_period: 10000ms\n\
+                   column_index_size: 4KiB\nmaterialized_views_enabled: true\nkey_cache_save_period: 14400s\n\
+                   cache_load_timeout: 0s\nkey_cache_size: \nnative_transport_max_request_data_in_flight: \n\
+                   read_request_timeout: 5000\n";
+        assert_eq!(modernized(old).unwrap(), new);
+        assert_eq!(modernized(new).unwrap(), new);
+    }
+
+    #[test]
+    fn one_setting_by_two_names_is_refused() {
+        let error = modernized("row_cache_size: 1MiB\nrow_cache_size_in_mb: 1\n").unwrap_err().to_string();
+        assert_eq!(error, "row_cache_size_in_mb and row_cache_size are one setting: give one of them");
+    }
+
+    #[test]
+    fn every_todays_name_is_known() {
+        for line in OLD_NAMES.lines() {
+            let name = line.split(' ').nth(1).unwrap();
+            let file = format!("{name}: \n");
+            assert!(super::super::Config::parse(&file).is_ok(), "{name}");
+        }
+    }
+}
