@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use cassette_cql::ast::Statement;
+use cassette_cql::ast::{CreateView, Statement};
 use cassette_cql::lexer::{Lexer, Symbol, TokenKind};
 use cassette_cql::quote_identifier;
 use cassette_database::{Database, KeyspaceKind, Options};
@@ -29,7 +29,7 @@ pub fn statistics(descriptor: &Descriptor) -> anyhow::Result<Statistics> {
 pub fn table_of_header(descriptor: &Descriptor) -> anyhow::Result<Arc<TableMetadata>> {
     let header = statistics(descriptor)?.header;
     let path = descriptor.path(Component::Statistics);
-    table_of(&header).map_err(|error| anyhow!("{}: {error}", path.display()))
+    table_of(&header, &|_, _| None).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
 /// The table of several SSTables, with the columns that any of them has.
@@ -58,10 +58,13 @@ pub fn table_of_headers(descriptors: &[Descriptor]) -> anyhow::Result<Arc<TableM
         }
     }
     let whole = whole.context("no SSTable")?;
-    table_of(&whole).map_err(|error| anyhow!("{error}"))
+    table_of(&whole, &|_, _| None).map_err(|error| anyhow!("{error}"))
 }
 
-fn table_of(header: &SerializationHeader) -> Result<Arc<TableMetadata>, String> {
+/// What the key column of a kind, at a place among those of its kind, is called; `None` where that is not known.
+type KeyNames<'a> = &'a dyn Fn(ColumnKind, usize) -> Option<String>;
+
+fn table_of(header: &SerializationHeader, named: KeyNames<'_>) -> Result<Arc<TableMetadata>, String> {
     let column = |name: String, kind, position, data_type, reversed| ColumnMetadata {
         name,
         kind,
@@ -75,11 +78,13 @@ fn table_of(header: &SerializationHeader) -> Result<Arc<TableMetadata>, String> 
     let count = key.len();
     for (i, data_type) in key.into_iter().enumerate() {
         let name = if count == 1 { "PartitionKey".to_owned() } else { format!("PartitionKey{i}") };
+        let name = named(ColumnKind::PartitionKey, i).unwrap_or(name);
         columns.push(column(name, ColumnKind::PartitionKey, i, data_type, false));
     }
     for (i, class) in header.clustering_types.iter().enumerate() {
         let (data_type, reversed) = parse_class_name(class).map_err(|error| error.to_string())?;
         let name = if i == 0 { "clustering".to_owned() } else { format!("clustering{i}") };
+        let name = named(ColumnKind::Clustering, i).unwrap_or(name);
         columns.push(column(name, ColumnKind::Clustering, i, data_type, reversed));
     }
     for (kind, definitions) in
@@ -98,14 +103,16 @@ fn table_of(header: &SerializationHeader) -> Result<Arc<TableMetadata>, String> 
 /// Tables by names: from CREATE statements, such as a snapshot's schema.cql, or from a data directory.
 pub struct Schema {
     tables: Vec<Arc<TableMetadata>>,
+    /// Those without their base tables, as a snapshot of a view has it: names are theirs, types the SSTable's.
+    views: Vec<CreateView>,
     from: PathBuf,
 }
 
 impl Schema {
     /// Reads a file of statements, or a data directory, which no server may have open.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let database = match path.is_dir() {
-            true => Database::open(path)?,
+        let (database, views) = match path.is_dir() {
+            true => (Database::open(path)?, Vec::new()),
             false => {
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("cannot read {}", path.display()))?;
@@ -115,15 +122,24 @@ impl Schema {
         let catalog = database.catalog();
         let keyspaces = catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User);
         let tables = keyspaces.flat_map(|keyspace| keyspace.tables.values().cloned()).collect();
-        Ok(Self { tables, from: path.to_owned() })
+        Ok(Self { tables, views, from: path.to_owned() })
     }
 
     /// The table of an SSTable: the one whose name or id its directory bears, or else the only one there is.
     pub fn table(&self, descriptor: &Descriptor) -> anyhow::Result<Arc<TableMetadata>> {
-        if let [only] = &self.tables[..] {
+        if let ([only], []) = (&self.tables[..], &self.views[..]) {
             return Ok(only.clone());
         }
         let place = Place::guess(&descriptor.directory);
+        let is_view = |view: &&CreateView| place.table.as_deref() == Some(view.name.name.as_str());
+        match (&self.tables[..], &self.views[..]) {
+            ([], [only]) => return table_of_view(descriptor, only),
+            (_, views) => {
+                if let Some(view) = views.iter().find(is_view) {
+                    return table_of_view(descriptor, view);
+                }
+            }
+        }
         let is_meant = |table: &&Arc<TableMetadata>| {
             place.table_id == Some(table.id)
                 || place.table.as_deref() == Some(table.name.as_str())
@@ -142,9 +158,23 @@ impl Schema {
     }
 }
 
-/// Executes CREATE and ALTER statements in a database of their own, which is in memory alone.
-fn execute(text: &str) -> anyhow::Result<Database> {
+/// A view's table: what its statement calls the key columns, and what the SSTable itself knows.
+fn table_of_view(descriptor: &Descriptor, view: &CreateView) -> anyhow::Result<Arc<TableMetadata>> {
+    let header = statistics(descriptor)?.header;
+    let key = &view.primary_key;
+    let named = |kind, at: usize| {
+        let columns = if kind == ColumnKind::PartitionKey { &key.partition_key } else { &key.clustering };
+        columns.get(at).map(|column| column.as_str().to_owned())
+    };
+    table_of(&header, &named).map_err(|error| anyhow!("{descriptor}: {error}"))
+}
+
+/// Executes CREATE and ALTER statements in a database of their own, which is in memory alone. Gives the views, too, whose base
+/// tables are not among them.
+fn execute(text: &str) -> anyhow::Result<(Database, Vec<CreateView>)> {
+    let mut views = Vec::new();
     let mut options = Options::new("schema");
+    options.materialized_views_enabled = true;
     options.file_system = Arc::new(FakeFileSystem::new());
     options.engine.background_threads = false;
     let database = Database::open(options)?;
@@ -156,8 +186,22 @@ fn execute(text: &str) -> anyhow::Result<Database> {
             Statement::CreateTable(create) => Some(&create.name),
             Statement::CreateType(create) => Some(&create.name),
             Statement::AlterTable(alter) => Some(&alter.name),
+            Statement::CreateView(create) => {
+                let base = &create.base_table;
+                let keyspace = base.keyspace.as_ref().or(create.name.keyspace.as_ref());
+                let is_there = keyspace.is_some_and(|keyspace| {
+                    let catalog = database.catalog();
+                    let keyspace = catalog.keyspace(keyspace.as_str());
+                    keyspace.is_some_and(|keyspace| keyspace.tables.contains_key(base.name.as_str()))
+                });
+                if keyspace.is_some() && !is_there {
+                    views.push((**create).clone());
+                    continue;
+                }
+                Some(&create.name)
+            }
             Statement::CreateKeyspace(_) | Statement::Use(_) => None,
-            // Indexes, views and rows change nothing about how the table's files are read.
+            // Indexes and rows change nothing about how the table's files are read.
             _ => continue,
         };
         // A snapshot's schema.cql has types and a table, and takes their keyspace for granted.
@@ -170,7 +214,7 @@ fn execute(text: &str) -> anyhow::Result<Database> {
         }
         session.execute(statement, ()).with_context(first_line)?;
     }
-    Ok(database)
+    Ok((database, views))
 }
 
 /// The statements of a text, without the semicolons between them.
@@ -206,11 +250,42 @@ mod tests {
         let text = "CREATE TYPE IF NOT EXISTS ks.u (a int); -- a comment; with a semicolon
             CREATE TABLE ks.t (k int, \"C;\" text, v frozen<u>, PRIMARY KEY (k, \"C;\")) WITH comment = 'it''s; fine';";
         assert_eq!(statements(text).len(), 2);
-        let database = execute(text).unwrap();
+        let (database, _) = execute(text).unwrap();
         let catalog = database.catalog();
         let table = &catalog.keyspace("ks").unwrap().tables["t"];
         assert_eq!(table.clustering[0].name, "C;");
-        let error = format!("{:#}", execute("CREATE TABLE ks.t (k int)").unwrap_err());
+        let error = format!("{:#}", execute("CREATE TABLE ks.t (k int)").map(drop).unwrap_err());
         assert!(error.contains("PRIMARY KEY"), "{error}");
+    }
+    /// Reproduced: a view's snapshot has its statement alone in schema.cql, and "no table" was found in it.
+    #[test]
+    fn a_view_is_read_by_its_own_statement() {
+        let data = tempfile::tempdir().unwrap();
+        let mut options = Options::new(data.path());
+        options.materialized_views_enabled = true;
+        let database = Database::open(options).unwrap();
+        let session = database.session();
+        let view = "CREATE MATERIALIZED VIEW IF NOT EXISTS ks.by_v AS SELECT * FROM ks.t \
+                    WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)";
+        for cql in [
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE ks.t (k int PRIMARY KEY, v text, w int)",
+            view,
+            "INSERT INTO ks.t (k, v, w) VALUES (1, 'a', 2)",
+        ] {
+            session.execute(cql, ()).unwrap();
+        }
+        database.engine().flush(None).unwrap();
+        let table = database.catalog().keyspace("ks").unwrap().tables["by_v"].clone();
+        let directory = data.path().join("data/ks").join(table.directory_name());
+        let sstable = Descriptor::new(&directory, cassette_sstable::SSTableId::Sequence(1));
+        let file = data.path().join("schema.cql");
+        let with_base = format!("CREATE TABLE ks.t (k int PRIMARY KEY, v text, w int);\n{view};");
+        for text in [view, with_base.as_str()] {
+            std::fs::write(&file, text).unwrap();
+            let found = Schema::read(&file).unwrap().table(&sstable).unwrap();
+            let names: Vec<_> = found.all_columns().map(|column| column.name.as_str()).collect();
+            assert_eq!(names, ["v", "k", "w"]);
+        }
     }
 }
