@@ -78,6 +78,7 @@ impl Core {
     #[cold]
     fn hold_up(self: &Arc<Self>, table: &Table, pressure: Pressure) -> Result<()> {
         self.metrics.writes_held_up.add(1);
+        self.metrics.writes_held_up_by_compaction.add(1);
         if !self.options.background_threads {
             // Nobody else will do it.
             self.compact_what_is_due();

@@ -14,7 +14,7 @@ use crate::background::Background;
 use crate::commitlog::SyncMode;
 use crate::compaction::{
     CompactionKind, CompactionTotals, CompletedCompaction, OverlappingFigures, OverlappingTombstones,
-    RunningCompaction, ScrubbedSSTable,
+    RunningCompaction, ScrubbedSSTable, Upgraded,
 };
 use crate::core::{Core, Phase};
 use crate::counter_cache::PartitionCounters;
@@ -433,7 +433,13 @@ impl Engine {
     /// Rewrites every SSTable of a table by itself, under the table's options of now.
     pub fn upgrade_sstables(&self, id: TableId) -> Result<()> {
         let core = &self.inner.core;
-        core.upgrade_sstables(&core.table(id)?)
+        core.upgrade_sstables(&core.table(id)?, Upgraded::All)
+    }
+
+    /// Rewrites the SSTables of a table that are of another version than `nb`, which is written.
+    pub fn upgrade_other_versions(&self, id: TableId) -> Result<()> {
+        let core = &self.inner.core;
+        core.upgrade_sstables(&core.table(id)?, Upgraded::OtherVersions)
     }
 
     /// Rewrites every SSTable of a table by itself, the oldest first, without what newer ones shadow; see

@@ -95,6 +95,12 @@ pub enum EngineError {
     /// A flush or compaction gave up: its table was dropped, the engine is closing, or a command took its place.
     #[error("given up: the table was dropped, the engine is closing, or a command came in between")]
     Cancelled,
+    /// A compaction, or a command that compacts, was told to stop.
+    #[error("{table}: stopped, as a command asked; what it was to rewrite stays as it is")]
+    CompactionStopped {
+        /// The table.
+        table: String,
+    },
     /// No compaction of the table may run before the next start.
     #[error(
         "compactions wait for the next start, since it is unknown whether an earlier one took place: {reason}"

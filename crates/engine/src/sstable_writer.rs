@@ -380,13 +380,19 @@ impl Pace<'_> {
         }
         let Some(running) = self.running else { return Ok(()) };
         let stop = &self.core.compaction_wanted;
-        let yields = self.yields && self.table.compactions_yield.load(Ordering::Relaxed) > 0;
-        if running.is_stopped() || yields || stop.is_stopped() {
+        let read = running.disk_bytes.load(Ordering::Relaxed);
+        let gives_up = || {
+            let yields = self.yields && self.table.compactions_yield.load(Ordering::Relaxed) > 0;
+            yields || stop.is_stopped() || self.table.is_dropped()
+        };
+        self.core.throttle.take(read - self.taken, || running.is_stopped() || gives_up());
+        if gives_up() {
             return Err(EngineError::Cancelled);
         }
-        let read = running.disk_bytes.load(Ordering::Relaxed);
-        self.core.throttle.take(read - self.taken, || stop.is_stopped() || running.is_stopped());
         self.taken = read;
+        if running.is_stopped() {
+            return Err(EngineError::CompactionStopped { table: self.table.metadata().qualified_name() });
+        }
         Ok(())
     }
 }

@@ -85,6 +85,7 @@ fn node() -> NodeReport {
         memtable_max_bytes: 1 << 20,
         exceptions: 0,
         writes_held_up: 0,
+        writes_held_up_by_compaction: 0,
         commit_log_bytes: 0,
         commit_log_segments: 0,
         percent_repaired: 100.0,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cassette_sstable::SSTableId;
+use cassette_sstable::{SSTableId, Version};
 use parking_lot::MutexGuard;
 
 use super::choose;
@@ -13,6 +13,15 @@ use super::tree::{Cut, Outcome, Task};
 use crate::core::Core;
 use crate::error::{EngineError, Result};
 use crate::table::{Table, View};
+
+/// What `upgradesstables` rewrites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upgraded {
+    /// SSTables of other versions than the one that is written, `nb`.
+    OtherVersions,
+    /// All.
+    All,
+}
 
 /// A table that has its compactions for one command alone.
 pub(super) struct Alone<'a> {
@@ -85,26 +94,30 @@ impl Core {
     }
 
     /// See [`Engine::upgrade_sstables`](crate::Engine::upgrade_sstables).
-    pub fn upgrade_sstables(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+    pub fn upgrade_sstables(self: &Arc<Self>, table: &Arc<Table>, which: Upgraded) -> Result<()> {
         let _alone = self.alone(table)?;
-        self.rewrite_each(table, CompactionKind::Upgrade, None)
+        self.rewrite_each(table, CompactionKind::Upgrade, None, |version| {
+            which == Upgraded::All || version != Version::Nb
+        })
     }
 
     /// See [`Engine::garbage_collect`](crate::Engine::garbage_collect).
     pub fn garbage_collect(self: &Arc<Self>, table: &Arc<Table>, by: OverlappingTombstones) -> Result<()> {
         let _alone = self.alone(table)?;
-        self.rewrite_each(table, CompactionKind::GarbageCollect, Some(by))
+        self.rewrite_each(table, CompactionKind::GarbageCollect, Some(by), |_| true)
     }
 
-    /// Rewrites each SSTable by itself, the oldest first. It keeps its level.
+    /// Rewrites each SSTable of a version that is wanted by itself, the oldest first. It keeps its level.
     fn rewrite_each(
         self: &Arc<Self>,
         table: &Arc<Table>,
         kind: CompactionKind,
         shadowed_by: Option<OverlappingTombstones>,
+        wanted: impl Fn(Version) -> bool,
     ) -> Result<()> {
         self.do_tasks(table, kind, shadowed_by, |view, tree, _| {
-            let mut each: Vec<usize> = tree.free().collect();
+            let is_wanted = |i: &usize| wanted(view.sstables[*i].reader.descriptor().version);
+            let mut each: Vec<usize> = tree.free().filter(is_wanted).collect();
             each.sort_by_key(|i| tree.sstables[*i].max_timestamp);
             let task = |i: usize| {
                 let outcome = Outcome::Merged { level: view.sstables[i].level(), cut: Cut::Never };

@@ -25,6 +25,7 @@ pub mod tombstones;
 pub mod tree;
 pub mod unified;
 
+pub(crate) use commands::Upgraded;
 pub(crate) use cut::Cutter;
 pub use options::{
     COMPACTION_STRATEGIES, CompactionOptions, Inclusion, LeveledOptions, OverlappingTombstones,

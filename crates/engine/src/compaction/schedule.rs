@@ -32,6 +32,9 @@ impl Core {
                 match self.run_compaction(table, &work) {
                     Ok(()) => done = true,
                     Err(EngineError::Cancelled) => {}
+                    Err(error @ EngineError::CompactionStopped { .. }) => {
+                        tracing::info!(%error, "a compaction")
+                    }
                     // Tried again at the next occasion, not at once.
                     Err(error) => {
                         self.metrics.exceptions.add(1);

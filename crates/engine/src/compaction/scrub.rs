@@ -136,7 +136,9 @@ impl Core {
                         "scrubbed; not all could be saved"
                     );
                 }
-                Err(EngineError::Cancelled) => return Err(EngineError::Cancelled),
+                Err(EngineError::Cancelled | EngineError::CompactionStopped { .. }) => {
+                    return result.map(|_| Vec::new());
+                }
                 Err(error) => tracing::error!(%error, path = %path.display(), "cannot be scrubbed"),
             }
             scrubbed.push(ScrubbedSSTable { path, bytes, snapshot: snapshot.clone(), result });

@@ -46,8 +46,10 @@ pub struct EngineMetrics {
     pub active_compactions: Gauge,
     /// Flushes, compactions and reads that failed: Cassandra's `Exceptions`.
     pub exceptions: Counter,
-    /// Writers that had to wait for room in memtables.
+    /// Writers that had to wait for room in memtables, or because compaction was behind.
     pub writes_held_up: Counter,
+    /// Those of them that waited because compaction was behind.
+    pub writes_held_up_by_compaction: Counter,
     /// Of the chunk, key, row and counter cache.
     pub(crate) caches: [CacheMeter; 4],
     ticked: Mutex<Option<Duration>>,

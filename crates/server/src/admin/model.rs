@@ -54,8 +54,11 @@ pub struct NodeReport {
     pub memtable_max_bytes: u64,
     /// Flushes, compactions and reads that failed.
     pub exceptions: u64,
-    /// Writers that had to wait for room in memtables.
+    /// Writers that had to wait for room in memtables, or because compaction was behind.
     pub writes_held_up: u64,
+    /// Those of them that waited because compaction was behind.
+    #[serde(default)]
+    pub writes_held_up_by_compaction: u64,
     /// Bytes of the commit log on disk.
     pub commit_log_bytes: u64,
     /// Segments of the commit log.

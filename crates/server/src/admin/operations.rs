@@ -71,11 +71,12 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         }
         Operation::Verify { tables, extended, .. } => return verify(database, tables, *extended),
         Operation::UpgradeSstables { tables, all } => {
-            // There is one version of the format, so that only a wish for all of them has any effect.
-            for table in
-                selected(database, tables, Indexes::All, RefusalKind::Invalid)?.iter().filter(|_| *all)
-            {
-                engine.upgrade_sstables(table.id).map_err(|error| failed("upgrade", table, &error))?;
+            for table in &selected(database, tables, Indexes::All, RefusalKind::Invalid)? {
+                let upgraded = match all {
+                    true => engine.upgrade_sstables(table.id),
+                    false => engine.upgrade_other_versions(table.id),
+                };
+                upgraded.map_err(|error| failed("upgrade", table, &error))?;
             }
         }
         Operation::Snapshot { name, of, skip_flush, ttl_seconds } => {

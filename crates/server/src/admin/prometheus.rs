@@ -45,9 +45,15 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
     );
     out.counter(
         "cassette_writes_held_up_total",
-        "Writers that waited for room in memtables.",
+        "Writers that waited for room in memtables, or because compaction was behind.",
         &[],
         node.writes_held_up,
+    );
+    out.counter(
+        "cassette_writes_held_up_by_compaction_total",
+        "Those of them that compaction held up.",
+        &[],
+        node.writes_held_up_by_compaction,
     );
     out.gauge("cassette_connected_clients", "Connections.", &[], node.clients.len() as f64);
     out.counter(
@@ -106,18 +112,42 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
         );
     }
     type Cache = fn(&super::model::CacheReport) -> u64;
-    let caches: [(&str, &str, bool, Cache); 5] = [
+    let caches: [(&str, &str, bool, Cache); 6] = [
         ("cassette_cache_entries", "What a cache holds.", false, |cache| cache.entries),
         ("cassette_cache_size_bytes", "Bytes that a cache holds.", false, |cache| cache.size_bytes),
         ("cassette_cache_capacity_bytes", "Bytes that a cache may hold.", false, |cache| {
             cache.capacity_bytes
         }),
         ("cassette_cache_hits_total", "Requests that a cache could answer.", true, |cache| cache.hits),
+        ("cassette_cache_misses_total", "Requests that a cache could not answer.", true, |cache| {
+            cache.requests.saturating_sub(cache.hits)
+        }),
         ("cassette_cache_requests_total", "Requests to a cache.", true, |cache| cache.requests),
     ];
     for (name, help, is_counter, figure) in caches {
         for (cache, report) in &node.caches {
             out.value(name, help, is_counter, &[("cache", cache)], figure(report) as f64);
+        }
+    }
+    // Left out where there is nothing to tell.
+    type CacheMean = fn(&super::model::CacheReport) -> Option<f64>;
+    let means: [(&str, &str, CacheMean); 2] = [
+        (
+            "cassette_cache_recent_hit_ratio",
+            "The share of recent requests that a cache could answer.",
+            |cache| cache.recent_hit_rate,
+        ),
+        (
+            "cassette_cache_miss_latency_seconds",
+            "How long reading what a cache lacks takes, on average.",
+            |cache| cache.miss_latency_micros.map(|micros| micros * 1e-6),
+        ),
+    ];
+    for (name, help, figure) in means {
+        for (cache, report) in &node.caches {
+            if let Some(value) = figure(report).filter(|value| value.is_finite()) {
+                out.gauge(name, help, &[("cache", cache)], value);
+            }
         }
     }
     type Pool = fn(&super::model::PoolReport) -> u64;
@@ -252,6 +282,18 @@ fn of_tables(out: &mut Text, tables: &[TableReport]) {
             |table| table.droppable_ratio,
         ),
     ];
+    for table in tables {
+        for (level, report) in table.levels.iter().enumerate() {
+            let level = level.to_string();
+            let labels = [("keyspace", &*table.keyspace), ("table", &*table.table), ("level", &*level)];
+            out.gauge(
+                "cassette_table_level_sstables",
+                "SSTables on a level of leveled compaction.",
+                &labels,
+                report.sstables as f64,
+            );
+        }
+    }
     for (name, help, is_counter, figure) in values {
         for table in tables {
             out.value(name, help, is_counter, &labels(table), figure(table));

@@ -68,6 +68,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         memtable_max_bytes: stats.memtable_bytes_max,
         exceptions: engine.metrics().exceptions.get(),
         writes_held_up: engine.metrics().writes_held_up.get(),
+        writes_held_up_by_compaction: engine.metrics().writes_held_up_by_compaction.get(),
         commit_log_bytes: stats.commit_log.map_or(0, |log| log.total_size),
         commit_log_segments: stats.commit_log.map_or(0, |log| log.segments as u64),
         percent_repaired: match sum(|stats| stats.uncompressed_bytes) {

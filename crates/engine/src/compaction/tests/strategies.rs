@@ -262,6 +262,42 @@ fn a_table_whose_compactions_are_switched_off_waits_and_a_history_is_kept() {
     ));
 }
 
+#[test]
+fn a_command_whose_compaction_is_stopped_says_so_and_changes_nothing() {
+    let (mut world, table) = world_of(strategy("SizeTiered", &[("enabled", "false")]));
+    // It does not come to an end.
+    world.options.compaction_throughput = 1;
+    let engine = world.open().unwrap();
+    for first in [0, 100] {
+        flush(&engine, &table, first..first + 100, 1);
+    }
+    let files = world.files(&table);
+    let error = std::thread::scope(|scope| {
+        let compacting = scope.spawn(|| engine.compact(table.id));
+        while engine.stop_compactions(None) == 0 {
+            assert!(!compacting.is_finished());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        compacting.join().unwrap().unwrap_err().to_string()
+    });
+    assert!(error.starts_with("ks.t: stopped, as a command asked"), "{error}");
+    assert_eq!(world.files(&table), files);
+    assert_eq!((partitions(&engine, &table), engine.compaction_totals().aborted), (200, 1));
+}
+
+#[test]
+fn upgrades_rewrite_what_is_of_the_version_of_now_only_if_that_is_asked_for() {
+    let (world, table) = world_of(strategy("SizeTiered", &[]));
+    let engine = world.open().unwrap();
+    flush(&engine, &table, 0..3, 1);
+    let files = world.files(&table);
+    engine.upgrade_other_versions(table.id).unwrap();
+    assert_eq!(world.files(&table), files);
+    engine.upgrade_sstables(table.id).unwrap();
+    assert_ne!(world.files(&table), files);
+    assert_eq!(partitions(&engine, &table), 3);
+}
+
 /// Reproduced: switching them on did nothing where the schema has them off.
 #[test]
 fn an_operator_switches_compactions_on_and_off_whatever_the_schema_says() {
