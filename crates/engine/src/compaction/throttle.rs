@@ -36,16 +36,7 @@ impl Throttle {
     /// Takes bytes, and waits until those taken before are paid for, or until `stops`.
     pub fn take(&self, bytes: u64, stops: impl Fn() -> bool) {
         let rate = self.rate();
-        if rate == 0 || bytes == 0 {
-            return;
-        }
-        let until = {
-            let mut paid = self.paid.lock();
-            let now = Instant::now();
-            let from = paid.map_or(now, |paid| paid.max(now));
-            *paid = Some(from + Duration::from_secs_f64(bytes as f64 / rate as f64));
-            from
-        };
+        let Some(until) = self.until(bytes, rate, Instant::now()) else { return };
         while !stops() && self.rate() == rate {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -53,5 +44,43 @@ impl Throttle {
             }
             std::thread::sleep(left.min(NAP));
         }
+    }
+
+    /// Until when one waits who takes bytes now; `None` if nobody has to.
+    fn until(&self, bytes: u64, rate: u64, now: Instant) -> Option<Instant> {
+        if rate == 0 || bytes == 0 {
+            return None;
+        }
+        let mut paid = self.paid.lock();
+        let from = paid.map_or(now, |paid| paid.max(now));
+        *paid = Some(from + Duration::from_secs_f64(bytes as f64 / rate as f64));
+        Some(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_taken_than_the_rate_allows_however_many_take_it() {
+        let (throttle, start) = (Throttle::new(1000), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        let waits = |bytes, now| throttle.until(bytes, throttle.rate(), at(now));
+        // 2500 bytes by two who take turns: what each took is paid for before the other goes on.
+        assert_eq!(waits(500, 0), Some(at(0)));
+        assert_eq!(waits(1000, 0), Some(at(500)));
+        assert_eq!(waits(1000, 500), Some(at(1500)));
+        assert_eq!(waits(1, 1500), Some(at(2500)));
+        // Time in which nothing was read is not saved up.
+        assert_eq!(waits(1000, 10_000), Some(at(10_000)));
+        assert_eq!(waits(1000, 10_000), Some(at(11_000)));
+        assert_eq!((waits(0, 10_000), throttle.rate()), (None, 1000));
+        // A new limit begins anew, and none is none.
+        throttle.set_rate(10);
+        assert_eq!(waits(10, 10_000), Some(at(10_000)));
+        assert_eq!(waits(10, 10_000), Some(at(11_000)));
+        throttle.set_rate(0);
+        assert_eq!(waits(1000, 10_000), None);
     }
 }

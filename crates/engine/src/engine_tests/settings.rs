@@ -96,6 +96,15 @@ fn the_options_of_a_compressor_show_in_the_ratio() {
     };
     let lz4 = |kind| with(Compressor::Lz4, "lz4_compressor_type", kind);
     assert!(lz4("high") < lz4("fast"));
+    let lz4_level = |level: &str| {
+        let options = [("lz4_compressor_type", "high"), ("lz4_high_compressor_level", level)];
+        let change = |params: &mut TableParams| {
+            params.compression.compressor = Some(Compressor::Lz4);
+            params.compression.options = options.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        };
+        before_and_after(change, text).1.compression_ratio.unwrap()
+    };
+    assert!(lz4_level("17") < lz4_level("1"));
     let zstd = |level| with(Compressor::Zstd, "compression_level", level);
     assert!(zstd("19") < zstd("-7"));
 }

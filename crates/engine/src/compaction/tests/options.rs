@@ -72,6 +72,9 @@ fn unified_options_show_in_the_number_of_sstables() {
         (&[("scaling_parameters", "L4")], &[1; 3], (1, 1)),
         (&[], &[1; 6], (1, 1)),
         (&[("max_sstables_to_compact", "4")], &[1; 6], (3, 1)),
+        // Of one level, where a flush is taken for what flushes were; the last is of the next one otherwise.
+        (&[], &[10, 10, 10, 40], (1, 1)),
+        (&[("flush_size_override", "1MiB")], &[10, 10, 10, 40], (4, 0)),
     ];
     for (options, flushes, expected) in cases {
         assert_eq!(after("Unified", options, flushes), *expected, "{options:?} {flushes:?}");

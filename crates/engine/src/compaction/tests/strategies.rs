@@ -100,6 +100,31 @@ fn a_lone_sstable_changes_its_level_without_being_rewritten() {
     let engine = world.open().unwrap();
     assert_eq!(levels(&engine, &table), filled);
     assert_eq!(partitions(&engine, &table), 30);
+    // Without the option each move up is a rewrite.
+    let (world, table) = world_of(strategy("Leveled", &options[..2]));
+    let engine = world.open().unwrap();
+    flush(&engine, &table, 0..15, 1);
+    flush(&engine, &table, 15..30, 1);
+    engine.run_pending_compactions();
+    assert!(levels(&engine, &table).len() > 3);
+    assert!(engine.compaction_totals().bytes_compacted > 4_000_000);
+}
+
+#[test]
+fn fanout_size_decides_how_much_larger_each_level_is() {
+    let filled = |fanout: &str| {
+        let options = [("sstable_size_in_mb", "1"), ("fanout_size", fanout)];
+        let (world, table) = world_of(strategy("Leveled", &options));
+        let engine = world.open().unwrap();
+        for round in 0..8 {
+            flush(&engine, &table, round * 8..round * 8 + 8, 1);
+            engine.run_pending_compactions();
+        }
+        assert_eq!(partitions(&engine, &table), 64);
+        levels(&engine, &table).len()
+    };
+    // 6 MB fit into a first level of 10 MB, and not into one of 3 MB.
+    assert_eq!((filled("10"), filled("3")), (2, 3));
 }
 
 #[test]
