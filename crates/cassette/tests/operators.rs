@@ -14,7 +14,13 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::over(|_| ())
+    }
+
+    /// A server over a data directory that was prepared.
+    fn over(prepare: impl FnOnce(&Path)) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        prepare(&directory.path().join("data"));
         let mut process = Command::new(CASSETTE)
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
             .arg(directory.path().join("data"))
@@ -135,6 +141,63 @@ fn commands_that_change_something_change_it() {
     assert!(server.shows("listsnapshots").contains("pre-scrub-"));
     server.shows("drain");
     assert_eq!(server.shows("statusbinary"), "not running\n");
+}
+
+#[test]
+fn files_are_imported_refreshed_and_rewritten_while_their_table_is_in_use() {
+    let server = Server::over(|data| {
+        let database = cassette::Database::open(data).unwrap();
+        let session = database.session();
+        for cql in [
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE ks.t (k int PRIMARY KEY, v text) WITH compaction = \
+             {'class': 'SizeTieredCompactionStrategy', 'enabled': 'false'}",
+            "INSERT INTO ks.t (k, v) VALUES (1, 'one')",
+            "INSERT INTO ks.t (k, v) VALUES (2, 'two')",
+        ] {
+            session.execute(cql, ()).unwrap();
+        }
+        drop(session);
+        database.close().unwrap();
+    });
+    let sstables = || {
+        let stats = server.shows("tablestats -F json ks.t");
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        stats["ks"]["tables"]["t"]["sstable_count"].as_u64().unwrap()
+    };
+    server.shows("snapshot -t taken -cf t ks");
+    assert_eq!(sstables(), 1);
+    let tables = std::fs::read_dir(server._directory.path().join("data/data/ks")).unwrap();
+    let table = tables.map(|entry| entry.unwrap().path()).next().unwrap();
+    let taken = table.join("snapshots/taken");
+    server.shows(&format!("import --copy-data ks t {}", taken.display()));
+    assert_eq!(sstables(), 2);
+    for entry in std::fs::read_dir(&taken).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if let Some((number, component)) = name.strip_prefix("nb-").and_then(|name| name.split_once('-')) {
+            assert!(number.parse::<u64>().is_ok(), "{name}");
+            std::fs::copy(entry.path(), table.join(format!("nb-77-{component}"))).unwrap();
+        }
+    }
+    server.shows("refresh ks t");
+    assert_eq!(sstables(), 3);
+    let files = || {
+        let entries = std::fs::read_dir(&table).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut files: Vec<_> = entries.collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    server.shows("upgradesstables ks t");
+    assert_eq!(files(), before, "all are of the version of now");
+    server.shows("garbagecollect -g CELL ks t");
+    assert_ne!(files(), before);
+    assert!(server.shows("compactionhistory").contains("{compaction_type:Remove deleted data}"));
+    server.shows("stop COMPACTION");
+    // The schema has them off.
+    server.shows("enableautocompaction ks t");
+    assert_eq!(server.shows("statusautocompaction ks t"), "running\n");
 }
 
 #[test]
