@@ -1,8 +1,8 @@
 //! Row filters: which first clustering values a block of rows has.
 //!
 //! The filter of partition keys answers for a partition that is not there, and nothing answers for a row that is not in one that is: such a
-//! read searches as one that finds its row does. A read that found no row in a block that others have read as well goes through the block once,
-//! and leaves a Bloom filter of the first values of its clusterings beside the block's marks ([`row_marks`](crate::row_marks)); the next one that looks for what is not
+//! read searches as one that finds its row does. One that found no row in a block where many found none before goes through the block once, and
+//! leaves a Bloom filter of the first values of its clusterings beside the block's marks ([`row_marks`](crate::row_marks)); the next one that looks for what is not
 //! there ends at the filter. A filter is true of a block as long as its file exists.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use cassette_rows::{ClusteringComparator, Result, Slice};
 use crate::data::Cursor;
 use crate::filter::BloomFilter;
 
-/// Three of a hundred reads that will find nothing search all the same: 8 bits a row, as little beside the smallest rows (12 bytes) as
+/// Three of a hundred reads that will find nothing search all the same: 8 bits a row, about as little beside the smallest rows as
 /// their marks.
 const FALSE_POSITIVES: f64 = 0.03;
 

@@ -7,20 +7,22 @@
 //! Marks are true of a block as long as its file exists: only rows lie between its beginning and the last of its marks, no
 //! marker, so that whatever range deletion is open at the beginning is open at each of them.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use cassette_rows::{Bound, ClusteringComparator};
 
 use crate::data::clustering_codec::{ClusteringCodec, FEW};
 use crate::input::Input;
 use crate::row_filter::RowFilter;
 
-/// Bytes of rows from one mark to the next, at least. Half of them are passed over by a read, five rows of the smallest; the marks of a
-/// block of 64 KiB are 512 or fewer, which a search compares nine of.
-const SPACING: u64 = 128;
+/// Bytes of rows from one mark to the next, at least. Half of them are passed over by a read, six rows of the smallest; the marks of a
+/// block of 64 KiB are 256 or fewer, which a search compares eight of.
+const SPACING: u64 = 256;
 
 /// How many times more bytes of rows than bytes of marks there are, at least: rows of long clusterings have fewer marks.
-const ROWS_TO_MARKS: usize = 8;
+const ROWS_TO_MARKS: usize = 16;
 
-/// Bytes of a block's marks, at most: an eighth of 1 MiB of rows. Larger blocks have none behind these.
+/// Bytes of a block's marks, at most: a sixteenth of 2 MiB of rows. Larger blocks have none behind these.
 const BYTES_MAX: usize = 128 << 10;
 
 /// A row.
@@ -33,13 +35,30 @@ struct Mark {
 }
 
 /// Marks of a block, ascending.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowMarks {
     marks: Box<[Mark]>,
     /// Clusterings as Data has them.
     clusterings: Box<[u8]>,
     filter: RowFilter,
+    misses: Misses,
 }
+
+/// Reads that found nothing in the block. Marks are the same however often they were asked.
+#[derive(Debug, Default)]
+struct Misses(AtomicU32);
+
+impl PartialEq for Misses {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Misses {}
+
+/// So many reads find nothing in a block before it gets a filter. Going through a block takes as long as passing over its rows twice does, 200 µs for
+/// the smallest; where blocks push each other out of the cache, that is 6 µs for each of those reads, and none where they do not stay so long.
+const MISSES_BEFORE_FILTER: u32 = 32;
 
 impl RowMarks {
     /// Whether marks can be made of a table's rows: values of very many clustering columns are not compared where they lie, and without
@@ -56,6 +75,12 @@ impl RowMarks {
     /// The same with a filter of the block's rows.
     pub fn with_filter(self, filter: RowFilter) -> Self {
         Self { filter, ..self }
+    }
+
+    /// Counts a read that found nothing; whether the block is to get a filter by now.
+    pub fn wants_filter(&self) -> bool {
+        self.filter == RowFilter::Unknown
+            && self.misses.0.fetch_add(1, Ordering::Relaxed) + 1 >= MISSES_BEFORE_FILTER
     }
 
     /// What is known of the rows that the block has.
@@ -158,11 +183,13 @@ impl NewMarks {
     /// These behind those that are `known`.
     pub fn behind(&mut self, known: Option<&RowMarks>) -> RowMarks {
         let filter = known.map_or(RowFilter::Unknown, |known| known.filter.clone());
+        let misses = known.map_or(0, |known| known.misses.0.load(Ordering::Relaxed));
         let known = known.map_or((&[][..], &[][..]), |known| (&known.marks, &known.clusterings));
         let all = RowMarks {
             marks: [known.0, &self.marks].concat().into(),
             clusterings: [known.1, &self.clusterings].concat().into(),
             filter,
+            misses: Misses(misses.into()),
         };
         *self = Self::default();
         all
@@ -233,16 +260,16 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_an_eighth_of_their_rows_or_less_and_bounded() {
+    fn marks_are_a_sixteenth_of_their_rows_or_less_and_bounded() {
         let mut new = NewMarks::default();
         let mut note = |known: Option<&RowMarks>, offset, distance, length| {
             let noted =
                 new.note(known, (offset, distance), length, |out| out.resize(out.len() + length, b'x'));
             (noted, new.behind(known))
         };
-        assert!(!note(None, 127, 127, 1).0 && note(None, 128, 128, 1).0);
-        assert!(!note(None, 8000, 1008 * 8 - 1, 1000).0);
-        let (noted, mut known) = note(None, 9000, 1008 * 8, 1000);
+        assert!(!note(None, 255, 255, 1).0 && note(None, 256, 256, 1).0);
+        assert!(!note(None, 16_000, 1008 * 16 - 1, 1000).0);
+        let (noted, mut known) = note(None, 17_000, 1008 * 16, 1000);
         assert!(noted && known.heap_size() == 8 + 1000);
         assert!(!note(Some(&known), 5 << 30, 1 << 20, 1).0, "offsets have 32 bits");
         for offset in 1..200 {

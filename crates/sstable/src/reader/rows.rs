@@ -287,7 +287,7 @@ impl Source for Forward {
     fn missed(&mut self, slice: &Slice, table: &TableMetadata) {
         let Some(trail) = &mut self.trail else { return };
         if RowFilter::value_of(slice, &table.comparator).is_some()
-            && let Some(block) = trail.without_filter()
+            && let Some(block) = trail.missed()
         {
             let cursor = &self.cursor;
             let cursor = Cursor::new(cursor.file().clone(), cursor.format().clone(), cursor.caching());

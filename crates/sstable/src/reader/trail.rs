@@ -25,8 +25,6 @@ pub(super) struct Trail {
     /// What the cache has, once it was asked.
     known: Option<Arc<RowMarks>>,
     asked: bool,
-    /// Whether the cache had something, which another read left.
-    was_known: bool,
     new: NewMarks,
     /// Where the last mark lies in the stream; where the block begins, if it has none.
     last: u64,
@@ -43,8 +41,7 @@ impl Trail {
     /// For a block that begins at `block` of the stream and whose end is not known.
     pub fn new(keys: RememberedKeys, block: u64) -> Self {
         let (new, end) = (NewMarks::default(), u64::MAX);
-        let (asked, was_known) = (false, false);
-        Self { keys, block, known: None, asked, was_known, new, last: block, clear_to: block, rows: 0, end }
+        Self { keys, block, known: None, asked: false, new, last: block, clear_to: block, rows: 0, end }
     }
 
     /// Goes to the block at `block..end`, or stays there.
@@ -52,7 +49,7 @@ impl Trail {
         self.end = end;
         if block != self.block {
             (self.block, self.last, self.clear_to) = (block, block, block);
-            (self.known, self.asked, self.was_known, self.rows) = (None, false, false, 0);
+            (self.known, self.asked, self.rows) = (None, false, 0);
             self.new.clear();
         }
     }
@@ -86,7 +83,6 @@ impl Trail {
     /// That the cache was asked of the block, and had this.
     pub fn told(&mut self, known: Option<Arc<RowMarks>>) {
         self.asked = true;
-        self.was_known = known.is_some();
         self.known = known;
         if let Some(known) = &self.known {
             // Marks seen on the way so far are among them, or are made again.
@@ -96,11 +92,11 @@ impl Trail {
         }
     }
 
-    /// The block, if a filter of it can be made that is not there, and is worth it: other reads were here.
-    pub fn without_filter(&self) -> Option<Range<u64>> {
+    /// Counts a read that found nothing. The block, if a filter of it is to be made now.
+    pub fn missed(&self) -> Option<Range<u64>> {
         let block = self.block..self.end;
-        let known = self.known.as_ref().filter(|_| self.was_known)?;
-        (*known.filter() == RowFilter::Unknown && RowFilter::can_filter(&block)).then_some(block)
+        let known = self.known.as_ref()?;
+        (RowFilter::can_filter(&block) && known.wants_filter()).then_some(block)
     }
 
     /// Leaves the filter of the block to other reads.
