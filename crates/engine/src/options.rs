@@ -26,7 +26,8 @@ pub struct Options {
     pub commitlog_total_space: u64,
     /// What replay does about a damaged commit log. Stop.
     pub commitlog_replay: ReplayPolicy,
-    /// `memtable_heap_space`, bytes that all memtables together may hold; writers wait beyond it. 256 MiB.
+    /// `memtable_heap_space`, bytes that all memtables together may hold; writers wait beyond it. 256 MiB, or an eighth of the memory if
+    /// that is less.
     pub memtable_heap_space: usize,
     /// `memtable_cleanup_threshold`: the share of the heap space beyond which the largest memtable is flushed. `None`, the
     /// default, is 1 / (`memtable_flush_writers` + 1).
@@ -190,7 +191,7 @@ impl Options {
             commitlog_segment_size: 32 << 20,
             commitlog_total_space: 1 << 30,
             commitlog_replay: ReplayPolicy::Stop,
-            memtable_heap_space: 256 << 20,
+            memtable_heap_space: default_memtable_heap_space(memory_limit()),
             memtable_cleanup_threshold: None,
             memtable_flush_writers: 2,
             file_cache_size: default_file_cache_size(memory_limit()),
@@ -278,9 +279,29 @@ fn default_file_cache_size(memory: Option<u64>) -> u64 {
     memory.map_or(MOST / 2, |memory| MOST.min(memory / 16))
 }
 
+/// On a small machine less than what is enough elsewhere, so that it starts with what the caches take, too.
+fn default_memtable_heap_space(memory: Option<u64>) -> usize {
+    const MOST: u64 = 256 << 20;
+    memory.map_or(MOST, |memory| MOST.min(memory / 8)) as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_defaults_fit_machines_of_128_mib_and_more() {
+        for memory in (7..40).map(|bits| Some((1 << bits) << 20)) {
+            let options = Options {
+                file_cache_size: default_file_cache_size(memory),
+                memtable_heap_space: default_memtable_heap_space(memory),
+                ..Options::new("db")
+            };
+            options.check(memory).unwrap();
+        }
+        assert_eq!(default_memtable_heap_space(Some(512 << 20)), 64 << 20);
+        assert_eq!(default_memtable_heap_space(None), 256 << 20);
+    }
 
     #[test]
     fn a_cache_beyond_memory_is_refused_by_name() {
@@ -302,6 +323,7 @@ mod tests {
         assert_eq!(default_file_cache_size(Some(4 << 30)), 256 << 20);
         assert_eq!(default_file_cache_size(Some(1 << 40)), 512 << 20);
     }
+
     /// Writes hung for ever where these were taken.
     #[test]
     fn settings_that_cannot_work_are_refused_in_cassandras_words() {

@@ -183,8 +183,6 @@ impl Table {
     }
 }
 
-/// Tells the table's sampler of a change, if somebody asks.
-#[inline]
 /// Refuses what no SSTable has room for: a flush of it would fail for ever.
 fn check_lengths(mutation: &Mutation) -> Result<()> {
     let too_long = |length| EngineError::KeyTooLong { table: mutation.table.qualified_name(), length };
@@ -204,6 +202,8 @@ fn check_lengths(mutation: &Mutation) -> Result<()> {
     Ok(())
 }
 
+/// Tells the table's sampler of a change, if somebody asks.
+#[inline]
 fn sample(table: &Table, update: &PartitionUpdate) {
     if table.metrics.sampler.is_on() {
         let bytes: usize =

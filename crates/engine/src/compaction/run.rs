@@ -168,7 +168,7 @@ impl Core {
             yields: work.yields,
         };
         let written = self.replace_sstables(table, &metadata, job, &mut stream, |_| {});
-        let written = written.inspect_err(|error| doubt(&read, error))?;
+        let written = written.inspect_err(|error| doubt(&table.view().sstables, &read, error))?;
         drop(stream);
         let from = current.iter().map(|sstable| sstable.level()).min().unwrap_or(0);
         if let Some(last) = written.last() {
@@ -218,12 +218,13 @@ impl Core {
 }
 
 /// After an error that says that what was read cannot be written: it is not known which input it comes from, and all of them are left
-/// alone until the next start rather than read again and again. An input that cannot be read is suspect already, and no other.
-fn doubt(inputs: &[Arc<SSTable>], error: &EngineError) {
+/// alone until the next start rather than read again and again. One of the table's SSTables that cannot be read, an input or another
+/// that was asked what it shadows, is suspect already, and no other.
+fn doubt(of_table: &[Arc<SSTable>], inputs: &[Arc<SSTable>], error: &EngineError) {
     let EngineError::Storage(StorageError::Corrupt { path, .. }) = error else { return };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_of = |sstable: &&Arc<SSTable>| name.starts_with(&sstable.reader.descriptor().file_prefix());
-    if inputs.iter().find(is_of).is_none() {
+    let is_of = |sstable: &Arc<SSTable>| name.starts_with(&sstable.reader.descriptor().file_prefix());
+    if !of_table.iter().chain(inputs).any(is_of) {
         inputs.iter().for_each(|sstable| sstable.mark_suspect());
     }
 }
