@@ -223,3 +223,57 @@ fn rows_whose_clustering_is_longer_than_cassandra_takes_are_refused() {
         }
     }
 }
+
+#[test]
+fn default_time_to_live_shows_in_droppable_tombstones_tombstones_per_slice_and_what_compactions_leave() {
+    let clock = Arc::new(ManualClock::at_micros(1_000_000_000_000));
+    let options = Options::new("/data");
+    let options = Options {
+        file_system: Arc::new(FakeFileSystem::new()),
+        clock: clock.clone(),
+        engine: cassette_engine::Options { background_threads: false, ..options.engine },
+        ..options
+    };
+    let database = Database::open(options).unwrap();
+    let session = database.session();
+    let run = |cql: &str| session.execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}"));
+    run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    for (table, seconds) in [("stays", 0), ("expires", 60)] {
+        run(&format!(
+            "CREATE TABLE ks.{table} (k int, c int, v int, PRIMARY KEY (k, c)) WITH gc_grace_seconds = 0 \
+             AND default_time_to_live = {seconds}"
+        ));
+    }
+    let insert = |table: &str, k: i32| {
+        (0..10).for_each(|c| drop(run(&format!("INSERT INTO ks.{table} (k, c, v) VALUES ({k}, {c}, 1)"))));
+        database.engine().flush(None).unwrap();
+    };
+    let id = |table: &str| database.catalog().table("ks", table).unwrap().id;
+    let stats = |table: &str| database.engine().table_stats(id(table)).unwrap();
+    // Rows of partition 1 that are seen, and tombstones that were come across in all reads.
+    let read = |table: &str| {
+        let rows = run(&format!("SELECT * FROM ks.{table} WHERE k = 1")).len();
+        let metrics = database.engine().table_metrics(id(table)).unwrap();
+        (rows, metrics.tombstones_scanned.snapshot(std::time::Duration::ZERO).sum)
+    };
+    for table in ["stays", "expires"] {
+        insert(table, 1);
+        assert_eq!((stats(table).droppable_ratio, read(table)), (0.0, (10, 0)), "{table}");
+    }
+    // SSTables note the minute in which cells expire.
+    clock.advance(std::time::Duration::from_secs(121));
+    assert_eq!((stats("stays").droppable_ratio, read("stays")), (0.0, (10, 0)));
+    assert!(stats("expires").droppable_ratio > 0.9, "{:?}", stats("expires"));
+    assert_eq!(read("expires"), (0, 10));
+    for (table, sstables) in [("stays", 1), ("expires", 0)] {
+        database.engine().compact(id(table)).unwrap();
+        assert_eq!(stats(table).sstables, sstables, "{table}");
+    }
+    // An ALTER is for what is written after it.
+    run("ALTER TABLE ks.stays WITH default_time_to_live = 60");
+    insert("stays", 2);
+    clock.advance(std::time::Duration::from_secs(61));
+    database.engine().compact(id("stays")).unwrap();
+    assert_eq!((stats("stays").estimated_partitions, read("stays").0), (1, 10));
+    assert_eq!(run("SELECT * FROM ks.stays WHERE k = 2").len(), 0);
+}

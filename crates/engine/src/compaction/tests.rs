@@ -2,6 +2,7 @@
 
 mod options;
 mod strategies;
+mod suspects;
 
 use std::sync::Arc;
 

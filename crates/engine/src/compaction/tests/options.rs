@@ -95,6 +95,33 @@ fn unified_options_show_in_the_number_of_sstables() {
     assert!(small >= 4 && large == 1, "{small} and {large} SSTables");
 }
 
+/// What the figures show after flushes of some of 400 partitions each: of those whose tokens lie between two hundredths of all.
+fn after_parts(options: &[(&str, &str)], parts: &[(usize, usize)]) -> Figures {
+    let (world, table) = world_of(strategy("Unified", options));
+    let engine = world.open().unwrap();
+    let mut keys: Vec<i32> = (0..400).collect();
+    keys.sort_by_key(|k| key(*k).token());
+    for ((start, end), timestamp) in parts.iter().zip(1..) {
+        for k in &keys[start * 4..=end * 4] {
+            put(&engine, &table, insert(*k, b"value", timestamp));
+        }
+        engine.flush(None).unwrap();
+    }
+    engine.run_pending_compactions();
+    (engine.table_stats(table.id).unwrap().sstables as usize, engine.compaction_history().len())
+}
+
+#[test]
+fn overlap_inclusion_method_shows_in_the_number_of_sstables() {
+    // Four that overlap at one place are compacted; another overlaps one of these, and the last one overlaps that.
+    let parts = [(0, 30), (0, 30), (0, 30), (20, 70), (60, 80), (75, 99)];
+    let after = |method| after_parts(&[("overlap_inclusion_method", method)], &parts);
+    assert_eq!(after_parts(&[], &parts), (1, 1), "TRANSITIVE unless told otherwise");
+    assert_eq!(after("TRANSITIVE"), (1, 1));
+    assert_eq!(after("SINGLE"), (2, 1));
+    assert_eq!(after("NONE"), (3, 1));
+}
+
 /// Four flushes, an hour apart by their write timestamps in microseconds.
 fn hours(options: &[(&str, &str)]) -> Figures {
     const HOUR: i64 = 3_600_000_000;
