@@ -21,7 +21,7 @@ use crate::compaction_history;
 use crate::embedded::Session;
 use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::execution::Execution;
-use crate::indexes::{self, Builds, Hits, Index, Wanted, Within};
+use crate::indexes::{self, Builds, Hits, Index, IndexKind, Wanted, Within};
 use crate::metrics::{RequestKind, RequestMetrics};
 use crate::plan::{Plan, Planned};
 use crate::prepared::{Prepared, PreparedFigures, PreparedStatements};
@@ -355,6 +355,23 @@ impl Database {
         Ok(Executed { outcome: outcome?, warnings: execution.warnings.into_inner() })
     }
 
+    /// Brings recent figures of requests and of queries by indexes up to date. To be called every few seconds; where nobody does,
+    /// the figures are still right, but rates are averages since they were last looked at.
+    pub fn tick_figures(&self) {
+        let now = self.0.engine.stats().now;
+        self.0.metrics.tick(now);
+        let catalog = self.0.catalog.load();
+        for keyspace in catalog.keyspaces() {
+            for table in keyspace.tables.values() {
+                // Those of a table have them together.
+                let mut indexes = catalog.indexes_of(table.id).iter();
+                if let Some(index) = indexes.find(|index| index.kind == IndexKind::StorageAttached) {
+                    index.searches().tick(now);
+                }
+            }
+        }
+    }
+
     /// Figures of requests.
     pub fn metrics(&self) -> &RequestMetrics {
         &self.0.metrics
@@ -539,21 +556,29 @@ impl Database {
                 }
             }
         };
+        let mut writes_views_since = None;
         if catalog.has_views() {
+            let (began, of_tables) = (self.0.clock.monotonic(), mutations.len());
             views::add_view_mutations(&self.0.engine, &catalog, &mut mutations, execution)?;
+            writes_views_since = (mutations.len() > of_tables).then_some(began);
         }
         indexes::add_index_mutations(&self.0.engine, &catalog, &mut mutations, execution.now_seconds)?;
         if !may_wait() && self.0.engine.apply_would_wait() {
             return Err(DatabaseError::WouldBlock);
         }
-        self.0.engine.apply(&mutations).map_err(|error| match error {
+        let applied = self.0.engine.apply(&mutations).map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
             error => DatabaseError::WriteFailure {
                 consistency: execution.options.consistency,
                 write_type,
                 message: error.to_string(),
             },
-        })
+        });
+        if let Some(began) = writes_views_since {
+            let time = self.0.clock.monotonic().saturating_sub(began);
+            self.0.metrics.record(RequestKind::ViewWrite, time, &applied);
+        }
+        applied
     }
 
     /// Keeps those waiting who wait for writers, while it is held.

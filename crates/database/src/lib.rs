@@ -46,7 +46,7 @@ pub use compaction_history::CompactionRecord;
 pub use database::{BatchSource, BatchStatement, Database, Options};
 pub use embedded::{Batch, Row, Rows, Session, Statement, Value};
 pub use error::{DatabaseError, Result, WriteType};
-pub use indexes::{Index, IndexKind};
+pub use indexes::{Index, IndexKind, SearchFigures};
 pub use prepared::{Prepared, PreparedDescription, PreparedFigures, StatementId};
 pub use request::{BoundValue, Consistency, StatementOptions, Values};
 pub use response::{

@@ -23,7 +23,7 @@ pub struct RequestMetrics {
     pub cas_read: RequestFigures,
     /// Modifications and batches with conditions.
     pub cas_write: RequestFigures,
-    /// Writes to materialized views.
+    /// Writes that changed materialized views: finding out what changes in these, and writing it with the rest.
     pub view_write: RequestFigures,
     /// Prepared statements that were executed, in batches too.
     pub prepared_executed: BusyCounter,
@@ -56,6 +56,7 @@ pub(crate) enum RequestKind {
     Write,
     CasRead,
     CasWrite,
+    ViewWrite,
 }
 
 impl Default for RequestFigures {
@@ -103,6 +104,7 @@ impl RequestMetrics {
             RequestKind::Write => &self.write,
             RequestKind::CasRead => &self.cas_read,
             RequestKind::CasWrite => &self.cas_write,
+            RequestKind::ViewWrite => &self.view_write,
         };
         match outcome {
             Ok(_) => {}
@@ -182,6 +184,34 @@ mod tests {
         let metrics = database.metrics();
         assert_eq!((metrics.regular_executed.get(), metrics.prepared_executed.get()), (7, 0));
         assert_eq!(metrics.partitions_per_logged_batch.snapshot(Duration::ZERO).sum, 2);
+    }
+
+    #[test]
+    fn writes_that_change_views_are_counted_as_such_too() {
+        let options = Options {
+            file_system: Arc::new(FakeFileSystem::new()),
+            materialized_views_enabled: true,
+            ..Options::new("/data")
+        };
+        let database = Database::open(options).unwrap();
+        let session = database.session();
+        for statement in [
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE ks.t (k int PRIMARY KEY, v int)",
+            "CREATE TABLE ks.other (k int PRIMARY KEY, v int)",
+            "CREATE MATERIALIZED VIEW ks.by_v AS SELECT * FROM ks.t WHERE v IS NOT NULL AND k IS NOT NULL \
+             PRIMARY KEY (v, k)",
+            "INSERT INTO ks.t (k, v) VALUES (1, 1)",
+            "UPDATE ks.t SET v = 2 WHERE k = 1",
+            // No row of the view comes of these.
+            "INSERT INTO ks.t (k) VALUES (2)",
+            "INSERT INTO ks.other (k, v) VALUES (1, 1)",
+        ] {
+            session.execute(statement, ()).unwrap();
+        }
+        let [.., (name, views)] = database.metrics().by_name();
+        assert_eq!((name, views.latency.count()), ("ViewWrite", 2));
+        assert_eq!(database.metrics().write.latency.count(), 4);
     }
 
     #[test]

@@ -173,7 +173,12 @@ fn tables_in_cassandra_5s_newer_versions_answer_alike_and_are_compacted_to_nb() 
                 let catalog = database.catalog();
                 let table = name.to_str().unwrap().rsplit_once('-').unwrap().0;
                 let id = catalog.keyspace("golden").unwrap().tables[table].id;
+                let old =
+                    || database.engine().table_stats(id).map(|stats| (stats.sstables, stats.old_sstables));
+                let (sstables, of_other_versions) = old().unwrap();
+                assert!(sstables > 0 && of_other_versions == sstables, "{}", own.display());
                 database.engine().compact(id).unwrap();
+                assert_eq!(old().unwrap().1, 0, "{}", own.display());
                 for file in std::fs::read_dir(&own).unwrap() {
                     let file = file.unwrap().file_name().into_string().unwrap();
                     assert!(!file.starts_with(version), "{}: {file}", own.display());

@@ -314,6 +314,18 @@ impl Engine {
         core.read(Core::table_in(&tables, id)?, key, selection, rows)
     }
 
+    /// [`Self::read`] past the row cache; says also how many SSTables had the partition.
+    pub fn read_uncached(
+        &self,
+        id: TableId,
+        key: &DecoratedKey,
+        selection: &Selection,
+    ) -> Result<(Box<dyn PartitionStream>, u64)> {
+        let core = &self.inner.core;
+        let tables = core.tables.load();
+        core.read_uncached(Core::table_in(&tables, id)?, key, selection)
+    }
+
     /// Empties the key cache.
     pub fn invalidate_key_cache(&self) {
         self.inner.core.key_cache.clear();

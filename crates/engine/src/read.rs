@@ -42,7 +42,18 @@ impl Core {
         {
             return Ok(read);
         }
-        self.read_stored(table, &view, key, selection)
+        Ok(self.read_stored(table, &view, key, selection)?.0)
+    }
+
+    /// See [`Engine::read_uncached`](crate::Engine::read_uncached).
+    pub fn read_uncached(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        selection: &Selection,
+    ) -> Result<(Source, u64)> {
+        self.check_running()?;
+        self.read_stored(table, &table.view(), key, selection)
     }
 
     /// See [`Engine::may_contain`](crate::Engine::may_contain).
@@ -103,21 +114,21 @@ impl Core {
         let Some(loading) = self.row_cache.begin(table.id, key) else { return Ok(None) };
         // The place first, then the view: see there.
         let view = table.view();
-        let mut stream = self.read_stored(table, &view, key, &Selection::all())?;
+        let (mut stream, _) = self.read_stored(table, &view, key, &Selection::all())?;
         trace(|| "Caching rows");
         let rows = view.table.params.caching.rows_per_partition;
         loading.publish(&mut *stream, &view, rows, self.now_seconds())?;
         Ok(Some(view))
     }
 
-    /// Reads from memtables and SSTables.
+    /// Reads from memtables and SSTables; says how many of these had the partition.
     fn read_stored(
         &self,
         table: &Table,
         view: &View,
         key: &DecoratedKey,
         selection: &Selection,
-    ) -> Result<Source> {
+    ) -> Result<(Source, u64)> {
         trace(|| format!("Executing single-partition query on {}", view.table.name));
         trace(|| "Acquiring sstable references");
         let selection = Arc::new(selection.clone());
@@ -127,7 +138,7 @@ impl Core {
         if asks_for_one_row(&view.table, &selection) {
             let read = read_row(view, (key, hash), &selection, candidates, &mut tally)?;
             table.metrics.record_read(&tally);
-            return Ok(read);
+            return Ok((read, tally.sstables));
         }
         trace(|| "Merging memtable contents");
         let mut sources: Vec<Source> = Vec::new();
@@ -155,7 +166,7 @@ impl Core {
         }
         table.metrics.record_read(&tally);
         trace(|| format!("Merged data from memtables and {} sstables", tally.sstables));
-        Ok(merged(sources, &view.table, selection.reversed))
+        Ok((merged(sources, &view.table, selection.reversed), tally.sstables))
     }
 
     /// See [`Engine::scan`](crate::Engine::scan).

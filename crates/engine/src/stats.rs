@@ -7,7 +7,7 @@ use std::time::Duration;
 use cassette_rows::{TableId, TableMetadata};
 use cassette_sstable::chunk_cache::CacheStats;
 use cassette_sstable::statistics::EstimatedHistogram;
-use cassette_sstable::{Component, SSTableId, SSTableReader};
+use cassette_sstable::{Component, SSTableId, SSTableReader, Version};
 
 use crate::commitlog::CommitLogStats;
 use crate::compaction::CompactionOptions;
@@ -39,6 +39,8 @@ pub struct TableStats {
     pub bytes_flushed: u64,
     /// SSTables that are read.
     pub sstables: u64,
+    /// Those of them that are of another version than the one that is written, `nb`.
+    pub old_sstables: u64,
     /// SSTables that were found corrupt and are left out.
     pub sstables_set_aside: u64,
     /// SSTables on each level, from 0, and their bytes; up to the highest level that there is.
@@ -49,7 +51,9 @@ pub struct TableStats {
     pub max_sstable_millis: u64,
     /// Bytes of the files of the SSTables that are read.
     pub live_disk_bytes: u64,
-    /// Bytes of their rows before compression.
+    /// Bytes of the files of all SSTables that are there, those that are left out too.
+    pub total_disk_bytes: u64,
+    /// Bytes of the rows of those that are read, before compression.
     pub uncompressed_bytes: u64,
     /// Of those, bytes in SSTables that Cassandra marked as repaired.
     pub repaired_bytes: u64,
@@ -143,6 +147,7 @@ impl Core {
         let view = table.view();
         let metrics = &table.metrics;
         let memtable = view.memtable.stats();
+        let of_sstables = of_sstables(&view, self.now_seconds());
         TableStats {
             directory: table.directory.clone(),
             autocompaction: CompactionOptions::parse(&view.table.params.compaction)
@@ -159,8 +164,20 @@ impl Core {
             bytes_compacted: metrics.bytes_compacted.get(),
             sstables_set_aside: (view.set_aside.len() + view.unreadable.len()) as u64,
             bloom_filter_disk_bytes: readers(&view).map(|reader| self.filter_file_bytes(reader)).sum(),
-            ..of_sstables(&view, self.now_seconds())
+            total_disk_bytes: of_sstables.live_disk_bytes + self.left_out_bytes(&view),
+            ..of_sstables
         }
+    }
+
+    /// Bytes of the files of SSTables that are not read.
+    fn left_out_bytes(&self, view: &View) -> u64 {
+        let set_aside = view.set_aside.iter().map(|sstable| sstable.reader.bytes_on_disk());
+        let files = view
+            .unreadable
+            .iter()
+            .flat_map(|descriptor| Component::ALL.into_iter().map(|component| descriptor.path(component)));
+        let unreadable = files.map(|path| self.fs.metadata(&path).map_or(0, |metadata| metadata.len));
+        set_aside.chain(unreadable).sum()
     }
 
     fn filter_file_bytes(&self, reader: &SSTableReader) -> u64 {
@@ -244,6 +261,7 @@ fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
     for reader in readers(view) {
         let figures = reader.stats();
         let bytes = reader.bytes_on_disk();
+        stats.old_sstables += u64::from(reader.descriptor().version != Version::default());
         stats.live_disk_bytes += bytes;
         stats.max_sstable_bytes = stats.max_sstable_bytes.max(bytes);
         let micros = figures.max_timestamp.saturating_sub(figures.min_timestamp);

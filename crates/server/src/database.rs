@@ -64,7 +64,7 @@ impl Backend for Database {
     }
 
     fn tick(&self) {
-        self.metrics().tick(self.engine().stats().now);
+        self.tick_figures();
     }
 
     fn execute(

@@ -75,6 +75,48 @@ impl Endpoint {
 }
 
 #[test]
+fn storage_attached_indexes_show_what_they_were_asked_and_what_they_take() {
+    let endpoint = Endpoint::new();
+    let session = endpoint.database.session();
+    for statement in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v int, w text, x int)",
+        "CREATE INDEX v ON ks.t (v) USING 'sai'",
+        "CREATE INDEX w ON ks.t (w) USING 'sai'",
+        "CREATE INDEX x ON ks.t (x)",
+        "INSERT INTO ks.t (k, v, w, x) VALUES (1, 7, 'seven', 7)",
+        "INSERT INTO ks.t (k, v, w, x) VALUES (2, 7, 'seven', 7)",
+    ] {
+        session.execute(statement, ()).unwrap();
+    }
+    let tables = || -> Vec<TableReport> {
+        let tables: Vec<TableReport> = serde_json::from_str(&endpoint.get("/v1/tables").1).unwrap();
+        tables.into_iter().filter(|table| table.keyspace == "ks").collect()
+    };
+    let indexes = || tables().into_iter().find_map(|table| table.attached_indexes).unwrap();
+    let before = indexes();
+    assert_eq!((before.indexes, before.queryable, before.disk_bytes), (2, 2, 0));
+    assert_eq!((before.queries.count, before.queries.mean, before.filtering.mean), (0, None, None));
+    endpoint.database.engine().flush(None).unwrap();
+    session.execute("SELECT * FROM ks.t WHERE v = 7", ()).unwrap();
+    session.execute("SELECT * FROM ks.t WHERE v = 8", ()).unwrap();
+    session.execute("SELECT * FROM ks.t WHERE x = 7", ()).unwrap();
+    let after = indexes();
+    assert_eq!((after.queries.count, after.filtering.count), (2, 2));
+    assert_eq!((after.sstables_hit.sum, after.rows_filtered.sum, after.rows_filtered.max), (1, 2, 2));
+    let hidden: u64 = tables()
+        .iter()
+        .filter(|table| table.is_index && table.table != "t.x")
+        .map(|table| table.live_bytes)
+        .sum();
+    assert!(hidden > 0);
+    assert_eq!(after.disk_bytes, hidden);
+    let (_, metrics) = endpoint.get("/metrics");
+    let queries = "cassette_table_sai_query_latency_seconds_count{keyspace=\"ks\",table=\"t\"} 2\n";
+    assert!(metrics.contains(queries), "{metrics}");
+}
+
+#[test]
 fn figures_follow_the_statements_and_operations_the_requests() {
     let endpoint = Endpoint::new();
     let session = endpoint.database.session();

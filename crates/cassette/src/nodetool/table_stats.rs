@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use cassette_server::admin::model::TableReport;
+use cassette_server::admin::model::{AttachedIndexesReport, DistributionReport, TableReport};
 use serde_json::{Map, Value, json};
 
 use super::text::{bytes, double, fixed, memory};
@@ -23,7 +23,7 @@ pub(super) struct Options {
 }
 
 /// What the tables can be sorted by.
-const SORT_KEYS: [&str; 44] = [
+const SORT_KEYS: [&str; 47] = [
     "average_live_cells_per_slice_last_five_minutes",
     "average_tombstones_per_slice_last_five_minutes",
     "bloom_filter_false_positives",
@@ -68,6 +68,9 @@ const SORT_KEYS: [&str; 44] = [
     "sai_disk_used_bytes",
     "sai_sstable_indexes_hit",
     "sai_index_segments_hit",
+    "sai_rows_filtered",
+    "sai_total_query_timeouts",
+    "sai_total_queryable_index_ratio",
 ];
 
 /// The tables that are meant.
@@ -81,7 +84,8 @@ pub(super) struct Selected {
 
 impl Selected {
     /// Picks the tables out of all there are.
-    pub fn new(all: Vec<TableReport>, options: Options) -> Result<Self> {
+    pub fn new(mut all: Vec<TableReport>, options: Options) -> Result<Self> {
+        all.sort_by(|a, b| place(a).cmp(&place(b)));
         let key = options.sort_key.as_str();
         if !key.is_empty() && !SORT_KEYS.contains(&key) {
             return Err(Failure::usage(format!(
@@ -223,6 +227,19 @@ impl Selected {
         if self.options.location_check {
             line("SSTables in correct location", "true".to_owned());
         }
+        if let Some(indexes) = &table.attached_indexes {
+            let milliseconds =
+                |latency: &DistributionReport| format!("{} ms", fixed(latency_ms(latency.mean), 3));
+            line("SAI local query latency (mean)", milliseconds(&indexes.queries));
+            line("SAI post-filtering latency (mean)", milliseconds(&indexes.filtering));
+            line("SAI space used (bytes)", sized(indexes.disk_bytes));
+            // What an SSTable of an index holds is in one piece.
+            line("SAI sstable indexes hit per query (mean)", double(hundredths(&indexes.sstables_hit)));
+            line("SAI index segments hit per query (mean)", double(hundredths(&indexes.sstables_hit)));
+            line("SAI rows filtered per query (mean)", double(hundredths(&indexes.rows_filtered)));
+            line("SAI local query timeouts", QUERY_TIMEOUTS.to_string());
+            line("SAI queryable/total indexes", queryable(indexes));
+        }
         text.push('\n');
     }
 
@@ -297,6 +314,10 @@ impl Selected {
             "index_summary_off_heap_memory_used": sized(table.summary_bytes),
             "compression_metadata_off_heap_memory_used": sized(table.compression_metadata_bytes),
         });
+        // Zeros and null without storage-attached indexes, as in Cassandra.
+        let indexes = table.attached_indexes.as_ref();
+        let milliseconds = |latency: &DistributionReport| fixed(latency_ms(latency.mean), 3);
+        let zero = || fixed(0.0, 3);
         let rest = json!({
             "compacted_partition_minimum_bytes": table.min_partition_bytes,
             "compacted_partition_maximum_bytes": table.max_partition_bytes,
@@ -308,14 +329,15 @@ impl Selected {
             "droppable_tombstone_ratio": fixed(table.droppable_ratio, 5),
             "top_size_partitions": {},
             "top_tombstone_partitions": {},
-            "sai_local_query_latency_ms": "0.000",
-            "sai_post_filtering_read_latency": "0.000",
-            "sai_disk_used_bytes": null,
-            "sai_sstable_indexes_hit": 0.0,
-            "sai_index_segments_hit": 0.0,
-            "sai_rows_filtered": 0.0,
-            "sai_total_query_timeouts": 0,
-            "sai_total_queryable_index_ratio": null,
+            "sai_local_query_latency_ms": indexes.map_or_else(zero, |indexes| milliseconds(&indexes.queries)),
+            "sai_post_filtering_read_latency":
+                indexes.map_or_else(zero, |indexes| milliseconds(&indexes.filtering)),
+            "sai_disk_used_bytes": indexes.map(|indexes| sized(indexes.disk_bytes)),
+            "sai_sstable_indexes_hit": indexes.map_or(0.0, |indexes| hundredths(&indexes.sstables_hit)),
+            "sai_index_segments_hit": indexes.map_or(0.0, |indexes| hundredths(&indexes.sstables_hit)),
+            "sai_rows_filtered": indexes.map_or(0.0, |indexes| hundredths(&indexes.rows_filtered)),
+            "sai_total_query_timeouts": QUERY_TIMEOUTS,
+            "sai_total_queryable_index_ratio": indexes.map(queryable),
         });
         if let (Value::Object(data), Value::Object(rest)) = (&mut data, rest) {
             data.extend(rest);
@@ -325,6 +347,12 @@ impl Selected {
         }
         data
     }
+}
+
+/// By name, and the tables of indexes before what they are of.
+fn place(table: &TableReport) -> (&str, &str, bool, &str) {
+    let base = table.table.split_once('.').map_or(&*table.table, |(base, _)| base);
+    (&table.keyspace, base, !table.is_index, &table.table)
 }
 
 /// What the tables of a keyspace have done together.
@@ -360,6 +388,18 @@ impl Sums {
 
 fn latency_ms(mean_micros: Option<f64>) -> f64 {
     mean_micros.filter(|mean| *mean > 0.0).map_or(f64::NAN, |mean| mean / 1000.0)
+}
+
+/// Queries go on until they have answered or failed: none is ever given up for the time that it takes.
+const QUERY_TIMEOUTS: u64 = 0;
+
+/// The mean, rounded to hundredths; 0 without values.
+fn hundredths(values: &DistributionReport) -> f64 {
+    (values.mean.unwrap_or(0.0) * 100.0).round() / 100.0
+}
+
+fn queryable(indexes: &AttachedIndexesReport) -> String {
+    format!("{}/{}", indexes.queryable, indexes.indexes)
 }
 
 fn off_heap(table: &TableReport) -> u64 {
@@ -438,6 +478,11 @@ fn compare(a: &TableReport, b: &TableReport, key: &str) -> Ordering {
     match key {
         "full_name" => name(b).cmp(&name(a)),
         "table_name" => b.table.cmp(&a.table),
+        // As texts: a table without indexes comes last.
+        "sai_total_queryable_index_ratio" => {
+            let ratio = |table: &TableReport| table.attached_indexes.as_ref().map(queryable);
+            ratio(b).cmp(&ratio(a)).then_with(|| name(a).cmp(&name(b)))
+        }
         key => {
             let figure = |table| figure(table, key);
             figure(b).total_cmp(&figure(a)).then_with(|| name(a).cmp(&name(b)))
@@ -448,6 +493,8 @@ fn compare(a: &TableReport, b: &TableReport, key: &str) -> Ordering {
 fn figure(table: &TableReport, key: &str) -> f64 {
     let number = |n: u64| n as f64;
     let or_zero = |n: f64| if n.is_nan() { 0.0 } else { n };
+    let of_indexes =
+        |figure: &dyn Fn(&AttachedIndexesReport) -> f64| table.attached_indexes.as_ref().map_or(0.0, figure);
     match key {
         "average_live_cells_per_slice_last_five_minutes" => table.live_scanned.mean.unwrap_or(0.0),
         "average_tombstones_per_slice_last_five_minutes" => table.tombstones_scanned.mean.unwrap_or(0.0),
@@ -479,6 +526,15 @@ fn figure(table: &TableReport, key: &str) -> f64 {
         "space_used_total" => number(table.total_bytes),
         "sstable_compression_ratio" => table.compression_ratio,
         "sstable_count" => number(table.sstables),
+        "sai_local_query_latency_ms" => of_indexes(&|indexes| or_zero(latency_ms(indexes.queries.mean))),
+        "sai_post_filtering_read_latency" => {
+            of_indexes(&|indexes| or_zero(latency_ms(indexes.filtering.mean)))
+        }
+        "sai_disk_used_bytes" => of_indexes(&|indexes| number(indexes.disk_bytes)),
+        "sai_sstable_indexes_hit" | "sai_index_segments_hit" => {
+            of_indexes(&|indexes| hundredths(&indexes.sstables_hit))
+        }
+        "sai_rows_filtered" => of_indexes(&|indexes| hundredths(&indexes.rows_filtered)),
         "max_sstable_size" => number(table.max_sstable_bytes),
         "twcs_max_duration" if windows(table).is_some() => number(table.max_sstable_millis),
         // Of what there is none, all tables have as much.

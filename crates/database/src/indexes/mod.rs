@@ -13,12 +13,14 @@
 //! build        entries of what was there before the index, in the background
 //! search       the entries of a value, in the order of the base table
 //! intersection those of several indexes
+//! figures      what queries by storage-attached indexes came to
 //! ```
 
 mod analyzer;
 mod build;
 mod definition;
 mod entries;
+mod figures;
 mod intersection;
 mod maintenance;
 mod search;
@@ -27,6 +29,8 @@ pub(crate) use analyzer::{Analyzer, Analyzers, BOOLEAN_OPTIONS, type_of_entries}
 pub(crate) use build::{BuildState, Builds, forget, load, mark_built, unbuild};
 pub(crate) use definition::{CLASS_NAME, Finds, Part, TARGET, Target};
 pub use definition::{Index, IndexKind};
+pub use figures::SearchFigures;
+pub(crate) use figures::SearchTally;
 pub(crate) use intersection::Intersection;
 pub(crate) use maintenance::add_index_mutations;
 pub(crate) use search::{Hit, Hits, Wanted, Within};

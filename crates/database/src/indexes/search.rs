@@ -68,6 +68,8 @@ pub(crate) struct Hits {
     /// What was read before it was asked for.
     ahead: VecDeque<Hit>,
     entries: Entries,
+    /// How many SSTables have entries.
+    sstables: u64,
     now: u32,
 }
 
@@ -112,12 +114,15 @@ impl Hits {
         };
         let slices = Slices::new(slices, &index.storage.comparator);
         let ahead = VecDeque::new();
-        let mut hits = Self { index: index.clone(), partition, ahead, entries: Entries::None, now };
+        let mut hits =
+            Self { index: index.clone(), partition, ahead, entries: Entries::None, sstables: 0, now };
         if slices.as_slice().is_empty() {
             return Ok(hits);
         }
         let selection = Selection { slices, reversed: false };
-        let mut stream = engine.read(index.storage.id, &hits.partition, &selection)?;
+        // Where indexes are read the row cache would be of no use: they are told not to have one.
+        let (mut stream, sstables) = engine.read_uncached(index.storage.id, &hits.partition, &selection)?;
+        hits.sstables = sstables;
         if stream.next_partition()?.is_some() {
             hits.entries = match wanted {
                 Wanted::Range { .. } => Entries::OfRange(stream),
@@ -130,6 +135,11 @@ impl Hits {
     /// Whether an entry is of a row; else of a partition, whose rows all answer.
     pub fn is_of_rows(&self) -> bool {
         self.index.is_of_rows()
+    }
+
+    /// How many SSTables of the index have entries.
+    pub fn sstables(&self) -> u64 {
+        self.sstables
     }
 
     /// Whether they come in the order of the base table without being sorted.

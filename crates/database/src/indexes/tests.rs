@@ -1,6 +1,7 @@
 mod analyzed;
 mod concurrent;
 mod crashes;
+mod figures;
 
 use std::sync::Arc;
 

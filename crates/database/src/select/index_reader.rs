@@ -4,6 +4,7 @@
 //! together. Every row is looked at again: an index may have entries that are stale, which are removed when all is read.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use cassette_engine::Mutation;
 use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, Unfiltered};
@@ -11,8 +12,8 @@ use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, Slice, Slices
 use super::limits::Limits;
 use super::reader::{Flow, Reader, Seen, Visit};
 use super::row::{CurrentPartition, CurrentRow};
-use crate::error::Result;
-use crate::indexes::{Hit, Intersection, Within};
+use crate::error::{DatabaseError, Result};
+use crate::indexes::{Hit, IndexKind, Intersection, SearchFigures, Within};
 use crate::restrictions::Partitions;
 
 /// Hits of a partition that are read together: the first few alone, since a LIMIT may be small, then more.
@@ -34,9 +35,37 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     /// Calls `visit` with each row that the indexes find and all other restrictions let pass, until it says stop.
     pub(super) fn for_each_found(&mut self, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<()> {
         let mut removals = Vec::new();
+        let began = self.monotonic();
         let result = self.find(limits, visit, &mut removals);
+        if let Some(figures) = self.search_figures()
+            && !matches!(result, Err(DatabaseError::WouldBlock))
+        {
+            figures.record(&self.tally, self.monotonic().saturating_sub(began));
+        }
         self.execution.database.remove_stale(&removals);
         result
+    }
+
+    /// Where the query is counted; `None` if no index that answers is storage-attached.
+    fn search_figures(&self) -> Option<&'p SearchFigures> {
+        let searches = self.plan.restrictions.searches_of_built_indexes();
+        let mut indexes = searches.map(|search| &search.index);
+        indexes.find(|index| index.kind == IndexKind::StorageAttached).map(|index| index.searches())
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.execution.database.clock().monotonic()
+    }
+
+    /// Reads rows that were found, and looks at them: times it.
+    fn filtering(&self, read: impl FnOnce() -> Result<Flow>) -> Result<Flow> {
+        let Some(figures) = self.search_figures() else { return read() };
+        let began = self.monotonic();
+        let flow = read();
+        if flow.is_ok() {
+            figures.filtering_latency.record_latency(self.monotonic().saturating_sub(began));
+        }
+        flow
     }
 
     fn find(
@@ -88,18 +117,19 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             })?;
             // No row holds a null.
             let Some(hits) = hits else { return Ok(Flow::Continue) };
+            self.tally.add_sstables(hits.sstables());
             contenders.push(hits);
         }
         let hits = Intersection::new(contenders, within, &self.plan.table);
         let hits = hits.map_err(|error| self.failed(error))?;
         let Some(hits) = hits else {
             // The filters hold all that the search is for.
-            return match within {
+            return self.filtering(|| match within {
                 Within::Partition(key, _) => {
                     self.drain_partition(key, selection, shows_static_rows, limits, visit)
                 }
                 Within::Range(range) => self.drain_range(range, shows_static_rows, limits, visit),
-            };
+            });
         };
         let mut found = Found { hits, next: None, removals };
         found.next = self.next(&mut found)?;
@@ -158,9 +188,12 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 return Ok(Flow::Continue);
             }
             let rows = Selection { slices: Slices::new(slices, comparator), reversed: false };
-            let stream = self.read(key, &rows)?;
             let mut seen = Seen::default();
-            let drained = self.drain_hits(stream, batch, found, limits, visit, &mut seen);
+            let drained = self.filtering(|| {
+                let stream = self.read(key, &rows)?;
+                self.drain_hits(stream, batch, found, limits, visit, &mut seen)
+            });
+            self.tally.add_rows(seen.live_rows);
             if let Some(figures) = self.plan.figures(self.execution.database) {
                 figures.record_partition_read(
                     key.key(),
@@ -236,10 +269,12 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         limits: &mut Limits,
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
-        if found.hits.hits.is_of_static_column() && !self.holds_static_value(key, found)? {
-            return Ok(Flow::Continue);
-        }
-        self.drain_partition(key, selection, shows_static_rows, limits, visit)
+        self.filtering(|| {
+            if found.hits.hits.is_of_static_column() && !self.holds_static_value(key, found)? {
+                return Ok(Flow::Continue);
+            }
+            self.drain_partition(key, selection, shows_static_rows, limits, visit)
+        })
     }
 
     /// Whether the partition's static row holds what one of its hits says; those before that are passed over.

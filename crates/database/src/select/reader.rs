@@ -14,6 +14,7 @@ use super::paging::PagingState;
 use super::row::{CurrentPartition, CurrentRow};
 use crate::error::{DatabaseError, Result};
 use crate::execution::Execution;
+use crate::indexes::SearchTally;
 use crate::restrictions::Partitions;
 
 /// Whether to go on, and where.
@@ -41,6 +42,8 @@ pub(super) struct Reader<'p, 'e> {
     pub(super) resumed: Option<(DecoratedKey, Selection)>,
     /// Whether a partition without rows shows its static row.
     pub(super) shows_static_rows: bool,
+    /// What a search by indexes came upon.
+    pub(super) tally: SearchTally,
 }
 
 impl<'p, 'e: 'p> Reader<'p, 'e> {
@@ -75,7 +78,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 .filters
                 .iter()
                 .any(|f| matches!(f.column.kind, ColumnKind::Regular | ColumnKind::Clustering));
-        Ok(Self { plan, execution, selection, partitions, filters, resumed, shows_static_rows })
+        let tally = SearchTally::default();
+        Ok(Self { plan, execution, selection, partitions, filters, resumed, shows_static_rows, tally })
     }
 
     /// Calls `visit` with each row within the limits, until it says stop.
@@ -119,6 +123,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let mut seen = Seen::default();
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
         seen.trace();
+        self.tally.add_rows(seen.live_rows);
         if let Some(figures) = self.plan.figures(self.execution.database) {
             figures.record_partition_read(key.key(), self.execution.lap(), seen.live_rows, seen.tombstones);
         }
@@ -137,6 +142,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let mut seen = Seen::default();
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
         seen.trace();
+        self.tally.add_rows(seen.live_rows);
         if let Some(figures) = self.plan.figures(self.execution.database) {
             figures.record_scan(self.execution.lap(), seen.live_rows, seen.tombstones);
         }

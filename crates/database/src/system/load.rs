@@ -246,6 +246,7 @@ fn load_indexes(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspa
         };
         let created_at = row.row.liveness().timestamp;
         let index = Index::new(name, kind, options, created_at, table)?;
+        let index = index.counting_with(keyspace.indexes.values());
         keyspace.indexes.insert(name.to_owned(), Arc::new(index));
         Ok(())
     })

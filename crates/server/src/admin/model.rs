@@ -242,7 +242,7 @@ pub struct TableReport {
     pub sstables: u64,
     /// SSTables that were found corrupt and are left out.
     pub sstables_set_aside: u64,
-    /// SSTables of older versions of the format.
+    /// Those of them that are of another version than the one that is written.
     pub old_sstables: u64,
     /// SSTables on each level, from 0, and their bytes; empty but for leveled compaction.
     pub levels: Vec<LevelReport>,
@@ -324,6 +324,28 @@ pub struct TableReport {
     pub mean_partition_bytes: u64,
     /// The share of cells that a compaction could drop.
     pub droppable_ratio: f64,
+    /// Its storage-attached indexes; `None` without any.
+    #[serde(default)]
+    pub attached_indexes: Option<AttachedIndexesReport>,
+}
+
+/// The storage-attached indexes of a table, and the queries that they have answered together.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq)]
+pub struct AttachedIndexesReport {
+    /// How many there are.
+    pub indexes: u64,
+    /// Those that are built, so that queries can use them.
+    pub queryable: u64,
+    /// Bytes of their SSTables.
+    pub disk_bytes: u64,
+    /// Queries, microseconds.
+    pub queries: DistributionReport,
+    /// Reads of found rows of one partition, and looks at whether they answer; microseconds.
+    pub filtering: DistributionReport,
+    /// SSTables of indexes in which a query came upon entries.
+    pub sstables_hit: DistributionReport,
+    /// Rows that a query looked at.
+    pub rows_filtered: DistributionReport,
 }
 
 /// One level of a table.

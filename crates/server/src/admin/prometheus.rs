@@ -8,7 +8,9 @@
 
 use std::fmt::Write;
 
-use super::model::{CompactionReport, DistributionReport, NodeReport, OverlappingReport, TableReport};
+use super::model::{
+    AttachedIndexesReport, CompactionReport, DistributionReport, NodeReport, OverlappingReport, TableReport,
+};
 
 /// What the content is.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -220,6 +222,7 @@ fn of_tables(out: &mut Text, tables: &[TableReport]) {
             out.summary(name, help, &labels(table), figure(table), unit);
         }
     }
+    of_attached_indexes(out, tables);
     type Value = fn(&TableReport) -> f64;
     let values: [(&str, &str, bool, Value); 19] = [
         ("cassette_table_sstables", "SSTables that are read.", false, |table| table.sstables as f64),
@@ -297,6 +300,36 @@ fn of_tables(out: &mut Text, tables: &[TableReport]) {
     for (name, help, is_counter, figure) in values {
         for table in tables {
             out.value(name, help, is_counter, &labels(table), figure(table));
+        }
+    }
+}
+
+/// Of the tables that have storage-attached indexes.
+fn of_attached_indexes(out: &mut Text, tables: &[TableReport]) {
+    type Summary = fn(&AttachedIndexesReport) -> &DistributionReport;
+    let summaries: [(&str, &str, f64, Summary); 4] = [
+        ("cassette_table_sai_query_latency_seconds", "Queries by SAI indexes.", 1e-6, |sai| &sai.queries),
+        (
+            "cassette_table_sai_filtering_latency_seconds",
+            "Reads of rows of one partition that SAI indexes found.",
+            1e-6,
+            |sai| &sai.filtering,
+        ),
+        (
+            "cassette_table_sai_sstables_per_query",
+            "SSTables of SAI indexes in which a query came upon entries.",
+            1.0,
+            |sai| &sai.sstables_hit,
+        ),
+        ("cassette_table_sai_rows_filtered", "Rows that a query by SAI indexes looked at.", 1.0, |sai| {
+            &sai.rows_filtered
+        }),
+    ];
+    for (name, help, unit, figure) in summaries {
+        for table in tables {
+            if let Some(indexes) = &table.attached_indexes {
+                out.summary(name, help, &labels(table), figure(indexes), unit);
+            }
         }
     }
 }

@@ -6,19 +6,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_database::{
-    DatabaseError, KeyspaceKind, Pool, Snapshot,
+    DatabaseError, Index, IndexKind, KeyspaceKind, Pool, Snapshot,
     engine::{
         CacheStats, Engine, EngineStats, Options, OverlappingFigures, TableStats,
-        metrics::{CacheRates, Distribution, HistogramSnapshot, TableMetrics},
+        metrics::{CacheRates, Distribution, Histogram, HistogramSnapshot, TableMetrics},
     },
 };
 use cassette_rows::{TableId, TableMetadata};
 
 use super::Admin;
 use super::model::{
-    ActiveCompaction, CacheReport, ClientReport, CompactionRecord, CompactionReport, DistributionReport,
-    KeyspaceReport, LevelReport, NodeReport, OverlappingReport, PoolReport, RequestReport, SeenClientReport,
-    SnapshotReport, StatementReport, TableReport,
+    ActiveCompaction, AttachedIndexesReport, CacheReport, ClientReport, CompactionRecord, CompactionReport,
+    DistributionReport, KeyspaceReport, LevelReport, NodeReport, OverlappingReport, PoolReport,
+    RequestReport, SeenClientReport, SnapshotReport, StatementReport, TableReport,
 };
 use super::process;
 use super::refusal::Refused;
@@ -172,6 +172,7 @@ fn caches(stats: &EngineStats, options: &Options) -> BTreeMap<String, CacheRepor
 /// All stored tables, by keyspace and name.
 pub(super) fn tables(admin: &Admin) -> Vec<TableReport> {
     let engine = admin.database.engine();
+    let catalog = admin.database.catalog();
     let now = engine.stats().now;
     let in_snapshots = bytes_in_snapshots(engine);
     stored(engine)
@@ -181,10 +182,30 @@ pub(super) fn tables(admin: &Admin) -> Vec<TableReport> {
                 partition_bytes: partitions.as_ref().map(|partitions| distribution(&partitions.bytes)),
                 partition_cells: partitions.as_ref().map(|partitions| distribution(&partitions.cells)),
                 snapshot_bytes: in_snapshots.get(&table.id).copied().unwrap_or(0),
+                attached_indexes: attached_indexes(engine, catalog.indexes_of(table.id), now),
                 ..self::table(&table, stats, &metrics, now)
             }
         })
         .collect()
+}
+
+/// The storage-attached ones of a table's indexes.
+fn attached_indexes(engine: &Engine, indexes: &[Arc<Index>], now: Duration) -> Option<AttachedIndexesReport> {
+    let attached = || indexes.iter().filter(|index| index.kind == IndexKind::StorageAttached);
+    let searches = attached().next()?.searches();
+    let figures = |values: &Histogram| histogram(&values.snapshot(now));
+    // One that is dropped meanwhile has none.
+    let bytes =
+        |index: &Arc<Index>| engine.table_stats(index.storage().id).map_or(0, |stats| stats.live_disk_bytes);
+    Some(AttachedIndexesReport {
+        indexes: attached().count() as u64,
+        queryable: attached().filter(|index| index.is_built()).count() as u64,
+        disk_bytes: attached().map(bytes).sum(),
+        queries: figures(&searches.latency),
+        filtering: figures(&searches.filtering_latency),
+        sstables_hit: figures(&searches.sstables),
+        rows_filtered: figures(&searches.rows_filtered),
+    })
 }
 
 /// What removing a table's snapshots would free, of each that has any.
@@ -210,29 +231,23 @@ fn stored(engine: &Engine) -> impl Iterator<Item = (Arc<TableMetadata>, TableSta
         .filter_map(|(id, table)| Some((table, engine.table_stats(id).ok()?, engine.table_metrics(id).ok()?)))
 }
 
-fn table(
-    table: &TableMetadata,
-    stats: TableStats,
-    metrics: &TableMetrics,
-    now: std::time::Duration,
-) -> TableReport {
+fn table(table: &TableMetadata, stats: TableStats, metrics: &TableMetrics, now: Duration) -> TableReport {
     let mut compaction = table.params.compaction.options.clone();
     compaction.insert("class".to_owned(), short_class(&table.params.compaction.class).to_owned());
     let is_leveled = compaction["class"] == "LeveledCompactionStrategy";
     let fanout = compaction.get("fanout_size").and_then(|size| size.parse().ok()).unwrap_or(10);
     let filter = metrics.filter_answers();
-    let figures =
-        |histogram: &cassette_database::engine::metrics::Histogram| self::histogram(&histogram.snapshot(now));
+    let figures = |values: &Histogram| histogram(&values.snapshot(now));
     TableReport {
         keyspace: table.keyspace.clone(),
         table: table.name.clone(),
-        is_index: false,
+        is_index: table.index_of.is_some(),
         directory: stats.directory.display().to_string(),
         compaction: compaction.into_iter().collect(),
         autocompaction: stats.autocompaction,
         sstables: stats.sstables,
         sstables_set_aside: stats.sstables_set_aside,
-        old_sstables: 0,
+        old_sstables: stats.old_sstables,
         levels: match is_leveled {
             true => levels(&stats),
             false => Vec::new(),
@@ -241,7 +256,7 @@ fn table(
         max_sstable_bytes: stats.max_sstable_bytes,
         max_sstable_millis: stats.max_sstable_millis,
         live_bytes: stats.live_disk_bytes,
-        total_bytes: stats.live_disk_bytes,
+        total_bytes: stats.total_disk_bytes,
         uncompressed_bytes: stats.uncompressed_bytes,
         snapshot_bytes: 0,
         repaired_bytes: stats.repaired_bytes,
@@ -276,6 +291,7 @@ fn table(
         max_partition_bytes: stats.max_partition_bytes,
         mean_partition_bytes: stats.mean_partition_bytes,
         droppable_ratio: stats.droppable_ratio,
+        attached_indexes: None,
     }
 }
 
