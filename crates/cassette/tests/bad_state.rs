@@ -200,7 +200,10 @@ fn component(directory: &Path, name: &str) -> PathBuf {
 }
 
 async fn assert_other_table_is_served(session: &Session) {
-    assert_eq!(rows::<(String,)>(session, "SELECT v FROM ks.other", ()).await, [("well".to_owned(),)]);
+    assert_eq!(
+        rows::<(String,)>(session, "SELECT v FROM ks.other WHERE k = 1", ()).await,
+        [("well".to_owned(),)]
+    );
     execute(session, "INSERT INTO ks.other (k, v) VALUES (2, 'written')").await;
     execute(session, "INSERT INTO ks.t (k, v) VALUES (1000, 'written')").await;
 }
@@ -249,6 +252,14 @@ async fn an_sstable_without_a_component_is_named_and_nothing_else_suffers() {
         let ended = Launch::new(&data).config("disk_failure_policy: stop\n").refused();
         let prefix = missing.file_name().unwrap().to_string_lossy().replace(name, "");
         assert_says(&ended, &[&prefix]);
+
+        let server = Launch::new(&data).config("disk_failure_policy: ignore\n").start();
+        let session = connect(server.address()).await;
+        let error =
+            session.query_unpaged("SELECT * FROM ks.t WHERE k = 1", ()).await.unwrap_err().to_string();
+        assert!(error.contains(&prefix) && error.contains("nodetool refresh"), "{error}");
+        assert_other_table_is_served(&session).await;
+        server.stop();
 
         let server = Launch::new(&data).config("disk_failure_policy: best_effort\n").start();
         assert!(server.log().contains(&prefix), "{}", server.log());

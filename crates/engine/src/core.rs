@@ -25,7 +25,7 @@ use crate::partition_lock::PartitionLocks;
 use crate::replay_positions::ReplayPositions;
 use crate::row_cache::RowCache;
 use crate::saved_caches::SavedCaches;
-use crate::table::Table;
+use crate::table::{Table, View};
 
 /// The engine's state. Its behaviour is in `tables`, `write`, `flush`, `read`, `recovery` and `compaction`.
 pub(crate) struct Core {
@@ -146,6 +146,20 @@ impl Core {
             return Err(EngineError::Stopped { reason: self.stop_reason.lock().clone() });
         }
         if self.phase() == Phase::Closed { Err(EngineError::Closed) } else { Ok(()) }
+    }
+
+    /// Refuses reads of a table of which not everything can be read, unless that may be left out.
+    #[inline]
+    pub fn check_whole(&self, view: &View) -> Result<()> {
+        match view.unreadable.first() {
+            Some(unreadable) if self.options.disk_failure_policy != DiskFailurePolicy::BestEffort => {
+                Err(EngineError::NotWhole {
+                    table: view.table.qualified_name(),
+                    cause: unreadable.error.clone(),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses everything from here on, until the next start.

@@ -82,6 +82,17 @@ pub enum EngineError {
     /// Replay comes before [`Engine::finish_recovery`](crate::Engine::finish_recovery).
     #[error("recovery has ended: nothing can be replayed")]
     Recovered,
+    /// An SSTable of the table could not be opened at the start, so that some of its rows would be missing.
+    #[error(
+        "{table} cannot be read, since one of its SSTables could not be opened: {cause}; put that right, or move the SSTable's \
+         files away to go on without its rows (cassette sstable shows and exports them), then nodetool refresh or start again"
+    )]
+    NotWhole {
+        /// The table.
+        table: String,
+        /// The file, and what is wrong with it.
+        cause: Arc<StorageError>,
+    },
     /// The engine has been closed.
     #[error("the engine is closed")]
     Closed,

@@ -25,7 +25,7 @@ use hashbrown::HashSet;
 
 use crate::core::{Core, Phase};
 use crate::error::{EngineError, Result};
-use crate::table::Table;
+use crate::table::{Table, Unreadable};
 use crate::tables::check_is_only;
 use crate::transaction::{self, OperationType, Transaction};
 
@@ -398,7 +398,16 @@ impl Core {
             let (partitions, bytes) = (reader.estimated_keys(), reader.bytes_on_disk());
             taken.push(ImportedSSTable { from: path.clone(), to: path, partitions, bytes });
         }
+        let read: HashSet<_> = readers.iter().map(|reader| reader.descriptor().id).collect();
         self.take_in(&table, readers)?;
+        // What could not be opened at the start is now, or gone.
+        let is_left = |sstable: &Unreadable| {
+            !read.contains(&sstable.descriptor.id)
+                && entries.iter().any(|entry| entry.name.starts_with(&sstable.descriptor.file_prefix()))
+        };
+        table.change_view(|view| {
+            view.unreadable = view.unreadable.iter().filter(|sstable| is_left(sstable)).cloned().collect();
+        });
         Ok(taken)
     }
 }

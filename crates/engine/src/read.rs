@@ -60,6 +60,7 @@ impl Core {
     pub fn may_contain(&self, table: &Table, key: &DecoratedKey) -> Result<bool> {
         self.check_running()?;
         let view = table.view();
+        self.check_whole(&view)?;
         if view.memtables().any(|memtable| memtable.contains(key)) {
             return Ok(true);
         }
@@ -129,6 +130,7 @@ impl Core {
         key: &DecoratedKey,
         selection: &Selection,
     ) -> Result<(Source, u64)> {
+        self.check_whole(view)?;
         trace(|| format!("Executing single-partition query on {}", view.table.name));
         trace(|| "Acquiring sstable references");
         let selection = Arc::new(selection.clone());
@@ -177,6 +179,7 @@ impl Core {
             return Ok(Box::new(EmptyStream));
         }
         let view = table.view();
+        self.check_whole(&view)?;
         let selection = Arc::new(selection.clone());
         trace(|| {
             let sstables = view.sstables.iter().filter(|sstable| lies_in(sstable, &bounds)).count();

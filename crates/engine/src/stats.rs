@@ -175,7 +175,7 @@ impl Core {
         let files = view
             .unreadable
             .iter()
-            .flat_map(|descriptor| Component::ALL.into_iter().map(|component| descriptor.path(component)));
+            .flat_map(|sstable| Component::ALL.into_iter().map(|of| sstable.descriptor.path(of)));
         let unreadable = files.map(|path| self.fs.metadata(&path).map_or(0, |metadata| metadata.len));
         set_aside.chain(unreadable).sum()
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use cassette_rows::{TableId, TableMetadata};
-use cassette_sstable::{Descriptor, SSTableId};
+use cassette_rows::{StorageError, TableId, TableMetadata};
+use cassette_sstable::{Component, Descriptor, SSTableId};
 use crossbeam::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
 use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
@@ -116,12 +116,32 @@ pub(crate) struct View {
     /// Corrupt ones that are not read. Their data may be missing, so what it may need is not purged.
     pub set_aside: Arc<[Arc<SSTable>]>,
     /// SSTables that could not even be opened.
-    pub unreadable: Arc<[Descriptor]>,
+    pub unreadable: Arc<[Unreadable]>,
     /// Grows whenever a read may give something else than before, other than by a write: what was read before that is not to
     /// be used after it.
     pub contents: u64,
     /// Grows whenever tombstones may have been purged: an older write that they would have covered counts after that.
     pub purges: u64,
+}
+
+/// An SSTable that could not be opened.
+#[derive(Clone)]
+pub(crate) struct Unreadable {
+    pub descriptor: Descriptor,
+    /// Why.
+    pub error: Arc<StorageError>,
+}
+
+impl Unreadable {
+    /// Why, once more.
+    pub fn error(&self) -> StorageError {
+        match &*self.error {
+            StorageError::Unsupported { path, detail } => {
+                StorageError::Unsupported { path: path.clone(), detail: detail.clone() }
+            }
+            error => StorageError::corrupt(self.descriptor.path(Component::Data), error.to_string()),
+        }
+    }
 }
 
 /// A memtable that takes no more writes.
@@ -259,8 +279,12 @@ impl View {
         // One that was found corrupt while it was being replaced is gone too.
         self.set_aside =
             self.set_aside.iter().filter(|sstable| !removed.contains(&sstable.id())).cloned().collect();
-        self.unreadable =
-            self.unreadable.iter().filter(|sstable| !removed.contains(&sstable.id)).cloned().collect();
+        self.unreadable = self
+            .unreadable
+            .iter()
+            .filter(|sstable| !removed.contains(&sstable.descriptor.id))
+            .cloned()
+            .collect();
     }
 
     /// Leaves a corrupt SSTable out of reads; whether it was in them.

@@ -18,7 +18,7 @@ use crate::memtable::Memtable;
 use crate::options::DiskFailurePolicy;
 use crate::snapshots::{self, Cause};
 use crate::sstable_handle::SSTable;
-use crate::table::Table;
+use crate::table::{Table, Unreadable};
 use crate::transaction::{self, OperationType, Transaction};
 
 impl Core {
@@ -95,11 +95,19 @@ impl Core {
                     match opened {
                         Ok(sstable) => sstables.push(Arc::new(sstable)),
                         Err(error @ (StorageError::Corrupt { .. } | StorageError::Unsupported { .. }))
-                            if self.options.disk_failure_policy == DiskFailurePolicy::BestEffort =>
+                            if self.options.disk_failure_policy != DiskFailurePolicy::Stop =>
                         {
-                            unreadable.push(descriptor);
-                            tracing::error!(%error, "an SSTable cannot be opened and is left out \
-                                (disk_failure_policy: best_effort)");
+                            match self.options.disk_failure_policy {
+                                DiskFailurePolicy::BestEffort => tracing::error!(
+                                    %error,
+                                    "an SSTable cannot be opened and is left out (disk_failure_policy: best_effort)"
+                                ),
+                                _ => tracing::error!(
+                                    %error,
+                                    "an SSTable cannot be opened: reads of its table fail until that is put right"
+                                ),
+                            }
+                            unreadable.push(Unreadable { descriptor, error: Arc::new(error) });
                         }
                         Err(error) => return Err(error.into()),
                     }

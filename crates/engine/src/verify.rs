@@ -42,6 +42,12 @@ impl Core {
                 result,
             });
         }
+        for unreadable in &*view.unreadable {
+            let path = unreadable.descriptor.path(Component::Data);
+            let bytes = self.fs.metadata(&path).map_or(0, |metadata| metadata.len);
+            let result = Err(unreadable.error());
+            verified.push(VerifiedSSTable { path, bytes, result });
+        }
         Ok(verified)
     }
 }

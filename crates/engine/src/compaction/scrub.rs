@@ -105,10 +105,10 @@ impl Core {
         let seen = view.sstables.iter().chain(&*view.set_aside);
         let mut sstables: Vec<Descriptor> = seen.map(|sstable| sstable.reader.descriptor().clone()).collect();
         for unreadable in &*view.unreadable {
-            let path = unreadable.path(Component::Data);
+            let path = unreadable.descriptor.path(Component::Data);
             let is_there = self.fs.exists(&path).map_err(|e| StorageError::io(&path, "look for", e))?;
             // Without Data there is nothing to read.
-            sstables.extend(is_there.then(|| unreadable.clone()));
+            sstables.extend(is_there.then(|| unreadable.descriptor.clone()));
         }
         drop(view);
         sstables.sort_by_key(|sstable| sstable.id);

@@ -186,20 +186,66 @@ fn files_whose_types_are_not_the_tables_are_refused_and_those_that_read_as_such_
 }
 
 #[test]
-fn a_start_names_the_file_whose_types_are_not_the_tables_or_leaves_it_out() {
+fn reads_of_a_table_name_its_file_whose_types_are_not_the_tables_and_nothing_else_suffers() {
     let (mut world, table) = world();
     let to_int =
         |data_type: &DataType| if *data_type == DataType::Text { DataType::Int } else { data_type.clone() };
     let altered = Arc::new(table.with_types_mapped(to_int));
     let other = testing::simple_table("other", Default::default());
     world.tables = vec![altered, other.clone()];
-    let error = world.open().map(drop).unwrap_err().to_string();
-    assert!(error.contains("nb-3-big-Statistics.db") && error.contains("has type int"), "{error}");
+    let says_why = |error: String| {
+        assert!(
+            error.contains("nb-3-big-Statistics.db") && error.contains("regular column \"v\" of ks.t"),
+            "{error}"
+        );
+        assert!(error.contains("has type int; in the file it has type text"), "{error}");
+    };
+    world.options.disk_failure_policy = DiskFailurePolicy::Stop;
+    says_why(world.open().map(drop).unwrap_err().to_string());
+
+    world.options.disk_failure_policy = DiskFailurePolicy::Ignore;
+    let engine = world.open().unwrap();
+    let altered = world.tables[0].clone();
+    let refusals = [
+        engine.read(table.id, &key(1), &Selection::all()).map(drop).unwrap_err(),
+        engine.scan(table.id, &KeyRange::ALL, &Selection::all()).map(drop).unwrap_err(),
+        // That there is nothing of a partition is not known.
+        engine.may_contain(table.id, &key(1)).map(drop).unwrap_err(),
+    ];
+    for error in refusals.map(|error| error.to_string()) {
+        assert!(error.starts_with("ks.t cannot be read") && error.contains("nodetool refresh"), "{error}");
+        says_why(error);
+    }
+    says_why(engine.verify(table.id, false).unwrap()[0].result.as_ref().unwrap_err().to_string());
+    let stats = engine.table_stats(table.id).unwrap();
+    assert_eq!((stats.sstables, stats.sstables_set_aside), (0, 1));
+    // It takes writes, and other tables are served.
+    engine.apply(&[mutation(&altered, insert(7, &7_i32.to_be_bytes(), 5))]).unwrap();
+    engine.apply(&[mutation(&other, insert(1, b"well", 4))]).unwrap();
+    engine.flush(None).unwrap();
+    engine.compact(table.id).unwrap();
+    assert_eq!(rows(&world, &engine, &other), 1);
+    drop(engine);
+    // What was put right, or moved away, is taken for what it is by a refresh.
+    let engine = world.open().unwrap();
+    let directory = Path::new("db/data/ks").join(table.directory_name());
+    for name in world.files(&table).into_iter().filter(|name| name.starts_with("nb-3-")) {
+        world.fs.rename(&directory.join(&name), &Path::new(SOURCE).join(&name)).unwrap();
+    }
+    assert!(engine.read(table.id, &key(1), &Selection::all()).is_err());
+    engine.refresh(table.id).unwrap();
+    assert_eq!(rows(&world, &engine, &altered), 1);
+    assert_eq!(engine.table_stats(table.id).unwrap().sstables_set_aside, 0);
+    drop(engine);
+    for name in source(&world).into_iter().filter(|name| name.starts_with("nb-3-")) {
+        world.fs.rename(&Path::new(SOURCE).join(&name), &directory.join(&name)).unwrap();
+    }
+
     world.options.disk_failure_policy = DiskFailurePolicy::BestEffort;
     let engine = world.open().unwrap();
     engine.apply(&[mutation(&other, insert(1, b"well", 5))]).unwrap();
     engine.flush(None).unwrap();
-    assert_eq!((rows(&world, &engine, &other), rows(&world, &engine, &table)), (1, 0));
+    assert_eq!((rows(&world, &engine, &other), rows(&world, &engine, &altered)), (1, 1));
 }
 
 #[test]
