@@ -43,7 +43,7 @@ pub struct TableStats {
     pub old_sstables: u64,
     /// SSTables that were found corrupt and are left out.
     pub sstables_set_aside: u64,
-    /// SSTables on each level, from 0, and their bytes; up to the highest level that there is.
+    /// SSTables on each level, from 0, and the bytes of their data; up to the highest level that there is.
     pub levels: Vec<LevelStats>,
     /// Bytes of the files of the largest SSTable.
     pub max_sstable_bytes: u64,
@@ -92,7 +92,7 @@ pub struct TableStats {
 pub struct LevelStats {
     /// SSTables on it.
     pub sstables: u64,
-    /// Bytes of their files.
+    /// Bytes of their Data components, by which levels are measured.
     pub bytes: u64,
 }
 
@@ -271,7 +271,7 @@ fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
             stats.levels.resize(level + 1, LevelStats::default());
         }
         stats.levels[level].sstables += 1;
-        stats.levels[level].bytes += bytes;
+        stats.levels[level].bytes += reader.data_bytes_on_disk();
 
         let uncompressed = reader.uncompressed_bytes();
         stats.uncompressed_bytes += uncompressed;

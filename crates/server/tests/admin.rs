@@ -171,8 +171,21 @@ fn figures_follow_the_statements_and_operations_the_requests() {
         (node.requests["Read"].latency.count, node.requests["Write"].latency.count),
         (rounds + 1, rounds + 1)
     );
+    assert_eq!(node.percent_repaired, 100.0, "of one replica there is nothing to repair");
     assert!(node.load_bytes > 0 && node.memory_bytes > 0 && node.memory_max_bytes > node.memory_bytes);
     assert!(node.pools.iter().any(|pool| pool.name == "MemtableFlushWriter" && pool.completed >= 1));
+
+    for statement in [
+        "CREATE KEYSPACE three WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 3}",
+        "CREATE TABLE three.t (k int PRIMARY KEY, v text)",
+        "INSERT INTO three.t (k, v) VALUES (1, 'x')",
+    ] {
+        session.execute(statement, ()).unwrap();
+    }
+    let three = endpoint.database.catalog().table("three", "t").unwrap().id;
+    endpoint.database.engine().flush(Some(three)).unwrap();
+    let node: NodeReport = serde_json::from_str(&endpoint.get("/v1/node").1).unwrap();
+    assert_eq!(node.percent_repaired, 0.0);
 
     let (status, metrics) = endpoint.get("/metrics");
     assert_eq!(status, 200);

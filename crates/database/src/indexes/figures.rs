@@ -52,6 +52,8 @@ pub(crate) struct SearchTally {
     pub sstables: Cell<u64>,
     /// Live rows that were looked at.
     pub rows: Cell<u64>,
+    /// Tombstones that reads of them came across.
+    pub tombstones: Cell<u64>,
 }
 
 impl SearchTally {
@@ -59,7 +61,8 @@ impl SearchTally {
         self.sstables.update(|sum| sum + sstables);
     }
 
-    pub fn add_rows(&self, rows: u64) {
+    pub fn add_rows(&self, rows: u64, tombstones: u64) {
         self.rows.update(|sum| sum + rows);
+        self.tombstones.update(|sum| sum + tombstones);
     }
 }

@@ -36,11 +36,18 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     pub(super) fn for_each_found(&mut self, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<()> {
         let mut removals = Vec::new();
         let began = self.monotonic();
+        let within_partition = matches!(self.partitions, Partitions::Keys(_));
         let result = self.find(limits, visit, &mut removals);
-        if let Some(figures) = self.search_figures()
-            && !matches!(result, Err(DatabaseError::WouldBlock))
-        {
-            figures.record(&self.tally, self.monotonic().saturating_sub(began));
+        // One that would block comes again.
+        if !matches!(result, Err(DatabaseError::WouldBlock)) {
+            self.execution.lap();
+            let (time, tally) = (self.monotonic().saturating_sub(began), &self.tally);
+            if let Some(figures) = self.search_figures() {
+                figures.record(tally, time);
+            }
+            if let Some(figures) = self.plan.figures(self.execution.database) {
+                figures.record_search(within_partition, time, tally.rows.get(), tally.tombstones.get());
+            }
         }
         self.execution.database.remove_stale(&removals);
         result
@@ -193,15 +200,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 let stream = self.read(key, &rows)?;
                 self.drain_hits(stream, batch, found, limits, visit, &mut seen)
             });
-            self.tally.add_rows(seen.live_rows);
-            if let Some(figures) = self.plan.figures(self.execution.database) {
-                figures.record_partition_read(
-                    key.key(),
-                    self.execution.lap(),
-                    seen.live_rows,
-                    seen.tombstones,
-                );
-            }
+            self.record_partition_read(key, &seen);
             match drained? {
                 Flow::Continue => {}
                 flow => return Ok(flow),

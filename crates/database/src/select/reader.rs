@@ -123,11 +123,20 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let mut seen = Seen::default();
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
         seen.trace();
-        self.tally.add_rows(seen.live_rows);
-        if let Some(figures) = self.plan.figures(self.execution.database) {
-            figures.record_partition_read(key.key(), self.execution.lap(), seen.live_rows, seen.tombstones);
-        }
+        self.record_partition_read(key, &seen);
         drained
+    }
+
+    /// Counts a read of one partition; one that is part of a search is counted with that.
+    pub(super) fn record_partition_read(&self, key: &DecoratedKey, seen: &Seen) {
+        let Some(figures) = self.plan.figures(self.execution.database) else { return };
+        let (key, time) = (key.key(), self.execution.lap());
+        if self.plan.restrictions.searches.is_empty() {
+            figures.record_partition_read(key, time, seen.live_rows, seen.tombstones);
+        } else {
+            self.tally.add_rows(seen.live_rows, seen.tombstones);
+            figures.sample_partition_read(key, time, seen.live_rows, seen.tombstones);
+        }
     }
 
     /// Visits the rows of the partitions of a range.
@@ -142,8 +151,9 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let mut seen = Seen::default();
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
         seen.trace();
-        self.tally.add_rows(seen.live_rows);
-        if let Some(figures) = self.plan.figures(self.execution.database) {
+        if !self.plan.restrictions.searches.is_empty() {
+            self.tally.add_rows(seen.live_rows, seen.tombstones);
+        } else if let Some(figures) = self.plan.figures(self.execution.database) {
             figures.record_scan(self.execution.lap(), seen.live_rows, seen.tombstones);
         }
         drained

@@ -65,9 +65,11 @@ fn sizes_of_tables_are_those_of_their_memtables_and_sstables() {
     assert_eq!((stats.memtable_cells, stats.sstables, stats.estimated_partitions), (0, 1, 100));
     assert_eq!((stats.levels.len(), stats.levels[0].sstables), (1, 1));
     assert_eq!(
-        (stats.max_sstable_bytes, stats.levels[0].bytes),
+        (stats.max_sstable_bytes, stats.total_disk_bytes),
         (stats.live_disk_bytes, stats.live_disk_bytes)
     );
+    let ratio = stats.levels[0].bytes as f64 / stats.uncompressed_bytes as f64;
+    assert_eq!(Some(ratio), stats.compression_ratio, "levels are measured by their data");
     assert!(stats.compression_ratio.is_some_and(|ratio| ratio < 0.5), "{stats:?}");
     assert!(stats.bloom_filter_disk_bytes >= 100 && stats.compression_metadata_bytes > 0, "{stats:?}");
     assert!((200..=320).contains(&stats.min_partition_bytes), "{stats:?}");

@@ -114,10 +114,24 @@ impl TableMetrics {
     /// Counts what a read of one partition came across, and how long it took.
     #[inline]
     pub fn record_partition_read(&self, key: &[u8], time: Duration, live_rows: u64, tombstones: u64) {
+        self.sample_partition_read(key, time, live_rows, tombstones);
+        self.read_latency.record_latency(time);
+        self.live_scanned.record(live_rows);
+        self.tombstones_scanned.record(tombstones);
+    }
+
+    /// Notes, if somebody asks for that, a read of one partition that is part of a read which is counted as a whole.
+    #[inline]
+    pub fn sample_partition_read(&self, key: &[u8], time: Duration, live_rows: u64, tombstones: u64) {
         if self.sampler.is_on() {
             self.sampler.sample_read(key, time.as_micros() as u64, live_rows, tombstones);
         }
-        self.read_latency.record_latency(time);
+    }
+
+    /// Counts a search by indexes: as a read of one partition if it was within one, else as a scan.
+    pub fn record_search(&self, within_partition: bool, time: Duration, live_rows: u64, tombstones: u64) {
+        let latency = if within_partition { &self.read_latency } else { &self.range_latency };
+        latency.record_latency(time);
         self.live_scanned.record(live_rows);
         self.tombstones_scanned.record(tombstones);
     }

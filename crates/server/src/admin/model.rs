@@ -63,7 +63,7 @@ pub struct NodeReport {
     pub commit_log_bytes: u64,
     /// Segments of the commit log.
     pub commit_log_segments: u64,
-    /// The share of bytes in SSTables that Cassandra marked as repaired, of user tables; 0 to 100.
+    /// The share of bytes in SSTables that Cassandra marked as repaired, of tables that are to have several replicas; 0 to 100.
     pub percent_repaired: f64,
     /// The caches by name: `chunks`, and those of `key`, `row` and `counter` that there are.
     pub caches: BTreeMap<String, CacheReport>,
@@ -353,7 +353,7 @@ pub struct AttachedIndexesReport {
 pub struct LevelReport {
     /// SSTables on it.
     pub sstables: u64,
-    /// Bytes of their files.
+    /// Bytes of their Data components.
     pub bytes: u64,
 }
 

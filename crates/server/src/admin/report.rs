@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_database::{
-    DatabaseError, Index, IndexKind, KeyspaceKind, Pool, Snapshot,
+    Catalog, DatabaseError, Index, IndexKind, KeyspaceKind, Pool, Replication, Snapshot,
     engine::{
         CacheStats, Engine, EngineStats, Options, OverlappingFigures, TableStats,
         metrics::{CacheRates, Distribution, Histogram, HistogramSnapshot, TableMetrics},
@@ -28,8 +28,8 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
     let Admin { database, server, .. } = admin;
     let (engine, node, catalog) = (database.engine(), database.node(), database.catalog());
     let stats = engine.stats();
-    let tables: Vec<_> = stored(engine).map(|(_, stats, _)| stats).collect();
-    let sum = |figure: fn(&TableStats) -> u64| tables.iter().map(figure).sum::<u64>();
+    let tables: Vec<_> = stored(engine).map(|(table, stats, _)| (table, stats)).collect();
+    let sum = |figure: fn(&TableStats) -> u64| tables.iter().map(|(_, stats)| figure(stats)).sum::<u64>();
     let prepared = database.prepared_statements();
     let requests = database.metrics();
     let memory = process::memory();
@@ -71,10 +71,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         writes_held_up_by_compaction: engine.metrics().writes_held_up_by_compaction.get(),
         commit_log_bytes: stats.commit_log.map_or(0, |log| log.total_size),
         commit_log_segments: stats.commit_log.map_or(0, |log| log.segments as u64),
-        percent_repaired: match sum(|stats| stats.uncompressed_bytes) {
-            0 => 100.0,
-            all => 100.0 * sum(|stats| stats.repaired_bytes) as f64 / all as f64,
-        },
+        percent_repaired: percent_repaired(&catalog, &tables),
         caches: caches(&stats, engine.options()),
         pools: cassette_database::pools(database).into_iter().chain([server.requests()]).map(pool).collect(),
         dropped: DROPPABLE.iter().map(|verb| ((*verb).to_owned(), 0)).collect(),
@@ -101,6 +98,32 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         client_history: server.seen_clients().into_iter().map(seen_client).collect(),
         connections_refused: server.connections_refused(),
     }
+}
+
+/// The share of bytes that Cassandra marked as repaired, 0 to 100: of tables that it would repair, as there is to be more than one
+/// replica of them. 100 without any.
+fn percent_repaired(catalog: &Catalog, tables: &[(Arc<TableMetadata>, TableStats)]) -> f64 {
+    let is_repaired = |table: &TableMetadata| {
+        let keyspace = catalog.keyspace(&table.keyspace);
+        let is_of_data =
+            |kind| matches!(kind, KeyspaceKind::User | KeyspaceKind::Replicated) && table.index_of.is_none();
+        keyspace
+            .is_some_and(|keyspace| is_of_data(keyspace.kind) && replicas(&keyspace.params.replication) > 1)
+            && table.keyspace != "system_distributed"
+    };
+    let (mut repaired, mut all) = (0, 0);
+    for (_, stats) in tables.iter().filter(|(table, _)| is_repaired(table)) {
+        repaired += stats.repaired_bytes;
+        all += stats.uncompressed_bytes;
+    }
+    if all == 0 { 100.0 } else { 100.0 * repaired as f64 / all as f64 }
+}
+
+/// How many replicas a keyspace is to have, in all data centers together; `3/1` are three.
+fn replicas(replication: &Replication) -> u64 {
+    let factors = replication.options.values();
+    let numbers = factors.filter_map(|factor| factor.split('/').next()?.trim().parse::<u64>().ok());
+    numbers.sum()
 }
 
 /// The kinds of messages between replicas that Cassandra drops when they come too late. Here nothing is ever dropped.

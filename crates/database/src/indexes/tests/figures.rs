@@ -56,6 +56,16 @@ fn queries_by_storage_attached_indexes_are_counted_with_what_they_came_upon() {
     run(&session, "SELECT * FROM t WHERE x = 1");
     run(&session, "SELECT * FROM t WHERE k = 1");
     assert_eq!(figures(&database), (2, 2, 18, 6));
+    // To the table a search is one scan, or one read within a partition, however many it reads.
+    let reads = || {
+        let table = database.catalog().table("ks", "t").unwrap().id;
+        let metrics = database.engine().table_metrics(table).unwrap();
+        let rows = metrics.live_scanned.snapshot(Duration::ZERO).sum;
+        (metrics.read_latency.count(), metrics.range_latency.count(), rows)
+    };
+    assert_eq!(reads(), (1, 3, 6 + 12 + 8 + 3));
+    run(&session, "SELECT * FROM t WHERE k = 1 AND x = 1");
+    assert_eq!(reads(), (2, 3, 30));
     // Both take part: two SSTables of each have entries. The other's entries may spare reads of rows, or not be worth a look.
     assert_eq!(run(&session, "SELECT * FROM t WHERE v > 0 AND w = 'w1'").len(), 4);
     let (queries, sstables, rows, reads) = figures(&database);
