@@ -10,6 +10,7 @@ use cassette_rows::{
     Unfiltered,
 };
 use cassette_sstable::chunked_file::Caching;
+use cassette_sstable::reader::Found;
 use cassette_sstable::{Descriptor, SSTableId, SSTableReader};
 use parking_lot::Mutex;
 
@@ -108,7 +109,8 @@ impl SSTable {
         self.shared.reads.rate(now) / self.reader.estimated_keys().max(1) as f64
     }
 
-    /// Reads a partition, whose key has this [`murmur3_hash`](cassette_rows::token::murmur3_hash); `None` if it is not in it.
+    /// Reads a partition, whose key has this [`murmur3_hash`](cassette_rows::token::murmur3_hash); `None` if it is not in it, or
+    /// if nothing of what is selected is and the partition is not deleted.
     pub fn read(
         self: &Arc<Self>,
         key: &DecoratedKey,
@@ -125,14 +127,18 @@ impl SSTable {
         }
         let found =
             self.reader.partition_unfiltered(key, hash, selection).map_err(|error| self.failed(error))?;
-        let Some(stream) = found else {
-            tally.filter.false_positives += 1;
-            return Ok(None);
+        let stream = match found {
+            Found::Nothing => {
+                tally.filter.false_positives += 1;
+                return Ok(None);
+            }
+            Found::OnlyKey => None,
+            Found::Partition(stream) => Some(stream),
         };
         tally.filter.true_positives += 1;
         tally.sstables += 1;
         self.shared.reads.count();
-        Ok(Some(Watched { stream, sstable: self.clone() }))
+        Ok(stream.map(|stream| Watched { stream, sstable: self.clone() }))
     }
 
     /// Reads the partitions of a range.

@@ -21,6 +21,7 @@ pub mod index;
 pub mod input;
 pub mod key_cache;
 mod large_partition;
+mod line_filter;
 pub mod output;
 pub mod reader;
 mod row_filter;

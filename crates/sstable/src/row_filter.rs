@@ -3,7 +3,8 @@
 //! The filter of partition keys answers for a partition that is not there, and nothing answers for a row that is not in one that is: such a
 //! read searches as one that finds its row does. One that found no row in a block where many found none before goes through the block once, and
 //! leaves a Bloom filter of the first values of its clusterings beside the block's marks ([`row_marks`](crate::row_marks)); the next one that looks for what is not
-//! there ends at the filter. A filter is true of a block as long as its file exists.
+//! there ends at the filter: three of a hundred search all the same. It takes a byte a row, about as little beside the smallest rows as their
+//! marks. A filter is true of a block as long as its file exists.
 
 use std::ops::Range;
 
@@ -11,11 +12,7 @@ use cassette_rows::token::murmur3_hash;
 use cassette_rows::{ClusteringComparator, Result, Slice};
 
 use crate::data::Cursor;
-use crate::filter::BloomFilter;
-
-/// Three of a hundred reads that will find nothing search all the same: 8 bits a row, about as little beside the smallest rows as
-/// their marks.
-const FALSE_POSITIVES: f64 = 0.03;
+use crate::line_filter::LineFilter;
 
 /// Blocks beyond this, of bytes of rows, get none: going through one takes some milliseconds. They are 64 KiB unless `column_index_size` says otherwise.
 const BLOCK_MAX: u64 = 1 << 20;
@@ -29,7 +26,7 @@ pub(crate) enum RowFilter {
     /// Nothing, and that stays so: there are range tombstones in the block, which a read must find.
     None,
     /// All of them.
-    Of(BloomFilter),
+    Of(LineFilter),
 }
 
 impl RowFilter {
@@ -62,11 +59,7 @@ impl RowFilter {
             }
             cursor.skip_row(&pending);
         }
-        let Some(mut filter) = BloomFilter::with_chance(hashes.len() as u64, FALSE_POSITIVES) else {
-            return Ok(Self::None);
-        };
-        hashes.into_iter().for_each(|hash| filter.add_hash(hash));
-        Ok(Self::Of(filter))
+        Ok(Self::Of(LineFilter::of_hashes(&hashes)))
     }
 
     /// Whether no row of the block has this value. `true` is certain.

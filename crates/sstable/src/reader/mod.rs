@@ -18,12 +18,14 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use cassette_rows::token::murmur3_hash;
-use cassette_rows::{Clustering, DecoratedKey, Result, Selection, Side, Slices, StorageError, TableMetadata};
+use cassette_rows::{
+    Clustering, DecoratedKey, DeletionTime, Result, Selection, Side, Slices, StorageError, TableMetadata,
+};
 use cassette_vfs::FileSystem;
 
 pub use index_cursor::IndexCursor;
 pub use open::{ForeignFiles, OpenOptions};
-pub use partition::PartitionRead;
+pub use partition::{Found, PartitionRead};
 pub use probe::Probe;
 pub use salvage::Salvage;
 pub use scan::{Scan, WholeScan};
@@ -332,7 +334,11 @@ impl SSTableReader {
         if !self.may_contain_hashed(key, hash) {
             return Ok(None);
         }
-        self.partition_unfiltered(key, hash, selection)
+        Ok(match self.partition_unfiltered(key, hash, selection)? {
+            Found::Nothing => None,
+            Found::OnlyKey => Some(PartitionRead::of_no_rows(self, key, DeletionTime::LIVE)),
+            Found::Partition(read) => Some(read),
+        })
     }
 
     /// [`Self::partition_hashed`] for a key that is known to pass the filter.
@@ -341,19 +347,21 @@ impl SSTableReader {
         key: &DecoratedKey,
         hash: (u64, u64),
         selection: &Arc<Selection>,
-    ) -> Result<Option<PartitionRead>> {
+    ) -> Result<Found> {
         let keys = self.remembered_keys(Caching::Use);
         if let Some(keys) = keys
             && let Some(remembered) = keys.cache.get(keys.sstable, hash)
-            && let Some(read) = PartitionRead::at(self, key, &remembered, selection)?
         {
-            return Ok(Some(read));
+            match PartitionRead::at(self, key, &remembered, selection)? {
+                Found::Nothing => {}
+                found => return Ok(found),
+            }
         }
-        let Some(entry) = self.find(key, Caching::Use)? else { return Ok(None) };
+        let Some(entry) = self.find(key, Caching::Use)? else { return Ok(Found::Nothing) };
         if let Some(keys) = keys {
             keys.cache.insert(keys.sstable, hash, Remembered::at(entry.place()));
         }
-        PartitionRead::new(self, key, &entry, selection).map(Some)
+        PartitionRead::new(self, key, &entry, selection).map(Found::Partition)
     }
 
     /// Reads the partitions between two keys, in order.

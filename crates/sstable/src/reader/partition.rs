@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cassette_rows::{
-    DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, StorageError, TableMetadata,
-    Unfiltered,
+    DecoratedKey, DeletionTime, PartitionHeader, PartitionStream, Result, Selection, StorageError,
+    TableMetadata, Unfiltered,
 };
 
 use super::index_cursor::{IndexCursor, read_promoted_index};
@@ -23,7 +23,7 @@ use crate::row_marks::RowMarks;
 pub(super) enum Rows {
     Forward(Sliced<Forward>),
     Reverse(Sliced<Reverse>),
-    /// The selection wants none.
+    /// The selection wants none, or there are none of them.
     None,
 }
 
@@ -140,6 +140,18 @@ pub(super) fn start_at_entry(
     }
 }
 
+/// What an SSTable has of a selection of a partition.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is given, never kept")]
+pub enum Found {
+    /// The partition is not in it.
+    Nothing,
+    /// The partition is in it, but nothing of what was selected is, nor is the partition deleted there: known without reading it.
+    OnlyKey,
+    /// The partition is in it, and must be read to know what of it was selected.
+    Partition(PartitionRead),
+}
+
 /// One partition of an SSTable as a stream.
 #[derive(Debug)]
 pub struct PartitionRead {
@@ -166,21 +178,26 @@ impl PartitionRead {
         Self { header: Some(header), rows, started: false, is_reconciled: !reader.may_have_deletions() }
     }
 
-    /// The partition that the key cache remembers; `None` if it is another key's.
+    /// A partition without any row that is selected.
+    pub(super) fn of_no_rows(reader: &SSTableReader, key: &DecoratedKey, deletion: DeletionTime) -> Self {
+        Self::of(reader, PartitionHeader { key: key.clone(), deletion, static_row: None }, Rows::None)
+    }
+
+    /// The partition that the key cache remembers; nothing if it is another key's.
     pub(super) fn at(
         reader: &SSTableReader,
         key: &DecoratedKey,
         remembered: &Remembered,
         selection: &Arc<Selection>,
-    ) -> Result<Option<Self>> {
+    ) -> Result<Found> {
         if let Remembered::Large(large) = remembered
             && let Some(seen) = large.seen(key)
         {
-            return Self::at_seen(reader, key, large, seen, selection).map(Some);
+            return Self::at_seen(reader, key, large, seen, selection);
         }
         let mut cursor = reader.cursor(Caching::Use);
         let started = start(reader, key, remembered.place(), &mut cursor, selection)?;
-        let Some((header, place)) = started else { return Ok(None) };
+        let Some((header, place)) = started else { return Ok(Found::Nothing) };
         if let (Remembered::Large(large), RowIndex::Read(index)) = (remembered, &place.index)
             && !reader.may_have_static()
         {
@@ -188,7 +205,7 @@ impl PartitionRead {
         }
         let marks = reader.remembered_keys(Caching::Use);
         let rows = Rows::new(cursor, place, &reader.table, selection, marks, None);
-        Ok(Some(Self::of(reader, header, rows)))
+        Ok(Found::Partition(Self::of(reader, header, rows)))
     }
 
     /// A large partition whose beginning and index need not be read again.
@@ -198,15 +215,17 @@ impl PartitionRead {
         large: &Arc<LargePartition>,
         seen: &Seen,
         selection: &Arc<Selection>,
-    ) -> Result<Self> {
-        let header = PartitionHeader { key: key.clone(), deletion: seen.deletion, static_row: None };
+    ) -> Result<Found> {
         let start = large.place().position;
         let marks = reader.remembered_keys(Caching::Use);
         let landed = land(reader, start, &seen.index, selection, marks)?;
         if let (Some(landed), [slice]) = (&landed, selection.slices.as_slice())
             && landed.rules_out(slice, &reader.table)
         {
-            return Ok(Self::of(reader, header, Rows::None));
+            return Ok(match seen.deletion.is_live() {
+                true => Found::OnlyKey,
+                false => Found::Partition(Self::of_no_rows(reader, key, seen.deletion)),
+            });
         }
         let rows_start = start.saturating_add(seen.index.header_length);
         let index = match takes_index(selection) {
@@ -217,7 +236,8 @@ impl PartitionRead {
         cursor.seek(rows_start);
         let place = Place { start, rows_start, index, index_file: reader.shared.index.clone() };
         let rows = Rows::new(cursor, place, &reader.table, selection, marks, landed);
-        Ok(Self::of(reader, header, rows))
+        let header = PartitionHeader { key: key.clone(), deletion: seen.deletion, static_row: None };
+        Ok(Found::Partition(Self::of(reader, header, rows)))
     }
 }
 
