@@ -12,6 +12,8 @@ pub(crate) struct Cutter {
     in_level: u64,
     /// Outputs that have ended.
     ended: u32,
+    /// How many of the cut's tokens lie behind.
+    passed: usize,
 }
 
 /// Halving ends before an output would have less than this.
@@ -20,7 +22,7 @@ const LEAST_HALF: u64 = 50_000_000;
 impl Cutter {
     /// For outputs of a level.
     pub fn new(level: u32, cut: Cut) -> Self {
-        Self { cut, level, in_level: 0, ended: 0 }
+        Self { cut, level, in_level: 0, ended: 0, passed: 0 }
     }
 
     /// One output, of level 0.
@@ -34,7 +36,7 @@ impl Cutter {
     }
 
     /// Whether the output at hand, of `written` bytes on disk up to the partition with token `last`, ends before one with
-    /// token `next`. If so, the next output is at hand.
+    /// token `next`. If so, the next output is at hand. Tokens ascend from call to call.
     pub fn ends(&mut self, written: u64, last: i64, next: i64) -> bool {
         // Outputs of a level share no tokens.
         if last == next {
@@ -42,15 +44,17 @@ impl Cutter {
         }
         let ends = match &self.cut {
             Cut::Never => false,
-            Cut::AtSize(size) | Cut::IntoLevels { size, .. } => written > *size,
+            // Half at least, so that no more than twice as many are made.
+            Cut::AtSize { size, ends } => {
+                let at_end = crosses(ends, &mut self.passed, last, next);
+                written > if at_end { *size / 2 } else { *size }
+            }
+            Cut::IntoLevels { size, .. } => written > *size,
             Cut::Halving(total) => {
                 let wanted = total >> (self.ended + 1).min(63);
                 written > wanted && wanted >= LEAST_HALF
             }
-            // Those from one end on are beyond it: the ends that both lie beyond are the same.
-            Cut::Shards(ends) => {
-                ends.partition_point(|end| *end < last) != ends.partition_point(|end| *end < next)
-            }
+            Cut::Shards(ends) => crosses(ends, &mut self.passed, last, next),
         };
         if ends {
             self.ended += 1;
@@ -71,7 +75,9 @@ impl Cutter {
         let share = match &self.cut {
             Cut::Never => 1.0,
             // A tenth more, since sizes and estimates vary.
-            Cut::AtSize(size) | Cut::IntoLevels { size, .. } => *size as f64 * 1.1 / bytes.max(1) as f64,
+            Cut::AtSize { size, .. } | Cut::IntoLevels { size, .. } => {
+                *size as f64 * 1.1 / bytes.max(1) as f64
+            }
             Cut::Halving(_) => 0.5f64.powi(self.ended as i32 + 1) * 1.1,
             Cut::Shards(ends) => {
                 let crossed =
@@ -82,6 +88,16 @@ impl Cutter {
         };
         ((keys as f64 * share.min(1.0)) as u64).max(1)
     }
+}
+
+/// Whether one of the ends, which ascend, lies between two tokens that follow each other: an end belongs to what is before it. `passed` of them
+/// are known to lie before `last`, and then more are.
+#[inline]
+fn crosses(ends: &[i64], passed: &mut usize, last: i64, next: i64) -> bool {
+    while ends.get(*passed).is_some_and(|end| *end < last) {
+        *passed += 1;
+    }
+    ends.get(*passed).is_some_and(|end| *end < next)
 }
 
 #[cfg(test)]
@@ -104,15 +120,29 @@ mod tests {
         at
     }
 
+    fn at_size(size: u64, ends: &[i64]) -> Cut {
+        Cut::AtSize { size, ends: ends.to_vec() }
+    }
+
     #[test]
     fn outputs_end_when_they_are_beyond_their_size() {
-        assert_eq!(outputs(3, Cut::AtSize(100), 7), [(3, 3), (6, 3), (7, 3)]);
+        assert_eq!(outputs(3, at_size(100, &[]), 7), [(3, 3), (6, 3), (7, 3)]);
         assert_eq!(outputs(0, Cut::Never, 7), [(7, 0)]);
     }
 
     #[test]
+    fn outputs_of_half_their_size_end_where_one_of_the_next_level_does() {
+        // The first is too small at 0; at 10 it has 80 of 150 bytes. The next one is too small at 25, and ends by its size.
+        assert_eq!(outputs(1, at_size(150, &[0, 10, 25]), 7), [(2, 1), (6, 1), (7, 1)]);
+        // An end belongs to what is before it, and may lie between two.
+        assert_eq!(outputs(1, at_size(150, &[19]), 7), [(2, 1), (6, 1), (7, 1)]);
+        assert_eq!(outputs(1, at_size(150, &[20]), 7), [(3, 1), (7, 1)]);
+        assert_eq!(outputs(1, at_size(150, &[-100, -50, 20, 1000]), 7), [(3, 1), (7, 1)]);
+    }
+
+    #[test]
     fn partitions_with_the_same_token_stay_together() {
-        assert!(!Cutter::new(1, Cut::AtSize(100)).ends(1000, 5, 5));
+        assert!(!Cutter::new(1, at_size(100, &[5])).ends(1000, 5, 5));
     }
 
     #[test]

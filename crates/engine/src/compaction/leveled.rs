@@ -2,7 +2,8 @@
 //! one above it. A read meets one SSTable a level, and those of L0.
 //!
 //! Pure functions from what is known of the SSTables to those to compact next. The rules are Cassandra's, but for the choice of the SSTable
-//! in the first, which is RocksDB's (`kMinOverlappingRatio`) and writes less:
+//! in the first, and for outputs that end where SSTables of the level after theirs do: both are RocksDB's (`kMinOverlappingRatio`, and how it
+//! cuts files), and write less:
 //!
 //! 1. From the highest level down, a level that has more than it may gives one SSTable to the next one: that which has the fewest bytes of
 //!    the next level rewritten for each of its own, together with those that it shares tokens with there. If L0 holds more than 32
@@ -72,22 +73,34 @@ pub fn next(
         if !inputs.is_empty() {
             let target = target_level(tree, &levels, &inputs, own);
             add_starving(tree, &levels, target, &mut inputs, state);
-            return Some(task(inputs, target, own));
+            return Some(task(tree, &levels, inputs, target, own));
         }
     }
     let inputs = from_l0(tree, &levels, options, own);
     match inputs.is_empty() {
-        false => Some(task(inputs.clone(), target_level(tree, &levels, &inputs, own), own)),
+        false => {
+            let target = target_level(tree, &levels, &inputs, own);
+            Some(task(tree, &levels, inputs, target, own))
+        }
         true => l0_among_itself.or_else(|| for_tombstones(tree, &levels, options, own)),
     }
 }
 
-fn task(inputs: Vec<usize>, level: usize, own: &LeveledOptions) -> Task {
+fn task(tree: &Tree, levels: &[Vec<usize>], inputs: Vec<usize>, level: usize, own: &LeveledOptions) -> Task {
     let outcome = match own.single_sstable_uplevel && inputs.len() == 1 {
         true => Outcome::Relabeled { level: level as u32 },
-        false => Outcome::Merged { level: level as u32, cut: Cut::AtSize(own.sstable_size) },
+        false => Outcome::Merged { level: level as u32, cut: cut(tree, levels, &inputs, level, own) },
     };
     Task { inputs, outcome, for_tombstones: false }
+}
+
+/// Where outputs of a level end: at their size, or sooner where SSTables of the next level end. One that lies over six of these and a part of
+/// a seventh, when its turn comes, has seven rewritten; one that ends with the sixth has six. Nothing lies below those of L0 in this sense.
+fn cut(tree: &Tree, levels: &[Vec<usize>], inputs: &[usize], level: usize, own: &LeveledOptions) -> Cut {
+    let next = levels.get(level + 1).filter(|_| level > 0).map_or(&[][..], Vec::as_slice);
+    let span = tree.span(inputs.iter().copied()).unwrap_or((0, 0));
+    let ends = next.iter().map(|i| tree.sstables[*i].last).filter(|end| (span.0..span.1).contains(end));
+    Cut::AtSize { size: own.sstable_size, ends: ends.collect() }
 }
 
 fn l0_behind(
@@ -239,7 +252,8 @@ fn for_tombstones(
         let found =
             worth.find(|i| tree.sstables[*i].is_free() && tree.sstables[*i].worth_dropping_tombstones);
         if let Some(found) = found {
-            let outcome = Outcome::Merged { level: level as u32, cut: Cut::AtSize(own.sstable_size) };
+            let cut = cut(tree, levels, &[found], level, own);
+            let outcome = Outcome::Merged { level: level as u32, cut };
             return Some(Task { inputs: vec![found], outcome, for_tombstones: true });
         }
     }
@@ -248,11 +262,12 @@ fn for_tombstones(
 
 /// A merge of these as a command asks for it: several become one of L0, one stays in its level.
 pub fn merge(tree: &Tree, inputs: Vec<usize>, own: &LeveledOptions) -> Task {
+    let levels = tree.levels();
     match inputs[..] {
-        [one] if level_of(&tree.levels(), one) > 0 => {
-            let level = level_of(&tree.levels(), one) as u32;
-            let outcome = Outcome::Merged { level, cut: Cut::AtSize(own.sstable_size) };
-            Task { outcome, ..Task::merge(inputs) }
+        [one] if level_of(&levels, one) > 0 => {
+            let level = level_of(&levels, one);
+            let cut = cut(tree, &levels, &inputs, level, own);
+            Task { outcome: Outcome::Merged { level: level as u32, cut }, ..Task::merge(inputs) }
         }
         _ => Task::merge(inputs),
     }
@@ -317,6 +332,26 @@ mod tests {
             // Those that meet what is being compacted wait.
             ("L0: a=60[0-10] b=60[0-10]* c=60[20-30] d=60[20-30]", "c d -> L1 at 100"),
             ("L0: a=60 b=60 c=60?", "a b -> L1 at 100"),
+        ] {
+            assert_eq!(chosen(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn outputs_may_end_where_sstables_of_the_level_after_theirs_do() {
+        let l1: String = (0..11).map(|n| format!(" a{n:02}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
+        for (text, expected) in [
+            (
+                "L0: a=60 b=60\nL1: c=100[0-50]\nL2: d=100[0-20] e=100[21-60] f=100[80-99]",
+                "a b c -> L1 at 100/20/60",
+            ),
+            // What is written to L2 looks at L3, within the tokens at hand.
+            (
+                &*format!("L1:{l1}\nL2: b=100[0-15]\nL3: c=100[2-3] d=100[4-7] e=100[8-90]"),
+                "a02 -> L2 at 100",
+            ),
+            (&*format!("L1:{l1}\nL2: b=9[0-109]\nL3: c=100[2-3] d=100[8-108]"), "a01 b -> L2 at 100/3/108"),
+            ("L1: a=100[0-9]%50!\nL2: b=100[0-4]%10!", "a -> L1 at 100/4 (tombstones)"),
         ] {
             assert_eq!(chosen(text), expected, "{text}");
         }
@@ -417,9 +452,9 @@ mod tests {
         let answer = |state: &mut LeveledState| picture::task(&next(&tree, &options, &own, state), &names);
         state.compacted(1, -1);
         for _ in 0..25 {
-            assert_eq!(answer(&mut state), "a00 b -> L2 at 100");
+            assert_eq!(answer(&mut state), "a00 b -> L2 at 100/40/95");
         }
-        assert_eq!(answer(&mut state), "a00 b e -> L2 at 100");
+        assert_eq!(answer(&mut state), "a00 b e -> L2 at 100/40/95");
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod run;
 mod schedule;
 mod scrub;
 mod shadow;
+#[cfg(test)]
+mod simulation;
 pub mod size_tiered;
 #[cfg(test)]
 mod tests;

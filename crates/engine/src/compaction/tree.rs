@@ -87,9 +87,14 @@ pub enum Outcome {
 pub enum Cut {
     /// Nowhere.
     Never,
-    /// When an output has so many bytes on disk.
-    AtSize(u64),
-    /// The same, and outputs fill L1, then L2, and so on, each up to its capacity.
+    /// When an output has more than so many bytes on disk; or half of them, where one of the next level ends.
+    AtSize {
+        /// Bytes of an output.
+        size: u64,
+        /// The last tokens of the SSTables of the level after the outputs', ascending.
+        ends: Vec<i64>,
+    },
+    /// When an output has more than so many bytes on disk, and outputs fill L1, then L2, and so on, each up to its capacity.
     IntoLevels {
         /// Bytes of an output.
         size: u64,
@@ -225,7 +230,7 @@ pub mod picture {
         (name.to_owned(), candidate)
     }
 
-    /// A task in words: `a b c -> L1 at 160`.
+    /// A task in words: `a b c -> L1 at 160/49/99`, where outputs may also end at tokens 49 and 99.
     pub fn task(task: &Option<Task>, names: &[String]) -> String {
         let Some(task) = task else { return "nothing".into() };
         let mut inputs: Vec<_> = task.inputs.iter().map(|i| names[*i].as_str()).collect();
@@ -234,7 +239,10 @@ pub mod picture {
             Outcome::Relabeled { level } => format!("relabeled L{level}"),
             Outcome::Merged { level, cut } => match cut {
                 Cut::Never => format!("L{level}"),
-                Cut::AtSize(size) => format!("L{level} at {}", size >> 20),
+                Cut::AtSize { size, ends } => {
+                    let ends: String = ends.iter().map(|end| format!("/{end}")).collect();
+                    format!("L{level} at {}{ends}", size >> 20)
+                }
                 Cut::IntoLevels { size, fanout } => format!("levels of {} by {fanout}", size >> 20),
                 Cut::Halving(total) => format!("halves of {}", total >> 20),
                 Cut::Shards(ends) => format!("{} shards", ends.len() + 1),
