@@ -259,6 +259,17 @@ impl ClusteringComparator {
         }
     }
 
+    /// A number that is less for the one of two places whose first value comes first, as far as it tells; see [`DataType::leading`]. `None` for
+    /// a place without values, which is before or after all others.
+    #[inline]
+    pub fn leading(&self, prefix: &Clustering) -> Option<u64> {
+        let (first, (data_type, reversed)) = (prefix.values().next()?, self.columns.first()?);
+        // Null comes first whatever the column's order.
+        let Some(first) = first else { return Some(0) };
+        let number = data_type.leading(first);
+        Some(if *reversed { !number } else { number })
+    }
+
     /// Compares the values that both have.
     fn compare_common(&self, a: &Clustering, b: &Clustering) -> Ordering {
         self.compare_values(a.values(), b.values())

@@ -16,6 +16,8 @@
 //!         u8 1, i32 ldt, i64 ts        the range tombstone open at its end; or u8 0
 //! ```
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes};
 use cassette_rows::{Bound, ClusteringComparator, DeletionTime, Position};
 
@@ -27,6 +29,9 @@ use crate::output::Output;
 
 /// What widths are written relative to.
 const WIDTH_BASE: i64 = 65536;
+
+/// Bytes of a block at least: two kinds, offset, width and flag, and its offset.
+const BLOCK_LEAST: usize = 9;
 
 /// The fixed part of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +116,8 @@ pub struct PromotedIndex {
     blocks_start: usize,
     offsets_start: usize,
     base: u64,
+    /// [`ClusteringComparator::leading`] of what each block ends with; nothing if that was not found out, or not all have one.
+    leading: Box<[u64]>,
 }
 
 impl PromotedIndex {
@@ -119,8 +126,7 @@ impl PromotedIndex {
         let mut input = Input::at(&bytes, base);
         let header_length = input.vint()?;
         let deletion = deletion_codec::decode_plain(&mut input)?;
-        // A block takes at least two kinds, offset, width and flag, and its offset.
-        let blocks = input.count(9)?;
+        let blocks = input.count(BLOCK_LEAST)?;
         if blocks == 0 {
             return Err(input.malformed("a row index of at least one block expected"));
         }
@@ -131,12 +137,28 @@ impl PromotedIndex {
                 input.malformed(format!("{blocks} blocks expected, {} bytes left", input.remaining()))
             );
         }
-        Ok(Self { header_length, deletion, blocks, blocks_start, offsets_start, base, bytes })
+        let leading = Box::default();
+        Ok(Self { header_length, deletion, blocks, blocks_start, offsets_start, base, bytes, leading })
     }
 
-    /// The same in memory of its own: what it was read from may go.
-    pub fn detached(&self) -> Self {
-        Self { bytes: Bytes::copy_from_slice(&self.bytes), ..self.clone() }
+    /// The same in memory of its own, ready for many searches: what it was read from may go.
+    pub fn detached(&self, codec: &ClusteringCodec, comparator: &ClusteringComparator) -> Self {
+        let leading = |index| {
+            let mut input = self.block_input(index).ok()?;
+            codec.skip_prefix(&mut input).ok()?;
+            comparator.leading(codec.decode_prefix(&mut input).ok()?.position().prefix)
+        };
+        let leading: Option<_> = (0..self.blocks).map(leading).collect();
+        Self {
+            bytes: Bytes::copy_from_slice(&self.bytes),
+            leading: leading.unwrap_or_default(),
+            ..self.clone()
+        }
+    }
+
+    /// Bytes on the heap of an index of so many bytes that is [`detached`](Self::detached), at most: eight more for each of its blocks.
+    pub fn detached_size(bytes: u32) -> u64 {
+        u64::from(bytes) + u64::from(bytes) / BLOCK_LEAST as u64 * 8
     }
 
     /// The number of blocks.
@@ -219,7 +241,15 @@ impl PromotedIndex {
         codec: &ClusteringCodec,
         comparator: &ClusteringComparator,
     ) -> Parsed<usize> {
-        self.partition_point(|index| {
+        let within = match comparator.leading(&bound.prefix) {
+            Some(number) if !self.leading.is_empty() => {
+                let from = self.leading.partition_point(|leading| *leading < number);
+                let same = self.leading[from..].partition_point(|leading| *leading == number);
+                from..from + same
+            }
+            _ => 0..self.blocks,
+        };
+        self.partition_point(within, |index| {
             let mut input = self.block_input(index)?;
             codec.skip_prefix(&mut input)?;
             codec.is_prefix_before(&mut input, bound, comparator)
@@ -250,14 +280,15 @@ impl PromotedIndex {
         codec: &ClusteringCodec,
         comparator: &ClusteringComparator,
     ) -> Parsed<usize> {
-        let after = self.partition_point(|index| {
+        let after = self.partition_point(0..self.blocks, |index| {
             Ok(comparator.compare(self.first(index, codec)?.position(), position).is_le())
         })?;
         Ok(after.saturating_sub(1))
     }
 
-    fn partition_point(&self, before: impl Fn(usize) -> Parsed<bool>) -> Parsed<usize> {
-        let (mut low, mut high) = (0, self.blocks);
+    /// The first of these blocks that is not before something; the end of them if all are.
+    fn partition_point(&self, blocks: Range<usize>, before: impl Fn(usize) -> Parsed<bool>) -> Parsed<usize> {
+        let (mut low, mut high) = (blocks.start, blocks.end);
         while low < high {
             let middle = low + (high - low) / 2;
             match before(middle)? {
@@ -314,5 +345,79 @@ impl PromotedIndexBuilder {
         }
         self.blocks.clear();
         self.offsets.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cassette_rows::{Clustering, DataType, Side};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::data::clustering_codec::{MarkerKind, ROW};
+
+    /// Values of two columns, the number of them that a bound has, and its side; a row has both, and no side.
+    type Place = (Option<i32>, &'static str, usize, Option<bool>);
+
+    fn place() -> impl Strategy<Value = Place> {
+        let number = prop_oneof![1 => Just(None), 20 => (-6..6i32).prop_map(Some)];
+        (number, prop::sample::select(vec!["", "a", "ab", "b"]), 0..3usize, any::<Option<bool>>())
+    }
+
+    fn prefix((number, text, count, side): Place) -> (Clustering, Option<Side>) {
+        let number = number.map(i32::to_be_bytes);
+        let values = Clustering::new([number.as_ref().map(|n| &n[..]), Some(text.as_bytes())]);
+        match side {
+            None => (values, None),
+            Some(after) => (values.prefix(count), Some(if after { Side::After } else { Side::Before })),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+
+        #[test]
+        fn an_index_that_is_ready_for_many_searches_finds_what_going_through_the_blocks_finds(
+            ends in prop::collection::vec(place(), 2..30),
+            wanted in place(),
+            reversed in any::<bool>(),
+        ) {
+            let codec = ClusteringCodec::new(&[DataType::Int, DataType::Text]);
+            let comparator = ClusteringComparator::new([(DataType::Int, reversed), (DataType::Text, false)]);
+            let mut ends: Vec<_> = ends.into_iter().map(prefix).collect();
+            ends.sort_by(|a, b| {
+                let a = Position { prefix: &a.0, side: a.1 };
+                comparator.compare(a, Position { prefix: &b.0, side: b.1 })
+            });
+            let mut builder = PromotedIndexBuilder::default();
+            for (number, (values, side)) in (0..).zip(&ends) {
+                let encode = |out: &mut Vec<u8>| match side {
+                    None => {
+                        out.put_u8(ROW);
+                        codec.encode_values(values, out);
+                    }
+                    Some(side) => {
+                        let kind = MarkerKind { side: *side, closes: true, opens: true };
+                        codec.encode_bound(&Bound { prefix: values.clone(), side: *side }, kind, out);
+                    }
+                };
+                builder.add(encode, encode, number * 70_000, 70_000, DeletionTime::LIVE);
+            }
+            let mut bytes = Vec::new();
+            builder.finish_into(10, DeletionTime::LIVE, &mut bytes);
+            let read = PromotedIndex::decode(bytes.into(), 0).unwrap();
+
+            let (values, side) = prefix(wanted);
+            let bound = Bound { prefix: values, side: side.unwrap_or(Side::Before) };
+            let is_before = |end: &&(Clustering, Option<Side>)| {
+                comparator.compare(Position { prefix: &end.0, side: end.1 }, bound.position()).is_lt()
+            };
+            let expected = ends.iter().take_while(is_before).count();
+            let ready = read.detached(&codec, &comparator);
+            for index in [&read, &ready] {
+                prop_assert_eq!(index.first_reaching(&bound, &codec, &comparator).unwrap(), expected);
+            }
+            prop_assert_eq!(ready.leading.is_empty(), ends.iter().any(|(values, _)| values.is_empty()));
+        }
     }
 }

@@ -3,8 +3,9 @@
 
 use std::sync::OnceLock;
 
-use cassette_rows::{DecoratedKey, DeletionTime};
+use cassette_rows::{ClusteringComparator, DecoratedKey, DeletionTime};
 
+use crate::data::clustering_codec::ClusteringCodec;
 use crate::index::PromotedIndex;
 use crate::key_cache::PartitionPlace;
 
@@ -47,14 +48,24 @@ impl LargePartition {
     }
 
     /// Takes note of what a read saw. Index and Data must have been found to agree. A partition with a static row is not to be noted.
-    pub fn note(&self, key: &DecoratedKey, deletion: DeletionTime, index: &PromotedIndex) {
-        self.seen.get_or_init(|| Seen { key: key.key()[..].into(), deletion, index: index.detached() });
+    pub fn note(
+        &self,
+        key: &DecoratedKey,
+        deletion: DeletionTime,
+        index: &PromotedIndex,
+        (codec, comparator): (&ClusteringCodec, &ClusteringComparator),
+    ) {
+        self.seen.get_or_init(|| Seen {
+            key: key.key()[..].into(),
+            deletion,
+            index: index.detached(codec, comparator),
+        });
     }
 
-    /// Bytes on the heap, of what may be seen too: a cache is told once.
+    /// Bytes on the heap at most, of what may be seen too: a cache is told once.
     pub fn heap_size(&self) -> u64 {
-        /// The counts of the `Arc`, and what an allocator adds to three allocations; a key of 64 bytes.
-        const AROUND: u64 = 16 + 3 * 16 + 64;
-        size_of::<Self>() as u64 + AROUND + u64::from(self.place.promoted_length)
+        /// The counts of the `Arc`, and what an allocator adds to four allocations; a key of 64 bytes.
+        const AROUND: u64 = 16 + 4 * 16 + 64;
+        size_of::<Self>() as u64 + AROUND + PromotedIndex::detached_size(self.place.promoted_length)
     }
 }

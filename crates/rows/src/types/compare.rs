@@ -53,6 +53,34 @@ impl DataType {
         )
     }
 
+    /// A number that is less for the one of two values that comes first, as far as it tells: of values with the same number
+    /// [`compare`](Self::compare) has to decide. It is the first eight bytes of what sorts as the value does, and 0 for types without such.
+    #[inline]
+    pub fn leading(&self, value: &[u8]) -> u64 {
+        let first_bytes = || match value.first_chunk::<8>() {
+            Some(first) => u64::from_be_bytes(*first),
+            None => {
+                value.iter().zip((0..8).rev()).fold(0, |sum, (byte, at)| sum | u64::from(*byte) << (8 * at))
+            }
+        };
+        // Values of another length come before all that have it.
+        let uuid = || <[u8; 16]>::try_from(value).map(u128::from_be_bytes);
+        match self {
+            Self::Ascii | Self::Text | Self::Blob | Self::Inet | Self::Date | Self::Time => first_bytes(),
+            // Without a first byte a value comes first.
+            Self::TinyInt | Self::SmallInt | Self::Int | Self::BigInt | Self::Timestamp => match value {
+                [] => 0,
+                _ => first_bytes() ^ 1 << 63,
+            },
+            Self::TimeUuid => uuid().map_or(0, |uuid| time_uuid_rank(uuid).0),
+            Self::Uuid => uuid().map_or(0, |uuid| {
+                let (version, high, _) = uuid_rank(uuid);
+                u64::from(version) << 60 | high >> 4
+            }),
+            _ => 0,
+        }
+    }
+
     fn compare_other(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
             Self::TinyInt => compare_signed(a, b, i8::from_be_bytes),

@@ -9,6 +9,11 @@ fn ascend(data_type: &DataType, values: &[Vec<u8>]) {
     for (i, a) in values.iter().enumerate() {
         for (j, b) in values.iter().enumerate() {
             assert_eq!(data_type.compare(a, b), i.cmp(&j), "{data_type}: {a:02x?} and {b:02x?}");
+            let (first, second) = (data_type.leading(a), data_type.leading(b));
+            assert!(
+                i > j || first <= second,
+                "{data_type}: {a:02x?} and {b:02x?} have {first:x} and {second:x}"
+            );
         }
     }
 }
@@ -45,6 +50,19 @@ fn integers_order_by_value_with_the_empty_one_first() {
     ascend(&DataType::TinyInt, &[-128_i8, -1, 0, 127].map(|n| n.to_be_bytes().to_vec()));
     ascend(&DataType::SmallInt, &[i16::MIN, -1, 0, 1, 256].map(|n| n.to_be_bytes().to_vec()));
     ascend(&DataType::Date, &[0_u32, 1, 1 << 31, u32::MAX].map(|n| n.to_be_bytes().to_vec()));
+}
+
+#[test]
+fn leading_numbers_tell_values_apart_that_differ_early() {
+    let first = |data_type: DataType, value: &[u8]| data_type.leading(value);
+    assert!(first(DataType::Blob, b"a") < first(DataType::Blob, b"ab"));
+    assert_eq!(first(DataType::Text, b"12345678"), first(DataType::Text, b"123456789"));
+    assert!(first(DataType::Int, &(-1i32).to_be_bytes()) < first(DataType::Int, &0i32.to_be_bytes()));
+    assert!(first(DataType::BigInt, &7i64.to_be_bytes()) < first(DataType::BigInt, &8i64.to_be_bytes()));
+    let (a, b) = (uuid("00000001-0000-1000-8000-000000000000"), uuid("00000000-0001-1000-8000-000000000000"));
+    assert!(first(DataType::TimeUuid, &a) < first(DataType::TimeUuid, &b));
+    let (a, b) = (uuid("ffffffff-0000-1000-8000-000000000000"), uuid("00000000-0000-4000-8000-000000000000"));
+    assert!(first(DataType::Uuid, &a) < first(DataType::Uuid, &b));
 }
 
 #[test]
@@ -243,6 +261,14 @@ proptest::proptest! {
                 _ => &[Less, Equal, Greater],
             };
             assert!(implied.contains(&ac), "{data_type}: {a:?} {ab:?} {b:?} {bc:?} {c:?} but {ac:?}");
+        }
+    }
+
+    #[test]
+    fn the_value_with_the_lesser_leading_number_comes_first(a in bytes(), b in bytes()) {
+        for data_type in types() {
+            let order = data_type.leading(&a).cmp(&data_type.leading(&b));
+            assert!(order == Equal || order == data_type.compare(&a, &b), "{data_type}: {a:02x?} and {b:02x?}");
         }
     }
 

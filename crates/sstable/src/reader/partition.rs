@@ -201,7 +201,8 @@ impl PartitionRead {
         if let (Remembered::Large(large), RowIndex::Read(index)) = (remembered, &place.index)
             && !reader.may_have_static()
         {
-            large.note(key, header.deletion, index);
+            let order = (&reader.format.clustering, &reader.table.comparator);
+            large.note(key, header.deletion, index, order);
         }
         let marks = reader.remembered_keys(Caching::Use);
         let rows = Rows::new(cursor, place, &reader.table, selection, marks, None);
