@@ -2,15 +2,15 @@
 //! one above it. A read meets one SSTable a level, and those of L0.
 //!
 //! Pure functions from what is known of the SSTables to those to compact next. The rules are Cassandra's, but for the choice of the SSTable
-//! in the first, and for outputs that end where SSTables of the level after theirs do: both are RocksDB's (`kMinOverlappingRatio`, and how it
-//! cuts files), and write less:
+//! in the first, for outputs that end where SSTables of the level after theirs do, and for lone ones of L0: these are RocksDB's
+//! (`kMinOverlappingRatio`, how it cuts files, `level0_file_num_compaction_trigger`), and write less:
 //!
 //! 1. From the highest level down, a level that has more than it may gives one SSTable to the next one: that which has the fewest bytes of
 //!    the next level rewritten for each of its own, together with those that it shares tokens with there. If L0 holds more than 32
 //!    SSTables, these are compacted among themselves first, size-tiered.
 //! 2. A level above it that has not been compacted for 25 rounds gives along an SSTable that lies within the tokens at hand.
 //! 3. If no level has too much, L0 is compacted: the oldest and those that it shares tokens with. More than one output's worth
-//!    goes to L1 with what is there; less stays in L0.
+//!    goes to L1 with what is there; less stays in L0, and so does a lone SSTable that is no larger than L0 may be.
 //! 4. If there is nothing at all, an SSTable is compacted alone for its tombstones.
 
 use super::options::{CompactionOptions, LeveledOptions, MAX_LEVELS};
@@ -184,6 +184,10 @@ fn from_l0(
     }
     chosen.sort_unstable();
     chosen.dedup();
+    // One alone would have all of L1 rewritten for itself: it waits for a second one.
+    if chosen.len() == 1 && tree.bytes(chosen.iter().copied()) <= capacity(0, own) {
+        return Vec::new();
+    }
     if tree.bytes(chosen.iter().copied()) > own.sstable_size
         && let Some(tokens) = tree.span(chosen.iter().copied())
     {
@@ -320,6 +324,10 @@ mod tests {
     fn pictures_of_l0() {
         for (text, expected) in [
             ("L0: a=60", "nothing"),
+            // One alone waits for another, unless it is more than L0 may hold.
+            ("L0: a=400\nL1: c=100[30-40]", "nothing"),
+            ("L0: a=401\nL1: c=100[30-40]", "a c -> L1 at 100"),
+            ("L0: a=400[0-9] b=1[50-60]\nL1: c=100[30-40]", "a b c -> L1 at 100"),
             // Less than an output stays where it is.
             ("L0: a=40 b=40", "a b -> L0 at 100"),
             ("L0: a=60 b=60", "a b -> L1 at 100"),
