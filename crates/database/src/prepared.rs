@@ -73,7 +73,7 @@ impl Prepared {
             return Ok(planned.clone());
         }
         let replanned = Arc::new(Planned::new(&self.cql, catalog, self.keyspace.as_deref())?);
-        let result_id = |planned: &Planned| planned.result.as_ref().map(|result| result.id);
+        let result_id = |planned: &Planned| planned.result.as_ref().map(|result| *result.id());
         if result_id(&replanned) != result_id(&planned) {
             self.result_has_changed.store(true, Ordering::Release);
         }

@@ -32,23 +32,29 @@ impl ColumnSpec {
 pub struct ResultMetadata {
     /// The columns.
     pub columns: Vec<ColumnSpec>,
-    /// Changes whenever the columns do: what v5 clients compare.
-    pub id: [u8; 16],
+    id: OnceLock<[u8; 16]>,
     derived: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl ResultMetadata {
     /// Metadata of these columns.
     pub fn new(columns: Vec<ColumnSpec>) -> Arc<Self> {
-        let mut digest = Md5::new();
-        for column in &columns {
-            digest.update(column.name.as_bytes());
-            digest.update([0]);
-            digest.update(column.data_type.class_name().as_bytes());
-            digest.update([0, 0]);
-        }
-        let id = digest.finalize().into();
-        Arc::new(Self { columns, id, derived: OnceLock::new() })
+        Arc::new(Self { columns, id: OnceLock::new(), derived: OnceLock::new() })
+    }
+
+    /// Changes whenever the columns do: what v5 clients compare. Made at the first call: conditional statements have columns made for each
+    /// answer, whose id nobody asks for in v4.
+    pub fn id(&self) -> &[u8; 16] {
+        self.id.get_or_init(|| {
+            let mut digest = Md5::new();
+            for column in &self.columns {
+                digest.update(column.name.as_bytes());
+                digest.update([0]);
+                digest.update(column.data_type.class_name().as_bytes());
+                digest.update([0, 0]);
+            }
+            digest.finalize().into()
+        })
     }
 
     /// What the caller's protocol makes of the columns, made at the first call and kept: the encoded form.

@@ -8,8 +8,8 @@ use cassette_rows::schema::RowsPerPartition;
 use cassette_rows::stream::EmptyStream;
 use cassette_rows::token::murmur3_hash;
 use cassette_rows::{
-    DecoratedKey, DeletionTime, MergedStream, PartitionHeader, PartitionStream, Result as StorageResult, Row,
-    Selection, TableMetadata, Unfiltered,
+    Bound, DecoratedKey, DeletionTime, MergedStream, PartitionHeader, PartitionStream, RangeTombstoneMarker,
+    Result as StorageResult, Row, Selection, TableMetadata, Unfiltered,
 };
 use cassette_sstable::chunked_file::Caching;
 
@@ -285,7 +285,7 @@ fn read_row<'a>(
         }
     }
     trace(|| format!("Merged data from memtables and {} sstables", tally.sstables));
-    Ok(found.into_stream(key, &view.table))
+    Ok(found.into_stream(key, &view.table, selection))
 }
 
 /// What was found of a row.
@@ -343,14 +343,26 @@ impl Versions {
         !has_liveness || !table.regular_columns().all(has_cell)
     }
 
-    fn into_stream(self, key: &DecoratedKey, table: &TableMetadata) -> Source {
+    fn into_stream(self, key: &DecoratedKey, table: &TableMetadata, selection: &Selection) -> Source {
         if !self.partition_found {
             return Box::new(EmptyStream);
         }
-        let deletion = self.partition_deletion.unwrap_or(DeletionTime::LIVE);
-        let header = PartitionHeader { key: key.clone(), deletion, static_row: None };
+        let partition = self.partition_deletion.unwrap_or(DeletionTime::LIVE);
+        let header = PartitionHeader { key: key.clone(), deletion: partition, static_row: None };
         let row = merge_rows(&self.rows, self.deletion(), table);
-        Box::new(RowStream { header: Some(header), row, started: false })
+        let range = self.range_deletion.filter(|range| *range > partition);
+        let (open, close) =
+            range.zip(selection.slices.as_slice().first()).map_or((None, None), |(range, slice)| {
+                let (first, last) = match selection.reversed {
+                    true => (&slice.end, &slice.start),
+                    false => (&slice.start, &slice.end),
+                };
+                let marker = |bound: &Bound, close, open| {
+                    Some(Box::new(RangeTombstoneMarker { bound: bound.clone(), close, open }))
+                };
+                (marker(first, None, Some(range)), marker(last, Some(range), None))
+            });
+        Box::new(RowStream { header: Some(header), open, row, close, started: false })
     }
 }
 
@@ -383,23 +395,30 @@ impl<S: PartitionStream> PartitionStream for Headed<S> {
     }
 }
 
-/// A partition of one row.
+/// A partition of one row, within the range tombstone that covers it, if any.
 struct RowStream {
     header: Option<PartitionHeader>,
+    open: Option<Box<RangeTombstoneMarker>>,
     row: Option<Row>,
+    close: Option<Box<RangeTombstoneMarker>>,
     started: bool,
 }
 
 impl PartitionStream for RowStream {
     fn next_partition(&mut self) -> StorageResult<Option<PartitionHeader>> {
         if self.started {
-            self.row = None;
+            (self.open, self.row, self.close) = (None, None, None);
         }
         self.started = true;
         Ok(self.header.take())
     }
 
     fn next_unfiltered(&mut self) -> StorageResult<Option<Unfiltered>> {
-        Ok(if self.started { self.row.take().map(Unfiltered::Row) } else { None })
+        if !self.started {
+            return Ok(None);
+        }
+        let next = self.open.take().map(Unfiltered::Marker);
+        let next = next.or_else(|| self.row.take().map(Unfiltered::Row));
+        Ok(next.or_else(|| self.close.take().map(Unfiltered::Marker)))
     }
 }

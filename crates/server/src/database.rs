@@ -224,7 +224,7 @@ impl Execution<'_> {
         let prepared = self.database.prepare(keyspace, &prepare.query)?;
         let description = prepared.description();
         let result = description.result();
-        let metadata_id = result.map_or(&EMPTY_METADATA_ID, |result| &result.id);
+        let metadata_id = result.map_or(&EMPTY_METADATA_ID, |result| result.id());
         let message = response::Prepared {
             id: Bytes::copy_from_slice(&prepared.id()),
             result_metadata_id: Some(Bytes::copy_from_slice(metadata_id)),

@@ -56,8 +56,8 @@ impl db::RowSink for ResultSink<'_> {
         let mode = match self.wanted {
             MetadataWanted::Full => MetadataMode::Full,
             MetadataWanted::Skip => MetadataMode::Skip,
-            MetadataWanted::UnlessKnown { known_id, .. } if known_id != metadata.id => {
-                MetadataMode::Changed { new_metadata_id: &metadata.id }
+            MetadataWanted::UnlessKnown { known_id, .. } if known_id != metadata.id() => {
+                MetadataMode::Changed { new_metadata_id: metadata.id() }
             }
             MetadataWanted::UnlessKnown { skip: true, .. } => MetadataMode::Skip,
             MetadataWanted::UnlessKnown { skip: false, .. } => MetadataMode::Full,
@@ -131,13 +131,13 @@ mod tests {
         let rows = body.strip_prefix(&[0, 0, 0, 2]).expect("the kind is Rows");
         let rows = EncodedRows::new(rows.to_vec().into(), version).decode(None).unwrap();
         assert_eq!(rows.iter().next().unwrap().next(), Some(Some(&b"one"[..])));
-        (!rows.metadata.columns().is_empty(), rows.new_metadata_id.is_some_and(|id| id == metadata.id[..]))
+        (!rows.metadata.columns().is_empty(), rows.new_metadata_id.is_some_and(|id| id == metadata.id()))
     }
 
     #[test]
     fn metadata_is_left_out_only_for_those_who_know_it() {
         let metadata = metadata();
-        let known = |skip| MetadataWanted::UnlessKnown { known_id: &metadata.id, skip };
+        let known = |skip| MetadataWanted::UnlessKnown { known_id: metadata.id(), skip };
         let other = |skip| MetadataWanted::UnlessKnown { known_id: &[1; 16], skip };
         assert_eq!(encode(&metadata, Version::V4, MetadataWanted::Full), (true, false));
         assert_eq!(encode(&metadata, Version::V4, MetadataWanted::Skip), (false, false));

@@ -13,20 +13,15 @@ use super::{DataType, collection, vector};
 impl DataType {
     /// Compares two values of this type in Cassandra's order. An empty value comes before all others.
     ///
-    /// Durations and counters have no order in CQL; theirs is that of their bytes.
+    /// Durations have no order in CQL; theirs is that of their bytes.
     #[inline]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
-            Self::Ascii
-            | Self::Text
-            | Self::Blob
-            | Self::Inet
-            | Self::Date
-            | Self::Time
-            | Self::Duration
-            | Self::Counter => a.cmp(b),
+            Self::Ascii | Self::Text | Self::Blob | Self::Inet | Self::Date | Self::Time | Self::Duration => {
+                a.cmp(b)
+            }
             Self::Int => compare_signed(a, b, i32::from_be_bytes),
-            Self::BigInt | Self::Timestamp => compare_signed(a, b, i64::from_be_bytes),
+            Self::BigInt | Self::Timestamp | Self::Counter => compare_signed(a, b, i64::from_be_bytes),
             Self::TimeUuid => compare_by(a, b, |uuid: [u8; 16]| time_uuid_rank(u128::from_be_bytes(uuid))),
             Self::Uuid => compare_by(a, b, |uuid: [u8; 16]| uuid_rank(u128::from_be_bytes(uuid))),
             other => other.compare_other(a, b),

@@ -47,6 +47,7 @@ fn integers_order_by_value_with_the_empty_one_first() {
     let longs = [i64::MIN, -1, 0, 1, i64::MAX].map(|n| n.to_be_bytes().to_vec());
     ascend(&DataType::BigInt, &[&[vec![]], &longs[..]].concat());
     ascend(&DataType::Timestamp, &longs);
+    ascend(&DataType::Counter, &longs);
     ascend(&DataType::TinyInt, &[-128_i8, -1, 0, 127].map(|n| n.to_be_bytes().to_vec()));
     ascend(&DataType::SmallInt, &[i16::MIN, -1, 0, 1, 256].map(|n| n.to_be_bytes().to_vec()));
     ascend(&DataType::Date, &[0_u32, 1, 1 << 31, u32::MAX].map(|n| n.to_be_bytes().to_vec()));
