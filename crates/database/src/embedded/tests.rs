@@ -56,6 +56,54 @@ fn values_of_every_type_come_back_as_they_were_given() {
 }
 
 #[test]
+fn bound_sets_and_maps_are_the_same_in_whatever_order_they_are_sent() {
+    let session = session();
+    let ints = |numbers: &[i32]| Value::Set(numbers.iter().map(|number| Value::Int(*number)).collect());
+    let map = |entries: &[(i32, i32)]| {
+        Value::Map(entries.iter().map(|(k, v)| (Value::Int(*k), Value::Int(*v))).collect())
+    };
+    for table in [
+        "CREATE TABLE sets (k frozen<set<int>>, c frozen<set<int>>, f frozen<set<int>>, s set<int>, v int, PRIMARY KEY (k, c))",
+        "CREATE TABLE maps (k frozen<map<int, int>>, c frozen<map<int, int>>, f frozen<map<int, int>>, s map<int, int>, v int, PRIMARY KEY (k, c))",
+    ] {
+        session.execute(table, ()).unwrap();
+    }
+    for (table, literal, sent) in
+        [("sets", "{-1, 1}", ints(&[1, -1, 1])), ("maps", "{-1: 5, 1: 6}", map(&[(1, 7), (-1, 5), (1, 6)]))]
+    {
+        let insert = format!(
+            "INSERT INTO {table} (k, c, f, s, v) VALUES ({literal}, {literal}, {literal}, {literal}, 1)"
+        );
+        session.execute(&insert, ()).unwrap();
+        let stored = session.execute(&format!("SELECT k, c, f, s FROM {table}"), ()).unwrap();
+        let stored: Vec<Value> = (0..4).map(|i| stored.first().unwrap().get(i).unwrap()).collect();
+
+        let insert = format!("INSERT INTO {table} (k, c, f, s, v) VALUES (?, ?, ?, ?, 2)");
+        session.execute(&insert, (&sent, &sent, &sent, &sent)).unwrap();
+        let rows = session.execute(&format!("SELECT k, c, f, s, v FROM {table}"), ()).unwrap();
+        assert_eq!(rows.len(), 1, "{table}");
+        let row = rows.first().unwrap();
+        assert_eq!((0..4).map(|i| row.get(i).unwrap()).collect::<Vec<Value>>(), stored, "{table}");
+        assert_eq!(row.get::<i32>(4).unwrap(), 2);
+
+        let list = Value::List(vec![sent.clone()]);
+        for (cql, values) in [
+            ("SELECT v FROM _ WHERE k = ? AND c = ?", vec![&sent, &sent]),
+            ("SELECT v FROM _ WHERE k IN ? AND c IN ?", vec![&list, &list]),
+            ("SELECT v FROM _ WHERE k IN (?) AND (c) = (?)", vec![&sent, &sent]),
+            ("SELECT v FROM _ WHERE f = ? ALLOW FILTERING", vec![&sent]),
+        ] {
+            let rows = session.execute(&cql.replace('_', table), values).unwrap();
+            assert_eq!(rows.len(), 1, "{cql} of {table}");
+        }
+        let conditional =
+            format!("UPDATE {table} SET v = 3 WHERE k = ? AND c = ? IF f = ? AND s = ? AND f IN ?");
+        let applied = session.execute(&conditional, (&sent, &sent, &sent, &sent, &list)).unwrap();
+        assert!(applied.first().unwrap().get::<bool>(0).unwrap(), "{table}");
+    }
+}
+
+#[test]
 fn rust_collections_are_written_and_read() {
     let session = session();
     session

@@ -5,13 +5,15 @@ use std::borrow::Cow;
 use cassette_rows::DataType;
 use cassette_rows::types::{collection, vector};
 
+use super::sorted::sorted;
 use super::{Bound, Term};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
 use crate::request::BoundValue;
 
 impl Term {
-    /// The value in this execution. Bytes from outside are checked against the receiver's type.
+    /// The value in this execution. Bytes from outside are checked against the receiver's type, sets and maps in them
+    /// sorted.
     ///
     /// # Errors
     /// Invalid, for bound bytes that are no value of their type, and nulls where none can be.
@@ -25,7 +27,7 @@ impl Term {
                         .data_type
                         .validate(bytes)
                         .map_err(|error| DatabaseError::Invalid(error.to_string()))?;
-                    Bound::Value(Cow::Borrowed(bytes))
+                    Bound::Value(sorted(&receiver.data_type, bytes)?)
                 }
                 Some(BoundValue::Null) => Bound::Null,
                 Some(BoundValue::Unset) => Bound::Unset,

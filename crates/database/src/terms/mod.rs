@@ -16,6 +16,7 @@ mod bind;
 mod calls;
 mod markers;
 mod prepare;
+mod sorted;
 
 use std::borrow::Cow;
 use std::sync::Arc;
