@@ -7,6 +7,7 @@ use cassette_rows::types::collection;
 use cassette_rows::{Cell, ColumnId, DataType, DeletionTime, NO_DELETION_TIME, NO_TTL, Row, RowBuilder};
 
 use super::attributes::Times;
+use super::list_view::ListView;
 use super::operation::{ColumnOperations, Operation};
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
@@ -81,6 +82,7 @@ impl<'a> Change<'a> {
     pub fn bind(
         column: &'a ColumnOperations,
         current: Option<&Row>,
+        times: &Times,
         execution: &Execution<'a>,
     ) -> Result<Self> {
         let id = column.column.id;
@@ -106,9 +108,12 @@ impl<'a> Change<'a> {
                 _ => Self::None,
             });
         }
+        let requires_read = column.operations.iter().any(|operation| operation.requires_read(data_type));
         let mut writer = ComplexWriter {
             data_type,
-            current: current.map(|row| live_elements(row, id, execution.now_seconds)),
+            column: id,
+            times,
+            list: requires_read.then(|| ListView::new(current, id, execution.now_seconds)),
             deletion: ComplexDeletion::No,
             elements: Vec::new(),
         };
@@ -182,23 +187,17 @@ fn cell<'a>(column: ColumnId, path: Option<&'a [u8]>, value: Option<&'a [u8]>, t
     }
 }
 
-/// Paths and values of a column's elements that are alive, in order.
-fn live_elements(row: &Row, column: ColumnId, now: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
-    row.cells_of(column)
-        .filter(|cell| cell.is_live(now))
-        .map(|cell| (cell.path.unwrap_or_default().to_vec(), cell.value.to_vec()))
-        .collect()
-}
-
-struct ComplexWriter<'a> {
+struct ComplexWriter<'a, 't> {
     data_type: &'a DataType,
-    /// Of a list that an operation depends on.
-    current: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    column: ColumnId,
+    times: &'t Times,
+    /// Of a list that an operation depends on: as the operations before left it.
+    list: Option<ListView>,
     deletion: ComplexDeletion,
     elements: Vec<Element<'a>>,
 }
 
-impl<'a> ComplexWriter<'a> {
+impl<'a> ComplexWriter<'a, '_> {
     fn apply(&mut self, operation: &'a Operation, execution: &Execution<'a>) -> Result<()> {
         match operation {
             Operation::Set(term) => match term.bind(execution)? {
@@ -237,7 +236,12 @@ impl<'a> ComplexWriter<'a> {
             Operation::Increment(_) | Operation::Decrement(_) => {
                 bail_invalid!("{} is no counter", self.data_type)
             }
-            Operation::Delete => self.deletion = ComplexDeletion::Delete,
+            Operation::Delete => {
+                self.deletion = ComplexDeletion::Delete;
+                if let Some(list) = &mut self.list {
+                    list.clear(self.times.timestamp);
+                }
+            }
             Operation::DeleteElement(key) => self.delete_element(key, execution)?,
             Operation::DeleteField(index) => self.delete(index.to_be_bytes().to_vec()),
         }
@@ -285,11 +289,8 @@ impl<'a> ComplexWriter<'a> {
         match self.data_type {
             DataType::List { .. } => {
                 let removed: Vec<&[u8]> = removed.collect();
-                let current = self.current.take().unwrap_or_default();
-                for (path, _) in current.iter().filter(|(_, value)| removed.contains(&&value[..])) {
-                    self.delete(path.clone());
-                }
-                self.current = Some(current);
+                let paths = self.list.as_ref().map(|list| list.paths_of(&removed)).unwrap_or_default();
+                paths.into_iter().for_each(|path| self.delete(path));
             }
             _ => removed.for_each(|path| self.delete(path.to_vec())),
         }
@@ -338,25 +339,33 @@ impl<'a> ComplexWriter<'a> {
                 Err(_) => bail_invalid!("Invalid list index"),
             },
         };
-        let current = self.current.as_deref().unwrap_or_default();
-        if current.is_empty() {
+        let size = self.list.as_ref().map_or(0, ListView::len);
+        if size == 0 {
             match act {
                 "set" => bail_invalid!("Attempted to set an element on a list which is null"),
                 _ => bail_invalid!("Attempted to delete an element from a list which is null"),
             }
         }
-        match usize::try_from(index).ok().and_then(|index| current.get(index)) {
-            Some((path, _)) => Ok(path.clone()),
-            None => bail_invalid!("List index {index} out of bound, list has size {}", current.len()),
+        let at = usize::try_from(index).ok();
+        match at.and_then(|at| self.list.as_ref()?.path(at)) {
+            Some(path) => Ok(path.to_vec()),
+            None => bail_invalid!("List index {index} out of bound, list has size {size}"),
         }
     }
 
     fn put(&mut self, path: impl Into<Cow<'a, [u8]>>, value: impl Into<Cow<'a, [u8]>>) {
-        self.elements.push(Element { path: path.into(), value: Some(value.into()) });
+        self.write(Element { path: path.into(), value: Some(value.into()) });
     }
 
     fn delete(&mut self, path: Vec<u8>) {
-        self.elements.push(Element { path: path.into(), value: None });
+        self.write(Element { path: path.into(), value: None });
+    }
+
+    fn write(&mut self, element: Element<'a>) {
+        if let Some(list) = &mut self.list {
+            list.write(&cell(self.column, Some(&element.path), element.value.as_deref(), self.times));
+        }
+        self.elements.push(element);
     }
 
     /// The elements by path. Of several changes of one element at one time a deletion wins, then the greater value, as

@@ -13,6 +13,7 @@ mod conditional;
 mod conditions;
 mod counters;
 mod json;
+mod list_view;
 mod mutations;
 mod operation;
 mod plan;

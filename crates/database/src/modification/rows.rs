@@ -153,7 +153,7 @@ fn build_row(
     let mut bound = Vec::with_capacity(columns.len());
     let mut bytes = 0;
     for column in columns {
-        let change = cells::Change::bind(column, current.as_ref(), execution)?;
+        let change = cells::Change::bind(column, current.as_ref(), times, execution)?;
         bytes += change.size();
         bound.push(change);
     }

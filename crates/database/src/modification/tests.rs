@@ -14,9 +14,14 @@ use crate::{BoundValue, Database, Options, StatementOptions};
 
 /// A database whose clock stands at a million seconds.
 fn database() -> Database {
+    database_at(1_000_000_000_000)
+}
+
+/// A database whose clock stands, microseconds since 1970.
+fn database_at(now: i64) -> Database {
     let options = Options {
         file_system: Arc::new(FakeFileSystem::new()),
-        clock: Arc::new(ManualClock::at_micros(1_000_000_000_000)),
+        clock: Arc::new(ManualClock::at_micros(now)),
         ..Options::new("/data")
     };
     let database = Database::open(options).unwrap();
@@ -203,6 +208,46 @@ fn what_depends_on_a_list_reads_it() {
     assert_eq!(
         written(&database, "UPDATE ks.t SET l[3] = 5 WHERE k = 1 AND c = 2", &[]),
         Err("List index 3 out of bound, list has size 3".into())
+    );
+}
+
+#[test]
+fn operations_of_one_statement_on_a_list_see_what_the_ones_before_left() {
+    // Elements that are prepended come before others only after 2010.
+    let database = database_at(1_800_000_000_000_000);
+    let session = database.session();
+    let list = |of: i32| -> Vec<i32> {
+        let rows = session.execute(&format!("SELECT l FROM ks.t WHERE k = {of} AND c = 1"), ()).unwrap();
+        rows.first()
+            .map(|row| row.get::<Option<Vec<i32>>>(0).unwrap().unwrap_or_default())
+            .unwrap_or_default()
+    };
+    // What Cassandra 5.0.8 makes of [1, 2, 3, 4].
+    for (statement, expected) in [
+        ("DELETE l[0], l[1] FROM ks.t", &[2, 4][..]),
+        ("UPDATE ks.t SET l = l - [1], l[0] = 9", &[9, 3, 4]),
+        ("UPDATE ks.t SET l = [7] + l, l[0] = 9", &[9, 1, 2, 3, 4]),
+        ("UPDATE ks.t SET l[0] = null, l[1] = 9", &[2, 9, 4]),
+        ("UPDATE ks.t SET l[0] = 5, l = l - [5]", &[2, 3, 4]),
+        ("UPDATE ks.t SET l = l + [5], l[4] = 9", &[1, 2, 3, 4, 9]),
+        // Of two values of one time the greater stays.
+        ("UPDATE ks.t SET l[0] = 9, l[0] = 7", &[9, 2, 3, 4]),
+        // The list is newer than the statement.
+        ("UPDATE ks.t USING TIMESTAMP 1 SET l[0] = 5, l = l - [1]", &[1, 2, 3, 4]),
+    ] {
+        session.execute("UPDATE ks.t SET l = [1, 2, 3, 4] WHERE k = 1 AND c = 1", ()).unwrap();
+        session.execute(&format!("{statement} WHERE k = 1 AND c = 1"), ()).unwrap();
+        assert_eq!(list(1), expected, "{statement}");
+    }
+    // Where there was no row, what the statement itself deleted still counts, and stays deleted.
+    session
+        .execute("UPDATE ks.t SET l = l + [1, 2], l[0] = null, l[1] = 9 WHERE k = 2 AND c = 1", ())
+        .unwrap();
+    assert_eq!(list(2), [9]);
+    let deleted = "DELETE l, l[0] FROM ks.t WHERE k = 1 AND c = 1";
+    assert_eq!(
+        session.execute(deleted, ()).unwrap_err().to_string(),
+        "Attempted to delete an element from a list which is null"
     );
 }
 
