@@ -155,3 +155,20 @@ fn terms_of_the_select_clause_are_bound() {
     let token: i64 = session.execute("SELECT token(k) FROM t", ()).unwrap().first().unwrap().get(0).unwrap();
     assert_eq!(row.get::<i64>(2).unwrap(), token);
 }
+
+#[test]
+fn the_least_token_alone_stands_for_the_whole_ring() {
+    let session = session();
+    for k in 0..3 {
+        session.execute(&format!("INSERT INTO t (k, c, d, v) VALUES ({k}, 0, 0, 0)"), ()).unwrap();
+    }
+    for (clause, count) in [
+        ("token(k) = -9223372036854775808", 3),
+        ("token(k) = 9223372036854775807", 0),
+        ("token(k) = token(1)", 1),
+        ("token(k) = -9223372036854775808 AND k = 1", 0),
+    ] {
+        let rows = session.execute(&format!("SELECT k FROM t WHERE {clause}"), ()).unwrap();
+        assert_eq!(rows.len(), count, "{clause}");
+    }
+}
