@@ -288,6 +288,8 @@ impl Parser<'_> {
     /// Whether the current token starts a simple term, and not what may follow one.
     fn at_simple_term(&mut self) -> bool {
         match self.kind() {
+            // `('a'): 1` is an entry of a map, and no marker.
+            TokenKind::Symbol(Symbol::Colon) => is_name(self.peek()),
             TokenKind::Symbol(symbol) => opens_operand(symbol),
             TokenKind::Keyword(Keyword::Null) => true,
             TokenKind::Keyword(Keyword::Cast) => self.peek() == TokenKind::Symbol(Symbol::ParenOpen),
