@@ -131,7 +131,7 @@ mod tests {
         let rows = body.strip_prefix(&[0, 0, 0, 2]).expect("the kind is Rows");
         let rows = EncodedRows::new(rows.to_vec().into(), version).decode(None).unwrap();
         assert_eq!(rows.iter().next().unwrap().next(), Some(Some(&b"one"[..])));
-        (!rows.metadata.columns().is_empty(), rows.new_metadata_id.is_some_and(|id| id == metadata.id()))
+        (!rows.metadata.columns().is_empty(), rows.new_metadata_id.is_some_and(|id| id == metadata.id()[..]))
     }
 
     #[test]
