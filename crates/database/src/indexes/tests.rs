@@ -128,6 +128,8 @@ fn attached_queries(x: i32) -> Vec<String> {
         format!("k = 1 AND j = 0 AND v > {x}"),
         format!("k = 1 AND j = 0 AND c < 3 AND v > {x}"),
         format!("token(k, j) > 0 AND v <= {x}"),
+        format!("c > {x} AND d <= {y}"),
+        format!("k = 1 AND j = 0 AND d > {x} AND c <= {y}"),
     ]
 }
 
@@ -608,4 +610,37 @@ fn an_earlier_write_that_brings_a_row_back_is_found() {
     assert_eq!(found(&session), [1]);
     files.clock.advance(std::time::Duration::from_secs(60));
     assert_eq!(found(&session), [0i32; 0]);
+}
+
+#[test]
+fn attached_indexes_of_clustering_columns_answer_ranges_of_several_of_them() {
+    let (_database, session) = Files::new().open();
+    run(&session, "CREATE TABLE sc (p int, a int, b int, PRIMARY KEY (p, a, b))");
+    for (p, a, b) in [(1, 0, 4), (1, 1, 1), (1, 2, 2), (2, 1, 2), (2, 1, 3)] {
+        run(&session, &format!("INSERT INTO sc (p, a, b) VALUES ({p}, {a}, {b})"));
+    }
+    let sorted = |clause: &str| {
+        let mut found = ints(&session, &format!("SELECT b FROM sc WHERE {clause}"));
+        found.sort_unstable();
+        found
+    };
+    let refused = |clause: &str| {
+        session.execute(&format!("SELECT b FROM sc WHERE {clause}"), ()).unwrap_err().to_string()
+    };
+    const BEHIND_A_RANGE: &str = "Clustering column \"b\" cannot be restricted (preceding column \"a\" is restricted by a non-EQ relation)";
+    assert_eq!(refused("a <= 1 AND b < 3"), BEHIND_A_RANGE);
+    run(&session, "CREATE INDEX sc_a ON sc (a)");
+    run(&session, "CREATE INDEX sc_b ON sc (b)");
+    assert_eq!(refused("a <= 1 AND b < 3"), BEHIND_A_RANGE);
+    assert!(refused("a <= 1 AND b = 2").ends_with("use ALLOW FILTERING"));
+    run(&session, "DROP INDEX sc_a");
+    run(&session, "DROP INDEX sc_b");
+
+    run(&session, "CREATE INDEX sc_b ON sc (b) USING 'sai'");
+    assert!(refused("a <= 1 AND b < 3").ends_with("use ALLOW FILTERING"));
+    run(&session, "CREATE INDEX sc_a ON sc (a) USING 'sai'");
+    assert_eq!(sorted("a <= 1 AND b < 3"), [1, 2]);
+    assert_eq!(sorted("b < 3 AND a <= 1"), [1, 2]);
+    assert_eq!(sorted("p = 1 AND a <= 1 AND b < 3"), [1]);
+    assert_eq!(sorted("a <= 1 AND b = 2"), [2]);
 }

@@ -127,10 +127,7 @@ impl Restrictions {
         for relation in &where_clause.relations {
             add_relation(relation, table, rules, &mut partition, &mut clustering, &mut filters, cx)?;
         }
-        let indexes = match rules.kind {
-            StatementKind::Select => cx.catalog.indexes_of(table.id),
-            _ => &[],
-        };
+        let indexes = indexes_of(table, rules, cx);
         let mut restrictions = Self { partition, clustering, filters, searches: Vec::new() };
         restrictions.validate(table, rules, indexes)?;
         Ok(restrictions)
@@ -232,6 +229,14 @@ impl Restrictions {
     }
 }
 
+/// The indexes that a statement may search.
+fn indexes_of<'c>(table: &TableMetadata, rules: Rules, cx: &PlanContext<'c>) -> &'c [Arc<Index>] {
+    match rules.kind {
+        StatementKind::Select => cx.catalog.indexes_of(table.id),
+        _ => &[],
+    }
+}
+
 fn add_relation(
     relation: &Relation,
     table: &Arc<TableMetadata>,
@@ -241,6 +246,7 @@ fn add_relation(
     filters: &mut Vec<Filter>,
     cx: &mut PlanContext<'_>,
 ) -> Result<()> {
+    let indexes = indexes_of(table, rules, cx);
     match relation {
         Relation::IsNotNull { column } => {
             bail_invalid!("Unsupported restriction: {column} IS NOT NULL")
@@ -273,12 +279,12 @@ fn add_relation(
             }
             let column = existing(table, column)?;
             let restriction = ColumnRestriction::relation(&column, *operator, value, table, cx)?;
-            add_column(column, restriction, rules, partition, clustering, filters)
+            add_column(column, restriction, rules, indexes, partition, clustering, filters)
         }
         Relation::In { column, values } => {
             let column = existing(table, column)?;
             let restriction = ColumnRestriction::in_relation(&column, values, table, cx)?;
-            add_column(column, restriction, rules, partition, clustering, filters)
+            add_column(column, restriction, rules, indexes, partition, clustering, filters)
         }
         Relation::Element { column, key, operator, value } => {
             let column = existing(table, column)?;
@@ -286,7 +292,7 @@ fn add_relation(
                 bail_invalid!("Unsupported \"!=\" relation: {}[{key}] != {value}", column.name);
             }
             let restriction = ColumnRestriction::element(&column, key, *operator, value, table, cx)?;
-            add_column(column, restriction, rules, partition, clustering, filters)
+            add_column(column, restriction, rules, indexes, partition, clustering, filters)
         }
     }
 }
@@ -357,13 +363,17 @@ fn add_column(
     column: Arc<ColumnMetadata>,
     restriction: ColumnRestriction,
     rules: Rules,
+    indexes: &[Arc<Index>],
     partition: &mut PartitionRestrictions,
     clustering: &mut ClusteringRestrictions,
     filters: &mut Vec<Filter>,
 ) -> Result<()> {
     match column.kind {
         ColumnKind::PartitionKey => partition.add(&column, restriction),
-        ColumnKind::Clustering => clustering.add(&column, restriction, rules.allow_filtering),
+        ColumnKind::Clustering => {
+            let is_indexed = indexes.iter().any(|index| index.supports(&column, &restriction));
+            clustering.add(&column, restriction, rules.allow_filtering || is_indexed)
+        }
         ColumnKind::Static | ColumnKind::Regular => {
             match filters.iter_mut().find(|f| f.column.name == column.name) {
                 Some(filter) => filter.restriction.merge(restriction, &column.name)?,

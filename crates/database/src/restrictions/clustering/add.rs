@@ -13,11 +13,12 @@ use crate::restrictions::{named_receiver, receiver};
 use crate::terms::Term;
 
 impl ClusteringRestrictions {
+    /// With `allow_gaps`, it may stand behind a range of another column: by ALLOW FILTERING, or by an index of this one.
     pub(in crate::restrictions) fn add(
         &mut self,
         column: &ColumnMetadata,
         restriction: ColumnRestriction,
-        allow_filtering: bool,
+        allow_gaps: bool,
     ) -> Result<()> {
         for segment in &mut self.segments {
             if segment.first <= column.position && column.position < segment.first + segment.width() {
@@ -26,7 +27,7 @@ impl ClusteringRestrictions {
                     (SegmentKind::TupleSlice { .. }, ColumnRestriction::Slice(slice)) => {
                         let columns = self.columns[column.position..=column.position].to_vec();
                         let what = SegmentKind::of_slice(slice);
-                        self.add_multi(&columns, Segment { first: column.position, what }, allow_filtering)
+                        self.add_multi(&columns, Segment { first: column.position, what }, allow_gaps)
                     }
                     (SegmentKind::TupleSlice { .. }, _) => bail_invalid!(
                         "Column \"{}\" cannot be restricted by both an equality and an inequality relation",
@@ -43,10 +44,7 @@ impl ClusteringRestrictions {
                 };
             }
         }
-        self.insert(
-            Segment { first: column.position, what: SegmentKind::Single(restriction) },
-            allow_filtering,
-        )
+        self.insert(Segment { first: column.position, what: SegmentKind::Single(restriction) }, allow_gaps)
     }
 
     pub(in crate::restrictions) fn add_tuple(
@@ -165,8 +163,8 @@ impl ClusteringRestrictions {
         }
     }
 
-    fn insert(&mut self, segment: Segment, allow_filtering: bool) -> Result<()> {
-        if !allow_filtering && let Some(last) = self.segments.last() {
+    fn insert(&mut self, segment: Segment, allow_gaps: bool) -> Result<()> {
+        if !allow_gaps && let Some(last) = self.segments.last() {
             let name = |position: usize| self.columns.get(position).map_or("", |c| c.name.as_str());
             if last.is_slice() && segment.first > last.first {
                 bail_invalid!(
