@@ -129,6 +129,9 @@ fn apply(
     if let Some((counters, _)) = statements.iter().find(|(plan, _)| plan.table().is_counter) {
         options.consistency.validate_for_counters(&counters.table().name)?;
     }
+    if kind == BatchKind::Logged {
+        warn_of_gc_grace(statements, first);
+    }
     // Cells of one batch have one time, unless a statement says its own.
     let timestamp = timestamp.unwrap_or_else(|| first.default_timestamp());
     let mut mutations = Mutations::default();
@@ -145,6 +148,28 @@ fn apply(
     mutations.apply(first, write_type)?;
     first.database.metrics().record_batch(kind, partitions);
     Ok(Outcome::Void)
+}
+
+/// Warns of what Cassandra warns of, though no batchlog is needed here.
+fn warn_of_gc_grace(statements: &[(&ModificationPlan, &Execution<'_>)], execution: &Execution<'_>) {
+    let mut tables: Vec<&TableMetadata> = Vec::new();
+    for (plan, _) in statements {
+        if plan.table().params.gc_grace_seconds == 0 && tables.iter().all(|table| table.id != plan.table().id)
+        {
+            tables.push(plan.table());
+        }
+    }
+    if tables.is_empty() {
+        return;
+    }
+    let names: Vec<String> = tables.iter().map(|table| table.qualified_name()).collect();
+    execution.warn(format!(
+        "Executing a LOGGED BATCH on table{} [{}], configured with a gc_grace_seconds of 0. The gc_grace_seconds is used to \
+         TTL batchlog entries, so setting gc_grace_seconds too low on tables involved in an atomic batch might cause \
+         batchlog entries to expire before being replayed.",
+        if names.len() == 1 { "" } else { "s" },
+        names.join(", ")
+    ));
 }
 
 fn apply_conditional(

@@ -315,6 +315,8 @@ impl<'a> ComplexWriter<'a, '_> {
 
     fn delete_element(&mut self, key: &'a Term, execution: &Execution<'a>) -> Result<()> {
         let path = match self.data_type {
+            // Cassandra lets an unset index pass here, and not where an element is set.
+            DataType::List { .. } if key.bind(execution)?.is_unset() => return Ok(()),
             DataType::List { .. } => self.path_at(key, "delete", execution)?,
             data_type => match key.bind(execution)? {
                 Bound::Value(key) => key.into_owned(),

@@ -45,6 +45,7 @@ pub(super) fn execute_parts(
     let Some(Part { plan, execution }) = parts.first() else { return Ok(Outcome::Void) };
     let (table, database) = (&plan.table, execution.database);
     let targets = targets(parts)?;
+    refuse_conflicts(parts, &targets, table)?;
 
     trace(|| "Reading existing values for CAS precondition");
     let engine = database.engine();
@@ -105,6 +106,31 @@ fn targets(parts: &[Part<'_, '_>]) -> Result<Vec<Option<Clustering>>> {
         Ok(rows.into_iter().next())
     };
     parts.iter().map(target).collect()
+}
+
+/// Refuses conditions on one row that cannot stand side by side.
+fn refuse_conflicts(
+    parts: &[Part<'_, '_>],
+    targets: &[Option<Clustering>],
+    table: &TableMetadata,
+) -> Result<()> {
+    let conditions = parts.iter().map(|part| &part.plan.conditions);
+    let mut on_rows: Vec<_> =
+        conditions.zip(targets).enumerate().filter(|(_, (conditions, _))| !conditions.is_empty()).collect();
+    let compare = |a: &Option<Clustering>, b: &Option<Clustering>| match (a, b) {
+        (Some(a), Some(b)) => table.comparator.compare_rows(a, b),
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    };
+    // Stable: of one row, the statements stay in their order.
+    on_rows.sort_by(|(_, (_, a)), (_, (_, b))| compare(a, b));
+    let conflicts = on_rows.chunk_by(|(_, (_, a)), (_, (_, b))| compare(a, b).is_eq()).flat_map(|of_row| {
+        let (_, (first, _)) = of_row[0];
+        of_row.iter().filter_map(move |(at, (later, _))| Some((*at, later.conflict_with(first)?)))
+    });
+    match conflicts.min_by_key(|(at, _)| *at) {
+        Some((_, conflict)) => bail_invalid!("{conflict}"),
+        None => Ok(()),
+    }
 }
 
 /// What the partition holds of the rows in question.
@@ -168,13 +194,19 @@ fn refuse(
 ) -> Result<Outcome> {
     let Part { plan, execution } = &parts[0];
     let table = &plan.table;
-    // Cassandra does not read columns of a kind that nothing is said of, and shows them as null.
-    let reads_statics = |part: &Part<'_, '_>| {
-        !part.plan.operations.statics.is_empty() || part.plan.conditions.touch(ColumnKind::Static)
+    // Cassandra does not read columns of a kind that nothing is said of, and shows them as null; of static columns that
+    // do not change it reads those in the conditions.
+    let reads_of = |static_row: &Row, part: &Part<'_, '_>| {
+        let is_there = |column: &ColumnMetadata| {
+            static_row.cells_of(column.id).any(|cell| cell.is_live(execution.now_seconds))
+        };
+        let mut asked = part.plan.conditions.columns().into_iter();
+        !part.plan.operations.statics.is_empty()
+            || asked.any(|column| column.kind == ColumnKind::Static && is_there(&column))
     };
     let reads_regulars =
         |part: &Part<'_, '_>| !part.plan.only_statics || part.plan.conditions.touch(ColumnKind::Regular);
-    let static_row = current.static_row.as_ref().filter(|_| parts.iter().any(reads_statics));
+    let static_row = current.static_row.as_ref().filter(|row| parts.iter().any(|part| reads_of(row, part)));
     let shows_regulars = parts.iter().any(reads_regulars);
     let conditional = || parts.iter().filter(|part| !part.plan.conditions.is_empty());
     let shows_all =
@@ -193,9 +225,8 @@ fn refuse(
         }
     }
 
-    let only_static = conditional().all(|p| p.plan.only_statics || p.plan.conditions.only_static_columns());
     let rows: Vec<Option<&Row>> = match (&current.rows[..], static_row) {
-        ([], Some(_)) if only_static || shows_all => vec![None],
+        ([], Some(_)) => vec![None],
         (rows, _) => rows.iter().map(Some).collect(),
     };
     let mut specs = vec![applied_spec(table)];

@@ -83,11 +83,20 @@ impl Conditions {
         }
     }
 
-    /// Whether all conditions are on static columns.
-    pub fn only_static_columns(&self) -> bool {
-        match self {
-            Self::Columns(conditions) => conditions.iter().all(|c| c.column.kind == ColumnKind::Static),
-            _ => false,
+    /// Why they cannot stand beside an earlier statement's conditions on the same row, in Cassandra's words.
+    pub fn conflict_with(&self, earlier: &Self) -> Option<&'static str> {
+        match (earlier, self) {
+            (Self::Exists, Self::NotExists) | (Self::NotExists, Self::Exists) => {
+                Some("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row")
+            }
+            (Self::Columns(_), Self::Exists) => {
+                Some("Cannot mix IF conditions and IF EXISTS for the same row")
+            }
+            // Cassandra says NOT also where the earlier statement has IF EXISTS.
+            (Self::Columns(_), Self::NotExists) | (Self::Exists | Self::NotExists, Self::Columns(_)) => {
+                Some("Cannot mix IF conditions and IF NOT EXISTS for the same row")
+            }
+            _ => None,
         }
     }
 

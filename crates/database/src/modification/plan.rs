@@ -77,6 +77,7 @@ pub(super) fn update(
     cx: &mut PlanContext<'_>,
 ) -> Result<RowsPlan> {
     let attributes = Attributes::new(update.using.timestamp.as_ref(), update.using.ttl.as_ref(), table, cx)?;
+    let conditions = Conditions::new(&update.conditions, table, cx)?;
     let mut operations = Operations::default();
     for assignment in &update.assignments {
         let column = existing(table, &assignment.column)?;
@@ -86,7 +87,7 @@ pub(super) fn update(
         let operation = operation::assignment(&column, &assignment.operation, table, cx)?;
         operations.add(column, operation)?;
     }
-    let only_statics = operations.only_statics();
+    let only_statics = operations.only_statics() && !conditions.touch(ColumnKind::Regular);
     let rules = Rules {
         kind: StatementKind::Update,
         only_static_columns: only_statics,
@@ -94,7 +95,6 @@ pub(super) fn update(
         allow_clustering_slices: false,
     };
     let restrictions = Restrictions::new(&update.where_clause, table, rules, cx)?;
-    let conditions = Conditions::new(&update.conditions, table, cx)?;
     validate_counters(table, &conditions, &attributes)?;
     validate_conditional(&conditions, &attributes)?;
     let plan = RowsPlan {
@@ -116,6 +116,8 @@ pub(super) fn delete(
     table: &Arc<TableMetadata>,
     cx: &mut PlanContext<'_>,
 ) -> Result<RowsPlan> {
+    let attributes = Attributes::new(delete.timestamp.as_ref(), None, table, cx)?;
+    let conditions = Conditions::new(&delete.conditions, table, cx)?;
     let mut operations = Operations::default();
     for target in &delete.targets {
         let name = match target {
@@ -133,8 +135,7 @@ pub(super) fn delete(
         let operation = operation::deletion(&column, target, table, cx)?;
         operations.add(column, operation)?;
     }
-    let attributes = Attributes::new(delete.timestamp.as_ref(), None, table, cx)?;
-    let only_statics = operations.only_statics();
+    let only_statics = operations.only_statics() && !conditions.touch(ColumnKind::Regular);
     let rules = Rules {
         kind: StatementKind::Delete,
         only_static_columns: only_statics,
@@ -142,7 +143,6 @@ pub(super) fn delete(
         allow_clustering_slices: true,
     };
     let restrictions = Restrictions::new(&delete.where_clause, table, rules, cx)?;
-    let conditions = Conditions::new(&delete.conditions, table, cx)?;
     validate_counters(table, &conditions, &attributes)?;
     validate_conditional(&conditions, &attributes)?;
     if !operations.regulars.is_empty() && !restrictions.clustering.names_rows() {
@@ -151,7 +151,7 @@ pub(super) fn delete(
     if !conditions.is_empty() && !restrictions.clustering.names_rows() {
         const NEEDED: &str =
             "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to";
-        if !only_statics {
+        if !operations.only_statics() {
             bail_invalid!("{NEEDED} delete non static columns");
         }
         if conditions.touch(ColumnKind::Regular) {

@@ -27,7 +27,7 @@ pub(super) struct RowsPlan {
     pub operations: Operations,
     pub attributes: Attributes,
     pub conditions: Conditions,
-    /// It changes static columns only and names no row.
+    /// It changes static columns only, asks nothing of others, and names no row.
     pub only_statics: bool,
 }
 

@@ -187,6 +187,10 @@ fn unset_values_leave_columns_alone_and_null_keys_are_refused() {
         written(&database, insert, &[one, one, null, null]),
         Ok(vec!["1: 1(live@9, m deleted@8, v=gone@9)".into()])
     );
+    let delete = "DELETE l[?] FROM ks.t WHERE k = 1 AND c = 2";
+    assert_eq!(written(&database, delete, &[unset]), Ok(vec![]));
+    let set = "UPDATE ks.t SET l[?] = 1 WHERE k = 1 AND c = 2";
+    assert_eq!(written(&database, set, &[unset]), Err("Invalid unset value for list index".into()));
     for (values, expected) in [
         ([null, one, one, unset], "Invalid null value in condition for column k"),
         ([one, null, one, unset], "Invalid null value in condition for column c"),
@@ -249,6 +253,107 @@ fn operations_of_one_statement_on_a_list_see_what_the_ones_before_left() {
         session.execute(deleted, ()).unwrap_err().to_string(),
         "Attempted to delete an element from a list which is null"
     );
+}
+
+/// A database with `ks.l (p, c, s static, v)`, whose partition 1 has the static value 5 and the row 2.
+fn database_of_statics() -> Database {
+    let database = database();
+    let session = database.session();
+    for statement in [
+        "CREATE TABLE ks.l (p int, c int, s int static, z int static, v int, PRIMARY KEY (p, c))",
+        "INSERT INTO ks.l (p, c, s, v) VALUES (1, 2, 5, 7)",
+    ] {
+        session.execute(statement, ()).unwrap();
+    }
+    database
+}
+
+#[test]
+fn a_condition_on_a_row_has_to_name_the_row() {
+    let database = database_of_statics();
+    let session = database.session();
+    let refused = |cql: &str| session.execute(cql, ()).unwrap_err().to_string();
+    assert_eq!(refused("UPDATE ks.l SET s = 6 WHERE p = 1 IF v = 7"), "Some clustering keys are missing: c");
+    let applied = |cql: &str| session.execute(cql, ()).unwrap().first().unwrap().get::<bool>(0).unwrap();
+    assert!(applied("UPDATE ks.l SET s = 6 WHERE p = 1 IF s = 5"));
+    assert!(!applied("UPDATE ks.l SET s = 7 WHERE p = 1 AND c = 1 IF v = 7"));
+    assert!(applied("UPDATE ks.l SET s = 7 WHERE p = 1 AND c = 2 IF v = 7"));
+    assert!(applied("DELETE s FROM ks.l WHERE p = 1 AND c = 2 IF v = 7 AND s = 7"));
+}
+
+#[test]
+fn a_refused_write_of_a_missing_row_shows_the_static_columns_that_it_asked_for() {
+    let database = database_of_statics();
+    let session = database.session();
+    for (cql, expected) in [
+        ("UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 1 IF v = 0 AND s = 6", "[applied]=0 v=null s=5"),
+        ("UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 1 IF v = 0", "[applied]=0"),
+        // The static column in question has no value, and the other one was not asked for.
+        ("UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 1 IF v = 0 AND z = 6", "[applied]=0"),
+        ("UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 2 IF v = 0 AND s = 6", "[applied]=0 v=7 s=5"),
+    ] {
+        let rows = session.execute(cql, ()).unwrap();
+        let row = rows.first().unwrap();
+        let shown = rows
+            .columns()
+            .iter()
+            .enumerate()
+            .map(|(i, column)| format!("{}={}", column.name, row.bytes(i).map_or("null".into(), number)));
+        assert_eq!(shown.collect::<Vec<_>>().join(" "), expected, "{cql}");
+        assert_eq!(rows.len(), 1, "{cql}");
+    }
+}
+
+#[test]
+fn conditions_of_other_kinds_on_one_row_are_refused_in_a_batch() {
+    let database = database_of_statics();
+    let session = database.session();
+    const EXISTS: &str = "UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 1 IF EXISTS";
+    const NOT_EXISTS: &str = "INSERT INTO ks.l (p, c, v) VALUES (1, 1, 1) IF NOT EXISTS";
+    const COLUMNS: &str = "UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 1 IF v = 1";
+    const OTHER_ROW: &str = "UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 2 IF v = 1";
+    const STATIC: &str = "UPDATE ks.l SET s = 1 WHERE p = 1 IF s = 1";
+    let batch = |statements: &[&str]| {
+        let batch = format!("BEGIN BATCH {}; APPLY BATCH", statements.join("; "));
+        session.execute(&batch, ()).map(drop).map_err(|error| error.to_string())
+    };
+    let mixed = |what: &str| Err(format!("Cannot mix {what} for the same row"));
+    for (statements, expected) in [
+        (&[EXISTS, NOT_EXISTS][..], mixed("IF EXISTS and IF NOT EXISTS conditions")),
+        (&[NOT_EXISTS, OTHER_ROW, EXISTS], mixed("IF EXISTS and IF NOT EXISTS conditions")),
+        (&[COLUMNS, EXISTS], mixed("IF conditions and IF EXISTS")),
+        (&[COLUMNS, STATIC, NOT_EXISTS], mixed("IF conditions and IF NOT EXISTS")),
+        (&[EXISTS, COLUMNS], mixed("IF conditions and IF NOT EXISTS")),
+        (&[NOT_EXISTS, OTHER_ROW, STATIC], Ok(())),
+        (&[COLUMNS, OTHER_ROW, COLUMNS], Ok(())),
+        (&[EXISTS, EXISTS, STATIC], Ok(())),
+    ] {
+        assert_eq!(batch(statements), expected, "{statements:?}");
+    }
+}
+
+#[test]
+fn a_logged_batch_on_a_table_without_gc_grace_is_warned_of() {
+    let database = database_of_statics();
+    let session = database.session();
+    for table in ["a", "b"] {
+        let create = format!("CREATE TABLE ks.{table} (k int PRIMARY KEY, v int) WITH gc_grace_seconds = 0");
+        session.execute(&create, ()).unwrap();
+    }
+    let warnings = |kind: &str, tables: &[&str]| {
+        let writes = tables.iter().map(|table| format!("UPDATE ks.{table} SET v = 1 WHERE k = 1; "));
+        let batch = format!("BEGIN {kind} BATCH {} APPLY BATCH", writes.collect::<String>());
+        session.execute(&batch, ()).unwrap().warnings().to_vec()
+    };
+    assert_eq!(
+        warnings("", &["a", "a"]),
+        ["Executing a LOGGED BATCH on table [ks.a], configured with a gc_grace_seconds of 0. The \
+             gc_grace_seconds is used to TTL batchlog entries, so setting gc_grace_seconds too low on tables \
+             involved in an atomic batch might cause batchlog entries to expire before being replayed."]
+    );
+    assert!(warnings("", &["a", "b"])[0].starts_with("Executing a LOGGED BATCH on tables [ks.a, ks.b], "));
+    assert!(warnings("UNLOGGED", &["a"]).is_empty());
+    assert!(warnings("", &["expiring"]).is_empty());
 }
 
 #[test]
