@@ -174,11 +174,13 @@ impl Default for BackpressureOptions {
 /// `disk_failure_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFailurePolicy {
-    /// A corrupt SSTable is set aside: it is left out of later reads and compactions, and its files stay.
+    /// A corrupt SSTable is set aside: it is left out of later reads and compactions, and its files stay. So is one that cannot be
+    /// opened at the start.
     BestEffort,
-    /// After a corrupt SSTable was met, the engine refuses everything.
+    /// After a corrupt SSTable was met, the engine refuses everything; with one that cannot be opened it does not start.
     Stop,
-    /// Requests that meet a corrupt SSTable fail; nothing else changes.
+    /// Requests that meet a corrupt SSTable fail; nothing else changes. With one that cannot be opened at the start all reads of its
+    /// table fail.
     Ignore,
 }
 
