@@ -9,11 +9,13 @@ use super::ModificationPlan;
 use super::attributes::Attributes;
 use super::conditional::{self, Part};
 use super::mutations::Mutations;
+use super::question::Question;
 use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::execution::Execution;
 use crate::plan::PlanContext;
 use crate::request::{Consistency, ConsistencyRules};
 use crate::response::{Outcome, RowSink};
+use crate::restrictions::StatementKind;
 
 /// A planned `BEGIN BATCH … APPLY BATCH`.
 #[derive(Debug)]
@@ -183,7 +185,7 @@ fn apply_conditional(
         }
         owned.push(plan.rows_of(execution)?);
     }
-    let mut key = None;
+    let (mut key, mut question) = (None, None);
     let mut parts = Vec::with_capacity(statements.len());
     for (rows, (_, execution)) in owned.iter().zip(statements) {
         let mut keys = rows.restrictions.partition.keys(execution)?.into_iter();
@@ -195,10 +197,16 @@ fn apply_conditional(
         if key.get_or_insert_with(|| this.clone()) != &this {
             bail_invalid!("Batch with conditions cannot span multiple partitions");
         }
-        parts.push(Part { plan: rows, execution });
+        if rows.restrictions.clustering.has_in() {
+            let statements = if rows.kind == StatementKind::Delete { "deletions" } else { "updates" };
+            bail_invalid!("IN on the clustering key columns is not supported with conditional {statements}");
+        }
+        let part = Part { plan: rows, execution };
+        question.get_or_insert_with(|| Question::new(&rows.table)).add(&part)?;
+        parts.push(part);
     }
-    match key {
-        Some(key) => conditional::execute_parts(&parts, key, true, sink),
+    match key.zip(question) {
+        Some((key, question)) => conditional::execute_parts(&parts, &question, key, true, sink),
         None => Ok(Outcome::Void),
     }
 }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use cassette_engine::may_wait;
 use cassette_engine::trace::trace;
 use cassette_rows::{
-    Clustering, ColumnKind, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices,
-    TableMetadata, Unfiltered, key,
+    Clustering, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices, TableMetadata,
+    Unfiltered, key,
 };
 
 use super::conditions::Conditions;
 use super::mutations::Mutations;
+use super::question::Question;
 use super::rows::RowsPlan;
 use crate::columns::{value_of, wildcard};
 use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
@@ -32,20 +33,23 @@ pub(super) fn execute(plan: &RowsPlan, execution: &Execution<'_>, sink: &mut dyn
         <[DecoratedKey; 1]>::try_from(plan.restrictions.partition.keys(execution)?).map_err(|_| {
             DatabaseError::invalid("IN on the partition key is not supported with conditional updates")
         })?;
-    execute_parts(&[Part { plan, execution }], key, false, sink)
+    let part = Part { plan, execution };
+    let mut question = Question::new(&plan.table);
+    question.add(&part)?;
+    execute_parts(&[part], &question, key, false, sink)
 }
 
 /// Executes statements on one partition, some of them conditional: all are applied if all conditions hold, else none.
+/// `question` is what they ask.
 pub(super) fn execute_parts(
     parts: &[Part<'_, '_>],
+    question: &Question<'_>,
     key: DecoratedKey,
     is_batch: bool,
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
     let Some(Part { plan, execution }) = parts.first() else { return Ok(Outcome::Void) };
     let (table, database) = (&plan.table, execution.database);
-    let targets = targets(parts)?;
-    refuse_conflicts(parts, &targets, table)?;
 
     trace(|| "Reading existing values for CAS precondition");
     let engine = database.engine();
@@ -53,20 +57,10 @@ pub(super) fn execute_parts(
         true => engine.lock_partition(table.id, &key),
         false => engine.try_lock_partition(table.id, &key).ok_or(DatabaseError::WouldBlock)?,
     };
-    let current = Current::read(table, &key, &targets, execution)?;
-    let mut applied = true;
-    for (part, target) in parts.iter().zip(&targets) {
-        let conditions = &part.plan.conditions;
-        let row = target.as_ref().and_then(|clustering| current.row(clustering, table));
-        let exists = match target {
-            Some(_) => row,
-            None => current.static_row.as_ref(),
-        };
-        applied &= conditions.hold(exists, row, current.static_row.as_ref(), part.execution)?;
-    }
-    if !applied {
+    let current = Current::read(table, &key, question, execution)?;
+    if !question.holds_for(&current, execution.now_seconds)? {
         trace(|| "CAS precondition does not match current values; aborting");
-        return refuse(parts, &key, &current, is_batch, sink);
+        return refuse(parts, &key, question, &current, is_batch, sink);
     }
     trace(|| "CAS precondition is met; applying client-requested updates");
     let timestamp = execution.database.next_timestamp(execution.now_micros);
@@ -95,47 +89,9 @@ fn spec(table: &TableMetadata, name: &str, data_type: DataType) -> ColumnSpec {
     }
 }
 
-/// The row that each part's conditions are about; `None` for the static row.
-fn targets(parts: &[Part<'_, '_>]) -> Result<Vec<Option<Clustering>>> {
-    let target = |part: &Part<'_, '_>| {
-        let plan = part.plan;
-        if plan.only_statics || plan.conditions.is_empty() && !plan.restrictions.clustering.names_rows() {
-            return Ok(None);
-        }
-        let rows = plan.restrictions.clustering.clusterings(part.execution)?;
-        Ok(rows.into_iter().next())
-    };
-    parts.iter().map(target).collect()
-}
-
-/// Refuses conditions on one row that cannot stand side by side.
-fn refuse_conflicts(
-    parts: &[Part<'_, '_>],
-    targets: &[Option<Clustering>],
-    table: &TableMetadata,
-) -> Result<()> {
-    let conditions = parts.iter().map(|part| &part.plan.conditions);
-    let mut on_rows: Vec<_> =
-        conditions.zip(targets).enumerate().filter(|(_, (conditions, _))| !conditions.is_empty()).collect();
-    let compare = |a: &Option<Clustering>, b: &Option<Clustering>| match (a, b) {
-        (Some(a), Some(b)) => table.comparator.compare_rows(a, b),
-        (a, b) => a.is_some().cmp(&b.is_some()),
-    };
-    // Stable: of one row, the statements stay in their order.
-    on_rows.sort_by(|(_, (_, a)), (_, (_, b))| compare(a, b));
-    let conflicts = on_rows.chunk_by(|(_, (_, a)), (_, (_, b))| compare(a, b).is_eq()).flat_map(|of_row| {
-        let (_, (first, _)) = of_row[0];
-        of_row.iter().filter_map(move |(at, (later, _))| Some((*at, later.conflict_with(first)?)))
-    });
-    match conflicts.min_by_key(|(at, _)| *at) {
-        Some((_, conflict)) => bail_invalid!("{conflict}"),
-        None => Ok(()),
-    }
-}
-
-/// What the partition holds of the rows in question.
-struct Current {
-    static_row: Option<Row>,
+/// What the partition holds of the rows in question; where only the static row is, its first row, which is shown beside.
+pub(super) struct Current {
+    pub static_row: Option<Row>,
     rows: Vec<Row>,
 }
 
@@ -143,16 +99,15 @@ impl Current {
     fn read(
         table: &Arc<TableMetadata>,
         key: &DecoratedKey,
-        targets: &[Option<Clustering>],
+        question: &Question<'_>,
         execution: &Execution<'_>,
     ) -> Result<Self> {
-        let mut rows = targets.iter().flatten().peekable();
-        // Where only the static row is in question, Cassandra shows the first row beside it.
-        let only_first = rows.peek().is_none();
+        let only_first = question.rows.is_empty();
         let slices = match only_first {
             true => Slices::all(),
             false => {
-                let slices = rows.map(|clustering| Slice::prefix(clustering.clone())).collect();
+                let slices =
+                    question.rows.iter().map(|(clustering, _)| Slice::prefix(clustering.clone())).collect();
                 Slices::new(slices, &table.comparator)
             }
         };
@@ -164,10 +119,10 @@ impl Current {
         let mut stream = execution.database.read(execution, table, key, &selection)?;
         let mut current = Self { static_row: None, rows: Vec::new() };
         if let Some(header) = stream.next_partition().map_err(failed)? {
-            current.static_row = header.static_row.filter(|row| row.has_live_cell(now));
+            current.static_row = header.static_row.filter(|row| question.sees_static_row(row, now));
             while let Some(next) = stream.next_unfiltered().map_err(failed)? {
                 if let Unfiltered::Row(row) = next
-                    && row.is_live(now)
+                    && question.sees_row(&row, now)
                 {
                     current.rows.push(row);
                     if only_first {
@@ -179,7 +134,7 @@ impl Current {
         Ok(current)
     }
 
-    fn row(&self, clustering: &Clustering, table: &TableMetadata) -> Option<&Row> {
+    pub fn row(&self, clustering: &Clustering, table: &TableMetadata) -> Option<&Row> {
         self.rows.iter().find(|row| table.comparator.compare_rows(row.clustering(), clustering).is_eq())
     }
 }
@@ -188,26 +143,13 @@ impl Current {
 fn refuse(
     parts: &[Part<'_, '_>],
     key: &DecoratedKey,
+    question: &Question<'_>,
     current: &Current,
     is_batch: bool,
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
     let Part { plan, execution } = &parts[0];
     let table = &plan.table;
-    // Cassandra does not read columns of a kind that nothing is said of, and shows them as null; of static columns that
-    // do not change it reads those in the conditions.
-    let reads_of = |static_row: &Row, part: &Part<'_, '_>| {
-        let is_there = |column: &ColumnMetadata| {
-            static_row.cells_of(column.id).any(|cell| cell.is_live(execution.now_seconds))
-        };
-        let mut asked = part.plan.conditions.columns().into_iter();
-        !part.plan.operations.statics.is_empty()
-            || asked.any(|column| column.kind == ColumnKind::Static && is_there(&column))
-    };
-    let reads_regulars =
-        |part: &Part<'_, '_>| !part.plan.only_statics || part.plan.conditions.touch(ColumnKind::Regular);
-    let static_row = current.static_row.as_ref().filter(|row| parts.iter().any(|part| reads_of(row, part)));
-    let shows_regulars = parts.iter().any(reads_regulars);
     let conditional = || parts.iter().filter(|part| !part.plan.conditions.is_empty());
     let shows_all =
         conditional().any(|p| matches!(p.plan.conditions, Conditions::Exists | Conditions::NotExists));
@@ -225,6 +167,7 @@ fn refuse(
         }
     }
 
+    let static_row = current.static_row.as_ref();
     let rows: Vec<Option<&Row>> = match (&current.rows[..], static_row) {
         ([], Some(_)) => vec![None],
         (rows, _) => rows.iter().map(Some).collect(),
@@ -244,11 +187,10 @@ fn refuse(
     for row in rows {
         sink.value(Some(&[0]));
         for column in &columns {
-            if column.kind == ColumnKind::Regular && !shows_regulars {
-                sink.value(None);
-                continue;
+            match question.reads(column) {
+                true => push(column, row, static_row, &key_values, execution.now_seconds, sink),
+                false => sink.value(None),
             }
-            push(column, row, static_row, &key_values, execution.now_seconds, sink);
         }
         sink.end_row();
     }

@@ -83,23 +83,6 @@ impl Conditions {
         }
     }
 
-    /// Why they cannot stand beside an earlier statement's conditions on the same row, in Cassandra's words.
-    pub fn conflict_with(&self, earlier: &Self) -> Option<&'static str> {
-        match (earlier, self) {
-            (Self::Exists, Self::NotExists) | (Self::NotExists, Self::Exists) => {
-                Some("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row")
-            }
-            (Self::Columns(_), Self::Exists) => {
-                Some("Cannot mix IF conditions and IF EXISTS for the same row")
-            }
-            // Cassandra says NOT also where the earlier statement has IF EXISTS.
-            (Self::Columns(_), Self::NotExists) | (Self::Exists | Self::NotExists, Self::Columns(_)) => {
-                Some("Cannot mix IF conditions and IF NOT EXISTS for the same row")
-            }
-            _ => None,
-        }
-    }
-
     /// The columns of the conditions, each once: regular ones, then static ones.
     pub fn columns(&self) -> Vec<Arc<ColumnMetadata>> {
         let Self::Columns(conditions) = self else { return Vec::new() };
@@ -114,29 +97,17 @@ impl Conditions {
         columns
     }
 
-    /// Whether they hold for a row and its partition's static row as they are. `target` is the row that
-    /// [`Exists`](Self::Exists) means.
-    pub fn hold(
-        &self,
-        target: Option<&Row>,
-        row: Option<&Row>,
-        static_row: Option<&Row>,
-        execution: &Execution<'_>,
-    ) -> Result<bool> {
-        match self {
-            Self::None => Ok(true),
-            Self::NotExists => Ok(target.is_none()),
-            Self::Exists => Ok(target.is_some()),
-            Self::Columns(conditions) => {
-                for condition in conditions {
-                    let row = if condition.column.kind == ColumnKind::Static { static_row } else { row };
-                    if !condition.holds(row, execution)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
-            }
-        }
+    /// The conditions on columns of a kind, with their values.
+    ///
+    /// # Errors
+    /// Invalid, for values that cannot be compared with whatever the column holds.
+    pub fn bind<'a>(
+        &'a self,
+        kind: ColumnKind,
+        execution: &Execution<'a>,
+    ) -> Result<Vec<BoundCondition<'a>>> {
+        let Self::Columns(conditions) = self else { return Ok(Vec::new()) };
+        conditions.iter().filter(|c| c.column.kind == kind).map(|c| c.bind(execution)).collect()
     }
 }
 
@@ -191,47 +162,67 @@ impl Condition {
         Ok(Self { column, part, operator: raw.operator, values })
     }
 
-    /// Whether it holds for the row that has its column.
-    fn holds(&self, row: Option<&Row>, execution: &Execution<'_>) -> Result<bool> {
-        let (actual, data_type) = self.actual(row, execution)?;
-        let actual = actual.as_deref();
-        match &self.values {
-            Values::One(term) => self.compare(actual, &data_type, term.bind(execution)?),
-            Values::List(terms) => {
-                for term in terms {
-                    if self.compare(actual, &data_type, term.bind(execution)?)? {
-                        return Ok(true);
-                    }
-                }
-                Ok(false)
-            }
+    fn bind<'a>(&'a self, execution: &Execution<'a>) -> Result<BoundCondition<'a>> {
+        let element = match &self.part {
+            Part::Element(key) => Some(key.bind(execution)?),
+            Part::Whole | Part::Field(_) => None,
+        };
+        let mut values = match &self.values {
+            Values::One(term) => vec![term.bind(execution)?],
+            Values::List(terms) => terms.iter().map(|term| term.bind(execution)).collect::<Result<_>>()?,
             Values::Marker(marker) => match marker.bind(execution)? {
                 Bound::Null => bail_invalid!("Invalid null list in IN condition"),
                 Bound::Unset => bail_invalid!("Invalid 'unset' value in condition"),
-                Bound::Value(list) => {
-                    for value in collection::read_list(&list) {
-                        let value = value.map_or(Bound::Null, |v| Bound::Value(Cow::Borrowed(v)));
-                        if self.compare(actual, &data_type, value)? {
-                            return Ok(true);
-                        }
-                    }
-                    Ok(false)
-                }
+                Bound::Value(list) => collection::read_list(&list)
+                    .map(|value| value.map_or(Bound::Null, |v| Bound::Value(Cow::Owned(v.to_vec()))))
+                    .collect(),
             },
+        };
+        if self.operator == Operator::In {
+            values.retain(|value| !value.is_unset());
         }
+        Ok(BoundCondition { condition: self, element, values })
+    }
+
+    fn is_whole_collection(&self) -> bool {
+        matches!(self.part, Part::Whole)
+            && !matches!(self.operator, Operator::Contains | Operator::ContainsKey)
+            && self.column.data_type.is_multi_cell()
+            && !matches!(self.column.data_type, DataType::Udt { .. })
+    }
+}
+
+/// A condition with its values.
+#[derive(Debug)]
+pub(super) struct BoundCondition<'a> {
+    condition: &'a Condition,
+    /// The key or index of a [`Part::Element`].
+    element: Option<Bound<'a>>,
+    /// One, or those of an IN.
+    values: Vec<Bound<'a>>,
+}
+
+impl BoundCondition<'_> {
+    /// Whether it holds for the row that has its column, at `now` (seconds since 1970).
+    ///
+    /// # Errors
+    /// Invalid, for what cannot be compared: nulls by order, elements at null.
+    pub fn holds(&self, row: Option<&Row>, now: u32) -> Result<bool> {
+        let (actual, data_type) = self.actual(row, now)?;
+        for value in &self.values {
+            if self.compare(actual.as_deref(), &data_type, value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The value that is compared, and its type.
-    fn actual<'r>(
-        &self,
-        row: Option<&'r Row>,
-        execution: &Execution<'_>,
-    ) -> Result<(Option<Cow<'r, [u8]>>, DataType)> {
-        let now = execution.now_seconds;
-        let whole = row.and_then(|row| value_of(row, &self.column, now));
-        let data_type = &self.column.data_type;
-        match (&self.part, data_type) {
-            (Part::Whole, _) => Ok((whole, data_type.clone())),
+    fn actual<'r>(&self, row: Option<&'r Row>, now: u32) -> Result<(Option<Cow<'r, [u8]>>, DataType)> {
+        let column = &self.condition.column;
+        let whole = row.and_then(|row| value_of(row, column, now));
+        let element = self.element.as_ref().map(Bound::value);
+        match (&self.condition.part, &column.data_type) {
             (Part::Field(index), DataType::Udt { definition, .. }) => {
                 let field = whole.and_then(|value| {
                     let item = collection::read_tuple(&value).nth(usize::from(*index)).flatten();
@@ -240,77 +231,70 @@ impl Condition {
                 let data_type = definition.fields.get(usize::from(*index)).map(|(_, t)| t.clone());
                 Ok((field, data_type.unwrap_or(DataType::Empty)))
             }
-            (Part::Element(key), DataType::Map { key: key_type, value, .. }) => {
-                let Bound::Value(key) = key.bind(execution)? else {
+            (Part::Element(_), DataType::Map { key: key_type, value, .. }) => {
+                let Some(key) = element.flatten() else {
                     bail_invalid!("Invalid null value for map element access");
                 };
                 let found = whole.and_then(|map| {
-                    let entry = collection::read_map(&map).find(|(k, _)| key_type.compare(k, &key).is_eq());
+                    let entry = collection::read_map(&map).find(|(k, _)| key_type.compare(k, key).is_eq());
                     entry.map(|(_, value)| Cow::Owned(value.to_vec()))
                 });
                 Ok((found, (**value).clone()))
             }
-            (Part::Element(index), DataType::List { element, .. }) => {
-                let Bound::Value(index) = index.bind(execution)? else {
+            (Part::Element(_), DataType::List { element: of, .. }) => {
+                let Some(index) = element.flatten() else {
                     bail_invalid!("Invalid null value for list element access");
                 };
-                let index = <[u8; 4]>::try_from(&*index).map_or(-1, i32::from_be_bytes);
+                let index = <[u8; 4]>::try_from(index).map_or(-1, i32::from_be_bytes);
                 let Ok(at) = usize::try_from(index) else {
                     bail_invalid!("Invalid negative list index {index}");
                 };
                 let found = whole.and_then(|list| {
                     collection::read_list(&list).nth(at).flatten().map(|value| Cow::Owned(value.to_vec()))
                 });
-                Ok((found, (**element).clone()))
+                Ok((found, (**of).clone()))
             }
-            _ => Ok((None, data_type.clone())),
+            (_, data_type) => Ok((whole, data_type.clone())),
         }
     }
 
     /// `actual operator value`.
-    fn compare(&self, actual: Option<&[u8]>, data_type: &DataType, value: Bound<'_>) -> Result<bool> {
-        let value = match &value {
+    fn compare(&self, actual: Option<&[u8]>, data_type: &DataType, value: &Bound<'_>) -> Result<bool> {
+        let operator = self.condition.operator;
+        let bound = match value {
             Bound::Unset => bail_invalid!("Invalid 'unset' value in condition"),
             Bound::Null => None,
             Bound::Value(value) => Some(&**value),
         };
         // An empty non-frozen collection is stored as nothing.
-        let value = value.filter(|v| !(self.is_whole_collection() && collection::count(v) == 0));
+        let value = bound.filter(|v| !(self.condition.is_whole_collection() && collection::count(v) == 0));
         let equal = || match (actual, value) {
             (Some(actual), Some(value)) => data_type.compare(actual, value).is_eq(),
             (actual, value) => actual.is_none() && value.is_none(),
         };
-        match self.operator {
-            Operator::Eq | Operator::In => Ok(equal()),
-            Operator::Neq => Ok(!equal()),
-            Operator::Contains | Operator::ContainsKey => {
-                let Some(value) = value else {
-                    bail_invalid!("Invalid comparison with null for operator \"{}\"", self.operator);
-                };
-                Ok(actual.is_some_and(|actual| contains(actual, data_type, self.operator, value)))
-            }
-            operator => {
-                let Some(value) = value else {
-                    bail_invalid!("Invalid comparison with null for operator \"{operator}\"");
-                };
-                let Some(actual) = actual else { return Ok(false) };
-                let order = data_type.compare(actual, value);
-                Ok(match operator {
-                    Operator::Lt => order == Ordering::Less,
-                    Operator::Lte => order != Ordering::Greater,
-                    Operator::Gt => order == Ordering::Greater,
-                    Operator::Gte => order != Ordering::Less,
-                    _ => false,
-                })
-            }
+        match operator {
+            Operator::Eq | Operator::In => return Ok(equal()),
+            Operator::Neq => return Ok(!equal()),
+            _ => {}
         }
-    }
-
-    fn is_whole_collection(&self) -> bool {
-        matches!(self.part, Part::Whole)
-            && !matches!(self.operator, Operator::Contains | Operator::ContainsKey)
-            && self.column.data_type.is_multi_cell()
-            && !matches!(self.column.data_type, DataType::Udt { .. })
+        let Some(value) = value else {
+            let what = match data_type {
+                _ if bound.is_none() => "null",
+                DataType::List { .. } => "an empty list",
+                DataType::Set { .. } => "an empty set",
+                _ => "an empty map",
+            };
+            bail_invalid!("Invalid comparison with {what} for operator \"{operator}\"");
+        };
+        let Some(actual) = actual else { return Ok(false) };
+        Ok(match operator {
+            Operator::Contains | Operator::ContainsKey => contains(actual, data_type, operator, value),
+            Operator::Lt => data_type.compare(actual, value) == Ordering::Less,
+            Operator::Lte => data_type.compare(actual, value) != Ordering::Greater,
+            Operator::Gt => data_type.compare(actual, value) == Ordering::Greater,
+            Operator::Gte => data_type.compare(actual, value) != Ordering::Less,
+            _ => false,
+        })
     }
 }
 

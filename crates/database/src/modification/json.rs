@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cassette_cql::ast::{self, JsonValue};
 use cassette_cql::values::json::{JsonColumn, decode_row};
-use cassette_rows::{ColumnMetadata, DataType, TableMetadata};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use super::attributes::Attributes;
 use super::plan;
@@ -67,12 +67,18 @@ impl JsonInsert {
         let mut set = Vec::with_capacity(columns.len());
         for (column, value) in columns.into_iter().zip(values) {
             let term = match value {
-                JsonColumn::Absent if self.default_unset => continue,
+                JsonColumn::Absent if self.default_unset => match column.kind {
+                    ColumnKind::Static | ColumnKind::Regular => continue,
+                    ColumnKind::PartitionKey | ColumnKind::Clustering => {
+                        bail_invalid!("Invalid unset value for column {}", column.name)
+                    }
+                },
                 JsonColumn::Absent | JsonColumn::Null => Term::Null,
                 JsonColumn::Value(bytes) => Term::Value(bytes.into()),
             };
             set.push((column.clone(), term));
         }
-        plan::insert_of(set, self.attributes.clone(), self.if_not_exists, table)
+        let plan = plan::insert_of(set, self.attributes.clone(), self.if_not_exists, table)?;
+        Ok(RowsPlan { sets_all_columns: true, ..plan })
     }
 }

@@ -17,6 +17,7 @@ mod list_view;
 mod mutations;
 mod operation;
 mod plan;
+mod question;
 mod rows;
 #[cfg(test)]
 mod tests;

@@ -67,6 +67,7 @@ pub(super) fn insert_of(
         attributes,
         conditions,
         only_statics,
+        sets_all_columns: false,
     })
 }
 
@@ -105,6 +106,7 @@ pub(super) fn update(
         attributes,
         conditions,
         only_statics,
+        sets_all_columns: false,
     };
     validate_one_row(&plan, "updates")?;
     Ok(plan)
@@ -166,6 +168,7 @@ pub(super) fn delete(
         attributes,
         conditions,
         only_statics,
+        sets_all_columns: false,
     };
     validate_one_row(&plan, "deletions")?;
     Ok(plan)

@@ -29,6 +29,8 @@ pub(super) struct RowsPlan {
     pub conditions: Conditions,
     /// It changes static columns only, asks nothing of others, and names no row.
     pub only_statics: bool,
+    /// It is an INSERT JSON: Cassandra's sets every column, if only to what it was.
+    pub sets_all_columns: bool,
 }
 
 impl RowsPlan {

@@ -304,6 +304,104 @@ fn a_refused_write_of_a_missing_row_shows_the_static_columns_that_it_asked_for()
     }
 }
 
+/// The columns and rows of a conditional write's answer, one text a row.
+fn shown(session: &crate::Session, cql: &str) -> Result<Vec<String>, String> {
+    let rows = session.execute(cql, ()).map_err(|error| error.to_string())?;
+    let row = |row: &crate::Row<'_>| {
+        let values = rows
+            .columns()
+            .iter()
+            .enumerate()
+            .map(|(i, column)| format!("{}={}", column.name, row.bytes(i).map_or("null".into(), number)));
+        values.collect::<Vec<_>>().join(" ")
+    };
+    Ok(rows.iter().map(|r| row(&r)).collect())
+}
+
+#[test]
+fn a_refused_batch_shows_the_rows_that_have_conditions_and_the_columns_that_were_read() {
+    let database = database_of_statics();
+    let session = database.session();
+    for cql in ["INSERT INTO ks.l (p, c, v) VALUES (1, 1, 8)", "UPDATE ks.l SET v = 1 WHERE p = 2 AND c = 2"]
+    {
+        session.execute(cql, ()).unwrap();
+    }
+    session.execute("UPDATE ks.l SET z = 3 WHERE p = 1", ()).unwrap();
+    let refused = "UPDATE ks.l SET v = 0 WHERE p = 1 AND c = 2 IF v = 0";
+    for (cql, expected) in [
+        (format!("INSERT INTO ks.l (p, c, v) VALUES (1, 1, 0); {refused}"), &["[applied]=0 p=1 c=2 v=7"][..]),
+        (format!("DELETE FROM ks.l WHERE p = 1 AND c < 5; {refused}"), &["[applied]=0 p=1 c=2 v=7"]),
+        (
+            format!("UPDATE ks.l SET v = 0 WHERE p = 1 AND c = 1 IF v = 0; {refused}"),
+            &["[applied]=0 p=1 c=1 v=8", "[applied]=0 p=1 c=2 v=7"],
+        ),
+        // Of static columns that do not change those in the conditions are read.
+        (
+            format!("INSERT INTO ks.l (p, c) VALUES (1, 1) IF NOT EXISTS; {refused} AND s = 5"),
+            &["[applied]=0 p=1 c=1 s=5 z=null v=8", "[applied]=0 p=1 c=2 s=5 z=null v=7"],
+        ),
+        // Where only the static row is asked of, the first row is shown beside it.
+        (
+            "UPDATE ks.l SET s = 0 WHERE p = 1 IF s = 0; UPDATE ks.l SET v = 0 WHERE p = 1 AND c = 2".into(),
+            &["[applied]=0 p=1 c=1 s=5"],
+        ),
+        (
+            "UPDATE ks.l SET s = 0 WHERE p = 1; UPDATE ks.l SET v = 0 WHERE p = 1 AND c = 9 IF v = 0".into(),
+            &["[applied]=0"],
+        ),
+    ] {
+        let batch = format!("BEGIN BATCH {cql}; APPLY BATCH");
+        assert_eq!(shown(&session, &batch).unwrap(), expected, "{batch}");
+    }
+    for (cql, expected) in [
+        // The row 2 lives by a cell alone, which is not read.
+        ("UPDATE ks.l SET s = 0 WHERE p = 2 IF s = 0", "[applied]=0"),
+        ("INSERT INTO ks.l (p, s) VALUES (1, 0) IF NOT EXISTS", "[applied]=0 p=1 c=1 s=5 z=3 v=null"),
+        ("INSERT INTO ks.l (p, c) VALUES (1, 1) IF NOT EXISTS", "[applied]=0 p=1 c=1 s=null z=null v=8"),
+        (
+            "INSERT INTO ks.l JSON '{\"p\": 1, \"c\": 1}' DEFAULT UNSET IF NOT EXISTS",
+            "[applied]=0 p=1 c=1 s=5 z=3 v=8",
+        ),
+    ] {
+        assert_eq!(shown(&session, cql), Ok(vec![expected.to_owned()]), "{cql}");
+    }
+}
+
+#[test]
+fn conditions_are_bound_before_any_is_asked_and_the_static_row_is_asked_first() {
+    let database = database_of_statics();
+    let session = database.session();
+    let refused = |cql: &str| shown(&session, cql).unwrap_err();
+    const OTHER: &str = "UPDATE ks.l SET v = 0 WHERE p = 1 AND c = 2 IF v = 0";
+    assert_eq!(refused(&format!("{OTHER} AND s > null")), "Invalid comparison with null for operator \">\"");
+    assert_eq!(
+        refused(&format!("BEGIN BATCH {OTHER}; DELETE FROM ks.l WHERE p = 1 AND c IN (1, 2); APPLY BATCH")),
+        "IN on the clustering key columns is not supported with conditional deletions"
+    );
+    assert_eq!(
+        refused(&format!("BEGIN BATCH {OTHER}; INSERT INTO ks.l JSON '{{\"p\": 1, \"s\": 1}}'; APPLY BATCH")),
+        "Invalid null value in condition for column c"
+    );
+    assert_eq!(
+        refused("INSERT INTO ks.l JSON '{\"p\": 1, \"s\": 1}' DEFAULT UNSET"),
+        "Invalid unset value for column c"
+    );
+    session.execute("UPDATE ks.t SET v = 1 WHERE k = 1 AND c = 1", ()).unwrap();
+    for (condition, kind) in [("l <= []", "list"), ("m < {}", "map")] {
+        let operator = condition.split(' ').nth(1).unwrap();
+        assert_eq!(
+            refused(&format!("UPDATE ks.t SET v = 2 WHERE k = 1 AND c = 1 IF {condition}")),
+            format!("Invalid comparison with an empty {kind} for operator \"{operator}\"")
+        );
+    }
+    let mut rows = crate::Rows::default();
+    let values = [BoundValue::Unset, BoundValue::Set(&[0, 0, 0, 1])];
+    let cql = "UPDATE ks.t SET v = 2 WHERE k = 1 AND c = 1 IF v IN (?, ?)";
+    let options = StatementOptions::default();
+    database.query(None, cql, crate::Values::positional(&values), &options, &mut rows).unwrap();
+    assert_eq!(rows.first().unwrap().get::<bool>(0), Ok(true), "what is unset is left out of an IN");
+}
+
 #[test]
 fn conditions_of_other_kinds_on_one_row_are_refused_in_a_batch() {
     let database = database_of_statics();
