@@ -88,6 +88,19 @@ impl ColumnRestriction {
         table: &TableMetadata,
         cx: &mut PlanContext<'_>,
     ) -> Result<Self> {
+        if matches!(operator, Operator::Lt | Operator::Lte | Operator::Gt | Operator::Gte)
+            && column.data_type.contains_duration()
+        {
+            bail_invalid!(
+                "Slice restrictions are not supported on {}",
+                match &column.data_type {
+                    DataType::Duration => "duration columns",
+                    DataType::Tuple(_) => "tuples containing durations",
+                    DataType::Udt { .. } => "UDTs containing durations",
+                    _ => "collections containing durations",
+                }
+            );
+        }
         validate_receiver(column, operator)?;
         let to = receiver(table, column);
         let part = |name: &str, data_type: &DataType| {
@@ -122,17 +135,6 @@ impl ColumnRestriction {
                 bail_invalid!("Unsupported \"{operator}\" relation: {} {operator} {value}", column.name)
             }
             Operator::Lt | Operator::Lte | Operator::Gt | Operator::Gte => {
-                if column.data_type.contains_duration() {
-                    bail_invalid!(
-                        "Slice restrictions are not supported on {}",
-                        match &column.data_type {
-                            DataType::Duration => "duration columns",
-                            DataType::Tuple(_) => "tuples containing durations",
-                            DataType::Udt { .. } => "UDTs containing durations",
-                            _ => "collections containing durations",
-                        }
-                    );
-                }
                 let term = Term::prepare(value, &to, cx)?;
                 Self::Slice(SliceTerms::new(operator, term).unwrap_or_default())
             }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use cassette_cql::ast;
 use cassette_rows::{ColumnMetadata, TableMetadata};
 
+use super::Restrictions;
 use super::column::{ColumnRestriction, SliceTerms};
 use super::partition::PartitionRestrictions;
-use super::{ALLOW_FILTERING_MESSAGE, Restrictions, Rules};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
 use crate::indexes::{Analyzers, Finds, Index, IndexKind, Wanted};
@@ -106,8 +106,10 @@ pub(super) struct IndexChoice<'i> {
     partition: Vec<Restricted>,
     clustering: Vec<Restricted>,
     others: Vec<Restricted>,
-    /// No restriction of clustering columns is left out of `clustering`.
+    /// No restriction of clustering columns is left out of `clustering`, but for ranges of tuples that indexes answer.
     clustering_is_whole: bool,
+    /// An index answers a range of one of the columns of a tuple.
+    answers_tuple_slices: bool,
     has_clustering_index: bool,
     has_index: bool,
     is_key_range: bool,
@@ -126,6 +128,7 @@ impl<'i> IndexChoice<'i> {
             clustering: Vec::new(),
             others: Vec::new(),
             clustering_is_whole: true,
+            answers_tuple_slices: false,
             has_clustering_index: false,
             has_index: false,
             is_key_range: false,
@@ -140,7 +143,13 @@ impl<'i> IndexChoice<'i> {
         choice.partition =
             columns.map(|(column, restriction)| (column.clone(), restriction.clone())).collect();
         choice.clustering = restrictions.clustering.single_columns();
-        choice.clustering_is_whole = restrictions.clustering.is_of_single_columns();
+        let answers_slice = |columns: &[Arc<ColumnMetadata>]| {
+            let slice = ColumnRestriction::Slice(SliceTerms::default());
+            columns.iter().any(|column| indexes.iter().any(|index| index.supports(column, &slice)))
+        };
+        choice.answers_tuple_slices = restrictions.clustering.tuple_slices().any(answers_slice);
+        choice.clustering_is_whole = restrictions.clustering.is_of_single_columns_and_slices()
+            && restrictions.clustering.tuple_slices().all(answers_slice);
         let filters = restrictions.filters.iter();
         choice.others = filters.map(|filter| (filter.column.clone(), filter.restriction.clone())).collect();
         let supported = |restricted: &[Restricted]| {
@@ -148,7 +157,7 @@ impl<'i> IndexChoice<'i> {
                 .iter()
                 .any(|(column, restriction)| indexes.iter().any(|index| index.supports(column, restriction)))
         };
-        choice.has_clustering_index = supported(&choice.clustering);
+        choice.has_clustering_index = supported(&choice.clustering) || choice.answers_tuple_slices;
         choice.has_index =
             choice.has_clustering_index || supported(&choice.partition) || supported(&choice.others);
         choice
@@ -182,13 +191,15 @@ impl<'i> IndexChoice<'i> {
         self.uses_index
     }
 
-    /// The searches of which each finds the rows, the more promising ones first; none, if no index is used.
-    ///
-    /// # Errors
-    /// Invalid, if the index leaves something to be looked at row by row and ALLOW FILTERING was not said.
-    pub fn finish(&self, rules: Rules) -> Result<Vec<Search>> {
+    /// Whether an index finds the rows by a range of a tuple.
+    pub fn answers_tuple_slices(&self) -> bool {
+        self.uses_index && self.checks_clustering && self.answers_tuple_slices
+    }
+
+    /// Whether the index that is used leaves something to be looked at row by row.
+    pub fn leaves_to_filter(&self) -> bool {
         if !self.uses_index {
-            return Ok(Vec::new());
+            return false;
         }
         let empty = Vec::new();
         let partition = if self.checks_partition { &self.partition } else { &empty };
@@ -201,12 +212,23 @@ impl<'i> IndexChoice<'i> {
                     indexes.iter().any(|index| index.satisfies(column, restriction))
                 })
         };
-        let (attached, others): (Vec<_>, Vec<_>) =
-            self.indexes.iter().partition(|index| index.kind == IndexKind::StorageAttached);
+        let (attached, others) = self.attached_and_others();
         let is_satisfied = satisfied_by(&attached) || others.iter().any(|index| satisfied_by(&[*index]));
-        if !rules.allow_filtering && checked().next().is_some() && !is_satisfied {
-            bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
+        let is_any = checked().next().is_some() || self.checks_clustering && !self.clustering_is_whole;
+        is_any && !is_satisfied
+    }
+
+    /// Storage-attached indexes, and the others.
+    fn attached_and_others(&self) -> (Vec<&Arc<Index>>, Vec<&Arc<Index>>) {
+        self.indexes.iter().partition(|index| index.kind == IndexKind::StorageAttached)
+    }
+
+    /// The searches of which each finds the rows, the more promising ones first; none, if no index is used.
+    pub fn searches(&self) -> Vec<Search> {
+        if !self.uses_index {
+            return Vec::new();
         }
+        let (attached, others) = self.attached_and_others();
         // Equalities before ranges, and non-key columns first: they tend to say more.
         let all = || self.others.iter().chain(&self.clustering).chain(&self.partition);
         let indexes = || attached.iter().chain(&others);
@@ -216,7 +238,7 @@ impl<'i> IndexChoice<'i> {
         let searches = equalities.chain(ranges).filter_map(|(column, restriction)| {
             indexes().find_map(|index| Search::new(index, column, restriction))
         });
-        Ok(searches.take(SEARCHES_MAX).collect())
+        searches.take(SEARCHES_MAX).collect()
     }
 
     /// What becomes of the values of a column before they are compared, since an index of it compares them so.

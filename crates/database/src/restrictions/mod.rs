@@ -25,6 +25,7 @@ use index::IndexChoice;
 
 pub(crate) use clustering::ClusteringRestrictions;
 pub(crate) use column::ColumnRestriction;
+use column::SliceTerms;
 pub(crate) use index::Search;
 pub(crate) use partition::{PartitionRestrictions, Partitions};
 
@@ -79,6 +80,8 @@ pub(crate) struct Restrictions {
     pub filters: Vec<Filter>,
     /// Of indexes that each find the rows, the more promising ones first; only for SELECT.
     pub searches: Vec<Search>,
+    /// Why it cannot be answered, to be said when all else about the statement is in order; only for SELECT.
+    pub refusal: Option<&'static str>,
 }
 
 /// What the rules for a WHERE depend on.
@@ -128,7 +131,7 @@ impl Restrictions {
             add_relation(relation, table, rules, &mut partition, &mut clustering, &mut filters, cx)?;
         }
         let indexes = indexes_of(table, rules, cx);
-        let mut restrictions = Self { partition, clustering, filters, searches: Vec::new() };
+        let mut restrictions = Self { partition, clustering, filters, searches: Vec::new(), refusal: None };
         restrictions.validate(table, rules, indexes)?;
         Ok(restrictions)
     }
@@ -154,7 +157,8 @@ impl Restrictions {
             allow_filtering: false,
             allow_clustering_slices: false,
         };
-        let mut restrictions = Self { partition, clustering, filters: Vec::new(), searches: Vec::new() };
+        let mut restrictions =
+            Self { partition, clustering, filters: Vec::new(), searches: Vec::new(), refusal: None };
         restrictions.validate(table, rules, &[])?;
         Ok(restrictions)
     }
@@ -219,7 +223,12 @@ impl Restrictions {
                 "Select on indexed columns and with IN clause for the PRIMARY KEY are not supported"
             );
         }
-        self.searches = choice.finish(rules)?;
+        self.searches = choice.searches();
+        let refused = || self.clustering.refusal(choice.answers_tuple_slices());
+        self.refusal = match !rules.allow_filtering && choice.leaves_to_filter() {
+            true => Some(ALLOW_FILTERING_MESSAGE),
+            false => refused(),
+        };
         let rest = std::mem::take(&mut self.filters);
         self.filters = partition_filters.into_iter().chain(clustering_filters).chain(rest).collect();
         for filter in &mut self.filters {
@@ -254,13 +263,16 @@ fn add_relation(
         Relation::Tuple { operator: Operator::Neq, .. } => {
             bail_invalid!("Unsupported \"!=\" relation: {}", tuple_text(relation))
         }
-        Relation::Tuple { columns, operator, value } => clustering.add_tuple(
-            &tuple_columns(columns, relation, table)?,
-            *operator,
-            value,
-            rules.allow_filtering,
-            cx,
-        ),
+        Relation::Tuple { columns, operator, value } => {
+            let columns = tuple_columns(columns, relation, table)?;
+            let restriction = match operator {
+                Operator::Eq => ColumnRestriction::Eq(Term::Null),
+                _ => ColumnRestriction::Slice(SliceTerms::default()),
+            };
+            let answers = |index: &Arc<Index>| columns.iter().any(|c| index.supports(c, &restriction));
+            let allow_gaps = rules.allow_filtering || indexes.iter().any(answers);
+            clustering.add_tuple(&columns, *operator, value, allow_gaps, cx)
+        }
         Relation::TupleIn { columns, values } => clustering.add_tuple_in(
             &tuple_columns(columns, relation, table)?,
             values,
@@ -270,6 +282,12 @@ fn add_relation(
         Relation::Token { columns, operator, value } => {
             let columns = columns.iter().map(|name| existing(table, name)).collect::<Result<Vec<_>>>()?;
             partition.add_token(&columns, *operator, value, table, cx)
+        }
+        Relation::Column { column, operator: Operator::Neq, value } => {
+            bail_invalid!("Unsupported \"!=\" relation: {column} != {value}")
+        }
+        Relation::Element { column, key, operator: Operator::Neq, value } => {
+            bail_invalid!("Unsupported \"!=\" relation: {column}[{key}] != {value}")
         }
         Relation::Column { column, operator, value } => {
             if matches!(operator, Operator::Contains | Operator::ContainsKey)
@@ -288,9 +306,6 @@ fn add_relation(
         }
         Relation::Element { column, key, operator, value } => {
             let column = existing(table, column)?;
-            if *operator == Operator::Neq {
-                bail_invalid!("Unsupported \"!=\" relation: {}[{key}] != {value}", column.name);
-            }
             let restriction = ColumnRestriction::element(&column, key, *operator, value, table, cx)?;
             add_column(column, restriction, rules, indexes, partition, clustering, filters)
         }

@@ -62,6 +62,9 @@ impl SelectPlan {
             bail_invalid!("PER PARTITION LIMIT is not allowed with aggregate queries.");
         }
         let order = Order::new(select, &table, &restrictions)?;
+        if let Some(refusal) = restrictions.refusal {
+            bail_invalid!("{refusal}");
+        }
         if !rules.allow_filtering
             && restrictions.searches.is_empty()
             && !restrictions.partition.names_keys()

@@ -20,10 +20,22 @@ impl ClusteringRestrictions {
         restriction: ColumnRestriction,
         allow_gaps: bool,
     ) -> Result<()> {
+        let behind = self.segments.iter().find(|segment| segment.first > column.position);
+        let behind = behind.map(|segment| self.columns[segment.first].name.clone());
         for segment in &mut self.segments {
             if segment.first <= column.position && column.position < segment.first + segment.width() {
                 return match (&mut segment.what, restriction) {
-                    (SegmentKind::Single(old), restriction) => old.merge(restriction, &column.name),
+                    (SegmentKind::Single(old), restriction) => {
+                        let is_slice = matches!(restriction, ColumnRestriction::Slice(_));
+                        old.merge(restriction, &column.name)?;
+                        match behind.filter(|_| is_slice && !allow_gaps) {
+                            Some(next) => bail_invalid!(
+                                "PRIMARY KEY column \"{next}\" cannot be restricted (preceding column \"{}\" is restricted by a non-EQ relation)",
+                                column.name
+                            ),
+                            None => Ok(()),
+                        }
+                    }
                     (SegmentKind::TupleSlice { .. }, ColumnRestriction::Slice(slice)) => {
                         let columns = self.columns[column.position..=column.position].to_vec();
                         let what = SegmentKind::of_slice(slice);
@@ -52,7 +64,7 @@ impl ClusteringRestrictions {
         columns: &[Arc<ColumnMetadata>],
         operator: Operator,
         value: &TupleValue,
-        allow_filtering: bool,
+        allow_gaps: bool,
         cx: &mut PlanContext<'_>,
     ) -> Result<()> {
         let tuple = self.tuple(columns, value, cx)?;
@@ -72,7 +84,7 @@ impl ClusteringRestrictions {
             },
             _ => bail_invalid!("{operator} cannot be used for multi-column relations"),
         };
-        self.add_multi(columns, Segment { first, what }, allow_filtering)
+        self.add_multi(columns, Segment { first, what }, allow_gaps)
     }
 
     pub(in crate::restrictions) fn add_tuple_in(

@@ -28,7 +28,11 @@ pub(crate) struct ClusteringRestrictions {
     columns: Vec<Arc<ColumnMetadata>>,
     comparator: ClusteringComparator,
     table: Arc<TableMetadata>,
+    /// Why what is left to filter cannot be filtered.
+    refusal: Option<&'static str>,
 }
+
+const NO_TUPLE_SLICE_FILTERS: &str = "Multi-column slice restrictions cannot be used for filtering.";
 
 /// A restriction of neighbouring columns.
 #[derive(Debug)]
@@ -105,6 +109,7 @@ impl ClusteringRestrictions {
             segments: Vec::new(),
             columns: table.clustering.clone(),
             comparator: table.comparator.clone(),
+            refusal: None,
         }
     }
 
@@ -159,11 +164,26 @@ impl ClusteringRestrictions {
         all
     }
 
-    /// Whether [`single_columns`](Self::single_columns) says all that is restricted.
-    pub(super) fn is_of_single_columns(&self) -> bool {
-        self.segments.iter().all(|segment| {
-            matches!(segment.what, SegmentKind::Single(_) | SegmentKind::TupleEq(Tuple::Terms(_)))
+    /// The columns of tuples that are restricted to ranges, tuple by tuple.
+    pub(super) fn tuple_slices(&self) -> impl Iterator<Item = &[Arc<ColumnMetadata>]> {
+        self.segments.iter().filter_map(|segment| match segment.what {
+            SegmentKind::TupleSlice { width, .. } => self.columns.get(segment.first..segment.first + width),
+            _ => None,
         })
+    }
+
+    /// Whether [`single_columns`](Self::single_columns) and [`tuple_slices`](Self::tuple_slices) say all that is
+    /// restricted.
+    pub(super) fn is_of_single_columns_and_slices(&self) -> bool {
+        self.segments.iter().all(|segment| {
+            !matches!(segment.what, SegmentKind::TupleIn(..) | SegmentKind::TupleEq(Tuple::Marker(..)))
+        })
+    }
+
+    /// Why the statement cannot be answered, if all else about it is in order: what is left to filter cannot be, or an
+    /// index `answers_slices`, which Cassandra then wants to filter.
+    pub(super) fn refusal(&self, answers_slices: bool) -> Option<&'static str> {
+        self.refusal.or_else(|| answers_slices.then_some(NO_TUPLE_SLICE_FILTERS))
     }
 
     /// Checks what the statement can do with it; what must be filtered comes back. `has_index`: some restriction of the
@@ -231,37 +251,36 @@ impl ClusteringRestrictions {
                 preceding.name
             );
         }
-        let filters = self
-            .segments
-            .split_off(usable)
-            .into_iter()
-            .map(|segment| self.filters(segment))
-            .collect::<Result<Vec<_>>>();
-        Ok(filters?.into_iter().flatten().collect())
+        let rest = self.segments.split_off(usable);
+        Ok(rest.into_iter().flat_map(|segment| self.filters(segment)).collect())
     }
 
-    fn filters(&self, segment: Segment) -> Result<Vec<Filter>> {
+    fn filters(&mut self, segment: Segment) -> Vec<Filter> {
         let filter = |position: usize, restriction: ColumnRestriction| Filter {
             column: self.columns[position].clone(),
             restriction,
             analyzers: Analyzers::default(),
         };
         match segment.what {
-            SegmentKind::Single(restriction) => Ok(vec![filter(segment.first, restriction)]),
-            SegmentKind::TupleIn(..) => bail_invalid!("Multicolumn IN filters are not supported"),
-            SegmentKind::TupleSlice { .. } => {
-                bail_invalid!("Multi-column slice restrictions cannot be used for filtering.")
+            SegmentKind::Single(restriction) => vec![filter(segment.first, restriction)],
+            SegmentKind::TupleIn(..) => {
+                self.refusal.get_or_insert("Multicolumn IN filters are not supported");
+                Vec::new()
             }
-            SegmentKind::TupleEq(Tuple::Terms(terms)) => Ok((segment.first..)
+            SegmentKind::TupleSlice { .. } => {
+                self.refusal.get_or_insert(NO_TUPLE_SLICE_FILTERS);
+                Vec::new()
+            }
+            SegmentKind::TupleEq(Tuple::Terms(terms)) => (segment.first..)
                 .zip(terms)
                 .map(|(position, term)| filter(position, ColumnRestriction::Eq(term)))
-                .collect()),
-            SegmentKind::TupleEq(Tuple::Marker(tuple, width)) => Ok((0..width)
+                .collect(),
+            SegmentKind::TupleEq(Tuple::Marker(tuple, width)) => (0..width)
                 .map(|index| {
                     let item = Term::Item { of: Box::new(tuple.clone()), index };
                     filter(segment.first + index, ColumnRestriction::Eq(item))
                 })
-                .collect()),
+                .collect(),
         }
     }
 }

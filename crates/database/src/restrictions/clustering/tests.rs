@@ -130,3 +130,36 @@ fn a_tuple_bound_whole_restricts_and_filters_item_by_item() {
     let found: Vec<i32> = filtered.iter().map(|row| row.get(0).unwrap()).collect();
     assert_eq!(found, [1, 5]);
 }
+
+#[test]
+fn ranges_of_tuples_that_an_index_answers_are_refused_as_in_cassandra() {
+    let database = database();
+    let session = database.session();
+    for cql in ["CREATE INDEX ON ks.t (a) USING 'sai'", "CREATE INDEX ON ks.t (b) USING 'sai'"] {
+        session.execute(cql, ()).unwrap();
+    }
+    const REFUSED: &str = "Multi-column slice restrictions cannot be used for filtering.";
+    for (clause, expected) in [
+        ("(a, b) > (0, 1)", Err(REFUSED)),
+        ("(a, b) > (0, 1) ALLOW FILTERING", Err(REFUSED)),
+        ("a > 0 AND (b) < (3)", Err(REFUSED)),
+        ("k = 0 AND (a, b) > (0, 1)", Ok(())),
+        (
+            "a < 3 AND b < 3 AND c < 3",
+            Err(
+                "Clustering column \"c\" cannot be restricted (preceding column \"b\" is restricted by a non-EQ relation)",
+            ),
+        ),
+        ("b = 1 AND c = 1", Err(crate::restrictions::ALLOW_FILTERING_MESSAGE)),
+        // Reasons are told in the order of Cassandra's checks.
+        (
+            "b = 1 AND c = 1 PER PARTITION LIMIT 1",
+            Err("PER PARTITION LIMIT is not allowed with aggregate queries."),
+        ),
+    ] {
+        let what = if clause.contains("LIMIT") { "count(*)" } else { "*" };
+        let cql = format!("SELECT {what} FROM ks.t WHERE {clause}");
+        let answer = session.execute(&cql, ()).map(drop).map_err(|error| error.to_string());
+        assert_eq!(answer, expected.map_err(str::to_owned), "{cql}");
+    }
+}
