@@ -67,18 +67,19 @@ impl<'a> PlanContext<'a> {
     /// Invalid, if it does not exist; Unauthorized, if it is the database's own.
     pub fn writable_table(&mut self, name: &QualifiedName) -> Result<Arc<TableMetadata>> {
         let table = self.table(name)?;
-        match self.catalog.require_keyspace(&table.keyspace)?.kind {
+        let keyspace = self.catalog.require_keyspace(&table.keyspace)?;
+        match keyspace.kind {
             KeyspaceKind::Local => Err(DatabaseError::Unauthorized(format!(
                 "{} keyspace is not user-modifiable.",
                 table.keyspace
             ))),
-            KeyspaceKind::Virtual => {
+            _ if keyspace.virtual_tables.contains_key(&table.name) => {
                 bail_invalid!("Modification is not supported by table {}", table.qualified_name())
             }
-            KeyspaceKind::Replicated | KeyspaceKind::User if self.catalog.is_view(&table) => {
+            _ if self.catalog.is_view(&table) => {
                 bail_invalid!("Cannot directly modify a materialized view")
             }
-            KeyspaceKind::Replicated | KeyspaceKind::User => Ok(table),
+            _ => Ok(table),
         }
     }
 }
@@ -96,7 +97,8 @@ pub(crate) struct Planned {
     pub result: Option<Arc<ResultMetadata>>,
     /// The catalog it was planned against: under another one it must be planned again.
     pub catalog: Arc<Catalog>,
-    /// Whether it means the same whatever the session's keyspace.
+    /// Whether it means the same whatever the session's keyspace. As in Cassandra, whose ids of statements follow from it, only
+    /// what reads or writes a table is.
     pub is_fully_qualified: bool,
     /// What the client is to be warned of when it sends or prepares the statement.
     pub warnings: Vec<String>,
@@ -128,6 +130,7 @@ impl Planned {
             warnings: Vec::new(),
         };
         let (plan, key_table) = plan(&parsed.statement, &mut cx)?;
+        let (is_request, is_truncation) = (plan.is_request(), matches!(plan, Plan::Truncate(_)));
         let result = match &plan {
             Plan::Select(select) => Some(select.result_metadata().clone()),
             _ => None,
@@ -140,7 +143,7 @@ impl Planned {
                 .unwrap_or_default(),
             result,
             catalog: catalog.clone(),
-            is_fully_qualified: !cx.used_session_keyspace,
+            is_fully_qualified: !cx.used_session_keyspace && (is_request || is_truncation),
             warnings: cx.warnings,
         })
     }
@@ -214,13 +217,14 @@ fn plan_truncate(name: &QualifiedName, cx: &mut PlanContext<'_>) -> Result<Plan>
     if cx.catalog.is_view(&table) {
         bail_invalid!("Cannot TRUNCATE materialized view directly; must truncate base table instead");
     }
-    match cx.catalog.require_keyspace(&table.keyspace)?.kind {
-        KeyspaceKind::Virtual => {
-            bail_invalid!("Truncation is not supported by table {}", table.qualified_name())
-        }
+    let keyspace = cx.catalog.require_keyspace(&table.keyspace)?;
+    match keyspace.kind {
         KeyspaceKind::Local => {
             Err(DatabaseError::Unauthorized(format!("{} keyspace is not user-modifiable.", table.keyspace)))
         }
-        KeyspaceKind::Replicated | KeyspaceKind::User => Ok(Plan::Truncate(table)),
+        _ if keyspace.virtual_tables.contains_key(&table.name) => {
+            bail_invalid!("Truncation is not supported by table {}", table.qualified_name())
+        }
+        _ => Ok(Plan::Truncate(table)),
     }
 }

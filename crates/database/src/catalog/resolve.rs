@@ -101,7 +101,13 @@ fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Res
         CqlType::Custom(class) => match cassette_rows::types::parse_class_name(class) {
             Ok((data_type, false)) => return Ok(data_type),
             Ok((_, true)) => bail_invalid!("Non-native types must support freezing: {class}"),
-            Err(error) => bail_invalid!("Unable to find abstract-type class '{class}': {error}"),
+            Err(_) => {
+                let name = class.split('(').next().unwrap_or_default().trim();
+                let package = if name.contains('.') { "" } else { "org.apache.cassandra.db.marshal." };
+                return Err(DatabaseError::Syntax(format!(
+                    "Error setting type {class}: Unable to find abstract-type class '{package}{name}'"
+                )));
+            }
         },
     };
     Ok(if frozen { resolved.freeze() } else { resolved })

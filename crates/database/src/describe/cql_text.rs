@@ -69,7 +69,7 @@ pub(super) fn create_table(table: &TableMetadata, is_virtual: bool, with_interna
     if is_virtual {
         out += &format!("comment = {};\n*/", quote_string(&table.params.comment));
     } else {
-        options(&mut out, &table.params);
+        options(&mut out, &table.params, false);
         out.push(';');
     }
     if with_internals {
@@ -92,7 +92,7 @@ pub(super) fn create_view(view: &View, with_internals: bool) -> String {
         out += &format!("ID = {}\n    AND ", table.id.0);
     }
     out += &clustering_order(table);
-    options(&mut out, &table.params);
+    options(&mut out, &table.params, true);
     out.push(';');
     out
 }
@@ -173,8 +173,8 @@ fn primary_key(table: &TableMetadata) -> String {
     }
 }
 
-/// The options in Cassandra's order, which is the alphabet's but for `memtable`.
-fn options(out: &mut String, params: &TableParams) {
+/// The options in Cassandra's order, which is the alphabet's but for `memtable`. A view has no time to live of its own.
+fn options(out: &mut String, params: &TableParams, of_view: bool) {
     let map = |map: &TextMap| {
         let entries: Vec<_> = map
             .iter()
@@ -203,7 +203,11 @@ fn options(out: &mut String, params: &TableParams) {
         ("read_repair", quote_string(&params.read_repair)),
         ("speculative_retry", quote_string(&params.speculative_retry)),
     ];
-    let lines: Vec<_> = options.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    let lines: Vec<_> = options
+        .iter()
+        .filter(|(name, _)| !of_view || *name != "default_time_to_live")
+        .map(|(name, value)| format!("{name} = {value}"))
+        .collect();
     *out += &lines.join("\n    AND ");
 }
 

@@ -407,7 +407,8 @@ pub(crate) fn existing(table: &TableMetadata, name: &str) -> Result<Arc<ColumnMe
     match table.column(name) {
         Some(column) => Ok(column.clone()),
         None => bail_invalid!(
-            "Undefined column name {name} in table {}.{}",
+            "Undefined column name {} in table {}.{}",
+            ast::quote_identifier(name),
             ast::quote_identifier(&table.keyspace),
             ast::quote_identifier(&table.name)
         ),

@@ -12,6 +12,7 @@ use super::{Change, KeyspaceChange, SchemaContext, table_event, table_params, vi
 use crate::catalog::{Keyspace, TypeUse, resolve_type};
 use crate::error::{Result, bail_config, bail_invalid};
 use crate::response::SchemaChangeKind;
+use crate::restrictions::existing;
 use crate::system::schema_rows::without_user_types;
 
 /// How many static and regular columns a table ever has while the process runs: ids are 16 bits, and never used again.
@@ -23,6 +24,9 @@ pub(super) fn alter(
     cx: &SchemaContext<'_>,
 ) -> Result<Option<Change>> {
     let name = statement.name.name.as_str();
+    if let AlterTableChange::Properties(properties) = &statement.change {
+        table_params::check(properties, cx.default_params)?;
+    }
     let found = cx.catalog.keyspace(keyspace).and_then(|found| Some((found, found.tables.get(name)?)));
     let Some((keyspace, table)) = found else {
         return missing(keyspace, name, statement.if_exists);
@@ -33,8 +37,15 @@ pub(super) fn alter(
     let has_views = keyspace.views_of(table).next().is_some();
     let altered = match &statement.change {
         AlterTableChange::AlterType { .. } => bail_invalid!("Altering column types is no longer supported"),
-        AlterTableChange::Mask { .. } => {
+        AlterTableChange::Mask { mask: Some(_), .. } => {
             bail_invalid!("Dynamic data masking is not supported by Cassette yet")
+        }
+        // There is none to drop.
+        AlterTableChange::Mask { mask: None, if_exists, column } => {
+            if !*if_exists && table.column(column).is_none() {
+                bail_invalid!("Column with name '{}' doesn't exist on table '{name}'", column.as_str());
+            }
+            return Ok(None);
         }
         AlterTableChange::DropCompactStorage => {
             bail_invalid!("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.")
@@ -46,12 +57,18 @@ pub(super) fn alter(
         }
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
             let dropped_at = timestamp.unwrap_or_else(|| whole_millisecond(cx.timestamp));
-            columns.iter().try_fold((**table).clone(), |table, column| {
+            let named_first = |(i, column): &(usize, &ast::Identifier)| !columns[..*i].contains(column);
+            let columns = columns.iter().enumerate().filter(named_first);
+            columns.map(|(_, column)| column).try_fold((**table).clone(), |table, column| {
                 drop_column(&table, keyspace, column, *if_exists, dropped_at)
             })?
         }
         AlterTableChange::Rename { if_exists, columns } => {
-            columns.iter().try_fold((**table).clone(), |table, (from, to)| {
+            // Of two names for one column the last counts.
+            let named_last =
+                |(i, (from, _)): &(usize, &(_, _))| !columns[i + 1..].iter().any(|(later, _)| later == from);
+            let columns = columns.iter().enumerate().filter(named_last);
+            columns.map(|(_, names)| names).try_fold((**table).clone(), |table, (from, to)| {
                 rename_column(&table, keyspace, from, to, *if_exists)
             })?
         }
@@ -203,6 +220,11 @@ fn add_column(
 /// Whether cells written as `before` read as `after`: the same cells, and values that are all valid.
 fn is_serialization_compatible(after: &DataType, before: &DataType) -> bool {
     let after = &without_user_types(after);
+    // Any bytes are a blob, but those of a collection are nobody's idea of one.
+    let is_collection = matches!(before, DataType::List { .. } | DataType::Set { .. } | DataType::Map { .. });
+    if *after == DataType::Blob && is_collection {
+        return false;
+    }
     after.is_multi_cell() == before.is_multi_cell()
         && Assignment::of_type(before, after).is_assignable()
         && after.fixed_width() == before.fixed_width()
@@ -233,14 +255,14 @@ fn drop_column(
     if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
         bail_invalid!("Cannot drop PRIMARY KEY column {name}");
     }
-    if keyspace.views_of(table).next().is_some() {
-        bail_invalid!("Cannot drop column {name} on base table {} with materialized views", table.name);
-    }
     if matches!(column.data_type, DataType::Udt { frozen: false, .. }) {
         bail_invalid!("Cannot drop non-frozen column {name} of user type {}", column.data_type);
     }
     if let Some(indexes) = dependent_indexes(keyspace, table, name) {
         bail_invalid!("Cannot drop column {name} because it has dependent secondary indexes ({indexes})");
+    }
+    if keyspace.views_of(table).next().is_some() {
+        bail_invalid!("Cannot drop column {name} on base table {} with materialized views", table.name);
     }
     let mut altered = table.with_column_dropped(name, dropped_at);
     // What is stored of the column may not depend on types that can be dropped.
@@ -257,12 +279,10 @@ fn rename_column(
     to: &str,
     if_exists: bool,
 ) -> Result<TableMetadata> {
-    let Some(column) = table.column(from) else {
-        match if_exists {
-            true => return Ok(table.clone()),
-            false => bail_invalid!("Undefined column name {from} in table {}", table.qualified_name()),
-        }
-    };
+    if if_exists && table.column(from).is_none() {
+        return Ok(table.clone());
+    }
+    let column = existing(table, from)?;
     if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
         bail_invalid!("Cannot rename non PRIMARY KEY column {from}");
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use cassette_rows::{TableId, TableMetadata};
 
-use super::{Change, KeyspaceChange, SchemaContext};
+use super::{Change, KeyspaceChange, SchemaContext, events};
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::database::Database;
 use crate::error::{DatabaseError, Result};
@@ -54,7 +54,7 @@ pub(crate) fn change_schema(
     };
     let after = Arc::new(after);
     put_into_force(database, &name, &before, &after)?;
-    database.events().tell(&event);
+    events::events(&name, &before, &after).iter().for_each(|event| database.events().tell(event));
     drop(changing);
     for index in after.keyspace(&name).into_iter().flat_map(|keyspace| keyspace.indexes.values()) {
         database.build_index(index);

@@ -21,6 +21,7 @@ pub(super) fn create(
 ) -> Result<Option<Change>> {
     let name = statement.name.name.as_str();
     let (partition_key, clustering) = primary_key(statement)?;
+    table_params::check(&statement.properties, cx.default_params)?;
     let keyspace = keyspace_to_change(keyspace, cx)?;
     if keyspace.tables.contains_key(name) {
         if statement.if_not_exists {
@@ -167,6 +168,14 @@ fn build(
             bail_invalid!("Cannot set default_time_to_live on a table with counters");
         }
     }
+    // One whose type is given by its class: only the type's name makes a counter table.
+    else if let Some(index) = (0..declared.len()).find(|index| types[*index] == DataType::Counter) {
+        bail_config!(
+            "{}.{name}: Cannot have a counter column (\"{}\") in a non counter table",
+            scope.keyspace,
+            declared[index].name.as_str()
+        );
+    }
     let mut columns = Vec::with_capacity(declared.len());
     for (index, column) in declared.iter().enumerate() {
         let position_in = |key: &[ast::Identifier]| key.iter().position(|key| *key == column.name);
@@ -206,8 +215,13 @@ pub(super) fn refuse_nested_multi_cell(data_type: &DataType, suffix: &str) -> Re
 fn validate_key_column(column: &ast::ColumnDefinition, data_type: &DataType) -> Result<()> {
     let name = column.name.as_str();
     match data_type {
-        DataType::Udt { frozen: false, .. } => {
-            bail_invalid!("Invalid non-frozen user-defined type {data_type} for PRIMARY KEY column '{name}'")
+        DataType::Udt { frozen: false, definition } => {
+            // Cassandra takes the two names for one, which has to be quoted.
+            bail_invalid!(
+                "Invalid non-frozen user-defined type \"{}.{}\" for PRIMARY KEY column '{name}'",
+                definition.keyspace,
+                definition.name
+            )
         }
         multi if multi.is_multi_cell() => {
             bail_invalid!("Invalid non-frozen collection type {multi} for PRIMARY KEY column '{name}'")

@@ -3,11 +3,13 @@
 //! Deciding is pure: each statement's module takes the catalog and gives a [`Change`], or nothing when there is nothing
 //! to do. Doing is [`commit`]'s: rows of `system_schema`, the engine's tables, the new catalog, the event.
 
+mod absent;
 mod alter_table;
 pub(crate) mod commit;
 pub(crate) mod compaction;
 pub(crate) mod compression;
 mod create_table;
+mod events;
 mod indexes;
 mod keyspaces;
 mod properties;
@@ -64,7 +66,7 @@ pub(crate) struct SchemaContext<'a> {
 pub(crate) struct Change {
     /// The keyspace that changes.
     pub keyspace: KeyspaceChange,
-    /// What clients are told.
+    /// What the client that asked is told. Those that listen are told of all that changed: [`events`].
     pub event: SchemaChange,
     /// What the client that asked is warned of.
     pub warnings: Vec<String>,
@@ -82,6 +84,9 @@ pub(crate) enum KeyspaceChange {
 impl SchemaStatement {
     /// Finds the keyspace; other names are looked up when it runs, under the schema's lock.
     pub fn new(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<Self> {
+        if let Some(error) = absent::refuse_roles(statement) {
+            return Err(error);
+        }
         let keyspace = match statement {
             Statement::CreateKeyspace(create) => create.name.as_str(),
             Statement::AlterKeyspace(alter) => alter.name.as_str(),
@@ -97,6 +102,8 @@ impl SchemaStatement {
             Statement::CreateType(create) => cx.keyspace_of(&create.name)?,
             Statement::AlterType(alter) => cx.keyspace_of(&alter.name)?,
             Statement::DropType(drop) => cx.keyspace_of(&drop.name)?,
+            Statement::DropFunction(drop) | Statement::DropAggregate(drop) => cx.keyspace_of(&drop.name)?,
+            Statement::DropTrigger(drop) => cx.keyspace_of(&drop.table)?,
             other => return Err(DatabaseError::not_supported(unsupported(other))),
         };
         Ok(Self { statement: statement.clone(), keyspace: keyspace.to_owned() })
@@ -120,6 +127,9 @@ impl SchemaStatement {
             Statement::CreateType(create) => user_types::create(create, keyspace, cx),
             Statement::AlterType(alter) => user_types::alter(alter, keyspace, cx),
             Statement::DropType(drop) => user_types::drop(drop, keyspace, cx),
+            Statement::DropFunction(drop) => absent::drop_function(drop, keyspace, "Function"),
+            Statement::DropAggregate(drop) => absent::drop_function(drop, keyspace, "Aggregate"),
+            Statement::DropTrigger(drop) => absent::drop_trigger(drop, keyspace),
             other => Err(DatabaseError::not_supported(unsupported(other))),
         }
     }
@@ -153,10 +163,13 @@ fn refuse_own_keyspace(statement: &SchemaStatement, catalog: &Catalog) -> Result
     let kind = catalog.keyspace(&name.to_lowercase()).map(|keyspace| keyspace.kind);
     match (kind, &statement.statement) {
         // Nobody has asked for permissions on a keyspace that is still to be made, so this is found out later.
-        // Nor on an index, which these keyspaces do not have.
+        // Nor on an index or a function, which these keyspaces do not have.
         (
             Some(KeyspaceKind::Local | KeyspaceKind::Virtual),
-            Statement::CreateKeyspace(_) | Statement::DropIndex(_),
+            Statement::CreateKeyspace(_)
+            | Statement::DropIndex(_)
+            | Statement::DropFunction(_)
+            | Statement::DropAggregate(_),
         ) => {
             bail_invalid!("System keyspace '{name}' is not user-modifiable")
         }
@@ -164,13 +177,33 @@ fn refuse_own_keyspace(statement: &SchemaStatement, catalog: &Catalog) -> Result
             Err(DatabaseError::Unauthorized(format!("{name} keyspace is not user-modifiable.")))
         }
         // Only their replication is the user's to alter: what they hold is the database's.
-        (Some(KeyspaceKind::Replicated), Statement::AlterKeyspace(_) | Statement::CreateKeyspace(_)) => {
-            Ok(())
-        }
-        (Some(KeyspaceKind::Replicated), _) => {
-            bail_invalid!("Changing the tables of {name} is not supported by Cassette yet")
-        }
+        (Some(KeyspaceKind::Replicated), statement) => match permission_needed(statement) {
+            Some((permission, resource)) => {
+                let resource = match resource {
+                    Some(table) => format!("table {name}.{table}"),
+                    None if matches!(statement, Statement::DropKeyspace(_)) => format!("keyspace {name}"),
+                    None => format!("all tables in {name}"),
+                };
+                Err(DatabaseError::Unauthorized(format!("Cannot {permission} <{resource}>")))
+            }
+            None => Ok(()),
+        },
         _ => Ok(()),
+    }
+}
+
+/// The permission that a change of a keyspace's elements takes, and on which table; `None` for what nobody is asked for: what
+/// concerns the keyspace itself, or what is not there to be dropped.
+fn permission_needed(statement: &Statement) -> Option<(&'static str, Option<&str>)> {
+    match statement {
+        Statement::CreateTable(_) | Statement::CreateType(_) => Some(("CREATE", None)),
+        Statement::AlterType(_) => Some(("ALTER", None)),
+        Statement::DropKeyspace(_) | Statement::DropType(_) => Some(("DROP", None)),
+        Statement::AlterTable(alter) => Some(("ALTER", Some(alter.name.name.as_str()))),
+        Statement::DropTable(drop) => Some(("DROP", Some(drop.name.name.as_str()))),
+        Statement::CreateIndex(create) => Some(("ALTER", Some(create.table.name.as_str()))),
+        Statement::CreateView(create) => Some(("ALTER", Some(create.base_table.name.as_str()))),
+        _ => None,
     }
 }
 
@@ -214,21 +247,9 @@ fn table_event(kind: SchemaChangeKind, keyspace: &str, name: &str) -> SchemaChan
 /// What a statement is about that is not there yet, as the beginning of a sentence.
 fn unsupported(statement: &Statement) -> &'static str {
     match statement {
-        Statement::CreateFunction(_) | Statement::DropFunction(_) => "User-defined functions are",
-        Statement::CreateAggregate(_) | Statement::DropAggregate(_) => "User-defined aggregates are",
-        Statement::CreateTrigger(_) | Statement::DropTrigger(_) => "Triggers are",
-        Statement::CreateRole(_)
-        | Statement::AlterRole(_)
-        | Statement::DropRole(_)
-        | Statement::GrantRole(_)
-        | Statement::RevokeRole(_)
-        | Statement::ListRoles(_)
-        | Statement::ListUsers
-        | Statement::AddIdentity(_)
-        | Statement::DropIdentity(_) => "Roles are",
-        Statement::GrantPermissions(_) | Statement::RevokePermissions(_) | Statement::ListPermissions(_) => {
-            "Permissions are"
-        }
+        Statement::CreateFunction(_) => "User-defined functions are",
+        Statement::CreateAggregate(_) => "User-defined aggregates are",
+        Statement::CreateTrigger(_) => "Triggers are",
         _ => "This statement is",
     }
 }

@@ -22,6 +22,7 @@ const OPTIONS: [&str; 21] = [
     "compression",
     "crc_check_chance",
     "default_time_to_live",
+    // Taken and not kept, as in Cassandra, where nothing sets them either.
     "extensions",
     "gc_grace_seconds",
     "id",
@@ -50,6 +51,11 @@ pub(super) fn table_id(properties: &Properties) -> Result<Option<Uuid>> {
     }
 }
 
+/// Refuses values that no table can have, before anybody looks which tables there are.
+pub(super) fn check(properties: &Properties, defaults: &TableParams) -> Result<()> {
+    read_values(Attributes(properties), defaults).map(drop)
+}
+
 /// The options of `base` with those of `properties` in their place, all checked.
 pub(super) fn read(properties: &Properties, base: &TableParams) -> Result<TableParams> {
     let attributes = Attributes(properties);
@@ -59,6 +65,10 @@ pub(super) fn read(properties: &Properties, base: &TableParams) -> Result<TableP
             "auto_repair option is not supported unless auto-repair is enabled with -Dcassandra.autorepair.enable=true"
         );
     }
+    read_values(attributes, base)
+}
+
+fn read_values(attributes: Attributes<'_>, base: &TableParams) -> Result<TableParams> {
     let mut params = base.clone();
     if let Some(value) = attributes.boolean("allow_auto_snapshot")? {
         params.allow_auto_snapshot = Some(value);
@@ -124,11 +134,6 @@ pub(super) fn read(properties: &Properties, base: &TableParams) -> Result<TableP
             value @ ("NONE" | "BLOCKING") => value.to_owned(),
             _ => bail_config!("Invalid value {value} for option 'read_repair'"),
         };
-    }
-    if let Some(entries) = attributes.map("extensions")?
-        && !entries.is_empty()
-    {
-        bail_invalid!("Table extensions are not supported by Cassette yet");
     }
     read_index_intervals(&attributes, &mut params)?;
     let chance = params.bloom_filter_fp_chance();

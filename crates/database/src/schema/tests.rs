@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use cassette_vfs::FakeFileSystem;
+use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
 use crate::{Database, Options, Session};
@@ -263,4 +264,41 @@ fn tables_made_without_compaction_options_take_the_nodes_and_keep_them() {
     drop(session);
     let error = with("NoStrategy").map(drop).unwrap_err().to_string();
     assert!(error.contains("default_compaction: Unable to find compaction strategy class"), "{error}");
+}
+
+#[test]
+fn listeners_are_told_of_all_that_changes_with_a_statement() {
+    let fs = FakeFileSystem::new();
+    let options = Options { materialized_views_enabled: true, ..options(&fs) };
+    let session = Database::open(options).unwrap().session();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let _subscription = session.database().on_schema_change(move |change| {
+        let name = if change.name.is_empty() { &change.keyspace } else { &change.name };
+        heard.lock().push(format!("{:?} {:?} {name}", change.kind, change.target));
+    });
+    let told_of = |cql: &str| {
+        session.execute(cql, ()).unwrap();
+        std::mem::take(&mut *told.lock()).join(", ")
+    };
+    assert_eq!(told_of(KEYSPACE), "Created Keyspace ks");
+    assert_eq!(told_of("CREATE TYPE ks.a (x int)"), "Created Type a");
+    assert_eq!(told_of("CREATE TYPE ks.b (a frozen<a>)"), "Created Type b");
+    assert_eq!(told_of("CREATE TABLE ks.t (k int PRIMARY KEY, v int, b frozen<b>)"), "Created Table t");
+    assert_eq!(told_of("CREATE TABLE ks.u (k int PRIMARY KEY, v int)"), "Created Table u");
+    let view = "CREATE MATERIALIZED VIEW ks.by_k AS SELECT * FROM ks.t WHERE k IS NOT NULL PRIMARY KEY (k)";
+    assert_eq!(told_of(view), "Created Table by_k");
+    assert_eq!(told_of("CREATE INDEX ON ks.u (v)"), "Updated Table u");
+    assert_eq!(told_of("ALTER TABLE ks.t ADD n int"), "Updated Table t, Updated Table by_k");
+    assert_eq!(told_of("ALTER TABLE ks.t WITH comment = 'x'"), "Updated Table t");
+    assert_eq!(
+        told_of("ALTER TYPE ks.a ADD y int"),
+        "Updated Type a, Updated Type b, Updated Table t, Updated Table by_k"
+    );
+    assert_eq!(told_of("ALTER KEYSPACE ks WITH durable_writes = false"), "Updated Keyspace ks");
+    assert_eq!(told_of("DROP INDEX ks.u_v_idx"), "Updated Table u");
+    assert_eq!(
+        told_of("DROP KEYSPACE ks"),
+        "Dropped Table by_k, Dropped Table t, Dropped Table u, Dropped Type a, Dropped Type b, Dropped Keyspace ks"
+    );
 }
