@@ -187,7 +187,7 @@ pub(crate) fn schema_cql(keyspace: &Keyspace, table: &Arc<TableMetadata>) -> Str
     out
 }
 
-/// A keyspace, or else a table or an index.
+/// A keyspace, or else a table, a view or an index.
 fn describe_any<'a>(
     catalog: &'a Catalog,
     name: &ast::QualifiedName,
@@ -202,6 +202,9 @@ fn describe_any<'a>(
         },
     };
     let keyspace = find_keyspace(catalog, keyspace)?;
+    if let Some(view) = keyspace.views.get(element) {
+        return Ok(vec![Element::View(view)]);
+    }
     match (keyspace.tables.get(element), keyspace.indexes.get(element)) {
         (Some(table), _) => Ok(elements::of_table(table, keyspace)),
         (None, Some(index)) => Ok(vec![Element::Index(index)]),
@@ -217,7 +220,7 @@ fn find_keyspace<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Keyspace> {
 }
 
 fn find_table<'a>(keyspace: &'a Keyspace, name: &str) -> Result<Vec<Element<'a>>> {
-    match keyspace.tables.get(name) {
+    match keyspace.tables.get(name).filter(|_| !keyspace.views.contains_key(name)) {
         Some(table) => Ok(elements::of_table(table, keyspace)),
         None => bail_invalid!("Table '{name}' not found in keyspace '{}'", keyspace.name),
     }

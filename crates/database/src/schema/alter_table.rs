@@ -51,9 +51,11 @@ pub(super) fn alter(
             bail_invalid!("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.")
         }
         AlterTableChange::Add { if_not_exists, columns } => {
-            columns.iter().try_fold((**table).clone(), |table, column| {
+            let altered = columns.iter().try_fold((**table).clone(), |table, column| {
                 add_column(&table, keyspace, column, *if_not_exists)
-            })?
+            })?;
+            refuse_mixed_counters(&altered)?;
+            altered
         }
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
             let dropped_at = timestamp.unwrap_or_else(|| whole_millisecond(cx.timestamp));
@@ -187,20 +189,6 @@ fn add_column(
             bail_invalid!("Cannot re-add previously dropped counter column {name}");
         }
     }
-    if table.is_counter && data_type != DataType::Counter {
-        bail_config!(
-            "{}.{}: Cannot have a non counter column (\"{name}\") in a counter table",
-            table.keyspace,
-            table.name
-        );
-    }
-    if !table.is_counter && data_type == DataType::Counter {
-        bail_config!(
-            "{}.{}: Cannot have a counter column (\"{name}\") in a non counter table",
-            table.keyspace,
-            table.name
-        );
-    }
     if table.columns.len() >= COLUMN_IDS_MAX {
         bail_invalid!(
             "Table {} has had {COLUMN_IDS_MAX} columns; reopen the database to add more",
@@ -215,6 +203,21 @@ fn add_column(
         reversed: false,
         id: ColumnId(u16::MAX),
     }))
+}
+
+/// All columns outside the key are counters, or none is.
+fn refuse_mixed_counters(table: &TableMetadata) -> Result<()> {
+    let stored = table.columns.iter().flatten();
+    let other = stored.filter(|column| (column.data_type == DataType::Counter) != table.is_counter);
+    let Some(column) = other.min_by(|a, b| a.name.cmp(&b.name)) else { return Ok(()) };
+    let (a, the) =
+        if table.is_counter { ("a non counter", "a counter") } else { ("a counter", "a non counter") };
+    bail_config!(
+        "{}.{}: Cannot have {a} column (\"{}\") in {the} table",
+        table.keyspace,
+        table.name,
+        column.name
+    )
 }
 
 /// Whether cells written as `before` read as `after`: the same cells, and values that are all valid.

@@ -157,13 +157,10 @@ pub(super) fn drop(
         );
     }
     let uses = |column: &Arc<ColumnMetadata>| references(&column.data_type);
-    let tables = join(
-        keyspace
-            .tables
-            .values()
-            .filter(|table| table.all_columns().any(uses))
-            .map(|table| table.name.as_str()),
-    );
+    // Those of views are columns of a table, too.
+    let of_table = |table: &&Arc<TableMetadata>| !keyspace.views.contains_key(&table.name);
+    let tables = keyspace.tables.values().filter(of_table);
+    let tables = join(tables.filter(|table| table.all_columns().any(uses)).map(|table| table.name.as_str()));
     if !tables.is_empty() {
         bail_invalid!(
             "Cannot drop user type '{}.{name}' as it is still used by tables {tables}",
