@@ -17,6 +17,7 @@ use cassette_cql::ast::{self, Operator, Relation, TupleInValues, TupleValue};
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use crate::error::{Result, bail_invalid};
+use crate::execution::Execution;
 use crate::indexes::{Analyzers, Index};
 use crate::plan::PlanContext;
 use crate::response::ColumnSpec;
@@ -174,6 +175,17 @@ impl Restrictions {
             filter.is_of_partition_key() && matches!(filter.restriction, ColumnRestriction::In(_))
         };
         self.partition.has_in() || self.filters.iter().any(is_in)
+    }
+
+    /// Whether no partition is named, or no row, or only ranges without room for one.
+    pub fn exclude_all(&self, execution: &Execution<'_>) -> Result<bool> {
+        if self.partition.names_keys() && self.partition.keys(execution)?.is_empty() {
+            return Ok(true);
+        }
+        Ok(match self.clustering.names_rows() {
+            true => self.clustering.clusterings(execution)?.is_empty(),
+            false => self.clustering.slices(execution)?.as_slice().is_empty(),
+        })
     }
 
     /// Whether the column is given one value.

@@ -125,7 +125,7 @@ impl SelectPlan {
         if self.group_by.is_some() || self.outputs.has_aggregates() {
             self.warn_of_aggregation(execution);
         }
-        if self.order.sorts_rows() && page_size.is_some() {
+        if self.order.sorts_rows() && page_size.is_some() && !self.restrictions.exclude_all(execution)? {
             bail_invalid!(
                 "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client side, or disable paging for this query"
             );

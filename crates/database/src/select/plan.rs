@@ -22,11 +22,14 @@ impl SelectPlan {
     /// Resolves `select` against the catalog.
     pub fn new(select: &ast::Select, cx: &mut PlanContext<'_>) -> Result<Self> {
         let table = cx.table(&select.table)?;
-        let selectables = select
-            .selections
-            .iter()
-            .map(|selection| Selectable::resolve(&selection.selector, Scope { table: &table, cx }))
-            .collect::<Result<Vec<_>>>()?;
+        let resolve = |cx: &PlanContext<'_>| {
+            let scope = Scope { table: &table, cx };
+            let selectors = select.selections.iter().map(|selection| &selection.selector);
+            selectors.map(|selector| Selectable::resolve(selector, scope)).collect::<Result<Vec<_>>>()
+        };
+        // Selectors are looked at before WHERE only if it matters that they are of static columns.
+        let has_statics = table.static_columns().next().is_some();
+        let mut selectables = if has_statics { resolve(cx)? } else { Vec::new() };
         for ordering in &select.order_by {
             existing(&table, &ordering.column)?;
         }
@@ -37,6 +40,9 @@ impl SelectPlan {
             allow_clustering_slices: true,
         };
         let restrictions = Restrictions::new(&select.where_clause, &table, rules, cx)?;
+        if !has_statics {
+            selectables = resolve(cx)?;
+        }
         let mut builder = Builder::new(&table);
         let mut built = Vec::with_capacity(selectables.len());
         if selectables.is_empty() {

@@ -172,3 +172,22 @@ fn the_least_token_alone_stands_for_the_whole_ring() {
         assert_eq!(rows.len(), count, "{clause}");
     }
 }
+
+#[test]
+fn what_asks_for_no_row_can_be_sorted_and_paged() {
+    let session = session();
+    for (clause, expected) in [
+        ("k IN ()", Ok(0)),
+        ("k IN (1, 2) AND c > 5 AND c < 3", Ok(0)),
+        ("k IN (1, 2) AND c IN ()", Ok(0)),
+        ("k IN (1, 2) AND c > 5", Err("Cannot page queries with both ORDER BY")),
+        ("k IN (1, 2) AND c IN (1, 2)", Err("Cannot page queries with both ORDER BY")),
+    ] {
+        let cql = format!("SELECT * FROM t WHERE {clause} ORDER BY c DESC");
+        match (page(&session, &cql, 1, None), expected) {
+            (Ok(rows), Ok(count)) => assert_eq!(rows.len(), count, "{cql}"),
+            (Err(error), Err(text)) => assert!(error.to_string().starts_with(text), "{cql}: {error}"),
+            (answer, _) => panic!("{cql}: {answer:?}"),
+        }
+    }
+}
