@@ -40,6 +40,8 @@ pub(crate) enum InTerms {
     Terms(Vec<Term>),
     /// A list of values, bound to one marker.
     Marker(Term),
+    /// A list of tuples of one value, bound to one marker.
+    TupleMarker(Term),
 }
 
 /// One or both bounds; each with whether it is included.
@@ -254,9 +256,14 @@ impl InTerms {
                     Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
                 })
                 .collect(),
-            Self::Marker(marker) => Ok(match marker.bind(execution)? {
+            Self::Marker(marker) | Self::TupleMarker(marker) => Ok(match marker.bind(execution)? {
                 Bound::Null => bail_invalid!("Invalid null value for column {name}"),
                 Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
+                Bound::Value(list) if matches!(self, Self::TupleMarker(_)) => {
+                    let item = |tuple| collection::read_tuple(tuple).next().flatten();
+                    let items = collection::read_list(&list).map(|tuple| tuple.and_then(item));
+                    items.map(|value| value.map(|v| Cow::Owned(v.to_vec()))).collect()
+                }
                 Bound::Value(Cow::Borrowed(list)) => {
                     collection::read_list(list).map(|value| value.map(Cow::Borrowed)).collect()
                 }

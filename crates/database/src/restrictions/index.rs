@@ -5,9 +5,9 @@ use std::sync::Arc;
 use cassette_cql::ast;
 use cassette_rows::{ColumnMetadata, TableMetadata};
 
-use super::Restrictions;
 use super::column::{ColumnRestriction, SliceTerms};
 use super::partition::PartitionRestrictions;
+use super::{Filter, Restrictions};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
 use crate::indexes::{Analyzers, Finds, Index, IndexKind, Wanted};
@@ -239,6 +239,23 @@ impl<'i> IndexChoice<'i> {
             indexes().find_map(|index| Search::new(index, column, restriction))
         });
         searches.take(SEARCHES_MAX).collect()
+    }
+
+    /// The restrictions of clustering columns that indexes answer: slices hold them, too.
+    pub fn answered_clustering(&self) -> Vec<Filter> {
+        if !self.uses_index || !self.checks_clustering {
+            return Vec::new();
+        }
+        let is_answered = |(column, restriction): &&Restricted| {
+            self.indexes.iter().any(|i| i.supports(column, restriction))
+        };
+        let answered = self.clustering.iter().filter(is_answered).cloned();
+        let filter = |(column, restriction): Restricted| Filter {
+            analyzers: self.analyzers(&column, &restriction),
+            column,
+            restriction,
+        };
+        answered.map(filter).collect()
     }
 
     /// What becomes of the values of a column before they are compared, since an index of it compares them so.

@@ -79,6 +79,8 @@ pub(crate) struct Restrictions {
     pub clustering: ClusteringRestrictions,
     /// What remains to be checked on each row; only for SELECT.
     pub filters: Vec<Filter>,
+    /// What slices check, but an index answers, so that Cassandra wants values for it; only for SELECT.
+    pub answered: Vec<Filter>,
     /// Of indexes that each find the rows, the more promising ones first; only for SELECT.
     pub searches: Vec<Search>,
     /// Why it cannot be answered, to be said when all else about the statement is in order; only for SELECT.
@@ -132,7 +134,14 @@ impl Restrictions {
             add_relation(relation, table, rules, &mut partition, &mut clustering, &mut filters, cx)?;
         }
         let indexes = indexes_of(table, rules, cx);
-        let mut restrictions = Self { partition, clustering, filters, searches: Vec::new(), refusal: None };
+        let mut restrictions = Self {
+            partition,
+            clustering,
+            filters,
+            answered: Vec::new(),
+            searches: Vec::new(),
+            refusal: None,
+        };
         restrictions.validate(table, rules, indexes)?;
         Ok(restrictions)
     }
@@ -158,8 +167,14 @@ impl Restrictions {
             allow_filtering: false,
             allow_clustering_slices: false,
         };
-        let mut restrictions =
-            Self { partition, clustering, filters: Vec::new(), searches: Vec::new(), refusal: None };
+        let mut restrictions = Self {
+            partition,
+            clustering,
+            filters: Vec::new(),
+            answered: Vec::new(),
+            searches: Vec::new(),
+            refusal: None,
+        };
         restrictions.validate(table, rules, &[])?;
         Ok(restrictions)
     }
@@ -204,6 +219,7 @@ impl Restrictions {
     fn validate(&mut self, table: &TableMetadata, rules: Rules, indexes: &[Arc<Index>]) -> Result<()> {
         let mut choice = IndexChoice::new(self, indexes);
         let has_index = choice.has_index();
+        let has_partition_in = self.have_partition_in();
         let partition_filters = self.partition.validate(table, rules, has_index)?;
         choice.partition_checked(&self.partition, !partition_filters.is_empty());
         if rules.only_static_columns && !self.clustering.is_empty() {
@@ -230,12 +246,13 @@ impl Restrictions {
             }
         }
         choice.others_checked(!self.filters.is_empty());
-        if choice.uses_index() && self.have_partition_in() {
+        if choice.uses_index() && has_partition_in {
             bail_invalid!(
                 "Select on indexed columns and with IN clause for the PRIMARY KEY are not supported"
             );
         }
         self.searches = choice.searches();
+        self.answered = choice.answered_clustering();
         let refused = || self.clustering.refusal(choice.answers_tuple_slices());
         self.refusal = match !rules.allow_filtering && choice.leaves_to_filter() {
             true => Some(ALLOW_FILTERING_MESSAGE),

@@ -54,6 +54,11 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         resume: Option<&PagingState>,
     ) -> Result<Self> {
         let restrictions = &plan.restrictions;
+        let filters =
+            restrictions.filters.iter().map(|f| BoundFilter::new(f, execution)).collect::<Result<_>>()?;
+        for answered in &restrictions.answered {
+            BoundFilter::new(answered, execution)?;
+        }
         let selection =
             Selection { slices: restrictions.clustering.slices(execution)?, reversed: plan.order.reversed };
         let mut partitions = restrictions.partition.partitions(execution)?;
@@ -71,8 +76,6 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 Partitions::Range(range) => Partitions::Range(range.after(key)),
             };
         }
-        let filters =
-            restrictions.filters.iter().map(|f| BoundFilter::new(f, execution)).collect::<Result<_>>()?;
         let shows_static_rows = restrictions.clustering.is_empty()
             && !restrictions
                 .filters

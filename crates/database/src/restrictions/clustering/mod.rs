@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cassette_rows::{ClusteringComparator, ColumnMetadata, TableMetadata};
 
-use super::column::{ColumnRestriction, SliceTerms};
+use super::column::{ColumnRestriction, InTerms, SliceTerms};
 use super::{Filter, Rules};
 use crate::error::{Result, bail_invalid};
 use crate::indexes::Analyzers;
@@ -263,6 +263,9 @@ impl ClusteringRestrictions {
         };
         match segment.what {
             SegmentKind::Single(restriction) => vec![filter(segment.first, restriction)],
+            SegmentKind::TupleIn(values, 1) => {
+                vec![filter(segment.first, ColumnRestriction::In(only_items(values)))]
+            }
             SegmentKind::TupleIn(..) => {
                 self.refusal.get_or_insert("Multicolumn IN filters are not supported");
                 Vec::new()
@@ -282,5 +285,17 @@ impl ClusteringRestrictions {
                 })
                 .collect(),
         }
+    }
+}
+
+/// The values of `(c) IN ((1), (2))`: those of `c IN (1, 2)`.
+fn only_items(values: TupleIn) -> InTerms {
+    let item = |tuple: Tuple| match tuple {
+        Tuple::Terms(terms) => terms.into_iter().next().unwrap_or(Term::Null),
+        Tuple::Marker(tuple, _) => Term::Item { of: Box::new(tuple), index: 0 },
+    };
+    match values {
+        TupleIn::Tuples(tuples) => InTerms::Terms(tuples.into_iter().map(item).collect()),
+        TupleIn::Marker(marker) => InTerms::TupleMarker(marker),
     }
 }

@@ -129,6 +129,20 @@ fn a_tuple_bound_whole_restricts_and_filters_item_by_item() {
     database.query(None, cql, Values::positional(&bound), &options, &mut filtered).unwrap();
     let found: Vec<i32> = filtered.iter().map(|row| row.get(0).unwrap()).collect();
     assert_eq!(found, [1, 5]);
+
+    // A tuple of one in an IN is its value.
+    let list = [&[0, 0, 0, 1][..], &8_i32.to_be_bytes(), &4_i32.to_be_bytes(), &2_i32.to_be_bytes()].concat();
+    for (clause, bound) in [
+        ("(b) IN ((2), (7))", &[][..]),
+        ("(b) IN (?, ?)", &[BoundValue::Set(&tuple[..8]), BoundValue::Set(&tuple[..8])]),
+        ("(b) IN ?", &[BoundValue::Set(&list)]),
+    ] {
+        let mut filtered = Rows::default();
+        let cql = format!("SELECT a FROM ks.t WHERE k = 0 AND {clause} ALLOW FILTERING");
+        database.query(None, &cql, Values::positional(bound), &options, &mut filtered).unwrap();
+        let found: Vec<i32> = filtered.iter().map(|row| row.get(0).unwrap()).collect();
+        assert_eq!(found, [1, 5], "{cql}");
+    }
 }
 
 #[test]
