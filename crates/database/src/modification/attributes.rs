@@ -1,7 +1,7 @@
 //! USING TIMESTAMP and TTL.
 
 use cassette_cql::ast;
-use cassette_rows::{DataType, LivenessInfo, NO_TTL, TableMetadata};
+use cassette_rows::{DataType, DeletionTime, LivenessInfo, NO_TTL, TableMetadata};
 
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
@@ -27,6 +27,8 @@ pub(super) struct Attributes {
 pub(super) struct Times {
     /// Write time, microseconds.
     pub timestamp: i64,
+    /// It is a part of a conditional write.
+    is_conditional: bool,
     /// Seconds to live, or [`NO_TTL`].
     pub ttl: u32,
     /// Seconds since 1970.
@@ -37,6 +39,12 @@ impl Times {
     /// When what is written expires; meaningless without TTL.
     pub fn expiration(&self) -> u32 {
         self.now.saturating_add(self.ttl)
+    }
+
+    /// A deletion of a partition or a range. In a conditional write it is a microsecond older than what is written, so
+    /// that a batch does not delete its own rows: so it is in Cassandra.
+    pub fn deletion_of_many(&self) -> DeletionTime {
+        DeletionTime::new(self.timestamp - i64::from(self.is_conditional), self.now)
     }
 
     /// The liveness that an INSERT leaves.
@@ -104,7 +112,28 @@ impl Attributes {
             (Some(timestamp), _) | (None, Some(timestamp)) => timestamp,
             (None, None) => execution.default_timestamp(),
         };
-        let times = Times { timestamp, ttl: self.ttl(execution, table)?, now: execution.now_seconds };
+        self.times_at(timestamp, false, execution, table)
+    }
+
+    /// The times of a statement of a conditional write, which has one write time: what USING says is not heeded.
+    pub fn conditional_times(
+        &self,
+        execution: &Execution<'_>,
+        timestamp: i64,
+        table: &TableMetadata,
+    ) -> Result<Times> {
+        self.times_at(timestamp, true, execution, table)
+    }
+
+    fn times_at(
+        &self,
+        timestamp: i64,
+        is_conditional: bool,
+        execution: &Execution<'_>,
+        table: &TableMetadata,
+    ) -> Result<Times> {
+        let ttl = self.ttl(execution, table)?;
+        let times = Times { timestamp, is_conditional, ttl, now: execution.now_seconds };
         if times.ttl != NO_TTL && times.expiration() > EXPIRATION_MAX {
             bail_invalid!(
                 "Request on table {} with {}ttl of {} seconds exceeds maximum supported expiration date of 2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, change the expiration date overflow policy or upgrade to a version where this limitation is fixed. See CASSANDRA-14092 and CASSANDRA-14227 for more details.",

@@ -180,9 +180,6 @@ fn apply_conditional(
 ) -> Result<Outcome> {
     let mut owned = Vec::with_capacity(statements.len());
     for (plan, execution) in statements {
-        if plan.has_timestamp() {
-            bail_invalid!("Cannot provide custom timestamp for conditional BATCH");
-        }
         owned.push(plan.rows_of(execution)?);
     }
     let (mut key, mut question) = (None, None);

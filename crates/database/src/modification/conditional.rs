@@ -66,7 +66,7 @@ pub(super) fn execute_parts(
     let timestamp = execution.database.next_timestamp(execution.now_micros);
     let mut mutations = Mutations::default();
     for part in parts {
-        let times = part.plan.attributes.times(part.execution, Some(timestamp), table)?;
+        let times = part.plan.attributes.conditional_times(part.execution, timestamp, table)?;
         part.plan.add_to(&mut mutations, &times, part.execution)?;
     }
     mutations.apply(execution, WriteType::Cas)?;

@@ -106,7 +106,7 @@ impl RowsPlan {
         let deletion = DeletionTime::new(times.timestamp, times.now);
         let clustering = &self.restrictions.clustering;
         if clustering.is_empty() {
-            update.deletion = deletion;
+            update.deletion = times.deletion_of_many();
         } else if clustering.names_rows() {
             for clustering in clustering.clusterings(execution)? {
                 check_length(&clustering)?;
@@ -124,6 +124,7 @@ impl RowsPlan {
                         self.table.qualified_name()
                     );
                 }
+                let deletion = times.deletion_of_many();
                 update.range_tombstones.add(RangeTombstone { start, end, deletion }, &self.table.comparator);
             }
         }

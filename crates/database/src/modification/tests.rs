@@ -403,6 +403,29 @@ fn conditions_are_bound_before_any_is_asked_and_the_static_row_is_asked_first() 
 }
 
 #[test]
+fn a_batch_with_conditions_keeps_the_rows_it_writes_beside_deletions_of_their_partition_or_range() {
+    let database = database_of_statics();
+    let session = database.session();
+    for (deletion, kept) in [
+        ("DELETE FROM ks.l WHERE p = 1", &["c=3 s=6 v=9"][..]),
+        ("DELETE FROM ks.l WHERE p = 1 AND c > 0", &["c=3 s=6 v=9"]),
+        ("DELETE FROM ks.l WHERE p = 1 AND c > 2", &["c=2 s=6 v=7", "c=3 s=6 v=9"]),
+        // The deletion of a row wins over what the batch writes to it.
+        ("DELETE FROM ks.l WHERE p = 1 AND c = 3", &["c=2 s=6 v=7"]),
+    ] {
+        session.execute("DELETE FROM ks.l WHERE p = 1", ()).unwrap();
+        session.execute("INSERT INTO ks.l (p, c, s, v) VALUES (1, 2, 5, 7)", ()).unwrap();
+        let insert = "INSERT INTO ks.l (p, c, s, v) VALUES (1, 3, 6, 9)";
+        // USING TIMESTAMP of a statement without a condition is not heeded.
+        let batch = format!(
+            "BEGIN BATCH {insert} IF NOT EXISTS; {deletion}; UPDATE ks.l USING TIMESTAMP 5 SET s = 6 WHERE p = 1; APPLY BATCH"
+        );
+        assert_eq!(shown(&session, &batch), Ok(vec!["[applied]=1".to_owned()]), "{batch}");
+        assert_eq!(shown(&session, "SELECT c, s, v FROM ks.l WHERE p = 1").unwrap(), kept, "{batch}");
+    }
+}
+
+#[test]
 fn conditions_of_other_kinds_on_one_row_are_refused_in_a_batch() {
     let database = database_of_statics();
     let session = database.session();
