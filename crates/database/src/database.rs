@@ -233,6 +233,9 @@ impl Database {
         options: &StatementOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
+        if values.names.is_none() && values.values.len() != planned.markers.len() {
+            bail_invalid!("Invalid amount of bind variables");
+        }
         if planned.plan.is_request() {
             self.0.metrics.regular_executed.add(1);
         }

@@ -426,6 +426,21 @@ fn a_batch_with_conditions_keeps_the_rows_it_writes_beside_deletions_of_their_pa
 }
 
 #[test]
+fn a_statement_sent_as_text_needs_as_many_values_as_it_has_markers() {
+    let database = database();
+    let cql = "INSERT INTO ks.expiring (k, v) VALUES (?, ?)";
+    let sent = |values: &[BoundValue<'_>]| {
+        let (values, options) = (crate::Values::positional(values), StatementOptions::default());
+        database.query(None, cql, values, &options, &mut crate::Rows::default()).map(drop)
+    };
+    let one = BoundValue::Set(&[0, 0, 0, 1]);
+    for values in [&[][..], &[one], &[one, one, one]] {
+        assert_eq!(sent(values).unwrap_err().to_string(), "Invalid amount of bind variables");
+    }
+    assert_eq!(sent(&[one, one]).map_err(|error| error.to_string()), Ok(()));
+}
+
+#[test]
 fn conditions_of_other_kinds_on_one_row_are_refused_in_a_batch() {
     let database = database_of_statics();
     let session = database.session();
