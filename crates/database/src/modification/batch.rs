@@ -127,10 +127,7 @@ fn apply(
             .validate_for_conditional(options.serial_consistency.unwrap_or(Consistency::Serial))?;
         return apply_conditional(statements, sink);
     }
-    options.consistency.validate_for_write()?;
-    if let Some((counters, _)) = statements.iter().find(|(plan, _)| plan.table().is_counter) {
-        options.consistency.validate_for_counters(&counters.table().name)?;
-    }
+    // As in Cassandra, every level will do, also those that single statements are refused with.
     if kind == BatchKind::Logged {
         warn_of_gc_grace(statements, first);
     }

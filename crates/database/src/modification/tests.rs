@@ -441,6 +441,28 @@ fn a_statement_sent_as_text_needs_as_many_values_as_it_has_markers() {
 }
 
 #[test]
+fn a_batch_takes_every_consistency_level_and_a_single_write_does_not() {
+    let database = database();
+    let session = database.session();
+    session.execute("CREATE TABLE ks.n (k int PRIMARY KEY, v counter)", ()).unwrap();
+    let write = "UPDATE ks.expiring SET v = 1 WHERE k = 1";
+    let count = "UPDATE ks.n SET v = v + 1 WHERE k = 1";
+    for consistency in [crate::Consistency::Any, crate::Consistency::Serial] {
+        let options = StatementOptions { consistency, ..StatementOptions::default() };
+        for batch in [
+            format!("BEGIN BATCH {write}; APPLY BATCH"),
+            format!("BEGIN UNLOGGED BATCH {write}; APPLY BATCH"),
+            format!("BEGIN COUNTER BATCH {count}; APPLY BATCH"),
+        ] {
+            assert!(session.execute_with(&batch, (), &options).is_ok(), "{batch} at {consistency}");
+        }
+        assert!(session.execute_with(count, (), &options).is_err());
+        let is_any = consistency == crate::Consistency::Any;
+        assert_eq!(session.execute_with(write, (), &options).is_ok(), is_any);
+    }
+}
+
+#[test]
 fn conditions_of_other_kinds_on_one_row_are_refused_in_a_batch() {
     let database = database_of_statics();
     let session = database.session();

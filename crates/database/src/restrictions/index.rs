@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cassette_cql::ast;
 use cassette_rows::{ColumnMetadata, TableMetadata};
 
+use super::clustering::{ClusteringRestrictions, NO_TUPLE_IN_FILTERS, NO_TUPLE_SLICE_FILTERS, Shape};
 use super::column::{ColumnRestriction, SliceTerms};
 use super::partition::PartitionRestrictions;
 use super::{Filter, Restrictions};
@@ -108,8 +109,8 @@ pub(super) struct IndexChoice<'i> {
     others: Vec<Restricted>,
     /// No restriction of clustering columns is left out of `clustering`, but for ranges of tuples that indexes answer.
     clustering_is_whole: bool,
-    /// An index answers a range of one of the columns of a tuple.
-    answers_tuple_slices: bool,
+    /// Why the index cannot be used, in Cassandra's words.
+    tuple_refusal: Option<&'static str>,
     has_clustering_index: bool,
     has_index: bool,
     is_key_range: bool,
@@ -128,7 +129,7 @@ impl<'i> IndexChoice<'i> {
             clustering: Vec::new(),
             others: Vec::new(),
             clustering_is_whole: true,
-            answers_tuple_slices: false,
+            tuple_refusal: None,
             has_clustering_index: false,
             has_index: false,
             is_key_range: false,
@@ -143,13 +144,7 @@ impl<'i> IndexChoice<'i> {
         choice.partition =
             columns.map(|(column, restriction)| (column.clone(), restriction.clone())).collect();
         choice.clustering = restrictions.clustering.single_columns();
-        let answers_slice = |columns: &[Arc<ColumnMetadata>]| {
-            let slice = ColumnRestriction::Slice(SliceTerms::default());
-            columns.iter().any(|column| indexes.iter().any(|index| index.supports(column, &slice)))
-        };
-        choice.answers_tuple_slices = restrictions.clustering.tuple_slices().any(answers_slice);
-        choice.clustering_is_whole = restrictions.clustering.is_of_single_columns_and_slices()
-            && restrictions.clustering.tuple_slices().all(answers_slice);
+        let answers_tuple_slices = choice.add_shapes(&restrictions.clustering);
         let filters = restrictions.filters.iter();
         choice.others = filters.map(|filter| (filter.column.clone(), filter.restriction.clone())).collect();
         let supported = |restricted: &[Restricted]| {
@@ -157,7 +152,7 @@ impl<'i> IndexChoice<'i> {
                 .iter()
                 .any(|(column, restriction)| indexes.iter().any(|index| index.supports(column, restriction)))
         };
-        choice.has_clustering_index = supported(&choice.clustering) || choice.answers_tuple_slices;
+        choice.has_clustering_index = supported(&choice.clustering) || answers_tuple_slices;
         choice.has_index =
             choice.has_clustering_index || supported(&choice.partition) || supported(&choice.others);
         choice
@@ -191,9 +186,44 @@ impl<'i> IndexChoice<'i> {
         self.uses_index
     }
 
-    /// Whether an index finds the rows by a range of a tuple.
-    pub fn answers_tuple_slices(&self) -> bool {
-        self.uses_index && self.checks_clustering && self.answers_tuple_slices
+    /// Notes what indexes can do with each restriction of clustering columns. Whether one answers a range of a tuple.
+    ///
+    /// What an index answers, and all that is restricted behind it, Cassandra asks of each row, which it cannot do for
+    /// ranges of tuples.
+    fn add_shapes(&mut self, clustering: &ClusteringRestrictions) -> bool {
+        let (equal, slice) =
+            (ColumnRestriction::Eq(Term::Null), ColumnRestriction::Slice(SliceTerms::default()));
+        let (mut is_behind, mut answers_slices, mut all_slices) = (false, false, true);
+        for (columns, shape) in clustering.shapes() {
+            let answers = |restriction: &ColumnRestriction| {
+                columns.iter().any(|column| self.indexes.iter().any(|i| i.supports(column, restriction)))
+            };
+            let is_answered = match shape {
+                Shape::Column(restriction) => answers(restriction),
+                Shape::TupleEq => answers(&equal),
+                Shape::TupleIn => false,
+                Shape::TupleSlice => answers(&slice),
+            };
+            let is_filtered = is_answered || is_behind;
+            let refusal = match shape {
+                Shape::TupleIn if columns.len() > 1 => Some(NO_TUPLE_IN_FILTERS),
+                Shape::TupleSlice => Some(NO_TUPLE_SLICE_FILTERS),
+                _ => None,
+            };
+            self.tuple_refusal = self.tuple_refusal.or(refusal.filter(|_| is_filtered));
+            if matches!(shape, Shape::TupleSlice) {
+                answers_slices |= is_answered;
+                all_slices &= is_answered;
+            }
+            is_behind |= is_answered;
+        }
+        self.clustering_is_whole = clustering.is_of_single_columns_and_slices() && all_slices;
+        answers_slices
+    }
+
+    /// Why the index that is used cannot be.
+    pub fn refusal(&self) -> Option<&'static str> {
+        self.tuple_refusal.filter(|_| self.uses_index && self.checks_clustering)
     }
 
     /// Whether the index that is used leaves something to be looked at row by row.

@@ -253,10 +253,9 @@ impl Restrictions {
         }
         self.searches = choice.searches();
         self.answered = choice.answered_clustering();
-        let refused = || self.clustering.refusal(choice.answers_tuple_slices());
         self.refusal = match !rules.allow_filtering && choice.leaves_to_filter() {
             true => Some(ALLOW_FILTERING_MESSAGE),
-            false => refused(),
+            false => self.clustering.refusal().or(choice.refusal()),
         };
         let rest = std::mem::take(&mut self.filters);
         self.filters = partition_filters.into_iter().chain(clustering_filters).chain(rest).collect();

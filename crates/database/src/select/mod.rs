@@ -130,6 +130,9 @@ impl SelectPlan {
                 "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client side, or disable paging for this query"
             );
         }
+        if execution.options.consistency.is_serial() {
+            self.refuse_serial(run, limits)?;
+        }
         sink.begin(&self.metadata);
         let next = match &self.group_by {
             Some(group_by) => self.push_groups(group_by, run, limits, sink)?,
@@ -138,6 +141,21 @@ impl SelectPlan {
             None => self.push_rows(run, limits, sink)?,
         };
         Ok(Outcome::Rows { paging_state: next.map(|state| state.encode()) })
+    }
+
+    /// Refuses what cannot be read at SERIAL: several partitions at once. Pages and aggregates go through them one by one.
+    fn refuse_serial(&self, run: Run<'_, '_>, limits: Limits) -> Result<()> {
+        let pages = run.page_size.is_some_and(|size| limits.rows_max() > size as usize);
+        let goes_through = pages || self.group_by.is_some() || self.outputs.has_aggregates();
+        if !goes_through
+            && self.restrictions.partition.names_keys()
+            && self.restrictions.partition.keys(run.execution)?.len() > 1
+        {
+            bail_invalid!(
+                "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time"
+            );
+        }
+        Ok(())
     }
 
     fn warn_of_aggregation(&self, execution: &Execution<'_>) {

@@ -191,3 +191,25 @@ fn what_asks_for_no_row_can_be_sorted_and_paged() {
         }
     }
 }
+
+#[test]
+fn several_partitions_are_not_read_at_serial_but_page_by_page() {
+    let session = session();
+    let read = |clause: &str, page_size: Option<i32>| {
+        let consistency = crate::Consistency::Serial;
+        let options = StatementOptions { consistency, page_size, ..StatementOptions::default() };
+        session.execute_with(&format!("SELECT {clause}"), (), &options).map(drop)
+    };
+    const REFUSED: &str = "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time";
+    for (clause, page_size, refused) in [
+        ("* FROM t WHERE k IN (1, 2)", None, true),
+        ("* FROM t WHERE k IN (1, 2) LIMIT 5", Some(5), true),
+        ("* FROM t WHERE k IN (1, 2)", Some(5), false),
+        ("* FROM t WHERE k IN (1, 1)", None, false),
+        ("* FROM t", None, false),
+        ("count(*) FROM t WHERE k IN (1, 2)", None, false),
+    ] {
+        let expected = if refused { Err(REFUSED.to_owned()) } else { Ok(()) };
+        assert_eq!(read(clause, page_size).map_err(|error| error.to_string()), expected, "{clause}");
+    }
+}

@@ -32,7 +32,9 @@ pub(crate) struct ClusteringRestrictions {
     refusal: Option<&'static str>,
 }
 
-const NO_TUPLE_SLICE_FILTERS: &str = "Multi-column slice restrictions cannot be used for filtering.";
+pub(super) const NO_TUPLE_IN_FILTERS: &str = "Multicolumn IN filters are not supported";
+pub(super) const NO_TUPLE_SLICE_FILTERS: &str =
+    "Multi-column slice restrictions cannot be used for filtering.";
 
 /// A restriction of neighbouring columns.
 #[derive(Debug)]
@@ -52,6 +54,16 @@ enum SegmentKind {
     TupleIn(TupleIn, usize),
     /// `(a, b) > (…)`, and how many columns the longer bound has.
     TupleSlice { lower: Option<(Tuple, bool)>, upper: Option<(Tuple, bool)>, width: usize },
+}
+
+/// What a restriction of neighbouring columns is like.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shape<'a> {
+    /// Of one column.
+    Column(&'a ColumnRestriction),
+    TupleEq,
+    TupleIn,
+    TupleSlice,
 }
 
 /// A tuple on the right-hand side.
@@ -164,26 +176,30 @@ impl ClusteringRestrictions {
         all
     }
 
-    /// The columns of tuples that are restricted to ranges, tuple by tuple.
-    pub(super) fn tuple_slices(&self) -> impl Iterator<Item = &[Arc<ColumnMetadata>]> {
-        self.segments.iter().filter_map(|segment| match segment.what {
-            SegmentKind::TupleSlice { width, .. } => self.columns.get(segment.first..segment.first + width),
-            _ => None,
+    /// What each restriction is like, with its columns, in their order.
+    pub(super) fn shapes(&self) -> impl Iterator<Item = (&[Arc<ColumnMetadata>], Shape<'_>)> {
+        self.segments.iter().filter_map(|segment| {
+            let columns = self.columns.get(segment.first..segment.first + segment.width())?;
+            let shape = match &segment.what {
+                SegmentKind::Single(restriction) => Shape::Column(restriction),
+                SegmentKind::TupleEq(_) => Shape::TupleEq,
+                SegmentKind::TupleIn(..) => Shape::TupleIn,
+                SegmentKind::TupleSlice { .. } => Shape::TupleSlice,
+            };
+            Some((columns, shape))
         })
     }
 
-    /// Whether [`single_columns`](Self::single_columns) and [`tuple_slices`](Self::tuple_slices) say all that is
-    /// restricted.
+    /// Whether [`single_columns`](Self::single_columns) say all that is restricted, but for ranges of tuples.
     pub(super) fn is_of_single_columns_and_slices(&self) -> bool {
         self.segments.iter().all(|segment| {
             !matches!(segment.what, SegmentKind::TupleIn(..) | SegmentKind::TupleEq(Tuple::Marker(..)))
         })
     }
 
-    /// Why the statement cannot be answered, if all else about it is in order: what is left to filter cannot be, or an
-    /// index `answers_slices`, which Cassandra then wants to filter.
-    pub(super) fn refusal(&self, answers_slices: bool) -> Option<&'static str> {
-        self.refusal.or_else(|| answers_slices.then_some(NO_TUPLE_SLICE_FILTERS))
+    /// Why what is left to filter cannot be filtered.
+    pub(super) fn refusal(&self) -> Option<&'static str> {
+        self.refusal
     }
 
     /// Checks what the statement can do with it; what must be filtered comes back. `has_index`: some restriction of the
@@ -267,7 +283,7 @@ impl ClusteringRestrictions {
                 vec![filter(segment.first, ColumnRestriction::In(only_items(values)))]
             }
             SegmentKind::TupleIn(..) => {
-                self.refusal.get_or_insert("Multicolumn IN filters are not supported");
+                self.refusal.get_or_insert(NO_TUPLE_IN_FILTERS);
                 Vec::new()
             }
             SegmentKind::TupleSlice { .. } => {
