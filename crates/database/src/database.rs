@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use arc_swap::ArcSwap;
 use cassette_cql::ast::BatchKind;
-use cassette_engine::{CompactionOptions, Engine, EngineError, KeyRange, Mutation, may_wait};
+use cassette_engine::{CompactionOptions, Engine, EngineError, KeyRange, Mutation, Promise, may_wait};
 use cassette_rows::schema::CompactionParams;
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata, TableParams};
 use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
@@ -538,6 +538,7 @@ impl Database {
         execution: &Execution<'_>,
         write_type: WriteType,
         mut mutations: Vec<Mutation>,
+        promise: Promise,
     ) -> Result<()> {
         // Of a conditional write the one partition is locked.
         let locks_itself = write_type != WriteType::Cas;
@@ -569,7 +570,7 @@ impl Database {
         if !may_wait() && self.0.engine.apply_would_wait() {
             return Err(DatabaseError::WouldBlock);
         }
-        let applied = self.0.engine.apply(&mutations).map_err(|error| match error {
+        let applied = self.0.engine.apply_promised(&mutations, promise).map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
             error => DatabaseError::WriteFailure {
                 consistency: execution.options.consistency,

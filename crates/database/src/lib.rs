@@ -39,7 +39,7 @@ pub use cassette_cql::ast::BatchKind;
 pub use cassette_engine as engine;
 pub use cassette_engine::without_waiting;
 pub use cassette_engine::{
-    ImportOptions, ImportedSSTable, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,
+    ImportOptions, ImportedSSTable, Promise, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,
 };
 pub use catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription};
 pub use compaction_history::CompactionRecord;

@@ -13,6 +13,9 @@
 //! | [`SyncMode::Group`] | yes | yes; one sync every window serves all who wait |
 //! | [`SyncMode::Batch`] | yes | yes; one sync serves all who came while the last one ran |
 //!
+//! [`CommitLog::append_ahead`] returns sooner, and promises what is promised of the next record that is appended: the log has no gaps, so
+//! that whoever writes two records of which the first is nothing without the second waits once.
+//!
 //! # How a record gets to the file
 //!
 //! 1. Under the append lock, the record is encoded straight into the pending buffer and checksummed. No I/O happens under
@@ -32,7 +35,8 @@
 //!
 //! - **No space**: records are refused ([`AppendError::Refused`]), and accepted again once there is space. Segments are reserved
 //!   whole before use, so this normally shows when the next one is wanted, before anything is written. Should a write into
-//!   reserved space fail all the same, the segment is cut back to its last acknowledged record and abandoned.
+//!   reserved space fail all the same, the segment is cut back to its last acknowledged record and abandoned; if a record that was
+//!   appended ahead is among those refused, whose writer has gone on, the log ends.
 //! - **Any other failed write or sync** ends the log: what reached the disk is unknown from then on. Later appends fail with
 //!   that first cause ([`AppendError::Failed`]); replay at the next start tells what is there.
 

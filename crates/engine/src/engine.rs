@@ -29,6 +29,17 @@ use crate::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 use crate::stats::{EngineStats, PartitionStats, TableStats};
 use crate::verify::VerifiedSSTable;
 
+/// How safe a write is when it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Promise {
+    /// As safe as `commitlog_sync` promises.
+    #[default]
+    Itself,
+    /// As safe as any write that is applied after it, once that one has returned, and never lost where that one is kept: for the first of two writes that is nothing without
+    /// the second. Reads see it at once. It does not wait for the commit log's file.
+    WithLater,
+}
+
 /// A change of one partition of a table.
 #[derive(Debug, Clone)]
 pub struct Mutation {
@@ -244,7 +255,12 @@ impl Engine {
     /// those of indexes' tables not before the others.
     /// Returns when the write is as safe as `commitlog_sync` promises.
     pub fn apply(&self, mutations: &[Mutation]) -> Result<()> {
-        self.inner.core.apply(mutations)
+        self.apply_promised(mutations, Promise::Itself)
+    }
+
+    /// [`apply`](Self::apply) with a weaker promise, if one is enough.
+    pub fn apply_promised(&self, mutations: &[Mutation], promise: Promise) -> Result<()> {
+        self.inner.core.apply(mutations, promise)
     }
 
     /// Whether [`apply`](Self::apply) would keep its caller waiting, as far as can be told now: for a disk, as `commitlog_sync`

@@ -52,7 +52,7 @@ pub use compaction::{
     OverlappingFigures, OverlappingTombstones, RunningCompaction, ScrubbedSSTable, SourcesPolicy,
 };
 pub use counter_cache::{Counted, PartitionCounters};
-pub use engine::{Engine, Mutation, ReplaySummary, SSTableInfo};
+pub use engine::{Engine, Mutation, Promise, ReplaySummary, SSTableInfo};
 pub use error::{EngineError, Result};
 pub use import::{ImportOptions, ImportedSSTable};
 pub use key_range::{KeyRange, PartitionPosition};

@@ -9,7 +9,7 @@ use crossbeam::sync::ShardedLockReadGuard;
 
 use crate::commitlog::{Record, TableVersion};
 use crate::core::{Core, Phase};
-use crate::engine::Mutation;
+use crate::engine::{Mutation, Promise};
 use crate::error::{EngineError, Result};
 use crate::mutation_codec;
 use crate::table::{Table, View};
@@ -19,8 +19,8 @@ use crate::trace::trace;
 const ROOM_CHECK: Duration = Duration::from_millis(50);
 
 impl Core {
-    /// See [`Engine::apply`](crate::Engine::apply).
-    pub fn apply(self: &Arc<Self>, mutations: &[Mutation]) -> Result<()> {
+    /// See [`Engine::apply`](crate::Engine::apply) and [`Promise`].
+    pub fn apply(self: &Arc<Self>, mutations: &[Mutation], promise: Promise) -> Result<()> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
             return Err(EngineError::Recovering);
@@ -29,12 +29,12 @@ impl Core {
         self.wait_for_room()?;
         match mutations {
             [] => Ok(()),
-            [only] => self.apply_one(only),
-            many => self.apply_many(many),
+            [only] => self.apply_one(only, promise),
+            many => self.apply_many(many, promise),
         }
     }
 
-    fn apply_one(self: &Arc<Self>, mutation: &Mutation) -> Result<()> {
+    fn apply_one(self: &Arc<Self>, mutation: &Mutation, promise: Promise) -> Result<()> {
         if mutation.update.is_empty() {
             return Ok(());
         }
@@ -45,7 +45,8 @@ impl Core {
         let writing = table.begin_write()?;
         let view = table.view();
         if table.has_durable_writes() {
-            self.append(&LogRecord { tables: vec![version_of(mutation)], mutations: vec![(0, mutation)] })?;
+            let record = LogRecord { tables: vec![version_of(mutation)], mutations: vec![(0, mutation)] };
+            self.append(&record, promise)?;
         } else {
             self.leave_unlogged(&view)?;
         }
@@ -61,7 +62,7 @@ impl Core {
         Ok(())
     }
 
-    fn apply_many(self: &Arc<Self>, mutations: &[Mutation]) -> Result<()> {
+    fn apply_many(self: &Arc<Self>, mutations: &[Mutation], promise: Promise) -> Result<()> {
         let started = self.clock.monotonic();
         // By table and key: locks are taken in the order of tables, and a partition's changes made together. The tables of
         // indexes come last: whoever finds an entry there finds the row that it was written with, too.
@@ -82,7 +83,7 @@ impl Core {
         let part = |(mutations, table)| Part { table, mutations, is_logged: table.has_durable_writes() };
         let parts: Vec<Part<'_>> = of_tables().zip(tables.iter().map(|table| &***table)).map(part).collect();
         if parts.iter().any(|part| part.is_logged) {
-            self.append(&LogRecord::of(&parts))?;
+            self.append(&LogRecord::of(&parts), promise)?;
         }
         for part in parts.iter().filter(|part| !part.is_logged) {
             self.leave_unlogged(&part.table.view())?;
@@ -133,11 +134,15 @@ impl Core {
         Ok(())
     }
 
-    fn append(&self, record: &LogRecord<'_>) -> Result<()> {
+    fn append(&self, record: &LogRecord<'_>, promise: Promise) -> Result<()> {
         trace(|| "Appending to commitlog");
         let log = self.log.load();
         let Some(log) = &*log else { return Err(EngineError::Closed) };
-        log.append(record).map(drop).map_err(EngineError::from)
+        let appended = match promise {
+            Promise::Itself => log.append(record),
+            Promise::WithLater => log.append_ahead(record),
+        };
+        appended.map(drop).map_err(EngineError::from)
     }
 
     /// Holds a writer up while memtables hold all the memory they may, and refuses it when none will become free.

@@ -82,6 +82,12 @@ impl CommitLog {
         self.shared.append(record)
     }
 
+    /// Logs a record that need not be safe by itself: it is as safe as a record behind it, once that is acknowledged. Does not wait for the file.
+    /// Should there be no space to write it after all, nobody could be told, and the log ends as after any other failure.
+    pub fn append_ahead(&self, record: &dyn Record) -> Result<Position, AppendError> {
+        self.shared.append_ahead(record)
+    }
+
     /// The first half of [`append`](Self::append): gives the record its place, without a promise. Blocks only while a segment
     /// is being reserved, or while more than a segment's worth waits to be written.
     pub fn enqueue(&self, record: &dyn Record) -> Result<Position, AppendError> {

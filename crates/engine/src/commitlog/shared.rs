@@ -59,6 +59,13 @@ impl Shared {
         Ok(position)
     }
 
+    /// Gives a record its place, and returns where it ends. It is written before whatever comes behind it.
+    pub(super) fn append_ahead(&self, record: &dyn Record) -> Result<Position, AppendError> {
+        let (mut state, Enqueued { position, number }) = self.enqueue(record)?;
+        state.ahead = number;
+        Ok(position)
+    }
+
     pub(super) fn enqueue(&self, record: &dyn Record) -> Result<(Locked<'_>, Enqueued), AppendError> {
         let mut state = self.state.lock();
         let mut grown = false;
@@ -175,6 +182,7 @@ impl Shared {
                 }
                 state.recycle(chunks);
                 state.written = upto;
+                state.written_records = last;
                 acknowledged = Some(last);
             }
             Err((failed, error)) if is_no_space(&error) => {
@@ -193,10 +201,15 @@ impl Shared {
     }
 
     /// There was no space for `chunks[failed]`. Takes it back, and everything behind it: the segments are cut off behind the
-    /// last record that was written whole, so that replay takes that for their end, and none is written again.
+    /// last record that was written whole, so that replay takes that for their end, and none is written again. If nobody waits for one of
+    /// them, the log ends: what is logged behind it must not be there without it.
     fn refuse(&self, state: &mut Locked<'_>, chunks: Vec<Chunk>, failed: usize, error: io::Error) {
         let after = chunks[failed].position();
         tracing::warn!(%error, %after, "no space for the commit log: records refused");
+        let untold = (state.ahead > state.written_records).then(|| {
+            let text = format!("no space for a record that another one was to follow: {error}");
+            io::Error::new(error.kind(), text)
+        });
         state.refuse(after, Arc::new(error));
         self.progress.refuse(state.enqueued);
         let upto = state.end();
@@ -215,7 +228,8 @@ impl Shared {
             state.mark_unsynced(file.id);
         }
         state.written = upto;
-        if let Err(error) = cut {
+        state.written_records = state.enqueued;
+        if let Some(error) = cut.err().or(untold) {
             state.fail(error);
         }
     }

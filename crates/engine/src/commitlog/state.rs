@@ -98,6 +98,10 @@ pub(super) struct State {
     end: Position,
     /// Records encoded since the log was opened: the last one's number.
     pub(super) enqueued: u64,
+    /// The number of the last one that nobody waits for.
+    pub(super) ahead: u64,
+    /// The number of the last one that has been written, or refused.
+    pub(super) written_records: u64,
     /// Everything up to here has been given to the operating system, or refused.
     pub(super) written: Position,
     /// Everything up to here is durable, or refused.
@@ -136,6 +140,8 @@ impl State {
             indexes: Vec::new(),
             end: synced,
             enqueued: 0,
+            ahead: 0,
+            written_records: 0,
             written: synced,
             synced,
             marked: Position::ZERO,

@@ -17,7 +17,7 @@ use super::purge::{self, Purge};
 use super::shadow::{Plan, Sources};
 use super::tree::Outcome;
 use crate::core::Core;
-use crate::engine::Mutation;
+use crate::engine::{Mutation, Promise};
 use crate::error::{EngineError, Result};
 use crate::sstable_handle::SSTable;
 use crate::sstable_writer::{Contents, Job};
@@ -198,7 +198,7 @@ impl Core {
     /// Writes what was noted of a compaction. It has ended whether that can be written or not.
     pub(super) fn write_note(self: &Arc<Self>, noted: Option<Mutation>) {
         if let Some(noted) = noted
-            && let Err(error) = self.apply(&[noted])
+            && let Err(error) = self.apply(&[noted], Promise::Itself)
         {
             tracing::warn!(%error, "a compaction could not be noted");
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::{BufMut, Bytes, BytesMut};
+use cassette_database::Promise;
 use cassette_rows::DecoratedKey;
 
 use super::cell_loader::{CellLoader, Request};
@@ -96,9 +97,14 @@ pub trait Cql: Send + Sync {
         None
     }
 
-    /// The same for `put`, of tables that were checked.
-    fn put_directly(&self, attempted: Attempted<'_>, puts: &[Put<'_>]) -> Option<StoreResult<()>> {
-        let _ = (attempted, puts);
+    /// The same for `put`, of tables that were checked. It must be as safe as `promise` says.
+    fn put_directly(
+        &self,
+        attempted: Attempted<'_>,
+        puts: &[Put<'_>],
+        promise: Promise,
+    ) -> Option<StoreResult<()>> {
+        let _ = (attempted, puts, promise);
         None
     }
 
@@ -295,6 +301,37 @@ impl<C: Cql> CqlStore<C> {
             tables
         });
         Ok(())
+    }
+
+    fn put_promised(&self, puts: &[Put<'_>], promise: Promise) -> StoreResult<()> {
+        check_puts(puts)?;
+        let attempted = format_args!("put {} versions", puts.len());
+        let mut tables = puts.chunk_by(|a, b| a.table == b.table).filter_map(|of_one| of_one.first());
+        if tables.all(|put| self.is_checked(put.table))
+            && let Some(done) = self.cql.put_directly(attempted, puts, promise)
+        {
+            return done;
+        }
+        let mut groups: HashMap<(&str, &Bytes), WriteGroup> = HashMap::new();
+        let mut requests = Vec::with_capacity(puts.len());
+        let mut statements: Option<(&str, Arc<Statements<_>>)> = None;
+        for put in puts {
+            let of_table = match &statements {
+                Some((table, statements)) if *table == put.table => statements,
+                _ => &statements.insert((put.table, self.statements(put.table)?)).1,
+            };
+            let next = groups.len();
+            let group = *groups.entry((put.table, &put.cell.row)).or_insert(next);
+            let values = vec![
+                put.cell.row.clone(),
+                put.cell.column.clone(),
+                bigint(column2(put.timestamp)),
+                put.value.clone(),
+                bigint(put.write_time),
+            ];
+            requests.push((group, of_table.put.clone(), values));
+        }
+        self.cql.write(attempted, requests)
     }
 
     fn prepare(&self, table: &str) -> StoreResult<Statements<C::Statement>> {
@@ -499,36 +536,12 @@ impl<C: Cql> Store for CqlStore<C> {
     }
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
-        check_puts(puts)?;
-        let attempted = format_args!("put {} versions", puts.len());
-        let mut tables = puts.chunk_by(|a, b| a.table == b.table).filter_map(|of_one| of_one.first());
-        if tables.all(|put| self.is_checked(put.table))
-            && let Some(done) = self.cql.put_directly(attempted, puts)
-        {
-            return done;
-        }
-        let mut groups: HashMap<(&str, &Bytes), WriteGroup> = HashMap::new();
-        let mut requests = Vec::with_capacity(puts.len());
-        let mut statements: Option<(&str, Arc<Statements<_>>)> = None;
-        for put in puts {
-            let of_table = match &statements {
-                Some((table, statements)) if *table == put.table => statements,
-                _ => &statements.insert((put.table, self.statements(put.table)?)).1,
-            };
-            let next = groups.len();
-            let group = *groups.entry((put.table, &put.cell.row)).or_insert(next);
-            let values = vec![
-                put.cell.row.clone(),
-                put.cell.column.clone(),
-                bigint(column2(put.timestamp)),
-                put.value.clone(),
-                bigint(put.write_time),
-            ];
-            requests.push((group, of_table.put.clone(), values));
-        }
-        self.cql.write(attempted, requests)
+        self.put_promised(puts, Promise::Itself)
     }
 
+    fn put_ahead(&self, puts: &[Put<'_>]) -> StoreResult<()> {
+        self.put_promised(puts, Promise::WithLater)
+    }
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
         let attempted = format_args!("put unless exists, {} rows of {table}", rows.len());
         if let Err(error) = rows.iter().try_for_each(|row| check_put_row(table, row)) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cassette_database::{
-    BatchKind, BatchSource, BatchStatement, BoundValue, Database, DatabaseError, Prepared, ResultMetadata,
-    RowSink, StatementOptions, Values as BoundValues,
+    BatchKind, BatchSource, BatchStatement, BoundValue, Database, DatabaseError, Prepared, Promise,
+    ResultMetadata, RowSink, StatementOptions, Values as BoundValues,
 };
 
 use super::cql::{Attempted, Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
@@ -224,10 +224,15 @@ impl Cql for Embedded {
         Some(found.map_err(|e| error(attempted, e)))
     }
 
-    fn put_directly(&self, attempted: Attempted<'_>, puts: &[Put<'_>]) -> Option<StoreResult<()>> {
+    fn put_directly(
+        &self,
+        attempted: Attempted<'_>,
+        puts: &[Put<'_>],
+        promise: Promise,
+    ) -> Option<StoreResult<()>> {
         let catalog = self.database.present_catalog();
         let updates = direct::updates(&catalog, &self.keyspace, puts)?;
-        Some(self.database.write_rows(updates).map_err(|e| error(attempted, e)))
+        Some(self.database.write_rows(updates, promise).map_err(|e| error(attempted, e)))
     }
 
     fn put_unless_exists_directly(

@@ -1,6 +1,7 @@
 //! A store that fails on command: between it and the one below lies the network of a client that is about to die.
 
 use bytes::Bytes;
+use cassette_database::Promise;
 use parking_lot::Mutex;
 
 use super::{
@@ -148,6 +149,34 @@ impl<S: Store> FailingStore<S> {
             }
         }
     }
+
+    fn put_promised(&self, puts: &[Put<'_>], promise: Promise) -> StoreResult<()> {
+        let put = move |below: &S, puts: &[Put<'_>]| match promise {
+            Promise::Itself => below.put(puts),
+            Promise::WithLater => below.put_ahead(puts),
+        };
+        self.write(
+            |below| put(below, puts),
+            |below| put(below, &puts[..puts.len() / 2]),
+            || {
+                let owned = |put: &Put<'_>| {
+                    let table: Box<str> = put.table.into();
+                    (table, put.cell.clone(), put.timestamp, put.value.clone(), put.write_time)
+                };
+                let puts: Vec<_> = puts.iter().map(owned).collect();
+                Some(Box::new(move |below: &S| {
+                    let puts = puts.iter().map(|(table, cell, timestamp, value, write_time)| Put {
+                        table,
+                        cell,
+                        timestamp: *timestamp,
+                        value: value.clone(),
+                        write_time: *write_time,
+                    });
+                    drop(put(below, &puts.collect::<Vec<_>>()));
+                }))
+            },
+        )
+    }
 }
 
 impl<S> State<S> {
@@ -205,27 +234,11 @@ impl<S: Store> Store for FailingStore<S> {
     }
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
-        self.write(
-            |below| below.put(puts),
-            |below| below.put(&puts[..puts.len() / 2]),
-            || {
-                let owned = |put: &Put<'_>| {
-                    let table: Box<str> = put.table.into();
-                    (table, put.cell.clone(), put.timestamp, put.value.clone(), put.write_time)
-                };
-                let puts: Vec<_> = puts.iter().map(owned).collect();
-                Some(Box::new(move |below: &S| {
-                    let puts = puts.iter().map(|(table, cell, timestamp, value, write_time)| Put {
-                        table,
-                        cell,
-                        timestamp: *timestamp,
-                        value: value.clone(),
-                        write_time: *write_time,
-                    });
-                    drop(below.put(&puts.collect::<Vec<_>>()));
-                }))
-            },
-        )
+        self.put_promised(puts, Promise::Itself)
+    }
+
+    fn put_ahead(&self, puts: &[Put<'_>]) -> StoreResult<()> {
+        self.put_promised(puts, Promise::WithLater)
     }
 
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {

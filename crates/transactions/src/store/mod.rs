@@ -258,6 +258,12 @@ pub trait Store: Send + Sync {
     /// Writes versions, of several tables maybe. After an error each may be written or not.
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()>;
 
+    /// [`put`](Self::put) of what is nothing without a later write to this store: reads see it at once, and it is there after whatever
+    /// failure if a write is that began when this had returned. That saves a store that keeps its writes in order a wait.
+    fn put_ahead(&self, puts: &[Put<'_>]) -> StoreResult<()> {
+        self.put(puts)
+    }
+
     /// Puts the columns of each row unless one of them has a value: each row whole or not at all, independently of the others. Atomic
     /// cells.
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>>;
@@ -330,6 +336,10 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
         (**self).put(puts)
+    }
+
+    fn put_ahead(&self, puts: &[Put<'_>]) -> StoreResult<()> {
+        (**self).put_ahead(puts)
     }
 
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {

@@ -129,7 +129,8 @@ fn prepare(
             write_time: start.0,
         }));
     }
-    inner.store.put(&puts)?;
+    // They are nothing without C10, and need not be safe before it.
+    inner.store.put_ahead(&puts)?;
     // C6.
     let commit = inner.timelock.timestamp()?;
     // C7.

@@ -2,14 +2,16 @@
 //! what was reported stays true.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cassette_database::Database;
+use cassette_database::engine::commitlog::SyncMode;
 use cassette_transactions::service::Layout;
 use cassette_transactions::store::{EmbeddedStore, FailingStore, Fault, MemoryStore, Store};
 use cassette_transactions::timelock::LocalTimeLock;
 use cassette_transactions::{ConflictHandler, Options, Outcome, Table, Transactions};
-use cassette_vfs::FakeFileSystem;
+use cassette_vfs::{FakeFileSystem, OperationKind};
 
 const CELLS: [(&str, &str); 4] = [("r1", "a"), ("r1", "b"), ("r2", "a"), ("r3", "c")];
 
@@ -80,18 +82,20 @@ fn a_client_that_dies_at_any_call_leaves_all_or_nothing() {
     }
 }
 
-fn database(file_system: &FakeFileSystem) -> Database {
+fn database(file_system: &FakeFileSystem, sync: SyncMode) -> Database {
     let file_system = Arc::new(file_system.clone());
     let mut options = cassette_database::Options { file_system, ..cassette_database::Options::new("/data") };
     options.engine.background_threads = false;
+    options.engine.commitlog_sync = sync;
     Database::open(options).unwrap()
 }
 
 #[test]
 fn what_an_embedded_store_committed_is_there_whole_after_its_process_was_killed_anywhere() {
     let mut file_system = FakeFileSystem::new();
+    let sync = SyncMode::Periodic { period: Duration::from_secs(10) };
     let open = |file_system: &FakeFileSystem| {
-        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(database(file_system), "tx").unwrap());
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(database(file_system, sync), "tx").unwrap());
         let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
         Transactions::open(store, timelock, Options::default()).unwrap()
     };
@@ -117,4 +121,25 @@ fn what_an_embedded_store_committed_is_there_whole_after_its_process_was_killed_
         last = seen;
         assert_eq!(read(&transactions, &table), last);
     }
+}
+
+#[test]
+fn an_embedded_commit_waits_for_the_disk_once() {
+    let file_system = FakeFileSystem::new();
+    let database = database(&file_system, SyncMode::Batch);
+    let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(database, "tx").unwrap());
+    let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
+    let transactions = Transactions::open(store, timelock, Options::default()).unwrap();
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    write(&transactions, &table, "before").unwrap();
+    let syncs = Arc::new(AtomicUsize::new(0));
+    let counted = syncs.clone();
+    file_system.fail_when(move |operation| {
+        if operation.kind == OperationKind::Sync {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        None
+    });
+    write(&transactions, &table, "after").unwrap();
+    assert_eq!(syncs.load(Ordering::Relaxed), 1, "the versions go with the conclusion");
 }

@@ -12,7 +12,7 @@ use super::*;
 struct Fate {
     content: Vec<u8>,
     tables: Vec<u128>,
-    /// Acknowledged, or replayed since.
+    /// Acknowledged, appended ahead, or replayed since.
     position: Option<Position>,
     /// Whether the operating system has it: it outlives the process.
     written: bool,
@@ -63,13 +63,23 @@ impl Life {
         };
         let mut content = number.to_be_bytes().to_vec();
         content.resize(8 + self.random.random_range(0..400), number as u8);
-        let appended = log.append(&record(&tables, &content));
+        let ahead = self.random.random_ratio(1, 4);
+        let record = record(&tables, &content);
+        let appended = if ahead { log.append_ahead(&record) } else { log.append(&record) };
+        let (written, durable) = match ahead || appended.is_err() {
+            true => (false, false),
+            false => (true, self.sync != PERIODIC),
+        };
+        // Those appended ahead are as safe as the one that is acknowledged now.
+        for fate in self.fates.values_mut().filter(|fate| fate.position.is_some()) {
+            (fate.written, fate.durable) = (fate.written || written, fate.durable || durable);
+        }
         let fate = Fate {
             content,
             tables,
             position: appended.as_ref().ok().copied(),
-            written: appended.is_ok(),
-            durable: appended.is_ok() && self.sync != PERIODIC,
+            written,
+            durable,
             refused: matches!(appended, Err(AppendError::Refused { .. })),
             flushed: Vec::new(),
         };

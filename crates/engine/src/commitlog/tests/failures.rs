@@ -87,6 +87,21 @@ fn a_write_refused_for_space_leaves_no_record_and_no_gap() {
 }
 
 #[test]
+fn without_space_for_a_record_appended_ahead_nothing_comes_behind_it() {
+    let fs = FakeFileSystem::new();
+    let log = open(&fs, PERIODIC).log;
+    log.append_ahead(&record(&[1], b"first")).unwrap();
+    log.append(&record(&[1], b"second")).unwrap();
+    log.append_ahead(&record(&[1], b"third")).unwrap();
+    fs.fail_when(|operation| (operation.kind == OperationKind::Write).then_some(ErrorKind::StorageFull));
+    assert!(matches!(log.append(&record(&[1], b"fourth")), Err(AppendError::Refused { .. })));
+    fs.heal();
+    let Err(AppendError::Failed { source }) = log.append(&record(&[1], b"fifth")) else { panic!() };
+    assert!(source.to_string().contains("another one was to follow"), "{source}");
+    assert_eq!(open(&fs.kill(), PERIODIC).contents(), [b"first".as_slice(), b"second"]);
+}
+
+#[test]
 fn records_refused_over_the_end_of_a_segment_leave_both_segments_whole() {
     let fs = FakeFileSystem::new();
     let log = open(&fs, PERIODIC).log;
