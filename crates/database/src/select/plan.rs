@@ -61,7 +61,14 @@ impl SelectPlan {
             if select.per_partition_limit.is_some() {
                 bail_invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
             }
-            validate_distinct(&builder.columns, &table, &restrictions)?;
+            // Rows of several partitions are sorted by these, so they count as selected.
+            let sorted_by = match restrictions.have_partition_in() {
+                true => &select.order_by[..],
+                false => &[],
+            };
+            let sorted_by = sorted_by.iter().map(|ordering| existing(&table, &ordering.column));
+            let selected = builder.columns.iter().cloned().map(Ok).chain(sorted_by);
+            validate_distinct(&selected.collect::<Result<Vec<_>>>()?, &table, &restrictions)?;
         }
         let group_by = GroupBy::new(&select.group_by, &table, &restrictions, select.distinct, cx)?;
         if group_by.is_none() && !builder.aggregates.is_empty() && select.per_partition_limit.is_some() {

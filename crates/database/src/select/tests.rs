@@ -213,3 +213,21 @@ fn several_partitions_are_not_read_at_serial_but_page_by_page() {
         assert_eq!(read(clause, page_size).map_err(|error| error.to_string()), expected, "{clause}");
     }
 }
+
+#[test]
+fn what_rows_of_several_partitions_are_sorted_by_counts_as_selected_by_distinct() {
+    let session = session();
+    let select = |cql: &str| session.execute(cql, ()).map(drop).map_err(|error| error.to_string());
+    assert_eq!(
+        select("SELECT DISTINCT k FROM t WHERE k IN (1, 2) ORDER BY c ASC"),
+        Err("SELECT DISTINCT queries must only request partition key columns and/or static columns (not c)"
+            .into())
+    );
+    for cql in [
+        "SELECT DISTINCT k FROM t WHERE k = 1 ORDER BY c ASC",
+        "SELECT DISTINCT k FROM t WHERE k IN (1) ORDER BY c ASC",
+        "SELECT DISTINCT k FROM t WHERE k IN (1, 2)",
+    ] {
+        assert_eq!(select(cql), Ok(()), "{cql}");
+    }
+}
