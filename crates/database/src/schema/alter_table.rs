@@ -25,7 +25,7 @@ pub(super) fn alter(
 ) -> Result<Option<Change>> {
     let name = statement.name.name.as_str();
     if let AlterTableChange::Properties(properties) = &statement.change {
-        table_params::check(properties, cx.default_params)?;
+        table_params::check(properties)?;
     }
     let found = cx.catalog.keyspace(keyspace).and_then(|found| Some((found, found.tables.get(name)?)));
     let Some((keyspace, table)) = found else {
@@ -75,6 +75,8 @@ pub(super) fn alter(
             })?
         }
         AlterTableChange::Properties(properties) => {
+            // As Cassandra does, which wants options that go with the defaults before it puts them beside the table's own.
+            table_params::read(properties, cx.default_params)?;
             let params = table_params::read(properties, &table.params)?;
             if table_params::table_id(properties)?.is_some() {
                 bail_config!("Cannot alter table id.");

@@ -21,7 +21,7 @@ pub(super) fn create(
 ) -> Result<Option<Change>> {
     let name = statement.name.name.as_str();
     let (partition_key, clustering) = primary_key(statement)?;
-    table_params::check(&statement.properties, cx.default_params)?;
+    table_params::check(&statement.properties)?;
     let keyspace = keyspace_to_change(keyspace, cx)?;
     if keyspace.tables.contains_key(name) {
         if statement.if_not_exists {

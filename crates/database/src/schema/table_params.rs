@@ -51,9 +51,32 @@ pub(super) fn table_id(properties: &Properties) -> Result<Option<Uuid>> {
     }
 }
 
-/// Refuses values that no table can have, before anybody looks which tables there are.
-pub(super) fn check(properties: &Properties, defaults: &TableParams) -> Result<()> {
-    read_values(Attributes(properties), defaults).map(drop)
+/// Refuses values that cannot be read, before anybody looks which tables there are. Those that are out of range are refused later.
+pub(super) fn check(properties: &Properties) -> Result<()> {
+    let attributes = Attributes(properties);
+    for name in ["allow_auto_snapshot", "cdc", "incremental_backups"] {
+        attributes.boolean(name)?;
+    }
+    for name in ["bloom_filter_fp_chance", "crc_check_chance"] {
+        attributes.double(name)?;
+    }
+    for name in [
+        "default_time_to_live",
+        "gc_grace_seconds",
+        "max_index_interval",
+        "memtable_flush_period_in_ms",
+        "min_index_interval",
+    ] {
+        attributes.int(name)?;
+    }
+    for name in ["speculative_retry", "additional_write_policy"] {
+        attributes.string(name)?.map(speculation::parse).transpose()?;
+    }
+    attributes.map("caching")?.map(read_caching).transpose()?;
+    attributes.map("compression")?.map(compression::read).transpose()?;
+    attributes.map("compaction")?;
+    read_memtable(attributes)?;
+    Ok(())
 }
 
 /// The options of `base` with those of `properties` in their place, all checked.
@@ -65,10 +88,6 @@ pub(super) fn read(properties: &Properties, base: &TableParams) -> Result<TableP
             "auto_repair option is not supported unless auto-repair is enabled with -Dcassandra.autorepair.enable=true"
         );
     }
-    read_values(attributes, base)
-}
-
-fn read_values(attributes: Attributes<'_>, base: &TableParams) -> Result<TableParams> {
     let mut params = base.clone();
     if let Some(value) = attributes.boolean("allow_auto_snapshot")? {
         params.allow_auto_snapshot = Some(value);
@@ -88,10 +107,7 @@ fn read_values(attributes: Attributes<'_>, base: &TableParams) -> Result<TablePa
     if let Some(entries) = attributes.map("compression")? {
         params.compression = compression::read(entries)?;
     }
-    if let Some(value) = attributes.string("memtable")? {
-        if value != "default" {
-            bail_config!("Memtable configuration \"{value}\" not found.");
-        }
+    if let Some(value) = read_memtable(attributes)? {
         params.memtable = value.to_owned();
     }
     if let Some(value) = attributes.int("default_time_to_live")? {
@@ -150,6 +166,14 @@ fn read_values(attributes: Attributes<'_>, base: &TableParams) -> Result<TablePa
     params.allow_auto_snapshot = params.allow_auto_snapshot.filter(|on| !on);
     params.incremental_backups = params.incremental_backups.filter(|on| !on);
     Ok(params)
+}
+
+/// The name of a configuration of memtables: there is one.
+fn read_memtable<'a>(attributes: Attributes<'a>) -> Result<Option<&'a str>> {
+    match attributes.string("memtable")? {
+        Some(value) if value != "default" => bail_config!("Memtable configuration \"{value}\" not found."),
+        value => Ok(value),
+    }
 }
 
 fn at_least_zero(name: &str, value: i32) -> Result<u32> {
