@@ -1,10 +1,12 @@
-//! The two background threads: one syncs when it is time, the other reserves the next segment before it is needed. They are
-//! two because a sync can take long, and appends would stand still if the next segment had to wait for it.
+//! The two background threads: one syncs when it is time, the other reserves the next segment before it is needed, and removes those that
+//! are not needed any more. They are two because a sync can take long, and appends would stand still if the next segment had to wait for it.
 
 use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
 
 use super::shared::Shared;
 
@@ -25,7 +27,7 @@ impl Background {
             let shared = shared.clone();
             Builder::new().name(name.into()).spawn(move || run(&shared))
         };
-        background.threads.push(start("commitlog-alloc", reserve_segments)?);
+        background.threads.push(start("commitlog-alloc", reserve_and_remove_segments)?);
         if shared.sync_interval().is_some() {
             background.threads.push(start("commitlog-sync", sync_when_due)?);
         }
@@ -44,11 +46,15 @@ impl Background {
     }
 }
 
-fn reserve_segments(shared: &Shared) {
+fn reserve_and_remove_segments(shared: &Shared) {
     let mut state = shared.state.lock();
     while !state.stopping {
         if !state.spare_wanted || state.creating || state.spare.is_some() {
-            shared.work.wait(&mut state);
+            if std::mem::take(&mut state.removal_wanted) {
+                MutexGuard::unlocked(&mut state, || shared.remove_clean_segments());
+            } else {
+                shared.work.wait(&mut state);
+            }
             continue;
         }
         let (locked, created) = shared.create_spare(state);

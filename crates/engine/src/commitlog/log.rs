@@ -124,7 +124,7 @@ impl CommitLog {
     }
 
     /// The records of `table` ending in (`from`, `upto`] are durable in SSTables. Segments that no table needs any more are
-    /// removed, durably; a failure to do so is logged and tried again the next time.
+    /// removed, durably, by the background thread if there is one; a failure to do so is logged and tried again the next time.
     pub fn mark_clean(&self, table: u128, from: Position, upto: Position) {
         let mut state = self.shared.state.lock();
         if from < upto {
@@ -135,13 +135,13 @@ impl CommitLog {
             }
         }
         drop(state);
-        self.shared.remove_clean_segments();
+        self.shared.let_clean_segments_go();
     }
 
     /// No record of `table` is wanted any more: it has been dropped.
     pub fn forget_table(&self, table: u128) {
         self.shared.state.lock().segments.values_mut().for_each(|tracked| tracked.dirty.forget(table));
-        self.shared.remove_clean_segments();
+        self.shared.let_clean_segments_go();
     }
 
     /// The tables to flush so that the log comes back within `total_space`: those that hold on to the oldest segments.

@@ -322,6 +322,17 @@ impl Shared {
         }
     }
 
+    /// Has finished segments that no table needs removed: a segment of 32 MiB takes the system some 10 ms, which whoever has flushed a table need not
+    /// wait for.
+    pub(super) fn let_clean_segments_go(&self) {
+        if self.options.threads {
+            self.state.lock().removal_wanted = true;
+            self.work.notify_all();
+        } else {
+            self.remove_clean_segments();
+        }
+    }
+
     /// Removes finished segments that no table needs. Each counts as there until its removal is durable, so that no sync
     /// mark speaks for it while a crash can bring it back unsynced.
     pub(super) fn remove_clean_segments(&self) {

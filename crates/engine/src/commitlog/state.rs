@@ -88,6 +88,8 @@ pub(super) struct State {
     pub(super) creating: bool,
     /// Whether the background is asked to reserve one.
     pub(super) spare_wanted: bool,
+    /// Whether the background is asked to remove segments.
+    pub(super) removal_wanted: bool,
     pub(super) next_id: u64,
 
     pending: Vec<Chunk>,
@@ -134,6 +136,7 @@ impl State {
             spare: None,
             creating: false,
             spare_wanted: false,
+            removal_wanted: false,
             next_id,
             pending: Vec::new(),
             buffer: Vec::new(),
