@@ -542,6 +542,7 @@ impl<C: Cql> Store for CqlStore<C> {
     fn put_ahead(&self, puts: &[Put<'_>]) -> StoreResult<()> {
         self.put_promised(puts, Promise::WithLater)
     }
+
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
         let attempted = format_args!("put unless exists, {} rows of {table}", rows.len());
         if let Err(error) = rows.iter().try_for_each(|row| check_put_row(table, row)) {
