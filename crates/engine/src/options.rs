@@ -143,7 +143,7 @@ pub enum FlushCompression {
 }
 
 /// A node's defaults for `provide_overlapping_tombstones`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OverlappingOptions {
     /// What of overlapping SSTables may remove data.
     pub provide: OverlappingTombstones,
@@ -151,6 +151,23 @@ pub struct OverlappingOptions {
     pub max_sources: usize,
     /// What is done with a partition that has more.
     pub policy: SourcesPolicy,
+    /// The share of an SSTable's bytes that newer ones have to shadow for it to be compacted alone, where nothing else is to be
+    /// done; from [`LEAST_GARBAGE_THRESHOLD`] to 1. A tenth.
+    pub threshold: f64,
+}
+
+/// With less, SSTables would be rewritten for next to nothing.
+pub const LEAST_GARBAGE_THRESHOLD: f64 = 0.01;
+
+impl Default for OverlappingOptions {
+    fn default() -> Self {
+        Self {
+            provide: OverlappingTombstones::None,
+            max_sources: 0,
+            policy: SourcesPolicy::Newest,
+            threshold: 0.1,
+        }
+    }
 }
 
 /// When writers are held up because compaction is behind. What is counted is how many SSTables of a table reads would be spared if it had

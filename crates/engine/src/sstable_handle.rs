@@ -14,6 +14,7 @@ use cassette_sstable::reader::Found;
 use cassette_sstable::{Descriptor, SSTableId, SSTableReader};
 use parking_lot::Mutex;
 
+use crate::compaction::{Look, OverlappingTombstones};
 use crate::metrics::ReadTally;
 
 /// An SSTable of a view. Its files stay open, and so readable, until the last view and stream that hold it are gone.
@@ -34,6 +35,8 @@ struct Shared {
     suspect: AtomicBool,
     /// The level in leveled compaction, as its Statistics say by now.
     level: AtomicU32,
+    /// When it was last looked at for what newer SSTables shadow.
+    look: Mutex<Option<Look>>,
     /// Called when a read finds it corrupt.
     on_corruption: OnCorruption,
 }
@@ -45,6 +48,7 @@ impl SSTable {
             reads: ReadMeter::default(),
             suspect: AtomicBool::new(false),
             level: AtomicU32::new(level),
+            look: Mutex::new(None),
             on_corruption,
         };
         Self { reader, created, shared: Arc::new(shared) }
@@ -94,6 +98,25 @@ impl SSTable {
     /// The tokens of its first and last key.
     pub fn tokens(&self) -> (i64, i64) {
         (self.reader.first_key().token().0, self.reader.last_key().token().0)
+    }
+
+    /// Notes that it was looked at for what newer SSTables shadow.
+    pub fn set_look(&self, look: Look) {
+        *self.shared.look.lock() = Some(look);
+    }
+
+    /// The rows above it when it was last looked at with this setting, or `rows_above` if there are fewer by now, which is noted;
+    /// 0 if it never was.
+    pub fn look_at_most(&self, by: OverlappingTombstones, rows_above: f64) -> f64 {
+        let mut look = self.shared.look.lock();
+        *look = look.filter(|look| look.by == by);
+        match &mut *look {
+            Some(look) => {
+                look.rows_above = look.rows_above.min(rows_above);
+                look.rows_above
+            }
+            None => 0.0,
+        }
     }
 
     pub fn is_suspect(&self) -> bool {

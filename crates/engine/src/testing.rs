@@ -256,11 +256,13 @@ pub fn strategies() -> Vec<CompactionParams> {
     };
     let row = ("provide_overlapping_tombstones", "row");
     let cell = ("provide_overlapping_tombstones", "cell");
+    // SSTables are compacted alone as soon as next to nothing of them is shadowed.
+    let often = ("overlapping_tombstones_threshold", "0.01");
     let few = [("min_threshold", "2"), ("max_threshold", "4")];
     let [min, max] = few;
     vec![
         params("SizeTiered", &[min, max]),
-        params("Leveled", &[("sstable_size_in_mb", "1"), ("fanout_size", "2"), row]),
+        params("Leveled", &[("sstable_size_in_mb", "1"), ("fanout_size", "2"), row, often]),
         params(
             "TimeWindow",
             &[
@@ -280,6 +282,7 @@ pub fn strategies() -> Vec<CompactionParams> {
                 ("target_sstable_size", "1MiB"),
                 ("flush_size_override", "1MiB"),
                 cell,
+                often,
             ],
         ),
         params(

@@ -12,8 +12,8 @@ use anyhow::{Context, bail};
 use cassette_database::compaction_params;
 use cassette_engine::commitlog::SyncMode;
 use cassette_engine::{
-    CompactionOptions, DiskAccessMode, DiskFailurePolicy, FlushCompression, OverlappingTombstones,
-    SourcesPolicy,
+    CompactionOptions, DiskAccessMode, DiskFailurePolicy, FlushCompression, LEAST_GARBAGE_THRESHOLD,
+    OverlappingTombstones, SourcesPolicy,
 };
 use cassette_rows::schema::CompactionParams;
 use cassette_server::ServerConfig;
@@ -106,6 +106,7 @@ pub struct Config {
     provide_overlapping_tombstones: Option<String>,
     overlapping_tombstones_max_sources: Option<usize>,
     overlapping_tombstones_policy: Option<String>,
+    overlapping_tombstones_threshold: Option<f64>,
     compaction_backpressure_slowdown_sstables: Option<usize>,
     compaction_backpressure_stop_sstables: Option<usize>,
     compaction_backpressure_stop_timeout: Option<String>,
@@ -336,6 +337,12 @@ impl Config {
             })?;
         }
         overlapping.max_sources = self.overlapping_tombstones_max_sources.unwrap_or(overlapping.max_sources);
+        overlapping.threshold = self.overlapping_tombstones_threshold.unwrap_or(overlapping.threshold);
+        anyhow::ensure!(
+            (LEAST_GARBAGE_THRESHOLD..=1.0).contains(&overlapping.threshold),
+            "overlapping_tombstones_threshold must be between {LEAST_GARBAGE_THRESHOLD} and 1, but was {}",
+            overlapping.threshold
+        );
         Ok(())
     }
 
@@ -405,7 +412,7 @@ mod tests {
             "cluster_name: 'Test'\nnum_tokens: 16\nseed_provider:\n  - class_name: x\n    parameters: [{seeds: a}]\n\
              commitlog_sync: batch\nmemtable_heap_space: 64MiB\nrpc_address: 127.0.0.2\nnative_transport_port: 9999\n\
              compaction_throughput: 16MiB/s\nprovide_overlapping_tombstones: row\n\
-             overlapping_tombstones_max_sources: 10\noverlapping_tombstones_policy: skip\n\
+             overlapping_tombstones_max_sources: 10\noverlapping_tombstones_policy: skip\noverlapping_tombstones_threshold: 0.3\n\
              compaction_backpressure_stop_sstables: 500\ncompaction_backpressure_stop_timeout: 3s\n\
              saved_caches_directory: /tmp/caches\nkey_cache_save_period: 4m\nkey_cache_keys_to_save: 100\n\
              row_cache_save_period: 0s\nrow_cache_keys_to_save: 0\ncounter_cache_size: 1MiB\ncounter_cache_save_period: 7200s\n\
@@ -419,6 +426,7 @@ mod tests {
         assert_eq!(options.engine.compaction_throughput, 16 << 20);
         assert_eq!(options.engine.overlapping.provide, OverlappingTombstones::Row);
         assert_eq!(options.engine.overlapping.max_sources, 10);
+        assert!((options.engine.overlapping.threshold - 0.3).abs() < f64::EPSILON);
         assert_eq!(options.engine.backpressure.stop_sstables, 500);
         assert_eq!(options.engine.backpressure.stop_timeout, Duration::from_secs(3));
         assert!(matches!(options.engine.commitlog_sync, SyncMode::Batch));

@@ -88,6 +88,7 @@ pub(crate) fn of_engine(options: &cassette_engine::Options) -> BTreeMap<String, 
     put("provide_overlapping_tombstones", format!("{:?}", overlapping.provide).to_lowercase());
     put("overlapping_tombstones_max_sources", overlapping.max_sources.to_string());
     put("overlapping_tombstones_policy", format!("{:?}", overlapping.policy).to_lowercase());
+    put("overlapping_tombstones_threshold", overlapping.threshold.to_string());
     let pressure = &options.backpressure;
     put("compaction_backpressure_slowdown_sstables", pressure.slowdown_sstables.to_string());
     put("compaction_backpressure_stop_sstables", pressure.stop_sstables.to_string());

@@ -46,6 +46,18 @@ pub fn user_defined(tree: &Tree, inputs: Vec<usize>, options: &CompactionOptions
     }
 }
 
+/// The SSTables that stay what they are until something is written that they are compacted with: those of L0 soon are, others may lie
+/// for long.
+pub fn at_rest(tree: &Tree, options: &CompactionOptions) -> Vec<usize> {
+    match &options.strategy {
+        Strategy::Leveled(_) => {
+            let above_l0 = tree.levels().into_iter().skip(1).flatten();
+            above_l0.filter(|i| tree.sstables[*i].is_free()).collect()
+        }
+        _ => tree.free().collect(),
+    }
+}
+
 /// How many compactions are still to be done, about.
 pub fn pending(tree: &Tree, options: &CompactionOptions, state: &State) -> usize {
     match &options.strategy {

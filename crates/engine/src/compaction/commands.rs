@@ -58,7 +58,14 @@ impl Core {
             let work = |task: Task| {
                 let sstables = task.inputs.iter().map(|i| view.sstables[*i].clone()).collect();
                 let inputs = Inputs::mark(table, sstables, &mut state.compacting);
-                Work { inputs, outcome: task.outcome, kind, shadowed_by, yields: false }
+                Work {
+                    inputs,
+                    outcome: task.outcome,
+                    kind,
+                    shadowed_by,
+                    only_from_share: None,
+                    yields: false,
+                }
             };
             tasks.into_iter().map(work).collect()
         };

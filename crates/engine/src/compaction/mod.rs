@@ -1,12 +1,13 @@
 //! Compaction: SSTables are merged into fewer, and what nothing needs any more is left out.
 //!
 //! What to compact is decided by pure functions over a [`Tree`](tree::Tree) ([`size_tiered`], [`leveled`], [`time_window`],
-//! [`unified`], [`tombstones`]); [`run`](self) does it, as one [`Transaction`](crate::transaction::Transaction): after a crash at
+//! [`unified`], [`tombstones`]), and where they have nothing to do, by what newer SSTables shadow ([`garbage`]); [`run`](self) does it, as one [`Transaction`](crate::transaction::Transaction): after a crash at
 //! any step there are the inputs or the outputs.
 
 pub mod choose;
 mod commands;
 mod cut;
+mod garbage;
 mod inputs;
 pub mod leveled;
 mod options;
@@ -29,6 +30,7 @@ pub mod unified;
 
 pub(crate) use commands::Upgraded;
 pub(crate) use cut::Cutter;
+pub(crate) use garbage::Look;
 pub use options::{
     COMPACTION_STRATEGIES, CompactionOptions, Inclusion, LeveledOptions, OverlappingTombstones,
     SizeTieredOptions, SourcesPolicy, Strategy, TimeUnit, TimeWindowOptions, UnifiedOptions,

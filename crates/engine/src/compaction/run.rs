@@ -72,6 +72,8 @@ pub(super) struct Work {
     pub kind: CompactionKind,
     /// What overlapping SSTables may remove, if a command says so.
     pub shadowed_by: Option<OverlappingTombstones>,
+    /// If it is said, the only input is compacted if newer SSTables shadow this share of it, and left as it is if not.
+    pub only_from_share: Option<f64>,
     /// Whether it gives up when compactions are paused.
     pub yields: bool,
 }
@@ -92,9 +94,25 @@ impl Core {
     /// Does a compaction. After an error the inputs are what they were.
     pub(super) fn run_compaction(self: &Arc<Self>, table: &Arc<Table>, work: &Work) -> Result<()> {
         let _active = self.metrics.active_compactions.enter();
+        let look = match (work.only_from_share, &work.inputs.sstables[..]) {
+            (Some(share), [sstable]) => match self.is_shadowed(table, sstable, share)? {
+                Some(look) => Some(look),
+                None => return Ok(()),
+            },
+            _ => None,
+        };
         match work.outcome {
             Outcome::Relabeled { level } => self.relabel(table, &work.inputs, level),
-            Outcome::Merged { level, ref cut } => self.merge(table, work, Cutter::new(level, cut.clone())),
+            Outcome::Merged { level, ref cut } => {
+                let written = self.merge(table, work, Cutter::new(level, cut.clone()))?;
+                if let Some(look) = look {
+                    // What was above the input is above these, and has taken from them what it can.
+                    let view = table.view();
+                    let is_output = |sstable: &&Arc<SSTable>| written.contains(&sstable.id());
+                    view.sstables.iter().filter(is_output).for_each(|sstable| sstable.set_look(look));
+                }
+                Ok(())
+            }
         }
     }
 
@@ -109,7 +127,13 @@ impl Core {
         Ok(())
     }
 
-    fn merge(self: &Arc<Self>, table: &Arc<Table>, work: &Work, cutter: Cutter) -> Result<()> {
+    /// Writes the inputs anew, merged; the ids of what was written.
+    fn merge(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        work: &Work,
+        cutter: Cutter,
+    ) -> Result<HashSet<SSTableId>> {
         let view = table.view();
         let metadata = view.table.clone();
         let options = CompactionOptions::parse(&metadata.params.compaction).unwrap_or_default();
@@ -192,7 +216,7 @@ impl Core {
             written = bytes_out,
             "compacted"
         );
-        Ok(())
+        Ok(written.iter().map(|sstable| sstable.descriptor.id).collect())
     }
 
     /// Writes what was noted of a compaction. It has ended whether that can be written or not.

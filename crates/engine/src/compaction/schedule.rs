@@ -63,7 +63,9 @@ impl Core {
             return None;
         }
         let tree = self.tree(table, &view, &state, &options);
-        let task = choose::next(&tree, &options, &mut state.strategy)?;
+        let Some(task) = choose::next(&tree, &options, &mut state.strategy) else {
+            return self.next_shadowed(table, &view, &mut state, &tree, &options);
+        };
         let sstables = task.inputs.iter().map(|i| view.sstables[*i].clone()).collect();
         Some(Work {
             inputs: Inputs::mark(table, sstables, &mut state.compacting),
@@ -73,6 +75,7 @@ impl Core {
                 false => CompactionKind::Compaction,
             },
             shadowed_by: None,
+            only_from_share: None,
             yields: true,
         })
     }

@@ -83,6 +83,11 @@ impl OverlappingCounters {
         }
     }
 
+    /// Adds what asking took, and nothing as left out.
+    pub fn add_cost(&self, asked: &OverlappingFigures) {
+        self.add(&OverlappingFigures { bytes_dropped: 0, rows_dropped: 0, cells_dropped: 0, ..*asked });
+    }
+
     fn add(&self, more: &OverlappingFigures) {
         let add = |counter: &AtomicU64, n: u64| counter.fetch_add(n, Ordering::Relaxed);
         add(&self.partitions_checked, more.partitions_checked);
@@ -97,12 +102,14 @@ impl OverlappingCounters {
 }
 
 /// How a compaction uses overlapping SSTables: as the table says, or else the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Plan {
     pub by: OverlappingTombstones,
     /// 0 for no limit.
     pub max_sources: usize,
     pub policy: SourcesPolicy,
+    /// The share of an SSTable that has to be shadowed for it to be compacted alone.
+    pub threshold: f64,
 }
 
 impl Plan {
@@ -111,6 +118,7 @@ impl Plan {
             by: table.overlapping_tombstones.unwrap_or(node.provide),
             max_sources: table.max_sources.unwrap_or(node.max_sources),
             policy: table.sources_policy.unwrap_or(node.policy),
+            threshold: table.garbage_threshold.unwrap_or(node.threshold),
         }
     }
 

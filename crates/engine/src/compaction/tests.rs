@@ -1,5 +1,6 @@
 //! Compactions of real SSTables on a fake file system.
 
+mod garbage;
 mod options;
 mod strategies;
 mod suspects;

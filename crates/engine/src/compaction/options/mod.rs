@@ -6,6 +6,8 @@ mod unified;
 
 use cassette_rows::schema::CompactionParams;
 
+use crate::options::LEAST_GARBAGE_THRESHOLD;
+
 use self::given::{Given, Result};
 pub use self::strategies::{LeveledOptions, MAX_LEVELS, SizeTieredOptions, TimeUnit, TimeWindowOptions};
 pub use self::unified::{Inclusion, UnifiedOptions};
@@ -47,6 +49,9 @@ pub struct CompactionOptions {
     pub max_sources: Option<usize>,
     /// `overlapping_tombstones_policy`, an option of ours; `None` leaves it to the node.
     pub sources_policy: Option<SourcesPolicy>,
+    /// `overlapping_tombstones_threshold`, an option of ours: the share of an SSTable that newer ones have to shadow for it to be
+    /// compacted alone; `None` leaves it to the node.
+    pub garbage_threshold: Option<f64>,
     /// The class, and what only it knows.
     pub strategy: Strategy,
 }
@@ -123,6 +128,7 @@ impl Default for CompactionOptions {
             overlapping_tombstones: None,
             max_sources: None,
             sources_policy: None,
+            garbage_threshold: None,
             strategy: Strategy::SizeTiered(SizeTieredOptions::default()),
         }
     }
@@ -204,9 +210,20 @@ impl CompactionOptions {
                 format!("Invalid value {text} for '{name}' compaction sub-option - must be one of the following [newest, skip].")
             })?);
         }
+        let threshold = "overlapping_tombstones_threshold";
+        if given.has(threshold) {
+            let share = given.float(threshold, 0.0, "float")?;
+            if !(LEAST_GARBAGE_THRESHOLD..=1.0).contains(&share) {
+                return Err(format!(
+                    "{threshold} must be between {LEAST_GARBAGE_THRESHOLD} and 1, but was {share}"
+                ));
+            }
+            self.garbage_threshold = Some(share);
+        }
         let limits = [
             ("overlapping_tombstones_max_sources", self.max_sources.is_some()),
             (name, self.sources_policy.is_some()),
+            (threshold, self.garbage_threshold.is_some()),
         ];
         if self.overlapping_tombstones == Some(OverlappingTombstones::None)
             && let Some((limit, _)) = limits.iter().find(|(_, given)| *given)
@@ -326,6 +343,16 @@ mod tests {
                 "SizeTiered",
                 &[("provide_overlapping_tombstones", "none"), ("overlapping_tombstones_max_sources", "3")],
                 "overlapping_tombstones_max_sources contradicts 'provide_overlapping_tombstones': 'none': there are no sources to limit",
+            ),
+            (
+                "SizeTiered",
+                &[("overlapping_tombstones_threshold", "0.005")],
+                "overlapping_tombstones_threshold must be between 0.01 and 1, but was 0.005",
+            ),
+            (
+                "SizeTiered",
+                &[("overlapping_tombstones_threshold", "much")],
+                "much is not a parsable float for overlapping_tombstones_threshold",
             ),
             ("SizeTiered", &[("enabled", "yes")], "enabled should either be 'true' or 'false', not yes"),
             (

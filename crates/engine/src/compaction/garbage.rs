@@ -1,0 +1,296 @@
+//! SSTables compacted alone for what newer ones shadow in them: `provide_overlapping_tombstones` where nothing else is to be done.
+//!
+//! What a compaction leaves out depends on which SSTables it is given, and strategies choose them by their sizes: what is shadowed in an
+//! SSTable that nothing makes them choose would stay. So a table that has the setting, and nothing else to compact, goes on:
+//!
+//! 1. Statistics say whether newer SSTables have enough rows above an SSTable to shadow the share that is asked for
+//!    (`overlapping_tombstones_threshold`), and as many more than when it was last looked at ([`worth_a_look`]).
+//! 2. A look reads a sample of its partitions as the compaction would, and measures what that would leave out.
+//! 3. If it is that share or more, the SSTable is compacted alone, and stays in its level.
+//!
+//! What it may cost follows: with a share of 1/10 at most 9 bytes are written for each that goes, and no more can go than was written.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use cassette_rows::merge::shadow::{Dropped, ShadowSources, ShadowedBy, ShadowingStream};
+use cassette_rows::{
+    DecoratedKey, PartitionHeader, PartitionStream, Result as StorageResult, Selection, Token, Unfiltered,
+};
+use cassette_sstable::chunked_file::Caching;
+use cassette_sstable::reader::Scan;
+use hashbrown::HashSet;
+
+use super::choose;
+use super::options::{CompactionOptions, OverlappingTombstones};
+use super::progress::CompactionKind;
+use super::run::{Inputs, Work};
+use super::shadow::{OverlappingCounters, Plan, Sources};
+use super::tombstones::share_apart;
+use super::tree::Tree;
+use crate::core::Core;
+use crate::error::Result;
+use crate::sstable_handle::{SSTable, Watched};
+use crate::table::{CompactionState, Table, View};
+
+/// What was known of an SSTable when a sample of it was last read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Look {
+    /// What was allowed to shadow it.
+    pub by: OverlappingTombstones,
+    /// Rows above it.
+    pub rows_above: f64,
+}
+
+/// Where a sample is read.
+const PLACES: usize = 8;
+/// Partitions read at each. With 64 in all the share is known to about 6 hundredths where half is shadowed, to less elsewhere.
+const PARTITIONS: usize = 8;
+/// Rows and markers read of each: large partitions are measured by how they begin.
+const ITEMS: usize = 128;
+/// Rows and markers of newer SSTables gone through in a look, some ten milliseconds. Those of large partitions may all lie before what
+/// is read here.
+const ITEMS_ABOVE: usize = 4 * PLACES * PARTITIONS * ITEMS;
+
+/// Whether to read a sample of an SSTable of so many rows: whether what came above it since the last look could shadow `threshold` of it.
+fn worth_a_look(rows: f64, above: f64, looked_at: f64, threshold: f64) -> bool {
+    above - looked_at >= threshold * rows
+}
+
+/// Rows of newer SSTables in the range of `sstable`, by their statistics: as many may shadow rows of it.
+fn rows_above(view: &View, sstable: &Arc<SSTable>, by: OverlappingTombstones) -> f64 {
+    let above = |other: &&Arc<SSTable>| {
+        other.id() != sstable.id()
+            && !other.is_suspect()
+            && other.max_timestamp() >= sstable.min_timestamp()
+            && (by == OverlappingTombstones::Cell || other.reader.may_have_deletions())
+            && sstable.overlaps(other)
+    };
+    let rows = |other: &Arc<SSTable>| {
+        let (first, last) = other.tokens();
+        let met = 1.0 - share_apart(first, last, std::iter::once(sstable.tokens()));
+        rows_of(other) * met
+    };
+    view.sstables.iter().filter(above).map(rows).sum()
+}
+
+/// Rows of an SSTable, or its partitions where it does not say, or has deletions of partitions alone.
+fn rows_of(sstable: &SSTable) -> f64 {
+    (sstable.reader.stats().rows as f64).max(sstable.reader.estimated_keys() as f64)
+}
+
+impl Core {
+    /// The SSTable to look at next, and to compact alone if much of it is shadowed. Called with the table's compaction lock held by
+    /// way of `state`.
+    pub(super) fn next_shadowed(
+        &self,
+        table: &Arc<Table>,
+        view: &View,
+        state: &mut CompactionState,
+        tree: &Tree,
+        options: &CompactionOptions,
+    ) -> Option<Work> {
+        let plan = Plan::new(options, &self.options.overlapping);
+        plan.shadowed_by()?;
+        let mut most: Option<(f64, usize)> = None;
+        for i in choose::at_rest(tree, options) {
+            let sstable = &view.sstables[i];
+            let rows = rows_of(sstable).max(1.0);
+            let above = rows_above(view, sstable, plan.by);
+            let looked_at = sstable.look_at_most(plan.by, above);
+            if worth_a_look(rows, above, looked_at, plan.threshold) {
+                let more = (above - looked_at) / rows;
+                most = most.filter(|(other, _)| *other >= more).or(Some((more, i)));
+            }
+        }
+        let (_, i) = most?;
+        Some(Work {
+            inputs: Inputs::mark(table, vec![view.sstables[i].clone()], &mut state.compacting),
+            outcome: choose::user_defined(tree, vec![i], options).outcome,
+            kind: CompactionKind::Tombstone,
+            shadowed_by: None,
+            only_from_share: Some(plan.threshold),
+            yields: true,
+        })
+    }
+
+    /// Whether newer SSTables shadow `threshold` or more of the only input. It is noted that it was looked at, for the SSTables that
+    /// take its place, too.
+    pub(super) fn is_shadowed(
+        &self,
+        table: &Table,
+        sstable: &Arc<SSTable>,
+        threshold: f64,
+    ) -> Result<Option<Look>> {
+        let view = table.view();
+        let options = CompactionOptions::parse(&view.table.params.compaction).unwrap_or_default();
+        let plan = Plan::new(&options, &self.options.overlapping);
+        let look = Look { by: plan.by, rows_above: rows_above(&view, sstable, plan.by) };
+        sstable.set_look(look);
+        let share = self.shadowed_share(&view, sstable, plan)?;
+        tracing::debug!(table = view.table.qualified_name(), sstable = %sstable.id(), share, "looked at what is shadowed");
+        Ok((share >= threshold).then_some(look))
+    }
+
+    /// The share of the bytes in a sample of `sstable` that newer ones shadow.
+    fn shadowed_share(&self, view: &View, sstable: &Arc<SSTable>, plan: Plan) -> Result<f64> {
+        // The view's handle: that at hand may read for an older version of the table.
+        let current = view.sstables.iter().find(|other| other.id() == sstable.id());
+        let (Some(current), Some(by)) = (current, plan.shadowed_by()) else { return Ok(0.0) };
+        let inputs = std::slice::from_ref(current);
+        // What the look would leave out is not left out: only what it costs is counted.
+        let counters = Arc::new(OverlappingCounters::default());
+        let sources = Sources::new(view, &HashSet::from([current.id()]), inputs, plan, &counters);
+        if sources.is_empty() {
+            return Ok(0.0);
+        }
+        let tally = Arc::new(Tally::default());
+        let sample = Sample::new(current.clone(), tally.clone());
+        let sources = Counted { sources, tally: tally.clone() };
+        let mut stream = ShadowingStream::new(sample, sources, by, view.table.clone());
+        let mut left = 0;
+        while let Some(header) = stream.next_partition()? {
+            left += header.static_row.as_ref().map_or(0, |row| row.data_size());
+            while let Some(unfiltered) = stream.next_unfiltered()? {
+                left += size(&unfiltered);
+            }
+        }
+        drop(stream);
+        self.operations.overlapping.add_cost(&counters.figures());
+        Ok(1.0 - left as f64 / tally.bytes.load(Relaxed).max(1) as f64)
+    }
+}
+
+fn size(unfiltered: &Unfiltered) -> usize {
+    match unfiltered {
+        Unfiltered::Row(row) => row.data_size(),
+        Unfiltered::Marker(_) => 0,
+    }
+}
+
+/// How much was read for a look.
+#[derive(Default)]
+struct Tally {
+    /// Bytes of rows of the sample.
+    bytes: AtomicUsize,
+    /// Rows and markers of newer SSTables.
+    items_above: AtomicUsize,
+}
+
+/// Sources that count what they give.
+struct Counted {
+    sources: Sources,
+    tally: Arc<Tally>,
+}
+
+impl ShadowSources for Counted {
+    fn begin(&mut self, key: &DecoratedKey) -> usize {
+        self.sources.begin(key)
+    }
+
+    fn max_timestamp(&self, index: usize) -> i64 {
+        self.sources.max_timestamp(index)
+    }
+
+    fn open(&mut self, index: usize, wanted: ShadowedBy) -> StorageResult<Option<PartitionHeader>> {
+        self.sources.open(index, wanted)
+    }
+
+    /// Nothing more once the look has seen enough: what it says is of that.
+    fn next_unfiltered(&mut self, index: usize) -> StorageResult<Option<Unfiltered>> {
+        match self.tally.items_above.fetch_add(1, Relaxed) {
+            ITEMS_ABOVE.. => Ok(None),
+            _ => self.sources.next_unfiltered(index),
+        }
+    }
+
+    fn end(&mut self, dropped: &Dropped) {
+        self.sources.end(dropped);
+    }
+}
+
+/// The first partitions from each of some places of an SSTable on, in order, and how these begin.
+struct Sample {
+    sstable: Arc<SSTable>,
+    tally: Arc<Tally>,
+    /// The places left, the first one last.
+    places: Vec<Token>,
+    at: Option<Watched<Scan>>,
+    partitions_left: usize,
+    items_left: usize,
+    last: Option<DecoratedKey>,
+}
+
+impl Sample {
+    fn new(sstable: Arc<SSTable>, tally: Arc<Tally>) -> Self {
+        let (first, last) = sstable.tokens();
+        let step = (i128::from(last) - i128::from(first)) / PLACES as i128;
+        // Between two tokens, so it is one.
+        let place = |n: usize| Token((i128::from(first) + step * n as i128) as i64);
+        let places = (0..PLACES).rev().map(place).collect();
+        Self { sstable, tally, places, at: None, partitions_left: 0, items_left: 0, last: None }
+    }
+
+    /// Goes to the next place, but never back; `None` after the last one.
+    fn advance(&mut self) -> StorageResult<Option<()>> {
+        let Some(token) = self.places.pop() else { return Ok(None) };
+        let place = DecoratedKey::with_token(token, bytes::Bytes::new());
+        let start = match &self.last {
+            Some(last) if *last >= place => Bound::Excluded(last),
+            _ => Bound::Included(&place),
+        };
+        let selection = Arc::new(Selection::all());
+        self.at = Some(self.sstable.scan(start, Bound::Unbounded, &selection, Caching::LeaveAlone)?);
+        self.partitions_left = PARTITIONS;
+        Ok(Some(()))
+    }
+
+    fn count(&self, bytes: usize) {
+        self.tally.bytes.fetch_add(bytes, Relaxed);
+    }
+}
+
+impl PartitionStream for Sample {
+    fn next_partition(&mut self) -> StorageResult<Option<PartitionHeader>> {
+        while self.tally.items_above.load(Relaxed) < ITEMS_ABOVE {
+            if let Some(scan) = self.at.as_mut().filter(|_| self.partitions_left > 0)
+                && let Some(header) = scan.next_partition()?
+            {
+                self.partitions_left -= 1;
+                self.items_left = ITEMS;
+                self.last = Some(header.key.clone());
+                self.count(header.static_row.as_ref().map_or(0, |row| row.data_size()));
+                return Ok(Some(header));
+            }
+            if self.advance()?.is_none() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_unfiltered(&mut self) -> StorageResult<Option<Unfiltered>> {
+        let Some(scan) = self.at.as_mut().filter(|_| self.items_left > 0) else { return Ok(None) };
+        self.items_left -= 1;
+        let next = scan.next_unfiltered()?;
+        if let Some(unfiltered) = &next {
+            self.count(size(unfiltered));
+        }
+        Ok(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_worth_it_when_as_much_as_is_asked_for_came_above_since_the_last() {
+        assert!(worth_a_look(100.0, 10.0, 0.0, 0.1));
+        assert!(!worth_a_look(100.0, 9.0, 0.0, 0.1));
+        assert!(!worth_a_look(100.0, 59.0, 50.0, 0.1));
+        assert!(worth_a_look(100.0, 60.0, 50.0, 0.1));
+        assert!(!worth_a_look(100.0, 40.0, 50.0, 0.1));
+    }
+}
