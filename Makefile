@@ -51,6 +51,10 @@ soak-transactions: ## transactions on three Cassandra nodes, two of them killed 
 bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPERATIONS, SCANS, ROUNDS)
 	benches/cassandra_comparison.sh
 
+.PHONY: bench-beside-cassandra
+bench-beside-cassandra: build $(VENV)/installed ## flushes, compactions, reads by index on Cassette and on Apache Cassandra (ROUNDS, ROWS, MEASURES; ARGUMENTS=--quick)
+	$(VENV)/bin/python benches/storage_beside_cassandra.py $(ARGUMENTS)
+
 .PHONY: bench-client
 bench-client: build ## what a request costs the laboratory's client and YCSB's, against one Apache Cassandra (RECORDS, SHORT, LONG, ROUNDS)
 	benches/client_cost.sh
