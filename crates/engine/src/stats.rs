@@ -25,8 +25,8 @@ pub struct TableStats {
     pub autocompaction: bool,
     /// Partitions in all memtables.
     pub memtable_partitions: u64,
-    /// Cells that were written to the memtable that takes the writes, overwritten ones too.
-    pub memtable_cells: u64,
+    /// Rows, and deletions of ranges and partitions, written to the memtable that takes the writes, overwritten ones too.
+    pub memtable_operations: u64,
     /// Bytes of the values in them.
     pub memtable_data_bytes: u64,
     /// Heap bytes of the table's memtables.
@@ -153,7 +153,7 @@ impl Core {
             autocompaction: CompactionOptions::parse(&view.table.params.compaction)
                 .is_ok_and(|options| table.compaction.lock().starts_compactions(&options)),
             memtable_partitions: view.memtables().map(|memtable| memtable.partition_count() as u64).sum(),
-            memtable_cells: memtable.cells,
+            memtable_operations: memtable.operations,
             memtable_data_bytes: memtable.data_bytes,
             memtable_bytes: view.memtables().map(|memtable| memtable.heap_bytes() as u64).sum(),
             pending_flushes: view.flushing.len() as u64,

@@ -136,10 +136,10 @@ fn figures_follow_the_statements_and_operations_the_requests() {
     };
     let before = table();
     assert_eq!((before.sstables, before.read.count, before.write.count), (0, 1, 1));
-    assert_eq!((before.memtable_cells, before.partition_bytes), (1, None));
+    assert_eq!((before.memtable_operations, before.partition_bytes), (1, None));
     let (status, done) = endpoint.operate(json!({"operation": "flush", "keyspace": "ks", "tables": ["t"]}));
     assert_eq!((status, done), (200, json!({"messages": []})));
-    assert_eq!((table().sstables, table().flushes, table().memtable_cells), (1, 1, 0));
+    assert_eq!((table().sstables, table().flushes, table().memtable_operations), (1, 1, 0));
     assert_eq!(table().partition_bytes.unwrap().count, 1);
     assert_eq!(endpoint.operate(json!({"operation": "compact", "keyspace": "ks"})).0, 200);
     assert_eq!(table().compactions, 1);

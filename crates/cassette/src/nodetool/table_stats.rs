@@ -192,7 +192,7 @@ impl Selected {
         line("Off heap memory used (total)", sized(off_heap(table)));
         line("SSTable Compression Ratio", fixed(table.compression_ratio, 5));
         line("Number of partitions (estimate)", table.partitions.to_string());
-        line("Memtable cell count", table.memtable_cells.to_string());
+        line("Memtable cell count", table.memtable_operations.to_string());
         line("Memtable data size", sized(table.memtable_data_bytes));
         line("Memtable off heap memory used", sized(0));
         line("Memtable switch count", table.flushes.to_string());
@@ -292,7 +292,7 @@ impl Selected {
             "off_heap_memory_used_total": sized(off_heap(table)),
             "sstable_compression_ratio": table.compression_ratio,
             "number_of_partitions_estimate": table.partitions,
-            "memtable_cell_count": table.memtable_cells,
+            "memtable_cell_count": table.memtable_operations,
             "memtable_data_size": sized(table.memtable_data_bytes),
             "memtable_off_heap_memory_used": sized(0),
             "memtable_switch_count": table.flushes,
@@ -514,7 +514,7 @@ fn figure(table: &TableReport, key: &str) -> f64 {
         "local_read_write_ratio" => read_write_ratio(table),
         "maximum_live_cells_per_slice_last_five_minutes" => number(table.live_scanned.max),
         "maximum_tombstones_per_slice_last_five_minutes" => number(table.tombstones_scanned.max),
-        "memtable_cell_count" => number(table.memtable_cells),
+        "memtable_cell_count" => number(table.memtable_operations),
         "memtable_data_size" => number(table.memtable_data_bytes),
         "memtable_switch_count" => number(table.flushes),
         "number_of_partitions_estimate" => number(table.partitions),

@@ -56,13 +56,17 @@ fn sizes_of_tables_are_those_of_their_memtables_and_sstables() {
     }
     let stats = engine.table_stats(table.id).unwrap();
     assert_eq!(
-        (stats.memtable_partitions, stats.memtable_cells, stats.memtable_data_bytes),
+        (stats.memtable_partitions, stats.memtable_operations, stats.memtable_data_bytes),
         (100, 100, 20_000)
     );
     assert_eq!((stats.sstables, stats.compression_ratio, stats.min_partition_bytes), (0, None, 0));
+    let deletion = DeletionTime::new(2, 5);
+    let deleted = PartitionUpdate { deletion, ..PartitionUpdate::new(key(1)) };
+    engine.apply(&[mutation(&table, deleted)]).unwrap();
+    assert_eq!(engine.table_stats(table.id).unwrap().memtable_operations, 101);
     engine.flush(Some(table.id)).unwrap();
     let stats = engine.table_stats(table.id).unwrap();
-    assert_eq!((stats.memtable_cells, stats.sstables, stats.estimated_partitions), (0, 1, 100));
+    assert_eq!((stats.memtable_operations, stats.sstables, stats.estimated_partitions), (0, 1, 100));
     assert_eq!((stats.levels.len(), stats.levels[0].sstables), (1, 1));
     assert_eq!(
         (stats.max_sstable_bytes, stats.total_disk_bytes),

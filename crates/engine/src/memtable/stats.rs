@@ -13,8 +13,8 @@ pub(crate) struct MemtableStats {
     pub min_local_deletion_time: u32,
     /// Least TTL of what expires, seconds; `u32::MAX` when nothing does.
     pub min_ttl: u32,
-    /// Cells that were written.
-    pub cells: u64,
+    /// Rows, static ones too, and deletions of ranges and partitions that were written: what Cassandra counts as a memtable's cells.
+    pub operations: u64,
     /// Bytes of their values and paths.
     pub data_bytes: u64,
     /// The columns that occur, as bits: column `n` is bit `n % 64` of word `n / 64`.
@@ -28,7 +28,7 @@ impl Default for MemtableStats {
             max_timestamp: i64::MIN,
             min_local_deletion_time: NO_DELETION_TIME,
             min_ttl: u32::MAX,
-            cells: 0,
+            operations: 0,
             data_bytes: 0,
             columns: Vec::new(),
         }
@@ -38,6 +38,10 @@ impl Default for MemtableStats {
 impl MemtableStats {
     /// Takes an update into account.
     pub fn add(&mut self, update: &PartitionUpdate) {
+        self.operations += u64::from(!update.deletion.is_live())
+            + update.range_tombstones.as_slice().len() as u64
+            + u64::from(update.static_row.is_some())
+            + update.rows.len() as u64;
         self.deletion(update.deletion);
         for tombstone in update.range_tombstones.as_slice() {
             self.deletion(tombstone.deletion);
@@ -53,7 +57,7 @@ impl MemtableStats {
         self.max_timestamp = self.max_timestamp.max(other.max_timestamp);
         self.min_local_deletion_time = self.min_local_deletion_time.min(other.min_local_deletion_time);
         self.min_ttl = self.min_ttl.min(other.min_ttl);
-        self.cells += other.cells;
+        self.operations += other.operations;
         self.data_bytes += other.data_bytes;
         if self.columns.len() < other.columns.len() {
             self.columns.resize(other.columns.len(), 0);
@@ -71,7 +75,6 @@ impl MemtableStats {
             self.column(*column);
         }
         let has_deletions = row.has_deletions();
-        self.cells += row.cell_count() as u64;
         for cell in row.cells() {
             self.timestamp(cell.timestamp);
             self.column(cell.column);

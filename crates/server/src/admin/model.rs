@@ -268,8 +268,8 @@ pub struct TableReport {
     pub compression_ratio: f64,
     /// Partitions, about.
     pub partitions: u64,
-    /// Cells written to the memtable.
-    pub memtable_cells: u64,
+    /// Rows and deletions written to the memtable; Cassandra calls them cells.
+    pub memtable_operations: u64,
     /// Bytes of their values.
     pub memtable_data_bytes: u64,
     /// Heap bytes of memtables.

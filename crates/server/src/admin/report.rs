@@ -286,7 +286,7 @@ fn table(table: &TableMetadata, stats: TableStats, metrics: &TableMetrics, now: 
         pending_repair_bytes: stats.pending_repair_bytes,
         compression_ratio: stats.compression_ratio.unwrap_or(-1.0),
         partitions: stats.estimated_partitions + stats.memtable_partitions,
-        memtable_cells: stats.memtable_cells,
+        memtable_operations: stats.memtable_operations,
         memtable_data_bytes: stats.memtable_data_bytes,
         memtable_bytes: stats.memtable_bytes,
         flushes: stats.flushes,
