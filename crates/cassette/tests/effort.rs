@@ -179,6 +179,50 @@ fn writes_that_read_first_get_threads_of_their_own_when_they_have_to_wait_and_ha
     }
 }
 
+/// On one column with CREATE INDEX and on two with storage-attached ones.
+const INDEXED: [&str; 4] = [
+    "CREATE TABLE ks.t (k int PRIMARY KEY, v int, w int, x int)",
+    "CREATE INDEX ON ks.t (v)",
+    "CREATE INDEX ON ks.t (w) USING 'sai'",
+    "CREATE INDEX ON ks.t (x) USING 'sai'",
+];
+
+#[test]
+fn reads_by_one_index_are_executed_at_once_if_they_find_few_rows_in_memory() {
+    let database = open_cold(&INDEXED);
+    let session = database.session();
+    let at_once = |cql: &str| ask(&database, &execute(&database, cql), Effort::MemoryOnly);
+    let few = ["SELECT k FROM ks.t WHERE v = ?", "SELECT k FROM ks.t WHERE w = ?"];
+    session.execute("INSERT INTO ks.t (k, v, w, x) VALUES (1, 1, 1, 1)", ()).unwrap();
+    for cql in few {
+        assert!(is_executed_at_once(&database, &execute(&database, cql)), "{cql}");
+    }
+    let may_find_much = [
+        "SELECT k FROM ks.t WHERE w > ?",
+        "SELECT k FROM ks.t WHERE w = ? AND x = 1",
+        "SELECT k FROM ks.t WHERE v > ? ALLOW FILTERING",
+        "SELECT k FROM ks.t WHERE w > 0 AND k = ?",
+    ];
+    for cql in may_find_much {
+        assert!(!is_executed_at_once(&database, &execute(&database, cql)), "{cql}");
+    }
+    database.engine().flush(None).unwrap();
+    for cql in few {
+        assert_eq!(at_once(cql), Answer::WouldBlock, "{cql}: on the disk");
+        assert!(matches!(ask(&database, &execute(&database, cql), Effort::MayBlock), Answer::Result(_)));
+        assert!(matches!(at_once(cql), Answer::Result(_)), "{cql}: what it reads is in memory now");
+    }
+    for k in 2..40 {
+        session.execute("INSERT INTO ks.t (k, v, w, x) VALUES (?, 1, 1, 1)", (k,)).unwrap();
+    }
+    for cql in few {
+        let all = execute(&database, cql);
+        assert!(!is_executed_at_once(&database, &all), "{cql}");
+        assert_eq!(at_once(cql), Answer::WouldBlock, "{cql}: too many at once, though in memory");
+        assert_eq!(session.execute(cql, (1,)).unwrap().len(), 39);
+    }
+}
+
 #[test]
 fn a_counter_counts_what_had_to_wait_once() {
     let database = open_cold(READ_FIRST[2].0);

@@ -10,7 +10,7 @@ use quick_cache::sync::Cache;
 
 use crate::catalog::Catalog;
 use crate::error::{DatabaseError, Result, bail_invalid};
-use crate::plan::Planned;
+use crate::plan::{Plan, Planned};
 use crate::response::{ColumnSpec, ResultMetadata};
 
 /// The id of a prepared statement: the MD5 digest of keyspace and text, as in Cassandra, so that a client that prepared it
@@ -96,6 +96,17 @@ impl PreparedDescription {
     /// For each component of the partition key the index of its marker; empty when a component has none.
     pub fn partition_key_indexes(&self) -> &[u16] {
         &self.0.partition_key_indexes
+    }
+
+    /// Whether it may read much, or many partitions, before it can say that it has to wait for a disk: all but what is on one
+    /// partition that is known from the values, and reads that ask one index for a value. Of those the ones that find many rows say
+    /// that they would have to wait ([`without_waiting`](cassette_engine::without_waiting)).
+    pub fn may_take_long(&self) -> bool {
+        let asks_one_index = || match &self.0.plan {
+            Plan::Select(select) => select.asks_one_index_for_a_value(),
+            _ => false,
+        };
+        self.0.partition_key_indexes.is_empty() && !asks_one_index()
     }
 
     /// The columns of the rows to come; `None` for statements that give none.

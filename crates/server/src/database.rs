@@ -112,7 +112,8 @@ fn answer(
     let answer = match request {
         Request::Execute(execute) => {
             let prepared = database.prepared(&execute.id)?;
-            if effort == Effort::MemoryOnly && (may_take_long(&prepared) || writes(&prepared) && must_wait())
+            if effort == Effort::MemoryOnly
+                && (prepared.description().may_take_long() || writes(&prepared) && must_wait())
             {
                 return Ok(Answer::WouldBlock);
             }
@@ -276,11 +277,6 @@ impl<'a> Bound<'a> {
     fn values(&self) -> db::Values<'_> {
         db::Values { values: &self.values, names: (!self.names.is_empty()).then_some(&*self.names) }
     }
-}
-
-/// Whether a statement may read much, or wait for a disk: all but those on one partition that is known from the values.
-fn may_take_long(prepared: &Prepared) -> bool {
-    prepared.description().partition_key_indexes().is_empty()
 }
 
 /// Whether a statement changes something.

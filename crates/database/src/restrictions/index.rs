@@ -60,6 +60,11 @@ impl Search {
         Some(Self { index: index.clone(), wanted })
     }
 
+    /// Whether it is for one value, not for all between two.
+    pub fn is_for_value(&self) -> bool {
+        !matches!(self.wanted, WantedTerms::Range(_))
+    }
+
     /// Calls `search` with the value of this execution; there is none if it is null.
     ///
     /// # Errors

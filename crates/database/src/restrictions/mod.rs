@@ -107,6 +107,11 @@ impl Restrictions {
         self.searches.iter().filter(move |search| !some_are_built || search.index.is_built())
     }
 
+    /// Whether one index is asked for one value: few rows, as a rule.
+    pub fn ask_one_index_for_a_value(&self) -> bool {
+        matches!(&self.searches[..], [search] if search.is_for_value())
+    }
+
     /// Resolves `where_clause` for a statement on `table`.
     ///
     /// # Errors

@@ -6,14 +6,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use cassette_engine::Mutation;
+use cassette_engine::{Mutation, may_wait};
 use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, Unfiltered};
 
 use super::limits::Limits;
 use super::reader::{Flow, Reader, Seen, Visit};
 use super::row::{CurrentPartition, CurrentRow};
 use crate::error::{DatabaseError, Result};
-use crate::indexes::{Hit, IndexKind, Intersection, SearchFigures, Within};
+use crate::indexes::{Hit, Hits, IndexKind, Intersection, SearchFigures, Within};
 use crate::restrictions::Partitions;
 
 /// Hits of a partition that are read together: the first few alone, since a LIMIT may be small, then more.
@@ -23,9 +23,14 @@ const BATCH_MAX: usize = 256;
 /// Stale entries that one query removes at most.
 const REMOVALS_MAX: usize = 1000;
 
+/// Hits that a query may have on a thread that serves others, too: reading their rows takes up to some 100 us.
+const AT_ONCE_MAX: usize = 32;
+
 /// A search while it runs.
 struct Found<'s> {
     hits: Intersection,
+    /// Hits so far.
+    count: usize,
     /// Read from `hits` already.
     next: Option<Hit>,
     removals: &'s mut Vec<Mutation>,
@@ -127,6 +132,10 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             self.tally.add_sstables(hits.sstables());
             contenders.push(hits);
         }
+        // Those of a range have to be read and sorted first.
+        if !may_wait() && !contenders.iter().all(Hits::are_in_order) {
+            return Err(DatabaseError::WouldBlock);
+        }
         let hits = Intersection::new(contenders, within, &self.plan.table);
         let hits = hits.map_err(|error| self.failed(error))?;
         let Some(hits) = hits else {
@@ -138,7 +147,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 Within::Range(range) => self.drain_range(range, shows_static_rows, limits, visit),
             });
         };
-        let mut found = Found { hits, next: None, removals };
+        let mut found = Found { hits, count: 0, next: None, removals };
         found.next = self.next(&mut found)?;
         while let Some(first) = &found.next {
             let key = first.key.clone();
@@ -158,7 +167,12 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         Ok(Flow::Continue)
     }
 
+    /// The next hit; WouldBlock, after many on a thread that may not wait.
     fn next(&self, found: &mut Found<'_>) -> Result<Option<Hit>> {
+        found.count += 1;
+        if found.count > AT_ONCE_MAX && !may_wait() {
+            return Err(DatabaseError::WouldBlock);
+        }
         found.hits.next().map_err(|error| self.failed(error))
     }
 

@@ -93,6 +93,11 @@ impl SelectPlan {
         &self.metadata
     }
 
+    /// Whether its rows are those of one value of one index.
+    pub fn asks_one_index_for_a_value(&self) -> bool {
+        self.restrictions.ask_one_index_for_a_value()
+    }
+
     /// As what it is counted; `None` if its table is virtual.
     pub fn request_kind(&self, options: &StatementOptions) -> Option<RequestKind> {
         // Known once it has been executed; what fails before that is not counted.
