@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::background::Signal;
 use crate::commitlog::CommitLog;
-use crate::compaction::{Operations, Throttle};
+use crate::compaction::{self, Operations, Throttle};
 use crate::counter_cache::CounterCache;
 use crate::data_directory::DataDirectory;
 use crate::error::{EngineError, Result};
@@ -46,7 +46,12 @@ pub(crate) struct Core {
     pub row_cache: Arc<RowCache>,
     pub counter_cache: CounterCache,
     pub saved_caches: SavedCaches,
+    /// What all compactions together may read.
     pub throttle: Throttle,
+    /// What those may that nothing waits for; see [`gentle_rate`](compaction::gentle_rate).
+    pub gentle_throttle: Throttle,
+    /// One of these runs.
+    pub gentle_compaction: Arc<AtomicBool>,
     pub metrics: EngineMetrics,
     /// Compactions that run, and that did.
     pub operations: Operations,
@@ -93,6 +98,8 @@ impl Core {
             counter_cache: CounterCache::new(options.counter_cache_size),
             saved_caches: SavedCaches::new(&options),
             throttle: Throttle::new(options.compaction_throughput),
+            gentle_throttle: Throttle::new(compaction::gentle_rate(options.compaction_throughput)),
+            gentle_compaction: Arc::default(),
             metrics: EngineMetrics::default(),
             operations: Operations::default(),
             snapshots: Mutex::default(),

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::background::Background;
 use crate::commitlog::SyncMode;
 use crate::compaction::{
-    CompactionKind, CompactionTotals, CompletedCompaction, OverlappingFigures, OverlappingTombstones,
+    self, CompactionKind, CompactionTotals, CompletedCompaction, OverlappingFigures, OverlappingTombstones,
     RunningCompaction, ScrubbedSSTable, Upgraded,
 };
 use crate::core::{Core, Phase};
@@ -563,7 +563,9 @@ impl Engine {
 
     /// Sets `compaction_throughput` until the next start, for compactions that are running too.
     pub fn set_compaction_throughput(&self, bytes_a_second: u64) {
-        self.inner.core.throttle.set_rate(bytes_a_second);
+        let core = &self.inner.core;
+        core.throttle.set_rate(bytes_a_second);
+        core.gentle_throttle.set_rate(compaction::gentle_rate(bytes_a_second));
     }
 
     /// Runs the compactions that the strategies ask for, in the calling thread, until there are none.

@@ -91,6 +91,7 @@ impl Core {
         // What was written to a column after it was dropped stays, and is seen again when the column is added again.
         let metadata = metadata.with_dropped_columns().map_or(metadata, Arc::new);
         let job = Job {
+            is_gentle: false,
             operation: OperationType::Flush,
             contents: Contents::of_memtable(&frozen.memtable),
             compression: flush_compression(&metadata.params.compression, self.options.flush_compression),

@@ -145,6 +145,8 @@ pub(crate) struct Job<'a> {
     pub running: Option<&'a Running>,
     /// Whether it gives up when compactions are paused.
     pub yields: bool,
+    /// Whether nothing waits for it: it reads more slowly.
+    pub is_gentle: bool,
 }
 
 /// An SSTable that was written, and is not seen yet.
@@ -289,8 +291,15 @@ impl Core {
             options.level = i32::try_from(cutter.level()).unwrap_or(0);
             SSTableWriter::create(self.fs.clone(), descriptor, metadata.clone(), options)
         };
-        let mut pace =
-            Pace { core: self, table, running: job.running, yields: job.yields, units: 0, taken: 0 };
+        let mut pace = Pace {
+            core: self,
+            table,
+            running: job.running,
+            yields: job.yields,
+            is_gentle: job.is_gentle,
+            units: 0,
+            taken: 0,
+        };
         let scrubs = job.operation == OperationType::Scrub;
         let mut cutter = job.cutter;
         let mut written = Vec::new();
@@ -361,6 +370,7 @@ struct Pace<'a> {
     table: &'a Table,
     running: Option<&'a Running>,
     yields: bool,
+    is_gentle: bool,
     units: u32,
     /// Bytes on disk that the throttle knows of.
     taken: u64,
@@ -385,7 +395,11 @@ impl Pace<'_> {
             let yields = self.yields && self.table.compactions_yield.load(Ordering::Relaxed) > 0;
             yields || stop.is_stopped() || self.table.is_dropped()
         };
-        self.core.throttle.take(read - self.taken, || running.is_stopped() || gives_up());
+        let stops = || running.is_stopped() || gives_up();
+        self.core.throttle.take(read - self.taken, stops);
+        if self.is_gentle {
+            self.core.gentle_throttle.take(read - self.taken, stops);
+        }
         if gives_up() {
             return Err(EngineError::Cancelled);
         }

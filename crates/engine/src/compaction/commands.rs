@@ -58,14 +58,7 @@ impl Core {
             let work = |task: Task| {
                 let sstables = task.inputs.iter().map(|i| view.sstables[*i].clone()).collect();
                 let inputs = Inputs::mark(table, sstables, &mut state.compacting);
-                Work {
-                    inputs,
-                    outcome: task.outcome,
-                    kind,
-                    shadowed_by,
-                    only_from_share: None,
-                    yields: false,
-                }
+                Work { inputs, outcome: task.outcome, kind, shadowed_by, if_shadowed: None, yields: false }
             };
             tasks.into_iter().map(work).collect()
         };

@@ -8,11 +8,17 @@
 //! 2. A look reads a sample of its partitions as the compaction would, and measures what that would leave out.
 //! 3. If it is that share or more, the SSTable is compacted alone, and stays in its level.
 //!
+//! One runs at a time in all of the engine, and reads a quarter of what compactions may (`compaction_throughput`) if there are other threads
+//! for these: nothing waits for it, and many at once would be felt by requests.
+//!
 //! What it may cost follows: with a share of 1/10 at most 9 bytes are written for each that goes, and no more can go than was written.
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use cassette_rows::merge::shadow::{Dropped, ShadowSources, ShadowedBy, ShadowingStream};
 use cassette_rows::{
@@ -43,6 +49,33 @@ pub(crate) struct Look {
     pub rows_above: f64,
 }
 
+/// What one that is to be looked at first needs.
+pub(super) struct IfShadowed {
+    pub threshold: f64,
+    _turn: Turn,
+}
+
+/// Nobody else looks at SSTables or compacts them for what is shadowed while it lives.
+struct Turn(Arc<AtomicBool>);
+
+impl Turn {
+    /// `None` if it is somebody else's.
+    fn take(taken: &Arc<AtomicBool>) -> Option<Self> {
+        (!taken.swap(true, Acquire)).then(|| Self(taken.clone()))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, Release);
+    }
+}
+
+/// Bytes a second that those may read that nothing waits for, of all that compactions may; 0 for no limit.
+pub(crate) fn gentle_rate(compaction_throughput: u64) -> u64 {
+    compaction_throughput.div_ceil(4)
+}
+
 /// Where a sample is read.
 const PLACES: usize = 8;
 /// Partitions read at each. With 64 in all the share is known to about 6 hundredths where half is shadowed, to less elsewhere.
@@ -58,21 +91,42 @@ fn worth_a_look(rows: f64, above: f64, looked_at: f64, threshold: f64) -> bool {
     above - looked_at >= threshold * rows
 }
 
-/// Rows of newer SSTables in the range of `sstable`, by their statistics: as many may shadow rows of it.
-fn rows_above(view: &View, sstable: &Arc<SSTable>, by: OverlappingTombstones) -> f64 {
-    let above = |other: &&Arc<SSTable>| {
-        other.id() != sstable.id()
-            && !other.is_suspect()
-            && other.max_timestamp() >= sstable.min_timestamp()
-            && (by == OverlappingTombstones::Cell || other.reader.may_have_deletions())
-            && sstable.overlaps(other)
-    };
-    let rows = |other: &Arc<SSTable>| {
-        let (first, last) = other.tokens();
-        let met = 1.0 - share_apart(first, last, std::iter::once(sstable.tokens()));
-        rows_of(other) * met
-    };
-    view.sstables.iter().filter(above).map(rows).sum()
+/// Of the rows of `other`, those in the range of `sstable`, if they are newer than something in it: as many of its rows they may shadow.
+fn rows_over(sstable: &Arc<SSTable>, other: &Arc<SSTable>, by: OverlappingTombstones) -> f64 {
+    let may_shadow = other.id() != sstable.id()
+        && !other.is_suspect()
+        && other.max_timestamp() >= sstable.min_timestamp()
+        && (by == OverlappingTombstones::Cell || other.reader.may_have_deletions())
+        && sstable.overlaps(other);
+    if !may_shadow {
+        return 0.0;
+    }
+    let (first, last) = other.tokens();
+    rows_of(other) * (1.0 - share_apart(first, last, std::iter::once(sstable.tokens())))
+}
+
+/// For each SSTable of the view the rows above it: all [`rows_over`] it.
+fn rows_above(view: &View, by: OverlappingTombstones) -> Vec<f64> {
+    let sstables = &view.sstables;
+    let spans: Vec<_> = sstables.iter().map(|sstable| sstable.tokens()).collect();
+    let mut above = vec![0.0; spans.len()];
+    meetings(&spans, |i, other| above[i] += rows_over(&sstables[i], &sstables[other], by));
+    above
+}
+
+/// Tells each pair of ranges that meet, both ways round. Goes along the tokens: of thousands of SSTables each meets few.
+fn meetings(spans: &[(i64, i64)], mut tell: impl FnMut(usize, usize)) {
+    let mut by_first: Vec<usize> = (0..spans.len()).collect();
+    by_first.sort_unstable_by_key(|i| spans[*i]);
+    let mut begun: Vec<usize> = Vec::new();
+    for i in by_first {
+        begun.retain(|other| spans[*other].1 >= spans[i].0);
+        for other in &begun {
+            tell(i, *other);
+            tell(*other, i);
+        }
+        begun.push(i);
+    }
 }
 
 /// Rows of an SSTable, or its partitions where it does not say, or has deletions of partitions alone.
@@ -93,11 +147,13 @@ impl Core {
     ) -> Option<Work> {
         let plan = Plan::new(options, &self.options.overlapping);
         plan.shadowed_by()?;
+        let turn = Turn::take(&self.gentle_compaction)?;
+        let rows_above = rows_above(view, plan.by);
         let mut most: Option<(f64, usize)> = None;
         for i in choose::at_rest(tree, options) {
             let sstable = &view.sstables[i];
             let rows = rows_of(sstable).max(1.0);
-            let above = rows_above(view, sstable, plan.by);
+            let above = rows_above[i];
             let looked_at = sstable.look_at_most(plan.by, above);
             if worth_a_look(rows, above, looked_at, plan.threshold) {
                 let more = (above - looked_at) / rows;
@@ -110,7 +166,7 @@ impl Core {
             outcome: choose::user_defined(tree, vec![i], options).outcome,
             kind: CompactionKind::Tombstone,
             shadowed_by: None,
-            only_from_share: Some(plan.threshold),
+            if_shadowed: Some(IfShadowed { threshold: plan.threshold, _turn: turn }),
             yields: true,
         })
     }
@@ -126,7 +182,8 @@ impl Core {
         let view = table.view();
         let options = CompactionOptions::parse(&view.table.params.compaction).unwrap_or_default();
         let plan = Plan::new(&options, &self.options.overlapping);
-        let look = Look { by: plan.by, rows_above: rows_above(&view, sstable, plan.by) };
+        let over = |other| rows_over(sstable, other, plan.by);
+        let look = Look { by: plan.by, rows_above: view.sstables.iter().map(over).sum() };
         sstable.set_look(look);
         let share = self.shadowed_share(&view, sstable, plan)?;
         tracing::debug!(table = view.table.qualified_name(), sstable = %sstable.id(), share, "looked at what is shadowed");
@@ -292,5 +349,16 @@ mod tests {
         assert!(!worth_a_look(100.0, 59.0, 50.0, 0.1));
         assert!(worth_a_look(100.0, 60.0, 50.0, 0.1));
         assert!(!worth_a_look(100.0, 40.0, 50.0, 0.1));
+    }
+
+    #[test]
+    fn all_ranges_that_meet_are_told() {
+        let spans = [(0, 9), (5, 5), (9, 20), (21, 30), (0, 40), (-5, -1), (9, 20)];
+        let mut told = Vec::new();
+        meetings(&spans, |i, other| told.push((i, other)));
+        told.sort_unstable();
+        let meet = |i: usize, j: usize| spans[i].0 <= spans[j].1 && spans[j].0 <= spans[i].1;
+        let all = (0..7).flat_map(|i| (0..7).map(move |j| (i, j)));
+        assert_eq!(told, all.filter(|(i, j)| i != j && meet(*i, *j)).collect::<Vec<_>>());
     }
 }

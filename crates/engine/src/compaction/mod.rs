@@ -30,7 +30,7 @@ pub mod unified;
 
 pub(crate) use commands::Upgraded;
 pub(crate) use cut::Cutter;
-pub(crate) use garbage::Look;
+pub(crate) use garbage::{Look, gentle_rate};
 pub use options::{
     COMPACTION_STRATEGIES, CompactionOptions, Inclusion, LeveledOptions, OverlappingTombstones,
     SizeTieredOptions, SourcesPolicy, Strategy, TimeUnit, TimeWindowOptions, UnifiedOptions,

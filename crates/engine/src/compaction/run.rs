@@ -10,6 +10,7 @@ use cassette_sstable::SSTableId;
 use hashbrown::HashSet;
 
 use super::cut::Cutter;
+use super::garbage::IfShadowed;
 use super::inputs;
 use super::options::{CompactionOptions, OverlappingTombstones};
 use super::progress::CompactionKind;
@@ -72,8 +73,8 @@ pub(super) struct Work {
     pub kind: CompactionKind,
     /// What overlapping SSTables may remove, if a command says so.
     pub shadowed_by: Option<OverlappingTombstones>,
-    /// If it is said, the only input is compacted if newer SSTables shadow this share of it, and left as it is if not.
-    pub only_from_share: Option<f64>,
+    /// If it is said, the only input is compacted if newer SSTables shadow a share of it, and left as it is if not.
+    pub if_shadowed: Option<IfShadowed>,
     /// Whether it gives up when compactions are paused.
     pub yields: bool,
 }
@@ -94,8 +95,8 @@ impl Core {
     /// Does a compaction. After an error the inputs are what they were.
     pub(super) fn run_compaction(self: &Arc<Self>, table: &Arc<Table>, work: &Work) -> Result<()> {
         let _active = self.metrics.active_compactions.enter();
-        let look = match (work.only_from_share, &work.inputs.sstables[..]) {
-            (Some(share), [sstable]) => match self.is_shadowed(table, sstable, share)? {
+        let look = match (&work.if_shadowed, &work.inputs.sstables[..]) {
+            (Some(asked), [sstable]) => match self.is_shadowed(table, sstable, asked.threshold)? {
                 Some(look) => Some(look),
                 None => return Ok(()),
             },
@@ -190,6 +191,7 @@ impl Core {
             cutter,
             running: Some(&registered.running),
             yields: work.yields,
+            is_gentle: work.if_shadowed.is_some() && self.options.concurrent_compactors > 1,
         };
         let written = self.replace_sstables(table, &metadata, job, &mut stream, |_| {});
         let written = written.inspect_err(|error| doubt(&table.view().sstables, &read, error))?;

@@ -75,7 +75,7 @@ impl Core {
                 false => CompactionKind::Compaction,
             },
             shadowed_by: None,
-            only_from_share: None,
+            if_shadowed: None,
             yields: true,
         })
     }

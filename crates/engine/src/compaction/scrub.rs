@@ -186,6 +186,7 @@ impl Core {
             Watched { scrub, running: registered.running.clone(), ratio, at: 0, is_kept, has_any: false };
         let removed = [descriptor];
         let job = Job {
+            is_gentle: false,
             operation: OperationType::Scrub,
             contents,
             compression: std::borrow::Cow::Borrowed(&metadata.params.compression),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cassette_rows::{Selection, TableParams};
+use cassette_rows::{DeletionTime, PartitionUpdate, Selection, TableParams};
 use cassette_vfs::Clock;
 
 use super::World;
@@ -60,10 +60,6 @@ fn sizes_of_tables_are_those_of_their_memtables_and_sstables() {
         (100, 100, 20_000)
     );
     assert_eq!((stats.sstables, stats.compression_ratio, stats.min_partition_bytes), (0, None, 0));
-    let deletion = DeletionTime::new(2, 5);
-    let deleted = PartitionUpdate { deletion, ..PartitionUpdate::new(key(1)) };
-    engine.apply(&[mutation(&table, deleted)]).unwrap();
-    assert_eq!(engine.table_stats(table.id).unwrap().memtable_operations, 101);
     engine.flush(Some(table.id)).unwrap();
     let stats = engine.table_stats(table.id).unwrap();
     assert_eq!((stats.memtable_operations, stats.sstables, stats.estimated_partitions), (0, 1, 100));
@@ -81,4 +77,20 @@ fn sizes_of_tables_are_those_of_their_memtables_and_sstables() {
     assert_eq!((partitions.bytes.count(), partitions.cells.count(), partitions.cells.max()), (100, 100, 1));
     assert_eq!(partitions.bytes.percentile(0.5), stats.max_partition_bytes);
     assert!(engine.tables().iter().any(|(id, _)| *id == table.id));
+}
+
+/// What Cassandra prints as a memtable's cells.
+#[test]
+fn a_memtable_counts_the_rows_and_deletions_that_were_written() {
+    let table = simple_table("t", TableParams::default());
+    let world = World::new(vec![table.clone()]);
+    let engine = world.open().unwrap();
+    let deletion = DeletionTime::new(2, 5);
+    let deleted = PartitionUpdate { deletion, ..PartitionUpdate::new(key(1)) };
+    let mut both = insert(1, b"again", 3);
+    both.deletion = deletion;
+    for (update, count) in [(insert(1, b"x", 1), 1), (insert(1, b"y", 1), 2), (deleted, 3), (both, 5)] {
+        engine.apply(&[Mutation { table: table.clone(), update }]).unwrap();
+        assert_eq!(engine.table_stats(table.id).unwrap().memtable_operations, count);
+    }
 }
