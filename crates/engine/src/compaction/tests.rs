@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::Engine;
 use crate::engine_tests::{World, mutation};
-use crate::testing::{drain, insert, key, simple_table};
+use crate::testing::{clustering, drain, insert, key, simple_table, table_with};
 
 /// Seconds on the clock when a world begins.
 const START: u32 = 1000;

@@ -126,3 +126,52 @@ fn a_sample_says_what_share_is_shadowed() {
         assert_eq!(asked.rows_dropped, 400 - left);
     }
 }
+
+#[test]
+fn deletions_that_are_still_needed_are_no_reason_to_rewrite_those_that_newer_ones_replace_are() {
+    for (newer, left) in
+        [(insert as fn(i32, &[u8], i64) -> _, 20), (|k, _: &[u8], at| delete(k, at, START), 15)]
+    {
+        let cell = strategy("SizeTiered", &[("provide_overlapping_tombstones", "cell")]);
+        let (world, table) = world_of(TableParams { gc_grace_seconds: 1_000_000, ..cell });
+        let engine = world.open().unwrap();
+        (0..20).for_each(|k| put(&engine, &table, delete(k, 5, START)));
+        engine.flush(None).unwrap();
+        (0..5).for_each(|k| put(&engine, &table, newer(k, &[1; 100], 6)));
+        engine.flush(None).unwrap();
+        engine.run_pending_compactions();
+        assert_eq!(partitions_of_the_oldest(&engine, &table), left);
+        assert_eq!(engine.compaction_history().len(), usize::from(left < 20));
+    }
+}
+
+#[test]
+fn a_look_reads_how_large_partitions_begin_and_goes_on_to_the_next() {
+    let params = strategy("SizeTiered", &[("provide_overlapping_tombstones", "cell")]);
+    let table = table_with("t", params);
+    let mut world = World::new(vec![table.clone()]);
+    world.options.memtable_heap_space = 100 << 20;
+    world.options.commitlog_segment_size = 4 << 20;
+    world.options.commitlog_total_space = 1 << 30;
+    let engine = world.open().unwrap();
+    let v = table.column("v").unwrap().id;
+    let row = |c: i32, timestamp| {
+        let mut row = cassette_rows::RowBuilder::new(clustering(c, 0));
+        row.liveness(cassette_rows::LivenessInfo::new(timestamp)).live_cell(v, &c.to_be_bytes(), timestamp);
+        row.finish()
+    };
+    let rows = |keys: std::ops::Range<i32>, rows: i32, timestamp| {
+        for k in keys {
+            let mut update = PartitionUpdate::new(key(k));
+            update.rows = (0..rows).map(|c| row(c, timestamp)).collect();
+            put(&engine, &table, update);
+        }
+        engine.flush(None).unwrap();
+    };
+    rows(0..6, 2000, 1);
+    rows(3..6, 2000, 2);
+    let seen = world.seen(&engine, table.id, &Selection::all());
+    engine.run_pending_compactions();
+    assert_eq!(world.seen(&engine, table.id, &Selection::all()), seen);
+    assert_eq!(partitions_of_the_oldest(&engine, &table), 3);
+}
