@@ -57,8 +57,8 @@ pub use error::{EngineError, Result};
 pub use import::{ImportOptions, ImportedSSTable};
 pub use key_range::{KeyRange, PartitionPosition};
 pub use options::{
-    BackpressureOptions, CacheSaving, DiskFailurePolicy, FlushCompression, LEAST_GARBAGE_THRESHOLD, Options,
-    OverlappingOptions, SavedCachesOptions,
+    BackpressureOptions, CacheSaving, DiskFailurePolicy, FlushCompression, Options, OverlappingOptions,
+    SavedCachesOptions,
 };
 pub use partition_lock::PartitionLock;
 pub use saved_caches::CacheKind;

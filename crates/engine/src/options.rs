@@ -157,7 +157,7 @@ pub struct OverlappingOptions {
 }
 
 /// With less, SSTables would be rewritten for next to nothing.
-pub const LEAST_GARBAGE_THRESHOLD: f64 = 0.01;
+pub(crate) const LEAST_GARBAGE_THRESHOLD: f64 = 0.01;
 
 impl Default for OverlappingOptions {
     fn default() -> Self {
@@ -249,6 +249,12 @@ impl Options {
                 return refused(format!("memtable_cleanup_threshold must be >= {least}, but was {share}"));
             }
             _ => {}
+        }
+        let garbage = self.overlapping.threshold;
+        if !(LEAST_GARBAGE_THRESHOLD..=1.0).contains(&garbage) {
+            return refused(format!(
+                "overlapping_tombstones_threshold must be between {LEAST_GARBAGE_THRESHOLD} and 1, but was {garbage}"
+            ));
         }
         if self.concurrent_compactors == 0 {
             return refused("concurrent_compactors should be strictly greater than 0, but was 0".into());
@@ -347,8 +353,16 @@ mod tests {
     #[test]
     fn settings_that_cannot_work_are_refused_in_cassandras_words() {
         type Change = fn(&mut Options);
-        let changes: [(Change, &str); 8] = [
+        let changes: [(Change, &str); 10] = [
             (|o| o.memtable_heap_space = 0, "memtable_heap_space must be positive, but was 0MiB"),
+            (
+                |o| o.overlapping.threshold = 0.0,
+                "overlapping_tombstones_threshold must be between 0.01 and 1, but was 0",
+            ),
+            (
+                |o| o.overlapping.threshold = f64::NAN,
+                "overlapping_tombstones_threshold must be between 0.01 and 1, but was NaN",
+            ),
             (
                 |o| o.memtable_cleanup_threshold = Some(2.0),
                 "memtable_cleanup_threshold must be <= 0.99, but was 2",

@@ -12,8 +12,8 @@ use anyhow::{Context, bail};
 use cassette_database::compaction_params;
 use cassette_engine::commitlog::SyncMode;
 use cassette_engine::{
-    CompactionOptions, DiskAccessMode, DiskFailurePolicy, FlushCompression, LEAST_GARBAGE_THRESHOLD,
-    OverlappingTombstones, SourcesPolicy,
+    CompactionOptions, DiskAccessMode, DiskFailurePolicy, FlushCompression, OverlappingTombstones,
+    SourcesPolicy,
 };
 use cassette_rows::schema::CompactionParams;
 use cassette_server::ServerConfig;
@@ -338,11 +338,6 @@ impl Config {
         }
         overlapping.max_sources = self.overlapping_tombstones_max_sources.unwrap_or(overlapping.max_sources);
         overlapping.threshold = self.overlapping_tombstones_threshold.unwrap_or(overlapping.threshold);
-        anyhow::ensure!(
-            (LEAST_GARBAGE_THRESHOLD..=1.0).contains(&overlapping.threshold),
-            "overlapping_tombstones_threshold must be between {LEAST_GARBAGE_THRESHOLD} and 1, but was {}",
-            overlapping.threshold
-        );
         Ok(())
     }
 
