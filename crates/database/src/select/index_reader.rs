@@ -132,8 +132,9 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             self.tally.add_sstables(hits.sstables());
             contenders.push(hits);
         }
-        // Those of a range have to be read and sorted first.
-        if !may_wait() && !contenders.iter().all(Hits::are_in_order) {
+        // Those of a range have to be read and sorted first, and those of partitions lead to all rows of each.
+        let lead_to_few = |hits: &Hits| hits.are_in_order() && hits.is_of_rows();
+        if !may_wait() && !contenders.iter().all(lead_to_few) {
             return Err(DatabaseError::WouldBlock);
         }
         let hits = Intersection::new(contenders, within, &self.plan.table);
