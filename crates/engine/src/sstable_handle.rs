@@ -100,9 +100,9 @@ impl SSTable {
         (self.reader.first_key().token().0, self.reader.last_key().token().0)
     }
 
-    /// Notes that it was looked at for what newer SSTables shadow.
-    pub fn set_look(&self, look: Look) {
-        *self.shared.look.lock() = Some(look);
+    /// Notes that it was looked at for what newer SSTables shadow; `None`: that it is to be looked at again.
+    pub fn set_look(&self, look: Option<Look>) {
+        *self.shared.look.lock() = look;
     }
 
     /// The rows above it when it was last looked at with this setting, or `rows_above` if there are fewer by now, which is noted;

@@ -172,23 +172,34 @@ impl Core {
         })
     }
 
-    /// Whether newer SSTables shadow `threshold` or more of the only input. It is noted that it was looked at, for the SSTables that
-    /// take its place, too.
-    pub(super) fn is_shadowed(
-        &self,
-        table: &Table,
+    /// Looks at the only input of `work`, and does the compaction if enough of it is shadowed.
+    pub(super) fn compact_if_shadowed(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        work: &Work,
+        asked: &IfShadowed,
         sstable: &Arc<SSTable>,
-        threshold: f64,
-    ) -> Result<Option<Look>> {
+    ) -> Result<()> {
         let view = table.view();
         let options = CompactionOptions::parse(&view.table.params.compaction).unwrap_or_default();
         let plan = Plan::new(&options, &self.options.overlapping);
         let over = |other| rows_over(sstable, other, plan.by);
         let look = Look { by: plan.by, rows_above: view.sstables.iter().map(over).sum() };
-        sstable.set_look(look);
+        sstable.set_look(Some(look));
         let share = self.shadowed_share(&view, sstable, plan)?;
-        tracing::debug!(table = view.table.qualified_name(), sstable = %sstable.id(), share, "looked at what is shadowed");
-        Ok((share >= threshold).then_some(look))
+        let name = view.table.qualified_name();
+        tracing::debug!(table = name, sstable = %sstable.id(), share, "looked at what is shadowed");
+        drop(view);
+        if share < asked.threshold {
+            return Ok(());
+        }
+        // It stays what it is, and is looked at again at the next occasion.
+        let written = self.carry_out(table, work).inspect_err(|_| sstable.set_look(None))?;
+        // What was above the input is above these, and has taken from them what it can.
+        let view = table.view();
+        let is_output = |sstable: &&Arc<SSTable>| written.contains(&sstable.id());
+        view.sstables.iter().filter(is_output).for_each(|sstable| sstable.set_look(Some(look)));
+        Ok(())
     }
 
     /// The share of the bytes in a sample of `sstable` that newer ones shadow.

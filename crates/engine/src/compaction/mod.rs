@@ -1,8 +1,8 @@
 //! Compaction: SSTables are merged into fewer, and what nothing needs any more is left out.
 //!
 //! What to compact is decided by pure functions over a [`Tree`](tree::Tree) ([`size_tiered`], [`leveled`], [`time_window`],
-//! [`unified`], [`tombstones`]), and where they have nothing to do, by what newer SSTables shadow ([`garbage`]); [`run`](self) does it, as one [`Transaction`](crate::transaction::Transaction): after a crash at
-//! any step there are the inputs or the outputs.
+//! [`unified`], [`tombstones`]), and where they find nothing to do, by what newer SSTables shadow ([`garbage`]); [`run`](self)
+//! does it, as one [`Transaction`](crate::transaction::Transaction): after a crash at any step there are the inputs or the outputs.
 
 pub mod choose;
 mod commands;

@@ -95,25 +95,19 @@ impl Core {
     /// Does a compaction. After an error the inputs are what they were.
     pub(super) fn run_compaction(self: &Arc<Self>, table: &Arc<Table>, work: &Work) -> Result<()> {
         let _active = self.metrics.active_compactions.enter();
-        let look = match (&work.if_shadowed, &work.inputs.sstables[..]) {
-            (Some(asked), [sstable]) => match self.is_shadowed(table, sstable, asked.threshold)? {
-                Some(look) => Some(look),
-                None => return Ok(()),
-            },
-            _ => None,
-        };
+        match (&work.if_shadowed, &work.inputs.sstables[..]) {
+            (Some(asked), [sstable]) => self.compact_if_shadowed(table, work, asked, sstable),
+            _ => self.carry_out(table, work).map(drop),
+        }
+    }
+
+    /// Does it whether anything is shadowed or not; the ids of what was written.
+    pub(super) fn carry_out(self: &Arc<Self>, table: &Arc<Table>, work: &Work) -> Result<HashSet<SSTableId>> {
         match work.outcome {
-            Outcome::Relabeled { level } => self.relabel(table, &work.inputs, level),
-            Outcome::Merged { level, ref cut } => {
-                let written = self.merge(table, work, Cutter::new(level, cut.clone()))?;
-                if let Some(look) = look {
-                    // What was above the input is above these, and has taken from them what it can.
-                    let view = table.view();
-                    let is_output = |sstable: &&Arc<SSTable>| written.contains(&sstable.id());
-                    view.sstables.iter().filter(is_output).for_each(|sstable| sstable.set_look(look));
-                }
-                Ok(())
+            Outcome::Relabeled { level } => {
+                self.relabel(table, &work.inputs, level).map(|()| HashSet::default())
             }
+            Outcome::Merged { level, ref cut } => self.merge(table, work, Cutter::new(level, cut.clone())),
         }
     }
 

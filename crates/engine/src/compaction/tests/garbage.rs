@@ -175,3 +175,17 @@ fn a_look_reads_how_large_partitions_begin_and_goes_on_to_the_next() {
     assert_eq!(world.seen(&engine, table.id, &Selection::all()), seen);
     assert_eq!(partitions_of_the_oldest(&engine, &table), 3);
 }
+
+#[test]
+fn one_that_could_not_be_compacted_is_looked_at_again_at_the_next_occasion() {
+    let (world, table) = world_of(strategy("SizeTiered", &[("provide_overlapping_tombstones", "cell")]));
+    let engine = world.open().unwrap();
+    flush(&engine, &table, 0..20, 1);
+    flush(&engine, &table, 0..5, 2);
+    world.fs.set_capacity(world.fs.used());
+    engine.run_pending_compactions();
+    assert_eq!(partitions_of_the_oldest(&engine, &table), 20, "there is no room for it");
+    world.fs.set_capacity(u64::MAX);
+    engine.run_pending_compactions();
+    assert_eq!(partitions_of_the_oldest(&engine, &table), 15);
+}
