@@ -170,7 +170,9 @@ fn files_are_imported_refreshed_and_rewritten_while_their_table_is_in_use() {
     let tables = std::fs::read_dir(server._directory.path().join("data/data/ks")).unwrap();
     let table = tables.map(|entry| entry.unwrap().path()).next().unwrap();
     let taken = table.join("snapshots/taken");
-    server.shows(&format!("import --copy-data ks t {}", taken.display()));
+    let said = server.shows(&format!("import --copy-data ks t {}", taken.display()));
+    assert!(said.starts_with(&format!("{}: 1 SSTable (", taken.display())), "{said}");
+    assert!(said.ends_with(" bytes) copied\n"), "{said}");
     assert_eq!(sstables(), 2);
     for entry in std::fs::read_dir(&taken).unwrap() {
         let entry = entry.unwrap();
@@ -180,7 +182,7 @@ fn files_are_imported_refreshed_and_rewritten_while_their_table_is_in_use() {
             std::fs::copy(entry.path(), table.join(format!("nb-77-{component}"))).unwrap();
         }
     }
-    server.shows("refresh ks t");
+    assert!(server.shows("refresh ks t").contains("\nks.t: 1 SSTable ("));
     assert_eq!(sstables(), 3);
     let files = || {
         let entries = std::fs::read_dir(&table).unwrap().map(|entry| entry.unwrap().file_name());

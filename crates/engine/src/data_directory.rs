@@ -77,6 +77,11 @@ impl DataDirectory {
         self.lock.lock().take();
     }
 
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Where the commit log's segments are.
     pub fn commitlog(&self) -> PathBuf {
         self.root.join("commitlog")

@@ -208,6 +208,8 @@ impl Engine {
     /// Takes all SSTables of a directory into a table: those that Cassandra wrote, or that a snapshot holds. All of them, or
     /// after an error none, and then nothing is left in the table's directory. A crash at any time leaves all or none in the
     /// table; of SSTables that were to be moved some may then still be in the directory too, and do no harm there.
+    /// Snapshots and backups are linked, or copied with [`ImportOptions::copy_data`], never moved. Other directories within the
+    /// data directory are refused, whatever path, link or mount leads there.
     ///
     /// # Errors
     /// [`EngineError::ImportRefused`] names the file that does not fit and says why.

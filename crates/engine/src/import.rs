@@ -6,11 +6,13 @@
 //!    where they are to stay independent or lie on another volume. Files and names are synced.
 //! 3. Each is opened in its new place.
 //! 4. The transaction is committed, and the view takes them in.
-//! 5. What was to be moved is removed from the directory.
+//! 5. What was to be moved is removed from the directory: never from a snapshot or a backup, see
+//!    [`import_source`](crate::import_source).
 //!
 //! An error before step 4 undoes step 2; a crash before it leaves that to [`transaction::recover`]. After it, what step 5
 //! leaves is the same data again: importing it a second time changes no answer.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use hashbrown::HashSet;
 
 use crate::core::{Core, Phase};
 use crate::error::{EngineError, Result};
+use crate::import_source::ImportSource;
 use crate::table::{Table, Unreadable};
 use crate::tables::check_is_only;
 use crate::transaction::{self, OperationType, Transaction};
@@ -40,7 +43,8 @@ pub struct ImportOptions {
     pub verify: bool,
     /// Whether every value is held against its type too.
     pub extended_verify: bool,
-    /// Whether the files stay in the directory; else they are moved.
+    /// Whether the files are copied and stay in the directory. Without it those of a snapshot or backup get a second
+    /// name and stay, and others are moved.
     pub copy_data: bool,
 }
 
@@ -57,6 +61,30 @@ impl Default for ImportOptions {
     }
 }
 
+/// How an SSTable got into its table's directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transfer {
+    /// It is no longer where it was.
+    Moved,
+    /// Its files have a second name now.
+    Linked,
+    /// Its files were copied.
+    Copied,
+    /// It had been put there before.
+    InPlace,
+}
+
+impl fmt::Display for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Moved => "moved",
+            Self::Linked => "linked",
+            Self::Copied => "copied",
+            Self::InPlace => "found in place",
+        })
+    }
+}
+
 /// An SSTable that was taken in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSSTable {
@@ -68,6 +96,30 @@ pub struct ImportedSSTable {
     pub partitions: u64,
     /// Bytes of its files.
     pub bytes: u64,
+    /// How it got there.
+    pub transfer: Transfer,
+}
+
+/// Returns how many SSTables were imported, of how many bytes, and how: `2 SSTables (4711 bytes) moved`.
+pub fn import_summary(imported: &[ImportedSSTable]) -> String {
+    let of = |transfer| {
+        let meant = || imported.iter().filter(move |sstable| sstable.transfer == transfer);
+        let (count, bytes) = (meant().count(), meant().map(|sstable| sstable.bytes).sum::<u64>());
+        let noun = if count == 1 { "SSTable" } else { "SSTables" };
+        (count > 0).then(|| format!("{count} {noun} ({bytes} bytes) {transfer}"))
+    };
+    let transfers = [Transfer::Moved, Transfer::Linked, Transfer::Copied, Transfer::InPlace];
+    let parts: Vec<_> = transfers.into_iter().filter_map(of).collect();
+    if parts.is_empty() { "no SSTables found".to_owned() } else { parts.join(", ") }
+}
+
+/// An SSTable in its new place.
+struct Brought {
+    reader: SSTableReader,
+    /// Linked or copied.
+    transfer: Transfer,
+    /// Whether a name in the source is a symbolic link. Such an SSTable is not moved: the files are somebody else's.
+    is_linked_elsewhere: bool,
 }
 
 impl Core {
@@ -96,11 +148,12 @@ impl Core {
         directory: &Path,
         options: &ImportOptions,
     ) -> Result<Vec<ImportedSSTable>> {
-        self.check_source(directory)?;
+        let ImportSource { directory, is_backup } = self.import_source(directory)?;
         let metadata = table.metadata();
-        let sources = self.sources(directory)?;
-        for source in &sources {
-            self.check_sstable(source, &metadata, options)?;
+        let sources = self.sources(&directory)?;
+        for sstable in &sources {
+            self.import_files(sstable)?;
+            self.check_sstable(sstable, &metadata, options)?;
         }
         if sources.is_empty() || table.is_dropped() {
             return Ok(Vec::new());
@@ -109,8 +162,8 @@ impl Core {
         let mut transaction =
             Transaction::begin(self.fs.clone(), &table.directory, OperationType::Import, id)?;
         let brought = self.bring(table, &metadata, &sources, options, &mut transaction);
-        let readers = match brought {
-            Ok(readers) => readers,
+        let brought = match brought {
+            Ok(brought) => brought,
             Err(error) => {
                 if let Err(left) = transaction.abort() {
                     tracing::warn!(error = %left, "files of a failed import stay until the next start");
@@ -118,50 +171,37 @@ impl Core {
                 return Err(error);
             }
         };
-        let imported = sources.iter().zip(&readers).map(|(source, reader)| ImportedSSTable {
-            from: source.path(Component::Data),
-            to: reader.descriptor().path(Component::Data),
-            partitions: reader.estimated_keys(),
-            bytes: reader.bytes_on_disk(),
-        });
-        let imported = imported.collect();
+        let (mut readers, mut imported, mut stays) = (Vec::new(), Vec::new(), Vec::new());
+        for (source, Brought { reader, transfer, is_linked_elsewhere }) in sources.iter().zip(brought) {
+            imported.push(ImportedSSTable {
+                from: source.path(Component::Data),
+                to: reader.descriptor().path(Component::Data),
+                partitions: reader.estimated_keys(),
+                bytes: reader.bytes_on_disk(),
+                transfer,
+            });
+            readers.push(reader);
+            stays.push(options.copy_data || is_backup || is_linked_elsewhere);
+        }
         let committed = self.commit(table, transaction, &[])?;
         self.take_in(table, readers)?;
         if let Err(error) = committed.finish() {
             tracing::warn!(%error, "the log of an import stays until the next start");
         }
-        if !options.copy_data {
-            for source in &sources {
-                if let Err(error) = self.remove_source(source) {
+        let moved = sources.iter().zip(&mut imported).zip(stays).filter(|(_, stays)| !stays);
+        for ((sstable, imported), _) in moved {
+            match self.remove_source(sstable) {
+                Ok(()) => imported.transfer = Transfer::Moved,
+                Err(error) => {
                     tracing::warn!(%error, "what has been imported stays in its old place too");
                 }
             }
         }
+        for sstable in &imported {
+            let (from, to) = (sstable.from.display(), sstable.to.display());
+            tracing::info!(%from, %to, bytes = sstable.bytes, how = %sstable.transfer, "imported an SSTable");
+        }
         Ok(imported)
-    }
-
-    /// Refuses directories that tables of this engine live in.
-    fn check_source(&self, directory: &Path) -> Result<()> {
-        match self.fs.metadata(directory) {
-            Ok(metadata) if metadata.is_dir => {}
-            Ok(_) => {
-                let detail = "it is no directory".to_owned();
-                return Err(StorageError::Unsupported { path: directory.to_owned(), detail }.into());
-            }
-            Err(error) => return Err(StorageError::io(directory, "look at the directory", error).into()),
-        }
-        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let path = absolute(directory);
-        let tables = self.tables.load();
-        match tables.values().find(|table| absolute(&table.directory) == path) {
-            Some(table) => {
-                let table = table.metadata().qualified_name();
-                let detail =
-                    format!("it is the directory of {table}, which is open; a snapshot can be imported");
-                Err(StorageError::Unsupported { path, detail }.into())
-            }
-            None => Ok(()),
-        }
     }
 
     /// The SSTables of a directory, but for those that an interrupted transaction there has not added, or has removed.
@@ -231,37 +271,43 @@ impl Core {
         sources: &[Descriptor],
         options: &ImportOptions,
         transaction: &mut Transaction,
-    ) -> Result<Vec<SSTableReader>> {
+    ) -> Result<Vec<Brought>> {
         let target = |source: &Descriptor| Descriptor { version: source.version, ..table.next_descriptor() };
         let targets: Vec<_> = sources.iter().map(target).collect();
         for target in &targets {
             transaction.add(target)?;
         }
+        let mut transfers = Vec::with_capacity(targets.len());
         for (source, target) in sources.iter().zip(&targets) {
-            for file in self.files_of(source)? {
-                let from = source.directory.join(&file.name);
-                let component = file.name.strip_prefix(&source.file_prefix()).unwrap_or_default();
+            let (mut is_linked, mut is_linked_elsewhere) = (!options.copy_data, false);
+            for (name, from) in self.import_files(source)? {
+                is_linked_elsewhere |= from != source.directory.join(&name);
+                let component = name.strip_prefix(&source.file_prefix()).unwrap_or_default();
                 let to = target.directory.join(target.file_prefix() + component);
                 if component == Component::Statistics.file_name() {
                     self.bring_statistics(source.version, &from, &to, options)?;
                 } else {
-                    self.bring_file(&from, &to, options.copy_data)?;
+                    is_linked &= self.bring_file(&from, &to, options.copy_data)?;
                 }
             }
+            let transfer = if is_linked { Transfer::Linked } else { Transfer::Copied };
+            transfers.push((transfer, is_linked_elsewhere));
         }
         let directory = &table.directory;
         self.fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))?;
         let opening = OpenOptions { foreign: ForeignFiles::Trust };
-        let mut readers = Vec::with_capacity(targets.len());
-        for target in targets {
+        let mut brought = Vec::with_capacity(targets.len());
+        for (target, (transfer, is_linked_elsewhere)) in targets.into_iter().zip(transfers) {
             let reader =
                 SSTableReader::open(self.fs.clone(), target, metadata.clone(), self.cache.clone(), opening)?;
-            readers.push(reader.adopted()?);
+            let reader = reader.adopted()?;
+            brought.push(Brought { reader, transfer, is_linked_elsewhere });
         }
-        Ok(readers)
+        Ok(brought)
     }
 
-    fn files_of(&self, sstable: &Descriptor) -> Result<Vec<DirEntry>> {
+    /// Lists the files of an SSTable.
+    pub(crate) fn files_of(&self, sstable: &Descriptor) -> Result<Vec<DirEntry>> {
         let directory = &sstable.directory;
         let entries =
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
@@ -285,7 +331,7 @@ impl Core {
         let level = (stats.level != 0 && !options.keep_level).then_some(0);
         let repaired_at = (is_repaired && !options.keep_repaired).then_some(0);
         let changed = match (version, level.or(repaired_at.map(|_| 0))) {
-            (_, None) => return self.bring_file(from, to, options.copy_data),
+            (_, None) => return self.bring_file(from, to, options.copy_data).map(|_| ()),
             // A repair that is under way is left out too, which shortens the file.
             (Version::Nb, _) if repaired_at.is_some() && stats.pending_repair.take().is_some() => {
                 stats.level = level.unwrap_or(stats.level);
@@ -298,8 +344,9 @@ impl Core {
         Ok(written.map_err(|e| StorageError::io(to, "write", e))?)
     }
 
-    /// Gives a file a second name, or where that cannot be makes a copy; the content is durable afterwards.
-    fn bring_file(&self, from: &Path, to: &Path, copy: bool) -> Result<()> {
+    /// Gives a file a second name, or where that cannot be makes a copy; the content is durable afterwards. Returns
+    /// whether it is a second name.
+    fn bring_file(&self, from: &Path, to: &Path, copy: bool) -> Result<bool> {
         let linked =
             if copy { Err(io::ErrorKind::CrossesDevices.into()) } else { self.fs.hard_link(from, to) };
         match linked {
@@ -308,12 +355,13 @@ impl Core {
                 let io = |e| StorageError::io(to, "sync", e);
                 let length = self.fs.metadata(to).map_err(io)?.len;
                 let synced = self.fs.open_writable(to, length).and_then(|file| file.sync());
-                Ok(synced.map_err(io)?)
+                synced.map_err(io)?;
+                Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(StorageError::io(to, "link", error).into())
             }
-            Err(_) => self.copy_file(from, to),
+            Err(_) => self.copy_file(from, to).map(|()| false),
         }
     }
 
@@ -382,6 +430,7 @@ impl Core {
         found.retain(|descriptor| !known.contains(&descriptor.id));
         let mut readers = Vec::with_capacity(found.len());
         for descriptor in found {
+            self.check_no_links(&descriptor)?;
             table.skip_number(descriptor.id);
             let options = OpenOptions { foreign: ForeignFiles::Trust };
             let (fs, cache) = (self.fs.clone(), self.cache.clone());
@@ -396,7 +445,8 @@ impl Core {
         for reader in &readers {
             let path = reader.descriptor().path(Component::Data);
             let (partitions, bytes) = (reader.estimated_keys(), reader.bytes_on_disk());
-            taken.push(ImportedSSTable { from: path.clone(), to: path, partitions, bytes });
+            let transfer = Transfer::InPlace;
+            taken.push(ImportedSSTable { from: path.clone(), to: path, partitions, bytes, transfer });
         }
         let read: HashSet<_> = readers.iter().map(|reader| reader.descriptor().id).collect();
         self.take_in(&table, readers)?;

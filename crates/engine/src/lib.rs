@@ -19,6 +19,7 @@ mod engine_tests;
 mod error;
 mod flush;
 mod import;
+mod import_source;
 mod key_range;
 mod memory;
 mod memtable;
@@ -54,7 +55,7 @@ pub use compaction::{
 pub use counter_cache::{Counted, PartitionCounters};
 pub use engine::{Engine, Mutation, Promise, ReplaySummary, SSTableInfo};
 pub use error::{EngineError, Result};
-pub use import::{ImportOptions, ImportedSSTable};
+pub use import::{ImportOptions, ImportedSSTable, Transfer, import_summary};
 pub use key_range::{KeyRange, PartitionPosition};
 pub use options::{
     BackpressureOptions, CacheSaving, DiskFailurePolicy, FlushCompression, Options, OverlappingOptions,

@@ -2,23 +2,26 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::{DirEntry, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile};
+use crate::{DirEntry, FileId, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile};
 
 mod crash;
 mod file;
+mod mounts;
 mod tree;
 
 #[cfg(test)]
 mod tests;
 
 use file::Content;
+use mounts::Mounts;
 use tree::{Node, Tree};
 
 /// A file system in memory. Clones share it.
@@ -82,6 +85,7 @@ struct State {
     capacity: u64,
     boot_id: u128,
     locked: HashSet<PathBuf>,
+    mounts: Mounts,
     /// Set by a crash: this file system is gone.
     crashed: bool,
 }
@@ -89,10 +93,10 @@ struct State {
 impl FakeFileSystem {
     /// An empty file system: one root directory, no limit, no failures.
     pub fn new() -> Self {
-        Self::from_tree(Tree::new(), u64::MAX, 1)
+        Self::from_tree(Tree::new(), u64::MAX, 1, Mounts::default())
     }
 
-    fn from_tree(tree: Tree, capacity: u64, boot_id: u128) -> Self {
+    fn from_tree(tree: Tree, capacity: u64, boot_id: u128, mounts: Mounts) -> Self {
         let state = State {
             tree,
             operations: 0,
@@ -100,6 +104,7 @@ impl FakeFileSystem {
             capacity,
             boot_id,
             locked: HashSet::new(),
+            mounts,
             crashed: false,
         };
         Self { state: Arc::new(Mutex::new(state)) }
@@ -114,20 +119,20 @@ impl FakeFileSystem {
         let mut state = self.state.lock();
         state.crashed = true;
         let survivor = crash::survivor(&state.tree, seed);
-        Self::from_tree(survivor, state.capacity, state.boot_id + 1)
+        Self::from_tree(survivor, state.capacity, state.boot_id + 1, state.mounts.clone())
     }
 
     /// The process dies, the machine does not: everything written is still there, and still as volatile as it was.
     pub fn kill(&self) -> FakeFileSystem {
         let mut state = self.state.lock();
         state.crashed = true;
-        Self::from_tree(state.tree.deep_clone(), state.capacity, state.boot_id)
+        Self::from_tree(state.tree.deep_clone(), state.capacity, state.boot_id, state.mounts.clone())
     }
 
     /// A copy that goes its own way; this one stays as it is.
     pub fn fork(&self) -> FakeFileSystem {
         let state = self.state.lock();
-        Self::from_tree(state.tree.deep_clone(), state.capacity, state.boot_id)
+        Self::from_tree(state.tree.deep_clone(), state.capacity, state.boot_id, state.mounts.clone())
     }
 
     /// How many operations have been begun.
@@ -171,8 +176,17 @@ impl FakeFileSystem {
     /// When there is no such file or it has no byte at `offset`.
     pub fn corrupt(&self, path: &Path, offset: u64, mask: u8) {
         let state = self.state.lock();
-        let content = state.tree.file(&normal(path)).expect("a file to corrupt");
+        let content = state.tree.file(&state.mounts.resolve(path)).expect("a file to corrupt");
         content.lock().corrupt(offset, mask);
+    }
+
+    /// Mounts the directory `target` at `mount_point` too: its canonical path there is another one, its identity is not.
+    pub fn bind_mount(&self, target: &Path, mount_point: &Path) {
+        self.state.lock().mounts.bind(target, mount_point);
+    }
+
+    fn resolve(&self, path: &Path) -> PathBuf {
+        self.state.lock().mounts.resolve(path)
     }
 
     fn begin(&self, kind: OperationKind, path: &Path) -> io::Result<MutexGuard<'_, State>> {
@@ -222,16 +236,9 @@ fn error(kind: io::ErrorKind, what: impl fmt::Debug, path: &Path, why: &str) -> 
     io::Error::new(kind, format!("{what:?} {}: {why}", path.display()))
 }
 
-/// The path without `.` components and without a root: `/a/./b` and `a/b` are one file.
-fn normal(path: &Path) -> PathBuf {
-    path.components()
-        .filter(|component| matches!(component, Component::Normal(_) | Component::ParentDir))
-        .collect()
-}
-
 impl FileSystem for FakeFileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        let path = normal(path);
+        let path = self.resolve(path);
         let mut state = self.begin(OperationKind::Create, &path)?;
         let content = match state.tree.get(&path) {
             Some(Node::Directory) => {
@@ -252,7 +259,7 @@ impl FileSystem for FakeFileSystem {
     }
 
     fn open_writable(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
-        let path = normal(path);
+        let path = self.resolve(path);
         let content = self.begin(OperationKind::OpenWritable, &path)?.tree.file(&path)?;
         Ok(Box::new(FakeWritableFile {
             handle: FakeHandle { fs: self.clone(), path, content },
@@ -261,23 +268,23 @@ impl FileSystem for FakeFileSystem {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
-        let path = normal(path);
+        let path = self.resolve(path);
         let content = self.begin(OperationKind::Open, &path)?.tree.file(&path)?;
         Ok(Arc::new(FakeHandle { fs: self.clone(), path, content }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        let path = normal(path);
+        let path = self.resolve(path);
         self.begin(OperationKind::CreateDir, &path)?.tree.create_dir_all(&path)
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        let path = normal(path);
+        let path = self.resolve(path);
         self.begin(OperationKind::ReadDir, &path)?.tree.read_dir(&path)
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        let path = normal(path);
+        let path = self.resolve(path);
         let state = self.state.lock();
         state.alive("Metadata", &path)?;
         match state.tree.get(&path) {
@@ -290,13 +297,32 @@ impl FileSystem for FakeFileSystem {
         }
     }
 
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
+        self.metadata(path)?;
+        Ok(Path::new("/").join(mounts::normal(path)))
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<FileId> {
+        self.metadata(path)?;
+        let path = self.resolve(path);
+        let inode = match self.state.lock().tree.get(&path) {
+            Some(Node::File(content)) => Arc::as_ptr(&content) as u64,
+            _ => {
+                let mut hasher = DefaultHasher::new();
+                path.hash(&mut hasher);
+                hasher.finish()
+            }
+        };
+        Ok(FileId { device: 1, inode })
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (from, to) = (normal(from), normal(to));
+        let (from, to) = (self.resolve(from), self.resolve(to));
         self.begin(OperationKind::Rename, &from)?.tree.rename(&from, &to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let path = normal(path);
+        let path = self.resolve(path);
         let mut state = self.begin(OperationKind::RemoveFile, &path)?;
         state.tree.file(&path)?;
         state.tree.unlink(&path);
@@ -304,12 +330,12 @@ impl FileSystem for FakeFileSystem {
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        let path = normal(path);
+        let path = self.resolve(path);
         self.begin(OperationKind::RemoveDir, &path)?.tree.remove_dir_all(&path)
     }
 
     fn hard_link(&self, original: &Path, link: &Path) -> io::Result<()> {
-        let (original, link) = (normal(original), normal(link));
+        let (original, link) = (self.resolve(original), self.resolve(link));
         let mut state = self.begin(OperationKind::HardLink, &original)?;
         let content = state.tree.file(&original)?;
         if state.tree.get(&link).is_some() {
@@ -319,12 +345,12 @@ impl FileSystem for FakeFileSystem {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let path = normal(path);
+        let path = self.resolve(path);
         self.begin(OperationKind::SyncDir, &path)?.tree.sync_dir(&path)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        let path = normal(path);
+        let path = self.resolve(path);
         let mut state = self.begin(OperationKind::Lock, &path)?;
         if state.locked.contains(&path) {
             return Err(error(io::ErrorKind::WouldBlock, "Lock", &path, "held by another process"));

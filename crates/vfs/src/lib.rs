@@ -20,7 +20,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -58,6 +58,13 @@ pub trait FileSystem: fmt::Debug + Send + Sync + 'static {
 
     /// What the path leads to; `ErrorKind::NotFound` when to nothing.
     fn metadata(&self, path: &Path) -> io::Result<Metadata>;
+
+    /// Returns the absolute path without `..` and symbolic links; `ErrorKind::NotFound` if it leads to nothing. Bind mounts
+    /// still give one directory several such paths: compare [`identity`](Self::identity) where that matters.
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// Returns the identity of the file or directory that the path leads to, symbolic links followed.
+    fn identity(&self, path: &Path) -> io::Result<FileId>;
 
     /// Renames a file or directory. A file already at `to` is replaced: at every instant, and after every crash, `to` is
     /// the old file or the new one. Durable after syncing the directory; when `from` and `to` lie in two directories, after
@@ -202,6 +209,15 @@ pub struct DirEntry {
     pub is_dir: bool,
     /// A file's length in bytes; 0 for a directory.
     pub len: u64,
+}
+
+/// The identity of a file or directory: equal for all its names, whichever path, link or mount leads to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// The volume.
+    pub device: u64,
+    /// The number of the file on its volume.
+    pub inode: u64,
 }
 
 /// What a path leads to.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
@@ -10,7 +10,7 @@ use std::time::UNIX_EPOCH;
 use bytes::Bytes;
 use fs4::FileExt as _;
 
-use crate::{DirEntry, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile};
+use crate::{DirEntry, FileId, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile};
 
 /// The operating system's files. Costs nothing to make.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,6 +66,15 @@ impl FileSystem for RealFileSystem {
         let modified = metadata.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let modified_millis = modified.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(0));
         Ok(Metadata { is_dir, len: if is_dir { 0 } else { metadata.len() }, modified_millis })
+    }
+
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
+        attempted(fs::canonicalize(path), "resolve", path)
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<FileId> {
+        let metadata = attempted(fs::metadata(path), "read the metadata of", path)?;
+        Ok(FileId { device: metadata.dev(), inode: metadata.ino() })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -380,6 +389,27 @@ mod tests {
         fs.remove_dir_all(&at("sub")).unwrap();
         assert!(!fs.exists(&at("sub")).unwrap());
         assert!(fs.available_space(directory.path()).unwrap() > 0);
+    }
+
+    #[test]
+    fn links_and_parent_components_resolve_to_one_path_and_one_identity() {
+        let directory = directory();
+        let at = |name: &str| directory.path().join(name);
+        RealFileSystem.create_dir_all(&at("sub/below")).unwrap();
+        std::os::unix::fs::symlink(at("sub"), at("link")).unwrap();
+        let root = RealFileSystem.canonicalize(directory.path()).unwrap();
+        for other in ["link", "sub/below/..", "link/below/../../sub"] {
+            assert_eq!(RealFileSystem.canonicalize(&at(other)).unwrap(), root.join("sub"));
+            assert_eq!(
+                RealFileSystem.identity(&at(other)).unwrap(),
+                RealFileSystem.identity(&at("sub")).unwrap()
+            );
+        }
+        assert_ne!(
+            RealFileSystem.identity(&at("sub/below")).unwrap(),
+            RealFileSystem.identity(&at("sub")).unwrap()
+        );
+        assert_eq!(RealFileSystem.canonicalize(&at("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

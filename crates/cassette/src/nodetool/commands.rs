@@ -261,6 +261,10 @@ impl Command<'_> {
         };
         let after = match &operation {
             Operation::Snapshot { name, .. } => format!("Snapshot directory: {name}\n"),
+            // Cassandra's nodetool prints nothing here. What became of files is worth a line each.
+            Operation::Import { .. } | Operation::Refresh { .. } => {
+                done.messages.iter().map(|message| format!("{message}\n")).collect()
+            }
             _ => String::new(),
         };
         // What was found is for those who ask for data: Cassandra's nodetool says nothing when all is well.

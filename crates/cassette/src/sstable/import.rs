@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use cassette_database::engine::import_summary;
 use cassette_database::{Database, ImportOptions};
 use clap::Args;
-
-use super::java::pretty_memory;
 
 /// From where to where.
 #[derive(Debug, Args)]
@@ -17,7 +16,7 @@ schema.cql makes it. While a server has the data directory open, `cassette nodet
 
 Examples:
   cassette sstable import /backup/ks/t-*/ --data data --table ks.t -p     take a copy of Cassandra's own files
-  cassette sstable import data/data/ks/t-*/snapshots/s --data data --table ks.t -p     put a snapshot back")]
+  cassette sstable import data/data/ks/t-*/snapshots/s --data data --table ks.t     put a snapshot back")]
 pub struct ImportArguments {
     /// Directories with SSTables of the table
     #[arg(required = true)]
@@ -40,7 +39,7 @@ pub struct ImportArguments {
     /// Run an extended verify, verifying all values in the new SSTables
     #[arg(short = 'e', long, conflicts_with = "no_verify")]
     extended_verify: bool,
-    /// Copy data from source directories instead of moving them
+    /// Copy data from source directories instead of moving them (snapshots and backups are linked and stay)
     #[arg(short = 'p', long)]
     copy_data: bool,
 }
@@ -62,8 +61,7 @@ pub fn run(arguments: &ImportArguments) -> anyhow::Result<bool> {
     for directory in &arguments.directories {
         match database.import(keyspace, table, directory, &options) {
             Ok(imported) => {
-                let bytes = imported.iter().map(|sstable| sstable.bytes).sum();
-                println!("{}: {} SSTables, {}", directory.display(), imported.len(), pretty_memory(bytes));
+                println!("{}: {}", directory.display(), import_summary(&imported));
             }
             Err(error) => {
                 sound = false;

@@ -1,11 +1,14 @@
 //! Imports: all of a directory or nothing of it.
 
+use std::path::PathBuf;
+
 use cassette_rows::{Clustering, ColumnId, ColumnKind, ColumnMetadata, DataType, RowBuilder};
+use cassette_vfs::RealFileSystem;
 use uuid::Uuid;
 
 use super::*;
 use crate::testing::{self, insert, key};
-use crate::{DiskFailurePolicy, EngineError, ImportOptions, SnapshotOptions};
+use crate::{DiskFailurePolicy, EngineError, ImportOptions, SnapshotOptions, Transfer};
 
 const SOURCE: &str = "elsewhere";
 
@@ -24,7 +27,9 @@ fn world() -> (World, Arc<TableMetadata>) {
     let taken = engine.snapshot(&[(table.id, String::new())], &options).unwrap();
     let fs: &dyn FileSystem = &world.fs;
     fs.create_dir_all(Path::new(SOURCE)).unwrap();
-    for entry in fs.read_dir(&taken[0].directory).unwrap() {
+    // Without manifest.json: files that are nobody's backup.
+    let files = fs.read_dir(&taken[0].directory).unwrap().into_iter();
+    for entry in files.filter(|entry| entry.name.starts_with("nb-")) {
         let content = fs.read(&taken[0].directory.join(&entry.name)).unwrap();
         fs.write_atomically(&Path::new(SOURCE).join(&entry.name), &content).unwrap();
     }
@@ -255,6 +260,191 @@ fn the_directory_of_an_open_table_is_refused() {
     let own = Path::new("db/data/ks").join(table.directory_name());
     let error = engine.import(table.id, &own, &ImportOptions::default()).unwrap_err();
     assert!(error.to_string().contains("ks.t, which is open"), "{error}");
+}
+
+/// Two tables of one schema in a real data directory: rows in `victim`, none in `target`.
+struct RealTables {
+    root: tempfile::TempDir,
+    victim: Arc<TableMetadata>,
+    target: Arc<TableMetadata>,
+}
+
+impl RealTables {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let victim = testing::simple_table("victim", Default::default());
+        let target = testing::simple_table("target", Default::default());
+        let tables = Self { root, victim, target };
+        let engine = tables.open();
+        for k in 0..50 {
+            engine.apply(&[mutation(&tables.victim, insert(k, b"own", 5))]).unwrap();
+        }
+        engine.close().unwrap();
+        tables
+    }
+
+    fn open(&self) -> Engine {
+        let options = Options { background_threads: false, ..Options::new(self.root.path().join("db")) };
+        let clock = Arc::new(ManualClock::at_micros(1_000_000));
+        let engine = Engine::open(options, Arc::new(RealFileSystem), clock).unwrap();
+        engine.create_tables(&[self.victim.clone(), self.target.clone()]).unwrap();
+        engine.replay().unwrap();
+        engine.finish_recovery().unwrap();
+        engine.flush(None).unwrap();
+        engine
+    }
+
+    fn directory(&self, table: &TableMetadata) -> PathBuf {
+        self.root.path().join("db/data/ks").join(table.directory_name())
+    }
+
+    fn rows(engine: &Engine, table: &TableMetadata) -> usize {
+        let mut stream = engine.scan(table.id, &KeyRange::ALL, &Selection::all()).unwrap();
+        let mut rows = 0;
+        while stream.next_partition().unwrap().is_some() {
+            rows += 1;
+        }
+        rows
+    }
+
+    fn refused(&self, engine: &Engine, directory: &Path) {
+        for copy_data in [true, false] {
+            let options = ImportOptions { copy_data, ..ImportOptions::default() };
+            let imported = engine.import(self.target.id, directory, &options);
+            assert!(
+                matches!(imported, Err(EngineError::ImportRefused { .. })),
+                "{directory:?}: {imported:?}"
+            );
+        }
+        assert_eq!((Self::rows(engine, &self.victim), Self::rows(engine, &self.target)), (50, 0));
+    }
+}
+
+#[test]
+fn no_path_to_a_live_table_can_be_imported() {
+    let tables = RealTables::new();
+    let engine = tables.open();
+    let root = tables.root.path();
+    let victim = tables.directory(&tables.victim);
+    let name = tables.victim.directory_name();
+    std::os::unix::fs::symlink(&victim, root.join("link")).unwrap();
+    std::os::unix::fs::symlink(root.join("db"), root.join("root")).unwrap();
+    for directory in [
+        victim.clone(),
+        victim.join("..").join(&name),
+        root.join("link"),
+        root.join("root/data/ks").join(&name),
+        root.join("db/data/ks"),
+        root.join("db"),
+        root.to_owned(),
+        root.join("db/commitlog"),
+        tables.directory(&tables.target),
+    ] {
+        tables.refused(&engine, &directory);
+    }
+    std::fs::create_dir(root.join("db/data/ks/dropped-0")).unwrap();
+    tables.refused(&engine, &root.join("db/data/ks/dropped-0"));
+    // Files that lead there are refused one by one.
+    let linked = root.join("linked");
+    std::fs::create_dir(&linked).unwrap();
+    for entry in std::fs::read_dir(&victim).unwrap() {
+        let entry = entry.unwrap();
+        std::os::unix::fs::symlink(entry.path(), linked.join(entry.file_name())).unwrap();
+    }
+    tables.refused(&engine, &linked);
+    engine.close().unwrap();
+    let engine = tables.open();
+    assert_eq!(RealTables::rows(&engine, &tables.victim), 50);
+}
+
+#[test]
+fn a_bind_mount_of_a_live_table_cannot_be_imported() {
+    let (world, table) = world();
+    let engine = world.open().unwrap();
+    let own = Path::new("db/data/ks").join(table.directory_name());
+    for (target, mounted) in
+        [(own.clone(), ""), ("db/data/ks".into(), &*table.directory_name()), ("db".into(), "")]
+    {
+        let mount_point = Path::new("/mnt").join(target.file_name().unwrap());
+        world.fs.bind_mount(&target, &mount_point);
+        let error =
+            engine.import(table.id, &mount_point.join(mounted), &ImportOptions::default()).unwrap_err();
+        assert!(matches!(&error, EngineError::ImportRefused { .. }), "{error}");
+    }
+    assert_eq!(rows(&world, &engine, &table), 1);
+}
+
+#[test]
+fn an_import_never_removes_a_snapshot_or_a_backup() {
+    let tables = RealTables::new();
+    let engine = tables.open();
+    let options = SnapshotOptions { name: "s", skip_flush: false, ttl_seconds: None };
+    let taken = engine.snapshot(&[(tables.victim.id, String::new())], &options).unwrap().remove(0).directory;
+    let backups = tables.directory(&tables.victim).join("backups");
+    let outside = tables.root.path().join("copy");
+    for directory in [&backups, &outside] {
+        std::fs::create_dir(directory).unwrap();
+        for entry in std::fs::read_dir(&taken).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), directory.join(entry.file_name())).unwrap();
+        }
+    }
+    let link = tables.root.path().join("link");
+    std::os::unix::fs::symlink(&taken, &link).unwrap();
+    let files = |directory: &Path| std::fs::read_dir(directory).unwrap().count();
+    for (directory, copy_data, transfer) in [
+        (&taken, false, Transfer::Linked),
+        (&taken, true, Transfer::Copied),
+        (&link, false, Transfer::Linked),
+        (&backups, false, Transfer::Linked),
+        (&outside, false, Transfer::Linked),
+    ] {
+        let had = files(directory);
+        let options = ImportOptions { copy_data, ..ImportOptions::default() };
+        let imported = engine.import(tables.target.id, directory, &options).unwrap();
+        assert_eq!(imported.iter().map(|sstable| sstable.transfer).collect::<Vec<_>>(), [transfer]);
+        assert_eq!(files(directory), had, "{directory:?}");
+    }
+    engine.compact(tables.target.id).unwrap();
+    assert_eq!(RealTables::rows(&engine, &tables.target), 50);
+    assert_eq!(engine.import(tables.target.id, &taken, &ImportOptions::default()).unwrap().len(), 1);
+    // Without the manifest and the names it is a directory like any other.
+    std::fs::remove_file(outside.join("manifest.json")).unwrap();
+    let imported = engine.import(tables.target.id, &outside, &ImportOptions::default()).unwrap();
+    assert_eq!(imported[0].transfer, Transfer::Moved);
+    assert_eq!(files(&outside), 1, "schema.cql");
+}
+
+#[test]
+fn files_behind_symbolic_links_are_imported_but_neither_moved_nor_refreshed() {
+    let tables = RealTables::new();
+    let engine = tables.open();
+    let options = SnapshotOptions { name: "s", skip_flush: false, ttl_seconds: None };
+    let taken = engine.snapshot(&[(tables.victim.id, String::new())], &options).unwrap().remove(0).directory;
+    let linked = tables.root.path().join("linked");
+    std::fs::create_dir(&linked).unwrap();
+    let own = tables.directory(&tables.target);
+    for entry in std::fs::read_dir(&taken).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name().to_string_lossy().starts_with("nb-") {
+            std::os::unix::fs::symlink(entry.path(), linked.join(entry.file_name())).unwrap();
+            std::os::unix::fs::symlink(entry.path(), own.join(entry.file_name())).unwrap();
+        }
+    }
+    let error = engine.refresh(tables.target.id).unwrap_err().to_string();
+    assert!(error.contains("symbolic link"), "{error}");
+    for entry in std::fs::read_dir(&linked).unwrap() {
+        std::fs::remove_file(own.join(entry.unwrap().file_name())).unwrap();
+    }
+    let had = std::fs::read_dir(&linked).unwrap().count();
+    let imported = engine.import(tables.target.id, &linked, &ImportOptions::default()).unwrap();
+    assert_eq!(imported[0].transfer, Transfer::Linked);
+    assert_eq!(std::fs::read_dir(&linked).unwrap().count(), had);
+    engine.clear_snapshots(&Default::default()).unwrap();
+    assert_eq!(RealTables::rows(&engine, &tables.target), 50);
+    for entry in std::fs::read_dir(&own).unwrap() {
+        assert!(!entry.unwrap().path().is_symlink());
+    }
 }
 
 #[test]

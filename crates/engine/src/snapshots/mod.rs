@@ -26,10 +26,11 @@ use crate::error::{EngineError, Result};
 use crate::table::{Table, View};
 
 /// The directory below a table's that holds its snapshots.
-const SNAPSHOTS: &str = "snapshots";
+pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// Directories below a table's that outlive it: what is in them was put there to be kept.
-const KEPT: [&str; 2] = [SNAPSHOTS, "backups"];
-const MANIFEST: &str = "manifest.json";
+pub(crate) const KEPT: [&str; 2] = [SNAPSHOTS, "backups"];
+/// The file that makes a directory a snapshot.
+pub(crate) const MANIFEST: &str = "manifest.json";
 const SCHEMA: &str = "schema.cql";
 /// A snapshot lives for at least a minute, as Cassandra has it.
 pub(crate) const LEAST_TTL_SECONDS: u32 = 60;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use cassette_database::{
     Database, DatabaseError, ImportOptions, KeyspaceKind, SnapshotFilter, SnapshotOptions,
-    engine::{CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions},
+    engine::{CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions, import_summary},
 };
 use cassette_rows::{TableId, TableMetadata};
 
@@ -104,17 +104,22 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 copy_data: options.copy,
             };
             check_stored(database, keyspace, table)?;
+            let mut messages = Vec::new();
             for directory in directories {
                 if !Path::new(directory).is_dir() {
                     return Err(Refused::invalid(format!("Directory {directory} does not exist")));
                 }
-                database.import(keyspace, table, Path::new(directory), &options).map_err(of_database)?;
+                let imported = database.import(keyspace, table, Path::new(directory), &options);
+                let summary = import_summary(&imported.map_err(of_database)?);
+                messages.push(format!("{directory}: {summary}"));
             }
+            return Ok(Done { messages });
         }
         Operation::Refresh { keyspace, table } => {
             let named = database.named_tables(&[format!("{keyspace}.{table}")]);
             named.map_err(|error| Refused::wrong_use(error.to_string()))?;
-            database.refresh(keyspace, table).map_err(of_database)?;
+            let found = database.refresh(keyspace, table).map_err(of_database)?;
+            return Ok(Done { messages: vec![format!("{keyspace}.{table}: {}", import_summary(&found))] });
         }
         Operation::SetCompactionThroughput { mebibytes } => {
             let bytes = mebibytes * f64::from(1 << 20);

@@ -391,3 +391,17 @@ fn one_thread_can_sync_what_another_writes() {
     syncer.sync().unwrap();
     assert_eq!(read(&fs.crash(0), "d/f"), (0..200).collect::<Vec<u8>>());
 }
+
+#[test]
+fn a_bind_mount_has_its_own_canonical_path_and_the_identity_of_its_target() {
+    let (fs, _file) = with_file(b"bytes");
+    fs.create_dir_all(path("other")).unwrap();
+    fs.bind_mount(path("d"), path("/mnt/d"));
+    assert_eq!(read(&fs, "mnt/d/f"), b"bytes");
+    assert_eq!(fs.canonicalize(path("mnt/../mnt/d")).unwrap(), path("/mnt/d"));
+    assert_eq!(fs.identity(path("mnt/d")).unwrap(), fs.identity(path("other/../d")).unwrap());
+    assert_ne!(fs.identity(path("other")).unwrap(), fs.identity(path("d")).unwrap());
+    fs.hard_link(path("d/f"), path("other/g")).unwrap();
+    assert_eq!(fs.identity(path("d/f")).unwrap(), fs.identity(path("other/g")).unwrap());
+    assert_eq!(fs.canonicalize(path("mnt/d/g")).unwrap_err().kind(), ErrorKind::NotFound);
+}
