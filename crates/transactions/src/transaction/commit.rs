@@ -46,11 +46,11 @@ fn with_locks(
 ) -> Result<Timestamp> {
     let start = transaction.start;
     let check = || check_all(transaction, inner);
-    let (additions, are_stored) = match inner.store.puts_in_order() {
+    let additions = match inner.store.puts_in_order() {
         true => {
             // C3. C4 goes with C5, and can say what C3 found.
             let firsts = check()?;
-            (inner.queue.additions(start, queued(transaction, &firsts)), false)
+            Some(inner.queue.additions(start, queued(transaction, &firsts)))
         }
         false => {
             let additions = inner.queue.additions(start, queued(transaction, &[]));
@@ -69,13 +69,11 @@ fn with_locks(
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
-            (additions, true)
+            inner.queue.added(additions);
+            None
         }
     };
-    let first = (!are_stored).then_some(&additions);
-    let prepared = prepare(transaction, inner, locks, first, condition);
-    inner.queue.added(additions);
-    let commit = match prepared {
+    let commit = match prepare(transaction, inner, locks, additions, condition) {
         Ok(commit) => commit,
         Err(error) => {
             // Saves readers of what was written the wait and the look-up. It may fail.
@@ -109,17 +107,18 @@ fn queued<'a>(
     })
 }
 
-/// C5 to C9: all that can fail without leaving the commit in doubt.
+/// C5 to C9: all that can fail without leaving the commit in doubt. `additions` are those that C4 has
+/// not stored yet: they are stored here, before the versions.
 fn prepare(
     transaction: &Transaction,
     inner: &Inner,
     locks: &LockToken,
-    additions: Option<&Additions>,
+    additions: Option<Additions>,
     condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
 ) -> Result<Timestamp> {
     let start = transaction.start;
     // C4, where it was not done before, and C5.
-    let mut puts: Vec<Put<'_>> = additions.into_iter().flat_map(Additions::puts).collect();
+    let mut puts: Vec<Put<'_>> = additions.iter().flat_map(Additions::puts).collect();
     for (table, cells) in transaction.writes.tables() {
         puts.extend(cells.iter().map(|(cell, value)| Put {
             table: table.name(),
@@ -131,6 +130,11 @@ fn prepare(
     }
     // They are nothing without C10, and need not be safe before it.
     inner.store.put_ahead(&puts)?;
+    drop(puts);
+    // Only now: an index cell that was remembered and not stored would hide later entries from sweepers.
+    if let Some(additions) = additions {
+        inner.queue.added(additions);
+    }
     // C6.
     let commit = inner.timelock.timestamp()?;
     // C7.

@@ -68,6 +68,24 @@ impl Client {
     }
 }
 
+#[test]
+fn a_failed_put_of_the_queue_does_not_hide_later_entries_from_sweepers() {
+    for call in 1..20 {
+        let failing = Arc::new(FailingStore::new(MemoryStore::new()));
+        let client = client(failing.clone(), SweepStrategy::Conservative);
+        let mut tx = client.transactions.start().unwrap();
+        tx.put(&client.table, "row", "c", "failed").unwrap();
+        failing.fail_at(call, Fault::Lost);
+        let failed = tx.commit().is_err();
+        failing.settle();
+        client.set("row", "old");
+        client.set("row", "new");
+        client.transactions.sweep().unwrap();
+        let sentinel = Bytes::new();
+        assert_eq!(client.values("row"), [Bytes::from("new"), sentinel], "call {call} failed: {failed}");
+    }
+}
+
 fn both() -> [Client; 4] {
     let embedded = || Arc::new(EmbeddedStore::open(database(), "swept").unwrap());
     [
