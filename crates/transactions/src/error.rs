@@ -234,6 +234,9 @@ impl Error {
             Self::OutcomeUnknown { .. } => {
                 "read what it wrote before doing anything again: it may have committed"
             }
+            _ if self.is_unavailable() => {
+                "run the transaction again, from its beginning, when the store and the timestamps answer: nothing of it was done"
+            }
             _ if self.is_retriable() => {
                 "run the transaction again, from its beginning: nothing of it was done"
             }
@@ -269,7 +272,8 @@ impl Error {
         }
     }
 
-    /// Whether the same transaction, run again from its beginning, may succeed, and is not done twice.
+    /// Whether the same transaction, run again from its beginning, may succeed, and is not done twice: it is
+    /// known that it has not committed, and the cause is a conflict, or [may pass](Self::is_unavailable).
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::WriteWriteConflict { .. }
@@ -277,8 +281,24 @@ impl Error {
             | Self::LocksLost { .. }
             | Self::RolledBack { .. }
             | Self::SnapshotTooOld { .. }
-            | Self::TimeLock(TimeLockError::LockTimeout { .. }) => true,
-            Self::TimeLock(_)
+            | Self::TimeLock(TimeLockError::LockTimeout { .. } | TimeLockError::RequestEnded { .. }) => true,
+            _ => self.is_unavailable(),
+        }
+    }
+
+    /// Whether the store or the timestamps did not answer, or not in time, and the transaction is known not
+    /// to have committed: it was before its commit point. [`Transactions::run`](crate::Transactions::run)
+    /// runs it again for [`Options::outage_max`](crate::Options::outage_max).
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_transient,
+            Self::TimeLock(error) => error.is_transient(),
+            Self::Service(error) => error.is_transient(),
+            Self::WriteWriteConflict { .. }
+            | Self::ReadWriteConflict { .. }
+            | Self::LocksLost { .. }
+            | Self::RolledBack { .. }
+            | Self::SnapshotTooOld { .. }
             | Self::OpenTooLong { .. }
             | Self::TooManyVersions { .. }
             | Self::ReadOnly { .. }
@@ -291,8 +311,6 @@ impl Error {
             | Self::SweepQueue(_)
             | Self::Background(_)
             | Self::RestoreMark(_)
-            | Self::Store(_)
-            | Self::Service(_)
             | Self::OutcomeUnknown { .. }
             | Self::TwoCommits { .. }
             | Self::Caller(_) => false,

@@ -129,6 +129,28 @@ pub enum ServiceError {
     },
 }
 
+impl ServiceError {
+    /// Whether the cause may pass by itself: a store or timestamps that did not answer in time.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_transient,
+            Self::TimeLock(error) => error.is_transient(),
+            Self::NotPut { cause, .. } => cause.is_transient(),
+            Self::Contended { .. } => true,
+            Self::Decode { .. }
+            | Self::BeforeTime(_)
+            | Self::Coordination(_)
+            | Self::NewerLayout { .. }
+            | Self::LayoutMismatch { .. }
+            | Self::OddTickets
+            | Self::UnsafeLayout { .. }
+            | Self::NotGivenOut { .. }
+            | Self::WentBackwards { .. }
+            | Self::Broken { .. } => false,
+        }
+    }
+}
+
 /// A result with a [`ServiceError`].
 pub type ServiceResult<T> = Result<T, ServiceError>;
 

@@ -197,27 +197,68 @@ fn wait<T: Send + 'static>(runtime: &Runtime, future: impl Future<Output = T> + 
 }
 
 fn error(attempted: &str, error: ExecutionError) -> StoreError {
-    let nothing_done = match &error {
-        ExecutionError::BadQuery(_)
-        | ExecutionError::EmptyPlan
-        | ExecutionError::PrepareError(_)
-        | ExecutionError::ConnectionPoolError(_) => true,
-        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => matches!(
-            error,
-            DbError::SyntaxError
-                | DbError::Invalid
-                | DbError::AlreadyExists { .. }
-                | DbError::Unauthorized
-                | DbError::ConfigError
-                | DbError::Unavailable { .. }
-                | DbError::Overloaded
-                | DbError::IsBootstrapping
-        ),
-        _ => false,
+    match &error {
+        ExecutionError::BadQuery(_) => StoreError::refused(attempted, error),
+        ExecutionError::PrepareError(cause) => prepare_error(attempted, cause),
+        ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => {
+            StoreError::unavailable(attempted, error)
+        }
+        ExecutionError::LastAttemptError(cause) => match answered(cause) {
+            Some(Answered::Refused) => StoreError::refused(attempted, error),
+            Some(Answered::NotNow) => StoreError::unavailable(attempted, error),
+            Some(Answered::Broken) => StoreError::broken(attempted, error),
+            None => StoreError::unknown(attempted, error),
+        },
+        // A timeout of the client's above all.
+        _ => StoreError::unknown(attempted, error),
+    }
+}
+
+fn prepare_error(attempted: &str, error: &PrepareError) -> StoreError {
+    match error {
+        PrepareError::AllAttemptsFailed { first_attempt }
+            if matches!(answered(first_attempt), Some(Answered::Refused)) =>
+        {
+            StoreError::refused(attempted, error)
+        }
+        _ => StoreError::unavailable(attempted, error),
+    }
+}
+
+/// What an attempt's error says of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answered {
+    /// Not done, and never will be.
+    Refused,
+    /// Not done, but may be later.
+    NotNow,
+    /// Done or not; the same request would fail in the same way again.
+    Broken,
+}
+
+/// `None`: done or not, and the cause may pass.
+fn answered(error: &RequestAttemptError) -> Option<Answered> {
+    let RequestAttemptError::DbError(error, _) = error else {
+        return match error {
+            RequestAttemptError::SerializationError(_) | RequestAttemptError::CqlRequestSerialization(_) => {
+                Some(Answered::Refused)
+            }
+            RequestAttemptError::UnableToAllocStreamId => Some(Answered::NotNow),
+            RequestAttemptError::BrokenConnectionError(_) => None,
+            _ => Some(Answered::Broken),
+        };
     };
-    match nothing_done {
-        true => StoreError::refused(attempted, error),
-        false => StoreError::unknown(attempted, error),
+    match error {
+        DbError::SyntaxError
+        | DbError::Invalid
+        | DbError::AlreadyExists { .. }
+        | DbError::Unauthorized
+        | DbError::ConfigError => Some(Answered::Refused),
+        DbError::Unavailable { .. } | DbError::Overloaded | DbError::IsBootstrapping => {
+            Some(Answered::NotNow)
+        }
+        DbError::ProtocolError | DbError::AuthenticationError => Some(Answered::Broken),
+        _ => None,
     }
 }
 
@@ -294,7 +335,7 @@ impl Cql for Cluster {
         let (session, text) = (self.session.clone(), cql.to_owned());
         let request = async move {
             let prepared = session.prepare(text.as_str()).await;
-            prepared.map_err(|error: PrepareError| StoreError::refused(text, error))
+            prepared.map_err(|error| prepare_error(&text, &error))
         };
         let stopped = || Err(StoreError::refused(cql, "the driver stopped"));
         let mut prepared = self.run_all(cql, vec![request]).pop().unwrap_or_else(stopped)?;

@@ -96,8 +96,12 @@ fn error(attempted: Attempted<'_>, error: DatabaseError) -> StoreError {
         | DatabaseError::Config(_)
         | DatabaseError::AlreadyExists { .. }
         | DatabaseError::Unauthorized(_)
-        | DatabaseError::Unprepared { .. }
-        | DatabaseError::Overloaded(_) => StoreError::refused(attempted, error),
+        | DatabaseError::Unprepared { .. } => StoreError::refused(attempted, error),
+        DatabaseError::Overloaded(_) => StoreError::unavailable(attempted, error),
+        DatabaseError::ReadFailure { .. }
+        | DatabaseError::Server(_)
+        | DatabaseError::Protocol(_)
+        | DatabaseError::FunctionFailure { .. } => StoreError::broken(attempted, error),
         // A write whose sync failed may be there after a restart.
         error => StoreError::unknown(attempted, error),
     }

@@ -173,15 +173,39 @@ pub struct StoreError {
     pub cause: String,
     /// What may have come of it.
     pub effect: Effect,
+    /// Whether the cause may pass by itself: a node that is down, a timeout, an overload. The same request
+    /// may then succeed later.
+    pub is_transient: bool,
 }
 
 impl StoreError {
+    /// A request that had no effect and never will succeed.
     pub(crate) fn refused(attempted: impl fmt::Display, cause: impl fmt::Display) -> Self {
-        Self { attempted: attempted.to_string(), cause: cause.to_string(), effect: Effect::None }
+        Self::new(attempted, cause, Effect::None, false)
     }
 
+    /// A request that had no effect, for a cause that may pass.
+    pub(crate) fn unavailable(attempted: impl fmt::Display, cause: impl fmt::Display) -> Self {
+        Self::new(attempted, cause, Effect::None, true)
+    }
+
+    /// A request that was done, in part maybe, or was not, for a cause that may pass.
     pub(crate) fn unknown(attempted: impl fmt::Display, cause: impl fmt::Display) -> Self {
-        Self { attempted: attempted.to_string(), cause: cause.to_string(), effect: Effect::Unknown }
+        Self::new(attempted, cause, Effect::Unknown, true)
+    }
+
+    /// A request that was done, in part maybe, or was not, for a cause that stays.
+    pub(crate) fn broken(attempted: impl fmt::Display, cause: impl fmt::Display) -> Self {
+        Self::new(attempted, cause, Effect::Unknown, false)
+    }
+
+    fn new(
+        attempted: impl fmt::Display,
+        cause: impl fmt::Display,
+        effect: Effect,
+        is_transient: bool,
+    ) -> Self {
+        Self { attempted: attempted.to_string(), cause: cause.to_string(), effect, is_transient }
     }
 }
 

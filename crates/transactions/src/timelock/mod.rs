@@ -155,6 +155,14 @@ pub enum TimeLockError {
         /// What the last one said.
         last: String,
     },
+    /// The server has ended a request for locks that the client still waits for. No lock is held.
+    #[error(
+        "the timelock server at {server} has ended this request for locks: no lock is held; run the transaction again"
+    )]
+    RequestEnded {
+        /// The server.
+        server: String,
+    },
     /// Timestamps went backwards.
     #[error(
         "timestamps went backwards: {got} came from {server} after {seen} had been seen. This client has stopped for good, and what it was doing has not \
@@ -200,6 +208,31 @@ pub enum TimeLockError {
     /// There are none left.
     #[error("timestamps are used up at {0}")]
     Exhausted(Timestamp),
+}
+
+impl TimeLockError {
+    /// Whether the cause may pass by itself: servers that do not answer now, a bound that could not be
+    /// stored in time.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Bound(error) => error.is_transient,
+            Self::NoLeader { .. } | Self::LeaseLapsed { .. } => true,
+            Self::LockTimeout { .. }
+            | Self::RequestEnded { .. }
+            | Self::AnotherInstance { .. }
+            | Self::AlreadyOpen { .. }
+            | Self::OnlyLookedAt
+            | Self::BoundLost { .. }
+            | Self::RecoveredBelow { .. }
+            | Self::ServedElsewhere { .. }
+            | Self::Stopped
+            | Self::WentBackwards { .. }
+            | Self::OtherStore { .. }
+            | Self::Refused { .. }
+            | Self::OutOfRange { .. }
+            | Self::Exhausted(_) => false,
+        }
+    }
 }
 
 /// Gives out timestamps and locks. A timestamp that is asked for after another was returned is greater.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -49,6 +49,9 @@ pub struct Options {
     pub sweep_pause: Option<Duration>,
     /// How often a transaction is run again. `None`: until it succeeds.
     pub retries_max: Option<u32>,
+    /// How long a transaction is run again while the store or the timestamps do not answer, counted from the
+    /// first such failure in a row. Zero: not at all. Conflicts are not bounded by it.
+    pub outage_max: Duration,
 }
 
 impl Default for Options {
@@ -64,6 +67,7 @@ impl Default for Options {
             retry_pause_max: Duration::from_secs(1),
             sweep_pause: None,
             retries_max: None,
+            outage_max: Duration::from_secs(30),
         }
     }
 }
@@ -337,24 +341,38 @@ impl Transactions {
         Table::new(name, ConflictHandler::Ignore, SweepStrategy::Thorough)
     }
 
-    /// Runs a transaction and commits it; again and again, with pauses, as long as it fails with what another run can
-    /// mend. So `body` may run several times, and must have no effects but through the transaction.
+    /// Runs a transaction and commits it. Repeats both, with pauses, as long as the transaction fails in a
+    /// [retriable](Error::is_retriable) way. So `body` may run several times, and must have no effects but
+    /// through the transaction.
     ///
     /// # Errors
-    /// The first that another run does not mend; the last, after [`Options::retries_max`] more runs.
+    /// The first error that is not retriable; the last one, after [`Options::retries_max`] more runs, or
+    /// when store or timestamps have not answered for [`Options::outage_max`].
     pub fn run<T>(&self, mut body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         let options = &self.0.options;
         let mut limit = Duration::from_millis(1);
         let mut runs = 0;
+        let mut unavailable_since: Option<Instant> = None;
         loop {
-            let mut transaction = self.start()?;
-            let result = body(&mut transaction).and_then(|value| transaction.commit().map(|_| value));
-            match result {
+            let result = self.start().and_then(|mut transaction| {
+                let value = body(&mut transaction)?;
+                transaction.commit().map(|_| value)
+            });
+            let error = match result {
                 Err(error) if error.is_retriable() && options.retries_max.is_none_or(|max| runs < max) => {
-                    tracing::debug!(%error, runs, "a transaction is run again");
+                    error
                 }
                 result => return result,
+            };
+            if error.is_unavailable() {
+                let since = *unavailable_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= options.outage_max {
+                    return Err(error);
+                }
+            } else {
+                unavailable_since = None;
             }
+            tracing::debug!(%error, runs, "a transaction is run again");
             runs += 1;
             limit = limit.min(options.retry_pause_max);
             std::thread::sleep(limit.mul_f64(rand::rng().random::<f64>()));

@@ -8,6 +8,7 @@ mod examples;
 mod histories;
 mod migration;
 mod replicated;
+mod retries;
 mod services;
 mod suite;
 mod sweeping;

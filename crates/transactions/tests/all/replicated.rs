@@ -59,7 +59,7 @@ impl State {
             let failures = self.failures;
             if self.random(100) < failures {
                 let (attempted, cause) = ("write".to_owned(), "a replica did not answer".to_owned());
-                return Err(StoreError { attempted, cause, effect: Effect::Unknown });
+                return Err(StoreError { attempted, cause, effect: Effect::Unknown, is_transient: true });
             }
             let of_replica = &mut self.replicas[*replica];
             if of_replica.get(key).is_none_or(|standing| standing < value) {

@@ -19,22 +19,22 @@ use cassette_vfs::ManualClock;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(60);
 
-fn runtime() -> Runtime {
+pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 /// A server and its address. It ends, with its lease given back, when told to.
-struct Served {
-    address: String,
+pub struct Served {
+    pub address: String,
     stop: tokio::sync::oneshot::Sender<()>,
     ended: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
 impl Served {
     /// A server at an address, with its lease.
-    fn at(
+    pub fn at(
         runtime: &Runtime,
         store: Arc<dyn Store>,
         address: SocketAddr,
@@ -53,22 +53,22 @@ impl Served {
         Self { address, stop, ended }
     }
 
-    fn start(runtime: &Runtime, store: Arc<dyn Store>) -> Self {
+    pub fn start(runtime: &Runtime, store: Arc<dyn Store>) -> Self {
         Self::at(runtime, store, ([127, 0, 0, 1], 0).into(), |_| {})
     }
 
-    fn stop(self, runtime: &Runtime) {
+    pub fn stop(self, runtime: &Runtime) {
         drop(self.stop);
         runtime.block_on(self.ended).unwrap().unwrap();
     }
 }
 
-fn connect(servers: &[&Served]) -> RemoteTimeLock {
+pub fn connect(servers: &[&Served]) -> RemoteTimeLock {
     let servers: Vec<String> = servers.iter().map(|served| served.address.clone()).collect();
     RemoteTimeLock::connect(RemoteOptions::new(servers)).unwrap()
 }
 
-fn names(names: &[&'static str]) -> Vec<Bytes> {
+pub fn names(names: &[&'static str]) -> Vec<Bytes> {
     names.iter().map(|name| Bytes::from_static(name.as_bytes())).collect()
 }
 
@@ -392,9 +392,9 @@ fn what_is_no_question_is_refused_and_web_pages_are() {
 }
 
 /// Counts calls, each of which is one round trip at most: statements of one call go to the store together.
-struct Counting<S> {
-    below: S,
-    calls: AtomicU64,
+pub struct Counting<S> {
+    pub below: S,
+    pub calls: AtomicU64,
 }
 
 impl<S> Counting<S> {
