@@ -167,7 +167,7 @@ pub enum RefusalKind {
     NotNow,
     /// The locks were not free in time. Nothing is held.
     LockTimeout,
-    /// This was a late copy of what ended long ago.
+    /// A late copy of a request that has ended. Nothing was done.
     Ended,
     /// Never ask again.
     Never,

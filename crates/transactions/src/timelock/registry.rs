@@ -258,7 +258,9 @@ impl Registry {
             request.reached += 1;
         }
         if request.wish == Wish::See {
-            self.forget(key, true);
+            // Not noted as ended: if the reply is lost, the client repeats the request under the same
+            // number, and a repeated wait takes nothing.
+            self.forget(key, false);
         }
         Progress::Done
     }
@@ -453,6 +455,23 @@ mod tests {
         assert_eq!(take(&mut registry, 1, 7, "a"), Progress::Ended, "a late copy");
         assert_eq!(registry.begin((1, 9), 9, names("a"), Wish::Take, T0), Progress::Done);
         assert_eq!(take(&mut registry, 1, 8, "b"), Progress::Ended, "below the oldest open one");
+    }
+
+    #[test]
+    fn a_repeated_wait_is_answered_again_until_the_client_has_ended_it() {
+        let mut registry = Registry::default();
+        let see = |registry: &mut Registry, oldest_open, wanted| {
+            registry.begin((2, 7), oldest_open, names(wanted), Wish::See, T0)
+        };
+        assert_eq!(see(&mut registry, 7, "a"), Progress::Done);
+        assert_eq!(see(&mut registry, 7, "a"), Progress::Done, "its reply may have been lost");
+        assert_eq!(take(&mut registry, 1, 0, "a"), Progress::Done);
+        assert_eq!(see(&mut registry, 7, "a"), Progress::Queued, "it waits again");
+        registry.cancel((1, 0), true);
+        assert_eq!(registry.completed(), [(2, 7)]);
+        assert_eq!(see(&mut registry, 7, "a"), Progress::Done);
+        assert_eq!(see(&mut registry, 8, "a"), Progress::Ended, "the client has ended it");
+        assert_eq!(registry.counts().locks, 0);
     }
 
     #[test]

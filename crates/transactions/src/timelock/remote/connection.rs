@@ -33,6 +33,15 @@ pub(super) struct Servers {
     timeout: Duration,
 }
 
+/// How a request is repeated when its reply is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// Each try has a greater number than the one before.
+    Renumbered,
+    /// All tries are equal.
+    Same,
+}
+
 /// What came of one try.
 enum Failed {
     Refused(Refusal),
@@ -92,6 +101,7 @@ impl Servers {
     pub fn ask<Q: Serialize, A: DeserializeOwned>(
         &self,
         path: &str,
+        repeat: Repeat,
         mut question: impl FnMut(u32) -> Q,
         waits: Duration,
     ) -> Result<A, TimeLockError> {
@@ -116,8 +126,12 @@ impl Servers {
                         self.go_on(refusal.leader, &server);
                         format!("{server} {}", refusal.message)
                     }
-                    // Of a late copy: the next try has a greater number.
-                    RefusalKind::Ended => format!("{server}: {}", refusal.message),
+                    RefusalKind::Ended => match repeat {
+                        // A late copy. The next try has a greater number.
+                        Repeat::Renumbered => format!("{server}: {}", refusal.message),
+                        // Every further try would be refused for the same reason.
+                        Repeat::Same => return Err(TimeLockError::RequestEnded { server }),
+                    },
                     RefusalKind::NotNow => {
                         // One that has lost the store does not know who leads by now.
                         if attempt % TRIES_OF_ONE == TRIES_OF_ONE - 1 {

@@ -26,7 +26,7 @@ use super::timestamps::stored_record;
 use super::{Hold, LockToken, Started, TimeLock, TimeLockError};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use connection::Servers;
+use connection::{Repeat, Servers};
 use sender::{Asked, Sender, Told};
 
 /// How long a leader that was replaced, and whoever asks it, may take to find that out: more than a fifth of the longest sensible lease.
@@ -119,14 +119,13 @@ impl RemoteTimeLock {
         self.lock_round_trips.fetch_add(1, Ordering::Relaxed);
         let seen = self.sender.seen();
         let servers = self.sender.servers();
-        let reply =
-            servers.ask("/v1/lock", |_| request.clone(), timeout).and_then(|reply: LockReply| {
-                match (reply.number == number, reply.fence) {
-                    (true, Some(fence)) if !only_wait => self.sender.saw(seen, [fence]).map(|()| reply),
-                    (true, None) if only_wait => Ok(reply),
-                    _ => Err(servers.nonsense("the answer to another request for locks")),
-                }
-            });
+        let reply = servers.ask("/v1/lock", Repeat::Same, |_| request.clone(), timeout).and_then(
+            |reply: LockReply| match (reply.number == number, reply.fence) {
+                (true, Some(fence)) if !only_wait => self.sender.saw(seen, [fence]).map(|()| reply),
+                (true, None) if only_wait => Ok(reply),
+                _ => Err(servers.nonsense("the answer to another request for locks")),
+            },
+        );
         if reply.is_err() || only_wait {
             self.end(number);
         }
@@ -241,7 +240,7 @@ impl TimeLock for RemoteTimeLock {
     fn fast_forward(&self, timestamp: Timestamp) -> Result<(), TimeLockError> {
         let question = FastForward { to: timestamp.0 };
         let done: Result<Status, _> =
-            self.sender.servers().ask("/v1/fast-forward", |_| question, Duration::ZERO);
+            self.sender.servers().ask("/v1/fast-forward", Repeat::Same, |_| question, Duration::ZERO);
         done.map(drop)
     }
 }
@@ -263,11 +262,11 @@ impl Operator {
 
     /// Has it give its lease back and end; what it was before.
     pub fn stop(&self) -> Result<Status, TimeLockError> {
-        self.0.ask("/v1/stop", |_| (), Duration::ZERO)
+        self.0.ask("/v1/stop", Repeat::Same, |_| (), Duration::ZERO)
     }
 
     /// Makes all later timestamps greater than `timestamp`. Never goes back.
     pub fn fast_forward(&self, timestamp: Timestamp) -> Result<Status, TimeLockError> {
-        self.0.ask("/v1/fast-forward", |_| FastForward { to: timestamp.0 }, Duration::ZERO)
+        self.0.ask("/v1/fast-forward", Repeat::Same, |_| FastForward { to: timestamp.0 }, Duration::ZERO)
     }
 }

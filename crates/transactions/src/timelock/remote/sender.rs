@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::connection::Servers;
+use super::connection::{Repeat, Servers};
 use crate::timelock::TimeLockError;
 use crate::timelock::messages::{Batch, BatchReply};
 use crate::timelock::registry::HEARTBEAT;
@@ -193,6 +193,7 @@ impl Sender {
         let seen = self.seen();
         let reply: BatchReply = self.servers.ask(
             "/v1/batch",
+            Repeat::Renumbered,
             |attempt| {
                 self.round_trips.fetch_add(1, Ordering::Relaxed);
                 batch.attempt = attempt;
