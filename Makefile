@@ -47,6 +47,10 @@ soak-transactions: ## transactions on three Cassandra nodes, two of them killed 
 	CASSETTE_REQUIRE_ORACLE=1 CASSETTE_SOAK_NODES=3 CASSETTE_SOAK_SECONDS=$${SECONDS_OF_RUN:-90} \
 		cargo test --package cassette --test timelock on_cassandra -- --nocapture
 
+.PHONY: abuse
+abuse: build $(VENV)/installed ## one abusive client against all others: latency of the others, memory, end on SIGTERM (CASES)
+	$(VENV)/bin/python tests/abuse/run.py $(CASES)
+
 .PHONY: bench-cassandra
 bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPERATIONS, SCANS, ROUNDS)
 	benches/cassandra_comparison.sh

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -14,9 +15,13 @@ READY_SECONDS = 60
 
 
 class Server:
-    """One server over one data directory. `port` stays the same over restarts."""
+    """One server over one data directory. `port` stays the same over restarts.
 
-    def __init__(self, data, *options):
+    `descriptors`: its limit of open files, where it is not the test's.
+    """
+
+    def __init__(self, data, *options, descriptors=None):
+        self.descriptors = descriptors
         self.data = Path(data)
         self.options = list(options)
         self.port = 0
@@ -26,11 +31,18 @@ class Server:
     def start(self):
         command = [BINARY, "serve", "--data", self.data, "--listen", f"127.0.0.1:{self.port}", *self.options]
         self.process = subprocess.Popen(
-            [str(part) for part in command], stdout=subprocess.PIPE, stderr=self.log, text=True
+            [str(part) for part in command],
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            preexec_fn=self._limit_descriptors if self.descriptors else None,
         )
         line = self._ready_line()
         self.port = int(re.search(r"127\.0\.0\.1:(\d+)", line).group(1))
         return self
+
+    def _limit_descriptors(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors, self.descriptors))
 
     def _ready_line(self):
         deadline = time.monotonic() + READY_SECONDS
