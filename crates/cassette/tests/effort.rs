@@ -254,7 +254,7 @@ fn nobody_waits_for_the_lock_of_a_partition_on_a_thread_that_serves_others() {
         let table = database.catalog().table("ks", "t").unwrap().id;
         let key = cassette_rows::DecoratedKey::new(Bytes::from_static(&[0, 0, 0, 1]));
         let request = execute(&database, statement);
-        let lock = database.engine().lock_partition(table, &key);
+        let lock = database.engine().lock_partition(table, &key).unwrap();
         assert_eq!(ask(&database, &request, Effort::MemoryOnly), Answer::WouldBlock, "{statement}");
         drop(lock);
         assert!(matches!(ask(&database, &request, Effort::MemoryOnly), Answer::Result(_)), "{statement}");

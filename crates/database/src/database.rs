@@ -5,12 +5,16 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cassette_cql::ast::BatchKind;
-use cassette_engine::{CompactionOptions, Engine, EngineError, KeyRange, Mutation, Promise, may_wait};
+use cassette_engine::{
+    CompactionOptions, Engine, EngineError, KeyRange, Mutation, PartitionLock, Promise, may_wait,
+};
+use cassette_rows::interrupt;
 use cassette_rows::schema::CompactionParams;
-use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata, TableParams};
+use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableId, TableMetadata, TableParams};
 use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
 use crossbeam::sync::{ShardedLock, ShardedLockReadGuard};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -30,9 +34,13 @@ use crate::response::{Executed, Outcome, RowSink, SchemaChange};
 use crate::server_figures::ServerFigures;
 use crate::system::{self, local::Node};
 use crate::time_uuids::TimeUuids;
+use crate::timeouts::{Deadlines, Limited, RequestTimeouts};
 use crate::tracing::TraceChance;
 use crate::views;
 use crate::virtual_tables::engine_settings;
+
+/// What parsing and planning one statement of a batch counts for, in steps of [`interrupt`].
+const PARSING_STEPS: u32 = 64;
 
 /// How a database is to be opened.
 #[derive(Clone)]
@@ -51,6 +59,8 @@ pub struct Options {
     pub materialized_views_enabled: bool,
     /// `default_compaction`: the `compaction` of tables and views that are made without one. Size-tiered.
     pub default_compaction: CompactionParams,
+    /// How long statements may take. Unlimited, as fits a library; a server sets Cassandra's.
+    pub timeouts: RequestTimeouts,
     /// What else `system_views.settings` is to show beside the engine's options.
     pub settings: BTreeMap<String, String>,
 }
@@ -66,6 +76,7 @@ impl Options {
             prepared_statements_cache_size: 10 << 20,
             materialized_views_enabled: false,
             default_compaction: CompactionParams::default(),
+            timeouts: RequestTimeouts::unlimited(),
             settings: BTreeMap::new(),
         }
     }
@@ -116,6 +127,7 @@ struct Inner {
     events: SchemaEvents,
     node: Node,
     settings: BTreeMap<String, String>,
+    deadlines: Deadlines,
     auto_snapshot: bool,
     prepared: PreparedStatements,
     metrics: RequestMetrics,
@@ -149,6 +161,7 @@ impl Database {
         let opened = system::open::open(&engine, &*options.clock, options.node)?;
         let database = Self(Arc::new(Inner {
             engine,
+            deadlines: Deadlines::new(options.timeouts, options.clock.clone()),
             clock: options.clock,
             catalog: ArcSwap::new(opened.catalog),
             changing_schema: Mutex::new(()),
@@ -220,7 +233,7 @@ impl Database {
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
         let keyspace = options.keyspace.as_deref().or(keyspace);
-        let planned = self.plan(keyspace, cql)?;
+        let planned = self.limit(Limited::Other, self.0.clock.monotonic(), || self.plan(keyspace, cql))?;
         self.execute_text(planned, keyspace, values, options, sink)
     }
 
@@ -246,7 +259,9 @@ impl Database {
 
     /// Plans a statement, to be executed by its id. The same text in the same keyspace always has the same id.
     pub fn prepare(&self, keyspace: Option<&str>, cql: &str) -> Result<Arc<Prepared>> {
-        self.0.prepared.prepare(cql, &self.catalog(), keyspace)
+        self.limit(Limited::Other, self.0.clock.monotonic(), || {
+            self.0.prepared.prepare(cql, &self.catalog(), keyspace)
+        })
     }
 
     /// The statement with this id, its plan up to date.
@@ -285,16 +300,21 @@ impl Database {
         let keyspace = options.keyspace.as_deref().or(keyspace);
         let mut warnings = Vec::new();
         let mut planned = Vec::with_capacity(statements.len());
-        for statement in statements {
-            planned.push(match statement.source {
-                BatchSource::Prepared(prepared) => prepared.planned(&catalog)?,
-                BatchSource::Query(cql) => {
-                    let planned = Planned::new(cql, &catalog, keyspace)?;
-                    warnings.extend_from_slice(&planned.warnings);
-                    Arc::new(planned)
-                }
-            });
-        }
+        self.limit(Limited::Other, self.0.clock.monotonic(), || {
+            for statement in statements {
+                planned.push(match statement.source {
+                    BatchSource::Prepared(prepared) => prepared.planned(&catalog)?,
+                    BatchSource::Query(cql) => {
+                        // Parsing takes some microseconds at least.
+                        interrupt::charge(PARSING_STEPS)?;
+                        let planned = Planned::new(cql, &catalog, keyspace)?;
+                        warnings.extend_from_slice(&planned.warnings);
+                        Arc::new(planned)
+                    }
+                });
+            }
+            Ok(())
+        })?;
         let mut executions = Vec::with_capacity(statements.len());
         for (statement, planned) in statements.iter().zip(&planned) {
             let Plan::Modification(modification) = &planned.plan else {
@@ -316,9 +336,17 @@ impl Database {
             statements.iter().filter(|s| matches!(s.source, BatchSource::Prepared(_))).count() as u64;
         self.0.metrics.prepared_executed.add(prepared);
         self.0.metrics.regular_executed.add(statements.len() as u64 - prepared);
-        let outcome = crate::modification::execute_batch(kind, &executions, sink);
+        let conditional = executions.iter().any(|(modification, _)| modification.has_conditions());
+        let has_counters = executions.iter().any(|(modification, _)| modification.table().is_counter);
+        let mut execute = || crate::modification::execute_batch(kind, &executions, sink);
+        let outcome = match executions.first() {
+            Some((_, first)) => {
+                let write_type = WriteType::of_batch(kind, conditional, has_counters);
+                self.limit(Limited::write(write_type, options), first.started, execute)
+            }
+            None => execute(),
+        };
         if let Some((_, first)) = executions.first() {
-            let conditional = executions.iter().any(|(modification, _)| modification.has_conditions());
             let request = if conditional { RequestKind::CasWrite } else { RequestKind::Write };
             self.0.metrics.record(request, self.0.clock.monotonic() - first.started, &outcome);
         }
@@ -346,7 +374,8 @@ impl Database {
         let values =
             values.in_marker_order(planned.markers.iter().map(|marker| &*marker.name), &mut scratch)?;
         let execution = Execution::new(self, &planned.catalog, values, options, keyspace);
-        let outcome = planned.execute(&execution, sink);
+        let request = planned.plan.limited(options);
+        let outcome = self.limit(request, execution.started, || planned.execute(&execution, sink));
         if let Some(kind) = planned.plan.request_kind(options) {
             let ended = match kind {
                 // Read to the end just now.
@@ -356,6 +385,37 @@ impl Database {
             self.0.metrics.record(kind, ended.saturating_sub(execution.started), &outcome);
         }
         Ok(Executed { outcome: outcome?, warnings: execution.warnings.into_inner() })
+    }
+
+    /// Runs a request that began at `started` within its time limit.
+    pub(crate) fn limit<T>(
+        &self,
+        request: Limited,
+        started: Duration,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.0.deadlines.limit(request, started, work)
+    }
+
+    /// Waits for the lock of a partition for a conditional write.
+    ///
+    /// # Errors
+    /// WouldBlock, if this thread may not wait and would have to; Interrupted.
+    pub(crate) fn lock_for_condition(
+        &self,
+        execution: &Execution<'_>,
+        table: TableId,
+        key: &DecoratedKey,
+    ) -> Result<PartitionLock<'_>> {
+        if !may_wait() {
+            return self.0.engine.try_lock_partition(table, key).ok_or(DatabaseError::WouldBlock);
+        }
+        Ok(self.0.deadlines.contend(execution.started, || self.0.engine.lock_partition(table, key))?)
+    }
+
+    /// How long statements may take. Changes apply to statements that begin afterwards, until the next start.
+    pub fn timeouts(&self) -> &RequestTimeouts {
+        &self.0.deadlines.timeouts
     }
 
     /// Brings recent figures of requests and of queries by indexes up to date. To be called every few seconds; where nobody does,
@@ -570,7 +630,10 @@ impl Database {
         if !may_wait() && self.0.engine.apply_would_wait() {
             return Err(DatabaseError::WouldBlock);
         }
-        let applied = self.0.engine.apply_promised(&mutations, promise).map_err(|error| match error {
+        interrupt::charge(u32::try_from(mutations.len()).unwrap_or(u32::MAX))?;
+        // From here on the write must not stop halfway.
+        let applied = interrupt::shielded(|| self.0.engine.apply_promised(&mutations, promise));
+        let applied = applied.map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
             error => DatabaseError::WriteFailure {
                 consistency: execution.options.consistency,
@@ -671,7 +734,7 @@ impl Database {
         if removals.is_empty() || self.0.engine.apply_would_wait() {
             return;
         }
-        if let Err(error) = self.0.engine.apply(removals) {
+        if let Err(error) = interrupt::shielded(|| self.0.engine.apply(removals)) {
             tracing::debug!(%error, "stale index entries stay");
         }
     }

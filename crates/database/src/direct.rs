@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cassette_engine::{Promise, may_wait};
+use cassette_engine::Promise;
 use cassette_rows::{
     Clustering, DecoratedKey, PartitionStream, PartitionUpdate, Row, Selection, Slice, Slices, TableMetadata,
     Unfiltered,
@@ -17,6 +17,7 @@ use crate::execution::Execution;
 use crate::metrics::RequestKind;
 use crate::modification::Mutations;
 use crate::request::StatementOptions;
+use crate::timeouts::Limited;
 
 impl Database {
     /// The first row of a partition within `slice` that is live at the time that is given with it, seconds since 1970. `table` is stored, in the
@@ -68,10 +69,7 @@ impl Database {
         make: impl FnOnce(Clustering, i64) -> Row,
     ) -> Result<Option<(Row, u32)>> {
         self.directly(RequestKind::CasWrite, |execution| {
-            let _lock = match may_wait() {
-                true => self.engine().lock_partition(table.id, &key),
-                false => self.engine().try_lock_partition(table.id, &key).ok_or(DatabaseError::WouldBlock)?,
-            };
+            let _lock = self.lock_for_condition(execution, table.id, &key)?;
             let slice = Slice::prefix(clustering.clone());
             if let Some(row) = self.first_row_of(execution, table, &key, slice)? {
                 return Ok(Some((row, execution.now_seconds)));
@@ -89,7 +87,12 @@ impl Database {
     fn directly<T>(&self, kind: RequestKind, execute: impl FnOnce(&Execution<'_>) -> Result<T>) -> Result<T> {
         let (catalog, options) = (self.present_catalog(), StatementOptions::default());
         let execution = Execution::new(self, &catalog, &[], &options, None);
-        let outcome = execute(&execution);
+        let request = match kind {
+            RequestKind::Write => Limited::write(WriteType::UnloggedBatch, &options),
+            RequestKind::CasWrite => Limited::write(WriteType::Cas, &options),
+            _ => Limited::Read(options.consistency),
+        };
+        let outcome = self.limit(request, execution.started, || execute(&execution));
         let ended = match kind {
             RequestKind::Read if outcome.is_ok() => execution.read_until.get(),
             _ => self.clock().monotonic(),

@@ -1,8 +1,9 @@
 //! What a statement can fail with, and the code it answers with.
 
+use cassette_cql::ast::BatchKind;
 use cassette_cql::values::ValueError;
 use cassette_engine::EngineError;
-use cassette_rows::StorageError;
+use cassette_rows::{Interrupted, StorageError};
 
 use crate::request::Consistency;
 
@@ -29,6 +30,28 @@ pub enum DatabaseError {
         /// Which file, and what is wrong with it.
         message: String,
     },
+    /// A read took longer than its timeout.
+    #[error("{message}")]
+    ReadTimeout {
+        /// The requested level.
+        consistency: Consistency,
+        /// Cassandra's text.
+        message: String,
+    },
+    /// A write took longer than its timeout. It has been applied whole or not at all; of a batch of counters each
+    /// partition has.
+    #[error("{message}")]
+    WriteTimeout {
+        /// The requested level; of a conditional write that of its serial phase.
+        consistency: Consistency,
+        /// What kind of write it was.
+        write_type: WriteType,
+        /// Cassandra's text.
+        message: String,
+    },
+    /// The request was interrupted for another reason than its timeout, and nothing was changed.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// The thread may not wait for a disk ([`without_waiting`](crate::without_waiting)), and would have to. Nothing was done.
     #[error("the request would have to wait for a disk")]
     WouldBlock,
@@ -104,6 +127,16 @@ pub enum WriteType {
 }
 
 impl WriteType {
+    /// The type of a batch, which is that of its conditional statements or counters if it has any.
+    pub(crate) fn of_batch(kind: BatchKind, is_conditional: bool, has_counters: bool) -> Self {
+        match kind {
+            _ if is_conditional => Self::Cas,
+            _ if has_counters => Self::Counter,
+            BatchKind::Unlogged => Self::UnloggedBatch,
+            BatchKind::Logged | BatchKind::Counter => Self::Batch,
+        }
+    }
+
     /// The name on the wire.
     pub fn name(self) -> &'static str {
         match self {
@@ -122,8 +155,10 @@ impl DatabaseError {
         match self {
             Self::Server(_) | Self::WouldBlock => 0x0000,
             Self::Protocol(_) => 0x000A,
-            Self::Overloaded(_) => 0x1001,
+            Self::Overloaded(_) | Self::Interrupted(_) => 0x1001,
             Self::Truncate(_) => 0x1003,
+            Self::WriteTimeout { .. } => 0x1100,
+            Self::ReadTimeout { .. } => 0x1200,
             Self::ReadFailure { .. } => 0x1300,
             Self::FunctionFailure { .. } => 0x1400,
             Self::WriteFailure { .. } => 0x1500,
@@ -145,6 +180,7 @@ impl DatabaseError {
     pub fn read_failure(consistency: Consistency, error: &StorageError) -> Self {
         match error {
             StorageError::WouldBlock { .. } => Self::WouldBlock,
+            StorageError::Interrupted(reason) => Self::Interrupted(*reason),
             error => Self::ReadFailure { consistency, message: error.to_string() },
         }
     }

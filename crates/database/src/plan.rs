@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cassette_cql::ast::{self, QualifiedName, Statement};
 use cassette_engine::trace::trace;
-use cassette_rows::TableMetadata;
+use cassette_rows::{TableMetadata, interrupt};
 
 use crate::catalog::{Catalog, KeyspaceKind};
 use crate::describe::DescribePlan;
@@ -17,6 +17,7 @@ use crate::response::{ColumnSpec, Outcome, ResultMetadata, RowSink};
 use crate::schema::SchemaStatement;
 use crate::select::SelectPlan;
 use crate::terms::Markers;
+use crate::timeouts::Limited;
 
 /// What planning looks up, and what it notes on the way.
 pub(crate) struct PlanContext<'a> {
@@ -155,8 +156,15 @@ impl Planned {
             Plan::Modification(modification) => modification.execute(execution, sink),
             Plan::Batch(batch) => batch.execute(execution, sink),
             Plan::Use(keyspace) => Ok(Outcome::SetKeyspace(keyspace.clone())),
-            Plan::Truncate(table) => execution.database.truncate(table),
-            Plan::Schema(statement) => crate::schema::execute(statement, execution),
+            // A change of the schema or of a whole table must not stop halfway.
+            Plan::Truncate(table) => {
+                interrupt::check_now()?;
+                interrupt::shielded(|| execution.database.truncate(table))
+            }
+            Plan::Schema(statement) => {
+                interrupt::check_now()?;
+                interrupt::shielded(|| crate::schema::execute(statement, execution))
+            }
             Plan::Describe(describe) => describe.execute(execution, sink),
         }
     }
@@ -166,6 +174,18 @@ impl Plan {
     /// Whether it reads or changes data.
     pub fn is_request(&self) -> bool {
         matches!(self, Self::Select(_) | Self::Modification(_) | Self::Batch(_))
+    }
+
+    /// As what its time is limited.
+    pub fn limited(&self, options: &StatementOptions) -> Limited {
+        match self {
+            Self::Select(select) if select.names_keys() => Limited::Read(options.consistency),
+            Self::Select(_) => Limited::Range(options.consistency),
+            Self::Modification(modification) => Limited::write(modification.write_type(), options),
+            Self::Batch(batch) => Limited::write(batch.write_type(), options),
+            Self::Truncate(_) => Limited::Truncate,
+            Self::Use(_) | Self::Schema(_) | Self::Describe(_) => Limited::Other,
+        }
     }
 
     /// As what it is counted; `None` for what is no request for stored data.

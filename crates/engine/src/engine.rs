@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cassette_rows::interrupt::Interrupted;
 use cassette_rows::{DecoratedKey, PartitionStream, PartitionUpdate, Selection, TableId, TableMetadata};
 use cassette_sstable::SSTableId;
 use cassette_sstable::scrub::ScrubOptions;
@@ -276,16 +277,22 @@ impl Engine {
 
     /// Waits for the lock of a partition, for a write that depends on a read. Plain writes do not take it. A thread
     /// that holds one must not ask for another.
-    pub fn lock_partition(&self, id: TableId, key: &DecoratedKey) -> PartitionLock<'_> {
+    ///
+    /// # Errors
+    /// If the request of this thread is [interrupted](cassette_rows::interrupt) first.
+    pub fn lock_partition(&self, id: TableId, key: &DecoratedKey) -> Result<PartitionLock<'_>, Interrupted> {
         self.inner.core.partition_locks.lock(id, key)
     }
 
     /// Waits for the locks of many partitions, for a write of all of them that depends on reads. As with
     /// [`lock_partition`](Self::lock_partition), a thread that holds any must not ask for more.
+    ///
+    /// # Errors
+    /// If the request of this thread is [interrupted](cassette_rows::interrupt) first.
     pub fn lock_partitions<'k>(
         &self,
         partitions: impl Iterator<Item = (TableId, &'k DecoratedKey)>,
-    ) -> Vec<PartitionLock<'_>> {
+    ) -> Result<Vec<PartitionLock<'_>>, Interrupted> {
         self.inner.core.partition_locks.lock_all(partitions)
     }
 

@@ -1,13 +1,18 @@
 //! Locks on partitions, for reading, deciding and writing without another doing so in between.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use cassette_rows::interrupt::{self, Interrupted};
 use cassette_rows::{DecoratedKey, TableId};
 use crossbeam::utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Locks, a power of two: so many that two of the partitions in use at a time rarely share one.
 const STRIPES: usize = 512;
+
+/// How often a thread that waits for a lock checks whether its request has been cancelled.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A fixed number of locks that partitions share.
 pub(crate) struct PartitionLocks {
@@ -26,8 +31,11 @@ impl PartitionLocks {
     }
 
     /// Waits for the partition's lock. A thread that holds one must not ask for another: the two may be the same.
-    pub fn lock(&self, table: TableId, key: &DecoratedKey) -> PartitionLock<'_> {
-        PartitionLock { _guard: self.stripes[Self::stripe(table, key)].lock() }
+    ///
+    /// # Errors
+    /// If the request of this thread is interrupted first.
+    pub fn lock(&self, table: TableId, key: &DecoratedKey) -> Result<PartitionLock<'_>, Interrupted> {
+        self.lock_stripe(Self::stripe(table, key))
     }
 
     /// The partition's lock, unless it, or that of another partition which shares it, is held.
@@ -36,12 +44,28 @@ impl PartitionLocks {
     }
 
     /// Waits for the locks of many partitions, in an order that all threads share.
+    ///
+    /// # Errors
+    /// If the request of this thread is interrupted first.
     pub fn lock_all<'k>(
         &self,
         partitions: impl Iterator<Item = (TableId, &'k DecoratedKey)>,
-    ) -> Vec<PartitionLock<'_>> {
+    ) -> Result<Vec<PartitionLock<'_>>, Interrupted> {
         let stripes: BTreeSet<usize> = partitions.map(|(table, key)| Self::stripe(table, key)).collect();
-        stripes.into_iter().map(|stripe| PartitionLock { _guard: self.stripes[stripe].lock() }).collect()
+        stripes.into_iter().map(|stripe| self.lock_stripe(stripe)).collect()
+    }
+
+    fn lock_stripe(&self, stripe: usize) -> Result<PartitionLock<'_>, Interrupted> {
+        let mutex = &self.stripes[stripe];
+        let mut guard = mutex.try_lock();
+        loop {
+            if let Some(guard) = guard {
+                return Ok(PartitionLock { _guard: guard });
+            }
+            interrupt::check_now()?;
+            let wait = interrupt::remaining().map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL));
+            guard = mutex.try_lock_for(wait);
+        }
     }
 
     /// The locks of many partitions, unless one of them is held.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::interrupt::Interrupted;
+
 /// An error from below the engine: the file is named, so that the reader knows what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
@@ -30,6 +32,9 @@ pub enum StorageError {
         /// The file that would have to be read.
         path: PathBuf,
     },
+    /// The request that reads was interrupted. Nothing is wrong with the file.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// The bytes are whole but say what this table or this version cannot hold: an unknown column, a newer format.
     #[error("{}: {detail}", path.display())]
     Unsupported {

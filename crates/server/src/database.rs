@@ -327,14 +327,34 @@ fn schema_change(change: &db::SchemaChange) -> SchemaChange {
     }
 }
 
+fn protocol_write_type(write_type: db::WriteType) -> response::WriteType {
+    match write_type {
+        db::WriteType::Simple => response::WriteType::Simple,
+        db::WriteType::Batch => response::WriteType::Batch,
+        db::WriteType::UnloggedBatch => response::WriteType::UnloggedBatch,
+        db::WriteType::Cas => response::WriteType::Cas,
+        db::WriteType::Counter => response::WriteType::Counter,
+    }
+}
+
 /// The table that turns the database's errors into CQL's codes. This node is the one replica that has to answer.
 fn error_response(error: DatabaseError) -> Error {
     let message = error.to_string();
     let detail = match error {
         DatabaseError::Server(_) | DatabaseError::WouldBlock => ErrorDetail::ServerError,
         DatabaseError::Protocol(_) => ErrorDetail::ProtocolError,
-        DatabaseError::Overloaded(_) => ErrorDetail::Overloaded,
+        DatabaseError::Overloaded(_) | DatabaseError::Interrupted(_) => ErrorDetail::Overloaded,
         DatabaseError::Truncate(_) => ErrorDetail::TruncateError,
+        DatabaseError::ReadTimeout { consistency, .. } => {
+            ErrorDetail::ReadTimeout { consistency, received: 0, block_for: 1, data_present: false }
+        }
+        DatabaseError::WriteTimeout { consistency, write_type, .. } => ErrorDetail::WriteTimeout {
+            consistency,
+            received: 0,
+            block_for: 1,
+            write_type: protocol_write_type(write_type),
+            contentions: 0,
+        },
         DatabaseError::ReadFailure { consistency, .. } => ErrorDetail::ReadFailure {
             consistency,
             received: 0,
@@ -350,13 +370,7 @@ fn error_response(error: DatabaseError) -> Error {
             received: 0,
             block_for: 1,
             failures: Failures::Count(1),
-            write_type: match write_type {
-                db::WriteType::Simple => response::WriteType::Simple,
-                db::WriteType::Batch => response::WriteType::Batch,
-                db::WriteType::UnloggedBatch => response::WriteType::UnloggedBatch,
-                db::WriteType::Cas => response::WriteType::Cas,
-                db::WriteType::Counter => response::WriteType::Counter,
-            },
+            write_type: protocol_write_type(write_type),
         },
         DatabaseError::Syntax(_) => ErrorDetail::SyntaxError,
         DatabaseError::Unauthorized(_) => ErrorDetail::Unauthorized,

@@ -1,6 +1,7 @@
 //! The configuration file: cassandra.yaml's keys, those that mean something here.
 
 mod old_names;
+mod timeouts;
 pub mod units;
 
 use std::collections::BTreeMap;
@@ -117,6 +118,8 @@ pub struct Config {
     auto_snapshot: Option<bool>,
     auto_snapshot_ttl: Option<String>,
     #[serde(flatten)]
+    timeouts: timeouts::TimeoutKeys,
+    #[serde(flatten)]
     others: BTreeMap<String, serde_json::Value>,
 }
 
@@ -214,6 +217,7 @@ impl Config {
             &self.prepared_statements_cache_size,
             "prepared_statements_cache_size",
         )?;
+        options.timeouts = self.timeouts.timeouts()?;
         options.materialized_views_enabled = self.materialized_views_enabled.unwrap_or(false);
         if let Some(default) = &self.default_compaction {
             options.default_compaction = default.compaction()?;

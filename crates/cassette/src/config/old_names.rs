@@ -80,7 +80,7 @@ mod tests {
         let new = "row_cache_size: 16MiB\ncompaction_throughput: 64MiB/s\ncommitlog_sync_period: 10000ms\n\
                    column_index_size: 4KiB\nmaterialized_views_enabled: true\nkey_cache_save_period: 14400s\n\
                    cache_load_timeout: 0s\nkey_cache_size: \nnative_transport_max_request_data_in_flight: \n\
-                   read_request_timeout: 5000\n";
+                   read_request_timeout: 5000ms\n";
         assert_eq!(modernized(old).unwrap(), new);
         assert_eq!(modernized(new).unwrap(), new);
     }

@@ -57,6 +57,7 @@ pub(crate) fn add_index_mutations(
                 Err(EngineError::Storage(StorageError::WouldBlock { .. })) => {
                     return Err(DatabaseError::WouldBlock);
                 }
+                Err(EngineError::Storage(StorageError::Interrupted(reason))) => return Err(reason.into()),
                 // Readers pass over what is stale; the write need not fail for it.
                 Err(error) => tracing::warn!(
                     table = table.qualified_name(),

@@ -55,6 +55,12 @@ impl BatchPlan {
         self.statements.iter().any(ModificationPlan::has_conditions)
     }
 
+    /// What kind of write it is.
+    pub fn write_type(&self) -> WriteType {
+        let has_counters = self.statements.iter().any(|statement| statement.table().is_counter);
+        WriteType::of_batch(self.kind, self.has_conditions(), has_counters)
+    }
+
     /// Makes all changes or none.
     pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let statements: Vec<_> = self.statements.iter().map(|statement| (statement, execution)).collect();

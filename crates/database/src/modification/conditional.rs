@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use cassette_engine::may_wait;
 use cassette_engine::trace::trace;
 use cassette_rows::{
     Clustering, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices, TableMetadata,
@@ -52,11 +51,7 @@ pub(super) fn execute_parts(
     let (table, database) = (&plan.table, execution.database);
 
     trace(|| "Reading existing values for CAS precondition");
-    let engine = database.engine();
-    let _lock = match may_wait() {
-        true => engine.lock_partition(table.id, &key),
-        false => engine.try_lock_partition(table.id, &key).ok_or(DatabaseError::WouldBlock)?,
-    };
+    let _lock = database.lock_for_condition(execution, table.id, &key)?;
     let current = Current::read(table, &key, question, execution)?;
     if !question.holds_for(&current, execution.now_seconds)? {
         trace(|| "CAS precondition does not match current values; aborting");

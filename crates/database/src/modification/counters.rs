@@ -24,42 +24,52 @@ use cassette_rows::{
 
 use crate::error::{DatabaseError, Result, WriteType};
 use crate::execution::Execution;
+use crate::timeouts::Limited;
 
 /// Applies increments and deletions, partition by partition.
 ///
 /// # Errors
 /// WouldBlock, without an effect, when this thread may not wait and would have to.
 pub(super) fn apply(mutations: &[Mutation], execution: &Execution<'_>) -> Result<()> {
-    let engine = execution.database.engine();
     if !may_wait() && mutations.len() > 1 {
         // What the first partition counted could not be taken back when the second would have to wait.
         return Err(DatabaseError::WouldBlock);
     }
-    for Mutation { table, update } in mutations {
-        trace(|| "Acquiring counter locks");
-        let _lock = match may_wait() {
-            true => engine.lock_partition(table.id, &update.key),
-            false => engine.try_lock_partition(table.id, &update.key).ok_or(DatabaseError::WouldBlock)?,
-        };
-        // A table that is not there any more is for the write to report.
-        let cache = engine.counters(table.id, &update.key).ok().flatten();
-        let counted = counted(update, table, cache.as_ref(), execution)?;
-        let mutation = Mutation { table: table.clone(), update: counted.update };
-        let applied =
-            execution.database.apply(execution, WriteType::Counter, vec![mutation], Promise::Itself);
-        if let Some(cache) = &cache {
-            // A failed write may count after all.
-            if applied.is_err() || !counted.is_cacheable || deletes(update) {
-                cache.forget();
-            } else {
-                for (clustering, column, counted) in &counted.cacheable {
-                    cache.put(clustering, *column, *counted);
-                }
+    for (at, mutation) in mutations.iter().enumerate() {
+        apply_partition(mutation, execution).map_err(|error| match error {
+            // Its client must not take it for one that did nothing.
+            DatabaseError::Interrupted(_) if at > 0 => {
+                Limited::write(WriteType::Counter, execution.options).error()
             }
-        }
-        applied?;
+            error => error,
+        })?;
     }
     Ok(())
+}
+
+fn apply_partition(Mutation { table, update }: &Mutation, execution: &Execution<'_>) -> Result<()> {
+    let engine = execution.database.engine();
+    trace(|| "Acquiring counter locks");
+    let _lock = match may_wait() {
+        true => engine.lock_partition(table.id, &update.key)?,
+        false => engine.try_lock_partition(table.id, &update.key).ok_or(DatabaseError::WouldBlock)?,
+    };
+    // A table that is not there any more is for the write to report.
+    let cache = engine.counters(table.id, &update.key).ok().flatten();
+    let counted = counted(update, table, cache.as_ref(), execution)?;
+    let mutation = Mutation { table: table.clone(), update: counted.update };
+    let applied = execution.database.apply(execution, WriteType::Counter, vec![mutation], Promise::Itself);
+    if let Some(cache) = &cache {
+        // A failed write may count after all.
+        if applied.is_err() || !counted.is_cacheable || deletes(update) {
+            cache.forget();
+        } else {
+            for (clustering, column, counted) in &counted.cacheable {
+                cache.put(clustering, *column, *counted);
+            }
+        }
+    }
+    applied
 }
 
 /// Whether something is deleted.

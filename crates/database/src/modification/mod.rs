@@ -83,6 +83,15 @@ impl ModificationPlan {
         }
     }
 
+    /// What kind of write it is.
+    pub fn write_type(&self) -> WriteType {
+        match (self.has_conditions(), self.table.is_counter) {
+            (true, _) => WriteType::Cas,
+            (false, true) => WriteType::Counter,
+            (false, false) => WriteType::Simple,
+        }
+    }
+
     /// Whether it says its write time itself.
     fn has_timestamp(&self) -> bool {
         match &self.what {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use cassette_engine::{Mutation, may_wait};
-use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, Unfiltered};
+use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, Unfiltered, interrupt};
 
 use super::limits::Limits;
 use super::reader::{Flow, Reader, Seen, Visit};
@@ -171,6 +171,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     /// The next hit; WouldBlock, after many on a thread that may not wait.
     fn next(&self, found: &mut Found<'_>) -> Result<Option<Hit>> {
         found.count += 1;
+        interrupt::check()?;
         if found.count > AT_ONCE_MAX && !may_wait() {
             return Err(DatabaseError::WouldBlock);
         }

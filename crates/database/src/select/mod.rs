@@ -82,6 +82,11 @@ impl SelectPlan {
         &self.table
     }
 
+    /// Whether it reads partitions that it names.
+    pub fn names_keys(&self) -> bool {
+        self.restrictions.partition.names_keys()
+    }
+
     /// Which rows it reads.
     #[cfg(test)]
     pub fn restrictions(&self) -> &Restrictions {

@@ -4,7 +4,7 @@ use cassette_engine::KeyRange;
 use cassette_engine::trace::trace;
 use cassette_rows::{
     Bound, ColumnKind, DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, StorageError,
-    TableMetadata, Unfiltered,
+    TableMetadata, Unfiltered, interrupt,
 };
 
 use super::SelectPlan;
@@ -16,6 +16,9 @@ use crate::error::{DatabaseError, Result};
 use crate::execution::Execution;
 use crate::indexes::SearchTally;
 use crate::restrictions::Partitions;
+
+/// What opening a partition counts for, in steps of [`interrupt`]: it may need the disk.
+const PARTITION_READ_STEPS: u32 = 32;
 
 /// Whether to go on, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +125,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         limits: &mut Limits,
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
+        interrupt::charge(PARTITION_READ_STEPS)?;
         let stream = self.read_first(key, selection, limits)?;
         let mut seen = Seen::default();
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
@@ -196,10 +200,12 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let now = self.execution.now_seconds;
         let key_columns = self.plan.table.partition_key.len();
         while let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
+            interrupt::check()?;
             header.static_row = header.static_row.filter(|row| row.has_live_cell(now));
             let partition = CurrentPartition::new(header, key_columns);
             let mut any = false;
             while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
+                interrupt::check()?;
                 let Unfiltered::Row(row) = next else {
                     seen.tombstones += 1;
                     continue;

@@ -153,7 +153,7 @@ fn step(database: &Database, view: &Arc<View>) -> Result<bool> {
             // Whoever asks next sees that it stopped; the next start does this step again.
             return Ok(false);
         }
-        let _lock = engine.lock_partition(view.base.id, key);
+        let _lock = engine.lock_partition(view.base.id, key)?;
         let execution = Execution::new(database, &catalog, &[], &options, None);
         let mut stream = engine
             .read(view.base.id, key, &Selection::all())

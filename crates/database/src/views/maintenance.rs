@@ -30,7 +30,7 @@ pub(crate) fn lock_partitions<'e>(
     let has_views = |mutation: &&Mutation| !catalog.views_of(mutation.table.id).is_empty();
     let partitions = mutations.iter().filter(has_views).map(|m| (m.table.id, &m.update.key));
     match may_wait() {
-        true => Ok(engine.lock_partitions(partitions)),
+        true => Ok(engine.lock_partitions(partitions)?),
         false => engine.try_lock_partitions(partitions).ok_or(DatabaseError::WouldBlock),
     }
 }

@@ -16,7 +16,9 @@ pub(super) struct Settings;
 
 impl VirtualTable for Settings {
     fn partitions(&self, table: &Arc<TableMetadata>, database: &Database) -> Vec<PartitionUpdate> {
-        database.settings().iter().map(|(name, value)| setting(table, name, value)).collect()
+        let settings = database.settings().iter().map(|(name, value)| setting(table, name, value));
+        let timeouts = database.timeouts().settings().map(|(name, value)| setting(table, name, &value));
+        settings.chain(timeouts).collect()
     }
 
     fn partition(
@@ -26,6 +28,9 @@ impl VirtualTable for Settings {
         key: &DecoratedKey,
     ) -> Option<PartitionUpdate> {
         let name = std::str::from_utf8(key.key()).ok()?;
+        if let Some((_, value)) = database.timeouts().settings().find(|(key, _)| *key == name) {
+            return Some(setting(table, name, &value));
+        }
         database.settings().get(name).map(|value| setting(table, name, value))
     }
 }

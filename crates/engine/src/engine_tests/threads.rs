@@ -118,7 +118,7 @@ fn conditional_writers_do_not_lose_each_others_increments() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    let _locked = engine.lock_partition(table.id, &key(0));
+                    let _locked = engine.lock_partition(table.id, &key(0)).unwrap();
                     let next = (value() + 1).to_be_bytes();
                     let now = clock.fetch_add(1, Ordering::Relaxed);
                     engine.apply(&[mutation(&table, insert(0, &next, now))]).unwrap();

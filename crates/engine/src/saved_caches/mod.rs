@@ -293,7 +293,7 @@ impl Core {
         if !metadata.is_counter || (!is_static && clustering.len() != metadata.clustering.len()) {
             return Ok(false);
         }
-        let _lock = self.partition_locks.lock(table.id, key);
+        let _lock = self.partition_locks.lock(table.id, key).map_err(StorageError::from)?;
         let counters = self.counters(table, key);
         let slices = match is_static {
             true => Slices::none(),

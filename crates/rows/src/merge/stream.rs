@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::deletion::DeletionTime;
 use crate::error::Result;
+use crate::interrupt;
 use crate::row::Row;
 use crate::schema::TableMetadata;
 use crate::stream::{PartitionHeader, PartitionStream, RangeTombstoneMarker, Unfiltered};
@@ -223,6 +224,8 @@ impl PartitionStream for MergedStream {
             return self.sources[only].stream.next_unfiltered();
         }
         while let Some(least) = self.least()? {
+            // Rows that are deleted do not come out, however many there are.
+            interrupt::check()?;
             let next = match self.sources[self.active[least]].head {
                 Some(Unfiltered::Row(_)) => self.merge_heads(least).map(Unfiltered::Row),
                 _ => self.merge_markers(least).map(Unfiltered::from),

@@ -87,7 +87,9 @@ fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt { .. } => true,
         StorageError::Io { source, .. } => source.kind() == std::io::ErrorKind::UnexpectedEof,
-        StorageError::WouldBlock { .. } | StorageError::Unsupported { .. } => false,
+        StorageError::WouldBlock { .. } | StorageError::Interrupted(_) | StorageError::Unsupported { .. } => {
+            false
+        }
     }
 }
 

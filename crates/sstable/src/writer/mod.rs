@@ -128,7 +128,7 @@ impl SSTableWriter {
             let path = descriptor.path(component);
             let file =
                 file_system.create(&path).map_err(|e| StorageError::io(&path, "create the file", e))?;
-            Ok((path, file))
+            Ok::<_, StorageError>((path, file))
         };
         let (path, file) = create(Component::Data)?;
         let data = DataFile::new(path, file, options.compression, options.pipelined);

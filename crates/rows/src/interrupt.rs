@@ -1,0 +1,281 @@
+//! Deadlines and cancellation of the request that a thread executes.
+//!
+//! A request may ask for more computation than its client or the other clients can wait for. The code that executes it
+//! installs a deadline with [`with_deadline`] and a [`Cancellation`] with [`cancellable`]; both apply to the calling
+//! thread until the closure returns. Loops whose length a client controls call [`check`], which fails with
+//! [`Interrupted`] once the deadline has passed or the request has been cancelled:
+//!
+//! ```
+//! use cassette_rows::interrupt::{self, Cancellation, Interrupted};
+//!
+//! fn count_up() -> Result<(), Interrupted> {
+//!     loop {
+//!         interrupt::check()?;
+//!     }
+//! }
+//!
+//! let cancellation = Cancellation::new();
+//! cancellation.cancel(Interrupted::ClientGone);
+//! let result = interrupt::cancellable(&cancellation, count_up);
+//! assert_eq!(result, Err(Interrupted::ClientGone));
+//! ```
+//!
+//! | call | cost | use |
+//! | --- | --- | --- |
+//! | [`check`] | a decrement; reads the clock every [`CHECK_INTERVAL`] calls | once per row, element or term |
+//! | [`charge`] | as `check` | steps of very different size: the size in units of about 100 ns |
+//! | [`check_now`] | reads the clock | before a step that may take milliseconds, such as a read from disk |
+//!
+//! A write must not fail halfway: [`shielded`] hides deadline and cancellation from its closure. It surrounds
+//! everything from the point where a change can no longer be taken back. Threads without an installed deadline, such as
+//! those that flush and compact, are never interrupted.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+/// How many calls of [`check`] share one look at the clock.
+pub const CHECK_INTERVAL: u32 = 256;
+
+/// Why a request was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Interrupted {
+    /// Its deadline has passed.
+    #[error("the request exceeded its timeout")]
+    TimedOut,
+    /// Nobody waits for its result any more.
+    #[error("the client has closed its connection")]
+    ClientGone,
+    /// The server stops before it is finished.
+    #[error("the node is shutting down")]
+    ShuttingDown,
+}
+
+/// A clock that never steps back, for deadlines.
+pub trait MonotonicClock: Send + Sync {
+    /// Time since some fixed instant.
+    fn monotonic(&self) -> Duration;
+}
+
+/// A flag that interrupts a request from another thread. Clones share the flag.
+#[derive(Debug, Clone, Default)]
+pub struct Cancellation(Arc<AtomicU8>);
+
+impl Cancellation {
+    /// A flag that is not set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Interrupts the request at its next check. The first reason stays.
+    pub fn cancel(&self, reason: Interrupted) {
+        let _ = self.0.compare_exchange(0, code(reason), Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// The reason, if the request has been cancelled.
+    pub fn reason(&self) -> Option<Interrupted> {
+        [Interrupted::TimedOut, Interrupted::ClientGone, Interrupted::ShuttingDown]
+            .into_iter()
+            .find(|reason| code(*reason) == self.0.load(Ordering::Acquire))
+    }
+}
+
+fn code(reason: Interrupted) -> u8 {
+    match reason {
+        Interrupted::TimedOut => 1,
+        Interrupted::ClientGone => 2,
+        Interrupted::ShuttingDown => 3,
+    }
+}
+
+thread_local! {
+    /// Calls of `check` until the next look at clock and flag.
+    static COUNTDOWN: Cell<u32> = const { Cell::new(CHECK_INTERVAL) };
+    static SHIELDED: Cell<bool> = const { Cell::new(false) };
+    /// By `CLOCK`.
+    static DEADLINE: Cell<Option<Duration>> = const { Cell::new(None) };
+    /// Stays set between requests: most threads use one clock, and its count is shared by all threads.
+    static CLOCK: RefCell<Option<Arc<dyn MonotonicClock>>> = const { RefCell::new(None) };
+    static CANCELLATION: RefCell<Option<Cancellation>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`, which is interrupted once `clock` has reached `deadline`. An earlier deadline that is installed already
+/// stays in force. All deadlines of one thread must use one clock.
+pub fn with_deadline<T>(clock: &Arc<dyn MonotonicClock>, deadline: Duration, work: impl FnOnce() -> T) -> T {
+    /// Also when `work` panics: the thread serves other requests afterwards.
+    struct Restore(Option<Duration>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            DEADLINE.set(self.0);
+        }
+    }
+    let outer = DEADLINE.get();
+    let _restore = Restore(outer);
+    DEADLINE.set(Some(outer.map_or(deadline, |outer| outer.min(deadline))));
+    CLOCK.with_borrow_mut(|current| {
+        if !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, clock)) {
+            *current = Some(clock.clone());
+        }
+    });
+    COUNTDOWN.set(CHECK_INTERVAL);
+    work()
+}
+
+/// Runs `work`, which is interrupted once `cancellation` is set. It replaces one that is installed already.
+pub fn cancellable<T>(cancellation: &Cancellation, work: impl FnOnce() -> T) -> T {
+    struct Restore(Option<Cancellation>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CANCELLATION.replace(self.0.take());
+        }
+    }
+    let _restore = Restore(CANCELLATION.replace(Some(cancellation.clone())));
+    COUNTDOWN.set(CHECK_INTERVAL);
+    work()
+}
+
+/// Runs `work` without interruption: for changes that must not stop halfway.
+pub fn shielded<T>(work: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SHIELDED.set(self.0);
+        }
+    }
+    let _restore = Restore(SHIELDED.replace(true));
+    work()
+}
+
+/// Counts one step of the computation.
+///
+/// # Errors
+/// At least every [`CHECK_INTERVAL`] steps, if the request has been cancelled or its deadline has passed.
+#[inline]
+pub fn check() -> Result<(), Interrupted> {
+    charge(1)
+}
+
+/// Counts `steps` steps of the computation at once.
+///
+/// # Errors
+/// As [`check`].
+#[inline]
+pub fn charge(steps: u32) -> Result<(), Interrupted> {
+    match COUNTDOWN.get().checked_sub(steps) {
+        Some(left) if left > 0 => {
+            COUNTDOWN.set(left);
+            Ok(())
+        }
+        _ => check_now(),
+    }
+}
+
+/// Checks deadline and cancellation at once.
+///
+/// # Errors
+/// If the request has been cancelled or its deadline has passed.
+pub fn check_now() -> Result<(), Interrupted> {
+    COUNTDOWN.set(CHECK_INTERVAL);
+    if SHIELDED.get() {
+        return Ok(());
+    }
+    let cancelled = CANCELLATION.with_borrow(|current| current.as_ref().and_then(Cancellation::reason));
+    match cancelled {
+        Some(reason) => Err(reason),
+        None if remaining().is_some_and(|left| left.is_zero()) => Err(Interrupted::TimedOut),
+        None => Ok(()),
+    }
+}
+
+/// The time until the deadline, zero once it has passed; `None` without a deadline, and where the request is shielded.
+pub fn remaining() -> Option<Duration> {
+    if SHIELDED.get() {
+        return None;
+    }
+    let deadline = DEADLINE.get()?;
+    CLOCK.with_borrow(|clock| Some(deadline.saturating_sub(clock.as_ref()?.monotonic())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    /// Advances by a millisecond whenever it is read.
+    #[derive(Default)]
+    struct Ticking(AtomicU64);
+
+    impl MonotonicClock for Ticking {
+        fn monotonic(&self) -> Duration {
+            Duration::from_millis(self.0.fetch_add(1, Ordering::Relaxed))
+        }
+    }
+
+    fn checks_until_interrupted() -> (u32, Interrupted) {
+        (0..).find_map(|n| check().err().map(|reason| (n, reason))).unwrap()
+    }
+
+    #[test]
+    fn a_loop_ends_soon_after_its_deadline() {
+        let clock: Arc<dyn MonotonicClock> = Arc::new(Ticking::default());
+        let (checks, reason) = with_deadline(&clock, Duration::from_millis(10), checks_until_interrupted);
+        assert_eq!(reason, Interrupted::TimedOut);
+        assert!(checks < 12 * CHECK_INTERVAL, "{checks}");
+        assert_eq!(check_now(), Ok(()), "the deadline was that of the closure");
+    }
+
+    #[test]
+    fn large_steps_reach_the_deadline_in_fewer_checks() {
+        let clock: Arc<dyn MonotonicClock> = Arc::new(Ticking::default());
+        let interrupted = with_deadline(&clock, Duration::from_millis(10), || {
+            (0..).find_map(|n| charge(CHECK_INTERVAL).err().map(|_| n)).unwrap()
+        });
+        assert_eq!(interrupted, 10);
+    }
+
+    #[test]
+    fn an_inner_deadline_does_not_extend_the_outer_one() {
+        let clock: Arc<dyn MonotonicClock> = Arc::new(Ticking::default());
+        let reason = with_deadline(&clock, Duration::ZERO, || {
+            with_deadline(&clock, Duration::from_secs(1_000_000), check_now)
+        });
+        assert_eq!(reason, Err(Interrupted::TimedOut));
+    }
+
+    #[test]
+    fn a_cancelled_request_reports_the_first_reason_also_from_another_thread() {
+        let cancellation = Cancellation::new();
+        let reason = cancellable(&cancellation, || {
+            let remote = cancellation.clone();
+            std::thread::spawn(move || remote.cancel(Interrupted::ShuttingDown)).join().unwrap();
+            cancellation.cancel(Interrupted::ClientGone);
+            checks_until_interrupted().1
+        });
+        assert_eq!(reason, Interrupted::ShuttingDown);
+        assert_eq!(check_now(), Ok(()));
+    }
+
+    #[test]
+    fn a_shielded_change_is_not_interrupted() {
+        let clock: Arc<dyn MonotonicClock> = Arc::new(Ticking::default());
+        with_deadline(&clock, Duration::ZERO, || {
+            assert_eq!(shielded(check_now), Ok(()));
+            assert_eq!(shielded(remaining), None);
+            assert_eq!(check_now(), Err(Interrupted::TimedOut));
+        });
+    }
+
+    #[test]
+    fn a_panic_uninstalls_deadline_and_cancellation() {
+        let clock: Arc<dyn MonotonicClock> = Arc::new(Ticking::default());
+        let cancellation = Cancellation::new();
+        cancellation.cancel(Interrupted::ClientGone);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            with_deadline(&clock, Duration::ZERO, || cancellable(&cancellation, || panic!("a bug")))
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(check_now(), Ok(()));
+    }
+}
