@@ -42,7 +42,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
 
-    /// Start with a damaged commit log, passing over what cannot be read of it: acknowledged writes may be lost
+    /// Start with a damaged commit log, skipping what cannot be read of it: acknowledged writes and schema changes may be
+    /// lost; files are kept, and tables that the schema lost are listed by `nodetool unknowntables`
     #[arg(long)]
     skip_damaged_log: bool,
 

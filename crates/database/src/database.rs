@@ -135,6 +135,7 @@ struct Inner {
     last_timestamp: AtomicI64,
     time_uuids: TimeUuids,
     trace_chance: TraceChance,
+    schema_is_incomplete: bool,
 }
 
 impl Database {
@@ -180,6 +181,7 @@ impl Database {
             last_timestamp: AtomicI64::new(opened.newest_timestamp),
             time_uuids: TimeUuids::new(),
             trace_chance: TraceChance::default(),
+            schema_is_incomplete: opened.schema_is_incomplete,
         }));
         database.engine().load_saved_caches(*database.node().host_id.as_bytes());
         compaction_history::note_compactions(&database);
@@ -190,6 +192,11 @@ impl Database {
             database.build_view(view);
         }
         Ok(database)
+    }
+
+    /// Whether rows of `system_schema` were missing at the start that others refer to.
+    pub(crate) fn schema_is_incomplete(&self) -> bool {
+        self.0.schema_is_incomplete
     }
 
     /// A session: a keyspace of its own to resolve names in.

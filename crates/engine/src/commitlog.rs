@@ -51,6 +51,7 @@ mod progress;
 mod replay;
 mod shared;
 mod state;
+pub(crate) mod unclaimed;
 
 #[cfg(test)]
 mod tests;

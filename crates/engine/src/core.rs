@@ -17,6 +17,7 @@ use crate::commitlog::CommitLog;
 use crate::compaction::{self, Operations, Throttle};
 use crate::counter_cache::CounterCache;
 use crate::data_directory::DataDirectory;
+use crate::drop_records::DropRecords;
 use crate::error::{EngineError, Result};
 use crate::memory::MemtablePool;
 use crate::metrics::EngineMetrics;
@@ -34,6 +35,14 @@ pub(crate) struct Core {
     pub clock: Arc<dyn Clock>,
     pub directory: DataDirectory,
     pub positions: ReplayPositions,
+    pub drops: DropRecords,
+    /// Whether the schema that named the tables lacks something, so that nothing may be removed.
+    pub schema_incomplete: AtomicBool,
+    /// Whether replay skipped damage, so that the schema may lack something.
+    pub log_damage_skipped: AtomicBool,
+    /// Tables that the schema does not name, and the bytes of their files, when they were last listed.
+    pub unknown_tables: AtomicU64,
+    pub unknown_bytes: AtomicU64,
     /// There from the end of recovery until closing.
     pub log: ArcSwapOption<CommitLog>,
     pub tables: ArcSwap<HashMap<TableId, Arc<Table>>>,
@@ -88,6 +97,7 @@ impl Core {
         options.check(memory_limit())?;
         let directory = DataDirectory::open(fs.clone(), &options.data_dir)?;
         let positions = ReplayPositions::open(fs.clone(), directory.replay_positions())?;
+        let drops = DropRecords::open(fs.clone(), directory.dropped_tables())?;
         Ok(Self {
             memory: MemtablePool::new(options.memtable_heap_space, options.cleanup_threshold()),
             cache: Arc::new(
@@ -109,6 +119,11 @@ impl Core {
             clock,
             directory,
             positions,
+            drops,
+            schema_incomplete: AtomicBool::new(false),
+            log_damage_skipped: AtomicBool::new(false),
+            unknown_tables: AtomicU64::new(0),
+            unknown_bytes: AtomicU64::new(0),
             log: ArcSwapOption::empty(),
             tables: ArcSwap::default(),
             changing_tables: Mutex::new(()),

@@ -4,7 +4,9 @@
 //! <data_dir>/cassette.version                      "1\n": the layout of this directory
 //! <data_dir>/cassette.lock                         locked while an engine is open
 //! <data_dir>/replay_positions                      see replay_positions.rs
+//! <data_dir>/dropped_tables                        see drop_records.rs
 //! <data_dir>/commitlog/CommitLog-*.log             see commitlog.rs
+//! <data_dir>/commitlog/unclaimed/<id>/*.log        of tables that the schema does not name, see commitlog/unclaimed.rs
 //! <data_dir>/saved_caches/*-cassette.db            what caches held, see saved_caches.rs; may be elsewhere
 //! <data_dir>/data/<keyspace>/<table>-<id>/nb-*     a table's SSTables, see transaction.rs
 //! ```
@@ -92,9 +94,20 @@ impl DataDirectory {
         self.root.join("replay_positions")
     }
 
+    /// The file of the drop records.
+    pub fn dropped_tables(&self) -> PathBuf {
+        self.root.join("dropped_tables")
+    }
+
     /// Where the keyspaces' directories are.
     pub fn tables(&self) -> PathBuf {
         self.root.join("data")
+    }
+
+    /// A path below that of the keyspaces' directories, relative to it.
+    pub fn relative(&self, path: &Path) -> String {
+        let root = self.tables();
+        path.strip_prefix(&root).unwrap_or(path).to_string_lossy().into_owned()
     }
 
     /// The directories of tables, which are made if they are not there.

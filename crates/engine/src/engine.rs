@@ -1,7 +1,8 @@
 //! The engine's doors: opening, tables, writes, reads.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_rows::interrupt::Interrupted;
@@ -28,6 +29,7 @@ use crate::partition_lock::PartitionLock;
 use crate::saved_caches::CacheKind;
 use crate::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 use crate::stats::{EngineStats, PartitionStats, TableStats};
+use crate::unknown_tables::UnknownTable;
 use crate::verify::VerifiedSSTable;
 
 /// How safe a write is when it returns.
@@ -130,8 +132,9 @@ impl Engine {
         self.inner.core.replay()
     }
 
-    /// Ends recovery: replays what belongs to tables that were created since the last [`replay`](Self::replay); what the
-    /// log holds beyond that belongs to dropped tables. Writes are allowed from here on, and background work begins.
+    /// Ends recovery: replays what belongs to tables that were created since the last [`replay`](Self::replay). To be called
+    /// when all tables have been created: files and log records of tables that a drop record names are removed, those of
+    /// other tables are kept and reported. Writes are allowed from here on, and background work begins.
     pub fn finish_recovery(&self) -> Result<ReplaySummary> {
         let summary = self.inner.core.finish_recovery()?;
         self.inner.background.start().map_err(EngineError::Thread)?;
@@ -151,18 +154,64 @@ impl Engine {
         self.inner.core.alter_table(table)
     }
 
-    /// Removes a table and its data; its snapshots stay.
-    pub fn drop_table(&self, id: TableId) -> Result<()> {
-        self.inner.core.drop_table(id)
-    }
-
-    /// Removes the directories of tables that are not known: those that were dropped shortly before a crash. To be called when
-    /// all tables have been created that there are. Gives what was removed.
+    /// Durably records that tables are about to be dropped. Call before the schema change becomes durable: after a crash the
+    /// next start removes the files of those that the schema does not name any more, and of no others.
     ///
     /// # Errors
-    /// If some known table has a corrupt SSTable: it may hold the schema, and the unknown tables may be none that were dropped.
-    pub fn remove_unknown_tables(&self) -> Result<Vec<PathBuf>> {
-        self.inner.core.remove_unknown_tables()
+    /// If one of them does not exist, or the records cannot be written; then nothing is recorded.
+    pub fn intend_drops(&self, ids: &[TableId]) -> Result<()> {
+        self.inner.core.intend_drops(ids)
+    }
+
+    /// Takes back [`intend_drops`](Self::intend_drops) after the schema change failed. No-op if the commit log has failed:
+    /// it is unknown whether the change is durable, and the next start finds out.
+    pub fn cancel_drops(&self, ids: &[TableId]) {
+        self.inner.core.cancel_drops(ids);
+    }
+
+    /// Removes tables and their data; their snapshots stay. The schema must not name them any more. Indexes' tables come
+    /// before the table that they are of. A durable record names the tables before any file is removed.
+    ///
+    /// # Errors
+    /// After an error the tables are out of use, and the next start removes what is left of their files.
+    pub fn drop_tables(&self, ids: &[TableId]) -> Result<()> {
+        self.inner.core.drop_tables(ids)
+    }
+
+    /// [Drops](Self::drop_tables) one table.
+    pub fn drop_table(&self, id: TableId) -> Result<()> {
+        self.drop_tables(&[id])
+    }
+
+    /// Takes back [`create_tables`](Self::create_tables) after the schema change failed. Directories without any file are
+    /// removed; files of a table that existed before stay.
+    pub fn discard_tables(&self, ids: &[TableId]) -> Result<()> {
+        self.inner.core.discard_tables(ids)
+    }
+
+    /// Declares that the schema from which tables were created lacks something, so that
+    /// [`finish_recovery`](Self::finish_recovery) removes no files.
+    pub fn mark_schema_incomplete(&self) {
+        self.inner.core.schema_incomplete.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether replay skipped damage, so that the schema may lack something. Then this start removes no files.
+    pub fn log_damage_skipped(&self) -> bool {
+        self.inner.core.log_damage_skipped.load(Ordering::Relaxed)
+    }
+
+    /// Lists data of tables that were not created and not dropped: the schema may have lost their rows. To adopt such a
+    /// table, [create](Self::create_table) it with its keyspace, name and id; log records that were kept for it are applied.
+    pub fn unknown_tables(&self) -> Result<Vec<UnknownTable>> {
+        self.inner.core.unknown_tables()
+    }
+
+    /// Removes the data of an unknown table; its snapshots stay.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownTable`] if it has been created or removed since it was listed.
+    pub fn remove_unknown_table(&self, unknown: &UnknownTable) -> Result<()> {
+        self.inner.core.remove_unknown_table(unknown)
     }
 
     /// Removes a table's data, in one step; its snapshots stay.

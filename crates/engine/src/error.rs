@@ -120,14 +120,6 @@ pub enum EngineError {
         /// What went wrong.
         reason: String,
     },
-    /// Unknown tables are not removed while it is not sure that they were dropped.
-    #[error(
-        "{table} has corrupt SSTables: tables that are not known may be none that were dropped, and are not removed"
-    )]
-    CorruptTables {
-        /// The table that has corrupt SSTables.
-        table: String,
-    },
     /// A command names an SSTable that the table does not have.
     #[error("{table} has no SSTable {id}")]
     UnknownSSTable {

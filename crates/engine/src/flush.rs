@@ -125,6 +125,9 @@ impl Core {
 
     /// The table's records in the log up to `ends` are in SSTables, or not wanted any more.
     pub fn mark_clean(&self, table: &Table, begins: Position, ends: Position) {
+        if table.recovery.lock().claiming {
+            return;
+        }
         if let Err(error) = self.positions.advance(table.id, ends) {
             tracing::error!(%error, "replay positions were not saved; the log keeps its segments until they are");
             return;

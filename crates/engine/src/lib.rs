@@ -13,6 +13,7 @@ pub mod compaction;
 mod core;
 mod counter_cache;
 mod data_directory;
+mod drop_records;
 mod engine;
 #[cfg(test)]
 mod engine_tests;
@@ -42,6 +43,7 @@ mod tables;
 mod testing;
 pub mod trace;
 mod transaction;
+mod unknown_tables;
 mod verify;
 mod write;
 
@@ -65,4 +67,5 @@ pub use partition_lock::PartitionLock;
 pub use saved_caches::CacheKind;
 pub use snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 pub use stats::{EngineStats, LevelStats, PartitionStats, TableStats};
+pub use unknown_tables::UnknownTable;
 pub use verify::VerifiedSSTable;

@@ -3,13 +3,17 @@
 //! The log is read as often as [`Core::replay`] is called, each time for the tables that have been created since: the
 //! schema, which says what tables there are, is in tables itself. Nothing is written to the log before recovery ends.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use cassette_rows::TableId;
-use hashbrown::{HashMap, HashSet};
+use cassette_rows::{StorageError, TableId};
+use hashbrown::HashMap;
 use uuid::Uuid;
 
-use crate::commitlog::{self, CommitLog, CommitLogOptions, Entry, HandlerError, Position, TableVersion};
+use crate::commitlog::{
+    self, CommitLog, CommitLogOptions, Entry, HandlerError, Position, TableVersion, unclaimed,
+};
 use crate::core::{Core, Phase};
 use crate::engine::ReplaySummary;
 use crate::error::{EngineError, Result};
@@ -25,55 +29,111 @@ impl Core {
             let directory = self.directory.commitlog();
             let policy = self.options.commitlog_replay;
             let mut handler = |entry: Entry<'_>| replay.take(entry);
-            commitlog::read(self.fs.as_ref(), &directory, policy, &mut handler)?;
+            let read = commitlog::read(self.fs.as_ref(), &directory, policy, &mut handler)?;
+            self.note_damage(read.skipped);
         }
         replay.finish();
         Ok(replay.summary)
     }
 
+    fn note_damage(&self, skipped: u64) {
+        if skipped > 0 {
+            self.log_damage_skipped.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// See [`Engine::finish_recovery`](crate::Engine::finish_recovery).
     pub fn finish_recovery(self: &Arc<Self>) -> Result<ReplaySummary> {
         self.check_recovering()?;
+        let dropped = self.resolve_intents()?;
+        let mut replay = Replay::new(self);
+        let mut foreign = ForeignRecords { core: self, dropped: &dropped, found: BTreeMap::new() };
+        let mut handler = |entry: Entry<'_>| {
+            if let Entry::Record { position, tables, .. } = entry {
+                foreign.note(position, tables);
+            }
+            replay.take(entry)
+        };
+        let directory = self.directory.commitlog();
+        let (log, read) = CommitLog::open(
+            self.fs.clone(),
+            self.clock.clone(),
+            &directory,
+            self.commitlog_options()?,
+            &mut handler,
+        )?;
+        self.note_damage(read.skipped);
+        replay.finish();
+        let summary = replay.summary;
+        let foreign = foreign.found;
+
+        // Durable before the log discards anything of these tables.
+        if !dropped.is_empty() {
+            self.drops.commit(dropped.into_iter(), log.position())?;
+        }
+        for (table, segments) in foreign {
+            if !segments.is_empty() {
+                unclaimed::keep(self.fs.as_ref(), &directory, table, &segments).map_err(|error| {
+                    StorageError::io(&directory, "keep segments with records of unknown tables in", error)
+                })?;
+            }
+            log.forget_table(table);
+        }
+        let tables = self.tables.load();
+        for table in tables.keys() {
+            log.mark_clean(table.0.as_u128(), Position::ZERO, self.positions.get(*table));
+        }
+        self.log.store(Some(Arc::new(log)));
+        self.set_phase(Phase::Open);
+        self.settle_unclaimed()?;
+        self.finish_drops();
+        let unknown = self.report_unknown_tables()?;
+        // Those of unknown tables say which kept records are in their SSTables.
+        self.positions.retain(|table| tables.contains_key(&table) || unknown.contains(&table))?;
+        Ok(summary)
+    }
+
+    fn commitlog_options(self: &Arc<Self>) -> Result<CommitLogOptions> {
         let core = Arc::downgrade(self);
-        let options = CommitLogOptions {
+        // Positions on record must lie before those of new segments, whatever the clock says.
+        let last_segment = self.positions.last_segment().max(self.drops.last_segment());
+        Ok(CommitLogOptions {
             sync: self.options.commitlog_sync,
             segment_size: self.options.commitlog_segment_size,
             total_space: self.options.commitlog_total_space,
             replay: self.options.commitlog_replay,
-            first_segment_id: self.positions.last_segment() + 1,
+            first_segment_id: last_segment.max(self.last_unclaimed_segment()?) + 1,
             threads: self.options.background_threads,
             on_space_exceeded: Some(Arc::new(move || {
                 if let Some(core) = core.upgrade() {
                     core.flush_wanted.raise();
                 }
             })),
-        };
-        let mut replay = Replay::new(self);
-        let mut unknown = HashSet::new();
-        let mut handler = |entry: Entry<'_>| {
-            if let Entry::Record { tables, .. } = entry {
-                unknown.extend(tables.iter().map(|table| table.table));
-            }
-            replay.take(entry)
-        };
-        let directory = self.directory.commitlog();
-        let (log, _) =
-            CommitLog::open(self.fs.clone(), self.clock.clone(), &directory, options, &mut handler)?;
-        replay.finish();
-        let summary = replay.summary;
+        })
+    }
 
-        let tables = self.tables.load();
-        unknown.retain(|table| !tables.contains_key(&TableId(Uuid::from_u128(*table))));
-        for table in unknown {
-            log.forget_table(table);
-        }
-        self.positions.retain(|table| tables.contains_key(&table))?;
-        for table in tables.keys() {
-            log.mark_clean(table.0.as_u128(), Position::ZERO, self.positions.get(*table));
-        }
-        self.log.store(Some(Arc::new(log)));
-        self.set_phase(Phase::Open);
-        Ok(summary)
+    /// Applies the log records that were kept while a table was unknown, and flushes them. Nothing else uses the table. A
+    /// crash in between has all of them applied again.
+    pub fn claim_log(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+        let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
+        let directory = self.directory.commitlog();
+        let kept = unclaimed::of_table(self.fs.as_ref(), &directory, table.id.0.as_u128())
+            .map_err(|error| StorageError::io(&directory, "list the unclaimed segments of", error))?;
+        let Some(kept) = kept else { return Ok(()) };
+        table.recovery.lock().claiming = true;
+        let mut replay = Replay::of_claimed(self, table);
+        unclaimed::read(self.fs.as_ref(), &kept, &mut |entry| replay.take(entry))?;
+        let mutations = replay.summary.mutations;
+        self.flush(table)?;
+        self.positions.advance(table.id, log.position())?;
+        table.recovery.lock().claiming = false;
+        self.remove_unclaimed(table.id)?;
+        tracing::info!(
+            table = table.metadata().qualified_name(),
+            mutations,
+            "applied kept commit log records"
+        );
+        Ok(())
     }
 
     fn check_recovering(&self) -> Result<()> {
@@ -85,6 +145,33 @@ impl Core {
     }
 }
 
+/// Collects the segments with records of tables that do not exist, by table. Those of which no record is needed have none.
+struct ForeignRecords<'a> {
+    core: &'a Core,
+    /// Tables whose drop is about to be recorded.
+    dropped: &'a [(TableId, String)],
+    found: BTreeMap<u128, BTreeSet<u64>>,
+}
+
+impl ForeignRecords<'_> {
+    fn note(&mut self, position: Position, tables: &[TableVersion]) {
+        let known = self.core.tables.load();
+        for version in tables {
+            let id = TableId(Uuid::from_u128(version.table));
+            if known.contains_key(&id) {
+                continue;
+            }
+            let segments = self.found.entry(version.table).or_default();
+            let is_needed = position > self.core.positions.get(id)
+                && !self.core.drops.covers(id, position)
+                && self.dropped.iter().all(|(dropped, _)| *dropped != id);
+            if is_needed {
+                segments.insert(position.segment);
+            }
+        }
+    }
+}
+
 /// One reading of the log.
 struct Replay<'a> {
     core: &'a Arc<Core>,
@@ -92,6 +179,8 @@ struct Replay<'a> {
     tables: HashMap<u128, Arc<Table>>,
     decoders: HashMap<TableVersion, Decoder>,
     position: Position,
+    /// The table whose kept records are read, if it is not the log that is.
+    claimed: Option<Arc<Table>>,
     summary: ReplaySummary,
 }
 
@@ -104,6 +193,18 @@ impl<'a> Replay<'a> {
             tables: tables.map(|table| (table.id.0.as_u128(), table.clone())).collect(),
             decoders: HashMap::new(),
             position: Position::ZERO,
+            claimed: None,
+            summary: ReplaySummary::default(),
+        }
+    }
+
+    fn of_claimed(core: &'a Arc<Core>, table: &Arc<Table>) -> Self {
+        Self {
+            core,
+            tables: HashMap::from([(table.id.0.as_u128(), table.clone())]),
+            decoders: HashMap::new(),
+            position: Position::ZERO,
+            claimed: Some(table.clone()),
             summary: ReplaySummary::default(),
         }
     }
@@ -151,6 +252,12 @@ impl<'a> Replay<'a> {
             let growth = table.view().memtable.apply(&update.key, changes.into_iter());
             self.core.memory.grow(growth);
             self.summary.mutations += 1;
+        }
+        if let Some(table) = &self.claimed {
+            if self.core.memory.wants_flush() {
+                self.core.flush(table)?;
+            }
+            return Ok(());
         }
         for version in tables {
             if let Some(table) = self.tables.get(&version.table) {

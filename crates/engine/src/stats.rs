@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_rows::{TableId, TableMetadata};
@@ -124,6 +125,11 @@ pub struct EngineStats {
     pub cache_rates: [CacheRates; 4],
     /// The commit log, once recovery has ended.
     pub commit_log: Option<CommitLogStats>,
+    /// Tables with data that the schema does not name, when they were last listed; see
+    /// [`Engine::unknown_tables`](crate::Engine::unknown_tables).
+    pub unknown_tables: u64,
+    /// Bytes of their files and of the commit log segments kept for them.
+    pub unknown_table_bytes: u64,
     /// Since when, by the engine's monotonic clock.
     pub now: Duration,
 }
@@ -224,6 +230,8 @@ impl Core {
             counter_cache: self.counter_cache.stats(),
             cache_rates: self.metrics.caches.each_ref().map(CacheMeter::rates),
             commit_log: self.log.load().as_ref().map(|log| log.stats()),
+            unknown_tables: self.unknown_tables.load(Ordering::Relaxed),
+            unknown_table_bytes: self.unknown_bytes.load(Ordering::Relaxed),
             now: self.clock.monotonic(),
         }
     }

@@ -78,6 +78,9 @@ pub(crate) struct Recovery {
     pub replayed: bool,
     /// Behind the last record that was applied or passed over.
     pub position: Position,
+    /// Log records that were kept while the table was unknown are being applied: flushes leave the replay position where it
+    /// is, so that all of them are applied again after a crash.
+    pub claiming: bool,
 }
 
 /// What compactions of a table have to agree on.

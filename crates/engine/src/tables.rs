@@ -1,6 +1,6 @@
 //! Making, opening, altering, truncating and dropping tables.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use cassette_rows::{StorageError, TableId, TableMetadata};
@@ -9,10 +9,10 @@ use cassette_sstable::reader::OpenOptions;
 use cassette_sstable::{Component, Descriptor, SSTableId, SSTableReader, Version};
 use cassette_vfs::DirEntry;
 use hashbrown::HashMap;
-use uuid::Uuid;
 
 use crate::compaction::CompactionOptions;
 use crate::core::{Core, Phase};
+use crate::drop_records::{DropRecord, DropState};
 use crate::error::{EngineError, Result};
 use crate::memtable::Memtable;
 use crate::options::DiskFailurePolicy;
@@ -37,8 +37,11 @@ impl Core {
             if metadata.index_of.is_some() && self.phase() == Phase::Open {
                 self.empty_directory(directory)?;
             }
-            let table = self.open_table(metadata.clone(), directory)?;
-            tables.insert(table.id, Arc::new(table));
+            let table = Arc::new(self.open_table(metadata.clone(), directory)?);
+            if self.phase() == Phase::Open {
+                self.readopt(&table)?;
+            }
+            tables.insert(table.id, table);
         }
         self.tables.store(Arc::new(tables));
         let tables = self.tables.load();
@@ -50,7 +53,19 @@ impl Core {
         Ok(())
     }
 
-    /// Removes the files of a directory: those of an index that could not be dropped wholly.
+    /// Prepares a table that gets the id of an earlier one: what the log holds of a dropped one stays discarded, and what
+    /// was kept for an unknown one is applied.
+    fn readopt(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+        let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
+        if self.drops.get(table.id).is_some() {
+            self.positions.advance(table.id, log.position())?;
+            self.drops.forget(|id, _| id == table.id)?;
+        }
+        self.claim_log(table)
+    }
+
+    /// Removes the files of a directory: those of an earlier index of the name. An index holds nothing that its table does
+    /// not, and is built again.
     fn empty_directory(&self, directory: &Path) -> Result<()> {
         let entries =
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
@@ -191,71 +206,84 @@ impl Core {
         Ok(())
     }
 
-    /// See [`Engine::drop_table`](crate::Engine::drop_table).
-    pub fn drop_table(&self, id: TableId) -> Result<()> {
+    /// See [`Engine::intend_drops`](crate::Engine::intend_drops).
+    pub fn intend_drops(&self, ids: &[TableId]) -> Result<()> {
+        self.check_running()?;
+        let tables = self.tables.load();
+        let tables = ids.iter().map(|id| Self::table_in(&tables, *id)).collect::<Result<Vec<_>>>()?;
+        Ok(self.drops.intend(tables.iter().map(|table| self.drop_target(table)))?)
+    }
+
+    /// See [`Engine::cancel_drops`](crate::Engine::cancel_drops).
+    pub fn cancel_drops(&self, ids: &[TableId]) {
+        let log_failed = self.log.load().as_ref().is_none_or(|log| log.failure().is_some());
+        if log_failed {
+            // Whether the schema change is durable is unknown: the next start resolves the intents.
+            return;
+        }
+        let is_intended = |record: &DropRecord| record.state == DropState::Intended;
+        if let Err(error) = self.drops.forget(|id, record| ids.contains(&id) && is_intended(record)) {
+            tracing::warn!(%error, "the intent of a failed DROP stays until the next change; it has no effect");
+        }
+    }
+
+    fn drop_target(&self, table: &Arc<Table>) -> (TableId, String) {
+        (table.id, self.directory.relative(&table.directory))
+    }
+
+    /// See [`Engine::drop_tables`](crate::Engine::drop_tables).
+    pub fn drop_tables(&self, ids: &[TableId]) -> Result<()> {
         self.check_running()?;
         let _changing = self.changing_tables.lock();
+        let Some(log) = self.log.load_full() else { return Err(EngineError::Recovering) };
+        let dropped = self.close_tables(ids)?;
+        // No writer is left: the log holds nothing of the tables behind this.
+        self.drops.commit(dropped.iter().map(|table| self.drop_target(table)), log.position())?;
+        let mut failure = None;
+        for table in &dropped {
+            let _no_import = table.importing.lock();
+            let _no_compaction = self.pause_compactions(table);
+            let _no_flush = table.flush.lock();
+            self.forget_memtables(table);
+            log.forget_table(table.id.0.as_u128());
+            match snapshots::remove_table_files(self.fs.as_ref(), &table.directory) {
+                Ok(_) => self.drops.removed(table.id),
+                Err(error) => drop(failure.get_or_insert(error)),
+            }
+        }
+        self.positions.retain(|other| !ids.contains(&other))?;
+        self.forget_finished_drops()?;
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Takes tables out of use: later writes and reads are refused. `changing_tables` is held.
+    fn close_tables(&self, ids: &[TableId]) -> Result<Vec<Arc<Table>>> {
         let mut tables = HashMap::clone(&self.tables.load());
-        let table = tables.remove(&id).ok_or(EngineError::UnknownTable(id))?;
-        let _no_import = table.importing.lock();
-        {
+        let remove = |id: &TableId| tables.remove(id).ok_or(EngineError::UnknownTable(*id));
+        let closed = ids.iter().map(remove).collect::<Result<Vec<_>>>()?;
+        for table in &closed {
             let _writers_held_out = table.write_order.write();
             table.set_dropped();
         }
         self.tables.store(Arc::new(tables));
-        self.row_cache.forget(id);
-        let _no_compaction = self.pause_compactions(&table);
-        let _no_flush = table.flush.lock();
-        self.forget_memtables(&table);
-        if let Some(log) = &*self.log.load() {
-            log.forget_table(id.0.as_u128());
+        for id in ids {
+            self.row_cache.forget(*id);
         }
-        snapshots::remove_table_files(self.fs.as_ref(), &table.directory)?;
-        self.positions.retain(|other| other != id)?;
-        Ok(())
+        Ok(closed)
     }
 
-    /// See [`Engine::remove_unknown_tables`](crate::Engine::remove_unknown_tables).
-    pub fn remove_unknown_tables(&self) -> Result<Vec<PathBuf>> {
+    /// See [`Engine::discard_tables`](crate::Engine::discard_tables).
+    pub fn discard_tables(&self, ids: &[TableId]) -> Result<()> {
         self.check_running()?;
         let _changing = self.changing_tables.lock();
-        let tables = self.tables.load();
-        for table in tables.values() {
-            let view = table.view();
-            if !view.unreadable.is_empty() || !view.set_aside.is_empty() {
-                // It may be the schema that cannot be read: then unknown tables are not dropped ones.
-                return Err(EngineError::CorruptTables { table: view.table.qualified_name() });
-            }
+        for table in self.close_tables(ids)? {
+            let _no_import = table.importing.lock();
+            let _no_compaction = self.pause_compactions(&table);
+            let _no_flush = table.flush.lock();
+            self.forget_memtables(&table);
+            snapshots::remove_if_empty(self.fs.as_ref(), &table.directory)?;
         }
-        let root = self.directory.tables();
-        let list = |path: &Path| {
-            self.fs.read_dir(path).map_err(|error| StorageError::io(path, "list the directory", error))
-        };
-        let mut removed = Vec::new();
-        for keyspace in list(&root)?.into_iter().filter(|entry| entry.is_dir) {
-            let keyspace = root.join(keyspace.name);
-            for table in list(&keyspace)?.into_iter().filter(|entry| entry.is_dir) {
-                let Some(id) = table.name.rsplit('-').next().and_then(|id| Uuid::try_parse(id).ok()) else {
-                    continue;
-                };
-                let path = keyspace.join(&table.name);
-                if !tables.contains_key(&TableId(id)) {
-                    removed.push(path);
-                    continue;
-                }
-                let is_of_index = |entry: &DirEntry| entry.is_dir && entry.name.starts_with('.');
-                let indexes = list(&path)?.into_iter().filter(is_of_index).map(|entry| path.join(entry.name));
-                removed.extend(indexes.filter(|path| tables.values().all(|table| table.directory != *path)));
-            }
-        }
-        let mut gone = Vec::with_capacity(removed.len());
-        for path in removed {
-            if snapshots::remove_table_files(self.fs.as_ref(), &path)? {
-                tracing::info!(path = %path.display(), "removed what a dropped table or index left");
-                gone.push(path);
-            }
-        }
-        Ok(gone)
+        Ok(())
     }
 
     /// See [`Engine::truncate`](crate::Engine::truncate).

@@ -33,6 +33,8 @@ pub struct Keyspace {
     pub kind: KeyspaceKind,
     /// Replication and durability.
     pub params: KeyspaceParams,
+    /// Whether `system_schema.keyspaces` has its row; `false` if the row was lost, until the next change of the keyspace.
+    pub(crate) is_stored: bool,
     /// Tables by name: virtual ones too, and those that are materialized views.
     pub tables: BTreeMap<String, Arc<TableMetadata>>,
     /// User-defined types by name.
@@ -70,6 +72,7 @@ impl Keyspace {
             name: name.into(),
             kind,
             params,
+            is_stored: true,
             tables: BTreeMap::new(),
             types: BTreeMap::new(),
             indexes: BTreeMap::new(),

@@ -7,7 +7,8 @@
 //!    the change survives; before, nothing of it does.
 //! 3. Changed tables get their new form in the engine, and then the catalog is swapped: no statement is planned against
 //!    a table that the engine does not know.
-//! 4. Dropped tables leave the engine. After a crash before this they are left over, and opening removes them.
+//! 4. Dropped tables leave the engine. The intent to drop them is durable before step 2, so that after a crash opening
+//!    removes their files if the schema does not name them any more; see `drop_records` in the engine.
 //! 5. Listeners are told. New indexes are built when the writers that did not see them are done; see [`crate::indexes`].
 
 use std::collections::{BTreeMap, HashMap};
@@ -43,10 +44,14 @@ pub(crate) fn change_schema(
     };
     let Some(Change { keyspace, event, warnings }) = decide(&cx)? else { return Ok(None) };
     let (name, after) = match keyspace {
-        KeyspaceChange::Put(keyspace) => (
-            keyspace.name.clone(),
-            before.with_keyspace(keyspace.with_indexes_of_tables()?.with_views_of_tables()?),
-        ),
+        KeyspaceChange::Put(keyspace) => {
+            // A lost row is written again with any change.
+            let keyspace = Keyspace { is_stored: true, ..keyspace };
+            (
+                keyspace.name.clone(),
+                before.with_keyspace(keyspace.with_indexes_of_tables()?.with_views_of_tables()?),
+            )
+        }
         KeyspaceChange::Drop(name) => {
             let after = before.without_keyspace(&name);
             (name, after)
@@ -68,11 +73,11 @@ pub(crate) fn change_schema(
 fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: &Arc<Catalog>) -> Result<()> {
     let engine = database.engine();
     let diff = TablesDiff::new(keyspace, before, after);
+    let ids = |tables: &[Arc<TableMetadata>]| tables.iter().map(|table| table.id).collect::<Vec<_>>();
+    let dropped = ids(&diff.dropped);
     let undo = |error: String| {
-        for table in &diff.created {
-            if let Err(error) = engine.drop_table(table.id) {
-                tracing::warn!(table = table.qualified_name(), %error, "cannot remove a table that was not created");
-            }
+        if let Err(error) = engine.discard_tables(&ids(&diff.created)) {
+            tracing::warn!(keyspace, %error, "cannot remove tables that were not created");
         }
         DatabaseError::Server(error)
     };
@@ -80,7 +85,7 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         .create_tables(&diff.created)
         .map_err(|error| DatabaseError::Server(format!("cannot create the tables: {error}")))?;
     for table in diff.dropped.iter().filter(|table| database.leaves_snapshot(table)) {
-        // While the table is there whatever happens: opening removes what a dropped one has left.
+        // Before the intent to drop it is recorded: afterwards a crash may have its files removed.
         if let Err(error) = engine.snapshot_before_drop(table.id, &database.schema_cql(table)) {
             let name = table.qualified_name();
             return Err(undo(format!("cannot take a snapshot of {name} before it is dropped: {error}")));
@@ -95,8 +100,24 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         }
         return Err(undo(format!("cannot set durable_writes: {error}")));
     }
+    if !dropped.is_empty() {
+        // From here until the schema change is durable, a crash leaves intents, which the next start resolves.
+        engine
+            .intend_drops(&dropped)
+            .map_err(|error| undo(format!("cannot record what is to be dropped: {error}")))?;
+    }
     // After everything that statements were given, and later than all earlier changes of the schema.
     let timestamp = database.next_timestamp(database.clock().now_micros());
+    let mut leftovers = Vec::new();
+    if database.schema_is_incomplete() {
+        for table in diff.created.iter().filter(|table| table.index_of.is_none()) {
+            let rows = system::load::delete_leftovers(engine, after, table, timestamp);
+            leftovers.extend(rows.map_err(|error| {
+                engine.cancel_drops(&dropped);
+                undo(error.to_string())
+            })?);
+        }
+    }
     let changed_indexes =
         diff.created.iter().chain(&diff.dropped).filter_map(|table| table.index_of.as_ref());
     let mutations = system::schema_rows::changes(keyspace, before, after, timestamp)
@@ -107,11 +128,12 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
                 .flat_map(|name| views::forget(after, keyspace, name, timestamp)),
         )
         .chain(changed_indexes.filter_map(|of| indexes::forget(after, keyspace, &of.index, timestamp)))
+        .chain(leftovers)
         .collect::<Vec<_>>();
-    engine
-        .apply(&mutations)
-        .and_then(|()| engine.sync_log())
-        .map_err(|error| undo(format!("cannot write the schema: {error}")))?;
+    engine.apply(&mutations).and_then(|()| engine.sync_log()).map_err(|error| {
+        engine.cancel_drops(&dropped);
+        undo(format!("cannot write the schema: {error}"))
+    })?;
     let mut failure = None;
     for table in &diff.altered {
         if let Err(error) = engine.alter_table(table.clone()) {
@@ -128,10 +150,10 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         // Writers that saw the indexes and views as they were are done when this returns.
         database.wait_for_writers();
     }
-    for table in diff.dropped {
-        if let Err(error) = engine.drop_table(table.id) {
-            failure.get_or_insert(format!("cannot remove {}: {error}", table.qualified_name()));
-        }
+    if !dropped.is_empty()
+        && let Err(error) = engine.drop_tables(&dropped)
+    {
+        failure.get_or_insert(format!("cannot remove what was dropped: {error}"));
     }
     failure.map_or(Ok(()), |failure| Err(DatabaseError::Server(failure)))
 }

@@ -65,7 +65,7 @@ pub(super) fn alter(statement: &AlterKeyspace, cx: &SchemaContext<'_>) -> Result
         );
     }
     let params = KeyspaceParams { durable_writes, replication };
-    if params == *before {
+    if params == *before && keyspace.is_stored {
         return Ok(None);
     }
     Ok(Some(Change {

@@ -1,9 +1,12 @@
 //! Reading the schema back from `system_schema`.
+//!
+//! Rows that are missing while others refer to them are reported, and what cannot be built without them is left out: its
+//! data stays on disk, as that of an unknown table. A row that exists and cannot be understood is an error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cassette_engine::{Engine, KeyRange};
+use cassette_engine::{Engine, KeyRange, Mutation};
 use cassette_rows::schema::DroppedColumn;
 use cassette_rows::types::UserType;
 use cassette_rows::{
@@ -11,7 +14,7 @@ use cassette_rows::{
     Unfiltered,
 };
 
-use super::encode::StoredRow;
+use super::encode::{self, StoredRow};
 use super::{SCHEMA, TextMap};
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, TypeUse, resolve_type};
 use crate::error::{DatabaseError, Result};
@@ -23,6 +26,8 @@ use crate::views::View;
 pub(crate) struct StoredSchema {
     pub keyspaces: Vec<Keyspace>,
     pub newest_timestamp: i64,
+    /// What is missing, one description for each place; empty if the schema is complete as far as that can be determined.
+    pub problems: Vec<String>,
 }
 
 /// Reads all of `system_schema`, whose tables `built_in` has.
@@ -30,7 +35,7 @@ pub(crate) struct StoredSchema {
 /// # Errors
 /// Server, naming the row that cannot be understood.
 pub(crate) fn load(engine: &Engine, built_in: &Catalog, now: u32) -> Result<StoredSchema> {
-    let mut loader = Loader { engine, built_in, now, newest_timestamp: i64::MIN };
+    let mut loader = Loader::new(engine, built_in, now);
     let mut keyspaces = BTreeMap::new();
     loader.rows("keyspaces", |name, row| {
         let kind = built_in.keyspace(name).map_or(KeyspaceKind::User, |keyspace| keyspace.kind);
@@ -43,13 +48,90 @@ pub(crate) fn load(engine: &Engine, built_in: &Catalog, now: u32) -> Result<Stor
         keyspaces.insert(name.to_owned(), Keyspace::new(name, kind, params));
         Ok(())
     })?;
+    add_missing_keyspaces(&mut loader, &mut keyspaces)?;
     load_types(&mut loader, &mut keyspaces)?;
     load_tables(&mut loader, &mut keyspaces)?;
     load_indexes(&mut loader, &mut keyspaces)?;
+    // The first start writes these before any other row.
+    let own = keyspaces.get(SCHEMA).is_some_and(|own| own.tables.contains_key("tables"));
+    if !keyspaces.is_empty() && !own {
+        loader.problems.push(format!("the rows of {SCHEMA} itself are missing"));
+    }
     Ok(StoredSchema {
         keyspaces: keyspaces.into_values().collect(),
         newest_timestamp: loader.newest_timestamp,
+        problems: loader.problems,
     })
+}
+
+/// Opens keyspaces whose row is missing while tables, views or types have theirs, so that these stay in use.
+fn add_missing_keyspaces(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace>) -> Result<()> {
+    let mut missing = BTreeSet::new();
+    for table in ["tables", "views", "types"] {
+        loader.rows(table, |name, _| {
+            if !keyspaces.contains_key(name) {
+                missing.insert(name.to_owned());
+            }
+            Ok(())
+        })?;
+    }
+    for name in missing {
+        loader.problems.push(format!(
+            "keyspace {name} has tables and no row in {SCHEMA}.keyspaces; until ALTER KEYSPACE writes one, its replication \
+             is taken to be SimpleStrategy with a factor of 1"
+        ));
+        let (kind, params) = match loader.built_in.keyspace(&name) {
+            Some(own) => (own.kind, own.params.clone()),
+            None => {
+                let replication = Replication::simple(1);
+                (KeyspaceKind::User, KeyspaceParams { durable_writes: true, replication })
+            }
+        };
+        let keyspace = Keyspace { is_stored: false, ..Keyspace::new(&name, kind, params) };
+        keyspaces.insert(name, keyspace);
+    }
+    Ok(())
+}
+
+/// Returns the mutations that delete rows which lost schema left under the name of a new table, and which would become part
+/// of it at the next start.
+pub(crate) fn delete_leftovers(
+    engine: &Engine,
+    catalog: &Catalog,
+    table: &TableMetadata,
+    timestamp: i64,
+) -> Result<Vec<Mutation>> {
+    let mut loader = Loader::new(engine, catalog, encode::seconds(timestamp));
+    let mut mutations = Vec::new();
+    let Some(keyspace) = catalog.keyspace(&table.keyspace) else { return Ok(mutations) };
+    let is_view = keyspace.views.contains_key(&table.name);
+    for stored in ["columns", "dropped_columns", "indexes", "tables", "views"] {
+        let mut rows = Vec::new();
+        loader.rows(stored, |of, row| {
+            let Some(name) =
+                row.clustering_text(0).filter(|name| of == table.keyspace && *name == table.name)
+            else {
+                return Ok(());
+            };
+            let part = row.clustering_text(1).unwrap_or_default();
+            let is_current = match stored {
+                "columns" => table.column(part).is_some(),
+                "dropped_columns" => table.dropped_columns.contains_key(part),
+                "indexes" => keyspace.indexes.contains_key(part),
+                "tables" => !is_view,
+                _ => is_view,
+            };
+            if !is_current {
+                let clustering = if part.is_empty() { vec![name] } else { vec![name, part] };
+                rows.push(encode::row_deletion(&clustering, timestamp));
+            }
+            Ok(())
+        })?;
+        if !rows.is_empty() {
+            mutations.push(encode::mutation(catalog.require_table(SCHEMA, stored)?, &table.keyspace, rows));
+        }
+    }
+    Ok(mutations)
 }
 
 struct Loader<'a> {
@@ -57,9 +139,14 @@ struct Loader<'a> {
     built_in: &'a Catalog,
     now: u32,
     newest_timestamp: i64,
+    problems: Vec<String>,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    fn new(engine: &'a Engine, built_in: &'a Catalog, now: u32) -> Self {
+        Self { engine, built_in, now, newest_timestamp: i64::MIN, problems: Vec::new() }
+    }
+
     /// Calls `each` with the keyspace's name and the row, for every live row of a table.
     fn rows(&mut self, table: &str, mut each: impl FnMut(&str, StoredRow<'_>) -> Result<()>) -> Result<()> {
         let failed = |error: String| DatabaseError::Server(format!("cannot read {SCHEMA}.{table}: {error}"));
@@ -130,8 +217,11 @@ fn load_types(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace
                 }
             }
             if left.len() == before {
+                // Types that it names are missing.
                 let error = last_error.map(|error| error.to_string()).unwrap_or_default();
-                return Err(unreadable(format!("type {name}.{}: {error}", left[0].name)));
+                let problem = |raw: RawType| format!("type {name}.{}: {error}", raw.name);
+                loader.problems.extend(left.into_iter().map(problem));
+                break;
             }
             pending = left;
         }
@@ -155,20 +245,52 @@ fn resolve_text(text: &str, keyspace: &Keyspace) -> Result<cassette_rows::DataTy
 type ByTable<T> = BTreeMap<(String, String), Vec<T>>;
 
 fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace>) -> Result<()> {
-    let mut columns: ByTable<ColumnMetadata> = BTreeMap::new();
+    // Tables with a column that cannot be resolved have an error instead of columns.
+    let mut columns: BTreeMap<(String, String), Result<Vec<ColumnMetadata>>> = BTreeMap::new();
     loader.rows("columns", |keyspace, row| {
-        let Some(keyspace) = keyspaces.get(keyspace) else { return Ok(()) };
-        let (table, column) = load_column(keyspace, &row)?;
-        columns.entry((keyspace.name.clone(), table)).or_default().push(column);
+        let table = row.clustering_text(0).ok_or_else(|| unreadable("a column without table"))?;
+        let key = (keyspace.to_owned(), table.to_owned());
+        // Reported once its table is missed.
+        let Some(keyspace) = keyspaces.get(keyspace) else {
+            columns.entry(key).or_insert_with(|| Ok(Vec::new()));
+            return Ok(());
+        };
+        let column = load_column(keyspace, &row);
+        let of_table = columns.entry(key).or_insert_with(|| Ok(Vec::new()));
+        match (of_table.as_mut(), column) {
+            (Ok(of_table), Ok((_, column))) => of_table.push(column),
+            (Ok(_), Err(error)) => *of_table = Err(error),
+            (Err(_), _) => {}
+        }
         Ok(())
     })?;
     let mut dropped: ByTable<(String, DroppedColumn)> = BTreeMap::new();
+    let mut unresolved: BTreeMap<(String, String), DatabaseError> = BTreeMap::new();
     loader.rows("dropped_columns", |keyspace, row| {
         let Some(keyspace) = keyspaces.get(keyspace) else { return Ok(()) };
-        let (table, name, column) = load_dropped_column(keyspace, &row)?;
-        dropped.entry((keyspace.name.clone(), table)).or_default().push((name, column));
+        match load_dropped_column(keyspace, &row) {
+            Ok((table, name, column)) => {
+                dropped.entry((keyspace.name.clone(), table)).or_default().push((name, column));
+            }
+            Err(error) => {
+                let table = row.clustering_text(0).unwrap_or_default().to_owned();
+                unresolved.insert((keyspace.name.clone(), table), error);
+            }
+        }
         Ok(())
     })?;
+    let mut problems = Vec::new();
+    // Takes the columns of a table or view; without them it is left out.
+    let mut take_columns = |key: &(String, String), problems: &mut Vec<String>| {
+        let name = format!("{}.{}", key.0, key.1);
+        match (columns.remove(key), unresolved.remove(key)) {
+            (Some(Ok(columns)), None) if has_partition_key(&columns) => return Some(columns),
+            (Some(Err(error)), _) | (_, Some(error)) => problems.push(format!("table {name}: {error}")),
+            _ => problems
+                .push(format!("table {name} has no columns, or no partition key, in {SCHEMA}.columns")),
+        }
+        None
+    };
     let mut tables = Vec::new();
     let mut views = Vec::new();
     loader.rows("tables", |keyspace, row| {
@@ -179,7 +301,7 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         let key = (keyspace.to_owned(), name.to_owned());
         let unreadable = |what: &str| unreadable(format!("table {keyspace}.{name}: {what}"));
         let id = row.uuid("id").ok_or_else(|| unreadable("no id"))?;
-        let columns = columns.remove(&key).ok_or_else(|| unreadable("no columns"))?;
+        let Some(columns) = take_columns(&key, &mut problems) else { return Ok(()) };
         let flags = row.text_list("flags");
         let has_flag = |name: &str| flags.as_ref().is_some_and(|flags| flags.iter().any(|flag| flag == name));
         if flags.is_some() && !has_flag("compound") {
@@ -201,7 +323,7 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         let key = (keyspace.to_owned(), name.to_owned());
         let unreadable = |what: &str| unreadable(format!("view {keyspace}.{name}: {what}"));
         let id = row.uuid("id").ok_or_else(|| unreadable("no id"))?;
-        let columns = columns.remove(&key).ok_or_else(|| unreadable("no columns"))?;
+        let Some(columns) = take_columns(&key, &mut problems) else { return Ok(()) };
         let params = load_params(&row).map_err(|error| unreadable(&error.to_string()))?;
         let base = row.text("base_table_name").ok_or_else(|| unreadable("no base table"))?.to_owned();
         let include_all = row.boolean("include_all_columns").unwrap_or(false);
@@ -210,6 +332,10 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         views.push((key, base, include_all, where_clause));
         Ok(())
     })?;
+    for (keyspace, table) in columns.keys() {
+        problems.push(format!("table {keyspace}.{table} has columns and no row in {SCHEMA}.tables or views"));
+    }
+    loader.problems.append(&mut problems);
     for table in tables {
         if let Some(keyspace) = keyspaces.get_mut(&table.keyspace) {
             keyspace.tables.insert(table.name.clone(), Arc::new(table));
@@ -218,7 +344,10 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
     for ((keyspace, name), base, include_all, where_clause) in views {
         let Some(keyspace) = keyspaces.get_mut(&keyspace) else { continue };
         let (Some(base), Some(table)) = (keyspace.tables.get(&base), keyspace.tables.get(&name)) else {
-            return Err(unreadable(format!("view {}.{name}: its base table is not there", keyspace.name)));
+            let problem = format!("view {}.{name}: its base table {base} is missing", keyspace.name);
+            loader.problems.push(problem);
+            keyspace.tables.remove(&name);
+            continue;
         };
         let mut table = (**table).clone();
         let is_of_base_key = |column: &Arc<ColumnMetadata>| {
@@ -233,9 +362,20 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
     Ok(())
 }
 
+fn has_partition_key(columns: &[ColumnMetadata]) -> bool {
+    columns.iter().any(|column| column.kind == ColumnKind::PartitionKey)
+}
+
 fn load_indexes(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace>) -> Result<()> {
+    let mut problems = Vec::new();
     loader.rows("indexes", |keyspace, row| {
         let Some(keyspace) = keyspaces.get_mut(keyspace) else { return Ok(()) };
+        let of = row.clustering_text(0).unwrap_or_default();
+        if !keyspace.tables.contains_key(of) {
+            let name = row.clustering_text(1).unwrap_or_default();
+            problems.push(format!("index {}.{name}: its table {of} is missing", keyspace.name));
+            return Ok(());
+        }
         let load = || {
             let (table, name) = (row.clustering_text(0)?, row.clustering_text(1)?);
             let kind = IndexKind::from_name(row.text("kind")?)?;
@@ -249,7 +389,9 @@ fn load_indexes(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspa
         let index = index.counting_with(keyspace.indexes.values());
         keyspace.indexes.insert(name.to_owned(), Arc::new(index));
         Ok(())
-    })
+    })?;
+    loader.problems.append(&mut problems);
+    Ok(())
 }
 
 fn load_kind(name: &str) -> Option<ColumnKind> {

@@ -11,6 +11,8 @@ pub(crate) mod load;
 pub(crate) mod local;
 pub(crate) mod open;
 pub(crate) mod schema_rows;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

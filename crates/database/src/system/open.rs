@@ -1,19 +1,20 @@
 //! Opening: the schema is read back, and the engine recovers the tables it names.
 //!
 //! 1. The schema's own tables are opened and the commit log is replayed for them: now the schema is whole.
-//! 2. The tables it names are opened and the log is replayed for these. What is left in the log, and directories that
-//!    nothing names, belong to dropped tables.
+//! 2. The tables it names are opened and the log is replayed for these. Directories and log records of other tables are
+//!    removed if a drop record names them, and otherwise kept and reported: the schema may have lost their rows. A start whose
+//!    schema is incomplete removes nothing.
 //! 3. What the program says of its own keyspaces and of this node is written where it differs from what is stored.
 
 use std::sync::Arc;
 
-use cassette_engine::{Engine, EngineError, Mutation};
+use cassette_engine::{Engine, EngineError, Mutation, UnknownTable};
 use cassette_rows::TableMetadata;
 use cassette_vfs::Clock;
 use uuid::Uuid;
 
 use super::local::{self, Node};
-use super::{SYSTEM, encode, load, local_keyspaces, replicated_keyspaces, schema_rows};
+use super::{SCHEMA, SYSTEM, encode, load, local_keyspaces, replicated_keyspaces, schema_rows};
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::error::{DatabaseError, Result, bail_config};
 use crate::indexes::{self, Index};
@@ -29,6 +30,8 @@ pub(crate) struct Opened {
     pub unbuilt_views: Vec<Arc<View>>,
     /// The newest write time in the schema: new ones must be later, whatever the clock says.
     pub newest_timestamp: i64,
+    /// Whether rows of the schema are missing that others refer to.
+    pub schema_is_incomplete: bool,
 }
 
 /// Recovers `engine`'s tables, and the catalog from them.
@@ -42,6 +45,17 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
     let now_micros = clock.now_micros();
     let now = encode::seconds(now_micros);
     let stored = load::load(engine, &built_in, now)?;
+    let schema_is_incomplete = !stored.problems.is_empty();
+    let schema_is_empty = stored.keyspaces.is_empty();
+    if schema_is_incomplete || schema_is_empty {
+        engine.mark_schema_incomplete();
+    }
+    report_problems(&stored.problems);
+    if engine.log_damage_skipped() {
+        tracing::warn!(
+            "damage in the commit log was skipped: schema changes may be lost with it; this start removes no files of tables"
+        );
+    }
     let newest_timestamp = stored.newest_timestamp.max(now_micros);
     let stored = Catalog::new(stored.keyspaces.into_iter().map(Arc::new));
     let catalog = Arc::new(merge(&built_in, &stored));
@@ -53,16 +67,45 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
     }
     // Which replays the log for the tables that have been created since.
     engine.finish_recovery().map_err(|error| failed("the commit log", error))?;
-    if let Err(error) = engine.remove_unknown_tables() {
-        tracing::warn!(%error, "what dropped tables left stays until the next start");
+    let unknown = engine.unknown_tables().map_err(|error| failed("the tables", error))?;
+    if schema_is_empty && !unknown.is_empty() {
+        report_problems(&[format!(
+            "{SCHEMA} has no row at all, and the data directory holds {} tables",
+            unknown.len()
+        )]);
     }
 
     let unbuilt = indexes::load(engine, &catalog, now)?;
     let unbuilt_views = views::load(engine, &catalog, now)?;
     node.host_id = identity(engine, &catalog, &node, now)?;
     let timestamp = newest_timestamp.saturating_add(1);
-    write_own(engine, &stored, &catalog, &node, timestamp)?;
-    Ok(Opened { catalog, node, unbuilt, unbuilt_views, newest_timestamp: timestamp })
+    write_own(engine, &stored, &catalog, &node, timestamp, &unknown)?;
+    Ok(Opened {
+        catalog,
+        node,
+        unbuilt,
+        unbuilt_views,
+        newest_timestamp: timestamp,
+        schema_is_incomplete: schema_is_incomplete || (schema_is_empty && !unknown.is_empty()),
+    })
+}
+
+/// Logs what the schema lacks and what to do about it.
+fn report_problems(problems: &[String]) {
+    /// More would fill the log: with a lost SSTable every table may have one.
+    const SHOWN: usize = 20;
+    if problems.is_empty() {
+        return;
+    }
+    let mut missing = problems[..problems.len().min(SHOWN)].join("; ");
+    if problems.len() > SHOWN {
+        missing += &format!("; and {} more", problems.len() - SHOWN);
+    }
+    tracing::error!(
+        missing,
+        "system_schema is incomplete. All data is kept and nothing is removed. Stop and restore data/system_schema from a \
+         backup, or adopt the tables (`cassette nodetool unknowntables`, `adopttable`)"
+    );
 }
 
 /// Tells the engine whether writes to the stored tables of a keyspace go to the commit log.
@@ -107,13 +150,15 @@ fn identity(engine: &Engine, catalog: &Catalog, node: &Node, now: u32) -> Result
     }
 }
 
-/// Writes what `stored` lacks of the own keyspaces in `catalog`, and this node's row.
+/// Writes what `stored` lacks of the own keyspaces in `catalog`, and this node's row. Removes the notes that indexes and views
+/// among the `unknown` tables are built.
 fn write_own(
     engine: &Engine,
     stored: &Catalog,
     catalog: &Catalog,
     node: &Node,
     timestamp: i64,
+    unknown: &[UnknownTable],
 ) -> Result<()> {
     let own = catalog
         .keyspaces()
@@ -122,6 +167,15 @@ fn write_own(
     let mut mutations: Vec<Mutation> =
         own.flat_map(|keyspace| schema_rows::changes(&keyspace.name, stored, catalog, timestamp)).collect();
     mutations.extend(local::node_row(catalog, node, timestamp));
+    for lost in unknown {
+        // Should its row come back, it lacks what is written meanwhile: it has to be built again.
+        mutations.extend(
+            lost.index.iter().filter_map(|index| indexes::forget(catalog, &lost.keyspace, index, timestamp)),
+        );
+        if lost.index.is_none() && !lost.table.is_empty() {
+            mutations.extend(views::forget(catalog, &lost.keyspace, &lost.table, timestamp));
+        }
+    }
     engine
         .apply(&mutations)
         .and_then(|()| engine.sync_log())

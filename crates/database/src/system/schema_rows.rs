@@ -78,7 +78,7 @@ impl Changes<'_> {
     fn keyspace(&mut self, before: Option<&Keyspace>, after: &Keyspace) {
         let values = keyspace_values(&after.params);
         let row = row_update(self.tables.get("keyspaces"), &[], &values, self.timestamp);
-        if before.is_none_or(|before| before.params != after.params) {
+        if before.is_none_or(|before| before.params != after.params || !before.is_stored) {
             self.rows.entry("keyspaces").or_default().push(row);
         }
 

@@ -170,6 +170,11 @@ impl CommitLog {
         }
     }
 
+    /// Returns the id of the oldest segment that exists.
+    pub fn oldest_segment(&self) -> Option<u64> {
+        self.shared.state.lock().segments.keys().next().copied()
+    }
+
     /// Numbers for people and metrics.
     pub fn stats(&self) -> CommitLogStats {
         let state = self.shared.state.lock();

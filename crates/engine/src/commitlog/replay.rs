@@ -410,7 +410,7 @@ impl Behind {
 }
 
 /// The first offset not before `from` at which a record's checksums hold.
-fn next_record(id: u64, bytes: &[u8], from: usize) -> Option<usize> {
+pub(super) fn next_record(id: u64, bytes: &[u8], from: usize) -> Option<usize> {
     let mut offset = from;
     while offset < bytes.len() {
         // One of the four bytes of a length is not zero: skip to where the first such one could be the last of four.

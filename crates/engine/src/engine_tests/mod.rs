@@ -15,6 +15,7 @@ mod scrub;
 mod settings;
 mod snapshots;
 mod threads;
+mod unknown_tables;
 mod waiting;
 
 use std::path::Path;

@@ -116,22 +116,6 @@ fn a_truncated_table_stays_empty_and_a_dropped_one_gone() {
 }
 
 #[test]
-fn what_a_table_left_that_was_dropped_before_a_crash_is_removed() {
-    let tables: Vec<_> = ["a", "b"].map(|name| simple_table(name, Default::default())).into();
-    let mut world = World::new(tables.clone());
-    let engine = world.open().unwrap();
-    put(&engine, &tables[1], insert(1, b"x", 1));
-    engine.flush(None).unwrap();
-    drop(engine);
-    world.tables.pop();
-    let engine = world.open().unwrap();
-    let removed = engine.remove_unknown_tables().unwrap();
-    assert_eq!(removed.len(), 1);
-    assert!(removed[0].ends_with(tables[1].directory_name()));
-    assert!(engine.remove_unknown_tables().unwrap().is_empty());
-}
-
-#[test]
 fn a_dropped_column_is_gone_from_memtable_log_and_sstables() {
     let old = simple_table("t", Default::default());
     let mut world = World::new(vec![old.clone()]);

@@ -55,7 +55,6 @@ fn a_snapshot_holds_what_was_written_and_outlives_compaction_truncation_and_drop
     engine.truncate(table.id).unwrap();
     engine.drop_table(table.id).unwrap();
     assert_eq!(files(&world, &taken[0]), held);
-    engine.remove_unknown_tables().unwrap();
     assert_eq!(engine.snapshots().unwrap(), listed);
 
     let cleared = engine.clear_snapshots(&SnapshotFilter::default()).unwrap();

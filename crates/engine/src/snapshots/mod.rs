@@ -389,10 +389,12 @@ impl Core {
 
     fn remove_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
         remove_directory(self.fs.as_ref(), &snapshot.directory)?;
+        // A table that is being created may use the directory next.
+        let _changing = self.changing_tables.lock();
         let is_known = snapshot.table_id.is_some_and(|id| self.tables.load().contains_key(&id));
         if let (false, Some(table)) = (is_known, snapshot.directory.ancestors().nth(2)) {
-            // The last that was left of a dropped table.
-            remove_table_files(self.fs.as_ref(), table)?;
+            // Of a dropped table nothing is left. Other tables that are not known keep their files.
+            remove_if_empty(self.fs.as_ref(), table)?;
         }
         Ok(())
     }
@@ -452,6 +454,20 @@ pub(crate) fn remove_table_files(fs: &dyn FileSystem, directory: &Path) -> casse
         sync_dir(fs, directory)?;
     }
     Ok(!doomed.is_empty())
+}
+
+/// Removes a directory that holds no file, not even in a directory below it.
+pub(crate) fn remove_if_empty(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<()> {
+    if has_files(fs, directory)? { Ok(()) } else { remove_directory(fs, directory) }
+}
+
+fn has_files(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<bool> {
+    for entry in fs.read_dir(directory).map_err(|e| StorageError::io(directory, "list", e))? {
+        if !entry.is_dir || has_files(fs, &directory.join(&entry.name))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Removes a directory with all that is in it, durably; fine if it is not there.

@@ -1,0 +1,148 @@
+//! Segments kept for tables that the schema does not name.
+//!
+//! ```text
+//! <log's directory>/unclaimed/<table id as 32 hex digits>/CommitLog-*.log     hard links to the segments with its records
+//! ```
+//!
+//! The log itself can then remove these segments, as if the table were clean in them. Nothing replays them until the table
+//! is opened. They stay until its records are in SSTables, a drop record covers them, or a command removes them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cassette_vfs::FileSystem;
+use hashbrown::HashMap;
+
+use super::format::{self, Body, Found, HEADER_LEN};
+use super::replay::{Entry, next_record};
+use super::{CommitLogOptions, HandlerError, OpenError, Position, TableVersion};
+
+const DIRECTORY: &str = "unclaimed";
+
+/// The kept segments of one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnclaimedLog {
+    pub table: u128,
+    /// Id, path and length of each segment, ascending.
+    pub segments: Vec<(u64, PathBuf, u64)>,
+}
+
+impl UnclaimedLog {
+    /// Bytes of all its segments, which may hold records of other tables too.
+    pub fn bytes(&self) -> u64 {
+        self.segments.iter().map(|(_, _, length)| length).sum()
+    }
+}
+
+fn table_directory(log: &Path, table: u128) -> PathBuf {
+    log.join(DIRECTORY).join(format!("{table:032x}"))
+}
+
+/// Durably links `segments` of the log into the directory of a table. No-op for those linked before.
+pub(crate) fn keep(fs: &dyn FileSystem, log: &Path, table: u128, segments: &BTreeSet<u64>) -> io::Result<()> {
+    let directory = table_directory(log, table);
+    fs.create_dir_all(&directory)?;
+    for segment in segments {
+        let name = format::file_name(*segment);
+        match fs.hard_link(&log.join(&name), &directory.join(&name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            linked => linked?,
+        }
+    }
+    fs.sync_dir(log)?;
+    fs.sync_dir(&log.join(DIRECTORY))?;
+    fs.sync_dir(&directory)
+}
+
+/// Lists the kept segments of all tables.
+pub(crate) fn list(fs: &dyn FileSystem, log: &Path) -> io::Result<Vec<UnclaimedLog>> {
+    let root = log.join(DIRECTORY);
+    let entries = match fs.read_dir(&root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries.into_iter().filter(|entry| entry.is_dir && entry.name.len() == 32) {
+        let Ok(table) = u128::from_str_radix(&entry.name, 16) else { continue };
+        found.extend(of_table(fs, log, table)?);
+    }
+    Ok(found)
+}
+
+/// Lists the kept segments of one table; `None` if there are none.
+pub(crate) fn of_table(fs: &dyn FileSystem, log: &Path, table: u128) -> io::Result<Option<UnclaimedLog>> {
+    let directory = table_directory(log, table);
+    let entries = match fs.read_dir(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    let mut segments = Vec::new();
+    for file in entries {
+        if let Some((_, id)) = format::parse_file_name(&file.name) {
+            segments.push((id, directory.join(&file.name), file.len));
+        }
+    }
+    segments.sort_unstable();
+    Ok((!segments.is_empty()).then_some(UnclaimedLog { table, segments }))
+}
+
+/// Durably removes the kept segments of a table. No-op if there are none.
+pub(crate) fn remove(fs: &dyn FileSystem, log: &Path, table: u128) -> io::Result<()> {
+    match fs.remove_dir_all(&table_directory(log, table)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.and_then(|()| fs.sync_dir(&log.join(DIRECTORY))),
+    }
+}
+
+/// Passes the entries of kept segments to `handler`, in the order of appending. Skips damage, which replay has reported
+/// when the segments were kept; changes no file.
+pub(crate) fn read(
+    fs: &dyn FileSystem,
+    kept: &UnclaimedLog,
+    handler: &mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>,
+) -> Result<(), OpenError> {
+    for (id, path, length) in &kept.segments {
+        let io_error = |source| OpenError::Io { directory: path.clone(), source };
+        if *length > u64::from(CommitLogOptions::SEGMENT_SIZE_MAX) {
+            let maximum = u64::from(CommitLogOptions::SEGMENT_SIZE_MAX);
+            let damage = "the file is longer than any segment".into();
+            return Err(OpenError::Corrupt { file: path.clone(), offset: maximum, damage });
+        }
+        let bytes = fs.read(path).map_err(io_error)?;
+        read_segment(*id, path, &bytes, handler)?;
+    }
+    Ok(())
+}
+
+fn read_segment(
+    id: u64,
+    path: &Path,
+    bytes: &[u8],
+    handler: &mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>,
+) -> Result<(), OpenError> {
+    let mut dictionary: HashMap<u16, TableVersion> = HashMap::new();
+    let mut offset = HEADER_LEN as usize;
+    while let Some(at) = next_record(id, bytes, offset) {
+        let Found::Body(body, end) = format::find(id, bytes, at) else { break };
+        offset = end;
+        let position = Position { segment: id, offset: end as u32 };
+        let handled = match Body::decode(body) {
+            Some(Body::Dictionary { index, table, content }) => {
+                dictionary.insert(index, table);
+                handler(Entry::Dictionary { table, content })
+            }
+            Some(Body::Entry { indexes, content }) => {
+                let tables = indexes.iter().map(|index| dictionary.get(&index).copied());
+                match tables.collect::<Option<Vec<_>>>() {
+                    Some(tables) => handler(Entry::Record { position, tables: &tables, content }),
+                    None => Ok(()),
+                }
+            }
+            Some(Body::End) => break,
+            Some(Body::SyncMark(_)) | None => Ok(()),
+        };
+        handled.map_err(|source| OpenError::Handler { file: path.to_owned(), position, source })?;
+    }
+    Ok(())
+}
