@@ -88,6 +88,8 @@ struct State {
     mounts: Mounts,
     /// Set by a crash: this file system is gone.
     crashed: bool,
+    /// Syncs of files report success without an effect.
+    lying: bool,
 }
 
 impl FakeFileSystem {
@@ -106,6 +108,7 @@ impl FakeFileSystem {
             locked: HashSet::new(),
             mounts,
             crashed: false,
+            lying: false,
         };
         Self { state: Arc::new(Mutex::new(state)) }
     }
@@ -158,6 +161,12 @@ impl FakeFileSystem {
     /// Stops failing.
     pub fn heal(&self) {
         self.state.lock().failing = None;
+    }
+
+    /// Has syncs of files report success without making anything durable, as a disk with a volatile
+    /// cache does. Tests that crash the machine must then fail.
+    pub fn set_lying(&self, lying: bool) {
+        self.state.lock().lying = lying;
     }
 
     /// Limits the bytes that all files together may hold, reserved ones included.
@@ -435,6 +444,7 @@ impl SyncHandle for FakeHandle {
             return failed;
         }
         match failed {
+            Ok(()) if state.lying => {}
             Ok(()) => self.content.lock().sync(),
             Err(_) => self.content.lock().fail_sync(),
         }
