@@ -38,6 +38,11 @@ $(VENV)/installed: tests/clients/requirements.txt
 	$(VENV)/bin/pip install --quiet --requirement $<
 	touch $@
 
+.PHONY: simulate
+simulate: ## whole nodes on a fake disk and clock, held against a model (SEEDS, FROM, THREADS)
+	cargo run --release --package cassette-simulation -- \
+		--seeds $${SEEDS:-1000} --from $${FROM:-0} --threads $${THREADS:-2}
+
 .PHONY: soak-kill
 soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeats a run
 	CASSETTE_KILL_ROUNDS=200 cargo test --package cassette --test kill -- --nocapture

@@ -1,0 +1,227 @@
+//! Changes of the schema.
+
+use std::collections::BTreeMap;
+
+use rand::RngExt;
+
+use crate::model::{Model, Table};
+use crate::schema::{Column, Index, Kind, Shape, Stamps};
+use crate::simulation::{Outcome, Simulation};
+use crate::value::Type;
+use crate::wire::Cql;
+
+impl Simulation {
+    /// Changes the schema of the node and that of the model.
+    fn define(&mut self, text: String, change: impl FnOnce(&mut Model)) -> Result<(), String> {
+        let mut after = self.model.clone();
+        change(&mut after);
+        match self.execute(&Cql::plain(text), None)? {
+            Outcome::Done(_) => {
+                self.model = after;
+                // The schema is durable when it is acknowledged, and the commit log has no gaps.
+                self.model.synced();
+            }
+            // The next start shows what came of it.
+            Outcome::Failed(_) => self.in_doubt = Some(after),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn create_table(&mut self) -> Result<(), String> {
+        const TABLES_MAX: usize = 4;
+        if self.model.tables.len() >= TABLES_MAX {
+            return Ok(());
+        }
+        let name = format!("ks{}.t{}", self.random.random_range(0..2), self.random.random_range(0..3));
+        if self.model.tables.contains_key(&name) {
+            return Ok(());
+        }
+        let shape = self.shape(name.clone());
+        let with = self.parameters(&shape);
+        self.define(shape.create(&with), move |model| {
+            model.tables.insert(name, Table::new(shape));
+        })
+    }
+
+    fn shape(&mut self, name: String) -> Shape {
+        let column = |name: &str, kind, data_type| Column { name: name.to_owned(), kind, data_type };
+        let mut columns = vec![column("k", Kind::Partition, Type::Int)];
+        if self.one_in(4) {
+            columns.push(column("l", Kind::Partition, Type::Text));
+        }
+        let clustering = self.random.random_range(0..3);
+        for (name, data_type) in [("c", Type::Int), ("d", Type::Text)].into_iter().take(clustering) {
+            columns.push(column(name, Kind::Clustering { descending: self.one_in(2) }, data_type));
+        }
+        let has_static = clustering > 0 && self.one_in(2);
+        let stamps = if self.one_in(3) { Stamps::Client } else { Stamps::Server };
+        if self.one_in(8) {
+            if has_static {
+                columns.push(column("s", Kind::Static, Type::Counter));
+            }
+            columns.push(column("n", Kind::Regular, Type::Counter));
+            columns.push(column("o", Kind::Regular, Type::Counter));
+        } else {
+            if has_static {
+                columns.push(column("s", Kind::Static, Type::Int));
+            }
+            columns.push(column("v", Kind::Regular, Type::Int));
+            columns.push(column("w", Kind::Regular, Type::Text));
+            for (name, data_type) in [("e", Type::Set), ("m", Type::Map), ("f", Type::FrozenList)] {
+                if self.one_in(2) {
+                    columns.push(column(name, Kind::Regular, data_type));
+                }
+            }
+        }
+        let purges = stamps == Stamps::Server && self.one_in(2);
+        Shape { name, columns, stamps, indexes: BTreeMap::new(), views: BTreeMap::new(), purges }
+    }
+
+    /// The options of a table, with `gc_grace_seconds` by what it purges.
+    fn parameters(&mut self, shape: &Shape) -> String {
+        let compaction = [
+            "{'class': 'SizeTieredCompactionStrategy', 'min_threshold': '2'}",
+            "{'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': '1'}",
+            "{'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'MINUTES', 'min_threshold': '2'}",
+            "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T4', 'target_sstable_size': '1MiB'}",
+        ];
+        let compression = [
+            "{'class': 'LZ4Compressor', 'chunk_length_in_kb': '4'}",
+            "{'enabled': 'false'}",
+            "{'class': 'SnappyCompressor'}",
+            "{'class': 'ZstdCompressor'}",
+            "{'class': 'DeflateCompressor'}",
+        ];
+        let rows = ["NONE", "ALL", "2"];
+        let gc_grace = if shape.purges { 0 } else { 864_000_000 };
+        format!(
+            "compaction = {} AND compression = {} AND caching = {{'keys': 'ALL', 'rows_per_partition': '{}'}} AND gc_grace_seconds = {gc_grace}",
+            compaction[self.random.random_range(0..compaction.len())],
+            compression[self.random.random_range(0..compression.len())],
+            rows[self.random.random_range(0..rows.len())],
+        )
+    }
+
+    pub(crate) fn drop_table(&mut self) -> Result<(), String> {
+        let Some(table) = self.some_table() else { return Ok(()) };
+        let views: Vec<String> = self.model.tables[&table].shape.views.keys().cloned().collect();
+        if !views.is_empty() {
+            return Ok(());
+        }
+        self.define(format!("DROP TABLE {table}"), |model| {
+            model.tables.remove(&table);
+        })
+    }
+
+    pub(crate) fn alter_table(&mut self) -> Result<(), String> {
+        let Some(table) = self.some_table() else { return Ok(()) };
+        let shape = self.model.tables[&table].shape.clone();
+        match self.random.random_range(0..3) {
+            0 => {
+                let name = format!("a{}", self.next_number());
+                let data_type = match shape.is_counter() {
+                    true => Type::Counter,
+                    false => [Type::Int, Type::Text, Type::Set][self.random.random_range(0..3)],
+                };
+                let column = Column { name: name.clone(), kind: Kind::Regular, data_type };
+                let text = format!("ALTER TABLE {table} ADD {name} {}", data_type.cql());
+                self.define(text, |model| {
+                    if let Some(table) = model.tables.get_mut(&table) {
+                        table.shape.columns.push(column);
+                    }
+                })
+            }
+            1 => {
+                // Names are not used again, and the first column stays.
+                let added = shape.columns.iter().filter(|column| {
+                    column.name.starts_with('a')
+                        && shape.indexes.values().all(|index| index.column != column.name)
+                });
+                let Some(name) = added.map(|column| column.name.clone()).next() else { return Ok(()) };
+                if !shape.views.is_empty() {
+                    return Ok(());
+                }
+                self.define(format!("ALTER TABLE {table} DROP {name}"), |model| {
+                    if let Some(table) = model.tables.get_mut(&table) {
+                        table.shape.columns.retain(|column| column.name != name);
+                    }
+                })
+            }
+            _ => {
+                let with = self.parameters(&shape);
+                self.define(format!("ALTER TABLE {table} WITH {with}"), |_| {})
+            }
+        }
+    }
+
+    pub(crate) fn create_index(&mut self) -> Result<(), String> {
+        let Some(table) = self.some_table() else { return Ok(()) };
+        let shape = self.model.tables[&table].shape.clone();
+        let may_be_indexed = |column: &&Column| {
+            let by_kind = match column.kind {
+                Kind::Regular => true,
+                Kind::Clustering { .. } => column.name == "c",
+                Kind::Partition | Kind::Static => false,
+            };
+            by_kind
+                && matches!(column.data_type, Type::Int | Type::Set | Type::Map)
+                && shape.indexes.values().all(|index| index.column != column.name)
+        };
+        let columns: Vec<&Column> = shape.columns.iter().filter(may_be_indexed).collect();
+        if columns.is_empty() || shape.is_counter() {
+            return Ok(());
+        }
+        let column = columns[self.random.random_range(0..columns.len())];
+        let index = Index { column: column.name.clone(), attached: self.one_in(2) };
+        let name = format!("{}_{}", shape.table(), column.name);
+        let target = if column.data_type == Type::Map {
+            format!("values({})", column.name)
+        } else {
+            column.name.clone()
+        };
+        let using = if index.attached { " USING 'sai'" } else { "" };
+        self.define(format!("CREATE INDEX {name} ON {table} ({target}){using}"), |model| {
+            if let Some(table) = model.tables.get_mut(&table) {
+                table.shape.indexes.insert(name, index);
+            }
+        })
+    }
+
+    pub(crate) fn drop_index(&mut self) -> Result<(), String> {
+        let Some(table) = self.some_table() else { return Ok(()) };
+        let shape = self.model.tables[&table].shape.clone();
+        let Some(name) = shape.indexes.keys().next().cloned() else { return Ok(()) };
+        self.define(format!("DROP INDEX {}.{name}", shape.keyspace()), |model| {
+            if let Some(table) = model.tables.get_mut(&table) {
+                table.shape.indexes.remove(&name);
+            }
+        })
+    }
+
+    pub(crate) fn create_view(&mut self) -> Result<(), String> {
+        let Some(table) = self.some_table() else { return Ok(()) };
+        let mut shape = self.model.tables[&table].shape.clone();
+        let unfit = shape.is_counter() || shape.stamps == Stamps::Client || shape.purges;
+        if unfit || !shape.views.is_empty() {
+            return Ok(());
+        }
+        let name = format!("{}_by_v", shape.table());
+        shape.views.insert(name.clone(), "v".to_owned());
+        self.define(shape.create_view(&name), |model| {
+            if let Some(table) = model.tables.get_mut(&table) {
+                table.shape = shape;
+            }
+        })
+    }
+
+    pub(crate) fn drop_view(&mut self) -> Result<(), String> {
+        let Some(table) = self.some_table() else { return Ok(()) };
+        let shape = self.model.tables[&table].shape.clone();
+        let Some(name) = shape.views.keys().next().cloned() else { return Ok(()) };
+        self.define(format!("DROP MATERIALIZED VIEW {}.{name}", shape.keyspace()), |model| {
+            if let Some(table) = model.tables.get_mut(&table) {
+                table.shape.views.remove(&name);
+            }
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! The node under test, and what happens to its disk and its clock.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cassette_database::{Database, Options};
+use cassette_engine::commitlog::SyncMode;
+use cassette_vfs::{Clock, FakeFileSystem, ManualClock, OperationKind};
+use parking_lot::{Mutex, MutexGuard};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::profile::Profile;
+
+/// What goes wrong in the file system.
+#[derive(Default)]
+struct Faults {
+    /// From this operation on the machine is dead: nothing has an effect.
+    dead_from: Option<u64>,
+    /// Operations fail now and then.
+    errors: Option<Errors>,
+    /// Operations take time: up to so many microseconds each.
+    slow: Option<(SmallRng, u64)>,
+    is_dead: bool,
+}
+
+/// Operations that fail now and then.
+pub struct Errors {
+    /// Decides which.
+    pub random: SmallRng,
+    /// One operation in so many fails.
+    pub one_in: u32,
+    /// Only these, unless empty.
+    pub kinds: Vec<OperationKind>,
+}
+
+/// The node: the process that runs, if one does, and the machine it runs on.
+pub struct Node {
+    profile: Profile,
+    fs: FakeFileSystem,
+    clock: Arc<ManualClock>,
+    faults: Arc<Mutex<Faults>>,
+    database: Option<Database>,
+    /// Something may fail in this life because something was made to fail.
+    tainted: bool,
+    /// The disk has less space than the node may want.
+    is_full: bool,
+    /// The latest time that the wall clock has shown.
+    latest_micros: i64,
+}
+
+/// How a life ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The process is told to stop and closes its files.
+    Stopped,
+    /// The process dies.
+    Killed,
+    /// The machine dies; what survives of unsynced bytes and names depends on the seed.
+    Crashed(u64),
+}
+
+impl Node {
+    /// A machine with an empty disk, on which no process runs yet.
+    pub fn new(profile: Profile) -> Self {
+        let node = Self {
+            fs: FakeFileSystem::new(),
+            clock: Arc::new(ManualClock::at_micros(1_700_000_000_000_000)),
+            faults: Arc::default(),
+            database: None,
+            tainted: false,
+            is_full: false,
+            latest_micros: 0,
+            profile,
+        };
+        node.install();
+        node
+    }
+
+    /// Lets faults happen in the file system that is there now.
+    fn install(&self) {
+        let (faults, clock) = (Arc::clone(&self.faults), Arc::clone(&self.clock));
+        self.fs.set_lying(self.profile.lying_disk);
+        self.fs.fail_when(move |operation| {
+            let mut faults = faults.lock();
+            if faults.dead_from.is_some_and(|from| operation.number >= from) {
+                faults.is_dead = true;
+                return Some(io::ErrorKind::Other);
+            }
+            if let Some((random, most)) = &mut faults.slow {
+                clock.advance(Duration::from_micros(random.random_range(0..=*most)));
+            }
+            let errors = faults.errors.as_mut()?;
+            let hits = (errors.kinds.is_empty() || errors.kinds.contains(&operation.kind))
+                && errors.random.random_range(0..errors.one_in) == 0;
+            hits.then_some(io::ErrorKind::Other)
+        });
+    }
+
+    /// The options of the database.
+    fn options(&self) -> Options {
+        let profile = &self.profile;
+        let options = Options::new("/data");
+        Options {
+            file_system: Arc::new(self.fs.clone()),
+            clock: self.clock.clone(),
+            materialized_views_enabled: true,
+            engine: cassette_engine::Options {
+                background_threads: false,
+                commitlog_sync: profile.sync,
+                commitlog_segment_size: profile.segment_size,
+                commitlog_total_space: u64::from(profile.segment_size) * 4,
+                memtable_heap_space: profile.memtable_space,
+                file_cache_size: 16 << 20,
+                row_cache_size: profile.row_cache,
+                key_cache_size: 1 << 20,
+                counter_cache_size: 1 << 20,
+                compaction_throughput: 0,
+                auto_snapshot: profile.auto_snapshot,
+                ..options.engine
+            },
+            ..options
+        }
+    }
+
+    /// Starts the process.
+    pub fn start(&mut self) -> Result<(), String> {
+        if !self.profile.clock_back_across_lives {
+            self.clock.set_micros(self.clock.now_micros().max(self.latest_micros));
+        }
+        let may_fail = self.faults().errors.is_some();
+        self.tainted = may_fail;
+        let database = Database::open(self.options()).map_err(|error| error.to_string())?;
+        self.database = Some(database);
+        Ok(())
+    }
+
+    /// Has the process close its files.
+    pub fn stop(&mut self) -> Result<(), String> {
+        let database = self.database.take();
+        database.map_or(Ok(()), |database| database.close().map_err(|error| error.to_string()))
+    }
+
+    /// Ends the process, if it still runs, and brings back the machine: faults are over.
+    pub fn end(&mut self, end: End) {
+        self.note_time();
+        self.database = None;
+        self.fs = match end {
+            End::Stopped | End::Killed => self.fs.kill(),
+            End::Crashed(seed) => self.fs.crash(seed),
+        };
+        self.fs.set_capacity(u64::MAX);
+        self.is_full = false;
+        *self.faults() = Faults::default();
+        self.install();
+    }
+
+    /// The running database.
+    pub fn database(&self) -> Result<&Database, String> {
+        self.database.as_ref().ok_or_else(|| "the node is not running".to_owned())
+    }
+
+    /// Seconds since 1970.
+    pub fn now_seconds(&self) -> i64 {
+        self.clock.now_seconds()
+    }
+
+    /// Sets the wall clock, forwards or back.
+    pub fn set_clock(&mut self, by_seconds: i64) {
+        self.note_time();
+        self.clock.set_micros(self.clock.now_micros() + by_seconds * 1_000_000);
+    }
+
+    fn note_time(&mut self) {
+        self.latest_micros = self.latest_micros.max(self.clock.now_micros());
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &FakeFileSystem {
+        &self.fs
+    }
+
+    /// Has the machine die after so many more operations.
+    pub fn die_after(&mut self, operations: u64) {
+        self.faults().dead_from = Some(self.fs.operations() + 1 + operations);
+    }
+
+    /// Whether the machine has died.
+    pub fn is_dead(&self) -> bool {
+        self.faults().is_dead
+    }
+
+    /// Has operations fail now and then.
+    pub fn fail(&mut self, errors: Errors) {
+        self.tainted = true;
+        self.faults().errors = Some(errors);
+    }
+
+    /// Leaves so many bytes on the disk.
+    pub fn fill_disk(&mut self, left: u64) {
+        self.tainted = true;
+        self.is_full = true;
+        self.fs.set_capacity(self.fs.used() + left);
+    }
+
+    /// Has every operation take up to so many microseconds.
+    pub fn slow_down(&mut self, seed: u64, most_micros: u64) {
+        self.faults().slow = Some((SmallRng::seed_from_u64(seed), most_micros));
+    }
+
+    /// Ends errors and gives space back.
+    pub fn heal(&mut self) {
+        self.fs.set_capacity(u64::MAX);
+        self.is_full = false;
+        self.faults().errors = None;
+    }
+
+    /// Whether operations may fail now.
+    pub fn is_failing(&self) -> bool {
+        let faults = self.faults();
+        faults.is_dead || faults.errors.is_some() || self.is_full
+    }
+
+    /// Whether something was made to fail in this life.
+    pub fn is_tainted(&self) -> bool {
+        self.tainted || self.faults().is_dead
+    }
+
+    /// Whether acknowledged writes survive the death of the machine.
+    pub fn syncs_every_write(&self) -> bool {
+        !matches!(self.profile.sync, SyncMode::Periodic { .. })
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock()
+    }
+}

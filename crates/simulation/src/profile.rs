@@ -1,0 +1,68 @@
+//! What is varied from seed to seed and stays the same during a run.
+
+use std::time::Duration;
+
+use cassette_engine::commitlog::SyncMode;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::model::Mistake;
+
+/// What is varied from seed to seed.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    /// `commitlog_sync`.
+    pub sync: SyncMode,
+    /// `commitlog_segment_size`.
+    pub segment_size: u32,
+    /// `memtable_heap_space`.
+    pub memtable_space: usize,
+    /// `row_cache_size`.
+    pub row_cache: u64,
+    /// `auto_snapshot`.
+    pub auto_snapshot: bool,
+    /// Whether values expire. The wall clock is not set back then: what has expired may have been
+    /// purged.
+    pub expires: bool,
+    /// Whether operations fail.
+    pub errors: bool,
+    /// Whether the disk fills up.
+    pub fills: bool,
+    /// Whether operations take time.
+    pub slow: bool,
+    /// Whether the machine crashes.
+    pub crashes: bool,
+    /// Whether a life may begin with the wall clock behind that of an earlier one.
+    pub clock_back_across_lives: bool,
+    /// Syncs have no effect: a mistake of the disk that the simulation has to find.
+    pub lying_disk: bool,
+    /// A mistake of the model that the simulation has to find.
+    pub mistake: Option<Mistake>,
+}
+
+impl Profile {
+    /// The profile of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed ^ 0x5eed);
+        let sync = match random.random_range(0..4) {
+            0 => SyncMode::Periodic { period: Duration::from_secs(10) },
+            1 => SyncMode::Group { window: Duration::from_millis(1) },
+            _ => SyncMode::Batch,
+        };
+        Self {
+            sync,
+            segment_size: [256 << 10, 512 << 10, 1 << 20][random.random_range(0..3)],
+            memtable_space: [300_000, 1 << 20, 8 << 20][random.random_range(0..3)],
+            row_cache: [0, 0, 100_000][random.random_range(0..3)],
+            auto_snapshot: random.random_range(0..3) == 0,
+            expires: random.random_range(0..3) == 0,
+            errors: random.random_range(0..2) == 0,
+            fills: random.random_range(0..3) == 0,
+            slow: random.random_range(0..4) == 0,
+            crashes: random.random_range(0..8) != 0,
+            clock_back_across_lives: false,
+            lying_disk: false,
+            mistake: None,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What is compared after each start: the schema, every row by every path, and what a crash may
+//! have lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::{Model, WriteId};
+use crate::schema::{Column, Kind, Row};
+use crate::simulation::Simulation;
+use crate::value::{Type, Val};
+use crate::wire::Cql;
+
+/// The columns of a table with their types, its indexes and its views.
+type Definition = (BTreeMap<String, String>, BTreeSet<String>, BTreeSet<String>);
+
+impl Simulation {
+    /// Compares the schema; if a change of it was in doubt, finds out what became of it.
+    pub(crate) fn settle_schema(&mut self) -> Result<(), String> {
+        let seen = self.schema_seen()?;
+        if let Some(after) = self.in_doubt.take() {
+            let same = defined(&after) == defined(&self.model);
+            if !same && defined(&after) == seen {
+                self.note("   the change of the schema was made".to_owned());
+                self.model.tables = after.tables;
+                return Ok(());
+            }
+        }
+        let expected = defined(&self.model);
+        if seen == expected { Ok(()) } else { Err(format!("the schema is {seen:?}, expected {expected:?}")) }
+    }
+
+    fn schema_seen(&mut self) -> Result<BTreeMap<String, Definition>, String> {
+        let text = |name: &str| Column { name: name.into(), kind: Kind::Regular, data_type: Type::Text };
+        let mut found: BTreeMap<String, Definition> = BTreeMap::new();
+        for keyspace in ["ks0", "ks1"] {
+            let mut query = |columns: &[&str], table: &str| -> Result<Vec<Vec<String>>, String> {
+                let cql = format!(
+                    "SELECT {} FROM system_schema.{table} WHERE keyspace_name = '{keyspace}'",
+                    columns.join(", ")
+                );
+                let columns: Vec<Column> = columns.iter().map(|name| text(name)).collect();
+                let rows = self.select(&Cql::plain(cql), &columns)?.ok_or("the schema cannot be read")?;
+                let cell = |cell: Option<Val>| match cell {
+                    Some(Val::Text(text)) => text,
+                    _ => String::new(),
+                };
+                Ok(rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect())
+            };
+            for row in query(&["table_name"], "tables")? {
+                found.entry(format!("{keyspace}.{}", row[0])).or_default();
+            }
+            for row in query(&["table_name", "column_name", "type"], "columns")? {
+                if let Some(table) = found.get_mut(&format!("{keyspace}.{}", row[0])) {
+                    table.0.insert(row[1].clone(), row[2].clone());
+                }
+            }
+            for row in query(&["table_name", "index_name"], "indexes")? {
+                let table = found.get_mut(&format!("{keyspace}.{}", row[0])).ok_or("an index of no table")?;
+                table.1.insert(row[1].clone());
+            }
+            for row in query(&["base_table_name", "view_name"], "views")? {
+                let table = found.get_mut(&format!("{keyspace}.{}", row[0])).ok_or("a view of no table")?;
+                table.2.insert(row[1].clone());
+            }
+        }
+        Ok(found)
+    }
+
+    /// Compares everything. `unsynced` are the acknowledged writes that the crash may have lost:
+    /// all behind some point.
+    pub(crate) fn settle(&mut self, unsynced: &[WriteId]) -> Result<(), String> {
+        let tables: Vec<String> = self.model.tables.keys().cloned().collect();
+        let mut scans: Vec<(String, Vec<Row>)> = Vec::new();
+        for table in &tables {
+            let rows = self.scan(table)?.ok_or("a table cannot be read")?;
+            scans.push((table.clone(), rows));
+        }
+        let mut first_error = None;
+        let before = self.model.clone();
+        for kept in (0..=unsynced.len()).rev() {
+            self.model = before.clone();
+            self.model.cut(unsynced, kept);
+            match scans.iter().try_for_each(|(table, rows)| self.compare_scan(table, rows)) {
+                Ok(()) => {
+                    if !unsynced.is_empty() {
+                        self.note(format!("   {kept} of {} unsynced writes survived", unsynced.len()));
+                    }
+                    first_error = None;
+                    break;
+                }
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = first_error {
+            return Err(format!("after a start, {} unsynced writes: {error}", unsynced.len()));
+        }
+        for table in &tables {
+            self.compare_indexes(table)?;
+            self.compare_views(table)?;
+        }
+        Ok(())
+    }
+}
+
+fn defined(model: &Model) -> BTreeMap<String, Definition> {
+    let definition = |table: &crate::model::Table| {
+        let shape = &table.shape;
+        let columns = shape.columns.iter();
+        let columns = columns.map(|column| (column.name.clone(), column.data_type.cql().to_owned()));
+        (columns.collect(), shape.indexes.keys().cloned().collect(), shape.views.keys().cloned().collect())
+    };
+    model.tables.iter().map(|(name, table)| (name.clone(), definition(table))).collect()
+}
