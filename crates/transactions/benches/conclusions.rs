@@ -51,7 +51,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     };
     let keyspace = format!("conclusions_{}", std::process::id());
-    let store = std::sync::Arc::new(ClusterStore::connect(&ClusterOptions::new(cassandra, keyspace))?);
+    let cluster = ClusterOptions { accept_periodic_sync: true, ..ClusterOptions::new(cassandra, keyspace) };
+    let store = std::sync::Arc::new(ClusterStore::connect(&cluster)?);
     let layout = Layout::of_version(3).ok_or("there is a layout 3")?;
     let service = StoredConclusions::open(store.clone(), layout)?;
     let starts: Vec<_> =

@@ -67,7 +67,7 @@ impl Place {
     fn on_cluster(contact: &str) -> Self {
         static KEYSPACES: AtomicU64 = AtomicU64::new(1);
         let keyspace = format!("bench{}", KEYSPACES.fetch_add(1, Ordering::Relaxed));
-        let options = ClusterOptions::new(contact, keyspace);
+        let options = ClusterOptions { accept_periodic_sync: true, ..ClusterOptions::new(contact, keyspace) };
         Self::of(Arc::new(ClusterStore::connect(&options).expect("a node answers")))
     }
 

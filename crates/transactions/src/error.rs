@@ -109,6 +109,22 @@ pub enum Error {
         /// What is wrong with it.
         error: NameError,
     },
+    /// A version is longer than the store can write.
+    #[error(
+        "table {table}: {bytes} bytes are to be written at {cell}, expected at most {max}, as the commit log of the store and the frames of its \
+         nodes can hold. Nothing was written: divide the value over several cells, or raise commitlog_segment_size, max_mutation_size and \
+         native_transport_max_frame_size"
+    )]
+    TooLong {
+        /// The table.
+        table: String,
+        /// The cell, its names shortened.
+        cell: String,
+        /// Bytes of its names and value.
+        bytes: usize,
+        /// How many one write may have.
+        max: usize,
+    },
     /// A name or a value is none of the type that it is read as.
     #[error("table {table}: {error}; it was written as another type than it is read as")]
     OtherType {
@@ -246,6 +262,7 @@ impl Error {
                 "open the table with the conflict handler that it was made with, in every program that uses it; for another handler make another table"
             }
             Self::Name { .. } => "give rows names of 1 to 65,535 bytes and columns names of up to 65,527",
+            Self::TooLong { .. } => "divide the value over several cells, or raise the limits of the store",
             Self::OtherSweep { .. } => "open the table with the strategy that it was made with",
             Self::Service(ServiceError::NewerLayout { .. }) => {
                 "use the program that the store was migrated with"
@@ -307,6 +324,7 @@ impl Error {
             | Self::ReservedTable(_)
             | Self::OtherHandler { .. }
             | Self::Name { .. }
+            | Self::TooLong { .. }
             | Self::OtherSweep { .. }
             | Self::SweepQueue(_)
             | Self::Background(_)

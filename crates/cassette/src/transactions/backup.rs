@@ -9,7 +9,7 @@ use cassette_transactions::backup::Contents;
 use clap::Args;
 use serde_json::json;
 
-use super::open::{StoreArguments, TimeLockArguments, make, open};
+use super::open::{Purpose, StoreArguments, TimeLockArguments, make, open};
 
 /// Which store, and where to.
 #[derive(Debug, Args)]
@@ -63,7 +63,7 @@ fn say(what: &str, contents: &Contents, file: &Path, as_json: bool) {
 
 pub fn back_up(arguments: &BackupArguments) -> anyhow::Result<bool> {
     let file = &arguments.file;
-    let opened = open(&arguments.store)?;
+    let opened = open(&arguments.store, Purpose::Read)?;
     let transactions = opened.transactions(&arguments.timelock, false)?;
     let attempt = || format!("cannot write {}", file.display());
     let out = File::create_new(file).with_context(attempt)?;

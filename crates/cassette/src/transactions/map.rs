@@ -5,7 +5,7 @@ use cassette_transactions::service::{Agreed, Layout};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::open::{StoreArguments, TimeLockArguments, open};
+use super::open::{Purpose, StoreArguments, TimeLockArguments, open};
 
 /// Which store.
 #[derive(Debug, Args)]
@@ -74,7 +74,7 @@ pub fn data(agreed: &Agreed) -> Value {
 }
 
 pub fn map(arguments: &MapArguments) -> anyhow::Result<bool> {
-    let opened = open(&arguments.store)?;
+    let opened = open(&arguments.store, Purpose::Read)?;
     let agreed = opened.agreed()?.context("the store has no map yet: nobody has begun a transaction")?;
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&data(&agreed))?),
@@ -85,7 +85,7 @@ pub fn map(arguments: &MapArguments) -> anyhow::Result<bool> {
 }
 
 pub fn migrate(arguments: &MigrateArguments) -> anyhow::Result<bool> {
-    let opened = open(&arguments.store)?;
+    let opened = open(&arguments.store, Purpose::Write)?;
     let transactions = opened.transactions(&arguments.timelock, arguments.force)?;
     let migrated = transactions.migrate(arguments.to)?;
     drop(transactions);

@@ -20,6 +20,9 @@ A store of transactions is a keyspace with a table _timestamp, in an embedded da
 transaction begins at a start timestamp, and has at most one conclusion: committed at a commit timestamp, or aborted.
 docs/transactions.md is the protocol.
 
+On a cluster the nodes must sync a write before they acknowledge it (`commitlog_sync: batch` or `group` in cassandra.yaml).
+Commands that write refuse a store whose nodes do not, unless --accept-periodic-sync is given.
+
 Examples:
   cassette transactions show --data data                              what there is
   cassette transactions status --data data 20033                      what became of the transaction that began at 20033

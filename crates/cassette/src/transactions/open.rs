@@ -38,6 +38,19 @@ pub struct StoreArguments {
     /// A file that holds the user's password
     #[arg(long, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
+    /// Write although nodes acknowledge writes before they are synced (`commitlog_sync: periodic`): nodes that crash lose
+    /// committed transactions
+    #[arg(long, requires = "contact")]
+    pub accept_periodic_sync: bool,
+}
+
+/// What a command does with a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// It reads, and may roll back transactions of dead clients. It works whenever the nodes sync.
+    Read,
+    /// It writes what must not be lost.
+    Write,
 }
 
 /// The servers that give out a cluster's timestamps.
@@ -122,9 +135,9 @@ impl Opened {
 ///
 /// # Errors
 /// If there is none, it is not clear which one, or another process has it open.
-pub fn open(arguments: &StoreArguments) -> anyhow::Result<Opened> {
+pub fn open(arguments: &StoreArguments, purpose: Purpose) -> anyhow::Result<Opened> {
     match &arguments.contact {
-        Some(contact) => open_on_cluster(arguments, contact),
+        Some(contact) => open_on_cluster(arguments, contact, purpose),
         None => open_embedded(arguments),
     }
 }
@@ -168,7 +181,7 @@ pub fn make(
     let keyspace = arguments.keyspace.clone().context("--keyspace is needed: the store that is filled")?;
     match (&arguments.data, &arguments.contact) {
         (_, Some(contact)) => {
-            let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace)?)?;
+            let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace, Purpose::Write)?)?;
             if !store.tables()?.iter().any(|table| table == TABLE) {
                 bail!(
                     "there is no keyspace {keyspace} with a table {TABLE} at {contact}: start its timelock servers first, `cassette timelock start \
@@ -185,7 +198,12 @@ pub fn make(
     }
 }
 
-fn cluster(arguments: &StoreArguments, contact: &str, keyspace: &str) -> anyhow::Result<ClusterOptions> {
+fn cluster(
+    arguments: &StoreArguments,
+    contact: &str,
+    keyspace: &str,
+    purpose: Purpose,
+) -> anyhow::Result<ClusterOptions> {
     let credentials = match (&arguments.user, &arguments.password, &arguments.password_file) {
         (None, ..) => None,
         (Some(user), Some(password), _) => Some((user.clone(), password.clone())),
@@ -196,13 +214,14 @@ fn cluster(arguments: &StoreArguments, contact: &str, keyspace: &str) -> anyhow:
         create_keyspace: false,
         local: arguments.local.clone(),
         credentials,
+        accept_periodic_sync: arguments.accept_periodic_sync || purpose == Purpose::Read,
         ..ClusterOptions::new(contact, keyspace)
     })
 }
 
-fn open_on_cluster(arguments: &StoreArguments, contact: &str) -> anyhow::Result<Opened> {
+fn open_on_cluster(arguments: &StoreArguments, contact: &str, purpose: Purpose) -> anyhow::Result<Opened> {
     let keyspace = arguments.keyspace.clone().context("--contact needs --keyspace")?;
-    let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace)?)?;
+    let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace, purpose)?)?;
     if !store.tables()?.iter().any(|table| table == TABLE) {
         bail!("keyspace {keyspace} at {contact} is no store of transactions: it has no table {TABLE}");
     }

@@ -6,7 +6,7 @@ use cassette_transactions::timelock::{Frozen, TimeLock, known_timestamp, stored_
 use clap::Args;
 use serde::Serialize;
 
-use super::open::{Opened, StoreArguments, TimeLockArguments, open};
+use super::open::{Opened, Purpose, StoreArguments, TimeLockArguments, open};
 
 /// Which store, and how it is shown.
 #[derive(Debug, Args)]
@@ -61,7 +61,7 @@ pub fn layouts(tables: &[String]) -> Vec<Layout> {
 }
 
 pub fn run(arguments: &ShowArguments) -> anyhow::Result<bool> {
-    let opened = open(&arguments.store)?;
+    let opened = open(&arguments.store, Purpose::Read)?;
     let shown = look(&opened, &arguments.timelock)?;
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&shown)?),

@@ -6,7 +6,7 @@ use cassette_transactions::{Conclusion, Timestamp};
 use clap::Args;
 use serde::Serialize;
 
-use super::open::{StoreArguments, TimeLockArguments, open};
+use super::open::{Purpose, StoreArguments, TimeLockArguments, open};
 use super::show::layouts;
 
 /// Which transactions.
@@ -105,7 +105,7 @@ fn text(status: &Status) -> String {
 }
 
 pub fn run(arguments: &StatusArguments) -> anyhow::Result<bool> {
-    let opened = open(&arguments.store)?;
+    let opened = open(&arguments.store, Purpose::Read)?;
     // Before the conclusions are read: what had ended then has the conclusion that it will have.
     let immutable = opened.immutable(&arguments.timelock)?.map(|immutable| immutable.0);
     let bound = stored_bound(&*opened.store)?.map(|bound| bound.0);

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::open::{StoreArguments, TimeLockArguments, open};
+use super::open::{Purpose, StoreArguments, TimeLockArguments, open};
 
 /// Which store.
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub struct SweepArguments {
 }
 
 pub fn run(arguments: &SweepArguments) -> anyhow::Result<bool> {
-    let opened = open(&arguments.store)?;
+    let opened = open(&arguments.store, Purpose::Write)?;
     let transactions = opened.transactions(&arguments.timelock, false)?;
     let mut shown = std::time::Instant::now();
     let swept = transactions.sweeper().sweep_all_with(|shards, of, so_far| {

@@ -137,7 +137,12 @@ impl Cells {
         settings.insert("server".into(), contact.clone().unwrap_or_else(|| "embedded".into()));
         let store: Box<dyn Store> = match contact {
             Some(contact) => {
-                let cluster = ClusterOptions { cell_loader, ..ClusterOptions::new(contact, KEYSPACE) };
+                // What is measured may be lost.
+                let cluster = ClusterOptions {
+                    cell_loader,
+                    accept_periodic_sync: true,
+                    ..ClusterOptions::new(contact, KEYSPACE)
+                };
                 Box::new(ClusterStore::connect(&cluster).map_err(refused("connect"))?)
             }
             None => {

@@ -9,7 +9,7 @@ use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::ColumnIterator;
-use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
+use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::response::query_result::QueryResult;
 use scylla::serialize::SerializationError;
@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 
 use super::cell_loader::CellLoader;
 use super::cql::{Attempted, Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
+use super::node_settings::NodeSettings;
 use super::{StoreError, StoreResult, layout};
 
 /// Requests of one client that are in flight at once, at most.
@@ -54,6 +55,10 @@ pub struct ClusterOptions {
     pub request_timeout: Duration,
     /// How many cells are loaded.
     pub cell_loader: CellLoader,
+    /// Use the store although nodes acknowledge writes before they are synced: `commitlog_sync: periodic`, Cassandra's
+    /// default. Nodes that crash then lose transactions that were reported as committed, and timestamps go backwards.
+    /// Otherwise such a store is refused. Nodes are checked when the store is opened, as far as they can be reached.
+    pub accept_periodic_sync: bool,
 }
 
 impl ClusterOptions {
@@ -68,6 +73,7 @@ impl ClusterOptions {
             credentials: None,
             request_timeout: Duration::from_secs(30),
             cell_loader: CellLoader::default(),
+            accept_periodic_sync: false,
         }
     }
 }
@@ -78,6 +84,8 @@ pub struct Cluster {
     keyspace: Box<str>,
     serial_read: Consistency,
     serial: SerialConsistency,
+    /// Bytes of values that every node accepts in one write.
+    write_max: Option<usize>,
     in_flight: Arc<Semaphore>,
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
@@ -90,7 +98,8 @@ impl ClusterStore {
     /// Connects, and makes the keyspace unless it is there.
     ///
     /// # Errors
-    /// If no node can be reached, or the name is none.
+    /// If no node can be reached; if the name is none; if nodes acknowledge writes before they are synced, unless that
+    /// is [accepted](ClusterOptions::accept_periodic_sync).
     pub fn connect(options: &ClusterOptions) -> StoreResult<Self> {
         layout::check_name(&options.keyspace)?;
         let attempted = format!("connect to {}", options.contact_points.join(", "));
@@ -123,13 +132,28 @@ impl ClusterStore {
         }
         let session = wait(&runtime, async move { builder.build().await })
             .ok_or_else(|| StoreError::refused(&*attempted, "the driver stopped"))?
-            .map_err(|error| StoreError::refused(&*attempted, error))?;
+            .map_err(|error| match error {
+                NewSessionError::EmptyKnownNodesList | NewSessionError::IllegalConfig(_) => {
+                    StoreError::refused(&*attempted, error)
+                }
+                // Names that are not resolved yet, nodes that do not answer yet.
+                _ => StoreError::unavailable(&*attempted, error),
+            })?;
         if let Some(data_center) = &options.local {
             check_data_center(data_center, &session)
                 .map_err(|cause| StoreError::refused(&*attempted, cause))?;
         }
+        let session = Arc::new(session);
+        let settings = {
+            let (session, data_center) = (session.clone(), options.local.clone());
+            wait(&runtime, async move { NodeSettings::read(&session, data_center.as_deref()).await })
+                .ok_or_else(|| StoreError::refused(&*attempted, "the driver stopped"))?
+        };
+        check_sync(&settings, options.accept_periodic_sync)
+            .map_err(|cause| StoreError::refused(&*attempted, cause))?;
         let cluster = Cluster {
-            session: Arc::new(session),
+            write_max: settings.write_max,
+            session,
             keyspace: options.keyspace.as_str().into(),
             serial_read,
             serial,
@@ -144,6 +168,34 @@ impl ClusterStore {
         }
         Ok(Self::new(cluster).with_loader(options.cell_loader))
     }
+}
+
+/// Refuses nodes that acknowledge writes before they are synced, unless that is accepted.
+fn check_sync(settings: &NodeSettings, is_accepted: bool) -> Result<(), String> {
+    let NodeSettings { periodic, silent, unreachable, .. } = settings;
+    if !silent.is_empty() || !unreachable.is_empty() {
+        tracing::warn!(
+            ?silent,
+            ?unreachable,
+            "it is not known whether these nodes sync before they acknowledge a write (commitlog_sync: batch or group); if they do not, a crash loses committed transactions"
+        );
+    }
+    if periodic.is_empty() {
+        return Ok(());
+    }
+    let nodes = periodic.join(", ");
+    if is_accepted {
+        tracing::warn!(
+            nodes,
+            "nodes acknowledge writes before they are synced (commitlog_sync: periodic): a crash loses committed transactions"
+        );
+        return Ok(());
+    }
+    Err(format!(
+        "commitlog_sync is periodic on {nodes}, expected batch or group: a node that crashes loses transactions that were reported as committed, and \
+         timestamps go backwards. Set `commitlog_sync: batch` in cassandra.yaml on every node and restart them; or accept the loss \
+         (ClusterOptions::accept_periodic_sync, --accept-periodic-sync)"
+    ))
 }
 
 /// Refuses a name that no node's data center has.
@@ -283,6 +335,12 @@ fn rows(attempted: &str, result: QueryResult) -> StoreResult<NamedRows> {
 }
 
 impl Cluster {
+    /// Bytes of writes that go in one batch.
+    fn batch_max(&self) -> usize {
+        // Below the limit by far: what a node adds to each write is not known exactly.
+        self.write_max.map_or(BYTES_IN_BATCH_MAX, |max| (max / 2).min(BYTES_IN_BATCH_MAX))
+    }
+
     /// Runs all requests at once, as far as [`IN_FLIGHT_MAX`] lets them; their results in order.
     fn run_all<T, F>(&self, attempted: &str, requests: Vec<F>) -> Vec<StoreResult<T>>
     where
@@ -389,7 +447,7 @@ impl Cql for Cluster {
         let mut batches = Vec::with_capacity(groups.len());
         for group in groups {
             let bytes = |(_, values): &(PreparedStatement, Values)| values.iter().map(Bytes::len).sum();
-            cut(group, bytes, &mut batches);
+            cut(group, bytes, self.batch_max(), &mut batches);
         }
         let request = |statements: Vec<(PreparedStatement, Values)>| {
             let (session, attempted) = (self.session.clone(), attempted.to_owned());
@@ -413,6 +471,10 @@ impl Cql for Cluster {
         self.run_all(attempted, groups.into_iter().map(request).collect())
     }
 
+    fn write_max(&self) -> Option<usize> {
+        self.write_max
+    }
+
     fn writes_in_order(&self) -> bool {
         false
     }
@@ -423,12 +485,12 @@ impl Cql for Cluster {
 }
 
 /// Cuts the writes of a partition into batches, none of them empty. A write that is too long for one alone is one all the same.
-fn cut<T>(writes: Vec<T>, bytes: impl Fn(&T) -> usize, batches: &mut Vec<Vec<T>>) {
+fn cut<T>(writes: Vec<T>, bytes: impl Fn(&T) -> usize, max: usize, batches: &mut Vec<Vec<T>>) {
     let mut batch = Vec::new();
     let mut bytes_in_batch = 0;
     for write in writes {
         let more = bytes(&write);
-        let is_full = batch.len() >= WRITES_IN_BATCH_MAX || bytes_in_batch + more > BYTES_IN_BATCH_MAX;
+        let is_full = batch.len() >= WRITES_IN_BATCH_MAX || bytes_in_batch + more > max;
         if is_full && !batch.is_empty() {
             batches.push(std::mem::take(&mut batch));
             bytes_in_batch = 0;
@@ -474,11 +536,13 @@ async fn execute(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn batches_have_as_many_writes_and_bytes_as_a_mutation_may() {
         let cut = |lengths: &[usize]| {
             let mut batches = Vec::new();
-            super::cut(lengths.to_vec(), |length| *length, &mut batches);
+            super::cut(lengths.to_vec(), |length| *length, BYTES_IN_BATCH_MAX, &mut batches);
             assert_eq!(batches.concat(), lengths, "none is lost, and all are in order");
             batches.iter().map(Vec::len).collect::<Vec<_>>()
         };
@@ -486,5 +550,24 @@ mod tests {
         assert_eq!(cut(&[10; 250]), [100, 100, 50]);
         assert_eq!(cut(&[200 << 10; 100]), [20; 5], "20 MB of one partition");
         assert_eq!(cut(&[1, 20 << 20, 1, 1]), [1, 1, 2], "one that is too long goes alone");
+    }
+
+    #[test]
+    fn nodes_that_acknowledge_before_they_sync_are_refused_unless_accepted() {
+        let address = || vec!["10.0.0.1:9042".to_owned()];
+        let periodic = NodeSettings { periodic: address(), ..NodeSettings::default() };
+        let unknown = NodeSettings { silent: address(), unreachable: address(), ..NodeSettings::default() };
+        for (settings, is_accepted, refused) in [
+            (&periodic, false, true),
+            (&periodic, true, false),
+            (&unknown, false, false),
+            (&NodeSettings::default(), false, false),
+        ] {
+            let checked = check_sync(settings, is_accepted);
+            assert_eq!(checked.is_err(), refused, "{settings:?}");
+            if let Err(why) = checked {
+                assert!(why.contains("10.0.0.1:9042") && why.contains("commitlog_sync: batch"), "{why}");
+            }
+        }
     }
 }

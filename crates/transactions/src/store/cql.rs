@@ -125,6 +125,11 @@ pub trait Cql: Send + Sync {
         None
     }
 
+    /// Bytes of values that one write may have; `None` without a limit.
+    fn write_max(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether of the writes of one call anything is there only if all before it is.
     fn writes_in_order(&self) -> bool;
 
@@ -656,6 +661,11 @@ impl<C: Cql> Store for CqlStore<C> {
     fn id(&self) -> Option<StoreId> {
         let keyspace = self.cql.keyspace().into();
         self.cql.database().map(|database| StoreId { database, keyspace })
+    }
+
+    fn version_max(&self) -> Option<usize> {
+        // Beside names and value a version has its column2 and its write time.
+        self.cql.write_max().map(|bytes| bytes.saturating_sub(2 * size_of::<i64>()))
     }
 
     fn puts_in_order(&self) -> bool {

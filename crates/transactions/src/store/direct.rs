@@ -101,14 +101,15 @@ impl<'c> DirectTable<'c> {
     }
 }
 
-/// The changes that puts make; `None` if some of them is not to be made so.
+/// The changes that puts make; `None` if some of them is not to be made so, or they have more than `bytes_max`.
 pub(super) fn updates<'c>(
     catalog: &'c Catalog,
     keyspace: &str,
     puts: &[Put<'_>],
+    bytes_max: usize,
 ) -> Option<Vec<(&'c Arc<TableMetadata>, PartitionUpdate)>> {
     let bytes = |put: &Put<'_>| OVERHEAD + put.cell.row.len() + put.cell.column.len() + put.value.len();
-    if puts.iter().map(bytes).sum::<usize>() > BYTES_MAX {
+    if puts.iter().map(bytes).sum::<usize>() > BYTES_MAX.min(bytes_max) {
         return None;
     }
     let mut updates = Vec::with_capacity(puts.len());

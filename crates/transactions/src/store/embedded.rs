@@ -13,14 +13,20 @@ use super::direct::{self, DirectTable};
 use super::{Cell, Put, PutOutcome, StoreError, StoreResult, Version, layout};
 use crate::timestamp::Timestamp;
 
-/// Bytes of values that one write to the database has at most: far below the largest mutation that its commit log takes.
+/// Bytes of values that one write to the database has at most, unless it is a single version.
 const WRITE_BYTES_MAX: usize = 4 << 20;
+/// Bytes that a version has in a record of the commit log beside its names and value, or fewer.
+const WRITE_OVERHEAD: usize = 100;
+/// Bytes that a record of one version has in the commit log beside them, or fewer.
+const RECORD_OVERHEAD: usize = 1024;
 
 /// An embedded database that executes a store's statements.
 pub struct Embedded {
     database: Database,
     keyspace: Box<str>,
     options: StatementOptions,
+    /// Bytes that a record of the commit log may have.
+    record_max: usize,
 }
 
 /// The store in an embedded database.
@@ -33,7 +39,10 @@ impl EmbeddedStore {
     /// If the name is none, or the keyspace cannot be made.
     pub fn open(database: Database, keyspace: &str) -> StoreResult<Self> {
         layout::check_name(keyspace)?;
-        let embedded = Embedded { database, keyspace: keyspace.into(), options: StatementOptions::default() };
+        // Half a segment of the commit log, as in Cassandra.
+        let record_max = database.engine().options().commitlog_segment_size as usize / 2;
+        let options = StatementOptions::default();
+        let embedded = Embedded { database, keyspace: keyspace.into(), options, record_max };
         if embedded.database.catalog().keyspace(keyspace).is_none() {
             embedded.define(&format!(
                 "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = \
@@ -185,11 +194,12 @@ impl Cql for Embedded {
         attempted: Attempted<'_>,
         requests: Vec<(WriteGroup, Arc<Prepared>, Values)>,
     ) -> StoreResult<()> {
+        let max = WRITE_BYTES_MAX.min(self.record_max / 2);
         let mut batch = Vec::with_capacity(requests.len());
         let mut bytes = 0;
         for (_, statement, values) in requests {
-            let length: usize = values.iter().map(Bytes::len).sum();
-            if bytes + length > WRITE_BYTES_MAX && !batch.is_empty() {
+            let length = WRITE_OVERHEAD + values.iter().map(Bytes::len).sum::<usize>();
+            if bytes + length > max && !batch.is_empty() {
                 self.batch(attempted, &batch, &mut Sink::default())?;
                 batch.clear();
                 bytes = 0;
@@ -235,7 +245,7 @@ impl Cql for Embedded {
         promise: Promise,
     ) -> Option<StoreResult<()>> {
         let catalog = self.database.present_catalog();
-        let updates = direct::updates(&catalog, &self.keyspace, puts)?;
+        let updates = direct::updates(&catalog, &self.keyspace, puts, self.record_max / 2)?;
         Some(self.database.write_rows(updates, promise).map_err(|e| error(attempted, e)))
     }
 
@@ -255,6 +265,10 @@ impl Cql for Embedded {
     fn database(&self) -> Option<usize> {
         // It is part of what all clones share.
         Some(std::ptr::from_ref(self.database.engine()).addr())
+    }
+
+    fn write_max(&self) -> Option<usize> {
+        Some(self.record_max.saturating_sub(RECORD_OVERHEAD))
     }
 
     fn writes_in_order(&self) -> bool {

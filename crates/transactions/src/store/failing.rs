@@ -305,6 +305,10 @@ impl<S: Store> Store for FailingStore<S> {
         )
     }
 
+    fn version_max(&self) -> Option<usize> {
+        self.below.version_max()
+    }
+
     fn puts_in_order(&self) -> bool {
         self.below.puts_in_order()
     }

@@ -11,6 +11,7 @@ mod embedded;
 mod failing;
 mod layout;
 mod memory;
+mod node_settings;
 
 use std::fmt;
 
@@ -44,6 +45,11 @@ impl Cell {
     /// A cell of these names.
     pub fn new(row: impl Into<Bytes>, column: impl Into<Bytes>) -> Self {
         Self { row: row.into(), column: column.into() }
+    }
+
+    /// The length of its names, bytes.
+    pub(crate) fn name_length(&self) -> usize {
+        self.row.len() + self.column.len()
     }
 
     /// Refuses names that no store of any kind can keep.
@@ -320,6 +326,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Bytes of names and value that one version may have; `None` without a limit. [`put`](Self::put) of a longer one fails.
+    fn version_max(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether of what one call of [`put`](Self::put) writes anything is there only if all before it in the call is.
     fn puts_in_order(&self) -> bool;
 
@@ -398,6 +409,10 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
 
     fn id(&self) -> Option<StoreId> {
         (**self).id()
+    }
+
+    fn version_max(&self) -> Option<usize> {
+        (**self).version_max()
     }
 
     fn puts_in_order(&self) -> bool {

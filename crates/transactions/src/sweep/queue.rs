@@ -93,10 +93,12 @@ impl Queue {
     }
 
     /// C4: what the transaction that began at `start` adds for its writes: table and its strategy, cell, what is written.
+    /// An entry that would be longer than half of `version_max` has its writes in rows of their own, as one of many has.
     pub fn additions<'a>(
         &self,
         start: Timestamp,
         writes: impl Iterator<Item = (&'a str, SweepStrategy, &'a Cell, WriteKind)>,
+        version_max: Option<usize>,
     ) -> Additions {
         let mut by_shard: Vec<(Shard, Vec<Write<'_>>)> = Vec::new();
         for (table, strategy, cell, kind) in writes {
@@ -120,8 +122,9 @@ impl Queue {
                 cells.push((INDEX, cell, Bytes::from_static(&[1])));
                 indexed.push((shard, fine));
             }
+            let bytes: usize = writes.iter().map(|(table, cell, _)| table.len() + cell.name_length()).sum();
             let entry = match writes.len() {
-                ..=sweep::INLINE_MAX => {
+                ..=sweep::INLINE_MAX if version_max.is_none_or(|max| bytes <= max / 2) => {
                     let mut entry = vec![sweep::INLINE];
                     writes.iter().for_each(|(table, cell, kind)| {
                         sweep::encode_write(table, cell, *kind, &mut entry);

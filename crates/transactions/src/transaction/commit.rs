@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::Transaction;
 use super::manager::{Inner, start_lock};
 use super::reads::Snapshot;
 use super::table::Table;
+use super::{Transaction, check_length};
 use crate::encoding::sweep::WriteKind;
 use crate::error::{Error, Result};
 use crate::service::{Recorded, ServiceError, TransactionService};
@@ -46,14 +46,23 @@ fn with_locks(
 ) -> Result<Timestamp> {
     let start = transaction.start;
     let check = || check_all(transaction, inner);
+    // Before anything is written. The writes themselves were checked when they were made.
+    let fits = |additions: &Additions| {
+        additions
+            .puts()
+            .try_for_each(|put| check_length(put.table, put.cell, put.value.len(), inner.version_max))
+    };
     let additions = match inner.store.puts_in_order() {
         true => {
             // C3. C4 goes with C5, and can say what C3 found.
             let firsts = check()?;
-            Some(inner.queue.additions(start, queued(transaction, &firsts)))
+            let additions = inner.queue.additions(start, queued(transaction, &firsts), inner.version_max);
+            fits(&additions)?;
+            Some(additions)
         }
         false => {
-            let additions = inner.queue.additions(start, queued(transaction, &[]));
+            let additions = inner.queue.additions(start, queued(transaction, &[]), inner.version_max);
+            fits(&additions)?;
             if additions.is_empty() {
                 check()?;
             } else {

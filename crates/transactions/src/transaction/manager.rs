@@ -127,6 +127,8 @@ pub(super) struct Inner {
     pub queue: Arc<Queue>,
     /// Removes versions of aborted transactions where readers should not wait for that: where a removal asks all replicas.
     pub reaper: Option<Reaper>,
+    /// Bytes of names and value that the store can write at once.
+    pub version_max: Option<usize>,
     /// The residue of starts, if they have one.
     residue: Option<i64>,
     sweeper: Arc<Sweeper>,
@@ -179,6 +181,10 @@ impl Transactions {
 
     /// Transactions on a cluster, with timestamps and locks from timelock servers (`cassette timelock start`), each `host:port`.
     ///
+    /// The nodes must not acknowledge writes before they are synced: `commitlog_sync: batch` or `group` in every
+    /// cassandra.yaml. With `periodic`, Cassandra's default, nodes that crash lose transactions that were reported as
+    /// committed. Such a store is refused, unless [`ClusterOptions::accept_periodic_sync`] is set.
+    ///
     /// ```no_run
     /// use cassette_transactions::store::ClusterOptions;
     /// use cassette_transactions::{ConflictHandler, Transactions};
@@ -191,7 +197,7 @@ impl Transactions {
     /// ```
     ///
     /// # Errors
-    /// If no node or no server that leads can be reached.
+    /// If no node or no server that leads can be reached; if nodes acknowledge writes before they are synced.
     pub fn on_cluster<S: Into<String>>(
         cluster: &ClusterOptions,
         timelocks: impl IntoIterator<Item = S>,
@@ -250,6 +256,7 @@ impl Transactions {
             }
         };
         let inner = Inner {
+            version_max: store.version_max(),
             store,
             service,
             conclusions,

@@ -35,6 +35,8 @@ use writes::Writes;
 /// How long a transaction reads before it asks whether it still has its hold: much more often than a timelock server takes away those that nobody asks
 /// for.
 const RENEWAL: Duration = Duration::from_secs(60);
+/// Bytes of a name that errors show, at most.
+const NAME_SHOWN_MAX: usize = 64;
 
 /// A transaction: it sees what was committed before it began, and its own writes. Dropped without a commit, it leaves
 /// nothing.
@@ -137,7 +139,8 @@ impl Transaction {
     /// Writes a value, when the transaction commits.
     ///
     /// # Errors
-    /// EmptyValue, for none; Name, for a row or a column that no store can keep; ReadOnly.
+    /// EmptyValue, for none; Name, for a row or a column that no store can keep; TooLong, for a value that this store cannot
+    /// write; ReadOnly.
     pub fn put(
         &mut self,
         table: &Table,
@@ -162,6 +165,7 @@ impl Transaction {
             return Err(Error::ReadOnly { start: self.start });
         }
         check_name(table, &cell)?;
+        check_length(table.name(), &cell, value.len(), self.inner.version_max)?;
         self.writes.put(table, cell, value);
         Ok(())
     }
@@ -242,6 +246,28 @@ impl Drop for Transaction {
 
 fn check_name(table: &Table, cell: &Cell) -> Result<()> {
     cell.check().map_err(|error| Error::Name { table: table.name().to_owned(), error })
+}
+
+/// Refuses a version that is longer than the store can write.
+fn check_length(table: &str, cell: &Cell, value: usize, max: Option<usize>) -> Result<()> {
+    let bytes = cell.name_length() + value;
+    match max.filter(|max| bytes > *max) {
+        Some(max) => {
+            let cell = shortened(cell);
+            Err(Error::TooLong { table: table.to_owned(), cell, bytes, max })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The names of a cell, as far as they can be read in an error.
+fn shortened(cell: &Cell) -> String {
+    let part = |name: &[u8]| {
+        let end = name.len().min(NAME_SHOWN_MAX);
+        let more = if end < name.len() { "..." } else { "" };
+        format!("\"{}{more}\"", name[..end].escape_ascii())
+    };
+    format!("row {}, column {}", part(&cell.row), part(&cell.column))
 }
 
 fn cell(row: impl AsRef<[u8]>, column: impl AsRef<[u8]>) -> Cell {

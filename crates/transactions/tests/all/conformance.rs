@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cassette_database::Database;
+use cassette_database::engine::commitlog::SyncMode;
 use cassette_server::{Server, ServerConfig};
 use cassette_transactions::store::{
     ClusterOptions, ClusterStore, EmbeddedStore, MemoryStore, Store, TableKind,
@@ -16,6 +17,7 @@ pub fn database() -> Database {
     let file_system = Arc::new(FakeFileSystem::new());
     let mut options = cassette_database::Options { file_system, ..cassette_database::Options::new("/data") };
     options.engine.background_threads = false;
+    options.engine.commitlog_sync = SyncMode::Batch;
     Database::open(options).unwrap()
 }
 

@@ -6,6 +6,7 @@ mod conformance;
 mod crashes;
 mod examples;
 mod histories;
+mod limits;
 mod lost_replies;
 mod migration;
 mod replicated;
