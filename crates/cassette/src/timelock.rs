@@ -4,15 +4,15 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use cassette_transactions::Timestamp;
-use cassette_transactions::store::{ClusterOptions, ClusterStore};
+use cassette_transactions::store::{ClusterOptions, ClusterStore, StoreError};
 use cassette_transactions::timelock::messages::Status;
-use cassette_transactions::timelock::{Operator, ServerOptions, TimeLockServer};
+use cassette_transactions::timelock::{Operator, ServerOptions, TimeLockError, TimeLockServer, clear_halt};
 use clap::{Args, Subcommand};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::logging;
@@ -20,6 +20,13 @@ use crate::transactions::password_in;
 
 /// Where servers listen unless they are told otherwise.
 const ADDRESS_DEFAULT: &str = "127.0.0.1:8421";
+/// Connections that wait to be accepted, at most.
+const BACKLOG: u32 = 1024;
+/// Between two attempts to reach a store at the start: from the first to the second, and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Between two lines on a store that does not answer.
+const LOG_PERIOD: Duration = Duration::from_secs(10);
 
 const START_EXAMPLES: &str = "\
 Examples:
@@ -27,7 +34,20 @@ Examples:
     cassette timelock start --store 10.0.0.1:9042,10.0.0.2:9042 --keyspace bank --listen 10.0.0.5:8421
     cassette timelock start --store 10.0.0.1:9042,10.0.0.2:9042 --keyspace bank --listen 10.0.0.6:8421
 
+The nodes of the store must not acknowledge writes before they are synced: `commitlog_sync: batch` or `group` in every
+cassandra.yaml. With `periodic`, Cassandra's default, nodes that crash lose transactions that were reported as committed, and
+timestamps go backwards. A store on such nodes is refused; --accept-periodic-sync uses it all the same.
+
 There are no passwords: listen where only your own programs connect. SIGTERM gives the lease back, and the other one leads at once.";
+
+const CLEAR_EXAMPLES: &str = "\
+A server that finds an older bound of the timestamps than it knows of has stopped the timestamps of the store: a copy of the store
+was restored, or nodes lost writes that they had acknowledged (`commitlog_sync: periodic`). Committed transactions may be lost, too.
+No server gives out timestamps until this command was run. Before that, find out what was lost and set `commitlog_sync` to batch or
+group. Timestamps go on above the greatest bound that was known, or above --to if that is greater.
+
+Example:
+  cassette timelock clear --store 10.0.0.1:9042 --keyspace bank";
 
 const FAST_FORWARD_EXAMPLES: &str = "\
 Examples:
@@ -48,6 +68,8 @@ pub enum TimeLockCommand {
     Stop(AtArguments),
     /// Make all later timestamps greater than one; never goes back
     FastForward(FastForwardArguments),
+    /// Let servers give out timestamps again after one has stopped them: the store had lost writes
+    Clear(ClearArguments),
 }
 
 /// The store of timestamps' bound.
@@ -77,6 +99,11 @@ struct StoreArguments {
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
 
+    /// Use the store although nodes acknowledge writes before they are synced (`commitlog_sync: periodic`): nodes that crash
+    /// lose committed transactions
+    #[arg(long)]
+    accept_periodic_sync: bool,
+
     /// For how long a server leads without an answer of the store; another takes over after at most one and a half of it
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     lease: u64,
@@ -96,6 +123,15 @@ pub struct StartArguments {
     /// Where clients reach it, if it is not where it listens
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Option<String>,
+
+    /// How long to wait for a store that does not answer at the start; without it, until it answers. 0: not at all
+    #[arg(long, value_name = "SECONDS")]
+    wait_for_store: Option<u64>,
+
+    /// How long a client keeps its locks without a sign of life. Clients send one every second. A client whose connections
+    /// are all closed keeps them for 1.5 s at most
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    session_timeout: u64,
 }
 
 /// Arguments of commands on servers.
@@ -126,6 +162,18 @@ pub struct FastForwardArguments {
     lost_bound: bool,
 }
 
+/// Arguments of `cassette timelock clear`.
+#[derive(Debug, Args)]
+#[command(after_help = CLEAR_EXAMPLES)]
+pub struct ClearArguments {
+    #[command(flatten)]
+    store: StoreArguments,
+
+    /// A timestamp that all later ones are to be greater than, if it is above the greatest known bound
+    #[arg(long, value_name = "TIMESTAMP", value_parser = clap::value_parser!(i64).range(1..))]
+    to: Option<i64>,
+}
+
 impl StoreArguments {
     fn connect(&self) -> anyhow::Result<ClusterStore> {
         if self.store.is_empty() {
@@ -140,6 +188,7 @@ impl StoreArguments {
             replication: self.replication.clone(),
             local: self.local.clone(),
             credentials,
+            accept_periodic_sync: self.accept_periodic_sync,
             // An answer that comes later than a lease is none.
             request_timeout: self.lease(),
             ..ClusterOptions::new("", &*self.keyspace)
@@ -167,6 +216,7 @@ impl TimeLockCommand {
                 Ok(each(at, stop))
             }
             Self::FastForward(arguments) => fast_forward(arguments).map(|()| true),
+            Self::Clear(arguments) => clear(arguments).map(|()| true),
         }
     }
 }
@@ -218,14 +268,21 @@ fn start(arguments: &StartArguments) -> anyhow::Result<()> {
     logging::init();
     let runtime = runtime()?;
     let wanted = arguments.listen;
-    let listener =
-        runtime.block_on(TcpListener::bind(wanted)).with_context(|| format!("cannot listen on {wanted}"))?;
-    let address = listener.local_addr()?;
+    let socket = bind(wanted).with_context(|| format!("cannot listen on {wanted}"))?;
+    let address = socket.local_addr()?;
     let advertised = arguments.advertise.clone().unwrap_or_else(|| address.to_string());
-    let store = Arc::new(arguments.store.connect()?);
-    let options = ServerOptions { lease: arguments.store.lease(), ..ServerOptions::new(advertised) };
-    let server = TimeLockServer::start(store, options)?;
+    let options = ServerOptions {
+        lease: arguments.store.lease(),
+        session_age_max: Duration::from_secs(arguments.session_timeout),
+        ..ServerOptions::new(advertised)
+    };
+    let server = when_the_store_answers(arguments.wait_for_store.map(Duration::from_secs), || {
+        let store = Arc::new(arguments.store.connect()?);
+        Ok(TimeLockServer::start(store, options.clone())?)
+    })?;
     runtime.block_on(async {
+        // Only now: until it can answer, clients are to find the port closed and try the next server.
+        let listener = socket.listen(BACKLOG).with_context(|| format!("cannot listen on {wanted}"))?;
         let (mut terminated, mut interrupted) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         // To nobody, if nobody listens.
@@ -239,6 +296,59 @@ fn start(arguments: &StartArguments) -> anyhow::Result<()> {
         };
         server.serve(listener, stop).await.context("timestamps are not given out any more")
     })
+}
+
+/// Reserves the address. Nobody can connect to it yet.
+fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Repeats `connect` as long as it fails for a cause that may pass, for `wait` at most.
+fn when_the_store_answers<T>(
+    wait: Option<Duration>,
+    mut connect: impl FnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let began = Instant::now();
+    let mut pause = PAUSE_MIN;
+    let mut log_at = began;
+    loop {
+        let error = match connect() {
+            Err(error) if may_pass(&error) => error,
+            result => return result,
+        };
+        let waited = began.elapsed();
+        if wait.is_some_and(|wait| waited + pause > wait) {
+            let waited = waited.as_secs();
+            return Err(error.context(format!("the store did not answer within {waited} s")));
+        }
+        if Instant::now() >= log_at {
+            log_at = Instant::now() + LOG_PERIOD;
+            tracing::warn!(
+                error = %format_args!("{error:#}"),
+                waited_seconds = waited.as_secs(),
+                "the store does not answer; waiting for it"
+            );
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Whether the cause is one that ends without a change of the command.
+fn may_pass(error: &anyhow::Error) -> bool {
+    let of_store = error.downcast_ref::<StoreError>().is_some_and(|error| error.is_transient);
+    of_store || error.downcast_ref::<TimeLockError>().is_some_and(TimeLockError::is_transient)
+}
+
+fn clear(arguments: &ClearArguments) -> anyhow::Result<()> {
+    let store = Arc::new(arguments.store.connect()?);
+    let cleared = clear_halt(store, arguments.to.map(Timestamp))?;
+    println!("cleared: {}", cleared.reason);
+    println!("the next server gives out timestamps above {}", cleared.bound);
+    Ok(())
 }
 
 fn fast_forward(arguments: &FastForwardArguments) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 mod cassandra;
 mod checker;
+mod starting;
 #[path = "../../../transactions/tests/all/suite.rs"]
 mod suite;
 mod timelocks;

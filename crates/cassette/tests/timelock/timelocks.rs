@@ -1,6 +1,7 @@
 //! `cassette timelock` as it is built, over `cassette serve`.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,7 @@ use cassette_transactions::{ConflictHandler, Options, Timestamp, Transactions};
 
 use super::checker::{self, Client, wait_for};
 
-const CASSETTE: &str = env!("CARGO_BIN_EXE_cassette");
+pub const CASSETTE: &str = env!("CARGO_BIN_EXE_cassette");
 
 /// A process of ours, killed at the end.
 pub struct Process(pub Child);
@@ -24,13 +25,26 @@ impl Drop for Process {
 }
 
 /// A process that prints one line with its address at the end when it is ready.
-fn start(arguments: &[&str]) -> (Process, String) {
+pub fn start(arguments: &[&str]) -> (Process, String) {
     let mut child =
         Command::new(CASSETTE).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.split_whitespace().last().unwrap_or_else(|| panic!("{arguments:?} ended")).to_owned();
     (Process(child), address)
+}
+
+/// A server whose node syncs before it acknowledges, on any port, with its data in a new directory of `parent`.
+pub fn serve(parent: &Path) -> (Process, String) {
+    serve_at(parent, "127.0.0.1:0", "batch")
+}
+
+/// A server at an address, with the named `commitlog_sync`.
+pub fn serve_at(parent: &Path, listen: &str, sync: &str) -> (Process, String) {
+    let (data, config) = (parent.join("data"), parent.join("cassandra.yaml"));
+    std::fs::write(&config, format!("commitlog_sync: {sync}\n")).unwrap();
+    let (data, config) = (data.to_str().unwrap(), config.to_str().unwrap());
+    start(&["serve", "--listen", listen, "--admin", "off", "--data", data, "--config", config])
 }
 
 /// A timelock server with a lease of two seconds.
@@ -49,7 +63,7 @@ pub fn timelock(store: &str, keyspace: &str) -> (Process, String) {
     ])
 }
 
-fn command(arguments: &[&str]) -> Output {
+pub fn command(arguments: &[&str]) -> Output {
     Command::new(CASSETTE).arg("timelock").args(arguments).output().unwrap()
 }
 
@@ -87,9 +101,7 @@ pub fn connect(servers: &[&str]) -> Client {
 #[test]
 fn a_standby_takes_over_from_a_server_that_was_killed_and_transactions_go_on() {
     let directory = tempfile::tempdir().unwrap();
-    let data = directory.path().join("data");
-    let (_server, cql) =
-        start(&["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--data", data.to_str().unwrap()]);
+    let (_server, cql) = serve(directory.path());
     let (mut first, one) = timelock(&cql, "bank");
     drop(connect(&[&one]));
     let (_second, other) = timelock(&cql, "bank");
@@ -127,7 +139,7 @@ fn a_store_on_a_cluster_is_migrated_backed_up_and_restored_with_the_timestamps_o
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (data, file) = (path("data"), path("bank.backup"));
-    let (server, cql) = start(&["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--data", &data]);
+    let (server, cql) = serve(directory.path());
     let (one, of_bank) = timelock(&cql, "bank");
     let (other, of_copy) = timelock(&cql, "copy");
     let open = |keyspace: &str, server: &str| {
@@ -192,6 +204,7 @@ fn commands_say_what_is_wrong_with_them() {
         (&["start"], "--store"),
         (&["fast-forward", "--to", "0"], "--to"),
         (&["fast-forward", "--to", "5", "--lost-bound"], "--store"),
+        (&["clear"], "--store"),
     ] {
         let output = command(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::halt::Halt;
 use super::lease::{Reading, Record, Stored};
 use super::timestamps::{BOUND_BUFFER, INITIAL_BOUND};
 use super::{FAST_FORWARD_MAX, TimeLockError};
@@ -63,6 +64,7 @@ impl Mark {
         match stored {
             Stored::Plain(bound) => Self { term: 0, sequence: 0, bound: *bound },
             Stored::Leased(record) => Self::of_record(record),
+            Stored::Halted(halt) => Self { term: halt.term, sequence: halt.sequence, bound: halt.bound },
         }
     }
 
@@ -79,7 +81,20 @@ impl Mark {
 enum Phase {
     Standby(Standby),
     Leading(Leadership),
+    /// The store has lost what this server knows of: it stops the timestamps for all servers.
+    Halting(Halting),
     Ended(TimeLockError),
+}
+
+struct Halting {
+    /// What the server knows of.
+    known: Mark,
+    what: String,
+    error: TimeLockError,
+    /// What is stored.
+    expected: Bytes,
+    new: Bytes,
+    failed: Option<Reading>,
 }
 
 #[derive(Default)]
@@ -222,11 +237,19 @@ impl Election {
         }
     }
 
-    /// Why it does nothing any more.
+    /// Why it asks nothing of the store any more.
     pub fn ended(&self) -> Option<&TimeLockError> {
         match &self.phase {
             Phase::Ended(error) => Some(error),
             _ => None,
+        }
+    }
+
+    /// Why it gives nothing out any more, also while it still stops the timestamps for others.
+    pub fn stopped(&self) -> Option<&TimeLockError> {
+        match &self.phase {
+            Phase::Halting(halting) => Some(&halting.error),
+            _ => self.ended(),
         }
     }
 
@@ -235,7 +258,7 @@ impl Election {
         match &mut self.phase {
             Phase::Leading(leadership) => leadership.resigns = true,
             Phase::Standby(_) => self.phase = Phase::Ended(TimeLockError::Stopped),
-            Phase::Ended(_) => {}
+            Phase::Halting(_) | Phase::Ended(_) => {}
         }
     }
 
@@ -254,6 +277,12 @@ impl Election {
         }
         match &mut self.phase {
             Phase::Ended(_) => None,
+            Phase::Halting(halting) => {
+                if halting.failed.is_some_and(|failed| now.shortest_since(failed) < period / 4) {
+                    return None;
+                }
+                Some(Ask::Replace { expected: halting.expected.clone(), new: halting.new.clone() })
+            }
             Phase::Standby(standby) => {
                 // The wall clock was set back: it is no measure any more. Wait from now on.
                 if let Some((_, _, since)) = &mut standby.seen
@@ -265,7 +294,7 @@ impl Election {
                     // L2.
                     Some((bytes, stored, since)) if now.shortest_since(*since) >= stored.wait() => {
                         let term = match stored {
-                            Stored::Plain(_) => 1,
+                            Stored::Plain(_) | Stored::Halted(_) => 1,
                             Stored::Leased(record) => record.term.saturating_add(1),
                         };
                         (stored.bound(), Some(bytes.clone()), term)
@@ -320,6 +349,27 @@ impl Election {
 
     /// Takes the answer to what was asked; `now` is after it came.
     pub fn answer(&mut self, answer: Answer, now: Reading) {
+        if let Phase::Halting(halting) = &mut self.phase {
+            return match answer {
+                Answer::Failed(_) => halting.failed = Some(now),
+                Answer::Applied => {
+                    let error = halting.error.clone();
+                    self.end(error);
+                }
+                Answer::Found(Some(found)) if found == halting.new => {
+                    let error = halting.error.clone();
+                    self.end(error);
+                }
+                Answer::Found(Some(found)) => {
+                    let (known, what) = (halting.known, halting.what.clone());
+                    self.halt(known, what, found);
+                }
+                Answer::Found(None) | Answer::Lost(_) => {
+                    let what = halting.what.clone();
+                    self.end(TimeLockError::BoundLost { what });
+                }
+            };
+        }
         let found = match answer {
             Answer::Failed(_) => {
                 match &mut self.attempt {
@@ -342,7 +392,7 @@ impl Election {
                 Phase::Standby(standby) if standby.seen.is_none() => {
                     (standby.looked, standby.absent) = (Some(now), true);
                 }
-                Phase::Ended(_) => {}
+                Phase::Halting(_) | Phase::Ended(_) => {}
                 _ => {
                     let what = "it was there, and is not there any more".to_owned();
                     self.end(TimeLockError::BoundLost { what });
@@ -366,7 +416,7 @@ impl Election {
         let Attempt { new, record, last, sent, .. } = attempt;
         self.known = Some(Mark::of_record(&record));
         match &mut self.phase {
-            Phase::Ended(_) => {}
+            Phase::Halting(_) | Phase::Ended(_) => {}
             Phase::Standby(_) => {
                 self.phase = Phase::Leading(Leadership {
                     stored: new,
@@ -392,6 +442,9 @@ impl Election {
             Ok(stored) => stored,
             Err(why) => return self.end(TimeLockError::BoundLost { what: why }),
         };
+        if let Stored::Halted(halt) = &stored {
+            return self.end(halt.error());
+        }
         let mark = Mark::of(&stored);
         if let Some(known) = self.known.replace(mark)
             && known.is_lost_at(mark)
@@ -400,10 +453,10 @@ impl Election {
                 "the store says bound {} in term {}, write {}, and had {} in term {}, write {} before: an older copy of it was put in its place",
                 mark.bound, mark.term, mark.sequence, known.bound, known.term, known.sequence
             );
-            return self.end(TimeLockError::BoundLost { what });
+            return self.halt(known, what, found);
         }
         match &mut self.phase {
-            Phase::Ended(_) => {}
+            Phase::Halting(_) | Phase::Ended(_) => {}
             Phase::Standby(standby) => {
                 standby.looked = Some(now);
                 standby.absent = false;
@@ -419,6 +472,29 @@ impl Election {
                 self.phase = Phase::Standby(Standby { seen, looked: Some(now), absent: false });
             }
         }
+    }
+
+    /// Gives out nothing from now on, and puts a record in place of `found` that keeps every server from
+    /// doing so: only this one knows that the store has lost `known`.
+    fn halt(&mut self, known: Mark, what: String, found: Bytes) {
+        let stored = match Stored::decode(&found) {
+            // Another server was first.
+            Ok(Stored::Halted(halt)) => return self.end(halt.error()),
+            Ok(stored) => Mark::of(&stored),
+            Err(why) => return self.end(TimeLockError::BoundLost { what: why }),
+        };
+        let (term, sequence) = (known.term, known.sequence).max((stored.term, stored.sequence));
+        let sequence = sequence.saturating_add(1);
+        let halt = Halt { term, sequence, bound: known.bound.max(stored.bound), reason: what.clone() };
+        self.attempt = None;
+        self.phase = Phase::Halting(Halting {
+            known,
+            what,
+            error: halt.error(),
+            expected: found,
+            new: halt.encode(),
+            failed: None,
+        });
     }
 
     fn end(&mut self, error: TimeLockError) {
@@ -489,9 +565,47 @@ mod tests {
                 }
                 assert!(election.ask(at(204)).is_some());
                 election.answer(Answer::Found(Some(found.clone())), at(204));
-                let ended = matches!(election.ended(), Some(TimeLockError::BoundLost { .. }));
-                assert_eq!(ended, is_lost, "leading: {is_leading}, {:?}", Stored::decode(&found));
+                let case = format!("leading: {is_leading}, {:?}", Stored::decode(&found));
+                let stopped = matches!(election.stopped(), Some(TimeLockError::Halted { .. }));
+                assert_eq!(stopped, is_lost, "{case}");
+                if is_lost {
+                    assert!(election.leadership().is_none() && election.ended().is_none(), "{case}");
+                    stops_the_others(election, own.bound, found.clone());
+                }
             }
+        }
+    }
+
+    /// What a server does that has found out that the store lost a bound.
+    fn stops_the_others(mut election: Election, bound: i64, found: Bytes) {
+        let halt = |asked: Option<Ask>, instead_of: &Bytes| {
+            let Some(Ask::Replace { expected, new }) = asked else { panic!("{asked:?}") };
+            assert_eq!(expected, instead_of);
+            let Ok(Stored::Halted(halt)) = Stored::decode(&new) else { panic!("{new:?}") };
+            assert!(halt.bound >= bound && halt.reason.contains("an older copy"), "{halt:?}");
+            new
+        };
+        halt(election.ask(at(205)), &found);
+        // The store does not answer, and then another server of the lost term has written.
+        election.answer(Answer::Failed(StoreError::unknown("", "")), at(205));
+        assert_eq!(election.ask(at(205)), None, "not at once again");
+        halt(election.ask(at(206)), &found);
+        let next = record(4, 1, bound - 5);
+        election.answer(Answer::Found(Some(next.clone())), at(206));
+        let new = halt(election.ask(at(206)), &next);
+        // SIGTERM does not keep it from stopping the others.
+        election.resign();
+        election.answer(Answer::Applied, at(206));
+        assert!(matches!(election.ended(), Some(TimeLockError::Halted { .. })));
+        // Others that lead, stand by or start find it, and end.
+        let mut fresh = Election::new(5, "fresh".to_owned(), Duration::from_secs(5), None);
+        let (mut leader, mut standby) = (leading().0, leading().0);
+        assert!(standby.ask(at(202)).is_some());
+        standby.answer(Answer::Found(Some(record(9, 0, bound + BOUND_BUFFER))), at(202));
+        for other in [&mut fresh, &mut leader, &mut standby] {
+            assert!(other.ask(at(208)).is_some());
+            other.answer(Answer::Found(Some(new.clone())), at(208));
+            assert!(matches!(other.ended(), Some(TimeLockError::Halted { .. })));
         }
     }
 }

@@ -8,25 +8,27 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{StatusCode, header};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use super::TimeLockError;
+use super::connections::{Connections, OfConnection};
 use super::messages::{Batch, FastForward, LockRequest, Refusal, RefusalKind};
+use super::registry::Name;
 use super::server::{Desk, TimeLockServer};
 
 /// The longest request, bytes: the names of the locks of a transaction of some 100,000 writes.
 const REQUEST_LENGTH_MAX: usize = 32 << 20;
+/// How long a request waits for room in memory.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a server that ends goes on answering.
 const LAST_ANSWERS_MAX: Duration = Duration::from_millis(500);
 
@@ -55,9 +57,8 @@ impl TimeLockServer {
             let _ = is_told.await;
             tokio::time::sleep(LAST_ANSWERS_MAX).await;
         };
-        // Small answers go at once.
-        let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-        let serving = axum::serve(listener, router(self.desk.clone())).with_graceful_shutdown(over);
+        let service = router(self.desk.clone()).into_make_service_with_connect_info::<OfConnection>();
+        let serving = axum::serve(Connections(listener), service).with_graceful_shutdown(over);
         tokio::select! {
             served = serving.into_future() => served?,
             () = cut => {}
@@ -65,7 +66,7 @@ impl TimeLockServer {
         // It waits for the store.
         let stopped = tokio::task::spawn_blocking(move || {
             self.stop();
-            self.desk.ended()
+            self.desk.stopped()
         });
         match stopped.await {
             Ok(None | Some(TimeLockError::Stopped)) => Ok(()),
@@ -84,6 +85,7 @@ fn router(desk: Arc<Desk>) -> Router {
         .route("/v1/status", get(|State(desk): State<Arc<Desk>>| async move { Json(desk.status()) }))
         .fallback(|| async { refuse(Refusal::new(RefusalKind::Usage, "there is nothing of this name")) })
         .layer(DefaultBodyLimit::max(REQUEST_LENGTH_MAX))
+        .layer(middleware::from_fn_with_state(desk.clone(), admitted))
         .layer(middleware::from_fn(guarded))
         .with_state(desk)
 }
@@ -94,6 +96,26 @@ async fn guarded(request: Request, next: Next) -> Response {
         [header::ORIGIN.as_str(), "sec-fetch-site"].iter().any(|name| request.headers().contains_key(*name));
     if is_of_page {
         return refuse(Refusal::new(RefusalKind::Usage, "web pages may not ask"));
+    }
+    next.run(request).await
+}
+
+/// Has a request with a body wait until there is room for it in memory. The room is given back when the body is understood.
+async fn admitted(State(desk): State<Arc<Desk>>, mut request: Request, next: Next) -> Response {
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
+    let length: usize = match length {
+        Some(length) => length,
+        None if request.method() == Method::GET => 0,
+        None => REQUEST_LENGTH_MAX,
+    };
+    // What is longer is refused when it is read.
+    let kibibytes = (length.min(REQUEST_LENGTH_MAX) >> 10) as u32 + 1;
+    let room = desk.bodies.clone().acquire_many_owned(kibibytes);
+    match tokio::time::timeout(ROOM_WAIT_MAX, room).await {
+        // Dropped with the request, which the reading of the body takes apart.
+        Ok(Ok(room)) => drop(request.extensions_mut().insert(Arc::new(room))),
+        _ => return refuse(Refusal::new(RefusalKind::NotNow, "no room for the request's body")),
     }
     next.run(request).await
 }
@@ -113,13 +135,25 @@ fn answer<T: serde::Serialize>(result: Result<T, Refusal>) -> Response {
     }
 }
 
-async fn batch(State(desk): State<Arc<Desk>>, Json(batch): Json<Batch>) -> Response {
+async fn batch(
+    State(desk): State<Arc<Desk>>,
+    ConnectInfo(OfConnection(connection)): ConnectInfo<OfConnection>,
+    Json(batch): Json<Batch>,
+) -> Response {
+    connection.carries(&desk, batch.session);
     answer(desk.batch(&batch).await)
 }
 
-async fn lock(State(desk): State<Arc<Desk>>, Json(request): Json<LockRequest>) -> Response {
-    let names: Result<Vec<Bytes>, _> =
-        request.names.iter().map(|name| STANDARD.decode(name).map(Bytes::from)).collect();
+async fn lock(
+    State(desk): State<Arc<Desk>>,
+    ConnectInfo(OfConnection(connection)): ConnectInfo<OfConnection>,
+    Json(mut request): Json<LockRequest>,
+) -> Response {
+    connection.carries(&desk, request.session);
+    // Not kept while the request waits.
+    let names = std::mem::take(&mut request.names);
+    let names: Result<Vec<Name>, _> =
+        names.into_iter().map(|name| STANDARD.decode(name).map(|text| desk.name(&text))).collect();
     match names {
         Ok(mut names) => {
             names.sort_unstable();

@@ -20,6 +20,8 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use cassette_vfs::Clock;
 
+use super::halt::{self, Halt};
+
 /// The format of records. Never change what a number means.
 const FORMAT: u8 = 1;
 /// Bytes before the address.
@@ -51,6 +53,8 @@ pub(super) enum Stored {
     Plain(i64),
     /// The record of a server.
     Leased(Record),
+    /// The record of a server that stopped the timestamps.
+    Halted(Halt),
 }
 
 impl Record {
@@ -73,6 +77,9 @@ impl Stored {
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         if let Ok(bound) = <[u8; 8]>::try_from(bytes) {
             return Ok(Self::Plain(i64::from_be_bytes(bound)));
+        }
+        if bytes.first() == Some(&halt::FORMAT) {
+            return Halt::decode(bytes).map(Self::Halted);
         }
         let Some((head, address)) = bytes.split_at_checked(HEAD_LENGTH) else {
             return Err(format!("it has {} bytes, and neither a bound nor a lease has", bytes.len()));
@@ -104,6 +111,7 @@ impl Stored {
         match self {
             Self::Plain(bound) => *bound,
             Self::Leased(record) => record.bound,
+            Self::Halted(halt) => halt.bound,
         }
     }
 
@@ -112,6 +120,8 @@ impl Stored {
         match self {
             Self::Plain(_) => Duration::ZERO,
             Self::Leased(record) => with_drift(record.lease),
+            // Nobody may lead while it stands.
+            Self::Halted(_) => Duration::MAX,
         }
     }
 }
@@ -192,7 +202,7 @@ mod tests {
             assert!(Stored::decode(&bytes[..length]).is_err(), "{length} bytes");
         }
         let mut newer = bytes.to_vec();
-        newer[0] = 2;
+        newer[0] = 3;
         assert!(Stored::decode(&newer).unwrap_err().contains("format"));
         let mut no_text = bytes.to_vec();
         no_text.push(0xff);

@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::TimeLockError;
 
+/// Bytes of the names of locks in one request, at most. In base64 and with the rest they are a request that servers read.
+pub(super) const REQUEST_BYTES_MAX: usize = 20 << 20;
+
 /// What clients ask together: everything that does not wait for others.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Batch {

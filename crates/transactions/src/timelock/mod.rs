@@ -1,12 +1,15 @@
 //! Timestamps and locks: what orders transactions.
 
+mod connections;
 mod election;
 mod frozen;
+mod halt;
 mod http;
 mod known;
 mod lease;
 mod local;
 mod locks;
+mod log_rate;
 pub mod messages;
 mod registry;
 mod remote;
@@ -24,6 +27,7 @@ use crate::store::{Store, StoreError};
 use crate::timestamp::Timestamp;
 
 pub use frozen::Frozen;
+pub use halt::{Cleared, clear_halt};
 pub use known::known_timestamp;
 pub use local::LocalTimeLock;
 pub use remote::{Operator, RemoteOptions, RemoteTimeLock};
@@ -112,6 +116,20 @@ pub enum TimeLockError {
         /// What is wrong.
         what: String,
     },
+    /// A server has stopped the timestamps of this store, until an operator clears that.
+    #[error(
+        "the timestamps of this store were stopped: {reason}. Nothing is given out until an operator has found out what was lost and runs \
+         `cassette timelock clear`; they then go on above {bound}"
+    )]
+    Halted {
+        /// Why.
+        reason: String,
+        /// The greatest bound that was known: all timestamps given out are at most this.
+        bound: Timestamp,
+    },
+    /// There is nothing to clear.
+    #[error("the timestamps of this store were not stopped by a server: nothing was changed")]
+    NotHalted,
     /// What was said to be above all timestamps lies below one that was given out.
     #[error(
         "timestamp {known} was given out, as the store says, and {asked} is not above it: nothing was changed. The least that can be right is {}; any \
@@ -154,6 +172,19 @@ pub enum TimeLockError {
         waited: Duration,
         /// What the last one said.
         last: String,
+    },
+    /// A transaction writes more cells or rows, or with longer names, than can be locked at a time.
+    #[error(
+        "{count} locks with names of {bytes} bytes are too many for one transaction: at most {} with names of {} bytes can be taken. Nothing was \
+         written: write in several transactions, or in tables that lock rows",
+        registry::REQUEST_LOCKS_MAX,
+        messages::REQUEST_BYTES_MAX
+    )]
+    TooManyLocks {
+        /// How many locks it needs.
+        count: usize,
+        /// The length of their names.
+        bytes: usize,
     },
     /// The server has ended a request for locks that the client still waits for. No lock is held.
     #[error(
@@ -219,10 +250,13 @@ impl TimeLockError {
             Self::NoLeader { .. } | Self::LeaseLapsed { .. } => true,
             Self::LockTimeout { .. }
             | Self::RequestEnded { .. }
+            | Self::TooManyLocks { .. }
             | Self::AnotherInstance { .. }
             | Self::AlreadyOpen { .. }
             | Self::OnlyLookedAt
             | Self::BoundLost { .. }
+            | Self::Halted { .. }
+            | Self::NotHalted
             | Self::RecoveredBelow { .. }
             | Self::ServedElsewhere { .. }
             | Self::Stopped

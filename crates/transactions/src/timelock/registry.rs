@@ -5,25 +5,67 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
-/// A client's locks and holds are lost when nothing was heard of it for so long. Clients that live say something every
-/// [`HEARTBEAT`].
-pub(super) const SESSION_AGE_MAX: Duration = Duration::from_secs(20);
-/// How often a client says that it lives.
-pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long a client keeps its locks and holds without a sign of life, unless the server is started with another value.
+/// Clients send one every [`HEARTBEAT`].
+pub(super) const SESSION_AGE_MAX: Duration = Duration::from_secs(5);
+/// How long it keeps them when all its connections are closed. Longer than [`HEARTBEAT`]: a client that lives has
+/// connected again by then.
+pub(super) const DISCONNECTED_AGE_MAX: Duration = Duration::from_millis(1500);
+/// How often a client gives a sign of life.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Locks are lost when nobody has asked for so long whether they are held, also of a client that lives: one of its transactions hangs.
 pub(super) const LOCK_AGE_MAX: Duration = Duration::from_secs(15 * 60);
 /// So are holds. Transactions that read ask much more often.
 pub(super) const HOLD_AGE_MAX: Duration = Duration::from_secs(2 * 3600);
 /// Rows of a quantum of tickets: clients with starts of residues of their own put conclusions in partitions of their own.
 pub(super) const RESIDUES: usize = 16;
+/// Names of locks in one request, at most: those of a transaction of as many writes.
+pub(super) const REQUEST_LOCKS_MAX: usize = 100_000;
+/// Names in the requests of one session, at most.
+const SESSION_LOCKS_MAX: usize = 200_000;
+/// Names in all requests, at most: about 100 MB.
+const LOCKS_MAX: usize = 1_000_000;
+/// Clients at most.
+const SESSIONS_MAX: usize = 50_000;
+/// Requests of one session that are noted as ended, at most: above its oldest open one.
+const ENDED_MAX: usize = 500_000;
+/// Maps of fewer entries keep their memory.
+const SHRINK_MIN: usize = 4096;
 
 /// A request for locks: a session's number, and the request's within it.
 pub(super) type Key = (u64, u64);
+
+/// A lock: a hash of its name under keys of this process. Two names of one hash would exclude each other, which costs time
+/// and is safe; of 2^128 values that does not happen.
+pub(super) type Name = u128;
+
+/// What there is enough of already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Full {
+    Sessions,
+    LocksOfSession,
+    Locks,
+    EndedRequests,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sessions => write!(f, "{SESSIONS_MAX} clients have sessions, and no more may"),
+            Self::LocksOfSession => {
+                write!(f, "the client would hold or wait for more than {SESSION_LOCKS_MAX} locks")
+            }
+            Self::Locks => write!(f, "all clients would hold or wait for more than {LOCKS_MAX} locks"),
+            Self::EndedRequests => {
+                write!(f, "the client has ended {ENDED_MAX} requests since its oldest open one began")
+            }
+        }
+    }
+}
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,10 +98,12 @@ pub(super) enum Turn {
     Late,
 }
 
-#[derive(Default)]
 pub(super) struct Registry {
+    session_age_max: Duration,
     sessions: HashMap<u64, Session>,
-    locks: HashMap<Bytes, Lock>,
+    locks: HashMap<Name, Lock>,
+    /// Names in all requests.
+    names: usize,
     requests: HashMap<Key, Request>,
     /// Which request got which fencing token.
     fences: HashMap<i64, Key>,
@@ -70,6 +114,10 @@ pub(super) struct Registry {
 
 struct Session {
     heard: Duration,
+    /// Since when all its connections are closed.
+    disconnected: Option<Duration>,
+    /// Names in its requests.
+    names: usize,
     residue: usize,
     requests: BTreeSet<u64>,
     holds: BTreeSet<i64>,
@@ -85,11 +133,12 @@ struct Session {
 #[derive(Default)]
 struct Lock {
     holder: Option<Key>,
-    queue: VecDeque<Key>,
+    /// Mostly nobody waits.
+    queue: Option<Box<Queue>>,
 }
 
 struct Request {
-    names: Arc<[Bytes]>,
+    names: Arc<[Name]>,
     reached: usize,
     wish: Wish,
     since: Duration,
@@ -111,12 +160,59 @@ pub(super) struct Counts {
     pub holds: usize,
 }
 
+/// Who waits for a lock, first come first.
+#[derive(Default)]
+struct Queue(VecDeque<Key>);
+
 impl Registry {
+    /// Without locks. Sessions end `session_age_max` after their last sign of life.
+    pub fn new(session_age_max: Duration) -> Self {
+        Self {
+            session_age_max,
+            sessions: HashMap::new(),
+            locks: HashMap::new(),
+            names: 0,
+            requests: HashMap::new(),
+            fences: HashMap::new(),
+            holds: BTreeMap::new(),
+            residues: [0; RESIDUES],
+            completed: Vec::new(),
+        }
+    }
+
+    /// Whether a request of session `id` can be accepted that has `names` names.
+    pub fn admit(&self, id: u64, names: usize) -> Result<(), Full> {
+        let session = self.sessions.get(&id);
+        if session.is_none() && self.sessions.len() >= SESSIONS_MAX {
+            return Err(Full::Sessions);
+        }
+        if session.is_some_and(|session| session.ended.len() >= ENDED_MAX) {
+            return Err(Full::EndedRequests);
+        }
+        if session.map_or(0, |session| session.names) + names > SESSION_LOCKS_MAX {
+            return Err(Full::LocksOfSession);
+        }
+        if self.names + names > LOCKS_MAX { Err(Full::Locks) } else { Ok(()) }
+    }
+
+    /// Whether a request is known, so that a repetition of it takes no memory.
+    pub fn has_request(&self, key: Key) -> bool {
+        self.requests.contains_key(&key)
+    }
+
+    /// Notes that all connections of a session are closed. It ends soon, unless something is heard of it.
+    pub fn disconnected(&mut self, id: u64, now: Duration) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.disconnected = Some(now);
+        }
+    }
+
     fn session(&mut self, id: u64, now: Duration) -> &mut Session {
         match self.sessions.entry(id) {
             Entry::Occupied(entry) => {
                 let session = entry.into_mut();
                 session.heard = now;
+                session.disconnected = None;
                 session
             }
             Entry::Vacant(entry) => {
@@ -126,6 +222,8 @@ impl Registry {
                 self.residues[residue] += 1;
                 entry.insert(Session {
                     heard: now,
+                    disconnected: None,
+                    names: 0,
                     residue,
                     requests: BTreeSet::new(),
                     holds: BTreeSet::new(),
@@ -221,7 +319,7 @@ impl Registry {
         &mut self,
         key: Key,
         oldest_open: u64,
-        names: Arc<[Bytes]>,
+        names: Arc<[Name]>,
         wish: Wish,
         now: Duration,
     ) -> Progress {
@@ -234,8 +332,13 @@ impl Registry {
             return Progress::Ended;
         }
         session.requests.insert(key.1);
-        let request = Request { names, reached: 0, wish, since: now, fence: None };
-        self.requests.entry(key).or_insert(request);
+        if let Entry::Vacant(entry) = self.requests.entry(key) {
+            self.names += names.len();
+            if let Some(session) = self.sessions.get_mut(&key.0) {
+                session.names += names.len();
+            }
+            entry.insert(Request { names, reached: 0, wish, since: now, fence: None });
+        }
         self.advance(key)
     }
 
@@ -243,10 +346,11 @@ impl Registry {
     fn advance(&mut self, key: Key) -> Progress {
         let Some(request) = self.requests.get_mut(&key) else { return Progress::Ended };
         while let Some(name) = request.names.get(request.reached) {
-            let lock = self.locks.entry(name.clone()).or_default();
+            let lock = self.locks.entry(*name).or_default();
             if lock.holder.is_some_and(|holder| holder != key) {
-                if !lock.queue.contains(&key) {
-                    lock.queue.push_back(key);
+                let queue = lock.queue.get_or_insert_default();
+                if !queue.0.contains(&key) {
+                    queue.0.push_back(key);
                 }
                 return Progress::Queued;
             }
@@ -293,13 +397,13 @@ impl Registry {
     pub fn cancel(&mut self, key: Key, ended: bool) {
         let Some(request) = self.forget(key, ended) else { return };
         if let Some(name) = request.names.get(request.reached)
-            && let Some(lock) = self.locks.get_mut(name)
+            && let Some(queue) = self.locks.get_mut(name).and_then(|lock| lock.queue.as_mut())
         {
-            lock.queue.retain(|waiting| *waiting != key);
+            queue.0.retain(|waiting| *waiting != key);
         }
         if request.wish == Wish::Take {
             for name in &request.names[..request.reached] {
-                self.free(name, key);
+                self.free(*name, key);
             }
         }
     }
@@ -309,7 +413,9 @@ impl Registry {
         if let Some(fence) = request.fence {
             self.fences.remove(&fence);
         }
+        self.names -= request.names.len();
         if let Some(session) = self.sessions.get_mut(&key.0) {
+            session.names -= request.names.len();
             session.requests.remove(&key.1);
             if ended {
                 session.ended.insert(key.1);
@@ -319,18 +425,18 @@ impl Registry {
     }
 
     /// Takes a lock from its holder, and gives it to the first in its queue.
-    fn free(&mut self, name: &Bytes, holder: Key) {
-        let Some(lock) = self.locks.get_mut(name).filter(|lock| lock.holder == Some(holder)) else { return };
+    fn free(&mut self, name: Name, holder: Key) {
+        let Some(lock) = self.locks.get_mut(&name).filter(|lock| lock.holder == Some(holder)) else { return };
         lock.holder = None;
-        while let Some(lock) = self.locks.get_mut(name).filter(|lock| lock.holder.is_none()) {
-            let Some(next) = lock.queue.pop_front() else {
-                self.locks.remove(name);
+        while let Some(lock) = self.locks.get_mut(&name).filter(|lock| lock.holder.is_none()) {
+            let Some(next) = lock.queue.as_mut().and_then(|queue| queue.0.pop_front()) else {
+                self.locks.remove(&name);
                 return;
             };
             // One that only wants to see it free lets the next have it. The lock must not be forgotten for the others meanwhile.
             let rest = std::mem::take(&mut lock.queue);
             let progress = self.advance(next);
-            let lock = self.locks.entry(name.clone()).or_default();
+            let lock = self.locks.entry(name).or_default();
             lock.queue = rest;
             if progress == Progress::Done {
                 self.completed.push(next);
@@ -349,7 +455,10 @@ impl Registry {
         let gone: Vec<u64> = self
             .sessions
             .iter()
-            .filter(|(_, session)| too_old(session.heard, SESSION_AGE_MAX))
+            .filter(|(_, session)| {
+                let is_closed = |since| too_old(since, DISCONNECTED_AGE_MAX);
+                too_old(session.heard, self.session_age_max) || session.disconnected.is_some_and(is_closed)
+            })
             .map(|(id, _)| *id)
             .collect();
         let mut ended = Vec::new();
@@ -381,14 +490,28 @@ impl Registry {
             .map(|(timestamp, _)| *timestamp)
             .collect();
         old.into_iter().for_each(|timestamp| self.end_hold(timestamp));
+        self.shrink();
         ended
+    }
+
+    /// Releases memory of what was there at a peak. Not at every removal: maps that grow and shrink in turn keep theirs.
+    fn shrink(&mut self) {
+        fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
+            if map.capacity() > SHRINK_MIN && map.capacity() / 4 > map.len() {
+                map.shrink_to(map.len() * 2);
+            }
+        }
+        shrink(&mut self.sessions);
+        shrink(&mut self.locks);
+        shrink(&mut self.requests);
+        shrink(&mut self.fences);
     }
 
     pub fn counts(&self) -> Counts {
         Counts {
             sessions: self.sessions.len(),
             locks: self.locks.len(),
-            queued: self.locks.values().map(|lock| lock.queue.len()).sum(),
+            queued: self.locks.values().filter_map(|lock| Some(lock.queue.as_ref()?.0.len())).sum(),
             holds: self.holds.values().map(|held| held.count).sum(),
         }
     }
@@ -402,8 +525,8 @@ mod tests {
 
     const T0: Duration = Duration::from_secs(1000);
 
-    fn names(text: &str) -> Arc<[Bytes]> {
-        text.chars().map(|c| Bytes::from(c.to_string())).collect()
+    fn names(text: &str) -> Arc<[Name]> {
+        text.chars().map(|c| Name::from(u32::from(c))).collect()
     }
 
     fn take(registry: &mut Registry, session: u64, number: u64, wanted: &str) -> Progress {
@@ -412,7 +535,7 @@ mod tests {
 
     #[test]
     fn locks_are_had_in_the_order_of_asking() {
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(SESSION_AGE_MAX);
         assert_eq!(take(&mut registry, 1, 0, "ab"), Progress::Done);
         for session in 2..6 {
             assert_eq!(take(&mut registry, session, 0, "b"), Progress::Queued);
@@ -427,7 +550,7 @@ mod tests {
 
     #[test]
     fn who_only_waits_for_a_lock_is_let_through_and_takes_nothing() {
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(SESSION_AGE_MAX);
         let see = |registry: &mut Registry, session, wanted| {
             registry.begin((session, 0), 0, names(wanted), Wish::See, T0)
         };
@@ -446,7 +569,7 @@ mod tests {
 
     #[test]
     fn a_request_that_is_tried_again_has_the_same_locks_and_one_that_ended_none() {
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(SESSION_AGE_MAX);
         assert_eq!(take(&mut registry, 1, 7, "a"), Progress::Done);
         assert!(registry.fence((1, 7), 500));
         assert_eq!(take(&mut registry, 1, 7, "a"), Progress::Done);
@@ -459,7 +582,7 @@ mod tests {
 
     #[test]
     fn a_repeated_wait_is_answered_again_until_the_client_has_ended_it() {
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(SESSION_AGE_MAX);
         let see = |registry: &mut Registry, oldest_open, wanted| {
             registry.begin((2, 7), oldest_open, names(wanted), Wish::See, T0)
         };
@@ -476,7 +599,7 @@ mod tests {
 
     #[test]
     fn what_a_client_has_ends_when_nothing_is_heard_of_it() {
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(SESSION_AGE_MAX);
         assert_eq!(take(&mut registry, 1, 0, "a"), Progress::Done);
         registry.fence((1, 0), 600);
         registry.hold(1, 500, 2, T0);
@@ -492,8 +615,68 @@ mod tests {
     }
 
     #[test]
+    fn a_client_whose_connections_are_closed_ends_soon_unless_it_is_heard_of_again() {
+        let mut registry = Registry::new(SESSION_AGE_MAX);
+        for session in [1, 2] {
+            assert_eq!(take(&mut registry, session, 0, &session.to_string()), Progress::Done);
+            registry.fence((session, 0), 600 + session.cast_signed());
+            registry.hold(session, 500 + session.cast_signed(), 1, T0);
+            registry.disconnected(session, T0);
+        }
+        assert_eq!(registry.expire(T0 + DISCONNECTED_AGE_MAX), []);
+        assert_eq!(
+            registry.batch(2, (1, 0), 0, T0 + DISCONNECTED_AGE_MAX),
+            Turn::First,
+            "it has connected again"
+        );
+        let later = T0 + DISCONNECTED_AGE_MAX + Duration::from_millis(1);
+        assert_eq!(registry.expire(later), [(1, 0)]);
+        assert!(!registry.is_held(501, Some(601), later) && registry.is_held(502, Some(602), later));
+        registry.disconnected(3, later);
+        assert_eq!(registry.expire(later), [], "a session that has ended already");
+    }
+
+    #[test]
+    fn locks_are_bounded_by_session_and_in_all_and_their_memory_is_released() {
+        let mut registry = Registry::new(SESSION_AGE_MAX);
+        let mut next: Name = 0;
+        let mut fill = |registry: &mut Registry, session: u64, number: u64, count: usize| {
+            registry.admit(session, count)?;
+            let names: Arc<[Name]> = (0..count as Name).map(|n| next + n).collect();
+            next += count as Name;
+            assert_eq!(registry.begin((session, number), 0, names, Wish::Take, T0), Progress::Done);
+            Ok(())
+        };
+        assert_eq!(fill(&mut registry, 1, 0, REQUEST_LOCKS_MAX), Ok(()));
+        assert_eq!(fill(&mut registry, 1, 1, REQUEST_LOCKS_MAX), Ok(()));
+        assert_eq!(fill(&mut registry, 1, 2, 1), Err(Full::LocksOfSession));
+        for session in 2..=(LOCKS_MAX / SESSION_LOCKS_MAX) as u64 {
+            assert_eq!(fill(&mut registry, session, 0, SESSION_LOCKS_MAX), Ok(()));
+        }
+        assert_eq!(fill(&mut registry, 99, 0, 1), Err(Full::Locks));
+        registry.cancel((1, 0), true);
+        assert_eq!(fill(&mut registry, 99, 0, 1), Ok(()), "room was made");
+        assert_eq!(registry.admit(1, REQUEST_LOCKS_MAX - 1), Ok(()));
+        assert_eq!(registry.admit(1, REQUEST_LOCKS_MAX), Err(Full::Locks));
+        registry.expire(T0 + SESSION_AGE_MAX * 2);
+        assert_eq!((registry.names, registry.counts().locks, registry.sessions.len()), (0, 0, 0));
+        assert!(registry.locks.capacity() < SHRINK_MIN, "{}", registry.locks.capacity());
+    }
+
+    #[test]
+    fn sessions_are_bounded() {
+        let mut registry = Registry::new(SESSION_AGE_MAX);
+        for id in 0..SESSIONS_MAX as u64 {
+            assert_eq!(registry.admit(id, 0), Ok(()));
+            assert_eq!(registry.batch(id, (1, 0), 0, T0), Turn::First);
+        }
+        assert_eq!(registry.admit(0, 1), Ok(()));
+        assert_eq!(registry.admit(u64::MAX, 0), Err(Full::Sessions));
+    }
+
+    #[test]
     fn locks_and_holds_of_a_transaction_that_hangs_end_though_its_client_lives() {
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(SESSION_AGE_MAX);
         assert_eq!(take(&mut registry, 1, 0, "a"), Progress::Done);
         registry.hold(1, 500, 1, T0);
         let later = T0 + LOCK_AGE_MAX + Duration::from_secs(1);
@@ -508,7 +691,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_again_and_again_is_kept_for_as_long() {
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(SESSION_AGE_MAX);
         assert_eq!(take(&mut registry, 1, 0, "a"), Progress::Done);
         registry.fence((1, 0), 600);
         registry.hold(1, 500, 1, T0);
@@ -529,7 +712,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_tried_again_holds_once_and_its_late_copies_nothing() {
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(SESSION_AGE_MAX);
         assert_eq!(registry.batch(1, (4, 0), 3, T0), Turn::First);
         registry.hold(1, 500, 3, T0);
         assert_eq!(registry.batch(1, (4, 1), 3, T0), Turn::Again);
@@ -549,7 +732,7 @@ mod tests {
 
     #[test]
     fn sessions_have_residues_of_their_own_as_far_as_there_are_enough() {
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(SESSION_AGE_MAX);
         let mut residues: Vec<usize> = (0..16).map(|id| registry.residue(id, T0)).collect();
         residues.sort_unstable();
         assert_eq!(residues, (0..16).collect::<Vec<_>>());
@@ -564,7 +747,7 @@ mod tests {
         fn nobody_holds_what_another_holds_and_nobody_waits_for_ever(
             steps in prop::collection::vec((0..6u64, prop::collection::btree_set(0..5u8, 1..4), any::<bool>()), 1..60),
         ) {
-            let mut registry = Registry::default();
+            let mut registry = Registry::new(SESSION_AGE_MAX);
             let mut next = 0;
             let mut open: HashMap<u64, (Key, BTreeSet<u8>, Wish, bool)> = HashMap::new();
             for (session, wanted, see) in steps {
@@ -573,7 +756,7 @@ mod tests {
                 } else {
                     next += 1;
                     let key = (session, next);
-                    let list: Arc<[Bytes]> = wanted.iter().map(|n| Bytes::copy_from_slice(&[*n])).collect();
+                    let list: Arc<[Name]> = wanted.iter().map(|n| Name::from(*n)).collect();
                     let wish = if see { Wish::See } else { Wish::Take };
                     let done = registry.begin(key, 0, list, wish, T0) == Progress::Done;
                     open.insert(session, (key, wanted, wish, done));

@@ -2,23 +2,26 @@
 //!
 //! One mutex guards all that is in memory; it is never held over a call of the store. Only the keeper's thread calls the store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use cassette_vfs::{Clock, SystemClock};
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 use super::election::{Answer, Ask, Election, Leadership, Short, exhausted};
 use super::lease::Reading;
+use super::log_rate::LogRate;
 use super::messages::{
     Batch, BatchReply, LeaderStatus, LockReply, LockRequest, Refusal, RefusalKind, Starts, Status,
 };
-use super::registry::{Key, Progress, RESIDUES, Registry, Turn, Wish};
+use super::registry::{
+    Full, Key, Name, Progress, REQUEST_LOCKS_MAX, RESIDUES, Registry, SESSION_AGE_MAX, Turn, Wish,
+};
 use super::timestamps::BoundCell;
 use super::{FAST_FORWARD_MAX, TimeLockError, known_timestamp};
 use crate::store::{CheckOutcome, PutOutcome, Store, StoreError};
@@ -31,7 +34,9 @@ pub(super) const BATCH_STARTS_MAX: u32 = 500;
 /// Fresh timestamps of one batch, at most.
 pub(super) const BATCH_FRESH_MAX: u32 = 1000;
 /// How often locks and sessions that are too old are looked for.
-const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
+const EXPIRY_PERIOD: Duration = Duration::from_millis(250);
+/// KiB of bodies that are in memory at a time, read and not yet understood, at most.
+const BODIES_MAX: usize = 64 << 10;
 /// How long a request waits for a bound or a lease that is being renewed.
 const RENEWAL_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -45,6 +50,10 @@ pub struct ServerOptions {
     pub lease: Duration,
     /// Where the bound of the timestamps was lost: what is above all that were ever given out.
     pub recovered: Option<Timestamp>,
+    /// How long a client keeps its locks and holds without a sign of life; clients send one every second. A transaction of
+    /// a client that lives all the same fails at its last check and can be run again. A client whose connections are all
+    /// closed keeps them for 1.5 s at most.
+    pub session_age_max: Duration,
     /// The machine's clocks.
     pub clock: Arc<dyn Clock>,
 }
@@ -53,7 +62,13 @@ impl ServerOptions {
     /// The defaults.
     pub fn new(address: impl Into<String>) -> Self {
         let clock = Arc::new(SystemClock::new());
-        Self { address: address.into(), lease: Duration::from_secs(5), recovered: None, clock }
+        Self {
+            address: address.into(),
+            lease: Duration::from_secs(5),
+            recovered: None,
+            session_age_max: SESSION_AGE_MAX,
+            clock,
+        }
     }
 }
 
@@ -76,6 +91,11 @@ pub(super) struct Desk {
     clock: Arc<dyn Clock>,
     address: String,
     started: Instant,
+    session_age_max: Duration,
+    /// Makes names of locks of their texts.
+    hashers: [RandomState; 2],
+    /// KiB of bodies that may be in memory, read and not yet understood.
+    pub bodies: Arc<Semaphore>,
 }
 
 struct State {
@@ -86,6 +106,8 @@ struct State {
     waiting: HashMap<Key, Waiting>,
     next_waiting: u64,
     expired: Reading,
+    /// How many open connections each session has sent requests over. Of all terms.
+    connections: HashMap<u64, usize>,
 }
 
 /// A request that stands in a queue, and which of its tries it is that waits.
@@ -100,7 +122,7 @@ impl TimeLockServer {
     /// # Errors
     /// RecoveredBelow; or if the table of the bound cannot be made.
     pub fn start(store: Arc<dyn Store>, options: ServerOptions) -> Result<Self, TimeLockError> {
-        let ServerOptions { address, lease, recovered, clock } = options;
+        let ServerOptions { address, lease, recovered, session_age_max, clock } = options;
         if let Some(asked) = recovered {
             check_recovered(&store, asked)?;
         }
@@ -110,11 +132,12 @@ impl TimeLockServer {
         let election = Election::new(rand::random(), address.clone(), lease, recovered);
         let state = State {
             election,
-            registry: Registry::default(),
+            registry: Registry::new(session_age_max),
             term: 0,
             waiting: HashMap::new(),
             next_waiting: 0,
             expired: Reading::of(&*clock),
+            connections: HashMap::new(),
         };
         let desk = Arc::new(Desk {
             state: Mutex::new(state),
@@ -125,6 +148,9 @@ impl TimeLockServer {
             clock,
             address,
             started: Instant::now(),
+            session_age_max,
+            hashers: [RandomState::new(), RandomState::new()],
+            bodies: Arc::new(Semaphore::new(BODIES_MAX)),
         });
         let of_keeper = desk.clone();
         let keeper = std::thread::Builder::new()
@@ -149,7 +175,7 @@ impl TimeLockServer {
             let kept = self.desk.kept.notified();
             {
                 let mut state = self.desk.state.lock();
-                if let Some(error) = state.election.ended() {
+                if let Some(error) = state.election.stopped() {
                     return Err(error.clone());
                 }
                 let now = Reading::of(&*self.desk.clock);
@@ -206,6 +232,7 @@ fn check_recovered(store: &Arc<dyn Store>, asked: Timestamp) -> Result<(), TimeL
 /// Keeps the lease, until the server stops or its part has ended.
 fn keep(desk: &Desk, cell: &BoundCell, is_recovering: bool) {
     let mut stop_at = None;
+    let mut unanswered = LogRate::default();
     loop {
         let ask = {
             let mut state = desk.state.lock();
@@ -248,12 +275,29 @@ fn keep(desk: &Desk, cell: &BoundCell, is_recovering: bool) {
                 })
             }
         };
-        if let Answer::Failed(error) = &answer {
-            tracing::warn!(%error, "the store of the timestamps' bound did not answer; it is asked again");
+        match &answer {
+            Answer::Failed(error) => {
+                if let Some(failures) = unanswered.failed(Instant::now()) {
+                    tracing::warn!(%error, failures, "the store of the timestamps' bound does not answer; it is asked again");
+                }
+            }
+            _ => {
+                if let Some(ended) = unanswered.succeeded(Instant::now()) {
+                    let (seconds, failures) = (ended.lasted.as_secs_f64(), ended.failures);
+                    tracing::info!(seconds, failures, "the store of the timestamps' bound answers again");
+                }
+            }
         }
         let mut state = desk.state.lock();
+        let was_stopped = state.election.stopped().is_some();
         state.election.answer(answer, Reading::of(&*desk.clock));
-        state.follow();
+        if !was_stopped && let Some(error) = state.election.stopped() {
+            match error {
+                TimeLockError::Stopped => tracing::info!("has given its lease back, and ends"),
+                error => tracing::error!(%error, "gives out no timestamps any more"),
+            }
+        }
+        state.follow(desk);
         drop(state);
         desk.kept.notify_waiters();
     }
@@ -261,20 +305,20 @@ fn keep(desk: &Desk, cell: &BoundCell, is_recovering: bool) {
 
 impl State {
     /// After the election went on: locks and holds are those of one term.
-    fn follow(&mut self) {
+    fn follow(&mut self, desk: &Desk) {
         let term = self.election.leadership().map_or(0, |leadership| leadership.term());
         if term == self.term {
             return;
         }
-        match term {
-            0 => tracing::warn!(term = self.term, leader = self.election.leader(), "does not lead any more"),
-            _ => tracing::info!(term, "leads"),
-        }
-        if let Some(error) = self.election.ended() {
-            tracing::error!(%error, "gives out no timestamps any more");
+        match (term, self.election.stopped()) {
+            (0, Some(TimeLockError::Stopped)) => {}
+            (0, _) => {
+                tracing::warn!(term = self.term, leader = self.election.leader(), "does not lead any more");
+            }
+            (term, _) => tracing::info!(term, "leads"),
         }
         self.term = term;
-        self.registry = Registry::default();
+        self.registry = Registry::new(desk.session_age_max);
         for (_, waiting) in self.waiting.drain() {
             // Who waited and went away is not told.
             let _ = waiting.done.send(false);
@@ -283,7 +327,7 @@ impl State {
 
     /// The leadership, if this server has it.
     fn leading(&mut self) -> Result<(&mut Leadership, &mut Registry), Refusal> {
-        if let Some(error) = self.election.ended() {
+        if let Some(error) = self.election.stopped() {
             return Err(Refusal::of(error));
         }
         let leader = self.election.leader().map(str::to_owned);
@@ -313,8 +357,12 @@ impl State {
             return;
         }
         self.expired = now;
-        for key in self.registry.expire(now.monotonic) {
-            tracing::info!(session = key.0, request = key.1, "locks were lost: nobody refreshed them");
+        let ended = self.registry.expire(now.monotonic);
+        if let Some((session, _)) = ended.first() {
+            let requests = ended.len();
+            tracing::info!(session, requests, "locks were lost: their clients gave no sign of life");
+        }
+        for key in ended {
             if let Some(waiting) = self.waiting.remove(&key) {
                 let _ = waiting.done.send(false);
             }
@@ -350,9 +398,34 @@ impl Desk {
         self.stopping.load(Ordering::SeqCst) || self.state.lock().election.ended().is_some()
     }
 
-    /// Why it does nothing any more.
-    pub fn ended(&self) -> Option<TimeLockError> {
-        self.state.lock().election.ended().cloned()
+    /// Why it gives out nothing any more.
+    pub fn stopped(&self) -> Option<TimeLockError> {
+        self.state.lock().election.stopped().cloned()
+    }
+
+    /// The name by which the registry knows a lock.
+    pub fn name(&self, text: &[u8]) -> Name {
+        let [high, low] = self.hashers.each_ref().map(|hasher| Name::from(hasher.hash_one(text)));
+        high << 64 | low
+    }
+
+    /// Notes that a connection carries requests of a session.
+    pub fn connected(&self, session: u64) {
+        *self.state.lock().connections.entry(session).or_default() += 1;
+    }
+
+    /// Notes that a connection was closed that had carried requests of `sessions`. Sessions that have no other end soon.
+    pub fn disconnected(&self, sessions: &BTreeSet<u64>) {
+        let now = Reading::of(&*self.clock).monotonic;
+        let mut state = self.state.lock();
+        for session in sessions {
+            let Some(connections) = state.connections.get_mut(session) else { continue };
+            *connections -= 1;
+            if *connections == 0 {
+                state.connections.remove(session);
+                state.registry.disconnected(*session, now);
+            }
+        }
     }
 
     /// Begins to stop, as a client asked.
@@ -377,7 +450,7 @@ impl Desk {
         let now = Reading::of(&*self.clock);
         let counts = state.registry.counts();
         let smallest_held = state.registry.smallest_held();
-        let ended = state.election.ended().map(ToString::to_string);
+        let ended = state.election.stopped().map(ToString::to_string);
         let leader = state.election.leader().map(str::to_owned);
         let (leading, lapsed) = match state.election.leadership() {
             None => (None, false),
@@ -459,6 +532,7 @@ impl Desk {
         let needed = 1 + STEP * starts + fresh + 1;
         debug_assert!(needed <= BATCH_TIMESTAMPS_MAX, "bounded by the caller");
         leadership.reserve(needed).map_err(|short| Self::short(leadership, short))?;
+        registry.admit(batch.session, 0).map_err(full)?;
         match registry.batch(batch.session, (batch.batch, batch.attempt), batch.answered, now) {
             Turn::First => batch.release.iter().for_each(|timestamp| registry.release(*timestamp)),
             // Holds are counted: what was given back is not given back again.
@@ -511,14 +585,23 @@ impl Desk {
         }
     }
 
-    pub async fn lock(&self, request: &LockRequest, names: Vec<Bytes>) -> Result<LockReply, Refusal> {
+    /// Answers when the locks are free. `names` are sorted, none twice.
+    pub async fn lock(&self, request: &LockRequest, names: Vec<Name>) -> Result<LockReply, Refusal> {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        if names.len() > REQUEST_LOCKS_MAX {
+            let message = format!("{} locks in one request, and {REQUEST_LOCKS_MAX} may be", names.len());
+            return Err(Refusal::new(RefusalKind::Usage, message));
+        }
         let key = (request.session, request.number);
         let wish = if request.only_wait { Wish::See } else { Wish::Take };
         let queued = {
             let mut state = self.state.lock();
             let now = Reading::of(&*self.clock).monotonic;
-            let progress = state.leading()?.1.begin(key, request.oldest_open, names.into(), wish, now);
+            let registry = state.leading()?.1;
+            if !registry.has_request(key) {
+                registry.admit(key.0, names.len()).map_err(full)?;
+            }
+            let progress = registry.begin(key, request.oldest_open, names.into(), wish, now);
             match progress {
                 Progress::Done => None,
                 Progress::Ended => return Err(Refusal::new(RefusalKind::Ended, "a late copy of a request")),
@@ -576,6 +659,11 @@ impl Desk {
         })
         .await
     }
+}
+
+/// What a client may ask for again when there is room.
+fn full(full: Full) -> Refusal {
+    Refusal::new(RefusalKind::NotNow, format!("no room for the request: {full}"))
 }
 
 /// A place in a queue, left when nobody waits there any more: at a timeout, or when the client has gone. Left too late, the locks that were had

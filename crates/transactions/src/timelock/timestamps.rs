@@ -126,6 +126,7 @@ fn decode(bytes: &[u8]) -> Result<i64, TimeLockError> {
     match Stored::decode(bytes) {
         Ok(Stored::Plain(bound)) => Ok(bound),
         Ok(Stored::Leased(record)) => Err(TimeLockError::ServedElsewhere { address: record.address }),
+        Ok(Stored::Halted(halt)) => Err(halt.error()),
         Err(what) => Err(TimeLockError::BoundLost { what }),
     }
 }
@@ -141,6 +142,7 @@ pub(super) fn stored_record(store: &dyn Store) -> StoreResult<Result<Record, Str
         Ok(Stored::Plain(_)) => {
             Err("they are given out by the process that opens it, by no server".to_owned())
         }
+        Ok(Stored::Halted(halt)) => Err(halt.error().to_string()),
         Err(why) => Err(format!("the bound of timestamps is none: {why}")),
     })
 }

@@ -12,7 +12,7 @@ use cassette_transactions::timelock::{RemoteOptions, RemoteTimeLock, TimeLock, T
 use super::timelock::{Served, connect, names, runtime};
 
 /// One HTTP message: its head and a body of the announced length. `None` at the end of the stream.
-fn message(from: &mut impl BufRead) -> Option<Vec<u8>> {
+pub fn message(from: &mut impl BufRead) -> Option<Vec<u8>> {
     let (mut message, mut length) = (Vec::new(), 0);
     loop {
         let before = message.len();

@@ -57,6 +57,14 @@ impl Served {
         Self::at(runtime, store, ([127, 0, 0, 1], 0).into(), |_| {})
     }
 
+    /// Waits for its end.
+    pub async fn ended(self) -> std::io::Result<()> {
+        // Until then it is not told to stop.
+        let ended = self.ended.await.unwrap();
+        drop(self.stop);
+        ended
+    }
+
     pub fn stop(self, runtime: &Runtime) {
         drop(self.stop);
         runtime.block_on(self.ended).unwrap().unwrap();
@@ -170,7 +178,7 @@ fn what_a_client_holds_is_lost_when_nothing_is_heard_of_it() {
     let hold = one.start().unwrap().hold;
     let locks = one.lock(names(&["a"]), LONG).unwrap();
     assert!(one.is_held(Some(&locks), hold).unwrap());
-    // For the server, more than the 20 s pass in which clients must say something.
+    // For the server, more time passes than a session lasts without a sign of life.
     clock.advance(Duration::from_secs(21));
     let others = other.lock(names(&["a"]), LONG).unwrap();
     assert!(!one.is_held(Some(&locks), hold).unwrap());

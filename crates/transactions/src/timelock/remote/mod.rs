@@ -21,7 +21,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::messages::{FastForward, LockReply, LockRequest, Status};
+use super::messages::{FastForward, LockReply, LockRequest, REQUEST_BYTES_MAX, Status};
+use super::registry::REQUEST_LOCKS_MAX;
 use super::timestamps::stored_record;
 use super::{Hold, LockToken, Started, TimeLock, TimeLockError};
 use crate::store::Store;
@@ -52,7 +53,7 @@ impl RemoteOptions {
 
 /// Timestamps and locks from a timelock server. Any thread may use it; calls block.
 ///
-/// Locks and holds are lost when the server was replaced by another, or has not heard of this client for 20 s; transactions then fail at
+/// Locks and holds are lost when the server was replaced by another, or has not heard of this client for [`ServerOptions::session_age_max`](super::ServerOptions::session_age_max); transactions then fail at
 /// their last check and can be run again.
 pub struct RemoteTimeLock {
     sender: Arc<Sender>,
@@ -101,6 +102,10 @@ impl RemoteTimeLock {
     ) -> Result<(u64, LockReply), TimeLockError> {
         names.sort_unstable();
         names.dedup();
+        let bytes = names.iter().map(|name| name.len() + 1).sum::<usize>();
+        if names.len() > REQUEST_LOCKS_MAX || bytes > REQUEST_BYTES_MAX {
+            return Err(TimeLockError::TooManyLocks { count: names.len(), bytes });
+        }
         let (number, oldest_open) = {
             let mut open = self.open.lock();
             open.1 += 1;

@@ -1,0 +1,136 @@
+//! How `cassette timelock` begins and ends as a process, and what it logs meanwhile.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use cassette_transactions::timelock::TimeLock;
+
+use super::timelocks::{CASSETTE, Process, command, connect, serve, serve_at, timelock};
+
+/// An address that nobody listens at.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+fn spawn(store: &str, more: &[&str]) -> Child {
+    let always = ["timelock", "start", "--store", store, "--keyspace", "bank", "--listen", "127.0.0.1:0"];
+    let mut command = Command::new(CASSETTE);
+    command.args(always).args(["--lease", "1"]).args(more).env("CASSETTE_LOG", "info,scylla=off");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until a server says that it is ready; its address.
+fn ready(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    line.split_whitespace().last().unwrap_or_else(|| panic!("it has ended: {}", log(child))).to_owned()
+}
+
+/// What it logged, when it has ended.
+fn log(child: &mut Child) -> String {
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+fn terminate(child: &Child) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+}
+
+#[test]
+fn a_timelock_waits_for_its_store_as_long_as_it_is_told_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = free_address();
+    let mut bounded = Process(spawn(&store, &["--wait-for-store", "0"]));
+    assert!(!bounded.0.wait().unwrap().success());
+    let text = log(&mut bounded.0);
+    assert!(text.contains("did not answer within") && text.contains(&store), "{text}");
+
+    let mut waiting = Process(spawn(&store, &[]));
+    // It would have ended by now if it did not wait.
+    let mut first = Process(spawn(&store, &["--wait-for-store", "0"]));
+    first.0.wait().unwrap();
+    assert!(waiting.0.try_wait().unwrap().is_none(), "it waits");
+    let (_server, _) = serve_at(directory.path(), &store, "batch");
+    let address = ready(&mut waiting.0);
+    connect(&[&address]).timestamp().unwrap();
+    terminate(&waiting.0);
+    assert!(waiting.0.wait().unwrap().success());
+    let text = log(&mut waiting.0);
+    let lines = text.matches("the store does not answer; waiting for it").count();
+    assert_eq!(lines, 1, "one line in ten seconds: {text}");
+}
+
+#[test]
+fn an_ordinary_end_is_no_error_and_an_absent_store_is_logged_rarely() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, cql) = serve(directory.path());
+    let mut ends = Process(spawn(&cql, &[]));
+    let address = ready(&mut ends.0);
+    connect(&[&address]).timestamp().unwrap();
+    terminate(&ends.0);
+    assert!(ends.0.wait().unwrap().success());
+    let text = log(&mut ends.0);
+    assert!(!text.contains("ERROR") && !text.contains("WARN"), "{text}");
+    assert!(text.contains("has given its lease back"), "{text}");
+
+    let mut leads = Process(spawn(&cql, &[]));
+    let address = ready(&mut leads.0);
+    connect(&[&address]).timestamp().unwrap();
+    drop(server);
+    // It asks the store ten times and more.
+    std::thread::sleep(Duration::from_secs(3));
+    terminate(&leads.0);
+    leads.0.wait().unwrap();
+    let text = log(&mut leads.0);
+    let lines = text.matches("the store of the timestamps' bound does not answer").count();
+    assert_eq!(lines, 1, "{text}");
+}
+
+#[test]
+fn nodes_that_sync_periodically_are_refused_by_the_commands_that_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_server, cql) = serve_at(directory.path(), "127.0.0.1:0", "periodic");
+    let mut refused = Process(spawn(&cql, &[]));
+    assert!(!refused.0.wait().unwrap().success(), "a setting does not change by waiting");
+    let text = log(&mut refused.0);
+    assert!(text.contains("commitlog_sync is periodic") && text.contains("--accept-periodic-sync"), "{text}");
+    let mut accepted = Process(spawn(&cql, &["--accept-periodic-sync"]));
+    let address = ready(&mut accepted.0);
+    connect(&[&address]).timestamp().unwrap();
+    let of_store = ["--contact", &cql, "--keyspace", "bank", "--timelock", &address];
+    let run = |words: &[&str]| Command::new(CASSETTE).arg("transactions").args(words).output().unwrap();
+    let sweep = run(&[&["sweep"], &of_store[..]].concat());
+    assert!(String::from_utf8_lossy(&sweep.stderr).contains("commitlog_sync is periodic"), "{sweep:?}");
+    let sweep = run(&[&["sweep", "--accept-periodic-sync"], &of_store[..]].concat());
+    assert!(sweep.status.success(), "{sweep:?}");
+    // What only reads does so on every store.
+    let file = directory.path().join("bank.backup");
+    let backup = run(&[&["backup"], &of_store[..], &[file.to_str().unwrap()]].concat());
+    assert!(backup.status.success(), "{backup:?}");
+    terminate(&accepted.0);
+    let text = log(&mut accepted.0);
+    assert!(text.contains("nodes acknowledge writes before they are synced"), "{text}");
+}
+
+#[test]
+fn clear_is_for_timestamps_that_a_server_has_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_server, cql) = serve(directory.path());
+    let (_timelock, address) = timelock(&cql, "bank");
+    let before = connect(&[&address]).timestamp().unwrap();
+    let output = command(&["clear", "--store", &cql, "--keyspace", "bank"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("not stopped by a server"), "{errors}");
+    assert!(connect(&[&address]).timestamp().unwrap() > before, "nothing was changed");
+    let help = command(&["clear", "--help"]);
+    let help = String::from_utf8_lossy(&help.stdout);
+    assert!(help.contains("commitlog_sync") && help.contains("--to"), "{help}");
+    let help = String::from_utf8_lossy(&command(&["start", "--help"]).stdout).into_owned();
+    for word in ["commitlog_sync: batch", "--accept-periodic-sync", "--wait-for-store", "--session-timeout"] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+}

@@ -1,0 +1,152 @@
+//! The record by which a server stops the timestamps of a store until an operator clears it.
+//!
+//! A server that reads an older record than it knows of has met a store that lost acknowledged writes. It
+//! alone knows that, so it puts this record in place of the older one. Every server that leads, stands by or
+//! starts later reads it and ends; versions that do not know the format end as well.
+//!
+//! ```text
+//! [1] format: 2
+//! [8] term        those of the record that it replaced, or greater: no value ever comes back
+//! [8] sequence
+//! [8] bound       the greatest bound that was known: all timestamps given out are at most this
+//! [.] reason, UTF-8
+//! ```
+//!
+//! Numbers are big-endian.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::lease::{Record, Stored};
+use super::timestamps::BoundCell;
+use super::{FAST_FORWARD_MAX, TimeLockError};
+use crate::store::{CheckOutcome, Store, StoreError};
+use crate::timestamp::Timestamp;
+
+/// The format of these records. Never change what a number means.
+pub(super) const FORMAT: u8 = 2;
+const HEAD_LENGTH: usize = 1 + 8 + 8 + 8;
+/// The longest reason, bytes.
+const REASON_LENGTH_MAX: usize = 4096;
+/// How often a record is cleared against servers that write it at the same time.
+const ATTEMPTS_MAX: usize = 10;
+
+/// That no timestamps are given out, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Halt {
+    pub term: u64,
+    pub sequence: u64,
+    pub bound: i64,
+    pub reason: String,
+}
+
+impl Halt {
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(HEAD_LENGTH + self.reason.len());
+        out.put_u8(FORMAT);
+        out.put_u64(self.term);
+        out.put_u64(self.sequence);
+        out.put_i64(self.bound);
+        let cut = self.reason.char_indices().find(|(at, c)| at + c.len_utf8() > REASON_LENGTH_MAX);
+        let end = cut.map_or(self.reason.len(), |(at, _)| at);
+        out.put_slice(&self.reason.as_bytes()[..end]);
+        out.freeze()
+    }
+
+    /// # Errors
+    /// What is wrong with the bytes, which begin with [`FORMAT`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let Some((head, reason)) = bytes.split_at_checked(HEAD_LENGTH) else {
+            return Err(format!("a record of format {FORMAT} has {} bytes", bytes.len()));
+        };
+        if reason.len() > REASON_LENGTH_MAX {
+            return Err(format!("its reason has {} bytes", reason.len()));
+        }
+        let reason = std::str::from_utf8(reason).map_err(|_| "its reason is not UTF-8".to_owned())?;
+        let number = |at: usize| {
+            let mut number = [0; 8];
+            number.copy_from_slice(&head[at..at + 8]);
+            u64::from_be_bytes(number)
+        };
+        Ok(Self {
+            term: number(1),
+            sequence: number(9),
+            bound: number(17).cast_signed(),
+            reason: reason.to_owned(),
+        })
+    }
+
+    /// The error of whoever reads it.
+    pub fn error(&self) -> TimeLockError {
+        TimeLockError::Halted { reason: self.reason.clone(), bound: Timestamp(self.bound) }
+    }
+}
+
+/// What [`clear_halt`] has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleared {
+    /// Why the timestamps were stopped.
+    pub reason: String,
+    /// The next timestamps are greater.
+    pub bound: Timestamp,
+}
+
+/// Lets servers give out timestamps again after one has stopped them. They go on above the greatest bound
+/// that was known, and above `above`. Servers that read the record have ended: start them again.
+///
+/// # Errors
+/// NotHalted, if nothing was stopped; OutOfRange; what the store answers.
+pub fn clear_halt(store: Arc<dyn Store>, above: Option<Timestamp>) -> Result<Cleared, TimeLockError> {
+    if let Some(asked) = above.filter(|above| above.0 > FAST_FORWARD_MAX) {
+        return Err(TimeLockError::OutOfRange { asked });
+    }
+    let cell = BoundCell::open(store)?;
+    let mut found = cell.read()?;
+    for _ in 0..ATTEMPTS_MAX {
+        let Some(stored) = found else { return Err(TimeLockError::NotHalted) };
+        let halt = match Stored::decode(&stored) {
+            Ok(Stored::Halted(halt)) => halt,
+            Ok(Stored::Plain(_) | Stored::Leased(_)) => return Err(TimeLockError::NotHalted),
+            Err(what) => return Err(TimeLockError::BoundLost { what }),
+        };
+        let bound = above.map_or(halt.bound, |above| above.0.max(halt.bound));
+        let record = Record {
+            term: halt.term.saturating_add(1),
+            sequence: 0,
+            bound,
+            holder: rand::random(),
+            // Nobody leads: the next server does at once.
+            lease: Duration::ZERO,
+            address: "cassette timelock clear".to_owned(),
+        };
+        match cell.replace(&stored, &record.encode())? {
+            CheckOutcome::Applied => {
+                return Ok(Cleared { reason: halt.reason, bound: Timestamp(bound) });
+            }
+            CheckOutcome::Actual(actual) => found = actual,
+        }
+    }
+    let cause = "others changed it each time";
+    Err(TimeLockError::Bound(StoreError::unavailable("clear the record that stops the timestamps", cause)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_stop_timestamps_are_read_as_they_were_written() {
+        let halt = Halt { term: 7, sequence: 9, bound: -5, reason: "an older bound".to_owned() };
+        let bytes = halt.encode();
+        assert_eq!(bytes[..9], [2, 0, 0, 0, 0, 0, 0, 0, 7], "as drawn above");
+        assert_eq!(Stored::decode(&bytes), Ok(Stored::Halted(halt.clone())));
+        for length in (1..HEAD_LENGTH).filter(|length| *length != 8) {
+            assert!(Stored::decode(&bytes[..length]).is_err(), "{length} bytes");
+        }
+        let long = Halt { reason: "ä".repeat(REASON_LENGTH_MAX), ..halt };
+        assert!(Stored::decode(&long.encode()).is_ok());
+        assert!(Stored::decode(&[&bytes[..], &[0xff]].concat()).is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! What becomes of the locks of clients that are killed, and of those that only lose a connection.
+
+use std::io::{BufReader, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cassette_transactions::store::MemoryStore;
+use cassette_transactions::timelock::{Operator, TimeLock, TimeLockError};
+use cassette_transactions::{Error, Outcome};
+use cassette_vfs::ManualClock;
+use tokio::runtime::Runtime;
+
+use super::lost_replies::message;
+use super::timelock::{LONG, Served, connect, names, runtime};
+
+/// A server whose clock stands still, and where sessions would last for an hour without a sign of life.
+fn served(runtime: &Runtime) -> (Served, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at_micros(1_000_000_000));
+    let of_server = clock.clone();
+    let served = Served::at(runtime, Arc::new(MemoryStore::new()), ([127, 0, 0, 1], 0).into(), |options| {
+        options.clock = of_server;
+        options.session_age_max = Duration::from_secs(3600);
+    });
+    drop(connect(&[&served]));
+    (served, clock)
+}
+
+/// Asks over a connection, which stays open; the body of the answer.
+fn post(stream: &mut TcpStream, path: &str, body: &str) -> String {
+    let length = body.len();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+    write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
+    let answer = message(&mut BufReader::new(&*stream)).unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    body.to_owned()
+}
+
+/// Takes lock `a` for session 7 and returns its fencing token.
+fn lock(stream: &mut TcpStream) -> String {
+    let request =
+        r#"{"session":7,"number":1,"oldest_open":1,"names":["YQ=="],"timeout_ms":1,"only_wait":false}"#;
+    let answer = post(stream, "/v1/lock", request);
+    answer.trim_end_matches('}').rsplit_once(':').unwrap().1.to_owned()
+}
+
+/// Another sign of life of session 7, which begins a transaction.
+fn begin(stream: &mut TcpStream, batch: u32) -> String {
+    let request = format!(
+        r#"{{"session":7,"batch":{batch},"attempt":0,"answered":0,"starts":1,"timestamps":0,"immutable":false,"checks":[],"unlock":[],"release":[],"cancel":[]}}"#
+    );
+    post(stream, "/v1/batch", &request)
+}
+
+/// Lets time pass for the server, step by step, until something is done.
+fn while_time_passes<T: Send>(clock: &ManualClock, act: impl FnOnce() -> T + Send) -> T {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::SeqCst) {
+                // Less than a lease, so that the server leads all the time.
+                clock.advance(Duration::from_millis(100));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let done = act();
+        is_done.store(true, Ordering::SeqCst);
+        done
+    })
+}
+
+#[test]
+fn locks_of_a_killed_client_are_released_when_its_connections_close() {
+    let runtime = runtime();
+    let (served, clock) = served(&runtime);
+    let other = connect(&[&served]);
+    let (mut one, mut two) =
+        (TcpStream::connect(&served.address).unwrap(), TcpStream::connect(&served.address).unwrap());
+    begin(&mut one, 1);
+    lock(&mut two);
+    drop((one, two));
+    let locks = while_time_passes(&clock, || other.lock(names(&["a"]), LONG)).unwrap();
+    other.unlock(locks);
+    drop(other);
+    served.stop(&runtime);
+}
+
+#[test]
+fn a_client_that_loses_one_connection_keeps_its_locks() {
+    let runtime = runtime();
+    let (served, clock) = served(&runtime);
+    let other = connect(&[&served]);
+    let (mut one, mut two) =
+        (TcpStream::connect(&served.address).unwrap(), TcpStream::connect(&served.address).unwrap());
+    begin(&mut one, 1);
+    let fence = lock(&mut two);
+    drop(two);
+    let short = Duration::from_millis(500);
+    let refused = while_time_passes(&clock, || other.lock(names(&["a"]), short)).map(drop);
+    assert_eq!(refused, Err(TimeLockError::LockTimeout { waited: short }));
+    // It connects again with its next sign of life.
+    drop(one);
+    let mut again = TcpStream::connect(&served.address).unwrap();
+    let begun = begin(&mut again, 2);
+    let hold = begun.split_once("\"hold\":").unwrap().1.split(',').next().unwrap().to_owned();
+    let refused = while_time_passes(&clock, || other.lock(names(&["a"]), short)).map(drop);
+    assert_eq!(refused, Err(TimeLockError::LockTimeout { waited: short }));
+    let check = format!(
+        r#"{{"session":7,"batch":3,"attempt":0,"answered":2,"starts":0,"timestamps":0,"immutable":false,"checks":[[{hold},{fence}]],"unlock":[],"release":[],"cancel":[]}}"#
+    );
+    assert!(post(&mut again, "/v1/batch", &check).contains("\"held\":[true]"));
+    drop((again, other));
+    served.stop(&runtime);
+}
+
+#[test]
+fn a_client_learns_that_its_locks_were_lost_with_its_connections() {
+    let runtime = runtime();
+    let (served, clock) = served(&runtime);
+    let mut one = TcpStream::connect(&served.address).unwrap();
+    let begun = begin(&mut one, 1);
+    let hold = begun.split_once("\"hold\":").unwrap().1.split(',').next().unwrap().to_owned();
+    let fence = lock(&mut one);
+    drop(one);
+    let other = connect(&[&served]);
+    while_time_passes(&clock, || other.lock(names(&["a"]), LONG)).unwrap();
+    // As after a pause of its network.
+    let mut again = TcpStream::connect(&served.address).unwrap();
+    let check = format!(
+        r#"{{"session":7,"batch":2,"attempt":0,"answered":1,"starts":0,"timestamps":0,"immutable":false,"checks":[[{hold},{fence}]],"unlock":[],"release":[],"cancel":[]}}"#
+    );
+    assert!(post(&mut again, "/v1/batch", &check).contains("\"held\":[false]"), "C9 fails");
+    drop((again, other));
+    served.stop(&runtime);
+}
+
+#[test]
+fn more_locks_than_a_server_accepts_are_refused_before_they_are_sent() {
+    let runtime = runtime();
+    let served = Served::start(&runtime, Arc::new(MemoryStore::new()));
+    let client = connect(&[&served]);
+    let many = |count: u32| (0..count).map(|n| n.to_be_bytes().to_vec().into()).collect();
+    let error = client.lock(many(100_001), LONG).map(drop).unwrap_err();
+    assert!(matches!(error, TimeLockError::TooManyLocks { count: 100_001, .. }), "{error}");
+    let error = Error::from(error);
+    assert!(!error.is_retriable() && error.outcome() == Outcome::NotCommitted);
+    let long = vec![vec![b'x'; 21 << 20].into()];
+    let error = client.lock(long, LONG).map(drop).unwrap_err();
+    assert!(matches!(error, TimeLockError::TooManyLocks { count: 1, .. }), "{error}");
+    let locks = client.lock(many(100_000), LONG).unwrap();
+    let held = || Operator::new(&served.address).status().unwrap().leading.unwrap().locks;
+    assert_eq!(held(), 100_000);
+    client.unlock(locks);
+    client.timestamp().unwrap();
+    assert_eq!(held(), 0);
+    drop(client);
+    served.stop(&runtime);
+}
