@@ -47,6 +47,15 @@ simulate: ## whole nodes on a fake disk and clock, held against a model (SEEDS, 
 soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeats a run
 	CASSETTE_KILL_ROUNDS=200 cargo test --package cassette --test kill -- --nocapture
 
+.PHONY: fuzz
+fuzz: ## fuzz TARGET, or every target in turn, with libFuzzer for SECONDS each (60); findings go to target/fuzz/findings
+	crates/fuzz/fuzz.sh $(or $(SECONDS),60) $(TARGET)
+
+.PHONY: soak-linearizability
+soak-linearizability: ## check concurrent histories of conditional writes and counters, also across kill -9 (ROUNDS, KILLS)
+	CASSETTE_LINEARIZABILITY_ROUNDS=$(or $(ROUNDS),20000) CASSETTE_LINEARIZABILITY_KILLS=$(or $(KILLS),200) \
+		cargo test --package cassette --test linearizability -- --nocapture
+
 .PHONY: soak-transactions
 soak-transactions: ## transactions on three Cassandra nodes, two of them killed and started again in mid-run (SECONDS_OF_RUN)
 	CASSETTE_REQUIRE_ORACLE=1 CASSETTE_SOAK_NODES=3 CASSETTE_SOAK_SECONDS=$${SECONDS_OF_RUN:-90} \

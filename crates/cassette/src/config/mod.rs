@@ -1,5 +1,7 @@
 //! The configuration file: cassandra.yaml's keys, those that mean something here.
 
+#[cfg(test)]
+mod fuzz;
 mod old_names;
 mod timeouts;
 pub mod units;
