@@ -25,6 +25,7 @@ use crate::compaction_history;
 use crate::embedded::Session;
 use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::execution::Execution;
+use crate::guardrails::Guardrails;
 use crate::indexes::{self, Builds, Hits, Index, IndexKind, Wanted, Within};
 use crate::metrics::{RequestKind, RequestMetrics};
 use crate::plan::{Plan, Planned};
@@ -61,6 +62,8 @@ pub struct Options {
     pub default_compaction: CompactionParams,
     /// How long statements may take. Unlimited, as fits a library; a server sets Cassandra's.
     pub timeouts: RequestTimeouts,
+    /// Guardrails that differ from their defaults: texts by the names of cassandra.yaml, empty for null.
+    pub guardrails: BTreeMap<String, String>,
     /// What else `system_views.settings` is to show beside the engine's options.
     pub settings: BTreeMap<String, String>,
 }
@@ -77,6 +80,7 @@ impl Options {
             materialized_views_enabled: false,
             default_compaction: CompactionParams::default(),
             timeouts: RequestTimeouts::unlimited(),
+            guardrails: BTreeMap::new(),
             settings: BTreeMap::new(),
         }
     }
@@ -128,6 +132,7 @@ struct Inner {
     node: Node,
     settings: BTreeMap<String, String>,
     deadlines: Deadlines,
+    guardrails: Guardrails,
     auto_snapshot: bool,
     prepared: PreparedStatements,
     metrics: RequestMetrics,
@@ -148,6 +153,7 @@ impl Database {
         if let Err(why) = CompactionOptions::parse(&options.default_compaction) {
             return Err(DatabaseError::Config(format!("default_compaction: {why}")));
         }
+        let guardrails = Guardrails::configured(&options.guardrails).map_err(DatabaseError::Config)?;
         let mut settings = engine_settings(&options.engine);
         let prepared_size = format!("{}MiB", options.prepared_statements_cache_size >> 20);
         settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
@@ -174,6 +180,7 @@ impl Database {
             events: SchemaEvents::default(),
             node: opened.node,
             settings,
+            guardrails,
             prepared: PreparedStatements::new(options.prepared_statements_cache_size),
             metrics: RequestMetrics::default(),
             server: RwLock::new(None),
@@ -472,6 +479,11 @@ impl Database {
         &self.0.settings
     }
 
+    /// The guardrails, which may be changed at any time.
+    pub fn guardrails(&self) -> &Guardrails {
+        &self.0.guardrails
+    }
+
     /// Whether the table leaves a snapshot when it is truncated or dropped.
     pub(crate) fn leaves_snapshot(&self, table: &TableMetadata) -> bool {
         let is_of_index = table.index_of.is_some();
@@ -633,7 +645,7 @@ impl Database {
             views::add_view_mutations(&self.0.engine, &catalog, &mut mutations, execution)?;
             writes_views_since = (mutations.len() > of_tables).then_some(began);
         }
-        indexes::add_index_mutations(&self.0.engine, &catalog, &mut mutations, execution.now_seconds)?;
+        indexes::add_index_mutations(&self.0.engine, &catalog, &mut mutations, execution)?;
         if !may_wait() && self.0.engine.apply_would_wait() {
             return Err(DatabaseError::WouldBlock);
         }

@@ -1,5 +1,7 @@
 //! What a statement can fail with, and the code it answers with.
 
+use std::net::IpAddr;
+
 use cassette_cql::ast::BatchKind;
 use cassette_cql::values::ValueError;
 use cassette_engine::EngineError;
@@ -52,6 +54,16 @@ pub enum DatabaseError {
     /// The request was interrupted for another reason than its timeout, and nothing was changed.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
+    /// A read scanned more tombstones than `tombstone_failure_threshold`.
+    #[error(
+        "Operation failed - received 0 responses and 1 failures: READ_TOO_MANY_TOMBSTONES from /{address}:7000"
+    )]
+    TooManyTombstones {
+        /// The level of the read.
+        consistency: Consistency,
+        /// The address of this node.
+        address: IpAddr,
+    },
     /// The thread may not wait for a disk ([`without_waiting`](crate::without_waiting)), and would have to. Nothing was done.
     #[error("the request would have to wait for a disk")]
     WouldBlock,
@@ -159,7 +171,7 @@ impl DatabaseError {
             Self::Truncate(_) => 0x1003,
             Self::WriteTimeout { .. } => 0x1100,
             Self::ReadTimeout { .. } => 0x1200,
-            Self::ReadFailure { .. } => 0x1300,
+            Self::ReadFailure { .. } | Self::TooManyTombstones { .. } => 0x1300,
             Self::FunctionFailure { .. } => 0x1400,
             Self::WriteFailure { .. } => 0x1500,
             Self::Syntax(_) => 0x2000,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::database::Database;
+use crate::guardrails::Guard;
 use crate::request::{BoundValue, StatementOptions};
 
 /// One execution of a planned statement.
@@ -67,6 +68,11 @@ impl<'a> Execution<'a> {
     pub fn lap(&self) -> Duration {
         let now = self.database.clock().monotonic();
         now.saturating_sub(self.read_until.replace(now))
+    }
+
+    /// The guardrails, as they apply to this execution.
+    pub fn guard(&self) -> Guard<'_> {
+        Guard::new(self.database.guardrails(), &self.warnings)
     }
 
     /// Adds a warning.

@@ -15,6 +15,7 @@ mod direct;
 pub mod embedded;
 mod error;
 mod execution;
+mod guardrails;
 mod indexes;
 pub mod metrics;
 mod modification;
@@ -47,6 +48,9 @@ pub use compaction_history::CompactionRecord;
 pub use database::{BatchSource, BatchStatement, Database, Options};
 pub use embedded::{Batch, Row, Rows, Session, Statement, Value};
 pub use error::{DatabaseError, Result, WriteType};
+pub use guardrails::{
+    Guardrails, Key as GuardrailKey, Kind as GuardrailKind, SETTINGS as GUARDRAILS, Setting as Guardrail,
+};
 pub use indexes::{Index, IndexKind, SearchFigures};
 pub use prepared::{Prepared, PreparedDescription, PreparedFigures, StatementId};
 pub use request::{BoundValue, Consistency, StatementOptions, Values};

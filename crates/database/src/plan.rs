@@ -158,6 +158,7 @@ impl Planned {
             Plan::Use(keyspace) => Ok(Outcome::SetKeyspace(keyspace.clone())),
             // A change of the schema or of a whole table must not stop halfway.
             Plan::Truncate(table) => {
+                execution.guard().drop_or_truncate()?;
                 interrupt::check_now()?;
                 interrupt::shielded(|| execution.database.truncate(table))
             }

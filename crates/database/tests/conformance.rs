@@ -41,6 +41,8 @@ fn session() -> Session {
     let options = Options {
         file_system: Arc::new(FakeFileSystem::new()),
         materialized_views_enabled: true,
+        // Its answers were those to a superuser, who is exempt from guardrails.
+        guardrails: [("zero_ttl_on_twcs_warned".to_owned(), "false".to_owned())].into(),
         ..Options::new("/data")
     };
     let session = Database::open(options).unwrap().session();

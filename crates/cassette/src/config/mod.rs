@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use cassette_database::compaction_params;
+use cassette_database::{GUARDRAILS, GuardrailKind, Guardrails, compaction_params};
 use cassette_engine::commitlog::SyncMode;
 use cassette_engine::{
     CompactionOptions, DiskAccessMode, DiskFailurePolicy, FlushCompression, OverlappingTombstones,
@@ -119,6 +119,9 @@ pub struct Config {
     materialized_views_enabled: Option<bool>,
     auto_snapshot: Option<bool>,
     auto_snapshot_ttl: Option<String>,
+    /// Keys of [`cassette_database::GUARDRAILS`] and their values, as text.
+    #[serde(skip)]
+    guardrails: BTreeMap<String, String>,
     #[serde(flatten)]
     timeouts: timeouts::TimeoutKeys,
     #[serde(flatten)]
@@ -150,7 +153,8 @@ impl Config {
         if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Ok(Self::default());
         }
-        let config: Self = serde_saphyr::from_str(&old_names::modernized(text)?)?;
+        let mut config: Self = serde_saphyr::from_str(&old_names::modernized(text)?)?;
+        config.take_guardrails()?;
         let is_known = |key: &String| WITHOUT_EFFECT.lines().any(|known| known == key);
         if let Some(unknown) = config.others.keys().find(|key| !is_known(key)) {
             bail!("unknown key {unknown}; keys are those of Cassandra 5.0's cassandra.yaml");
@@ -162,6 +166,32 @@ impl Config {
             }
         }
         Ok(config)
+    }
+
+    /// Moves the keys of guardrails from the others.
+    fn take_guardrails(&mut self) -> anyhow::Result<()> {
+        let is_guardrail = |key: &str| GUARDRAILS.iter().any(|guardrail| guardrail.name == key);
+        let (guardrails, others): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.others).into_iter().partition(|(key, _)| is_guardrail(key));
+        self.others = others;
+        for (key, value) in guardrails {
+            // Null disables a size or a duration; of anything else it leaves the default.
+            let has_null = GUARDRAILS.iter().any(|guardrail| {
+                guardrail.name == key
+                    && matches!(guardrail.kind, GuardrailKind::Size | GuardrailKind::Duration)
+            });
+            if value.is_null() && !has_null {
+                continue;
+            }
+            let text = plain_text(&value).with_context(|| {
+                format!("invalid {key}: expected a value or a list of names, found {value}")
+            })?;
+            self.guardrails.insert(key, text);
+        }
+        // Checked here, so that the message comes with the name of the file.
+        Guardrails::configured(&self.guardrails)
+            .map_err(|why| anyhow::anyhow!("invalid guardrails: {why}"))?;
+        Ok(())
     }
 
     /// Where figures and operations are to be, if the file says.
@@ -220,6 +250,7 @@ impl Config {
             "prepared_statements_cache_size",
         )?;
         options.timeouts = self.timeouts.timeouts()?;
+        options.guardrails.clone_from(&self.guardrails);
         options.materialized_views_enabled = self.materialized_views_enabled.unwrap_or(false);
         if let Some(default) = &self.default_compaction {
             options.default_compaction = default.compaction()?;
@@ -393,6 +424,19 @@ fn chosen(value: &serde_json::Value) -> Option<String> {
     }
 }
 
+/// A value as one text; the items of a list with commas between.
+fn plain_text(value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::Null => Some(String::new()),
+        serde_json::Value::String(text) => Some(text.clone()),
+        serde_json::Value::Bool(_) | serde_json::Value::Number(_) => Some(value.to_string()),
+        serde_json::Value::Array(items) => {
+            Some(items.iter().map(plain_text).collect::<Option<Vec<_>>>()?.join(","))
+        }
+        serde_json::Value::Object(_) => None,
+    }
+}
+
 /// Sets a size that the file gives.
 fn set<N: TryFrom<u64>>(to: &mut N, text: &Option<String>, name: &'static str) -> anyhow::Result<()> {
     let Some(text) = text else { return Ok(()) };
@@ -506,6 +550,38 @@ mod tests {
             let config = Config::parse(text).unwrap();
             let error = config.database(Path::new("x")).err().or_else(|| config.server().err());
             let error = format!("{:#}", error.expect(text));
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn guardrails_of_the_file_reach_the_database() {
+        let text = "tables_warn_threshold: 10\nallow_filtering_enabled: false\ncollection_size_warn_threshold: 1MiB\n\
+                    collection_size_fail_threshold:\nread_consistency_levels_warned: [ANY, ALL]\n\
+                    table_properties_disallowed: []\nbatch_size_warn_threshold_in_kb: 5\n";
+        let options = Config::parse(text).unwrap().database(Path::new("x")).unwrap();
+        let guardrail = |name: &str| options.guardrails.get(name).map(String::as_str);
+        assert_eq!(guardrail("tables_warn_threshold"), Some("10"));
+        assert_eq!(guardrail("allow_filtering_enabled"), Some("false"));
+        assert_eq!(guardrail("collection_size_warn_threshold"), Some("1MiB"));
+        assert_eq!(guardrail("collection_size_fail_threshold"), Some(""));
+        assert_eq!(guardrail("read_consistency_levels_warned"), Some("ANY,ALL"));
+        assert_eq!(guardrail("batch_size_warn_threshold"), Some("5KiB"));
+        assert_eq!(guardrail("keyspaces_warn_threshold"), None);
+    }
+
+    #[test]
+    fn guardrails_that_cassandra_refuses_are_refused() {
+        for (text, says) in [
+            ("tables_warn_threshold: 0\n", "Invalid value for tables_warn_threshold: 0 is not allowed"),
+            (
+                "tables_warn_threshold: 5\ntables_fail_threshold: 3\n",
+                "The warn threshold 5 for tables_warn_threshold should be lower than the fail threshold 3",
+            ),
+            ("batch_size_warn_threshold: 5\n", "Invalid data storage: 5"),
+            ("group_by_enabled: maybe\n", "Use 'true' or 'false' values"),
+        ] {
+            let error = format!("{:#}", Config::parse(text).unwrap_err());
             assert!(error.contains(says), "{error}");
         }
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use cassette_engine::{Engine, EngineError, Mutation};
 use cassette_rows::merge::{merge_rows, reconcile};
 use cassette_rows::{
-    Cell, DecoratedKey, DeletionTime, PartitionUpdate, Row, Selection, Slice, Slices, StorageError,
+    Cell, DataType, DecoratedKey, DeletionTime, PartitionUpdate, Row, Selection, Slice, Slices, StorageError,
     TableMetadata, Unfiltered,
 };
 
@@ -25,6 +25,7 @@ use super::definition::{IndexKind, Source};
 use super::entries::{Change, Changes, Entry, LASTING, entries};
 use crate::catalog::Catalog;
 use crate::error::{DatabaseError, Result, bail_invalid};
+use crate::execution::Execution;
 
 /// How many rows a write looks up at most. What a deletion of more takes away leaves stale entries.
 const OLD_ROWS_MAX: usize = 1000;
@@ -32,7 +33,7 @@ const OLD_ROWS_MAX: usize = 1000;
 /// The longest indexed value, in bytes: a partition key's length is 16 bits, and one byte stands before the value.
 const VALUE_LENGTH_MAX: usize = u16::MAX as usize - 1;
 
-/// Adds to `mutations` those of the indexes of their tables. `now` is in seconds.
+/// Adds to `mutations` those of the indexes of their tables.
 ///
 /// # Errors
 /// Invalid, with Cassandra's text, for values that are too long. WouldBlock, when old rows cannot be read without waiting for a
@@ -41,8 +42,9 @@ pub(crate) fn add_index_mutations(
     engine: &Engine,
     catalog: &Catalog,
     mutations: &mut Vec<Mutation>,
-    now: u32,
+    execution: &Execution<'_>,
 ) -> Result<()> {
+    let now = execution.now_seconds;
     for i in 0..mutations.len() {
         let indexes = catalog.indexes_of(mutations[i].table.id);
         if indexes.is_empty() {
@@ -50,7 +52,7 @@ pub(crate) fn add_index_mutations(
         }
         let mut added = Vec::with_capacity(indexes.len());
         let Mutation { table, update } = &mutations[i];
-        add_insertions(indexes, update, now, &mut added)?;
+        add_insertions(indexes, update, execution, &mut added)?;
         if let Some(wanted) = old_rows_wanted(indexes, update, table) {
             match read_old(engine, update, table, wanted) {
                 Ok(old) => add_deletions(indexes, update, &old, table, now, &mut added),
@@ -75,14 +77,16 @@ pub(crate) fn add_index_mutations(
 fn add_insertions(
     indexes: &[Arc<Index>],
     update: &PartitionUpdate,
-    now: u32,
+    execution: &Execution<'_>,
     out: &mut Vec<Mutation>,
 ) -> Result<()> {
+    let now = execution.now_seconds;
     let rows = update.rows.iter().map(|row| (row, false));
     for (row, is_static) in rows.chain(update.static_row.iter().map(|row| (row, true))) {
         let mut changes = Changes::new(&update.key, row.clustering());
         for index in indexes {
             for entry in entries(index, &update.key, row, is_static, now) {
+                guard_size(index, entry.value.len(), execution)?;
                 if entry.value.len() <= VALUE_LENGTH_MAX {
                     out.push(changes.make(index, &entry.value, entry.path, Change::Write(entry.liveness)));
                 } else if index.kind != IndexKind::StorageAttached {
@@ -108,6 +112,32 @@ fn add_insertions(
         }
     }
     Ok(())
+}
+
+/// Applies the guardrails to a value that a storage-attached index is to hold.
+fn guard_size(index: &Index, bytes: usize, execution: &Execution<'_>) -> Result<()> {
+    if index.kind != IndexKind::StorageAttached {
+        return Ok(());
+    }
+    let name = &index.column.name;
+    let is_text = |data_type: &DataType| matches!(data_type, DataType::Ascii | DataType::Text);
+    match &index.column.data_type {
+        DataType::Ascii | DataType::Text => execution.guard().indexed_text_size(name, bytes),
+        DataType::List { element, frozen: false } | DataType::Set { element, frozen: false }
+            if is_text(element) =>
+        {
+            execution.guard().indexed_text_size(name, bytes)
+        }
+        DataType::Map { key, value, frozen: false } if is_text(key) || is_text(value) => {
+            execution.guard().indexed_text_size(name, bytes)
+        }
+        DataType::List { frozen: true, .. }
+        | DataType::Set { frozen: true, .. }
+        | DataType::Map { frozen: true, .. }
+        | DataType::Udt { .. }
+        | DataType::Tuple(_) => execution.guard().indexed_frozen_size(name, bytes),
+        _ => Ok(()),
+    }
 }
 
 /// What an index of a key column has of a row, without looking at it.

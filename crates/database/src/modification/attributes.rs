@@ -109,7 +109,11 @@ impl Attributes {
         table: &TableMetadata,
     ) -> Result<Times> {
         let timestamp = match (self.timestamp(execution)?, default_timestamp) {
-            (Some(timestamp), _) | (None, Some(timestamp)) => timestamp,
+            (Some(timestamp), _) => {
+                execution.guard().timestamp(&table.name, timestamp, execution.now_micros)?;
+                timestamp
+            }
+            (None, Some(timestamp)) => timestamp,
             (None, None) => execution.default_timestamp(),
         };
         self.times_at(timestamp, false, execution, table)

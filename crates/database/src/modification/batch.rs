@@ -7,6 +7,7 @@ use cassette_rows::TableMetadata;
 
 use super::ModificationPlan;
 use super::attributes::Attributes;
+use super::batch_limits;
 use super::conditional::{self, Part};
 use super::mutations::Mutations;
 use super::question::Question;
@@ -127,6 +128,10 @@ fn apply(
 ) -> Result<Outcome> {
     let Some((_, first)) = statements.first() else { return Ok(Outcome::Void) };
     let options = first.options;
+    for (plan, execution) in statements {
+        plan.guard(execution)?;
+    }
+    first.guard().write_levels(options.consistency, options.serial_consistency)?;
     if statements.iter().any(|(plan, _)| plan.has_conditions()) {
         options
             .consistency
@@ -149,6 +154,7 @@ fn apply(
         BatchKind::Unlogged => WriteType::UnloggedBatch,
         _ => WriteType::Batch,
     };
+    batch_limits::check(kind, &mutations.list, first)?;
     let partitions = mutations.len();
     mutations.apply(first, write_type)?;
     first.database.metrics().record_batch(kind, partitions);

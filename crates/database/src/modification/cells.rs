@@ -4,13 +4,16 @@ use std::borrow::Cow;
 
 use cassette_rows::merge::counter;
 use cassette_rows::types::collection;
-use cassette_rows::{Cell, ColumnId, DataType, DeletionTime, NO_DELETION_TIME, NO_TTL, Row, RowBuilder};
+use cassette_rows::{
+    Cell, ColumnId, ColumnMetadata, DataType, DeletionTime, NO_DELETION_TIME, NO_TTL, Row, RowBuilder,
+};
 
 use super::attributes::Times;
 use super::list_view::ListView;
 use super::operation::{ColumnOperations, Operation};
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
+use crate::guardrails::{Guard, ListOperation};
 use crate::terms::{Bound, Term};
 
 /// What an operation adds to a counter; `None` when its value is unset.
@@ -92,7 +95,10 @@ impl<'a> Change<'a> {
                 Some(Operation::Set(term)) => match term.bind(execution)? {
                     Bound::Unset => Self::None,
                     Bound::Null => Self::Simple(id, None),
-                    Bound::Value(value) => Self::Simple(id, Some(value)),
+                    Bound::Value(value) => {
+                        guard_value(&column.column, &value, execution)?;
+                        Self::Simple(id, Some(value))
+                    }
                 },
                 Some(Operation::Delete) => Self::Simple(id, None),
                 Some(Operation::Increment(_) | Operation::Decrement(_)) => {
@@ -110,6 +116,8 @@ impl<'a> Change<'a> {
         }
         let requires_read = column.operations.iter().any(|operation| operation.requires_read(data_type));
         let mut writer = ComplexWriter {
+            guard: execution.guard(),
+            name: &column.column.name,
             data_type,
             column: id,
             times,
@@ -187,7 +195,25 @@ fn cell<'a>(column: ColumnId, path: Option<&'a [u8]>, value: Option<&'a [u8]>, t
     }
 }
 
+/// Applies the guardrails to a value of a column that is one cell.
+fn guard_value(column: &ColumnMetadata, value: &[u8], execution: &Execution<'_>) -> Result<()> {
+    let guard = execution.guard();
+    let items = match &column.data_type {
+        DataType::List { .. } | DataType::Set { .. } => collection::read_list(value).count(),
+        DataType::Map { .. } => collection::read_map(value).count(),
+        _ => return guard.value_size(&column.name, value.len()),
+    };
+    guard.collection(&column.name, items, || CELL_SIZE + value.len())?;
+    guard.value_size(&column.name, value.len())
+}
+
+/// Bytes of a cell beside its path and its value, by which Cassandra judges collections.
+const CELL_SIZE: usize = 20;
+
 struct ComplexWriter<'a, 't> {
+    guard: Guard<'t>,
+    /// The column's name.
+    name: &'a str,
     data_type: &'a DataType,
     column: ColumnId,
     times: &'t Times,
@@ -199,6 +225,13 @@ struct ComplexWriter<'a, 't> {
 
 impl<'a> ComplexWriter<'a, '_> {
     fn apply(&mut self, operation: &'a Operation, execution: &Execution<'a>) -> Result<()> {
+        if operation.requires_read(self.data_type) {
+            self.guard.list_operation(match operation {
+                Operation::SetElement(..) => ListOperation::SetByIndex,
+                Operation::DeleteElement(_) => ListOperation::RemoveByIndex,
+                _ => ListOperation::RemoveByValue,
+            })?;
+        }
         match operation {
             Operation::Set(term) => match term.bind(execution)? {
                 Bound::Unset => {}
@@ -218,20 +251,20 @@ impl<'a> ComplexWriter<'a, '_> {
                     let values: Vec<&[u8]> = collection::read_list(&value).flatten().collect();
                     let paths = execution.database.list_prepend_ids(values.len());
                     for (path, value) in paths.zip(values) {
-                        self.put(path.to_vec(), value.to_vec());
+                        self.put(path.to_vec(), value.to_vec())?;
                     }
                 }
             }
             Operation::Discard(term) => {
                 if let Bound::Value(value) = term.bind(execution)? {
-                    self.discard(&value);
+                    self.discard(&value)?;
                 }
             }
             Operation::SetElement(key, value) => self.set_element(key, value, execution)?,
             Operation::SetField(index, term) => match term.bind(execution)? {
                 Bound::Unset => {}
-                Bound::Null => self.delete(index.to_be_bytes().to_vec()),
-                Bound::Value(value) => self.put(index.to_be_bytes().to_vec(), value),
+                Bound::Null => self.delete(index.to_be_bytes().to_vec())?,
+                Bound::Value(value) => self.put(index.to_be_bytes().to_vec(), value)?,
             },
             Operation::Increment(_) | Operation::Decrement(_) => {
                 bail_invalid!("{} is no counter", self.data_type)
@@ -243,29 +276,42 @@ impl<'a> ComplexWriter<'a, '_> {
                 }
             }
             Operation::DeleteElement(key) => self.delete_element(key, execution)?,
-            Operation::DeleteField(index) => self.delete(index.to_be_bytes().to_vec()),
+            Operation::DeleteField(index) => self.delete(index.to_be_bytes().to_vec())?,
         }
         Ok(())
     }
 
     /// All elements of a collection's or UDT's value.
     fn put_all(&mut self, value: &[u8], execution: &Execution<'_>) -> Result<()> {
+        let before = self.elements.len();
+        self.put_elements(value, execution)?;
+        if matches!(self.data_type, DataType::Udt { .. }) {
+            return Ok(());
+        }
+        // As in Cassandra, what the collection held before does not count: it is not read.
+        let added = &self.elements[before..];
+        let length =
+            |element: &Element<'_>| element.path.len() + element.value.as_ref().map_or(0, |v| v.len());
+        self.guard.collection(self.name, added.len(), || added.iter().map(|e| CELL_SIZE + length(e)).sum())
+    }
+
+    fn put_elements(&mut self, value: &[u8], execution: &Execution<'_>) -> Result<()> {
         match self.data_type {
             DataType::List { .. } => {
                 let values: Vec<&[u8]> = collection::read_list(value).flatten().collect();
                 for value in values {
                     let path = execution.database.next_time_uuid();
-                    self.put(path.as_bytes().to_vec(), value.to_vec());
+                    self.put(path.as_bytes().to_vec(), value.to_vec())?;
                 }
             }
             DataType::Set { .. } => {
                 for element in collection::read_list(value).flatten() {
-                    self.put(element.to_vec(), Vec::new());
+                    self.put(element.to_vec(), Vec::new())?;
                 }
             }
             DataType::Map { .. } => {
                 for (key, value) in collection::read_map(value) {
-                    self.put(key.to_vec(), value.to_vec());
+                    self.put(key.to_vec(), value.to_vec())?;
                 }
             }
             DataType::Udt { definition, .. } => {
@@ -274,7 +320,7 @@ impl<'a> ComplexWriter<'a, '_> {
                     let path = index.to_be_bytes().to_vec();
                     // The whole column was deleted just before: nothing is left of a null field.
                     if let Some(field) = field {
-                        self.put(path, field.to_vec());
+                        self.put(path, field.to_vec())?;
                     }
                 }
             }
@@ -284,15 +330,15 @@ impl<'a> ComplexWriter<'a, '_> {
     }
 
     /// Removes list elements by value, set elements, or map keys.
-    fn discard(&mut self, value: &[u8]) {
+    fn discard(&mut self, value: &[u8]) -> Result<()> {
         let removed = collection::read_list(value).flatten();
         match self.data_type {
             DataType::List { .. } => {
                 let removed: Vec<&[u8]> = removed.collect();
                 let paths = self.list.as_ref().map(|list| list.paths_of(&removed)).unwrap_or_default();
-                paths.into_iter().for_each(|path| self.delete(path));
+                paths.into_iter().try_for_each(|path| self.delete(path))
             }
-            _ => removed.for_each(|path| self.delete(path.to_vec())),
+            _ => removed.into_iter().try_for_each(|path| self.delete(path.to_vec())),
         }
     }
 
@@ -306,11 +352,10 @@ impl<'a> ComplexWriter<'a, '_> {
             },
         };
         match value.bind(execution)? {
-            Bound::Unset => {}
+            Bound::Unset => Ok(()),
             Bound::Null => self.delete(path),
             Bound::Value(value) => self.put(path, value),
         }
-        Ok(())
     }
 
     fn delete_element(&mut self, key: &'a Term, execution: &Execution<'a>) -> Result<()> {
@@ -327,8 +372,7 @@ impl<'a> ComplexWriter<'a, '_> {
                 },
             },
         };
-        self.delete(path);
-        Ok(())
+        self.delete(path)
     }
 
     /// The path of the list element at an index.
@@ -355,19 +399,27 @@ impl<'a> ComplexWriter<'a, '_> {
         }
     }
 
-    fn put(&mut self, path: impl Into<Cow<'a, [u8]>>, value: impl Into<Cow<'a, [u8]>>) {
-        self.write(Element { path: path.into(), value: Some(value.into()) });
+    fn put(&mut self, path: impl Into<Cow<'a, [u8]>>, value: impl Into<Cow<'a, [u8]>>) -> Result<()> {
+        self.write(Element { path: path.into(), value: Some(value.into()) })
     }
 
-    fn delete(&mut self, path: Vec<u8>) {
-        self.write(Element { path: path.into(), value: None });
+    /// A deletion of a set's element or a map's key stores it, too.
+    fn delete(&mut self, path: Vec<u8>) -> Result<()> {
+        self.write(Element { path: path.into(), value: None })
     }
 
-    fn write(&mut self, element: Element<'a>) {
+    fn write(&mut self, element: Element<'a>) -> Result<()> {
+        if let Some(value) = &element.value {
+            self.guard.value_size(self.name, value.len())?;
+        }
+        if matches!(self.data_type, DataType::Set { .. } | DataType::Map { .. }) {
+            self.guard.value_size(self.name, element.path.len())?;
+        }
         if let Some(list) = &mut self.list {
             list.write(&cell(self.column, Some(&element.path), element.value.as_deref(), self.times));
         }
         self.elements.push(element);
+        Ok(())
     }
 
     /// The elements by path. Of several changes of one element at one time a deletion wins, then the greater value, as

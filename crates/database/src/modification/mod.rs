@@ -8,6 +8,7 @@
 
 mod attributes;
 mod batch;
+mod batch_limits;
 mod cells;
 mod conditional;
 mod conditions;
@@ -108,9 +109,19 @@ impl ModificationPlan {
         })
     }
 
+    /// Applies the guardrails that follow from the statement.
+    fn guard(&self, execution: &Execution<'_>) -> Result<()> {
+        match self.has_timestamp() {
+            true => execution.guard().user_timestamp(),
+            false => Ok(()),
+        }
+    }
+
     /// Makes the change; a conditional one gives rows.
     pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let options = execution.options;
+        self.guard(execution)?;
+        execution.guard().write_levels(options.consistency, options.serial_consistency)?;
         if self.has_conditions() {
             options
                 .consistency

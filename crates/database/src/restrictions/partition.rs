@@ -226,9 +226,15 @@ impl PartitionRestrictions {
             return Ok(vec![self.compose(&[&value])?]);
         }
         let mut lists = Vec::with_capacity(self.columns.len());
+        // As in Cassandra, also values that come twice count. Judged before any combination is made.
+        let mut product = 1_usize;
         for (restriction, column) in self.columns.iter().zip(&self.key) {
             let Some(restriction) = restriction else { return Ok(Vec::new()) };
             let mut values = restriction.values(&column.name, execution)?;
+            product = product.saturating_mul(values.len());
+            if self.has_in() {
+                execution.guard().product("partition key", product)?;
+            }
             values.sort_by(|a, b| column.data_type.compare(a, b));
             values.dedup_by(|a, b| column.data_type.compare(a, b).is_eq());
             lists.push(values);

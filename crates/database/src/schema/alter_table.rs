@@ -11,6 +11,7 @@ use super::indexes::dependent_indexes;
 use super::{Change, KeyspaceChange, SchemaContext, table_event, table_params, views};
 use crate::catalog::{Keyspace, TypeUse, resolve_type};
 use crate::error::{Result, bail_config, bail_invalid};
+use crate::guardrails::Verdict;
 use crate::response::SchemaChangeKind;
 use crate::restrictions::existing;
 use crate::system::schema_rows::without_user_types;
@@ -24,9 +25,14 @@ pub(super) fn alter(
     cx: &SchemaContext<'_>,
 ) -> Result<Option<Change>> {
     let name = statement.name.name.as_str();
-    if let AlterTableChange::Properties(properties) = &statement.change {
-        table_params::check(properties)?;
-    }
+    let verdict = match &statement.change {
+        AlterTableChange::Properties(properties) => {
+            let verdict = cx.guard.table_properties(properties)?;
+            table_params::check(verdict.of(properties))?;
+            verdict
+        }
+        _ => Verdict::AsGiven,
+    };
     let found = cx.catalog.keyspace(keyspace).and_then(|found| Some((found, found.tables.get(name)?)));
     let Some((keyspace, table)) = found else {
         return missing(keyspace, name, statement.if_exists);
@@ -51,13 +57,21 @@ pub(super) fn alter(
             bail_invalid!("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.")
         }
         AlterTableChange::Add { if_not_exists, columns } => {
+            cx.guard.alter_columns()?;
             let altered = columns.iter().try_fold((**table).clone(), |table, column| {
                 add_column(&table, keyspace, column, *if_not_exists)
             })?;
             refuse_mixed_counters(&altered)?;
+            for added in columns {
+                if let Some(column) = altered.column(added.name.as_str()) {
+                    cx.guard.vectors(&format!("Column {}", column.name), &column.data_type)?;
+                }
+            }
+            cx.guard.columns_of_table(name, altered.all_columns().count())?;
             altered
         }
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
+            cx.guard.alter_columns()?;
             let dropped_at = timestamp.unwrap_or_else(|| whole_millisecond(cx.timestamp));
             let named_first = |(i, column): &(usize, &ast::Identifier)| !columns[..*i].contains(column);
             let columns = columns.iter().enumerate().filter(named_first);
@@ -66,6 +80,7 @@ pub(super) fn alter(
             })?
         }
         AlterTableChange::Rename { if_exists, columns } => {
+            cx.guard.alter_columns()?;
             // Of two names for one column the last counts.
             let named_last =
                 |(i, (from, _)): &(usize, &(_, _))| !columns[i + 1..].iter().any(|(later, _)| later == from);
@@ -75,6 +90,7 @@ pub(super) fn alter(
             })?
         }
         AlterTableChange::Properties(properties) => {
+            let properties = verdict.of(properties);
             // As Cassandra does, which wants options that go with the defaults before it puts them beside the table's own.
             table_params::read(properties, cx.default_params)?;
             let params = table_params::read(properties, &table.params)?;
@@ -88,6 +104,12 @@ pub(super) fn alter(
                 bail_invalid!(
                     "Cannot alter gc_grace_seconds of the base table of a materialized view to 0, since this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed."
                 );
+            }
+            if properties.get("compression").is_some() {
+                cx.guard.uncompressed(&params)?;
+            }
+            if properties.get("compaction").is_some() {
+                cx.guard.zero_ttl(&params)?;
             }
             match params == table.params {
                 true => (**table).clone(),
@@ -115,6 +137,7 @@ pub(super) fn drop(
     cx: &SchemaContext<'_>,
 ) -> Result<Option<Change>> {
     let name = statement.name.name.as_str();
+    cx.guard.drop_or_truncate()?;
     let Some(keyspace) = cx.catalog.keyspace(keyspace).filter(|found| found.tables.contains_key(name)) else {
         return missing(keyspace, name, statement.if_exists);
     };

@@ -20,6 +20,7 @@ use super::{Change, KeyspaceChange, SchemaContext, events};
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::database::Database;
 use crate::error::{DatabaseError, Result};
+use crate::execution::Execution;
 use crate::indexes;
 use crate::response::SchemaChange;
 use crate::system;
@@ -28,9 +29,10 @@ use crate::views::{self, View};
 /// Lets `decide` look at the catalog while nobody else changes it, and puts what it decides into force. Gives the event
 /// and the warnings, or nothing when nothing changed.
 pub(crate) fn change_schema(
-    database: &Database,
+    execution: &Execution<'_>,
     decide: impl FnOnce(&SchemaContext<'_>) -> Result<Option<Change>>,
 ) -> Result<Option<(SchemaChange, Vec<String>)>> {
+    let database = execution.database;
     let changing = database.lock_schema();
     let before = database.catalog();
     let node = database.node();
@@ -41,6 +43,7 @@ pub(crate) fn change_schema(
         new_id: database.next_time_uuid(),
         materialized_views_enabled: database.materialized_views_enabled(),
         default_params: database.default_params(),
+        guard: execution.guard(),
     };
     let Some(Change { keyspace, event, warnings }) = decide(&cx)? else { return Ok(None) };
     let (name, after) = match keyspace {

@@ -21,7 +21,11 @@ pub(super) fn create(
 ) -> Result<Option<Change>> {
     let name = statement.name.name.as_str();
     let (partition_key, clustering) = primary_key(statement)?;
-    table_params::check(&statement.properties)?;
+    let verdict = cx.guard.table_properties(&statement.properties)?;
+    let properties = verdict.of(&statement.properties);
+    table_params::check(properties)?;
+    cx.guard.columns_of_table(name, statement.columns.len())?;
+    cx.guard.new_table(name, cx.catalog)?;
     let keyspace = keyspace_to_change(keyspace, cx)?;
     if keyspace.tables.contains_key(name) {
         if statement.if_not_exists {
@@ -30,7 +34,15 @@ pub(super) fn create(
         return Err(DatabaseError::AlreadyExists { keyspace: keyspace.name.clone(), table: name.to_owned() });
     }
     let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
-    let table = build(statement, partition_key, clustering, (scope, cx.default_params), cx.new_id)?;
+    let options = Options { properties, defaults: cx.default_params };
+    let table = build(statement, partition_key, clustering, (scope, options), cx.new_id)?;
+    for column in &statement.columns {
+        if let Some(column) = table.column(column.name.as_str()) {
+            cx.guard.vectors(&format!("Column {}", column.name), &column.data_type)?;
+        }
+    }
+    cx.guard.uncompressed(&table.params)?;
+    cx.guard.zero_ttl(&table.params)?;
     validate_name(&table)?;
     if let Some(other) = cx.catalog.table_by_id(table.id) {
         bail_config!("Table id {} is taken by table {}", table.id.0, other.qualified_name());
@@ -56,7 +68,8 @@ pub(crate) fn own_table(keyspace: &str, cql: &str) -> TableMetadata {
     let defaults = TableParams::default();
     let build = || {
         let (partition_key, clustering) = primary_key(&statement)?;
-        build(&statement, partition_key, clustering, (scope, &defaults), own_table_id(keyspace, name))
+        let options = Options { properties: &statement.properties, defaults: &defaults };
+        build(&statement, partition_key, clustering, (scope, options), own_table_id(keyspace, name))
     };
     build().unwrap_or_else(|error| panic!("{cql}: {error}"))
 }
@@ -114,17 +127,23 @@ fn display_name(name: &ast::QualifiedName) -> String {
     }
 }
 
-/// The table that `statement` declares, with `defaults` for the options that it does not give. Its id is `new_id` unless the
-/// statement gives one.
+/// The options of a table to build: those of the statement that count, before `defaults`.
+#[derive(Clone, Copy)]
+struct Options<'a> {
+    properties: &'a ast::Properties,
+    defaults: &'a TableParams,
+}
+
+/// The table that `statement` declares, with `options`. Its id is `new_id` unless an option gives one.
 fn build(
     statement: &ast::CreateTable,
     partition_key: &[ast::Identifier],
     clustering: &[ast::Identifier],
-    (scope, defaults): (TypeUse<'_>, &TableParams),
+    (scope, options): (TypeUse<'_>, Options<'_>),
     new_id: Uuid,
 ) -> Result<TableMetadata> {
     let name = statement.name.name.as_str();
-    let params = table_params::read(&statement.properties, defaults)?;
+    let params = table_params::read(options.properties, options.defaults)?;
     if statement.columns.iter().any(|column| column.mask.is_some()) {
         bail_invalid!("Dynamic data masking is not supported by Cassette yet");
     }
@@ -194,7 +213,7 @@ fn build(
             id: ColumnId(u16::MAX),
         });
     }
-    let id = table_params::table_id(&statement.properties)?.unwrap_or(new_id);
+    let id = table_params::table_id(options.properties)?.unwrap_or(new_id);
     Ok(TableMetadata::new(TableId(id), scope.keyspace, name, columns, params))
 }
 

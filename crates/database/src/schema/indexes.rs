@@ -44,6 +44,7 @@ pub(super) fn create(
     keyspace: &str,
     cx: &SchemaContext<'_>,
 ) -> Result<Option<Change>> {
+    cx.guard.index_creation()?;
     let implementation = implementation(statement)?;
     let kind = implementation.kind;
     let keyspace = keyspace_to_change(keyspace, cx)?;
@@ -58,6 +59,8 @@ pub(super) fn create(
         }
         bail_invalid!("Index '{}' already exists", name.as_str());
     }
+    let given = statement.name.as_ref().map(ast::Identifier::as_str);
+    cx.guard.new_index(given, &table.name, keyspace.indexes_of(table).count())?;
     if keyspace.views.contains_key(&table.name) {
         bail_invalid!("Secondary indexes on materialized views aren't supported");
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cassette_cql::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Properties};
 
-use super::properties::Attributes;
+use super::properties::{Attributes, Entries};
 use super::{Change, KeyspaceChange, SchemaContext, replication};
 use crate::catalog::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
 use crate::error::{DatabaseError, Result, bail_config, bail_invalid};
@@ -18,6 +18,8 @@ pub(super) fn create(statement: &CreateKeyspace, cx: &SchemaContext<'_>) -> Resu
     let Some(entries) = attributes.map("replication")? else {
         bail_invalid!("Missing mandatory option 'replication'");
     };
+    guard_class(entries, cx)?;
+    cx.guard.new_keyspace(name, cx.catalog)?;
     if cx.catalog.keyspace(name).is_some() {
         if statement.if_not_exists {
             return Ok(None);
@@ -29,6 +31,7 @@ pub(super) fn create(statement: &CreateKeyspace, cx: &SchemaContext<'_>) -> Resu
     }
     let durable_writes = attributes.boolean("durable_writes")?.unwrap_or(true);
     let replication = replication::parse(name, entries, &BTreeMap::new(), cx.data_center)?;
+    guard_replicas(name, &replication, cx)?;
     let warnings = replication::warnings(name, &replication);
     let params = KeyspaceParams { durable_writes, replication };
     Ok(Some(Change {
@@ -41,6 +44,9 @@ pub(super) fn create(statement: &CreateKeyspace, cx: &SchemaContext<'_>) -> Resu
 pub(super) fn alter(statement: &AlterKeyspace, cx: &SchemaContext<'_>) -> Result<Option<Change>> {
     let name = statement.name.as_str();
     let attributes = read_attributes(&statement.properties)?;
+    if let Some(entries) = attributes.map("replication")? {
+        guard_class(entries, cx)?;
+    }
     let Some(keyspace) = cx.catalog.keyspace(name) else {
         return missing(name, statement.if_exists);
     };
@@ -58,6 +64,9 @@ pub(super) fn alter(statement: &AlterKeyspace, cx: &SchemaContext<'_>) -> Result
         }
         _ => before.replication.clone(),
     };
+    if keyspace.kind == KeyspaceKind::User {
+        guard_replicas(name, &replication, cx)?;
+    }
     if grows(&before.replication, &replication) {
         warnings.push(
             "When increasing replication factor you need to run a full (-full) repair to distribute the data."
@@ -77,6 +86,7 @@ pub(super) fn alter(statement: &AlterKeyspace, cx: &SchemaContext<'_>) -> Result
 
 pub(super) fn drop(statement: &DropKeyspace, cx: &SchemaContext<'_>) -> Result<Option<Change>> {
     let name = statement.name.as_str();
+    cx.guard.drop_keyspace()?;
     if cx.catalog.keyspace(name).is_none() {
         return missing(name, statement.if_exists);
     }
@@ -85,6 +95,18 @@ pub(super) fn drop(statement: &DropKeyspace, cx: &SchemaContext<'_>) -> Result<O
         event: event(SchemaChangeKind::Dropped, name),
         warnings: Vec::new(),
     }))
+}
+
+/// Refuses SimpleStrategy where the guardrail does; before anything else is looked at, as Cassandra does.
+fn guard_class(entries: &Entries, cx: &SchemaContext<'_>) -> Result<()> {
+    let is_simple = |(key, class): &(Box<str>, Box<str>)| {
+        **key == *"class" && class.rsplit('.').next() == Some("SimpleStrategy")
+    };
+    if entries.iter().any(is_simple) { cx.guard.simple_strategy() } else { Ok(()) }
+}
+
+fn guard_replicas(name: &str, replication: &Replication, cx: &SchemaContext<'_>) -> Result<()> {
+    cx.guard.replication(name, replication::factors(replication))
 }
 
 fn read_attributes(properties: &Properties) -> Result<Attributes<'_>> {

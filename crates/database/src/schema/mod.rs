@@ -31,6 +31,7 @@ use uuid::Uuid;
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
+use crate::guardrails::Guard;
 use crate::plan::PlanContext;
 use crate::response::{Outcome, SchemaChange, SchemaChangeKind, SchemaChangeTarget};
 pub(crate) use create_table::own_table;
@@ -59,6 +60,8 @@ pub(crate) struct SchemaContext<'a> {
     pub materialized_views_enabled: bool,
     /// The options of a table to create, where the statement gives none.
     pub default_params: &'a TableParams,
+    /// The guardrails, and where their warnings go.
+    pub guard: Guard<'a>,
 }
 
 /// What a statement makes of the catalog.
@@ -137,7 +140,7 @@ impl SchemaStatement {
 
 /// Changes the schema: durable before it returns.
 pub(crate) fn execute(statement: &SchemaStatement, execution: &Execution<'_>) -> Result<Outcome> {
-    let change = commit::change_schema(execution.database, |cx| {
+    let change = commit::change_schema(execution, |cx| {
         refuse_own_keyspace(statement, cx.catalog)?;
         validate_keyspace_name(&statement.keyspace)?;
         statement.decide(cx)

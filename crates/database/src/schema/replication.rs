@@ -125,6 +125,11 @@ fn factor_of(text: &str) -> Result<u32> {
     }
 }
 
+/// The replicas that `replication` asks for, in each data center.
+pub(super) fn factors(replication: &Replication) -> impl Iterator<Item = i64> {
+    replication.options.values().filter_map(|factor| factor_of(factor).ok()).map(i64::from)
+}
+
 /// The replicas that `replication` asks for in all.
 pub(super) fn total_factor(replication: &Replication) -> u32 {
     replication.options.values().filter_map(|factor| factor_of(factor).ok()).sum()

@@ -10,7 +10,7 @@ use super::properties::{Attributes, Entries};
 use super::{compaction, compression, speculation};
 use crate::error::{Result, bail_config, bail_invalid};
 
-const OPTIONS: [&str; 21] = [
+pub(crate) const OPTIONS: [&str; 21] = [
     "additional_write_policy",
     "allow_auto_snapshot",
     "auto_repair",

@@ -33,6 +33,7 @@ pub(super) fn create(
             bail_invalid!("Duplicate field name '{}' in type '{name}'", field.as_str());
         }
     }
+    cx.guard.fields_of_type(name, statement.fields.len())?;
     for (_, raw) in &statement.fields {
         refuse_field_type(raw)?;
     }
@@ -40,6 +41,9 @@ pub(super) fn create(
     let mut fields = Vec::with_capacity(statement.fields.len());
     for (field, raw) in &statement.fields {
         fields.push((field.as_str().to_owned(), resolve_type(raw, scope)?));
+    }
+    for (field, data_type) in &fields {
+        cx.guard.vectors(&format!("Field {field}"), data_type)?;
     }
     let user_type = UserType { keyspace: keyspace.name.clone(), name: name.to_owned(), fields };
     let mut after = (**keyspace).clone();
@@ -59,7 +63,12 @@ pub(super) fn alter(statement: &AlterType, keyspace: &str, cx: &SchemaContext<'_
     let fields = match &statement.change {
         AlterTypeChange::AlterField { .. } => bail_invalid!("Altering field types is no longer supported"),
         AlterTypeChange::Add { if_not_exists, field, field_type } => {
-            add_field(keyspace, user_type, field, field_type, *if_not_exists)?
+            cx.guard.fields_of_type(name, user_type.fields.len() + 1)?;
+            let fields = add_field(keyspace, user_type, field, field_type, *if_not_exists)?;
+            for (added, data_type) in fields.iter().filter(|(name, _)| **name == **field) {
+                cx.guard.vectors(&format!("Field {added}"), data_type)?;
+            }
+            fields
         }
         AlterTypeChange::Rename { if_exists, fields } => {
             let mut renamed = user_type.fields.clone();

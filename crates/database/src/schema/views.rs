@@ -52,7 +52,9 @@ pub(super) fn create(
             "Cannot create materialized view '{name}' for base table '{base_name}' with gc_grace_seconds of 0, since this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed."
         );
     }
-    let table = build(statement, base, cx)?;
+    let verdict = cx.guard.table_properties(&statement.properties)?;
+    cx.guard.new_view(name, base_name, keyspace.views_of(base).count())?;
+    let table = build(statement, base, verdict.of(&statement.properties), cx)?;
     validate_name(&table)?;
     let include_all = statement.selections.is_empty();
     let view = View::new(
@@ -79,6 +81,7 @@ pub(super) fn create(
 fn build(
     statement: &ast::CreateView,
     base: &Arc<TableMetadata>,
+    properties: &ast::Properties,
     cx: &SchemaContext<'_>,
 ) -> Result<TableMetadata> {
     let name = statement.name.name.as_str();
@@ -124,7 +127,7 @@ fn build(
             extra.join(", ")
         );
     }
-    let params = table_params::read(&statement.properties, cx.default_params)?;
+    let params = table_params::read(properties, cx.default_params)?;
     if params.default_time_to_live != 0 {
         bail_invalid!(
             "Cannot set default_time_to_live for a materialized view. Data in a materialized view always expire at the same time than the corresponding data in the parent table."
@@ -153,7 +156,7 @@ fn build(
             id: ColumnId(u16::MAX),
         }
     });
-    let id = table_params::table_id(&statement.properties)?.unwrap_or(cx.new_id);
+    let id = table_params::table_id(properties)?.unwrap_or(cx.new_id);
     let mut table = TableMetadata::new(TableId(id), base.keyspace.as_str(), name, columns.collect(), params);
     table.strict_liveness = !extra.is_empty();
     Ok(table)
@@ -250,7 +253,10 @@ pub(super) fn alter(
     let name = statement.name.name.as_str();
     let found = cx.catalog.keyspace(keyspace).and_then(|found| Some((found, found.views.get(name)?)));
     let Some((keyspace, view)) = found else { return missing(keyspace, name, statement.if_exists) };
-    let params = table_params::read(&statement.properties, &view.table.params)?;
+    let verdict = cx.guard.table_properties(&statement.properties)?;
+    let properties = verdict.of(&statement.properties);
+    let params = table_params::read(properties, &view.table.params)?;
+
     if params.gc_grace_seconds == 0 {
         bail_invalid!(
             "Cannot alter gc_grace_seconds of a materialized view to 0, since this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed."

@@ -23,6 +23,7 @@ mod row;
 mod selectable;
 #[cfg(test)]
 mod tests;
+mod tombstones;
 
 use std::sync::{Arc, OnceLock};
 
@@ -58,6 +59,8 @@ pub(crate) struct SelectPlan {
     metadata: Arc<ResultMetadata>,
     /// One row a partition, of key and static columns.
     distinct: bool,
+    /// It says ALLOW FILTERING, of a table that is not the database's own.
+    allows_filtering: bool,
     group_by: Option<GroupBy>,
     order: Order,
     limits: LimitTerms,
@@ -122,6 +125,7 @@ impl SelectPlan {
     /// Reads a page.
     pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         execution.options.consistency.validate_for_read()?;
+        self.guard(execution)?;
         let resume = match &execution.options.paging_state {
             Some(bytes) => Some(PagingState::decode(bytes, &self.table)?),
             None => None,
@@ -130,6 +134,11 @@ impl SelectPlan {
         let page_size =
             execution.options.page_size.and_then(|size| u32::try_from(size).ok()).filter(|n| *n > 0);
         let limits = self.limits.bind(execution, resume)?;
+        if let Some(size) = page_size
+            && limits.rows_max() > size as usize
+        {
+            execution.guard().page_size(&self.table.name, size)?;
+        }
         let terms = self.outputs.bind(execution)?;
         let run = Run { execution, terms: &terms, page_size, resume };
         if self.group_by.is_some() || self.outputs.has_aggregates() {
@@ -151,6 +160,21 @@ impl SelectPlan {
             None => self.push_rows(run, limits, sink)?,
         };
         Ok(Outcome::Rows { paging_state: next.map(|state| state.encode()) })
+    }
+
+    /// Applies the guardrails that follow from the statement and its consistency level.
+    fn guard(&self, execution: &Execution<'_>) -> Result<()> {
+        let guard = execution.guard();
+        if self.group_by.is_some() {
+            guard.group_by()?;
+        }
+        if self.allows_filtering {
+            guard.allow_filtering()?;
+        }
+        if !self.restrictions.searches.is_empty() && !self.restrictions.partition.names_keys() {
+            guard.search_of_all_partitions()?;
+        }
+        guard.read_level(execution.options.consistency)
     }
 
     /// Refuses what cannot be read at SERIAL: several partitions at once. Pages and aggregates go through them one by one.

@@ -12,6 +12,7 @@ use super::limits::LimitTerms;
 use super::order::Order;
 use super::outputs::Outputs;
 use super::selectable::{Scope, Selectable};
+use crate::catalog::KeyspaceKind;
 use crate::columns::wildcard;
 use crate::error::{Result, bail_invalid};
 use crate::plan::PlanContext;
@@ -85,6 +86,8 @@ impl SelectPlan {
         {
             bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
         }
+        let keyspace = cx.catalog.require_keyspace(&table.keyspace)?;
+        let is_users = !matches!(keyspace.kind, KeyspaceKind::Local | KeyspaceKind::Virtual);
         let limits = LimitTerms::new(select, &table, cx)?;
         let metadata = metadata(&built, select.json, &table);
         let outputs = Outputs::new(built, builder, select.json);
@@ -93,6 +96,7 @@ impl SelectPlan {
             outputs,
             metadata,
             distinct: select.distinct,
+            allows_filtering: select.allow_filtering && is_users,
             group_by,
             order,
             limits,

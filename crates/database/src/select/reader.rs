@@ -4,7 +4,7 @@ use cassette_engine::KeyRange;
 use cassette_engine::trace::trace;
 use cassette_rows::{
     Bound, ColumnKind, DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, StorageError,
-    TableMetadata, Unfiltered, interrupt,
+    TableMetadata, Token, Unfiltered, interrupt,
 };
 
 use super::SelectPlan;
@@ -62,9 +62,14 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         for answered in &restrictions.answered {
             BoundFilter::new(answered, execution)?;
         }
+        let mut partitions = restrictions.partition.partitions(execution)?;
+        if let Partitions::Keys(keys) = &partitions
+            && keys.len() > 1
+        {
+            execution.guard().partition_keys(&plan.table.name, keys.len())?;
+        }
         let selection =
             Selection { slices: restrictions.clustering.slices(execution)?, reversed: plan.order.reversed };
-        let mut partitions = restrictions.partition.partitions(execution)?;
         let mut resumed = None;
         if let Some(state) = resume {
             let key = DecoratedKey::new(state.key.clone());
@@ -131,6 +136,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
         seen.trace();
         self.record_partition_read(key, &seen);
+        self.warn_of_tombstones(&seen, Some(key));
         drained
     }
 
@@ -158,6 +164,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let mut seen = Seen::default();
         let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
         seen.trace();
+        self.warn_of_tombstones(&seen, None);
         if !self.plan.restrictions.searches.is_empty() {
             self.tally.add_rows(seen.live_rows, seen.tombstones);
         } else if let Some(figures) = self.plan.figures(self.execution.database) {
@@ -199,20 +206,27 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     ) -> Result<Flow> {
         let now = self.execution.now_seconds;
         let key_columns = self.plan.table.partition_key.len();
+        let tombstones_max = self.tombstones_max();
         while let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
             interrupt::check()?;
             header.static_row = header.static_row.filter(|row| row.has_live_cell(now));
+            let token = header.key.token();
+            seen.last = Some(token);
             let partition = CurrentPartition::new(header, key_columns);
             let mut any = false;
             while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
                 interrupt::check()?;
-                let Unfiltered::Row(row) = next else {
-                    seen.tombstones += 1;
-                    continue;
+                let is_live = match &next {
+                    Unfiltered::Row(row) => seen.is_live(row, &self.plan.table, now),
+                    _ => {
+                        seen.tombstones += 1;
+                        false
+                    }
                 };
-                if !seen.is_live(&row, &self.plan.table, now) {
-                    continue;
+                if seen.tombstones > tombstones_max {
+                    return Err(self.too_many_tombstones(seen, token));
                 }
+                let (Unfiltered::Row(row), true) = (next, is_live) else { continue };
                 any = true;
                 let current = CurrentRow { partition: &partition, row: Some(&row) };
                 match self.visit(current, limits, visit)? {
@@ -263,6 +277,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub live_rows: u64,
+    /// The partition that was read last.
+    pub last: Option<Token>,
     /// Deletion markers, dead cells, and deleted rows without any.
     pub tombstones: u64,
 }

@@ -8,6 +8,7 @@ use cassette_rows::{DecoratedKey, PartitionUpdate, TableMetadata};
 
 use super::VirtualTable;
 use crate::database::Database;
+use crate::guardrails::{SETTINGS, Setting};
 use crate::system::encode::{row_update, text_key};
 
 /// `system_views.settings`
@@ -16,9 +17,13 @@ pub(super) struct Settings;
 
 impl VirtualTable for Settings {
     fn partitions(&self, table: &Arc<TableMetadata>, database: &Database) -> Vec<PartitionUpdate> {
-        let settings = database.settings().iter().map(|(name, value)| setting(table, name, value));
-        let timeouts = database.timeouts().settings().map(|(name, value)| setting(table, name, &value));
-        settings.chain(timeouts).collect()
+        let settings = database.settings().iter().map(|(name, value)| setting(table, name, Some(value)));
+        let timeouts = database.timeouts().settings().map(|(name, value)| setting(table, name, Some(&value)));
+        let guardrails = SETTINGS.iter().map(|guardrail| {
+            let text = database.guardrails().text(guardrail.key);
+            setting(table, guardrail.name, text.as_deref())
+        });
+        settings.chain(timeouts).chain(guardrails).collect()
     }
 
     fn partition(
@@ -29,15 +34,20 @@ impl VirtualTable for Settings {
     ) -> Option<PartitionUpdate> {
         let name = std::str::from_utf8(key.key()).ok()?;
         if let Some((_, value)) = database.timeouts().settings().find(|(key, _)| *key == name) {
-            return Some(setting(table, name, &value));
+            return Some(setting(table, name, Some(&value)));
         }
-        database.settings().get(name).map(|value| setting(table, name, value))
+        if let Some(guardrail) = Setting::named(name) {
+            let text = database.guardrails().text(guardrail.key);
+            return Some(setting(table, name, text.as_deref()));
+        }
+        database.settings().get(name).map(|value| setting(table, name, Some(value)))
     }
 }
 
-fn setting(table: &TableMetadata, name: &str, value: &str) -> PartitionUpdate {
+fn setting(table: &TableMetadata, name: &str, value: Option<&str>) -> PartitionUpdate {
     let mut partition = PartitionUpdate::new(text_key(name));
-    partition.add_row(row_update(table, &[], &[("value", value.into())], 1), table);
+    let values: Vec<_> = value.into_iter().map(|value| ("value", value.into())).collect();
+    partition.add_row(row_update(table, &[], &values, 1), table);
     partition
 }
 

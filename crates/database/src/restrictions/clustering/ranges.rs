@@ -97,6 +97,10 @@ impl ClusteringRestrictions {
         if let ([prefix], [tail]) = (&prefixes[..], &tails[..]) {
             return Ok(vec![[&prefix[..], &tail[..]].concat()]);
         }
+        // As in Cassandra, where rows are named by values of all columns.
+        if self.has_in() && self.names_rows() {
+            execution.guard().product("clustering key", prefixes.len().saturating_mul(tails.len()))?;
+        }
         let product = prefixes
             .iter()
             .flat_map(|prefix| tails.iter().map(move |tail| [&prefix[..], &tail[..]].concat()));

@@ -1,0 +1,210 @@
+//! Guardrails, judged beside Apache Cassandra.
+//!
+//! `tests/conformance/guardrails/NAME.cql` holds statements, one a paragraph, and commands for nodetool between them;
+//! `NAME.json` the answers of Cassandra 5.0.8 to a role that is no superuser: Cassandra exempts superusers, and
+//! without authentication everybody is one. `differences.json` has the answers that differ and stay.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassette_database::{Consistency, Database, DatabaseError, Options, Session, StatementOptions};
+use cassette_vfs::{FakeFileSystem, ManualClock};
+use serde_json::{Map, Value, json};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance/guardrails")
+}
+
+fn read_json(name: &str) -> Value {
+    let path = folder().join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The paragraphs of a file without its comments.
+fn statements(name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(folder().join(name)).unwrap();
+    let lines: String = text
+        .lines()
+        .filter(|line| !line.starts_with("--"))
+        .flat_map(|line| [line.trim_end(), "\n"])
+        .collect();
+    lines.split("\n\n").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+fn database(clock: Arc<ManualClock>) -> Database {
+    // As Cassandra was when its answers were recorded.
+    let guardrails = [
+        ("batch_size_warn_threshold", "1KiB"),
+        ("batch_size_fail_threshold", "4KiB"),
+        ("unlogged_batch_across_partitions_warn_threshold", "2"),
+        ("tombstone_warn_threshold", "5"),
+        ("tombstone_failure_threshold", "20"),
+    ];
+    let options = Options {
+        file_system: Arc::new(FakeFileSystem::new()),
+        clock,
+        materialized_views_enabled: true,
+        guardrails: guardrails.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        ..Options::new("/data")
+    };
+    Database::open(options).unwrap()
+}
+
+fn level(name: &str) -> Consistency {
+    Consistency::ALL.into_iter().find(|level| level.to_string() == name).unwrap()
+}
+
+/// The answer to one paragraph, in the form of the recorded ones.
+fn answer(clock: &ManualClock, database: &Database, session: &Session, statement: &str) -> Value {
+    if let Some(seconds) = statement.strip_prefix("SLEEP ") {
+        clock.advance(std::time::Duration::from_secs(seconds.parse().unwrap()));
+        return json!({});
+    }
+    if statement == "nodetool flush" {
+        database.engine().flush(None).unwrap();
+        return json!({"exit": 0, "out": "", "err": ""});
+    }
+    if let Some(arguments) = statement.strip_prefix("nodetool setguardrailsconfig ") {
+        let mut words = arguments.split(' ').map(str::to_owned);
+        let setter = words.next().unwrap();
+        let (exit, out) = match database.guardrails().set_by_name(&setter, &words.collect::<Vec<_>>()) {
+            Ok(()) => (0, String::new()),
+            Err(why) => (1, format!("nodetool: {why}\nSee 'nodetool help' or 'nodetool help <command>'.\n")),
+        };
+        return json!({"exit": exit, "out": out, "err": ""});
+    }
+    let mut options = StatementOptions {
+        page_size: Some(5000),
+        consistency: Consistency::LocalOne,
+        ..StatementOptions::default()
+    };
+    let mut cql = statement;
+    if let Some(rest) = statement.strip_prefix("CONSISTENCY ") {
+        let (settings, rest) = rest.split_once(": ").unwrap();
+        let mut words = settings.split(' ');
+        options.consistency = level(words.next().unwrap());
+        options.page_size = words.nth(1).map_or(options.page_size, |size| size.parse().ok());
+        cql = rest;
+    }
+    match session.execute_with(cql, (), &options) {
+        Ok(rows) => {
+            let mut answer = Map::new();
+            if !rows.warnings().is_empty() {
+                answer.insert("warnings".into(), json!(rows.warnings()));
+            }
+            if !rows.columns().is_empty() {
+                answer.insert("rows".into(), json!(rows.iter().count()));
+            }
+            Value::Object(answer)
+        }
+        Err(DatabaseError::AlreadyExists { keyspace, table }) => {
+            json!({"error": "2400", "keyspace": keyspace, "table": table})
+        }
+        Err(error) => json!({"error": format!("{:04x}", error.code()), "message": error.to_string()}),
+    }
+}
+
+/// An answer without what differs from run to run: the node's address, the time, the order in Java's sets, values of rows.
+fn comparable(answer: &Value) -> Value {
+    let mut answer = answer.clone();
+    if let Some(fields) = answer.as_object_mut() {
+        fields.remove("columns");
+        if let Some(Value::Array(rows)) = fields.get("rows") {
+            let count = rows.len();
+            fields.insert("rows".into(), json!(count));
+        }
+        // What the Python driver says of a read that failed.
+        if fields.get("error") == Some(&json!("ReadFailure")) {
+            fields.insert("error".into(), json!("1300"));
+            let message = fields["message"].as_str().unwrap();
+            let message = message.split("message=\"").nth(1).unwrap().split("\" info=").next().unwrap();
+            fields.insert("message".into(), message.into());
+        }
+    }
+    let text = |text: &mut String| {
+        *text = text.replace("127.0.7.1", "127.0.0.1");
+        *text = in_order(text);
+        if let Some((before, after)) = text.clone().split_once("_timestamp violated: ")
+            && let Some((said, time)) = after.split_once(" threshold ")
+        {
+            let rest = time.trim_start_matches(|c: char| c.is_ascii_digit());
+            *text = format!("{before}_timestamp violated: {said} threshold TIME{rest}");
+        }
+    };
+    for key in ["message", "out"] {
+        if let Some(Value::String(message)) = answer.get_mut(key) {
+            text(message);
+        }
+    }
+    if let Some(Value::Array(warnings)) = answer.get_mut("warnings") {
+        for warning in warnings {
+            if let Value::String(warning) = warning {
+                text(warning);
+            }
+        }
+    }
+    answer
+}
+
+/// The words between brackets, sorted.
+fn in_order(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('[')
+        && let Some((within, after)) = after.split_once(']')
+    {
+        let mut words: Vec<&str> = within.split(", ").collect();
+        words.sort_unstable();
+        out += &format!("{before}[{}]", words.join(", "));
+        rest = after;
+    }
+    out + rest
+}
+
+fn judge(name: &str) {
+    let differences = read_json("differences.json");
+    let recorded = read_json(&format!("{name}.json"));
+    let recorded = recorded.as_array().unwrap();
+    let known: Vec<&str> = recorded.iter().filter_map(|entry| entry["statement"].as_str()).collect();
+    assert_eq!(statements(&format!("{name}.cql")), known, "{name}: record the answers again");
+    let clock = Arc::new(ManualClock::at_micros(1_795_363_115_000_000));
+    let database = database(clock.clone());
+    let session = database.session();
+    session
+        .execute(
+            "CREATE KEYSPACE conformance WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            (),
+        )
+        .unwrap();
+    session.execute("USE conformance", ()).unwrap();
+    let mut wrong = Vec::new();
+    for (at, entry) in recorded.iter().enumerate() {
+        let statement = entry["statement"].as_str().unwrap();
+        let ours = comparable(&answer(&clock, &database, &session, statement));
+        let cassandra = comparable(&entry["answer"]);
+        let kept = &differences[name][statement]["answer"];
+        let expected = if kept.is_null() { &cassandra } else { kept };
+        if ours != *expected {
+            wrong.push(format!("{at} {statement}\n  ours      {ours}\n  expected  {expected}"));
+        } else if !kept.is_null() && ours == cassandra {
+            wrong.push(format!("{statement}\n  no longer differs: take it out of differences.json"));
+        }
+    }
+    assert!(wrong.is_empty(), "{name}: {} answers differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn schema_statements_meet_the_guardrails_of_cassandra() {
+    judge("schema");
+}
+
+#[test]
+fn requests_meet_the_guardrails_of_cassandra() {
+    judge("requests");
+}
+
+#[test]
+fn large_batches_and_tombstones_are_judged_as_in_cassandra() {
+    judge("thresholds");
+}
