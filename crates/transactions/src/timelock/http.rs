@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -27,8 +28,12 @@ use super::server::{Desk, TimeLockServer};
 
 /// The longest request, bytes: the names of the locks of a transaction of some 100,000 writes.
 const REQUEST_LENGTH_MAX: usize = 32 << 20;
-/// How long a request waits for room in memory.
+/// Bodies up to this length, bytes, need no room: a connection costs as much.
+const SHORT_LENGTH_MAX: usize = 64 << 10;
+/// How long a request with a longer one waits for room in memory.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long such a body may take to arrive.
+const BODY_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a server that ends goes on answering.
 const LAST_ANSWERS_MAX: Duration = Duration::from_millis(500);
 
@@ -100,8 +105,8 @@ async fn guarded(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Has a request with a body wait until there is room for it in memory. The room is given back when the body is understood.
-async fn admitted(State(desk): State<Arc<Desk>>, mut request: Request, next: Next) -> Response {
+/// Reads a long body when there is room for it in memory. The room is given back when the body is understood.
+async fn admitted(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
     let length: usize = match length {
@@ -109,15 +114,23 @@ async fn admitted(State(desk): State<Arc<Desk>>, mut request: Request, next: Nex
         None if request.method() == Method::GET => 0,
         None => REQUEST_LENGTH_MAX,
     };
-    // What is longer is refused when it is read.
-    let kibibytes = (length.min(REQUEST_LENGTH_MAX) >> 10) as u32 + 1;
-    let room = desk.bodies.clone().acquire_many_owned(kibibytes);
-    match tokio::time::timeout(ROOM_WAIT_MAX, room).await {
-        // Dropped with the request, which the reading of the body takes apart.
-        Ok(Ok(room)) => drop(request.extensions_mut().insert(Arc::new(room))),
-        _ => return refuse(Refusal::new(RefusalKind::NotNow, "no room for the request's body")),
+    if length <= SHORT_LENGTH_MAX {
+        return next.run(request).await;
     }
-    next.run(request).await
+    if length > REQUEST_LENGTH_MAX {
+        return refuse(Refusal::new(RefusalKind::Usage, "the request is too long"));
+    }
+    let not_now = |what: &str| refuse(Refusal::new(RefusalKind::NotNow, what));
+    let room = desk.bodies.clone().acquire_many_owned((length >> 10) as u32 + 1);
+    let Ok(Ok(room)) = tokio::time::timeout(ROOM_WAIT_MAX, room).await else {
+        return not_now("no room for the request's body");
+    };
+    let (mut parts, body) = request.into_parts();
+    let body = tokio::time::timeout(BODY_WAIT_MAX, axum::body::to_bytes(body, REQUEST_LENGTH_MAX)).await;
+    let Ok(Ok(body)) = body else { return not_now("the request's body did not come in time") };
+    // Dropped with the request, when the handler has its contents.
+    parts.extensions.insert(Arc::new(room));
+    next.run(Request::from_parts(parts, Body::from(body))).await
 }
 
 fn refuse(refusal: Refusal) -> Response {

@@ -31,8 +31,8 @@ const SESSION_LOCKS_MAX: usize = 200_000;
 const LOCKS_MAX: usize = 1_000_000;
 /// Clients at most.
 const SESSIONS_MAX: usize = 50_000;
-/// Requests of one session that are noted as ended, at most: above its oldest open one.
-const ENDED_MAX: usize = 500_000;
+/// Requests of one session that are noted as ended one by one, at most.
+const ENDED_MAX: usize = 20_000;
 /// Maps of fewer entries keep their memory.
 const SHRINK_MIN: usize = 4096;
 
@@ -49,7 +49,6 @@ pub(super) enum Full {
     Sessions,
     LocksOfSession,
     Locks,
-    EndedRequests,
 }
 
 impl fmt::Display for Full {
@@ -60,9 +59,6 @@ impl fmt::Display for Full {
                 write!(f, "the client would hold or wait for more than {SESSION_LOCKS_MAX} locks")
             }
             Self::Locks => write!(f, "all clients would hold or wait for more than {LOCKS_MAX} locks"),
-            Self::EndedRequests => {
-                write!(f, "the client has ended {ENDED_MAX} requests since its oldest open one began")
-            }
         }
     }
 }
@@ -123,7 +119,9 @@ struct Session {
     holds: BTreeSet<i64>,
     /// Requests below it have ended.
     oldest_open: u64,
-    /// Requests from there on that have.
+    /// Requests below it have ended unless they are known.
+    ended_below: u64,
+    /// Requests from both on that have ended.
     ended: BTreeSet<u64>,
     /// The newest batch, which try of it, and what it holds.
     batch: (u64, u32),
@@ -160,6 +158,21 @@ pub(super) struct Counts {
     pub holds: usize,
 }
 
+impl Session {
+    /// Notes that a request has ended, in bounded memory: a client that has one request open for long ends very many
+    /// meanwhile. The older half is then noted as a bound. Requests below it that are known go on; a request of so old a
+    /// number whose first try never came is refused, and its transaction can be run again.
+    fn note_ended(&mut self, number: u64) {
+        self.ended.insert(number);
+        if self.ended.len() > ENDED_MAX
+            && let Some(middle) = self.ended.iter().nth(ENDED_MAX / 2).copied()
+        {
+            self.ended = self.ended.split_off(&middle);
+            self.ended_below = self.ended_below.max(middle);
+        }
+    }
+}
+
 /// Who waits for a lock, first come first.
 #[derive(Default)]
 struct Queue(VecDeque<Key>);
@@ -185,9 +198,6 @@ impl Registry {
         let session = self.sessions.get(&id);
         if session.is_none() && self.sessions.len() >= SESSIONS_MAX {
             return Err(Full::Sessions);
-        }
-        if session.is_some_and(|session| session.ended.len() >= ENDED_MAX) {
-            return Err(Full::EndedRequests);
         }
         if session.map_or(0, |session| session.names) + names > SESSION_LOCKS_MAX {
             return Err(Full::LocksOfSession);
@@ -228,6 +238,7 @@ impl Registry {
                     requests: BTreeSet::new(),
                     holds: BTreeSet::new(),
                     oldest_open: 0,
+                    ended_below: 0,
                     ended: BTreeSet::new(),
                     batch: (0, 0),
                     batch_hold: None,
@@ -323,12 +334,14 @@ impl Registry {
         wish: Wish,
         now: Duration,
     ) -> Progress {
+        let is_known = self.requests.contains_key(&key);
         let session = self.session(key.0, now);
         if oldest_open > session.oldest_open {
             session.oldest_open = oldest_open;
             session.ended = session.ended.split_off(&oldest_open);
         }
-        if key.1 < session.oldest_open || session.ended.contains(&key.1) {
+        let is_old = key.1 < session.oldest_open || (key.1 < session.ended_below && !is_known);
+        if is_old || session.ended.contains(&key.1) {
             return Progress::Ended;
         }
         session.requests.insert(key.1);
@@ -418,7 +431,7 @@ impl Registry {
             session.names -= request.names.len();
             session.requests.remove(&key.1);
             if ended {
-                session.ended.insert(key.1);
+                session.note_ended(key.1);
             }
         }
         Some(request)
@@ -661,6 +674,25 @@ mod tests {
         registry.expire(T0 + SESSION_AGE_MAX * 2);
         assert_eq!((registry.names, registry.counts().locks, registry.sessions.len()), (0, 0, 0));
         assert!(registry.locks.capacity() < SHRINK_MIN, "{}", registry.locks.capacity());
+    }
+
+    #[test]
+    fn ended_requests_are_noted_in_bounded_memory_beside_one_that_stays_open() {
+        let mut registry = Registry::new(SESSION_AGE_MAX);
+        assert_eq!(take(&mut registry, 1, 0, "z"), Progress::Done);
+        registry.fence((1, 0), 500);
+        let last = 3 * ENDED_MAX as u64;
+        for number in 1..=last {
+            assert_eq!(take(&mut registry, 1, number, "a"), Progress::Done);
+            registry.cancel((1, number), true);
+        }
+        assert!(registry.sessions[&1].ended.len() <= ENDED_MAX);
+        for number in [1, ENDED_MAX as u64, last - 1, last] {
+            assert_eq!(take(&mut registry, 1, number, "a"), Progress::Ended, "{number}");
+        }
+        assert_eq!(take(&mut registry, 1, 0, "z"), Progress::Done, "it is still open");
+        assert_eq!(registry.fence_of((1, 0)), Some(500));
+        assert_eq!(take(&mut registry, 1, last + 1, "a"), Progress::Done);
     }
 
     #[test]

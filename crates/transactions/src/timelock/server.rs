@@ -35,7 +35,7 @@ pub(super) const BATCH_STARTS_MAX: u32 = 500;
 pub(super) const BATCH_FRESH_MAX: u32 = 1000;
 /// How often locks and sessions that are too old are looked for.
 const EXPIRY_PERIOD: Duration = Duration::from_millis(250);
-/// KiB of bodies that are in memory at a time, read and not yet understood, at most.
+/// KiB of long bodies that are in memory at a time, read and not yet understood, at most.
 const BODIES_MAX: usize = 64 << 10;
 /// How long a request waits for a bound or a lease that is being renewed.
 const RENEWAL_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -94,7 +94,7 @@ pub(super) struct Desk {
     session_age_max: Duration,
     /// Makes names of locks of their texts.
     hashers: [RandomState; 2],
-    /// KiB of bodies that may be in memory, read and not yet understood.
+    /// KiB of long bodies that may be in memory, read and not yet understood.
     pub bodies: Arc<Semaphore>,
 }
 

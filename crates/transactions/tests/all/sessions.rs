@@ -159,3 +159,28 @@ fn more_locks_than_a_server_accepts_are_refused_before_they_are_sent() {
     drop(client);
     served.stop(&runtime);
 }
+
+#[test]
+fn bodies_that_do_not_arrive_keep_nobody_else_from_an_answer() {
+    let runtime = runtime();
+    let served = Served::start(&runtime, Arc::new(MemoryStore::new()));
+    let client = connect(&[&served]);
+    let head = "POST /v1/lock HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let mut stalled = Vec::new();
+    for length in [32 << 20, 32 << 20, 32 << 20, 33 << 20] {
+        let mut stream = TcpStream::connect(&served.address).unwrap();
+        write!(stream, "{head}Content-Length: {length}\r\n\r\n[").unwrap();
+        stalled.push(stream);
+    }
+    for _ in 0..10 {
+        client.timestamp().unwrap();
+        let locks = client.lock(names(&["a"]), LONG).unwrap();
+        client.unlock(locks);
+    }
+    for mut stream in stalled {
+        let answer = String::from_utf8(message(&mut BufReader::new(&mut stream)).unwrap()).unwrap();
+        assert!(answer.contains("HTTP/1.1 503") || answer.contains("HTTP/1.1 400"), "{answer}");
+    }
+    drop(client);
+    served.stop(&runtime);
+}
