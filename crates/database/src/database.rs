@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
@@ -34,11 +33,12 @@ use crate::request::{BoundValue, StatementOptions, Values};
 use crate::response::{Executed, Outcome, RowSink, SchemaChange};
 use crate::server_figures::ServerFigures;
 use crate::system::{self, local::Node};
-use crate::time_uuids::TimeUuids;
+use crate::time_uuids::{self, TimeUuids};
 use crate::timeouts::{Deadlines, Limited, RequestTimeouts};
 use crate::tracing::TraceChance;
 use crate::views;
 use crate::virtual_tables::engine_settings;
+use crate::write_clock::WriteClock;
 
 /// What parsing and planning one statement of a batch counts for, in steps of [`interrupt`].
 const PARSING_STEPS: u32 = 64;
@@ -137,8 +137,8 @@ struct Inner {
     prepared: PreparedStatements,
     metrics: RequestMetrics,
     server: RwLock<Option<Weak<dyn ServerFigures>>>,
-    last_timestamp: AtomicI64,
     time_uuids: TimeUuids,
+    write_clock: WriteClock,
     trace_chance: TraceChance,
     schema_is_incomplete: bool,
 }
@@ -185,8 +185,8 @@ impl Database {
             metrics: RequestMetrics::default(),
             server: RwLock::new(None),
             auto_snapshot,
-            last_timestamp: AtomicI64::new(opened.newest_timestamp),
-            time_uuids: TimeUuids::new(),
+            time_uuids: TimeUuids::after(opened.newest_timestamp),
+            write_clock: WriteClock::new(opened.ceilings, opened.newest_timestamp, opened.ceiling),
             trace_chance: TraceChance::default(),
             schema_is_incomplete: opened.schema_is_incomplete,
         }));
@@ -214,6 +214,9 @@ impl Database {
     /// Writes down what is only in memory and lets go of the directory. Statements fail from then on.
     pub fn close(&self) -> Result<()> {
         self.0.builds.stop();
+        if let Err(error) = self.0.write_clock.settle(self) {
+            tracing::warn!(%error, "write timestamps begin above the recorded ceiling at the next start");
+        }
         self.0.engine.close().map_err(|error| DatabaseError::Server(error.to_string()))
     }
 
@@ -548,22 +551,43 @@ impl Database {
         &*self.0.clock
     }
 
-    /// A write time that no earlier call has given: `now_micros`, or a microsecond after the last one.
-    pub(crate) fn next_timestamp(&self, now_micros: i64) -> i64 {
-        let next = |last: i64| Some(now_micros.max(last.saturating_add(1)));
-        match self.0.last_timestamp.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
-            Ok(last) | Err(last) => now_micros.max(last.saturating_add(1)),
-        }
+    /// A write time that no earlier call has given, not even before a restart: `now_micros`, or a microsecond after the
+    /// last one.
+    ///
+    /// # Errors
+    /// See [`WriteClock::issue`].
+    pub(crate) fn next_timestamp(&self, now_micros: i64) -> Result<i64> {
+        self.0.write_clock.issue(self, now_micros)
     }
 
     /// A version 1 UUID of now, later than all before.
     pub(crate) fn next_time_uuid(&self) -> Uuid {
-        self.0.time_uuids.next(self.0.clock.now_micros())
+        let uuid = self.0.time_uuids.next(self.0.clock.now_micros());
+        if let Err(error) = self.0.write_clock.cover(self, time_uuids::micros(uuid)) {
+            // It is unique among those of this run all the same; no stored order depends on it.
+            tracing::debug!(%error, "a time UUID is above the recorded ceiling");
+        }
+        uuid
+    }
+
+    /// The path of an element put behind all others of a list.
+    ///
+    /// # Errors
+    /// See [`WriteClock::issue`].
+    pub(crate) fn list_append_id(&self) -> Result<Uuid> {
+        let uuid = self.0.time_uuids.next(self.0.clock.now_micros());
+        self.0.write_clock.cover(self, time_uuids::micros(uuid))?;
+        Ok(uuid)
     }
 
     /// Ascending paths for `count` elements put before all others of a list.
-    pub(crate) fn list_prepend_ids(&self, count: usize) -> impl Iterator<Item = [u8; 16]> + use<> {
-        self.0.time_uuids.prepended(self.0.clock.now_micros(), count)
+    ///
+    /// # Errors
+    /// See [`WriteClock::issue`].
+    pub(crate) fn list_prepend_ids(&self, count: usize) -> Result<impl Iterator<Item = [u8; 16]> + use<>> {
+        let ids = self.0.time_uuids.prepended(self.0.clock.now_micros(), count);
+        self.0.write_clock.cover(self, self.0.time_uuids.prepended_upto())?;
+        Ok(ids)
     }
 
     /// One partition of a table, stored or virtual, under `selection`.

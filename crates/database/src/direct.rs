@@ -75,7 +75,7 @@ impl Database {
                 return Ok(Some((row, execution.now_seconds)));
             }
             let mut update = PartitionUpdate::new(key.clone());
-            update.rows.push(make(clustering, execution.default_timestamp()));
+            update.rows.push(make(clustering, execution.default_timestamp()?));
             let mut mutations = Mutations::default();
             mutations.add(update, table);
             mutations.apply(execution, WriteType::Cas)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::database::Database;
+use crate::error::Result;
 use crate::guardrails::Guard;
 use crate::request::{BoundValue, StatementOptions};
 
@@ -60,8 +61,14 @@ impl<'a> Execution<'a> {
     }
 
     /// The write time of a statement without USING TIMESTAMP: the request's, or a new one of this database.
-    pub fn default_timestamp(&self) -> i64 {
-        self.options.timestamp.unwrap_or_else(|| self.database.next_timestamp(self.now_micros))
+    ///
+    /// # Errors
+    /// See [`WriteClock::issue`](crate::write_clock::WriteClock::issue).
+    pub fn default_timestamp(&self) -> Result<i64> {
+        match self.options.timestamp {
+            Some(timestamp) => Ok(timestamp),
+            None => self.database.next_timestamp(self.now_micros),
+        }
     }
 
     /// Ends a read: says how long it took, from where the last one ended.

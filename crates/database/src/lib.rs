@@ -34,6 +34,7 @@ mod timeouts;
 mod tracing;
 mod views;
 mod virtual_tables;
+mod write_clock;
 
 pub use builds::RunningBuild;
 pub use cassette_cql::ast::BatchKind;

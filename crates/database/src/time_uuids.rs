@@ -26,8 +26,12 @@ pub(crate) struct TimeUuids {
 }
 
 impl TimeUuids {
-    pub fn new() -> Self {
-        Self { last: AtomicI64::new(0), last_prepended: AtomicI64::new(i64::MAX) }
+    /// UUIDs of after `micros` since 1970, whatever the clock says.
+    pub fn after(micros: i64) -> Self {
+        Self {
+            last: AtomicI64::new(micros.saturating_mul(TICKS_PER_MICROSECOND)),
+            last_prepended: AtomicI64::new(backwards(micros)),
+        }
     }
 
     /// A UUID of now (microseconds since 1970), later than all before.
@@ -42,7 +46,7 @@ impl TimeUuids {
     /// `count` ascending UUIDs that sort before all of earlier calls.
     pub fn prepended(&self, now_micros: i64, count: usize) -> impl Iterator<Item = [u8; 16]> + use<> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let backwards = REFERENCE.saturating_sub(now_micros.saturating_sub(REFERENCE));
+        let backwards = backwards(now_micros);
         let first = |earliest: i64| backwards.min(earliest).saturating_sub(count);
         let update = |earliest| Some(first(earliest));
         let earliest = self
@@ -54,6 +58,24 @@ impl TimeUuids {
             *of_ticks((first.saturating_add(i)).saturating_mul(TICKS_PER_MICROSECOND)).as_bytes()
         })
     }
+
+    /// The time, in microseconds since 1970, whose UUIDs would sort before all prepended ones so far.
+    pub fn prepended_upto(&self) -> i64 {
+        backwards(self.last_prepended.load(Ordering::Relaxed))
+    }
+}
+
+/// The time that is as long before the reference as `micros` is after it, and the other way round.
+fn backwards(micros: i64) -> i64 {
+    REFERENCE.saturating_sub(micros.saturating_sub(REFERENCE))
+}
+
+/// The microsecond since 1970 in which a version 1 UUID ends.
+pub(crate) fn micros(uuid: Uuid) -> i64 {
+    let ticks = uuid.get_timestamp().map_or(0, |timestamp| timestamp.to_gregorian().0);
+    i64::try_from(ticks).map_or(0, |ticks| {
+        ticks.saturating_sub(GREGORIAN_OFFSET).div_euclid(TICKS_PER_MICROSECOND).saturating_add(1)
+    })
 }
 
 /// `ticks` since 1970.
@@ -75,21 +97,23 @@ mod tests {
 
     #[test]
     fn uuids_ascend_also_when_the_clock_stands_still_or_goes_back() {
-        let uuids = TimeUuids::new();
+        let uuids = TimeUuids::after(0);
         let given: Vec<_> =
             [5, 5, 4, 6, 6, 1_700_000_000_000_000].map(|now| *uuids.next(now).as_bytes()).into();
         assert!(ascends(&given));
+        assert_eq!(micros(Uuid::from_bytes(given[5])), 1_700_000_000_000_001);
         assert_eq!(Uuid::from_bytes(given[5]).get_version_num(), 1);
         assert_eq!(Uuid::from_bytes(given[5]).get_timestamp().unwrap().to_unix(), (1_700_000_000, 0));
     }
 
     #[test]
     fn prepended_elements_ascend_among_themselves_and_come_before_all_earlier_ones() {
-        let uuids = TimeUuids::new();
+        let uuids = TimeUuids::after(0);
         let now = 1_700_000_000_000_000;
         let first: Vec<_> = uuids.prepended(now, 3).collect();
+        assert_eq!(uuids.prepended_upto(), now + 3);
         let second: Vec<_> = uuids.prepended(now, 2).collect();
-        let later: Vec<_> = TimeUuids::new().prepended(now + 10, 2).collect();
+        let later: Vec<_> = TimeUuids::after(0).prepended(now + 10, 2).collect();
         assert!(ascends(&[&later[..], &second, &first, &[*uuids.next(now).as_bytes()]].concat()));
     }
 }

@@ -259,7 +259,7 @@ impl Writer<'_> {
 fn note(database: &Database, index: &Index, done: Option<&DecoratedKey>) -> Result<()> {
     let catalog = database.catalog();
     let Some(table) = catalog.table(SYSTEM, INDEX_INFO) else { return Ok(()) };
-    let timestamp = database.next_timestamp(database.clock().now_micros());
+    let timestamp = database.next_timestamp(database.clock().now_micros())?;
     let value = done.map(|done| [&index.created_at.to_be_bytes()[..], done.key()].concat());
     let values: Vec<_> = value.into_iter().map(|value| ("value", encode::Value::Bytes(value))).collect();
     let row = encode::row(table, &[&index.name], &values, timestamp);
@@ -340,7 +340,7 @@ fn read_notes(engine: &Engine, table: &Arc<TableMetadata>, now: u32) -> Result<N
 /// is built again.
 pub(crate) fn unbuild(database: &Database, index: &Index) -> Result<()> {
     let catalog = database.catalog();
-    let timestamp = database.next_timestamp(database.clock().now_micros());
+    let timestamp = database.next_timestamp(database.clock().now_micros())?;
     let Some(mutation) = forget(&catalog, &index.base.keyspace, &index.name, timestamp) else {
         return Ok(());
     };

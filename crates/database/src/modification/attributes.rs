@@ -114,7 +114,7 @@ impl Attributes {
                 timestamp
             }
             (None, Some(timestamp)) => timestamp,
-            (None, None) => execution.default_timestamp(),
+            (None, None) => execution.default_timestamp()?,
         };
         self.times_at(timestamp, false, execution, table)
     }

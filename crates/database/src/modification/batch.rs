@@ -143,7 +143,10 @@ fn apply(
         warn_of_gc_grace(statements, first);
     }
     // Cells of one batch have one time, unless a statement says its own.
-    let timestamp = timestamp.unwrap_or_else(|| first.default_timestamp());
+    let timestamp = match timestamp {
+        Some(timestamp) => timestamp,
+        None => first.default_timestamp()?,
+    };
     let mut mutations = Mutations::default();
     for (plan, execution) in statements {
         let rows = plan.rows_of(execution)?;

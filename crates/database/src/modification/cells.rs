@@ -249,7 +249,7 @@ impl<'a> ComplexWriter<'a, '_> {
             Operation::Prepend(term) => {
                 if let Bound::Value(value) = term.bind(execution)? {
                     let values: Vec<&[u8]> = collection::read_list(&value).flatten().collect();
-                    let paths = execution.database.list_prepend_ids(values.len());
+                    let paths = execution.database.list_prepend_ids(values.len())?;
                     for (path, value) in paths.zip(values) {
                         self.put(path.to_vec(), value.to_vec())?;
                     }
@@ -300,7 +300,7 @@ impl<'a> ComplexWriter<'a, '_> {
             DataType::List { .. } => {
                 let values: Vec<&[u8]> = collection::read_list(value).flatten().collect();
                 for value in values {
-                    let path = execution.database.next_time_uuid();
+                    let path = execution.database.list_append_id()?;
                     self.put(path.as_bytes().to_vec(), value.to_vec())?;
                 }
             }

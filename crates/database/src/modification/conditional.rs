@@ -58,7 +58,7 @@ pub(super) fn execute_parts(
         return refuse(parts, &key, question, &current, is_batch, sink);
     }
     trace(|| "CAS precondition is met; applying client-requested updates");
-    let timestamp = execution.database.next_timestamp(execution.now_micros);
+    let timestamp = execution.database.next_timestamp(execution.now_micros)?;
     let mut mutations = Mutations::default();
     for part in parts {
         let times = part.plan.attributes.conditional_times(part.execution, timestamp, table)?;

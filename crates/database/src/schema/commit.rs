@@ -39,7 +39,7 @@ pub(crate) fn change_schema(
     let cx = SchemaContext {
         catalog: &before,
         data_center: &node.data_center,
-        timestamp: database.next_timestamp(database.clock().now_micros()),
+        timestamp: database.next_timestamp(database.clock().now_micros())?,
         new_id: database.next_time_uuid(),
         materialized_views_enabled: database.materialized_views_enabled(),
         default_params: database.default_params(),
@@ -110,7 +110,10 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
             .map_err(|error| undo(format!("cannot record what is to be dropped: {error}")))?;
     }
     // After everything that statements were given, and later than all earlier changes of the schema.
-    let timestamp = database.next_timestamp(database.clock().now_micros());
+    let timestamp = database.next_timestamp(database.clock().now_micros()).map_err(|error| {
+        engine.cancel_drops(&dropped);
+        undo(error.to_string())
+    })?;
     let mut leftovers = Vec::new();
     if database.schema_is_incomplete() {
         for table in diff.created.iter().filter(|table| table.index_of.is_none()) {

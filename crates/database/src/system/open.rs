@@ -19,6 +19,7 @@ use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::error::{DatabaseError, Result, bail_config};
 use crate::indexes::{self, Index};
 use crate::views::{self, View};
+use crate::write_clock::{self, Ceilings, StoredCeiling};
 
 /// What opening found.
 pub(crate) struct Opened {
@@ -28,10 +29,14 @@ pub(crate) struct Opened {
     pub unbuilt: Vec<Arc<Index>>,
     /// Materialized views that are not wholly built.
     pub unbuilt_views: Vec<Arc<View>>,
-    /// The newest write time in the schema: new ones must be later, whatever the clock says.
+    /// The newest write time in use: new ones must be later, whatever the clock says.
     pub newest_timestamp: i64,
     /// Whether rows of the schema are missing that others refer to.
     pub schema_is_incomplete: bool,
+    /// Where the ceiling of write times is stored.
+    pub ceilings: Ceilings,
+    /// What is stored there.
+    pub ceiling: StoredCeiling,
 }
 
 /// Recovers `engine`'s tables, and the catalog from them.
@@ -39,6 +44,8 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
     let built_in = built_in();
     let own = built_in.keyspaces().flat_map(|keyspace| keyspace.tables.values());
     let stored: Vec<_> = own.filter(|table| built_in.virtual_table(table).is_none()).cloned().collect();
+    let ceilings = Ceilings::new();
+    let stored = stored.into_iter().chain([ceilings.table().clone()]).collect::<Vec<_>>();
     engine.create_tables(&stored).map_err(|error| failed("the system tables", error))?;
     engine.replay().map_err(|error| failed("the commit log", error))?;
 
@@ -56,7 +63,9 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
             "damage in the commit log was skipped: schema changes may be lost with it; this start removes no files of tables"
         );
     }
-    let newest_timestamp = stored.newest_timestamp.max(now_micros);
+    let ceiling = ceilings.stored(engine, now)?;
+    write_clock::warn_if_behind(ceiling.ceiling, now_micros);
+    let newest_timestamp = stored.newest_timestamp.max(ceiling.ceiling).max(now_micros);
     let stored = Catalog::new(stored.keyspaces.into_iter().map(Arc::new));
     let catalog = Arc::new(merge(&built_in, &stored));
     let users = || catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User);
@@ -79,13 +88,18 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
     let unbuilt_views = views::load(engine, &catalog, now)?;
     node.host_id = identity(engine, &catalog, &node, now)?;
     let timestamp = newest_timestamp.saturating_add(1);
-    write_own(engine, &stored, &catalog, &node, timestamp, &unknown)?;
+    // In one record with the first writes of this run.
+    let ceiling = ceiling.above(timestamp);
+    let ceiling_row = ceilings.row(ceiling);
+    write_own(engine, &stored, &catalog, &node, timestamp, &unknown, ceiling_row)?;
     Ok(Opened {
         catalog,
         node,
         unbuilt,
         unbuilt_views,
         newest_timestamp: timestamp,
+        ceilings,
+        ceiling,
         schema_is_incomplete: schema_is_incomplete || (schema_is_empty && !unknown.is_empty()),
     })
 }
@@ -159,6 +173,7 @@ fn write_own(
     node: &Node,
     timestamp: i64,
     unknown: &[UnknownTable],
+    ceiling: Mutation,
 ) -> Result<()> {
     let own = catalog
         .keyspaces()
@@ -176,6 +191,7 @@ fn write_own(
             mutations.extend(views::forget(catalog, &lost.keyspace, &lost.table, timestamp));
         }
     }
+    mutations.push(ceiling);
     engine
         .apply(&mutations)
         .and_then(|()| engine.sync_log())

@@ -174,7 +174,7 @@ fn step(database: &Database, view: &Arc<View>) -> Result<bool> {
     }
     let count = count + keys.len() as i64;
     *view.state.done.lock() = (last, count);
-    let notes = if is_last { built(database, view) } else { progress(database, view, last, count) };
+    let notes = if is_last { built(database, view)? } else { progress(database, view, last, count)? };
     engine.apply(&notes).map_err(|error| failed("noting progress", error.to_string()))?;
     if is_last {
         view.state.set_built();
@@ -185,22 +185,22 @@ fn step(database: &Database, view: &Arc<View>) -> Result<bool> {
 /// Cassandra's least token, which stands before the first and behind the last.
 const RING: &str = "-9223372036854775808";
 
-fn progress(database: &Database, view: &View, last: Option<Token>, count: i64) -> Vec<Mutation> {
+fn progress(database: &Database, view: &View, last: Option<Token>, count: i64) -> Result<Vec<Mutation>> {
     let catalog = database.catalog();
-    let timestamp = database.next_timestamp(database.clock().now_micros());
-    let Some(table) = catalog.table(SYSTEM, VIEW_BUILDS) else { return Vec::new() };
+    let timestamp = database.next_timestamp(database.clock().now_micros())?;
+    let Some(table) = catalog.table(SYSTEM, VIEW_BUILDS) else { return Ok(Vec::new()) };
     let mut values = vec![("keys_built", count.into())];
     let token = last.map(|token| token.0.to_string());
     if let Some(token) = &token {
         values.push(("last_token", token.as_str().into()));
     }
     let row = encode::row(table, &[view.name(), RING, RING], &values, timestamp);
-    vec![encode::mutation(table, &view.base.keyspace, vec![row])]
+    Ok(vec![encode::mutation(table, &view.base.keyspace, vec![row])])
 }
 
-fn built(database: &Database, view: &View) -> Vec<Mutation> {
+fn built(database: &Database, view: &View) -> Result<Vec<Mutation>> {
     let catalog = database.catalog();
-    let timestamp = database.next_timestamp(database.clock().now_micros());
+    let timestamp = database.next_timestamp(database.clock().now_micros())?;
     let mut mutations = Vec::new();
     if let Some(table) = catalog.table(SYSTEM, BUILT_VIEWS) {
         let row = encode::row(table, &[view.name()], &[("status_replicated", true.into())], timestamp);
@@ -210,7 +210,7 @@ fn built(database: &Database, view: &View) -> Vec<Mutation> {
         let row = encode::row_deletion(&[view.name(), RING, RING], timestamp);
         mutations.push(encode::mutation(table, &view.base.keyspace, vec![row]));
     }
-    mutations
+    Ok(mutations)
 }
 
 /// What removes the notes on a view: when it comes, and when it goes.
@@ -226,7 +226,7 @@ pub(crate) fn forget(catalog: &Catalog, keyspace: &str, view: &str, timestamp: i
 /// Takes the notes on a view away, durably, before its base is truncated: should the process die in between, it is emptied
 /// and built again.
 pub(crate) fn unbuild(database: &Database, view: &View) -> Result<()> {
-    let timestamp = database.next_timestamp(database.clock().now_micros());
+    let timestamp = database.next_timestamp(database.clock().now_micros())?;
     let notes = forget(&database.catalog(), &view.base.keyspace, view.name(), timestamp);
     let engine = database.engine();
     engine.apply(&notes).and_then(|()| engine.sync_log()).map_err(|error| {
@@ -236,7 +236,7 @@ pub(crate) fn unbuild(database: &Database, view: &View) -> Result<()> {
 
 /// Notes that a view of a truncated base, truncated itself, is built.
 pub(crate) fn truncated(database: &Database, view: &View) -> Result<()> {
-    let notes = built(database, view);
+    let notes = built(database, view)?;
     database.engine().apply(&notes).map_err(|error| {
         DatabaseError::Server(format!("cannot note that view {} is built: {error}", view.name()))
     })
