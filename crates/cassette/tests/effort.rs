@@ -9,7 +9,7 @@ use cassette_protocol::{
     QueryParameters, Request, Value, Version,
     request::{Batch, BatchStatement, BatchType, Execute, Query, StatementSource},
 };
-use cassette_server::{Answer, Backend, Effort};
+use cassette_server::{Answer, Backend, Body, Effort};
 use cassette_vfs::FakeFileSystem;
 use tempfile::TempDir;
 
@@ -50,7 +50,8 @@ fn open_cold(tables: &[&str]) -> Database {
 
 fn ask(database: &Database, request: &Request, effort: Effort) -> Answer {
     let session = database.open_session("127.0.0.1:1".parse().unwrap());
-    Backend::execute(database, &session, request, Version::V4, effort, None, &mut Vec::new()).unwrap()
+    Backend::execute(database, &session, request, Version::V4, effort, None, Body::new(&mut Vec::new()))
+        .unwrap()
 }
 
 fn is_executed_at_once(database: &Database, request: &Request) -> bool {

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use cassette_rows::DataType;
 use md5::{Digest, Md5};
 
+use crate::error::Result;
+
 /// A column of a result, or a bind marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnSpec {
@@ -80,7 +82,15 @@ pub trait RowSink {
     fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>));
 
     /// The current row has all its values.
-    fn end_row(&mut self);
+    ///
+    /// # Errors
+    /// If the sink takes no more, which ends the statement.
+    fn end_row(&mut self) -> Result<()>;
+
+    /// Whether a page should end here, though it has fewer rows than were asked for.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 /// What an executed statement answers.

@@ -50,6 +50,14 @@ impl Compression {
         }
     }
 
+    /// The length that the start of a compressed body of v3 or v4 announces; `None` if it is too short to tell.
+    pub fn announced_length(self, body: &[u8]) -> Option<usize> {
+        match self {
+            Self::Lz4 => body.first_chunk::<4>().map(|length| u32::from_be_bytes(*length) as usize),
+            Self::Snappy => snap::raw::decompress_len(body).ok(),
+        }
+    }
+
     /// Decompresses a body of v3 or v4 that must not be longer than `length_max` after it.
     pub fn decompress_body(self, body: &[u8], length_max: usize) -> Result<Vec<u8>, ProtocolError> {
         let (length, compressed) = match self {

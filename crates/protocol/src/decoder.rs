@@ -22,6 +22,22 @@ pub struct Rejected {
     pub fatal: bool,
 }
 
+/// The outcome of [`Decoder::next_within`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decoded {
+    /// A whole message.
+    Envelope(Envelope),
+    /// More bytes are needed.
+    Incomplete,
+    /// The next message needs more memory than was granted. Nothing of it was consumed.
+    NeedsMemory {
+        /// Bytes that it occupies while it is received and decompressed.
+        memory: usize,
+        /// Bytes of it that are in the input once it has arrived; 0 in frames, which leave the input one by one.
+        input: usize,
+    },
+}
+
 /// Cuts the bytes of one connection into envelopes.
 ///
 /// A connection starts with plain envelopes. After STARTUP the owner calls [`Decoder::fix_version`], and from there
@@ -94,36 +110,74 @@ impl Decoder {
         self.message_length_max = message_length_max;
     }
 
+    /// Whether the connection is in frames.
+    pub fn is_framed(&self) -> bool {
+        matches!(self.framing, Framing::Frames { .. })
+    }
+
     /// Takes the next envelope off `input`; `Ok(None)` when more bytes are needed for it.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Envelope>, Rejected> {
+        Ok(match self.next_within(input, usize::MAX)? {
+            Decoded::Envelope(envelope) => Some(envelope),
+            Decoded::Incomplete | Decoded::NeedsMemory { .. } => None,
+        })
+    }
+
+    /// As [`next`](Self::next), unless the next message needs more than `memory` bytes. A message whose length is
+    /// announced alone counts only once `memory` bytes of it have arrived: announcing costs a client nothing.
+    ///
+    /// In v5, one frame is held besides.
+    pub fn next_within(&mut self, input: &mut BytesMut, memory: usize) -> Result<Decoded, Rejected> {
         match &mut self.framing {
-            Framing::Plain { .. } => self.next_plain(input),
-            Framing::Frames { .. } => self.next_framed(input),
+            Framing::Plain { .. } => self.next_plain(input, memory),
+            Framing::Frames { .. } => self.next_framed(input, memory),
         }
     }
 
-    fn next_plain(&mut self, input: &mut BytesMut) -> Result<Option<Envelope>, Rejected> {
-        let Framing::Plain { discarding } = &mut self.framing else { return Ok(None) };
+    /// Refuses the message for which [`next_within`](Self::next_within) needed memory: it is skipped, and then
+    /// returned as rejected with `error`.
+    pub fn refuse(&mut self, input: &[u8], error: ProtocolError) {
+        match &mut self.framing {
+            Framing::Plain { discarding } => {
+                if let Ok(Some(header)) = Header::decode(input, self.expects) {
+                    let length = Header::LENGTH as u64 + u64::from(header.length);
+                    *discarding = Some((Rejected { error, stream: header.stream, fatal: false }, length));
+                }
+            }
+            Framing::Frames { large: Some(large), .. } => {
+                if let Some(header) = large.header {
+                    let length = Header::LENGTH as u64 + u64::from(header.length);
+                    let rejected = Rejected { error, stream: header.stream, fatal: false };
+                    let left = length.saturating_sub(large.bytes.len() as u64);
+                    *large = Large { discarding: Some((rejected, left)), ..Large::default() };
+                }
+            }
+            Framing::Frames { large: None, .. } => {}
+        }
+    }
+
+    fn next_plain(&mut self, input: &mut BytesMut, memory: usize) -> Result<Decoded, Rejected> {
+        let Framing::Plain { discarding } = &mut self.framing else { return Ok(Decoded::Incomplete) };
         if let Some((_, left)) = discarding {
             let skipped = (*left).min(input.len() as u64);
             input.advance(skipped as usize);
             *left -= skipped;
             return match discarding.take_if(|(_, left)| *left == 0) {
                 Some((rejected, _)) => Err(rejected),
-                None => Ok(None),
+                None => Ok(Decoded::Incomplete),
             };
         }
         let header = match Header::decode(input, self.expects)
             .and_then(|header| check_version(header, self.version))
         {
             Ok(Some(header)) => header,
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok(Decoded::Incomplete),
             Err(RejectedHeader { error, stream, length: Some(length) }) => {
                 *discarding = Some((
                     Rejected { error, stream, fatal: false },
                     Header::LENGTH as u64 + u64::from(length),
                 ));
-                return self.next_plain(input);
+                return self.next_plain(input, memory);
             }
             Err(RejectedHeader { error, stream, length: None }) => {
                 input.clear();
@@ -134,22 +188,48 @@ impl Decoder {
         if length > self.message_length_max as u64 {
             let error = ProtocolError::TooLong { length, maximum: self.message_length_max as u64 };
             *discarding = Some((Rejected { error, stream: header.stream, fatal: false }, length));
-            return self.next_plain(input);
+            return self.next_plain(input, memory);
         }
-        if (input.len() as u64) < length {
-            reserve_towards(input, length as usize);
-            return Ok(None);
+        let length = length as usize;
+        let needed = length + self.decompressed_length(header, input);
+        let is_whole = input.len() >= length;
+        if needed > memory && (is_whole || input.len() >= memory) {
+            return Ok(Decoded::NeedsMemory { memory: needed, input: length });
+        }
+        if !is_whole {
+            reserve_towards(input, length.min(memory));
+            return Ok(Decoded::Incomplete);
         }
         input.advance(Header::LENGTH);
         let body = input.split_to(header.length as usize).freeze();
-        self.open(header, body).map(Some)
+        self.open(header, body).map(Decoded::Envelope)
     }
 
-    fn next_framed(&mut self, input: &mut BytesMut) -> Result<Option<Envelope>, Rejected> {
+    /// The memory that decompressing takes for the plain envelope at the start of `input`; none for a body that will be
+    /// refused for what it announces.
+    fn decompressed_length(&self, header: Header, input: &[u8]) -> usize {
+        if !header.flags.contains(Flags::COMPRESSED) || header.version >= Version::V5 {
+            return 0;
+        }
+        let body = input.get(Header::LENGTH..).unwrap_or_default();
+        let announced = self.compression.and_then(|compression| compression.announced_length(body));
+        announced.filter(|length| *length <= self.message_length_max).unwrap_or(0)
+    }
+
+    fn next_framed(&mut self, input: &mut BytesMut, memory: usize) -> Result<Decoded, Rejected> {
         loop {
-            let Framing::Frames { format, payload, large } = &mut self.framing else { return Ok(None) };
+            let Framing::Frames { format, payload, large } = &mut self.framing else {
+                return Ok(Decoded::Incomplete);
+            };
             if !payload.is_empty() {
-                return self.next_in_frame().map(Some);
+                return self.next_in_frame().map(Decoded::Envelope);
+            }
+            if let Some(Large { header: Some(header), bytes, discarding: None }) = large {
+                let length = Header::LENGTH + header.length as usize;
+                if length > memory {
+                    return Ok(Decoded::NeedsMemory { memory: length, input: 0 });
+                }
+                bytes.reserve(length.saturating_sub(bytes.len()));
             }
             let format = *format;
             let frame = format.decode(input).map_err(|error| Rejected { error, stream: 0, fatal: true })?;
@@ -157,7 +237,7 @@ impl Decoder {
                 if let Some(length) = format.announced_length(input) {
                     reserve_towards(input, length);
                 }
-                return Ok(None);
+                return Ok(Decoded::Incomplete);
             };
             match (self_contained, large) {
                 (true, None) => *payload = bytes,
@@ -169,7 +249,7 @@ impl Decoder {
                 }
                 (false, _) => {
                     if let Some(envelope) = self.gather(&bytes)? {
-                        return Ok(Some(envelope));
+                        return Ok(Decoded::Envelope(envelope));
                     }
                 }
             }

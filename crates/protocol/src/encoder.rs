@@ -1,7 +1,7 @@
 //! From messages to the bytes of a connection.
 
 use crate::{
-    Compression, Envelope, Flags, FrameFormat, Header, Opcode, Version,
+    Compression, Envelope, Flags, FrameFormat, Header, Opcode, ProtocolError, Version,
     decoder::Rejected,
     frame::PAYLOAD_LENGTH_MAX,
     request::Request,
@@ -24,6 +24,8 @@ pub struct Encoder {
     /// Where the frame that is still being filled starts in the buffer.
     open_frame: Option<usize>,
     scratch: Vec<u8>,
+    /// The start of the next frame of a long message.
+    part: Vec<u8>,
 }
 
 /// An envelope that has been begun: where its header will stand.
@@ -41,6 +43,7 @@ impl Encoder {
             buffer: Vec::new(),
             open_frame: None,
             scratch: Vec::new(),
+            part: Vec::new(),
         }
     }
 
@@ -149,6 +152,66 @@ impl Encoder {
         self.finish(begun, stream, opcode, flags);
     }
 
+    /// Whether bodies are compressed as a whole, as they are before v5 if STARTUP agreed on a compression.
+    pub fn compresses_bodies(&self) -> bool {
+        self.compression.is_some() && self.frames.is_none()
+    }
+
+    /// Starts a response whose body follows in pieces, `body_length` bytes altogether and more than one frame holds.
+    /// All of it is passed to [`push_long`](Self::push_long), which [`finish_long`](Self::finish_long) completes;
+    /// what is pending may be sent in between. The body is not compressed before v5.
+    ///
+    /// # Errors
+    /// If the message is longer than the 2 GiB that its header can announce; nothing is appended then.
+    pub fn begin_long(
+        &mut self,
+        stream: i16,
+        opcode: Opcode,
+        prelude: &Prelude,
+        body_length: usize,
+    ) -> Result<(), ProtocolError> {
+        let mut start = Vec::new();
+        prelude.encode(self.version, &mut start);
+        let length = start.len().saturating_add(body_length);
+        let Some(length) = i32::try_from(length).ok().and_then(|length| u32::try_from(length).ok()) else {
+            let maximum = i32::MAX as u64;
+            return Err(ProtocolError::ResponseTooLong { length: length as u64, maximum });
+        };
+        self.seal();
+        let flags = prelude.flags(self.version);
+        let header = Header { version: self.version, flags, stream, opcode, length };
+        self.push_long(&header.encode());
+        self.push_long(&start);
+        Ok(())
+    }
+
+    /// Appends the next bytes of the body of a long response.
+    pub fn push_long(&mut self, mut bytes: &[u8]) {
+        let Some(format) = self.frames else {
+            self.buffer.extend_from_slice(bytes);
+            return;
+        };
+        while !bytes.is_empty() {
+            let (next, rest) = bytes.split_at(bytes.len().min(PAYLOAD_LENGTH_MAX - self.part.len()));
+            self.part.extend_from_slice(next);
+            bytes = rest;
+            if self.part.len() == PAYLOAD_LENGTH_MAX {
+                format.encode(false, &self.part, &mut self.buffer);
+                self.part.clear();
+            }
+        }
+    }
+
+    /// Completes a long response.
+    pub fn finish_long(&mut self) {
+        let part = std::mem::take(&mut self.part);
+        if let Some(format) = self.frames
+            && !part.is_empty()
+        {
+            format.encode(false, &part, &mut self.buffer);
+        }
+    }
+
     /// Appends a whole response.
     pub fn response(&mut self, stream: i16, response: &Response, prelude: &Prelude) {
         let begun = self.begin();
@@ -224,5 +287,24 @@ impl Encoder {
         self.buffer.shrink_to(capacity_max);
         self.scratch.clear();
         self.scratch.shrink_to(capacity_max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_longer_than_its_header_can_announce_is_refused() {
+        for version in [Version::V4, Version::V5] {
+            let mut encoder = Encoder::new(version);
+            encoder.fix_version(version, None);
+            let mut begin = |length| encoder.begin_long(1, Opcode::Result, &Prelude::default(), length);
+            let error = begin(i32::MAX as usize + 1).unwrap_err();
+            assert!(error.to_string().contains("2147483648 bytes"), "{error}");
+            begin(usize::MAX).unwrap_err();
+            assert_eq!(encoder.pending_length(), 0);
+            encoder.begin_long(1, Opcode::Result, &Prelude::default(), i32::MAX as usize).unwrap();
+        }
     }
 }

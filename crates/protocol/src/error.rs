@@ -57,6 +57,14 @@ pub enum ProtocolError {
     #[error("{0}")]
     Invalid(String),
 
+    /// A response longer than its header can announce.
+    #[error("cannot encode a response of {length} bytes: expected at most {maximum}; use paging")]
+    ResponseTooLong { length: u64, maximum: u64 },
+
+    /// No memory for the message is left among that which requests may occupy.
+    #[error("{0}")]
+    Overloaded(String),
+
     /// A compressed body that does not decompress to what it announces.
     #[error("Cannot decompress {algorithm} body of {length} bytes: {reason}")]
     Compression { algorithm: &'static str, length: usize, reason: String },
@@ -75,17 +83,21 @@ impl ProtocolError {
     pub fn to_response(&self) -> ErrorResponse {
         let detail = match self {
             Self::TooLong { .. } => ErrorDetail::Invalid,
+            Self::Overloaded(_) => ErrorDetail::Overloaded,
+            Self::ResponseTooLong { .. } => ErrorDetail::ServerError,
             _ => ErrorDetail::ProtocolError,
         };
         ErrorResponse::new(detail, self.to_string())
     }
 }
 
+/// How many bytes of an invalid text an error shows.
+pub(crate) const HEX_SHOWN_MAX: usize = 32;
+
 /// The first bytes of `bytes` in hexadecimal, enough to recognise them by.
 fn hex_start(bytes: &[u8]) -> String {
-    const SHOWN_BYTES_MAX: usize = 32;
-    let mut text: String = bytes.iter().take(SHOWN_BYTES_MAX).map(|byte| format!("{byte:02x}")).collect();
-    if bytes.len() > SHOWN_BYTES_MAX {
+    let mut text: String = bytes.iter().take(HEX_SHOWN_MAX).map(|byte| format!("{byte:02x}")).collect();
+    if bytes.len() > HEX_SHOWN_MAX {
         text.push('…');
     }
     text

@@ -64,6 +64,9 @@ struct FrameHeader {
 }
 
 impl FrameFormat {
+    /// The longest frame, bytes.
+    pub const LENGTH_MAX: usize = Self::Lz4.header_length() + PAYLOAD_LENGTH_MAX + TRAILER_LENGTH;
+
     /// Length of a frame header in bytes.
     pub const fn header_length(self) -> usize {
         match self {

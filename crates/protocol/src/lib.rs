@@ -30,9 +30,10 @@ mod rows;
 mod value;
 mod version;
 
+pub use bytestring::ByteString as Text;
 pub use cassette_rows::Consistency;
 pub use compression::Compression;
-pub use decoder::{Decoder, MESSAGE_LENGTH_MAX_DEFAULT, Rejected};
+pub use decoder::{Decoded, Decoder, MESSAGE_LENGTH_MAX_DEFAULT, Rejected};
 pub use encoder::{Begun, Encoder};
 pub use envelope::{Direction, Envelope, Flags, Header, Opcode, RejectedHeader};
 pub use error::ProtocolError;

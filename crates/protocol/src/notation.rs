@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::ProtocolError;
+use crate::{ProtocolError, Text, error::HEX_SHOWN_MAX};
 
 /// Reads notations one after another from a message body. Every length is checked against what is left before
 /// anything is sliced or allocated.
@@ -95,6 +95,13 @@ impl<'a> Reader<'a> {
     pub fn read_long_string(&mut self) -> Result<&'a str, ProtocolError> {
         let length = self.read_length("long string")?;
         utf8(self.take(length, "a UTF8 serialized string preceded by its 4 bytes length")?)
+    }
+
+    /// \[long string\], sharing the body's memory.
+    pub fn read_long_string_shared(&mut self) -> Result<Text, ProtocolError> {
+        let length = self.read_length("long string")?;
+        let bytes = self.take(length, "a UTF8 serialized string preceded by its 4 bytes length")?;
+        Text::try_from(self.body.slice_ref(bytes)).map_err(|_| invalid_utf8(bytes))
     }
 
     /// \[short bytes\], sharing the body's memory.
@@ -190,7 +197,12 @@ impl<'a> Reader<'a> {
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, ProtocolError> {
-    std::str::from_utf8(bytes).map_err(|_| ProtocolError::InvalidUtf8 { bytes: bytes.to_vec() })
+    std::str::from_utf8(bytes).map_err(|_| invalid_utf8(bytes))
+}
+
+/// Keeps no more of the bytes than the message of the error shows.
+fn invalid_utf8(bytes: &[u8]) -> ProtocolError {
+    ProtocolError::InvalidUtf8 { bytes: bytes[..bytes.len().min(HEX_SHOWN_MAX + 1)].to_vec() }
 }
 
 /// \[byte\]

@@ -13,6 +13,9 @@ use crate::{
     notation::{Reader, write_bytes, write_int, write_short_bytes},
 };
 
+/// The longest cell whose length an \[int\] holds.
+const CELL_LENGTH_MAX: usize = i32::MAX as usize;
+
 /// How much of its metadata a Rows result brings along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetadataMode<'a> {
@@ -30,10 +33,19 @@ pub enum MetadataMode<'a> {
 /// Writes the body of a Rows result (what follows its kind) to the end of a buffer.
 ///
 /// Cells are pushed in the order of the columns, and every row is closed by [`RowsEncoder::end_row`].
+///
+/// A long result can be written in pieces: [`RowsEncoder::cut`] moves what the buffer holds to the pieces, so that the
+/// result never has to lie in one piece of memory. Cells beyond the [limit](RowsEncoder::limit) are left out.
 #[derive(Debug)]
 #[must_use = "rows are complete only after `finish`"]
 pub struct RowsEncoder<'a> {
     buffer: &'a mut Vec<u8>,
+    /// The start of the result, where it is written in pieces.
+    pieces: Option<&'a mut Vec<Vec<u8>>>,
+    /// Bytes in the pieces.
+    cut_length: usize,
+    length_max: usize,
+    has_exceeded: bool,
     columns_count: u32,
     /// Cells of the current row so far.
     cells: u32,
@@ -76,6 +88,10 @@ impl<'a> RowsEncoder<'a> {
         write_int(0, buffer);
         Self {
             buffer,
+            pieces: None,
+            cut_length: 0,
+            length_max: CELL_LENGTH_MAX,
+            has_exceeded: false,
             columns_count: columns.count() as u32,
             cells: 0,
             rows: 0,
@@ -85,11 +101,50 @@ impl<'a> RowsEncoder<'a> {
         }
     }
 
+    /// Bounds the bytes of the result. Cells that would exceed it are null, and [`has_exceeded`](Self::has_exceeded)
+    /// is set. The length of a message and of a cell is an \[int\], so that no limit is above 2 GiB.
+    pub fn limit(mut self, length_max: usize) -> Self {
+        self.length_max = length_max.min(CELL_LENGTH_MAX);
+        self
+    }
+
+    /// Whether cells were left out because of the limit.
+    #[inline]
+    pub fn has_exceeded(&self) -> bool {
+        self.has_exceeded
+    }
+
+    /// Lets [`cut`](Self::cut) move what the buffer holds to `pieces`, which are empty. The buffer holds nothing but
+    /// the message that the result belongs to.
+    pub fn in_pieces(mut self, pieces: &'a mut Vec<Vec<u8>>) -> Self {
+        self.pieces = Some(pieces);
+        self
+    }
+
+    /// Moves what the buffer holds to the pieces and goes on with an empty buffer of `capacity` bytes.
+    pub fn cut(&mut self, capacity: usize) {
+        if let Some(pieces) = &mut self.pieces {
+            self.cut_length += self.buffer.len();
+            pieces.push(std::mem::replace(self.buffer, Vec::with_capacity(capacity)));
+        }
+    }
+
+    /// Bytes in the buffer, without the pieces.
+    #[inline]
+    pub fn buffered_length(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Adds the next cell of the row; `None` is null.
     #[inline]
     pub fn push(&mut self, cell: Option<&[u8]>) {
         self.cells += 1;
-        write_bytes(cell, self.buffer);
+        if cell.is_some_and(|cell| cell.len() > self.length_max.saturating_sub(self.length())) {
+            self.has_exceeded = true;
+            write_bytes(None, self.buffer);
+        } else {
+            write_bytes(cell, self.buffer);
+        }
     }
 
     /// Adds the next cell of the row as what `write` appends to the buffer, for values that are put together.
@@ -99,8 +154,16 @@ impl<'a> RowsEncoder<'a> {
         let length_at = self.buffer.len();
         write_int(0, self.buffer);
         let result = write(self.buffer);
-        let length = i32::try_from(self.buffer.len() - length_at - 4).expect("a cell is shorter than 2 GiB");
-        self.buffer[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
+        match i32::try_from(self.buffer.len() - length_at - 4) {
+            Ok(length) if self.length() <= self.length_max => {
+                self.buffer[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
+            }
+            _ => {
+                self.has_exceeded = true;
+                self.buffer.truncate(length_at);
+                write_bytes(None, self.buffer);
+            }
+        }
         result
     }
 
@@ -121,8 +184,9 @@ impl<'a> RowsEncoder<'a> {
     }
 
     /// How many bytes have been written so far: to bound a page by its size.
+    #[inline]
     pub fn length(&self) -> usize {
-        self.buffer.len() - self.flags_at
+        self.cut_length + self.buffer.len() - self.flags_at
     }
 
     /// Completes the result; a `paging_state` says that there are more pages, and where. Returns the number of rows.
@@ -131,7 +195,9 @@ impl<'a> RowsEncoder<'a> {
     /// When a row is not closed.
     pub fn finish(self, paging_state: Option<&[u8]>) -> u32 {
         assert_eq!(self.cells, 0, "the last row is closed before the result is finished");
-        let Self { buffer, rows, flags_at, paging_state_at, rows_count_at, .. } = self;
+        let Self { buffer, pieces, rows, flags_at, paging_state_at, rows_count_at, .. } = self;
+        // What is known only now stands in the first piece.
+        let buffer = pieces.and_then(|pieces| pieces.first_mut()).unwrap_or(buffer);
         buffer[rows_count_at..rows_count_at + 4].copy_from_slice(&rows.to_be_bytes());
         if let Some(paging_state) = paging_state {
             buffer[flags_at + 3] |= metadata_flag::HAS_MORE_PAGES as u8;
@@ -312,3 +378,74 @@ impl<'a> Iterator for Cells<'a> {
 }
 
 impl ExactSizeIterator for Cells<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cassette_rows::DataType;
+
+    use super::*;
+    use crate::ColumnSpec;
+
+    fn metadata() -> ResultMetadata {
+        let name = |name: &str| Arc::<str>::from(name);
+        let column = |column| ColumnSpec {
+            keyspace: name("ks"),
+            table: name("t"),
+            name: name(column),
+            data_type: DataType::Blob,
+        };
+        ResultMetadata::new(vec![column("a"), column("b")])
+    }
+
+    fn push_rows(encoder: &mut RowsEncoder<'_>, cut_at: usize) {
+        for n in 0..100u32 {
+            encoder.push(Some(&n.to_be_bytes()));
+            encoder.push_with(|buffer| buffer.extend_from_slice(&[7; 30]));
+            encoder.end_row();
+            if encoder.buffered_length() >= cut_at {
+                encoder.cut(10);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_in_pieces_are_those_in_one_piece() {
+        let (mut whole, mut last, mut pieces) = (Vec::new(), Vec::new(), Vec::new());
+        let mut encoder = RowsEncoder::begin(&mut whole, Version::V5, &metadata(), MetadataMode::Full);
+        push_rows(&mut encoder, usize::MAX);
+        encoder.finish(Some(b"state"));
+        let encoder = RowsEncoder::begin(&mut last, Version::V5, &metadata(), MetadataMode::Full);
+        let mut encoder = encoder.in_pieces(&mut pieces);
+        push_rows(&mut encoder, 500);
+        let length = encoder.length();
+        assert_eq!(encoder.finish(Some(b"state")), 100);
+        assert!(pieces.len() > 5);
+        pieces.push(last);
+        assert_eq!(pieces.concat(), whole);
+        assert_eq!(length, whole.len() - 4 - 5, "all but the paging state");
+    }
+
+    #[test]
+    fn cells_beyond_the_limit_are_left_out_and_reported() {
+        for (by_slice, length) in [(true, 60), (false, 60), (true, 10), (false, 10)] {
+            let mut body = Vec::new();
+            let encoder = RowsEncoder::begin(&mut body, Version::V4, &metadata(), MetadataMode::Skip);
+            let mut encoder = encoder.limit(80);
+            encoder.push(Some(&[1; 10]));
+            if by_slice {
+                encoder.push(Some(&vec![2; length]));
+            } else {
+                encoder.push_with(|buffer| buffer.extend_from_slice(&vec![2; length]));
+            }
+            encoder.end_row();
+            assert_eq!(encoder.has_exceeded(), length == 60);
+            assert!(encoder.length() <= 80);
+            encoder.finish(None);
+            let rows = EncodedRows::new(body.into(), Version::V4).decode(Some(&metadata())).unwrap();
+            let second = rows.iter().next().unwrap().nth(1).unwrap();
+            assert_eq!(second.is_none(), length == 60);
+        }
+    }
+}

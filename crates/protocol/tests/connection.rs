@@ -122,7 +122,7 @@ fn parameters(values: impl Strategy<Value = Values>) -> impl Strategy<Value = Qu
 fn request() -> impl Strategy<Value = Request> {
     let statement = (
         prop_oneof![
-            any::<String>().prop_map(StatementSource::Query),
+            any::<String>().prop_map(|text| StatementSource::Query(text.into())),
             bytes(20).prop_map(StatementSource::Prepared)
         ],
         values(false),
@@ -133,9 +133,9 @@ fn request() -> impl Strategy<Value = Request> {
         Just(Request::Options(Options)),
         option::of(bytes(20)).prop_map(|token| Request::AuthResponse(AuthResponse { token })),
         (any::<String>(), any::<bool>().prop_flat_map(|named| parameters(values(named))))
-            .prop_map(|(query, parameters)| Request::Query(Query { query, parameters })),
+            .prop_map(|(query, parameters)| Request::Query(Query { query: query.into(), parameters })),
         (any::<String>(), option::of("[a-z]{1,10}"))
-            .prop_map(|(query, keyspace)| Request::Prepare(Prepare { query, keyspace })),
+            .prop_map(|(query, keyspace)| Request::Prepare(Prepare { query: query.into(), keyspace })),
         (bytes(20), bytes(20), parameters(values(false))).prop_map(|(id, metadata_id, parameters)| {
             Request::Execute(Execute { id, result_metadata_id: Some(metadata_id), parameters })
         }),
@@ -350,7 +350,7 @@ fn a_message_that_is_too_long_is_skipped_without_being_held() {
         let mut encoder = Encoder::new(version);
         // Not compressed, for a body whose compressed form is short is refused for what it announces instead.
         encoder.fix_version(version, compression.filter(|_| version == Version::V5));
-        let long = Query { query: "x".repeat(600_000), parameters: QueryParameters::default() };
+        let long = Query { query: "x".repeat(600_000).into(), parameters: QueryParameters::default() };
         encoder.request(7, &Request::Query(long), false);
         encoder.request(8, &Request::Options(Options), false);
         encoder.seal();

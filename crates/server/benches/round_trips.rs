@@ -13,7 +13,7 @@ use cassette_protocol::{
     request::{Execute, Startup},
     response::{Error, SchemaChange},
 };
-use cassette_server::{Answer, Backend, Effort, Server, ServerConfig};
+use cassette_server::{Answer, Backend, Body, Effort, Server, ServerConfig};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use uuid::Uuid;
 
@@ -36,9 +36,9 @@ impl Backend for Nothing {
         _version: Version,
         _effort: Effort,
         _trace: Option<Uuid>,
-        body: &mut Vec<u8>,
+        body: Body<'_>,
     ) -> Result<Answer, Error> {
-        ResultKind::Void.encode(body);
+        ResultKind::Void.encode(body.buffer);
         Ok(Answer::Result(Prelude::default()))
     }
 

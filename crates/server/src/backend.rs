@@ -8,6 +8,8 @@ use cassette_protocol::{
 };
 use uuid::Uuid;
 
+use crate::Body;
+
 /// Executes requests. Shared by all connections.
 pub trait Backend: Send + Sync + 'static {
     /// What a connection keeps between its requests, such as the keyspace that USE chose. Requests of one connection
@@ -56,7 +58,7 @@ pub trait Backend: Send + Sync + 'static {
         version: Version,
         effort: Effort,
         trace: Option<Uuid>,
-        body: &mut Vec<u8>,
+        body: Body<'_>,
     ) -> Result<Answer, Error>;
 
     /// Calls `listener` after every change of the schema. The listener does not block.

@@ -8,7 +8,7 @@ use std::{
 
 use cassette_protocol::MESSAGE_LENGTH_MAX_DEFAULT;
 
-use crate::authentication::Authenticator;
+use crate::{authentication::Authenticator, threads};
 
 /// The server's settings.
 #[derive(Debug, Clone)]
@@ -29,6 +29,17 @@ pub struct ServerConfig {
     pub max_request_data_in_flight: usize,
     /// The same for one address (`native_transport_max_request_data_in_flight_per_ip`).
     pub max_request_data_in_flight_per_ip: usize,
+    /// The longest body of a response, in bytes (`native_transport_max_response_size`, which Cassandra has not).
+    pub max_response_size: usize,
+    /// Bytes of responses that may be held until clients have read them
+    /// (`native_transport_max_response_data_in_flight`, which Cassandra has not).
+    pub max_response_data_in_flight: usize,
+    /// The same for one address (`native_transport_max_response_data_in_flight_per_ip`).
+    pub max_response_data_in_flight_per_ip: usize,
+    /// Connections on which nothing is sent for so long are closed (`native_transport_idle_timeout`).
+    pub idle_timeout: Option<Duration>,
+    /// Connections whose client has not been let in after this time are closed.
+    pub handshake_timeout: Duration,
     /// Who decides whether a client is who it says (`authenticator`). `None` lets everybody in, as
     /// `AllowAllAuthenticator` does.
     pub authenticator: Option<Arc<dyn Authenticator>>,
@@ -49,10 +60,25 @@ impl Default for ServerConfig {
             max_threads_per_connection: 16,
             max_request_data_in_flight: 64 << 20,
             max_request_data_in_flight_per_ip: 32 << 20,
+            max_response_size: 128 << 20,
+            max_response_data_in_flight: 256 << 20,
+            max_response_data_in_flight_per_ip: 128 << 20,
+            idle_timeout: None,
+            handshake_timeout: Duration::from_secs(30),
             authenticator: None,
             cql_version: "3.4.7".to_owned(),
             stop_timeout: Duration::from_secs(10),
         }
+    }
+}
+
+impl ServerConfig {
+    /// How many threads a runtime needs for requests that may block: also those kept for addresses that have none, and
+    /// some for the admin endpoint, which must answer while requests compute.
+    pub fn blocking_threads(&self) -> usize {
+        const ADMIN: usize = 8;
+        let max = self.max_threads.max(1);
+        max + threads::reserved(max) + ADMIN
     }
 }
 

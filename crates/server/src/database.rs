@@ -23,6 +23,7 @@ mod description;
 mod tracing;
 
 use crate::{
+    Body,
     backend::{Answer, Backend, Effort},
     result::{MetadataWanted, ResultSink, columns, result_metadata},
 };
@@ -74,7 +75,7 @@ impl Backend for Database {
         version: Version,
         effort: Effort,
         trace: Option<Uuid>,
-        body: &mut Vec<u8>,
+        body: Body<'_>,
     ) -> Result<Answer, Error> {
         if trace.is_some() && effort == Effort::MemoryOnly {
             // What is traced is to be done once.
@@ -104,7 +105,7 @@ fn answer(
     request: &Request,
     version: Version,
     effort: Effort,
-    body: &mut Vec<u8>,
+    body: Body<'_>,
 ) -> db::Result<Answer> {
     let execution = Execution { database, session, version };
     // Writes that wait for the disk in threads of their own share one sync.
@@ -146,7 +147,7 @@ struct Execution<'a> {
 }
 
 impl Execution<'_> {
-    fn query(&self, query: &Query, body: &mut Vec<u8>) -> db::Result<Prelude> {
+    fn query(&self, query: &Query, body: Body<'_>) -> db::Result<Prelude> {
         let wanted = if query.parameters.skip_metadata { MetadataWanted::Skip } else { MetadataWanted::Full };
         let mut sink = ResultSink::new(body, self.version, wanted);
         let bound = Bound::new(&query.parameters.values);
@@ -161,7 +162,7 @@ impl Execution<'_> {
         Ok(self.finish(executed, sink))
     }
 
-    fn execute(&self, execute: &Execute, prepared: &Prepared, body: &mut Vec<u8>) -> db::Result<Prelude> {
+    fn execute(&self, execute: &Execute, prepared: &Prepared, body: Body<'_>) -> db::Result<Prelude> {
         let mut sink = ResultSink::new(body, self.version, metadata_wanted(prepared, execute));
         let bound = Bound::new(&execute.parameters.values);
         let keyspace = self.session.keyspace.load();
@@ -175,7 +176,7 @@ impl Execution<'_> {
         Ok(self.finish(executed, sink))
     }
 
-    fn batch(&self, batch: &Batch, body: &mut Vec<u8>) -> db::Result<Prelude> {
+    fn batch(&self, batch: &Batch, body: Body<'_>) -> db::Result<Prelude> {
         /// A statement's source without the borrow that the database wants.
         enum Source<'a> {
             Query(&'a str),
@@ -219,7 +220,7 @@ impl Execution<'_> {
         Ok(self.finish(executed, sink))
     }
 
-    fn prepare(&self, prepare: &Prepare, body: &mut Vec<u8>) -> db::Result<Prelude> {
+    fn prepare(&self, prepare: &Prepare, body: Body<'_>) -> db::Result<Prelude> {
         let keyspace = self.session.keyspace.load();
         let keyspace = prepare.keyspace.as_deref().or(keyspace.as_deref().map(String::as_str));
         let prepared = self.database.prepare(keyspace, &prepare.query)?;
@@ -233,7 +234,7 @@ impl Execution<'_> {
             partition_key_indexes: description.partition_key_indexes().to_vec(),
             result_metadata: result.map(|result| result_metadata(result)).unwrap_or_default(),
         };
-        ResultMessage::Prepared(message).encode(self.version, body);
+        ResultMessage::Prepared(message).encode(self.version, body.buffer);
         Ok(Prelude { warnings: description.warnings().to_vec(), ..Prelude::default() })
     }
 

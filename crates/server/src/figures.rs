@@ -12,9 +12,8 @@ use std::{
 
 use cassette_database::{Client, Pool, RunningRequest, SeenClient, ServerFigures};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
-use crate::{client_history::ClientHistory, running::Running};
+use crate::{client_history::ClientHistory, running::Running, threads::Threads};
 
 /// The figures of one server.
 #[derive(Debug)]
@@ -24,8 +23,7 @@ pub(crate) struct Figures {
     history: ClientHistory,
     /// Requests of connections that have ended.
     requests_before: AtomicU64,
-    threads: Arc<Semaphore>,
-    threads_max: usize,
+    threads: Arc<Threads>,
     /// Connections that wait for a thread.
     waiting: AtomicU64,
     /// How often one had to.
@@ -64,14 +62,13 @@ pub(crate) enum StageSeen {
 }
 
 impl Figures {
-    pub fn new(threads: Arc<Semaphore>, threads_max: usize) -> Arc<Self> {
+    pub fn new(threads: Arc<Threads>) -> Arc<Self> {
         Arc::new(Self {
             clients: Mutex::default(),
             next_client: AtomicU64::new(0),
             history: ClientHistory::default(),
             requests_before: AtomicU64::new(0),
             threads,
-            threads_max,
             waiting: AtomicU64::new(0),
             waited: AtomicU64::new(0),
             overloaded: AtomicU64::new(0),
@@ -182,8 +179,8 @@ impl ServerFigures for Figures {
         let waiting = self.waiting.load(Ordering::Relaxed);
         Pool {
             name: "Native-Transport-Requests",
-            active: self.threads_max.saturating_sub(self.threads.available_permits()) as u64,
-            active_max: self.threads_max as u64,
+            active: self.threads.running() as u64,
+            active_max: self.threads.max() as u64,
             pending: waiting,
             completed,
             blocked: waiting,
@@ -221,10 +218,14 @@ impl Connected {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threads::ThreadClient;
 
     #[test]
     fn requests_of_clients_that_have_left_still_count() {
-        let figures = Figures::new(Arc::new(Semaphore::new(3)), 4);
+        let threads = Threads::new(4);
+        let client = ThreadClient { address: "127.0.0.1".parse().unwrap(), connection: 0 };
+        let _running = threads.try_acquire(client);
+        let figures = Figures::new(threads);
         let here = figures.register("127.0.0.1:1000".parse().unwrap(), || Some("ks".to_owned()));
         let gone = figures.register("127.0.0.1:999".parse().unwrap(), || None);
         here.stage(StageSeen::Ready);

@@ -6,17 +6,22 @@
 pub mod admin;
 pub mod authentication;
 pub mod backend;
+mod body;
+mod budget;
 mod client_history;
 mod config;
 mod connection;
 mod database;
+pub mod descriptors;
 mod figures;
 mod limits;
 mod result;
 mod running;
 mod server;
+mod threads;
 
 pub use backend::{Answer, Backend, Effort};
+pub use body::Body;
 pub use config::ServerConfig;
 pub use database::ClientSession;
 pub use server::Server;

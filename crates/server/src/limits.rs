@@ -1,37 +1,43 @@
-//! What connections share and must not use up: connections, threads, memory for requests.
+//! Resources that connections share: connections, threads, memory of requests and responses.
 
 use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
 
-use crate::ServerConfig;
+use crate::{
+    ServerConfig,
+    budget::{Budget, Reserved},
+    threads::{ThreadClient, Threads},
+};
 
 /// The limits of a server.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    /// One permit for every request that may run on a thread of its own.
-    pub threads: Arc<Semaphore>,
-    request_data: Arc<Budget>,
+    pub threads: Arc<Threads>,
+    requests: Arc<Budget>,
+    responses: Arc<Budget>,
     connections_max: usize,
     connections_per_ip_max: usize,
-    request_data_per_ip_max: usize,
+    requests_per_ip_max: usize,
+    responses_per_ip_max: usize,
     /// The addresses that have connections.
     peers: Mutex<HashMap<IpAddr, Peer>>,
     connections: AtomicUsize,
+    next_connection: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Peer {
     connections: usize,
-    request_data: Arc<Budget>,
+    requests: Arc<Budget>,
+    responses: Arc<Budget>,
 }
 
 /// Why a connection was not accepted.
@@ -48,20 +54,31 @@ pub(crate) enum ConnectionRefused {
 pub(crate) struct ConnectionPermit {
     limits: Arc<Limits>,
     address: IpAddr,
-    /// The budget of all connections from this address.
-    peer: Arc<Budget>,
+    connection: u64,
+    requests: Accounts,
+    responses: Accounts,
+}
+
+/// Where bytes are counted: for the address, and for all.
+#[derive(Debug, Clone)]
+pub(crate) struct Accounts {
+    address: Arc<Budget>,
+    all: Arc<Budget>,
 }
 
 impl Limits {
     pub fn new(config: &ServerConfig) -> Arc<Self> {
         Arc::new(Self {
-            threads: Arc::new(Semaphore::new(config.max_threads.max(1))),
-            request_data: Arc::new(Budget::new(config.max_request_data_in_flight)),
+            threads: Threads::new(config.max_threads),
+            requests: Budget::new(config.max_request_data_in_flight),
+            responses: Budget::new(config.max_response_data_in_flight),
             connections_max: config.max_concurrent_connections.unwrap_or(usize::MAX),
             connections_per_ip_max: config.max_concurrent_connections_per_ip.unwrap_or(usize::MAX),
-            request_data_per_ip_max: config.max_request_data_in_flight_per_ip,
+            requests_per_ip_max: config.max_request_data_in_flight_per_ip,
+            responses_per_ip_max: config.max_response_data_in_flight_per_ip,
             peers: Mutex::default(),
             connections: AtomicUsize::new(0),
+            next_connection: AtomicU64::new(0),
         })
     }
 
@@ -77,11 +94,22 @@ impl Limits {
         }
         let peer = peers.entry(address).or_insert_with(|| Peer {
             connections: 0,
-            request_data: Arc::new(Budget::new(self.request_data_per_ip_max)),
+            requests: Budget::new(self.requests_per_ip_max),
+            responses: Budget::new(self.responses_per_ip_max),
         });
         peer.connections += 1;
         self.connections.fetch_add(1, Ordering::Relaxed);
-        Ok(ConnectionPermit { limits: Arc::clone(self), address, peer: Arc::clone(&peer.request_data) })
+        let accounts = |address: &Arc<Budget>, all: &Arc<Budget>| Accounts {
+            address: Arc::clone(address),
+            all: Arc::clone(all),
+        };
+        Ok(ConnectionPermit {
+            limits: Arc::clone(self),
+            address,
+            connection: self.next_connection.fetch_add(1, Ordering::Relaxed),
+            requests: accounts(&peer.requests, &self.requests),
+            responses: accounts(&peer.responses, &self.responses),
+        })
     }
 }
 
@@ -99,102 +127,108 @@ impl Drop for ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Says that `bytes` of requests are held until the charge is dropped.
-    pub fn charge(&self, bytes: usize) -> Charge {
-        let budgets = [Arc::clone(&self.limits.request_data), Arc::clone(&self.peer)];
-        for budget in &budgets {
-            budget.add(bytes);
-        }
-        Charge { bytes, budgets }
+    /// The memory of requests.
+    pub fn requests(&self) -> &Accounts {
+        &self.requests
     }
 
-    /// Whether more bytes of requests are held than should be.
-    pub fn is_overloaded(&self) -> bool {
-        self.limits.request_data.is_exceeded() || self.peer.is_exceeded()
+    /// The memory of responses.
+    pub fn responses(&self) -> &Accounts {
+        &self.responses
     }
 
-    /// Waits until that is no longer so.
-    pub async fn relieved(&self) {
-        self.limits.request_data.relieved().await;
-        self.peer.relieved().await;
+    pub fn thread_client(&self) -> ThreadClient {
+        ThreadClient { address: self.address, connection: self.connection }
     }
 
-    /// What an Overloaded error tells of it, in Cassandra's words.
+    /// The text of an Overloaded error, in Cassandra's words.
     pub fn overload_message(&self) -> String {
+        let Accounts { address, all } = &self.requests;
         format!(
             "Request breached limit on bytes in flight. (Endpoint: {}/{} bytes, Global: {}/{} bytes.) Server is currently in an overloaded state and cannot accept more requests.",
-            self.peer.used.load(Ordering::Relaxed),
-            self.peer.limit,
-            self.limits.request_data.used.load(Ordering::Relaxed),
-            self.limits.request_data.limit,
+            address.used(),
+            address.limit(),
+            all.used(),
+            all.limit(),
         )
     }
 }
 
-/// Counts bytes against a limit that holds up newcomers, but never those who are half through: refusing them could
-/// leave everybody half through for ever.
+impl Accounts {
+    /// Reserves `bytes` if that is possible at once.
+    pub fn try_charge(&self, bytes: usize) -> Option<Charge> {
+        let address = self.address.try_reserve(bytes)?;
+        Some(Charge([address, self.all.try_reserve(bytes)?]))
+    }
+
+    /// Reserves `bytes`; waits until that is possible. An address waits for its own bytes first, so that it holds up
+    /// no other while it has too many.
+    pub async fn charge(&self, bytes: usize) -> Charge {
+        let address = self.address.reserve(bytes).await;
+        Charge([address, self.all.reserve(bytes).await])
+    }
+
+    /// Counts `bytes` that exist already, whatever the limits.
+    pub fn charge_anyway(&self, bytes: usize) -> Charge {
+        Charge([self.address.reserve_anyway(bytes), self.all.reserve_anyway(bytes)])
+    }
+
+    /// Whether more is held than should be.
+    pub fn is_exceeded(&self) -> bool {
+        self.all.is_exceeded() || self.address.is_exceeded()
+    }
+
+    /// Waits until that is no longer so.
+    pub async fn relieved(&self) {
+        self.all.relieved().await;
+        self.address.relieved().await;
+    }
+
+    /// Bytes held and their limits, for messages.
+    pub fn usage(&self) -> String {
+        let Self { address, all } = self;
+        format!(
+            "Endpoint: {}/{} bytes, Global: {}/{} bytes",
+            address.used(),
+            address.limit(),
+            all.used(),
+            all.limit()
+        )
+    }
+}
+
+/// Bytes that are held until this is dropped.
 #[derive(Debug)]
-struct Budget {
-    limit: usize,
-    used: AtomicUsize,
-    relieved: Notify,
-}
-
-impl Budget {
-    fn new(limit: usize) -> Self {
-        Self { limit, used: AtomicUsize::new(0), relieved: Notify::new() }
-    }
-
-    fn is_exceeded(&self) -> bool {
-        self.used.load(Ordering::Relaxed) > self.limit
-    }
-
-    fn add(&self, bytes: usize) {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn subtract(&self, bytes: usize) {
-        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
-        if before > self.limit && before - bytes <= self.limit {
-            self.relieved.notify_waiters();
-        }
-    }
-
-    async fn relieved(&self) {
-        loop {
-            let notified = self.relieved.notified();
-            if !self.is_exceeded() {
-                return;
-            }
-            notified.await;
-        }
-    }
-}
-
-/// Bytes of requests that are held.
-#[derive(Debug)]
-pub(crate) struct Charge {
-    bytes: usize,
-    budgets: [Arc<Budget>; 2],
-}
+pub(crate) struct Charge([Reserved; 2]);
 
 impl Charge {
-    /// Changes how many bytes are held.
-    pub fn resize(&mut self, bytes: usize) {
-        for budget in &self.budgets {
-            if bytes > self.bytes {
-                budget.add(bytes - self.bytes);
-            } else if bytes < self.bytes {
-                budget.subtract(self.bytes - bytes);
-            }
-        }
-        self.bytes = bytes;
+    pub fn bytes(&self) -> usize {
+        self.0[0].bytes()
     }
-}
 
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.resize(0);
+    /// Gives back all but `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        self.0.iter_mut().for_each(|reserved| reserved.shrink_to(bytes));
+    }
+
+    /// Merges with `other`, which is of the same accounts.
+    pub fn add(&mut self, other: Self) {
+        for (reserved, other) in self.0.iter_mut().zip(other.0) {
+            reserved.add(other);
+        }
+    }
+
+    /// Adds `bytes` if they fit now.
+    pub fn try_grow(&mut self, bytes: usize) -> bool {
+        let [address, all] = &mut self.0;
+        if !address.try_grow(bytes) {
+            return false;
+        }
+        let grown = all.try_grow(bytes);
+        if !grown {
+            address.shrink_to(address.bytes() - bytes);
+        }
+        grown
     }
 }
 
@@ -231,13 +265,18 @@ mod tests {
     fn one_address_cannot_use_up_what_all_share() {
         let limits = limits(None, None);
         let (here, there) = (limits.admit(HERE).unwrap(), limits.admit(THERE).unwrap());
-        let mut charge = here.charge(61);
-        assert!(here.is_overloaded() && !there.is_overloaded());
-        charge.resize(60);
-        assert!(!here.is_overloaded());
-        let _other = there.charge(41);
-        assert!(here.is_overloaded() && there.is_overloaded(), "101 bytes together");
+        let (here, there) = (here.requests(), there.requests());
+        let mut charge = here.try_charge(60).unwrap();
+        assert!(here.try_charge(1).is_none());
+        let other = there.try_charge(40).unwrap();
+        assert!(there.try_charge(1).is_none(), "100 bytes together");
+        assert!(!there.is_exceeded());
+        charge.shrink_to(30);
+        assert!(here.try_charge(30).is_some() && there.try_charge(20).is_some());
         drop(charge);
-        assert!(!here.is_overloaded() && !there.is_overloaded());
+        assert!(here.try_charge(60).is_some());
+        drop(other);
+        let _anyway = here.charge_anyway(61);
+        assert!(here.is_exceeded() && !there.is_exceeded());
     }
 }

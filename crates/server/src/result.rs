@@ -7,6 +7,8 @@ use cassette_protocol::{
     ColumnSpec, MetadataMode, ResultKind, ResultMessage, ResultMetadata, RowsEncoder, Version,
 };
 
+use crate::body::{Body, PIECE_LENGTH, Room};
+
 /// Which metadata a client wants with its rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MetadataWanted<'a> {
@@ -24,15 +26,21 @@ pub(crate) struct ResultSink<'a> {
     wanted: MetadataWanted<'a>,
     /// The body, until the rows have begun.
     body: Option<&'a mut Vec<u8>>,
+    /// Receives the start of long rows, until the rows have begun.
+    pieces: Option<&'a mut Vec<Vec<u8>>>,
+    room: Room<'a>,
     rows: Option<RowsEncoder<'a>>,
+    /// Why no more rows are accepted.
+    refused: Option<db::DatabaseError>,
 }
 
 /// What [`db::RowSink`] promises to its implementors.
 const BEGINS_ONCE: &str = "rows, and only they, begin with their metadata, once";
 
 impl<'a> ResultSink<'a> {
-    pub fn new(body: &'a mut Vec<u8>, version: Version, wanted: MetadataWanted<'a>) -> Self {
-        Self { version, wanted, body: Some(body), rows: None }
+    pub fn new(body: Body<'a>, version: Version, wanted: MetadataWanted<'a>) -> Self {
+        let Body { buffer, pieces, room } = body;
+        Self { version, wanted, body: Some(buffer), pieces, room, rows: None, refused: None }
     }
 
     /// Completes a result of rows.
@@ -42,17 +50,40 @@ impl<'a> ResultSink<'a> {
 
     /// Makes it a result without rows.
     pub fn finish(self, result: &ResultMessage) {
-        result.encode(self.version, self.body.expect(BEGINS_ONCE));
+        let buffer = self.body.expect(BEGINS_ONCE);
+        result.encode(self.version, buffer);
     }
 
     fn rows(&mut self) -> &mut RowsEncoder<'a> {
         self.rows.as_mut().expect(BEGINS_ONCE)
     }
+
+    /// Accounts for a piece that has become long enough, and begins the next.
+    #[inline]
+    fn cut_if_long(&mut self) {
+        if self.rows().buffered_length() >= PIECE_LENGTH {
+            self.cut();
+        }
+    }
+
+    #[cold]
+    fn cut(&mut self) {
+        // Room for a row beyond the length at which the piece is cut, so that most pieces never move.
+        const CAPACITY: usize = PIECE_LENGTH + PIECE_LENGTH / 8;
+        if !matches!(self.room, Room::Metered(_)) || self.refused.is_some() {
+            return;
+        }
+        let length = self.rows().buffered_length();
+        match self.room.charge(length) {
+            Ok(()) => self.rows().cut(CAPACITY),
+            Err(refused) => self.refused = Some(refused),
+        }
+    }
 }
 
 impl db::RowSink for ResultSink<'_> {
     fn begin(&mut self, metadata: &Arc<db::ResultMetadata>) {
-        let body = self.body.take().expect(BEGINS_ONCE);
+        let buffer = self.body.take().expect(BEGINS_ONCE);
         let mode = match self.wanted {
             MetadataWanted::Full => MetadataMode::Full,
             MetadataWanted::Skip => MetadataMode::Skip,
@@ -62,20 +93,37 @@ impl db::RowSink for ResultSink<'_> {
             MetadataWanted::UnlessKnown { skip: true, .. } => MetadataMode::Skip,
             MetadataWanted::UnlessKnown { skip: false, .. } => MetadataMode::Full,
         };
-        ResultKind::Rows.encode(body);
-        self.rows = Some(RowsEncoder::begin(body, self.version, &result_metadata(metadata), mode));
+        ResultKind::Rows.encode(buffer);
+        let rows = RowsEncoder::begin(buffer, self.version, &result_metadata(metadata), mode)
+            .limit(self.room.length_max());
+        self.rows = Some(match self.pieces.take() {
+            Some(pieces) => rows.in_pieces(pieces),
+            None => rows,
+        });
     }
 
     fn value(&mut self, value: Option<&[u8]>) {
         self.rows().push(value);
+        self.cut_if_long();
     }
 
     fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
         self.rows().push_with(write);
+        self.cut_if_long();
     }
 
-    fn end_row(&mut self) {
-        self.rows().end_row();
+    fn end_row(&mut self) -> db::Result<()> {
+        let rows = self.rows();
+        rows.end_row();
+        if rows.has_exceeded() {
+            return Err(self.room.too_long());
+        }
+        self.refused.take().map_or(Ok(()), Err)
+    }
+
+    fn is_full(&self) -> bool {
+        let length = self.rows.as_ref().map_or(0, RowsEncoder::length);
+        matches!(self.room, Room::Metered(_)) && length >= self.room.length_max() / 2
     }
 }
 
@@ -123,10 +171,10 @@ mod tests {
         wanted: MetadataWanted<'_>,
     ) -> (bool, bool) {
         let mut body = Vec::new();
-        let mut sink = ResultSink::new(&mut body, version, wanted);
+        let mut sink = ResultSink::new(Body::new(&mut body), version, wanted);
         sink.begin(metadata);
         sink.value_with(&mut |buffer| buffer.extend_from_slice(b"one"));
-        sink.end_row();
+        sink.end_row().unwrap();
         sink.finish_rows(None);
         let rows = body.strip_prefix(&[0, 0, 0, 2]).expect("the kind is Rows");
         let rows = EncodedRows::new(rows.to_vec().into(), version).decode(None).unwrap();

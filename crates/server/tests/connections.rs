@@ -1,5 +1,7 @@
 //! What connections promise to clients, good and bad.
 
+#[path = "connections/resources.rs"]
+mod resources;
 mod support;
 
 use std::{

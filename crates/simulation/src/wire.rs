@@ -15,7 +15,7 @@ use cassette_protocol::{
     Compression, Decoder, Direction, Encoder, MESSAGE_LENGTH_MAX_DEFAULT, Opcode, Prelude, QueryParameters,
     Request, Response, ResultMessage, Rows, Version,
 };
-use cassette_server::{Answer, Backend, ClientSession, Effort};
+use cassette_server::{Answer, Backend, Body, ClientSession, Effort};
 
 /// A CQL text and the values of its bind markers; `None` is null.
 #[derive(Debug, Clone, Default)]
@@ -110,7 +110,8 @@ impl Wire {
         let values = cassette_protocol::Values::new(cql.values.iter().map(|value| value.as_deref().into()));
         let parameters = QueryParameters { values, ..parameters };
         if !prepared {
-            return self.reply(database, &Request::Query(Query { query: cql.text.clone(), parameters }));
+            return self
+                .reply(database, &Request::Query(Query { query: cql.text.as_str().into(), parameters }));
         }
         let known = match self.prepared.get(&cql.text).cloned() {
             Some(known) => known,
@@ -144,7 +145,7 @@ impl Wire {
     }
 
     fn prepare(&mut self, database: &Database, text: &str) -> Result<Result<Known, Error>, String> {
-        let prepare = Request::Prepare(Prepare { query: text.to_owned(), keyspace: None });
+        let prepare = Request::Prepare(Prepare { query: text.into(), keyspace: None });
         match self.send(database, &prepare)? {
             Response::Result(ResultMessage::Prepared(prepared)) => {
                 let known = Known { id: prepared.id, result_metadata_id: prepared.result_metadata_id };
@@ -202,7 +203,7 @@ impl Wire {
                 self.version,
                 effort,
                 None,
-                encoder.body(),
+                Body::new(encoder.body()),
             );
             match done {
                 Ok(Answer::Result(prelude)) => {

@@ -95,7 +95,7 @@ impl Simulation {
             _ => BatchType::Logged,
         };
         let statements = changes.iter().map(|change| BatchStatement {
-            source: StatementSource::Query(change.cql.text.clone()),
+            source: StatementSource::Query(change.cql.text.as_str().into()),
             values: Values::new(change.cql.values.iter().map(|value| value.as_deref().into())),
         });
         let parameters = QueryParameters { timestamp: stamp, ..QueryParameters::default() };

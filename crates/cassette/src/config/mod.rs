@@ -44,6 +44,9 @@ const PROMISES: &[(&str, &[&str])] = &[
     ("snapshot_before_compaction", &["false"]),
 ];
 
+/// Limits on one response that make sense: less would refuse single values, and a header announces 2 GiB at most.
+const RESPONSE_SIZES: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
+
 /// Where figures and operations are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminAddress {
@@ -80,6 +83,11 @@ pub struct Config {
     native_transport_max_threads: Option<usize>,
     native_transport_max_request_data_in_flight: Option<String>,
     native_transport_max_request_data_in_flight_per_ip: Option<String>,
+    native_transport_idle_timeout: Option<String>,
+    /// Not Cassandra's, as the next two, which bound memory that Cassandra does not.
+    native_transport_max_response_size: Option<String>,
+    native_transport_max_response_data_in_flight: Option<String>,
+    native_transport_max_response_data_in_flight_per_ip: Option<String>,
     commitlog_sync: Option<String>,
     commitlog_sync_period: Option<String>,
     commitlog_sync_group_window: Option<String>,
@@ -226,6 +234,32 @@ impl Config {
             &self.native_transport_max_request_data_in_flight_per_ip,
             "native_transport_max_request_data_in_flight_per_ip",
         )?;
+        set(
+            &mut server.max_response_size,
+            &self.native_transport_max_response_size,
+            "native_transport_max_response_size",
+        )?;
+        if !RESPONSE_SIZES.contains(&server.max_response_size) {
+            bail!(
+                "native_transport_max_response_size: expected 1MiB to 1GiB, found {} bytes",
+                server.max_response_size
+            );
+        }
+        set(
+            &mut server.max_response_data_in_flight,
+            &self.native_transport_max_response_data_in_flight,
+            "native_transport_max_response_data_in_flight",
+        )?;
+        set(
+            &mut server.max_response_data_in_flight_per_ip,
+            &self.native_transport_max_response_data_in_flight_per_ip,
+            "native_transport_max_response_data_in_flight_per_ip",
+        )?;
+        if let Some(timeout) = &self.native_transport_idle_timeout {
+            let timeout = duration(timeout).context("native_transport_idle_timeout")?;
+            // As in Cassandra, 0 stands for none.
+            server.idle_timeout = (!timeout.is_zero()).then_some(timeout);
+        }
         // -1 stands for any number.
         let limit = |n: Option<i64>| n.and_then(|n| usize::try_from(n).ok());
         server.max_concurrent_connections = limit(self.native_transport_max_concurrent_connections);
@@ -546,6 +580,8 @@ mod tests {
                 "default_compaction: Properties specified [fanout] are not understood by LeveledCompactionStrategy",
             ),
             ("native_transport_max_threads: 0\n", "native_transport_max_threads must be positive, but was 0"),
+            ("native_transport_max_response_size: 2GiB\n", "expected 1MiB to 1GiB, found 2147483648 bytes"),
+            ("native_transport_idle_timeout: 5\n", "native_transport_idle_timeout: 5"),
         ] {
             let config = Config::parse(text).unwrap();
             let error = config.database(Path::new("x")).err().or_else(|| config.server().err());

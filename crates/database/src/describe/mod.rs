@@ -77,7 +77,7 @@ impl DescribePlan {
             if with_text {
                 sink.value(Some(element.text(self.statement.with_internals).as_bytes()));
             }
-            sink.end_row();
+            sink.end_row()?;
             rows += 1;
         }
         let paging_state = (rows == page).then(|| write_paging_state(offset + rows, catalog.version()));
@@ -249,7 +249,7 @@ fn describe_cluster(execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result
             collection::write_map(out, [(TOKEN.as_bytes(), endpoints.as_slice())].into_iter());
         });
     }
-    sink.end_row();
+    sink.end_row()?;
     Ok(Outcome::Rows { paging_state: None })
 }
 

@@ -86,8 +86,9 @@ impl RowSink for Rows {
         self.ends.push((self.bytes.len(), false));
     }
 
-    fn end_row(&mut self) {
+    fn end_row(&mut self) -> Result<()> {
         self.count += 1;
+        Ok(())
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn execute_parts(
     mutations.apply(execution, WriteType::Cas)?;
     sink.begin(&ResultMetadata::new(vec![applied_spec(table)]));
     sink.value(Some(&[1]));
-    sink.end_row();
+    sink.end_row()?;
     Ok(Outcome::Rows { paging_state: None })
 }
 
@@ -174,7 +174,7 @@ fn refuse(
     sink.begin(&ResultMetadata::new(specs));
     if rows.is_empty() {
         sink.value(Some(&[0]));
-        sink.end_row();
+        sink.end_row()?;
     }
     let Some(key_values) = key::components(key.key(), table.partition_key.len()) else {
         bail_invalid!("the partition key of {} cannot be taken apart", table.qualified_name());
@@ -187,7 +187,7 @@ fn refuse(
                 false => sink.value(None),
             }
         }
-        sink.end_row();
+        sink.end_row()?;
     }
     Ok(Outcome::Rows { paging_state: None })
 }

@@ -218,7 +218,8 @@ impl SelectPlan {
             let input = Input { row: Some(row), terms: run.terms, aggregates: &[], execution: run.execution };
             self.outputs.push(input, sink)?;
             if let Some(left) = &mut left {
-                *left -= 1;
+                // A page of large rows ends before it is too long to be sent.
+                *left = if sink.is_full() { 0 } else { *left - 1 };
                 if *left == 0 {
                     // Of a partition whose one row is shown nothing is left.
                     let clustering = row.clustering().filter(|_| !self.distinct);

@@ -73,8 +73,7 @@ impl Outputs {
                 sink.value(expression.evaluate(input)?.as_deref());
             }
         }
-        sink.end_row();
-        Ok(())
+        sink.end_row()
     }
 }
 

@@ -157,7 +157,7 @@ fn requests() -> Vec<Request> {
         batch_type: BatchType::Logged,
         statements: vec![
             BatchStatement {
-                source: StatementSource::Query(query.clone()),
+                source: StatementSource::Query(query.clone().into()),
                 values: [Value::Set(b"x")].into_iter().collect(),
             },
             BatchStatement {
@@ -169,8 +169,8 @@ fn requests() -> Vec<Request> {
     };
     vec![
         Request::Options(Options),
-        Request::Query(Query { query: query.clone(), parameters: parameters.clone() }),
-        Request::Prepare(Prepare { query, keyspace: None }),
+        Request::Query(Query { query: query.clone().into(), parameters: parameters.clone() }),
+        Request::Prepare(Prepare { query: query.into(), keyspace: None }),
         Request::Execute(Execute {
             id: Bytes::from_static(b"0123456789abcdef"),
             result_metadata_id: None,

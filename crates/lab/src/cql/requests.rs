@@ -65,7 +65,7 @@ impl Requests {
     /// Appends the PREPARE of a statement that the server has forgotten; false if it is none of these.
     pub fn prepare_again(&self, encoder: &mut Encoder, stream: i16, id: &Bytes) -> bool {
         let Some(query) = self.texts.get(id) else { return false };
-        let request = Request::Prepare(Prepare { query: query.clone(), keyspace: None });
+        let request = Request::Prepare(Prepare { query: query.clone().into(), keyspace: None });
         encoder.request(stream, &request, false);
         true
     }

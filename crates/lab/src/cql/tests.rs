@@ -113,7 +113,7 @@ impl Fake {
             }
             Request::AuthResponse(_) => error(ErrorDetail::BadCredentials),
             Request::Query(query) => {
-                self.queries.lock().unwrap().push(query.query.clone());
+                self.queries.lock().unwrap().push(query.query.to_string());
                 match query.query.starts_with("SELECT release_version") {
                     true => rows(version, 2, &[vec![Some(b"5.0.8".to_vec()), Some(b"Murmur3".to_vec())]]),
                     false if query.query.starts_with("SELECT") => error(ErrorDetail::Invalid),
@@ -121,10 +121,10 @@ impl Fake {
                 }
             }
             Request::Prepare(prepare) if self.forgot() => {
-                self.remembered.lock().unwrap().insert(prepare.query.clone());
-                prepared(prepare.query, version)
+                self.remembered.lock().unwrap().insert(prepare.query.to_string());
+                prepared(prepare.query.into(), version)
             }
-            Request::Prepare(prepare) => prepared(prepare.query, version),
+            Request::Prepare(prepare) => prepared(prepare.query.into(), version),
             Request::Execute(execute) => {
                 assert_eq!(execute.result_metadata_id.is_some(), version >= Version::V5);
                 assert_eq!(execute.parameters.consistency, Consistency::Quorum);

@@ -456,8 +456,9 @@ impl cassette_database::RowSink for Forward<'_> {
         self.scratch = scratch;
     }
 
-    fn end_row(&mut self) {
+    fn end_row(&mut self) -> cassette_database::Result<()> {
         self.column = 0;
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::{
-    ProtocolError, QueryParameters, Values, Version,
+    ProtocolError, QueryParameters, Text, Values, Version,
     notation::{Reader, write_byte, write_count, write_long_string, write_short_bytes},
 };
 
@@ -43,7 +43,7 @@ pub struct BatchStatement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatementSource {
     /// CQL text.
-    Query(String),
+    Query(Text),
     /// The id that PREPARE was answered with.
     Prepared(Bytes),
 }
@@ -96,7 +96,7 @@ impl BatchStatement {
     /// (CASSANDRA-10246).
     fn decode(reader: &mut Reader<'_>, version: Version) -> Result<Self, ProtocolError> {
         let source = match reader.read_byte()? {
-            KIND_QUERY => StatementSource::Query(reader.read_long_string()?.to_owned()),
+            KIND_QUERY => StatementSource::Query(reader.read_long_string_shared()?),
             KIND_PREPARED => StatementSource::Prepared(reader.read_short_bytes()?),
             other => {
                 return Err(ProtocolError::Invalid(format!(

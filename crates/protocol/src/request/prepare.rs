@@ -1,7 +1,7 @@
 //! PREPARE.
 
 use crate::{
-    ProtocolError, Version,
+    ProtocolError, Text, Version,
     notation::{Reader, write_int, write_long_string, write_string},
 };
 
@@ -12,7 +12,7 @@ const WITH_KEYSPACE: i32 = 0x01;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prepare {
     /// The CQL text.
-    pub query: String,
+    pub query: Text,
     /// The keyspace to resolve names in, instead of the connection's (v5).
     pub keyspace: Option<String>,
 }
@@ -20,7 +20,7 @@ pub struct Prepare {
 impl Prepare {
     /// `<query>`, and from v5 on `<flags>[<keyspace>]`
     pub fn decode(reader: &mut Reader<'_>, version: Version) -> Result<Self, ProtocolError> {
-        let query = reader.read_long_string()?.to_owned();
+        let query = reader.read_long_string_shared()?;
         let flags = if version >= Version::V5 { reader.read_int()? } else { 0 };
         let keyspace = if flags & WITH_KEYSPACE != 0 { Some(reader.read_string()?.to_owned()) } else { None };
         Ok(Self { query, keyspace })

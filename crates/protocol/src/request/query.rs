@@ -1,7 +1,7 @@
 //! QUERY.
 
 use crate::{
-    ProtocolError, QueryParameters, Version,
+    ProtocolError, QueryParameters, Text, Version,
     notation::{Reader, write_long_string},
 };
 
@@ -9,7 +9,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     /// The CQL text.
-    pub query: String,
+    pub query: Text,
     /// Its values and options.
     pub parameters: QueryParameters,
 }
@@ -17,7 +17,7 @@ pub struct Query {
 impl Query {
     /// `<query><query_parameters>`
     pub fn decode(reader: &mut Reader<'_>, version: Version) -> Result<Self, ProtocolError> {
-        let query = reader.read_long_string()?.to_owned();
+        let query = reader.read_long_string_shared()?;
         Ok(Self { query, parameters: QueryParameters::decode(reader, version)? })
     }
 

@@ -37,8 +37,8 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/snapshots", get(|admin| blocking(admin, |admin| report::snapshots(admin))))
         .route(
             "/v1/top_partitions",
-            get(|admin, Query(asked): Query<Asked>| {
-                blocking(admin, move |admin| top_partitions::sample(admin, &asked))
+            get(|State(admin): State<Arc<Admin>>, Query(asked): Query<Asked>| async move {
+                answer(top_partitions::sample(&admin, &asked).await)
             }),
         )
         .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
@@ -109,12 +109,18 @@ async fn blocking<T: serde::Serialize + Send + 'static>(
     work: impl FnOnce(&Arc<Admin>) -> Result<T, Refused> + Send + 'static,
 ) -> Response {
     match tokio::task::spawn_blocking(move || work(&admin)).await {
-        Ok(Ok(done)) => Json(done).into_response(),
-        Ok(Err(refused)) => {
+        Ok(done) => answer(done),
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+fn answer<T: serde::Serialize>(done: Result<T, Refused>) -> Response {
+    match done {
+        Ok(done) => Json(done).into_response(),
+        Err(refused) => {
             let status = StatusCode::from_u16(refused.kind.status());
             (status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), Json(refused)).into_response()
         }
-        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
 

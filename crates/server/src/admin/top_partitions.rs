@@ -26,8 +26,11 @@ pub(super) struct Asked {
 /// Nobody samples for longer.
 const MILLIS_MAX: u64 = 10 * 60 * 1000;
 
-/// The most active partitions from now on for as long as was asked; waits for it.
-pub(super) fn sample(admin: &Admin, asked: &Asked) -> Result<TopPartitions, Refused> {
+/// Samples that have been begun, and end with this.
+struct Begun(Vec<(Arc<TableMetadata>, Arc<TableMetrics>)>);
+
+/// The most active partitions from now on for as long as was asked. Sampling ends early if the wait is abandoned.
+pub(super) async fn sample(admin: &Admin, asked: &Asked) -> Result<TopPartitions, Refused> {
     if asked.millis > MILLIS_MAX || asked.capacity > 1024 {
         return Err(Refused::wrong_use("at most ten minutes and 1024 partitions are sampled"));
     }
@@ -45,25 +48,21 @@ pub(super) fn sample(admin: &Admin, asked: &Asked) -> Result<TopPartitions, Refu
     if tables.is_empty() {
         return Err(Refused::wrong_use("there is no such table"));
     }
-    let mut begun = Vec::new();
-    for (table, metrics) in &tables {
-        if metrics.sampler.begin(asked.capacity) {
-            begun.push((table, metrics));
-        }
-    }
-    if begun.len() < tables.len() {
-        begun.iter().for_each(|(_, metrics)| drop(metrics.sampler.end(0)));
+    let tables_count = tables.len();
+    let begin = |(_, metrics): &(_, Arc<TableMetrics>)| metrics.sampler.begin(asked.capacity);
+    let mut begun = Begun(tables.into_iter().filter(begin).collect());
+    if begun.0.len() < tables_count {
         return Err(Refused::invalid("somebody is sampling already"));
     }
-    std::thread::sleep(Duration::from_millis(asked.millis));
+    tokio::time::sleep(Duration::from_millis(asked.millis)).await;
     let mut samplers: BTreeMap<String, Vec<Sampled>> =
         sampler::Sampled::ALL.iter().map(|what| (what.name().to_owned(), Vec::new())).collect();
-    for (table, metrics) in begun {
+    for (table, metrics) in std::mem::take(&mut begun.0) {
         for (what, samples) in metrics.sampler.end(asked.top) {
             let found = samplers.entry(what.name().to_owned()).or_default();
             found.extend(samples.into_iter().map(|sample| Sampled {
                 table: table.qualified_name(),
-                partition: key_text(table, &sample.key),
+                partition: key_text(&table, &sample.key),
                 count: sample.count,
                 error: sample.error,
             }));
@@ -74,6 +73,12 @@ pub(super) fn sample(admin: &Admin, asked: &Asked) -> Result<TopPartitions, Refu
         found.truncate(asked.top);
     }
     Ok(TopPartitions { samplers })
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|(_, metrics)| drop(metrics.sampler.end(0)));
+    }
 }
 
 /// A partition key as text, its components with colons between.

@@ -11,14 +11,22 @@ use cassette_protocol::{
     DecodedRequest, Opcode, Prelude, Request, Response, Version,
     response::{Error, ErrorDetail},
 };
+use cassette_rows::interrupt::{self, Cancellation, Interrupted};
 use tokio::sync::mpsc;
 use tracing::error;
 use uuid::Uuid;
 
-use super::Connection;
+use super::{
+    Connection,
+    waiting::{Granted, Waiting},
+};
 use crate::{
-    Backend,
+    Backend, Body,
     backend::{Answer, Effort},
+    body::Meter,
+    limits::Charge,
+    running::Entered,
+    threads::ThreadPermit,
 };
 
 /// The requests of a connection that run on threads of their own.
@@ -27,19 +35,36 @@ pub(super) struct Jobs {
     sender: mpsc::UnboundedSender<Done>,
     receiver: mpsc::UnboundedReceiver<Done>,
     in_flight: usize,
+    /// Interrupts those in flight once nobody waits for their answers.
+    cancellation: Cancellation,
 }
 
 /// A finished job.
 pub(super) struct Done {
     stream: i16,
     trace: Option<Uuid>,
-    outcome: Result<(Prelude, Vec<u8>), Error>,
+    outcome: Result<(Prelude, Finished), Error>,
+}
+
+/// The body of a response, in pieces, as it waits to be sent.
+pub(super) struct Finished {
+    pub pieces: Vec<Vec<u8>>,
+    pub charge: Option<Charge>,
+}
+
+/// A request that needs a thread.
+pub(super) struct Job {
+    stream: i16,
+    request: Arc<Request>,
+    version: Version,
+    trace: Option<Trace>,
+    entered: Entered,
 }
 
 impl Jobs {
     pub fn new() -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
-        Self { sender, receiver, in_flight: 0 }
+        Self { sender, receiver, in_flight: 0, cancellation: Cancellation::new() }
     }
 
     /// How many have been started and not been answered.
@@ -54,6 +79,11 @@ impl Jobs {
         Some(done)
     }
 
+    /// Interrupts and forgets those in flight: nobody waits for their answers.
+    pub fn abandon(&mut self) {
+        *self = Self::new();
+    }
+
     /// Waits for a job to finish; `None` at once when there is none in flight.
     pub async fn next(&mut self) -> Option<Done> {
         if self.in_flight == 0 {
@@ -62,6 +92,13 @@ impl Jobs {
         let done = self.receiver.recv().await?;
         self.in_flight -= 1;
         Some(done)
+    }
+}
+
+/// Also when the connection's task is cut.
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.cancellation.cancel(Interrupted::ClientGone);
     }
 }
 
@@ -75,106 +112,145 @@ struct Trace {
 
 impl<B: Backend> Connection<B> {
     /// Executes a request, at once if memory has all that it needs and it is not traced.
-    pub(super) async fn execute(
+    pub(super) fn execute(
         &mut self,
         stream: i16,
         decoded: DecodedRequest,
         length: usize,
-    ) -> io::Result<()> {
+        charge: Option<Charge>,
+    ) {
         let DecodedRequest { request, tracing, .. } = decoded;
         self.registered.count_request();
         let version = self.encoder.version();
-        if self.throw_on_overload && self.permit.is_overloaded() {
-            self.shared.figures.overloaded.fetch_add(1, Ordering::Relaxed);
-            let error = Error::new(ErrorDetail::Overloaded, self.permit.overload_message());
-            self.respond(stream, &Response::Error(error));
-            return Ok(());
+        if self.throw_on_overload && self.permit.requests().is_exceeded() && charge.is_none() {
+            return self.refuse_for_overload(stream);
         }
         if tracing || self.shared.backend.traces_by_chance() {
             let trace = Trace { id: self.shared.backend.new_trace(), is_told: tracing };
-            return self.start_job(stream, request, version, length, Some(trace)).await;
+            return self.start_job(stream, request, version, length, Some(trace), charge);
         }
         let begun = self.encoder.begin();
-        let body = self.encoder.body();
+        let body = Body::direct(self.encoder.body());
         match execute(&*self.shared.backend, &self.session, &request, version, Effort::MemoryOnly, None, body)
         {
             Ok(Answer::Result(prelude)) => {
                 self.encoder.finish_response(begun, stream, Opcode::Result, &prelude);
-                Ok(())
             }
             Ok(Answer::WouldBlock) => {
                 self.encoder.abandon(begun);
-                self.start_job(stream, request, version, length, None).await
+                self.start_job(stream, request, version, length, None, charge);
             }
             Err(error) => {
                 self.encoder.abandon(begun);
                 self.respond(stream, &Response::Error(error));
-                Ok(())
             }
         }
     }
 
-    /// Executes a request on a thread of its own.
-    async fn start_job(
+    fn refuse_for_overload(&mut self, stream: i16) {
+        self.shared.figures.overloaded.fetch_add(1, Ordering::Relaxed);
+        let error = Error::new(ErrorDetail::Overloaded, self.permit.overload_message());
+        self.respond(stream, &Response::Error(error));
+    }
+
+    /// Executes a request on a thread of its own, or lets the connection wait for one. Its memory is charged before.
+    fn start_job(
         &mut self,
         stream: i16,
         request: Request,
         version: Version,
         length: usize,
         trace: Option<Trace>,
-    ) -> io::Result<()> {
+        charge: Option<Charge>,
+    ) {
+        let accounts = self.permit.requests();
+        let charge = match charge {
+            Some(mut charge) => {
+                charge.shrink_to(length);
+                Some(charge)
+            }
+            None => accounts.try_charge(length),
+        };
+        if charge.is_none() && self.throw_on_overload {
+            return self.refuse_for_overload(stream);
+        }
         let request = Arc::new(request);
         let entered = self.shared.figures.running.enter({
             let (backend, request) = (Arc::clone(&self.shared.backend), Arc::clone(&request));
             move || backend.describe(&request)
         });
-        let threads = &self.shared.limits.threads;
-        let permit = match Arc::clone(threads).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => {
-                // The wait may be long; what is ready should not share it. Jobs give their permits back whatever this
-                // connection does, so the wait ends.
-                let threads = Arc::clone(threads);
-                self.send().await?;
-                let _waiting = self.shared.figures.wait_for_thread();
-                threads.acquire_owned().await.map_err(io::Error::other)?
-            }
+        let job = Box::new(Job { stream, request, version, trace, entered });
+        let (threads, client) = (Arc::clone(&self.shared.limits.threads), self.permit.thread_client());
+        let charge = match charge {
+            Some(charge) => match threads.try_acquire(client) {
+                Some(thread) => return self.run_job(charge, thread, *job),
+                None => Some(charge),
+            },
+            None => None,
         };
+        let (accounts, figures) = (accounts.clone(), Arc::clone(&self.shared.figures));
+        let granted = async move {
+            let charge = match charge {
+                Some(charge) => charge,
+                None => accounts.charge(length).await,
+            };
+            let _waiting = figures.wait_for_thread();
+            (charge, threads.acquire(client).await)
+        };
+        self.waiting = Some(Waiting::thread(granted, job));
+    }
+
+    /// Goes on with what the connection has waited for.
+    pub(super) fn go_on(&mut self, granted: Granted) {
+        match granted {
+            Granted::Memory(charge, input) => self.receive_message(charge, input),
+            Granted::Thread(charge, thread, job) => self.run_job(charge, thread, *job),
+        }
+    }
+
+    fn run_job(&mut self, charge: Charge, thread: ThreadPermit, job: Job) {
+        let Job { stream, request, version, trace, entered } = job;
         let (backend, session) = (Arc::clone(&self.shared.backend), Arc::clone(&self.session));
-        let (done, charge) = (self.jobs.sender.clone(), self.permit.charge(length));
+        let (done, cancellation) = (self.jobs.sender.clone(), self.jobs.cancellation.clone());
+        let mut meter = Meter::new(self.permit.responses().clone(), self.shared.config.max_response_size);
         self.jobs.in_flight += 1;
         tokio::task::spawn_blocking(move || {
             entered.start();
-            let mut body = Vec::new();
+            let (mut last, mut pieces) = (Vec::new(), Vec::new());
             let id = trace.map(|trace| trace.id);
-            let answer = execute(&*backend, &session, &request, version, Effort::MayBlock, id, &mut body);
+            let body = Body::in_pieces(&mut last, &mut pieces, &mut meter);
+            let answer = interrupt::cancellable(&cancellation, || {
+                execute(&*backend, &session, &request, version, Effort::MayBlock, id, body)
+            });
             let outcome = answer.and_then(|answer| match answer {
-                Answer::Result(prelude) => Ok((prelude, body)),
+                Answer::Result(prelude) => {
+                    pieces.push(last);
+                    let charge = meter.complete(pieces.iter().map(Vec::len).sum());
+                    Ok((prelude, Finished { pieces, charge }))
+                }
                 Answer::WouldBlock => {
                     error!("a request that may block was refused because it would: {:?}", request.opcode());
                     Err(Error::new(ErrorDetail::ServerError, "The request could not be scheduled"))
                 }
             });
-            drop((entered, request, charge, permit));
+            drop((entered, request, charge, thread));
             // An error says that the connection is gone and nobody waits for the answer.
             let trace = trace.filter(|trace| trace.is_told).map(|trace| trace.id);
             let _ = done.send(Done { stream, trace, outcome });
         });
-        Ok(())
     }
 
     /// Encodes the answer of a job.
-    pub(super) fn answer(&mut self, done: Done) {
-        match done.outcome {
-            Ok((prelude, body)) => {
-                let prelude = Prelude { tracing_id: done.trace, ..prelude };
-                let begun = self.encoder.begin();
-                self.encoder.body().extend_from_slice(&body);
-                self.encoder.finish_response(begun, done.stream, Opcode::Result, &prelude);
+    pub(super) async fn answer(&mut self, done: Done) -> io::Result<()> {
+        let Done { stream, trace: tracing_id, outcome } = done;
+        match outcome {
+            Ok((prelude, finished)) => {
+                self.answer_with(stream, &Prelude { tracing_id, ..prelude }, finished).await
             }
             Err(error) => {
-                let prelude = Prelude { tracing_id: done.trace, ..Prelude::default() };
-                self.encoder.response(done.stream, &Response::Error(error), &prelude);
+                let prelude = Prelude { tracing_id, ..Prelude::default() };
+                self.encoder.response(stream, &Response::Error(error), &prelude);
+                Ok(())
             }
         }
     }
@@ -188,7 +264,7 @@ fn execute<B: Backend>(
     version: Version,
     effort: Effort,
     trace: Option<Uuid>,
-    body: &mut Vec<u8>,
+    body: Body<'_>,
 ) -> Result<Answer, Error> {
     // What the panic may have left half done is `body`, which is thrown away; the backend answers for its own state.
     catch_unwind(AssertUnwindSafe(|| backend.execute(session, request, version, effort, trace, body)))

@@ -71,11 +71,13 @@ impl<B: Backend> Connection<B> {
             self.stage = next;
             self.encoder.fix_version(version, self.agreed_compression);
             self.decoder.fix_version(version, self.agreed_compression);
+            self.input_max = self.usual_input_length();
         } else if matches!(response, Response::AuthSuccess(_)) {
             self.stage = Stage::Ready;
             self.registered.stage(StageSeen::Ready);
         }
         if matches!(self.stage, Stage::Ready) {
+            self.watchdog.let_in();
             self.decoder.set_message_length_max(self.shared.config.max_frame_size);
         }
     }

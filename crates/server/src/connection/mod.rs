@@ -5,16 +5,22 @@
 //! 2. A request that would wait for a disk goes to a thread of its own and comes back through `jobs`.
 //! 3. When the input is used up, or the output has grown long, the output is sent. As long as the client does not take
 //!    it, nothing more is read, so a slow reader holds up only itself.
+//!
+//! What a connection holds without being charged is bounded: 64 KiB of input (in v5 also a frame), a decompressed
+//! message of 64 KiB, and the output. Longer messages reserve all their memory before they are received or decompressed,
+//! and give it back when they have been answered; see [`Budget`](crate::budget::Budget).
 
 mod execution;
 mod handshake;
+mod sending;
+mod waiting;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use cassette_protocol::{
-    Compression, Decoder, Direction, Encoder, Envelope, Prelude, Rejected, Request, Response, Version,
-    response::Event,
+    Compression, Decoded, Decoder, Direction, Encoder, Envelope, FrameFormat, Prelude, ProtocolError,
+    Rejected, Request, Response, Version, response::Event,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -31,9 +37,19 @@ use crate::{
 };
 use execution::{Done, Jobs};
 use handshake::Stage;
+use waiting::{Granted, Waiting, Watchdog};
 
 /// How much is read at a time, and how much input a connection holds without being charged for it.
 const INPUT_LENGTH: usize = 64 * 1024;
+
+/// How much input a v5 connection holds: there, messages are charged when they leave their frames.
+const FRAMED_INPUT_LENGTH: usize = INPUT_LENGTH + FrameFormat::LENGTH_MAX;
+
+/// The memory that a message may take without being charged.
+const UNCHARGED_LENGTH: usize = 64 * 1024;
+
+/// How long a client that is half through a long message may send nothing: its memory is reserved, others wait for it.
+const MESSAGE_STALL_MAX: Duration = Duration::from_secs(30);
 
 /// Room that the input must have left before the next read: less would make for many small ones.
 const INPUT_ROOM_MIN: usize = 4 * 1024;
@@ -65,13 +81,18 @@ pub(crate) struct Connection<B: Backend> {
 
     stream: TcpStream,
     input: BytesMut,
-    /// For input beyond [`INPUT_LENGTH`]: a long message that is still coming in.
-    input_charge: Charge,
+    /// How long the input may become.
+    input_max: usize,
+    /// For the long message that is coming in.
+    message_charge: Option<Charge>,
     decoder: Decoder,
     encoder: Encoder,
     consecutive_errors: usize,
 
     jobs: Jobs,
+    /// What the next request needs before anything else is done.
+    waiting: Option<Waiting>,
+    watchdog: Watchdog,
     events: Events,
     stopped: watch::Receiver<bool>,
     /// Set when no more is to be read: what is in flight is finished and sent, then the connection is closed.
@@ -92,11 +113,14 @@ enum Progress {
 /// What a connection waits for.
 enum Woken {
     Done(Done),
+    Granted(Granted),
     /// This many bytes; none at the end of the client's.
     Read(usize),
     /// An event, or that some were lost.
     Event(Option<Arc<Event>>),
     Stopped,
+    /// It has taken too long, at what the text says.
+    TimedOut(&'static str),
 }
 
 /// The events that the client has registered for.
@@ -140,11 +164,14 @@ impl<B: Backend> Connection<B> {
             throw_on_overload: false,
             stream,
             input: BytesMut::with_capacity(INPUT_LENGTH),
-            input_charge: permit.charge(0),
+            input_max: INPUT_LENGTH,
+            message_charge: None,
             decoder: Decoder::new(Direction::Request, length_max),
             encoder: Encoder::new(Version::CURRENT),
             consecutive_errors: 0,
             jobs: Jobs::new(),
+            waiting: None,
+            watchdog: Watchdog::new(&shared.config),
             events: Events::default(),
             stopped,
             closing: false,
@@ -160,14 +187,14 @@ impl<B: Backend> Connection<B> {
         loop {
             let progress = self.work_off_input().await?;
             while let Some(done) = self.jobs.next_ready() {
-                self.answer(done);
+                self.answer(done).await?;
             }
             if progress == Progress::HeldUp && self.may_take_on() {
                 // Jobs have ended meanwhile. Waiting for more input now could be for ever: it has come already.
                 continue;
             }
             self.send().await?;
-            if self.closing && self.jobs.in_flight() == 0 {
+            if self.closing && self.jobs.in_flight() == 0 && self.waiting.is_none() {
                 self.stream.shutdown().await?;
                 if self.linger {
                     self.drain().await;
@@ -178,31 +205,55 @@ impl<B: Backend> Connection<B> {
         }
     }
 
-    /// Waits for something to do: input, a finished job, an event, or the end.
+    /// Waits for something to do: input, a finished job, memory or a thread, an event, or the end.
     async fn wait(&mut self) -> io::Result<()> {
         let may_read = self.may_take_on();
-        // Those who are half through a message may finish it; see `Budget`.
-        let must_wait = self.input.is_empty() && self.permit.is_overloaded() && !self.throw_on_overload;
-        let Self { stream, input, jobs, events, stopped, permit, .. } = self;
+        // Those who are half through a message may finish it: their memory is reserved.
+        let must_wait =
+            self.input.is_empty() && self.permit.requests().is_exceeded() && !self.throw_on_overload;
+        let is_stalling = self.message_charge.is_some() && self.waiting.is_none();
+        let room = self.input_max.saturating_sub(self.input.len());
+        let is_busy = self.jobs.in_flight() > 0 || self.waiting.is_some();
+        let Self { stream, input, jobs, waiting, watchdog, events, stopped, permit, .. } = self;
         let read = async {
+            if !may_read {
+                waiting::closed_by_peer(stream).await;
+                return Ok(0);
+            }
             if must_wait {
-                permit.relieved().await;
+                permit.requests().relieved().await;
             }
-            if input.capacity() - input.len() < INPUT_ROOM_MIN {
-                input.reserve(INPUT_LENGTH);
+            if input.capacity() - input.len() < INPUT_ROOM_MIN.min(room) {
+                input.reserve(room.min(INPUT_LENGTH));
             }
-            stream.read_buf(input).await
+            stream.read_buf(&mut input.limit(room)).await
+        };
+        let read = async {
+            if is_stalling {
+                tokio::time::timeout(MESSAGE_STALL_MAX, read).await.ok()
+            } else {
+                Some(read.await)
+            }
         };
         let woken = tokio::select! {
             biased;
             Some(done) = jobs.next() => Woken::Done(done),
-            read = read, if may_read => Woken::Read(read?),
+            granted = waiting::granted(waiting) => Woken::Granted(granted),
+            what = watchdog.barks(), if !is_busy => Woken::TimedOut(what),
+            read = read, if may_read || is_busy => match read {
+                Some(read) => Woken::Read(read?),
+                None => Woken::TimedOut("at receiving a message"),
+            },
             event = events.next(), if !self.closing => Woken::Event(event),
             // An error says that the server is gone altogether.
             _ = async { stopped.wait_for(|stopped| *stopped).await.map(drop) }, if !self.closing => Woken::Stopped,
         };
         match woken {
-            Woken::Done(done) => self.answer(done),
+            Woken::Done(done) => {
+                self.answer(done).await?;
+                self.watchdog.pat();
+            }
+            Woken::Granted(granted) => self.go_on(granted),
             Woken::Read(0) => {
                 if !self.input.is_empty() {
                     debug!(
@@ -211,9 +262,9 @@ impl<B: Backend> Connection<B> {
                         self.input.len()
                     );
                 }
-                self.closing = true;
+                self.give_up();
             }
-            Woken::Read(_) => {}
+            Woken::Read(_) => self.watchdog.pat(),
             Woken::Event(Some(event)) => {
                 let event = Response::Event(Event::clone(&event));
                 self.encoder.response(Event::STREAM, &event, &Prelude::default());
@@ -223,20 +274,29 @@ impl<B: Backend> Connection<B> {
                 self.closing = true;
             }
             Woken::Stopped => self.closing = true,
+            Woken::TimedOut(what) => {
+                debug!("{} has taken too long {what}; closing", self.peer);
+                self.give_up();
+            }
         }
         Ok(())
     }
 
+    /// Ends the connection of a client that takes no answers any more.
+    fn give_up(&mut self) {
+        self.closing = true;
+        self.waiting = None;
+        self.jobs.abandon();
+    }
+
     /// Works off all whole messages of the input, or as many as may be in flight.
     async fn work_off_input(&mut self) -> io::Result<Progress> {
-        let mut progress = Progress::HeldUp;
         while self.may_take_on() {
-            match self.decoder.next(&mut self.input) {
-                Ok(Some(envelope)) => self.work_off(envelope).await?,
-                Ok(None) => {
-                    progress = Progress::UsedUp;
-                    break;
-                }
+            let memory = self.message_charge.as_ref().map_or(UNCHARGED_LENGTH, Charge::bytes);
+            match self.decoder.next_within(&mut self.input, memory) {
+                Ok(Decoded::Envelope(envelope)) => self.work_off(envelope),
+                Ok(Decoded::Incomplete) => return Ok(Progress::UsedUp),
+                Ok(Decoded::NeedsMemory { memory, input }) => self.reserve_for_message(memory, input),
                 Err(rejected) => self.reject(rejected),
             }
             if self.encoder.pending_length() >= OUTPUT_LENGTH {
@@ -245,26 +305,71 @@ impl<B: Backend> Connection<B> {
             // Much input may be waiting; other connections on this thread get their turn.
             tokio::task::consume_budget().await;
         }
-        let held = self.input.len();
-        self.input_charge.resize(if held > INPUT_LENGTH { held } else { 0 });
-        Ok(progress)
+        Ok(Progress::HeldUp)
     }
 
     /// Whether another request may be started.
     fn may_take_on(&self) -> bool {
-        !self.closing && self.jobs.in_flight() < self.shared.config.max_threads_per_connection
+        !self.closing
+            && self.waiting.is_none()
+            && self.jobs.in_flight() < self.shared.config.max_threads_per_connection
     }
 
-    async fn work_off(&mut self, envelope: Envelope) -> io::Result<()> {
+    /// Reserves memory for the long message at the start of the input, or refuses it for clients that prefer that.
+    fn reserve_for_message(&mut self, memory: usize, input: usize) {
+        // What was reserved for less is given back first: nobody waits for memory while he holds some.
+        self.message_charge = None;
+        let accounts = self.permit.requests();
+        if let Some(charge) = accounts.try_charge(memory) {
+            self.receive_message(charge, input);
+        } else if self.throw_on_overload {
+            self.shared.figures.overloaded.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let error = ProtocolError::Overloaded(self.permit.overload_message());
+            self.decoder.refuse(&self.input, error);
+        } else {
+            let accounts = accounts.clone();
+            self.waiting = Some(Waiting::memory(async move { accounts.charge(memory).await }, input));
+        }
+    }
+
+    /// Goes on receiving a message that needs `input` bytes of input at most, for which memory has been reserved.
+    fn receive_message(&mut self, charge: Charge, input: usize) {
+        self.message_charge = Some(charge);
+        if input > self.input.capacity() {
+            // Exactly as long as the message: nothing behind it is received into memory that is charged for it.
+            let mut whole = BytesMut::with_capacity(input);
+            whole.put_slice(&self.input);
+            self.input = whole;
+        }
+        self.input_max = self.input_max.max(input);
+    }
+
+    /// Ends receiving a long message. The memory of its input is not kept for the next.
+    fn message_received(&mut self) -> Option<Charge> {
+        let charge = self.message_charge.take()?;
+        self.input_max = self.usual_input_length();
+        let mut input = BytesMut::with_capacity(INPUT_LENGTH.max(self.input.len()));
+        input.put_slice(&self.input);
+        self.input = input;
+        Some(charge)
+    }
+
+    fn usual_input_length(&self) -> usize {
+        if self.decoder.is_framed() { FRAMED_INPUT_LENGTH } else { INPUT_LENGTH }
+    }
+
+    fn work_off(&mut self, envelope: Envelope) {
+        let charge = self.message_received();
         let stream = envelope.header.stream;
+        let version = envelope.header.version;
         if matches!(self.stage, Stage::Established) {
-            self.encoder.use_version(envelope.header.version);
+            self.encoder.use_version(version);
         }
         let decoded = match Request::decode(&envelope) {
             Ok(decoded) => decoded,
             Err(error) => {
                 self.reject(Rejected { error, stream, fatal: false });
-                return Ok(());
+                return;
             }
         };
         self.consecutive_errors = 0;
@@ -272,13 +377,15 @@ impl<B: Backend> Connection<B> {
             Request::Query(_) | Request::Prepare(_) | Request::Execute(_) | Request::Batch(_)
                 if matches!(self.stage, Stage::Ready) =>
             {
-                self.execute(stream, decoded, envelope.body.len()).await
+                // What the request needs of the body it shares; a second reference would keep the rest.
+                let length = envelope.body.len();
+                drop(envelope);
+                self.execute(stream, decoded, length, charge);
             }
             _ => {
-                let response = self.handshake(decoded.request, envelope.header.version);
+                let response = self.handshake(decoded.request, version);
                 self.respond(stream, &response);
-                self.after_handshake(&response, envelope.header.version);
-                Ok(())
+                self.after_handshake(&response, version);
             }
         }
     }
@@ -289,7 +396,10 @@ impl<B: Backend> Connection<B> {
 
     /// Answers a refused message, and gives the connection up when what follows cannot be understood.
     fn reject(&mut self, mut rejected: Rejected) {
-        self.consecutive_errors += 1;
+        self.message_received();
+        if !matches!(rejected.error, ProtocolError::Overloaded(_)) {
+            self.consecutive_errors += 1;
+        }
         if self.encoder.version() >= Version::V5 && self.consecutive_errors > CONSECUTIVE_ERRORS_MAX {
             rejected.fatal = true;
         }
@@ -314,15 +424,5 @@ impl<B: Backend> Connection<B> {
             _ = tokio::time::timeout(LINGER, drained) => {}
             _ = stopped => {}
         }
-    }
-
-    /// Sends the output and waits until the client's side has taken it.
-    async fn send(&mut self) -> io::Result<()> {
-        self.encoder.seal();
-        if !self.encoder.bytes().is_empty() {
-            self.stream.write_all(self.encoder.bytes()).await?;
-            self.encoder.clear(OUTPUT_LENGTH);
-        }
-        Ok(())
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn describe(database: &Database, request: &Request) -> String {
         Request::Batch(batch) => {
             let statement = |statement: &cassette_protocol::request::BatchStatement| {
                 let source = match &statement.source {
-                    StatementSource::Query(text) => text.clone(),
+                    StatementSource::Query(text) => text.to_string(),
                     StatementSource::Prepared(id) => hex(id),
                 };
                 format!("{source} with {} values", statement.values.len())

@@ -17,19 +17,20 @@ use cassette_protocol::{
     request::{Query, Startup},
     response::{ChangeType, Error, ErrorDetail, SchemaChange, SchemaTarget},
 };
-use cassette_server::{Answer, Backend, Effort, Server, ServerConfig};
+use cassette_server::{Answer, Backend, Body, Effort, Server, ServerConfig};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 type Listener = Box<dyn Fn(&SchemaChange) + Send + Sync>;
 
-/// Executes the words of a query: `ok`, `error`, `panic`, `block`, `bytes N`, `schema`.
+/// Executes the words of a query: `ok`, `error`, `panic`, `block`, `compute`, `bytes N`, `slow-bytes N`, `schema`.
 #[derive(Default)]
 pub struct Script {
     pub executed: AtomicUsize,
     gate: Mutex<bool>,
     opened: Condvar,
     pub blocked: AtomicUsize,
+    pub interrupted: AtomicUsize,
     listeners: Mutex<Vec<Weak<Listener>>>,
 }
 
@@ -64,11 +65,12 @@ impl Backend for Script {
         _version: Version,
         effort: Effort,
         _trace: Option<Uuid>,
-        body: &mut Vec<u8>,
+        body: Body<'_>,
     ) -> Result<Answer, Error> {
         let Request::Query(Query { query, .. }) = request else {
             return Err(Error::new(ErrorDetail::Invalid, "only queries"));
         };
+        let body = body.buffer;
         body.extend_from_slice(b"to be thrown away unless there is a result");
         let start = body.len();
         match query.split_once(' ').unwrap_or((query, "")) {
@@ -82,7 +84,17 @@ impl Backend for Script {
                 drop(gate);
                 ResultKind::Void.encode(body);
             }
-            ("bytes", length) => {
+            ("compute", _) if effort == Effort::MemoryOnly => return Ok(Answer::WouldBlock),
+            ("compute", _) => {
+                self.blocked.fetch_add(1, Ordering::SeqCst);
+                while cassette_rows::interrupt::check_now().is_ok() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                self.interrupted.fetch_add(1, Ordering::SeqCst);
+                return Err(Error::new(ErrorDetail::ServerError, "interrupted"));
+            }
+            ("slow-bytes", _) if effort == Effort::MemoryOnly => return Ok(Answer::WouldBlock),
+            ("bytes" | "slow-bytes", length) => {
                 ResultKind::SetKeyspace.encode(body);
                 let length: usize = length.parse().unwrap();
                 body.extend_from_slice(&u16::MAX.to_be_bytes());
@@ -100,7 +112,7 @@ impl Backend for Script {
                 ResultKind::SchemaChange.encode(body);
                 change.encode(Version::V4, body);
             }
-            _ => return Err(Error::new(ErrorDetail::SyntaxError, query)),
+            _ => return Err(Error::new(ErrorDetail::SyntaxError, &**query)),
         }
         body.drain(start - 42..start);
         self.executed.fetch_add(1, Ordering::SeqCst);
@@ -149,7 +161,22 @@ impl TestServer {
 
     /// A client that has sent nothing yet.
     pub fn connect_raw(&self, version: Version) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
+        self.client_on(TcpStream::connect(self.address).unwrap(), version)
+    }
+
+    /// A client at another address of this machine that has done its STARTUP.
+    pub fn connect_from(&self, address: &str, version: Version) -> Client {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{address}:0").parse().unwrap()).unwrap();
+        let stream = self.runtime.as_ref().unwrap().block_on(socket.connect(self.address)).unwrap();
+        let stream = stream.into_std().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        let mut client = self.client_on(stream, version);
+        assert_eq!(client.start_up(None, &[]), Response::Ready);
+        client
+    }
+
+    fn client_on(&self, stream: TcpStream, version: Version) -> Client {
         // A test that hangs should fail.
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         Client {

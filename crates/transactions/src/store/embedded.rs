@@ -89,8 +89,9 @@ impl RowSink for Sink {
         self.row.push(Some(bytes.into()));
     }
 
-    fn end_row(&mut self) {
+    fn end_row(&mut self) -> Result<(), DatabaseError> {
         self.rows.push(std::mem::take(&mut self.row));
+        Ok(())
     }
 }
 

@@ -1,0 +1,131 @@
+//! Waiting: for memory and threads that others have, for clients that have gone, and for those that do nothing.
+
+use std::{future::Future, pin::Pin, time::Duration};
+
+use tokio::{
+    io::Interest,
+    net::TcpStream,
+    time::{Instant, Sleep},
+};
+use tracing::trace;
+
+use super::execution::Job;
+use crate::{ServerConfig, limits::Charge, threads::ThreadPermit};
+
+/// How often a connection that is not read from looks whether its client has gone.
+const GONE_INTERVAL: Duration = Duration::from_millis(500);
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What the next request of a connection waits for. Until it is granted, nothing more is read.
+pub(super) enum Waiting {
+    /// Memory for a message, which needs so many bytes of input.
+    Memory(BoxFuture<Charge>, usize),
+    /// Memory and a thread for a job.
+    Thread(BoxFuture<(Charge, ThreadPermit)>, Option<Box<Job>>),
+}
+
+/// What has been granted.
+pub(super) enum Granted {
+    Memory(Charge, usize),
+    Thread(Charge, ThreadPermit, Box<Job>),
+}
+
+impl Waiting {
+    pub fn memory(charge: impl Future<Output = Charge> + Send + 'static, input: usize) -> Self {
+        Self::Memory(Box::pin(charge), input)
+    }
+
+    pub fn thread(
+        granted: impl Future<Output = (Charge, ThreadPermit)> + Send + 'static,
+        job: Box<Job>,
+    ) -> Self {
+        Self::Thread(Box::pin(granted), Some(job))
+    }
+}
+
+/// Waits until what `waiting` is for has been granted; for ever without one.
+pub(super) async fn granted(waiting: &mut Option<Waiting>) -> Granted {
+    let granted = match waiting {
+        None => return std::future::pending().await,
+        Some(Waiting::Memory(charge, input)) => Granted::Memory(charge.await, *input),
+        Some(Waiting::Thread(granted, job)) => {
+            let (charge, thread) = granted.await;
+            // The job is there until this is done, once.
+            let Some(job) = job.take() else { return std::future::pending().await };
+            Granted::Thread(charge, thread, job)
+        }
+    };
+    *waiting = None;
+    granted
+}
+
+/// Waits until the client has closed its side, while nothing is read from it.
+pub(super) async fn closed_by_peer(stream: &TcpStream) {
+    loop {
+        tokio::time::sleep(GONE_INTERVAL).await;
+        // Unread input makes it ready at once; what it is ready for says whether the end has come behind that.
+        let ready = stream.ready(Interest::READABLE);
+        if let Ok(Ok(ready)) = tokio::time::timeout(Duration::ZERO, ready).await
+            && ready.is_read_closed()
+        {
+            trace!("the client has gone");
+            return;
+        }
+    }
+}
+
+/// Watches clients that do nothing: until they are let in, and then as `native_transport_idle_timeout` has it.
+pub(super) struct Watchdog {
+    sleep: Option<Pin<Box<Sleep>>>,
+    last_activity: Instant,
+    is_let_in: bool,
+    idle_timeout: Option<Duration>,
+}
+
+impl Watchdog {
+    pub fn new(config: &ServerConfig) -> Self {
+        let now = Instant::now();
+        Self {
+            sleep: Some(Box::pin(tokio::time::sleep_until(now + config.handshake_timeout))),
+            last_activity: now,
+            is_let_in: false,
+            idle_timeout: config.idle_timeout,
+        }
+    }
+
+    /// The client has been let in.
+    pub fn let_in(&mut self) {
+        if !self.is_let_in {
+            self.is_let_in = true;
+            self.last_activity = Instant::now();
+            let idle = self.idle_timeout.map(|timeout| self.last_activity + timeout);
+            self.sleep = idle.map(|until| Box::pin(tokio::time::sleep_until(until)));
+        }
+    }
+
+    /// The client has done something.
+    #[inline]
+    pub fn pat(&mut self) {
+        if self.idle_timeout.is_some() {
+            self.last_activity = Instant::now();
+        }
+    }
+
+    /// Waits until the client has taken too long, and returns what for.
+    pub async fn barks(&mut self) -> &'static str {
+        let Some(sleep) = &mut self.sleep else { return std::future::pending().await };
+        loop {
+            sleep.as_mut().await;
+            if !self.is_let_in {
+                return "until it was let in";
+            }
+            let Some(timeout) = self.idle_timeout else { return std::future::pending().await };
+            let until = self.last_activity + timeout;
+            if until <= Instant::now() {
+                return "to send another request";
+            }
+            sleep.as_mut().reset(until);
+        }
+    }
+}
