@@ -39,9 +39,9 @@ $(VENV)/installed: tests/clients/requirements.txt
 	touch $@
 
 .PHONY: simulate
-simulate: ## whole nodes on a fake disk and clock, held against a model (SEEDS, FROM, THREADS)
+simulate: ## whole nodes on a fake disk and clock, held against a model (SEEDS, FROM, OPERATIONS, THREADS)
 	cargo run --release --package cassette-simulation -- \
-		--seeds $${SEEDS:-1000} --from $${FROM:-0} --threads $${THREADS:-2}
+		--seeds $${SEEDS:-1000} --from $${FROM:-0} --operations $${OPERATIONS:-120} --threads $${THREADS:-2}
 
 .PHONY: soak-kill
 soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeats a run

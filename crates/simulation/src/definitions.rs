@@ -37,9 +37,30 @@ impl Simulation {
             return Ok(());
         }
         let shape = self.shape(name.clone());
+        if !self.model.keyspaces.contains(shape.keyspace()) {
+            self.create_keyspace(shape.keyspace())?;
+            if self.in_doubt.is_some() {
+                return Ok(());
+            }
+        }
         let with = self.parameters(&shape);
         self.define(shape.create(&with), move |model| {
             model.tables.insert(name, Table::new(shape));
+        })
+    }
+
+    fn create_keyspace(&mut self, name: &str) -> Result<(), String> {
+        let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+        self.define(format!("CREATE KEYSPACE {name} WITH replication = {replication}"), |model| {
+            model.keyspaces.insert(name.to_owned());
+        })
+    }
+
+    pub(crate) fn drop_keyspace(&mut self) -> Result<(), String> {
+        let Some(name) = self.model.keyspaces.first().cloned() else { return Ok(()) };
+        self.define(format!("DROP KEYSPACE {name}"), |model| {
+            model.keyspaces.remove(&name);
+            model.tables.retain(|_, table| table.shape.keyspace() != name);
         })
     }
 

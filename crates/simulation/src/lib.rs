@@ -50,6 +50,7 @@
 //! - Where values expire, the clock is not set back: what has expired may have been purged.
 //! - Counters are not deleted.
 
+mod damage;
 mod definitions;
 mod model;
 mod node;
@@ -94,18 +95,18 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs a seed.
+/// Runs so many operations of a seed.
 ///
 /// # Errors
 /// With the shortest trace found that fails, and how to run the seed again.
-pub fn run_seed(seed: u64) -> Result<(), String> {
+pub fn run_seed(seed: u64, count: usize) -> Result<(), String> {
     let profile = Profile::of(seed);
-    let operations = operations(seed, &profile, OPERATIONS);
+    let operations = operations(seed, &profile, count);
     let Err(failure) = run(&profile, &operations) else { return Ok(()) };
     let why = failure.why.clone();
     let (shortest, failure) = shrink(&profile, &operations, failure);
     Err(format!(
-        "seed {seed}: {why}\n\nthe shortest run found has {} operations: {failure}\n\nto run it again: make simulate FROM={seed} SEEDS=1\n{profile:?}",
+        "seed {seed}: {why}\n\nthe shortest run found has {} operations: {failure}\n\nto run it again: make simulate FROM={seed} SEEDS=1 OPERATIONS={count}\n{profile:?}",
         shortest.len(),
     ))
 }

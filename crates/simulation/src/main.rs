@@ -14,6 +14,9 @@ struct Arguments {
     /// The first one.
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// How many operations each has.
+    #[arg(long, default_value_t = OPERATIONS)]
+    operations: usize,
     /// How many threads run seeds.
     #[arg(long, default_value_t = 1)]
     threads: u64,
@@ -35,9 +38,9 @@ fn main() {
                         return;
                     }
                     if arguments.trace {
-                        trace(seed);
+                        trace(seed, arguments.operations);
                     }
-                    if let Err(failure) = run_seed(seed) {
+                    if let Err(failure) = run_seed(seed, arguments.operations) {
                         println!("{failure}\n");
                         failed.fetch_add(1, Ordering::Relaxed);
                     }
@@ -46,15 +49,16 @@ fn main() {
         }
     });
     let failed = failed.into_inner();
-    println!("{} seeds from {}: {failed} failed", arguments.seeds, arguments.from);
+    let Arguments { seeds, from, operations, .. } = arguments;
+    println!("{seeds} seeds from {from}, {operations} operations each: {failed} failed");
     if failed > 0 {
         std::process::exit(1);
     }
 }
 
-fn trace(seed: u64) {
+fn trace(seed: u64, count: usize) {
     let profile = Profile::of(seed);
-    let trace = match run(&profile, &operations(seed, &profile, OPERATIONS)) {
+    let trace = match run(&profile, &operations(seed, &profile, count)) {
         Ok(trace) => trace,
         Err(failure) => failure.trace,
     };

@@ -46,6 +46,8 @@ pub struct Node {
     tainted: bool,
     /// The disk has less space than the node may want.
     is_full: bool,
+    /// Files are damaged: any read may fail.
+    expects_failures: bool,
     /// The latest time that the wall clock has shown.
     latest_micros: i64,
 }
@@ -71,6 +73,7 @@ impl Node {
             database: None,
             tainted: false,
             is_full: false,
+            expects_failures: false,
             latest_micros: 0,
             profile,
         };
@@ -130,7 +133,7 @@ impl Node {
             self.clock.set_micros(self.clock.now_micros().max(self.latest_micros));
         }
         let may_fail = self.faults().errors.is_some();
-        self.tainted = may_fail;
+        self.tainted = may_fail || self.expects_failures;
         let database = Database::open(self.options()).map_err(|error| error.to_string())?;
         self.database = Some(database);
         Ok(())
@@ -221,10 +224,15 @@ impl Node {
         self.faults().errors = None;
     }
 
+    /// Lets everything fail from here on: files are damaged.
+    pub fn expect_failures(&mut self) {
+        self.expects_failures = true;
+    }
+
     /// Whether operations may fail now.
     pub fn is_failing(&self) -> bool {
         let faults = self.faults();
-        faults.is_dead || faults.errors.is_some() || self.is_full
+        self.expects_failures || faults.is_dead || faults.errors.is_some() || self.is_full
     }
 
     /// Whether something was made to fail in this life.

@@ -29,6 +29,7 @@ pub enum Kind {
     ReadPage,
     CreateTable,
     DropTable,
+    DropKeyspace,
     AlterTable,
     CreateIndex,
     DropIndex,
@@ -77,7 +78,7 @@ impl Kind {
             Kind::CreateIndex => 4,
             Kind::DropIndex => 1,
             Kind::CreateView => 2,
-            Kind::DropView => 1,
+            Kind::DropView | Kind::DropKeyspace => 1,
             Kind::Flush => 6,
             Kind::Compact => 3,
             Kind::RunPendingCompactions => 3,
@@ -100,7 +101,7 @@ impl Kind {
     }
 }
 
-const KINDS: [Kind; 37] = [
+const KINDS: [Kind; 38] = [
     Kind::Write,
     Kind::ConditionalWrite,
     Kind::Batch,
@@ -112,6 +113,7 @@ const KINDS: [Kind; 37] = [
     Kind::ReadPage,
     Kind::CreateTable,
     Kind::DropTable,
+    Kind::DropKeyspace,
     Kind::AlterTable,
     Kind::CreateIndex,
     Kind::DropIndex,

@@ -32,6 +32,8 @@ pub struct Profile {
     pub slow: bool,
     /// Whether the machine crashes.
     pub crashes: bool,
+    /// Whether files are damaged in the end.
+    pub damages: bool,
     /// Whether a life may begin with the wall clock behind that of an earlier one.
     pub clock_back_across_lives: bool,
     /// Syncs have no effect: a mistake of the disk that the simulation has to find.
@@ -60,6 +62,7 @@ impl Profile {
             fills: random.random_range(0..3) == 0,
             slow: random.random_range(0..4) == 0,
             crashes: random.random_range(0..8) != 0,
+            damages: random.random_range(0..3) == 0,
             clock_back_across_lives: false,
             lying_disk: false,
             mistake: None,

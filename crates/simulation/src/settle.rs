@@ -9,17 +9,23 @@ use crate::simulation::Simulation;
 use crate::value::{Type, Val};
 use crate::wire::Cql;
 
+/// The keyspaces, and the tables by `keyspace.table`.
+type Schema = (BTreeSet<String>, BTreeMap<String, Definition>);
+
 /// The columns of a table with their types, its indexes and its views.
 type Definition = (BTreeMap<String, String>, BTreeSet<String>, BTreeSet<String>);
 
 impl Simulation {
     /// Compares the schema; if a change of it was in doubt, finds out what became of it.
     pub(crate) fn settle_schema(&mut self) -> Result<(), String> {
-        let seen = self.schema_seen()?;
+        let Some(seen) = self.schema_seen()? else {
+            return if self.node.is_failing() { Ok(()) } else { Err("the schema cannot be read".into()) };
+        };
         if let Some(after) = self.in_doubt.take() {
             let same = defined(&after) == defined(&self.model);
             if !same && defined(&after) == seen {
                 self.note("   the change of the schema was made".to_owned());
+                self.model.keyspaces = after.keyspaces;
                 self.model.tables = after.tables;
                 return Ok(());
             }
@@ -28,41 +34,52 @@ impl Simulation {
         if seen == expected { Ok(()) } else { Err(format!("the schema is {seen:?}, expected {expected:?}")) }
     }
 
-    fn schema_seen(&mut self) -> Result<BTreeMap<String, Definition>, String> {
+    fn schema_seen(&mut self) -> Result<Option<Schema>, String> {
         let text = |name: &str| Column { name: name.into(), kind: Kind::Regular, data_type: Type::Text };
+        let mut keyspaces = BTreeSet::new();
         let mut found: BTreeMap<String, Definition> = BTreeMap::new();
         for keyspace in ["ks0", "ks1"] {
-            let mut query = |columns: &[&str], table: &str| -> Result<Vec<Vec<String>>, String> {
+            let mut query = |columns: &[&str], table: &str| -> Result<Option<Vec<Vec<String>>>, String> {
                 let cql = format!(
                     "SELECT {} FROM system_schema.{table} WHERE keyspace_name = '{keyspace}'",
                     columns.join(", ")
                 );
                 let columns: Vec<Column> = columns.iter().map(|name| text(name)).collect();
-                let rows = self.select(&Cql::plain(cql), &columns)?.ok_or("the schema cannot be read")?;
+                let Some(rows) = self.select(&Cql::plain(cql), &columns)? else { return Ok(None) };
                 let cell = |cell: Option<Val>| match cell {
                     Some(Val::Text(text)) => text,
                     _ => String::new(),
                 };
-                Ok(rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect())
+                Ok(Some(rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect()))
             };
-            for row in query(&["table_name"], "tables")? {
+            let Some(rows) = query(&["keyspace_name"], "keyspaces")? else { return Ok(None) };
+            for row in rows {
+                keyspaces.insert(row[0].clone());
+            }
+            let Some(rows) = query(&["table_name"], "tables")? else { return Ok(None) };
+            for row in rows {
                 found.entry(format!("{keyspace}.{}", row[0])).or_default();
             }
-            for row in query(&["table_name", "column_name", "type"], "columns")? {
+            let Some(rows) = query(&["table_name", "column_name", "type"], "columns")? else {
+                return Ok(None);
+            };
+            for row in rows {
                 if let Some(table) = found.get_mut(&format!("{keyspace}.{}", row[0])) {
                     table.0.insert(row[1].clone(), row[2].clone());
                 }
             }
-            for row in query(&["table_name", "index_name"], "indexes")? {
+            let Some(rows) = query(&["table_name", "index_name"], "indexes")? else { return Ok(None) };
+            for row in rows {
                 let table = found.get_mut(&format!("{keyspace}.{}", row[0])).ok_or("an index of no table")?;
                 table.1.insert(row[1].clone());
             }
-            for row in query(&["base_table_name", "view_name"], "views")? {
+            let Some(rows) = query(&["base_table_name", "view_name"], "views")? else { return Ok(None) };
+            for row in rows {
                 let table = found.get_mut(&format!("{keyspace}.{}", row[0])).ok_or("a view of no table")?;
                 table.2.insert(row[1].clone());
             }
         }
-        Ok(found)
+        Ok(Some((keyspaces, found)))
     }
 
     /// Compares everything. `unsynced` are the acknowledged writes that the crash may have lost:
@@ -103,12 +120,13 @@ impl Simulation {
     }
 }
 
-fn defined(model: &Model) -> BTreeMap<String, Definition> {
+fn defined(model: &Model) -> Schema {
     let definition = |table: &crate::model::Table| {
         let shape = &table.shape;
         let columns = shape.columns.iter();
         let columns = columns.map(|column| (column.name.clone(), column.data_type.cql().to_owned()));
         (columns.collect(), shape.indexes.keys().cloned().collect(), shape.views.keys().cloned().collect())
     };
-    model.tables.iter().map(|(name, table)| (name.clone(), definition(table))).collect()
+    let tables = model.tables.iter().map(|(name, table)| (name.clone(), definition(table)));
+    (model.keyspaces.clone(), tables.collect())
 }

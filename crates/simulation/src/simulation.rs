@@ -74,15 +74,6 @@ impl Simulation {
         };
         simulation.node.start()?;
         simulation.connect()?;
-        for keyspace in ["ks0", "ks1"] {
-            let cql = format!(
-                "CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
-            );
-            match simulation.execute(&Cql::plain(cql), None)? {
-                Outcome::Done(_) => {}
-                Outcome::Failed(error) => return Err(error),
-            }
-        }
         Ok(simulation)
     }
 
@@ -107,6 +98,7 @@ impl Simulation {
             Kind::ReadPage => self.read_page()?,
             Kind::CreateTable => self.create_table()?,
             Kind::DropTable => self.drop_table()?,
+            Kind::DropKeyspace => self.drop_keyspace()?,
             Kind::AlterTable => self.alter_table()?,
             Kind::CreateIndex => self.create_index()?,
             Kind::DropIndex => self.drop_index()?,
@@ -135,7 +127,10 @@ impl Simulation {
     /// Ends the run: the node is restarted once more and everything is compared.
     pub fn finish(&mut self) -> Result<(), String> {
         self.restart(End::Stopped)?;
-        self.stop().map(drop)
+        if self.stop()? && self.profile.damages {
+            self.damage()?;
+        }
+        Ok(())
     }
 
     /// Ends this life of the node, starts the next one and compares everything.
@@ -190,7 +185,7 @@ impl Simulation {
         self.node.start().map_err(|error| format!("cannot start: {error}"))
     }
 
-    fn connect(&mut self) -> Result<(), String> {
+    pub(crate) fn connect(&mut self) -> Result<(), String> {
         for _ in 0..CLIENTS {
             let wire = self.new_wire()?;
             self.wires.push(wire);

@@ -2,12 +2,16 @@
 
 use cassette_simulation::{Mistake, OPERATIONS, Profile, operations, run, run_seed};
 
+/// How many operations a run has in every run of the tests: half a minute for each hundred seeds of the
+/// usual number would be too long.
+const SHORT: usize = 50;
+
 /// Runs seeds; `SEED` in the environment runs that one alone.
 fn seeds(range: std::ops::Range<u64>) {
     let only = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let range = only.map_or(range, |seed: u64| seed..seed + 1);
     for seed in range {
-        if let Err(failure) = run_seed(seed) {
+        if let Err(failure) = run_seed(seed, SHORT) {
             panic!("{failure}");
         }
     }
@@ -15,12 +19,12 @@ fn seeds(range: std::ops::Range<u64>) {
 
 #[test]
 fn a_node_agrees_with_the_model_through_faults_and_crashes() {
-    seeds(0..100);
+    seeds(0..500);
 }
 
 #[test]
 fn a_node_agrees_with_the_model_through_faults_and_crashes_with_other_seeds() {
-    seeds(100..200);
+    seeds(500..1000);
 }
 
 /// The first of some seeds that fails with this profile.

@@ -86,6 +86,8 @@ impl Table {
 /// Everything written to all tables.
 #[derive(Debug, Default, Clone)]
 pub struct Model {
+    /// The keyspaces.
+    pub keyspaces: BTreeSet<String>,
     /// The tables by `keyspace.table`.
     pub tables: BTreeMap<String, Table>,
     /// A deliberate mistake of the model, for testing that mistakes are found.

@@ -1,0 +1,108 @@
+//! Damage of files at rest, as the last thing of a run.
+//!
+//! The node has stopped cleanly. Then bytes of files change, or files are lost, and it starts
+//! again. Whatever it answers must be right or an error, and it must not remove a file of a table:
+//! no statement dropped one.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use cassette_vfs::{FakeFileSystem, FileSystem};
+use rand::RngExt;
+
+use crate::node::End;
+use crate::simulation::Simulation;
+
+impl Simulation {
+    /// Damages files of the stopped node and starts it again.
+    pub(crate) fn damage(&mut self) -> Result<(), String> {
+        self.node.end(End::Stopped);
+        let fs = self.node.fs().clone();
+        let all = files(&fs, Path::new("/data"));
+        if self.one_in(2) { self.change_bytes(&fs, &all) } else { self.lose_files(&fs, &all) }
+    }
+
+    fn change_bytes(&mut self, fs: &FakeFileSystem, all: &[PathBuf]) -> Result<(), String> {
+        for _ in 0..self.random.random_range(1..4) {
+            let file = &all[self.random.random_range(0..all.len())];
+            let length = fs.metadata(file).map_err(|error| error.to_string())?.len;
+            if length == 0 {
+                continue;
+            }
+            let (offset, mask) = (self.random.random_range(0..length), self.random.random_range(1..=255));
+            self.note(format!("-- byte {offset} of {} is changed by {mask:#04x}", file.display()));
+            fs.corrupt(file, offset, mask);
+        }
+        self.node.expect_failures();
+        if !self.starts_with_its_files(fs)? {
+            return Ok(());
+        }
+        // Reads of damaged files fail; a result must be right.
+        self.connect()?;
+        self.settle_schema()?;
+        for table in self.model.tables.keys().cloned().collect::<Vec<_>>() {
+            if let Some(seen) = self.scan(&table)? {
+                self.compare_scan(&table, &seen)?;
+                self.compare_indexes(&table)?;
+                self.compare_views(&table)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lose_files(&mut self, fs: &FakeFileSystem, all: &[PathBuf]) -> Result<(), String> {
+        let lost: Vec<&PathBuf> = match self.random.random_range(0..4) {
+            0 => all.iter().filter(|file| file.starts_with("/data/commitlog")).collect(),
+            1 => all.iter().filter(|file| file.starts_with("/data/data/system_schema")).collect(),
+            2 => {
+                let table = ["tables-", "keyspaces-", "columns-"][self.random.random_range(0..3)];
+                let of_table = Path::new("/data/data/system_schema").join(table);
+                let of_table = of_table.to_string_lossy().into_owned();
+                all.iter().filter(|file| file.to_string_lossy().starts_with(&of_table)).collect()
+            }
+            _ => all.iter().filter(|_| self.random.random_range(0..10) == 0).collect(),
+        };
+        for file in lost {
+            self.note(format!("-- {} is lost", file.display()));
+            fs.remove_file(file).map_err(|error| error.to_string())?;
+        }
+        self.node.expect_failures();
+        self.starts_with_its_files(fs).map(drop)
+    }
+
+    /// Starts the node; whether it started. The files of tables that are there before must be there
+    /// afterwards.
+    fn starts_with_its_files(&mut self, fs: &FakeFileSystem) -> Result<bool, String> {
+        let of_tables = || -> BTreeSet<PathBuf> {
+            let all = files(fs, Path::new("/data/data"));
+            let is_of_user = |file: &PathBuf| {
+                let keyspace = file.strip_prefix("/data/data").ok().and_then(|rest| rest.iter().next());
+                keyspace.is_some_and(|keyspace| keyspace == "ks0" || keyspace == "ks1")
+            };
+            all.into_iter().filter(is_of_user).filter(|file| is_component(file)).collect()
+        };
+        let before = of_tables();
+        let started = self.node.start();
+        if let Err(error) = &started {
+            self.note(format!("   the start is refused: {error}"));
+        }
+        let after = of_tables();
+        let removed: Vec<_> = before.difference(&after).collect();
+        if removed.is_empty() { Ok(started.is_ok()) } else { Err(format!("a start removed {removed:?}")) }
+    }
+}
+
+/// Whether the file is a component of an SSTable.
+fn is_component(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("nb-"))
+}
+
+/// The files below a directory, sorted.
+fn files(fs: &FakeFileSystem, directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs.read_dir(directory) else { return Vec::new() };
+    let below = entries.into_iter().flat_map(|entry| {
+        let path = directory.join(&entry.name);
+        if entry.is_dir { files(fs, &path) } else { vec![path] }
+    });
+    below.collect()
+}
