@@ -607,6 +607,16 @@ mod tests {
     }
 
     #[test]
+    fn every_guardrail_is_documented_and_has_an_effect() {
+        let documentation = include_str!("../../../../docs/settings.md");
+        for guardrail in GUARDRAILS {
+            let name = guardrail.name;
+            assert!(documentation.contains(&format!("`{name}`")), "{name} is not in docs/settings.md");
+            assert!(!WITHOUT_EFFECT.lines().any(|key| key == name), "{name} is said to have no effect");
+        }
+    }
+
+    #[test]
     fn guardrails_that_cassandra_refuses_are_refused() {
         for (text, says) in [
             ("tables_warn_threshold: 0\n", "Invalid value for tables_warn_threshold: 0 is not allowed"),

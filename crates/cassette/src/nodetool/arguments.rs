@@ -165,6 +165,12 @@ pub(super) const COMMANDS: &[Command] = &[
         &[flag(&["-d", "--precise-mib"])],
     ),
     command(&["getconcurrentcompactors"], "Get the number of concurrent compactors in the system", "", &[]),
+    command(
+        &["getguardrailsconfig"],
+        "Print runtime configuration of guardrails.",
+        "[<guardrail>]",
+        &[value(&["-c", "--category"]), flag(&["--expand"])],
+    ),
     command(&["getlogginglevels"], "Get the runtime logging levels", "", &[]),
     command(&["gettraceprobability"], "Print the current trace probability value", "", &[]),
     command(
@@ -241,6 +247,12 @@ pub(super) const COMMANDS: &[Command] = &[
         &["setconcurrentcompactors"],
         "Set number of concurrent compactors in the system.",
         "<value>",
+        &[],
+    ),
+    command(
+        &["setguardrailsconfig"],
+        "Modify runtime configuration of guardrails.",
+        "[<setter> <value1> ...]",
         &[],
     ),
     command(

@@ -1,8 +1,8 @@
 //! What each command asks of the node, and what it shows.
 
 use cassette_server::admin::model::{
-    CompactionRecord, CompactionReport, ImportChoices, NodeReport, Operation, SnapshotReport, TableReport,
-    Tables,
+    CompactionRecord, CompactionReport, GuardrailReport, ImportChoices, NodeReport, Operation,
+    SnapshotReport, TableReport, Tables,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use super::arguments::Invocation;
 use super::client::Client;
 use super::text::{Table, double};
 use super::{
-    Failure, Format, Output, Result, clients, cluster, compactions, info, pools, snapshots, table_stats,
-    tablehistograms, top_partitions,
+    Failure, Format, Output, Result, clients, cluster, compactions, guardrails, info, pools, snapshots,
+    table_stats, tablehistograms, top_partitions,
 };
 
 /// Executes a command.
@@ -70,6 +70,11 @@ pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) 
             command.show_as(&json!({"concurrent_compactors": compactors}), || {
                 format!("Current concurrent compactors in the system is: \n{compactors}\n")
             })
+        }
+        "getguardrailsconfig" => {
+            let reports: Vec<GuardrailReport> = client.get("/v1/guardrails")?;
+            let listed = guardrails::Listed::new(&reports, invocation)?;
+            Ok(command.either(|| listed.text(), || listed.data()))
         }
         "getlogginglevels" => {
             let levels: Vec<(String, String)> = client.get("/v1/logging")?;
@@ -341,6 +346,12 @@ impl Command<'_> {
                     return Err(Failure::usage("Trace probability must be between 0 and 1"));
                 }
                 silently(Operation::SetTraceProbability { probability })
+            }
+            "setguardrailsconfig" => {
+                let Some((name, arguments)) = invocation.arguments.split_first() else {
+                    return Err(Failure::usage("No arguments."));
+                };
+                silently(Operation::SetGuardrail { name: name.clone(), arguments: arguments.to_vec() })
             }
             "setlogginglevel" => {
                 let argument = |i: usize| invocation.arguments.get(i).cloned().unwrap_or_default();

@@ -10,6 +10,7 @@ mod clients;
 mod cluster;
 mod commands;
 mod compactions;
+mod guardrails;
 mod info;
 mod missing;
 mod pools;

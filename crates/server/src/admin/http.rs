@@ -41,6 +41,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
                 answer(top_partitions::sample(&admin, &asked).await)
             }),
         )
+        .route("/v1/guardrails", get(|admin| blocking(admin, |admin| Ok(report::guardrails(admin)))))
         .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
         .route("/v1/operations", post(operate))
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing of this name") })

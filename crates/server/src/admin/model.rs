@@ -600,6 +600,13 @@ pub enum Operation {
         /// `TRACE` to `OFF`; empty for what it was at the start.
         level: String,
     },
+    /// Change a guardrail, as `nodetool setguardrailsconfig` names it.
+    SetGuardrail {
+        /// A flag or a set of names by its key in cassandra.yaml, or a pair of thresholds: `tables_threshold`.
+        name: String,
+        /// The value; of a pair the failure and the warning threshold.
+        arguments: Vec<String>,
+    },
     /// Say which share of requests is traced.
     SetTraceProbability {
         /// 0 to 1.
@@ -643,6 +650,17 @@ pub enum Operation {
         /// The id.
         id: Option<String>,
     },
+}
+
+/// A guardrail and its present value.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct GuardrailReport {
+    /// The key in cassandra.yaml.
+    pub name: String,
+    /// The value as cassandra.yaml has it; `None` for null.
+    pub value: Option<String>,
+    /// Whether Cassandra's nodetool lists it.
+    pub in_cassandra: bool,
 }
 
 /// How SSTables are taken in.

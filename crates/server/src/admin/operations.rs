@@ -139,6 +139,10 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::SetLoggingLevel { target, level } => {
             admin.logging.set(target, level).map_err(Refused::wrong_use)?;
         }
+        Operation::SetGuardrail { name, arguments } => {
+            database.guardrails().set_by_name(name, arguments).map_err(Refused::wrong_use)?;
+            tracing::info!("guardrail {name} changed to {}", arguments.join(" "));
+        }
         Operation::SetTraceProbability { probability } => {
             if !(0.0..=1.0).contains(probability) {
                 return Err(Refused::wrong_use("Trace probability must be between 0 and 1"));

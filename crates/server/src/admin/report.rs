@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_database::{
-    Catalog, DatabaseError, Index, IndexKind, KeyspaceKind, Pool, Replication, Snapshot,
+    Catalog, DatabaseError, GUARDRAILS, Guardrail, Index, IndexKind, KeyspaceKind, Pool, Replication,
+    Snapshot,
     engine::{
         CacheStats, Engine, EngineStats, Options, OverlappingFigures, TableStats,
         metrics::{CacheRates, Distribution, Histogram, HistogramSnapshot, TableMetrics},
@@ -17,8 +18,8 @@ use cassette_rows::{TableId, TableMetadata};
 use super::Admin;
 use super::model::{
     ActiveCompaction, AttachedIndexesReport, CacheReport, ClientReport, CompactionRecord, CompactionReport,
-    DistributionReport, KeyspaceReport, LevelReport, NodeReport, OverlappingReport, PoolReport,
-    RequestReport, SeenClientReport, SnapshotReport, StatementReport, TableReport,
+    DistributionReport, GuardrailReport, KeyspaceReport, LevelReport, NodeReport, OverlappingReport,
+    PoolReport, RequestReport, SeenClientReport, SnapshotReport, StatementReport, TableReport,
 };
 use super::process;
 use super::refusal::Refused;
@@ -98,6 +99,17 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         client_history: server.seen_clients().into_iter().map(seen_client).collect(),
         connections_refused: server.connections_refused(),
     }
+}
+
+/// The guardrails, in the order of the table that describes them.
+pub(super) fn guardrails(admin: &Admin) -> Vec<GuardrailReport> {
+    let values = admin.database.guardrails();
+    let report = |guardrail: &Guardrail| GuardrailReport {
+        name: guardrail.name.to_owned(),
+        value: values.text(guardrail.key),
+        in_cassandra: guardrail.in_nodetool,
+    };
+    GUARDRAILS.iter().map(report).collect()
 }
 
 /// The share of bytes that Cassandra marked as repaired, 0 to 100: of tables that it would repair, as there is to be more than one
