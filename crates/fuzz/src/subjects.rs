@@ -74,6 +74,8 @@ pub fn engine_options() -> cassette_engine::Options {
     engine.background_threads = false;
     engine.commitlog_segment_size = 1 << 20;
     engine.memtable_heap_space = 8 << 20;
+    // Small, so that partitions of a few rows have an index of rows.
+    engine.column_index_size = 512;
     engine.file_cache_size = 4 << 20;
     engine.key_cache_size = 1 << 20;
     engine.counter_cache_size = 1 << 20;

@@ -41,13 +41,25 @@ struct Subject {
     /// Whether Checksums.db protects everything.
     is_ours: bool,
     expected: Vec<Partition>,
+    /// What Deletions.db, or Data in its place, has of them.
+    deletions: Vec<Partition>,
+}
+
+/// What was read of an SSTable, by every way.
+struct Answer {
+    scanned: Vec<Partition>,
+    by_key: Vec<Partition>,
+    deletions: Vec<Partition>,
 }
 
 impl Subject {
     fn new(table: Arc<TableMetadata>, descriptor: Descriptor, files: Vec<(Component, Vec<u8>)>) -> Self {
         let is_ours = files.iter().any(|(component, _)| *component == Component::Checksums);
-        let mut subject = Self { table, descriptor, files, is_ours, expected: Vec::new() };
-        subject.expected = scan(&open(&subject, &subject.written(None)).unwrap()).unwrap();
+        let (expected, deletions) = (Vec::new(), Vec::new());
+        let mut subject = Self { table, descriptor, files, is_ours, expected, deletions };
+        let written = subject.written(None);
+        subject.expected = scan(&open(&subject, &written).unwrap()).unwrap();
+        subject.deletions = read(&subject, &written).unwrap().deletions;
         subject
     }
 
@@ -153,10 +165,10 @@ fn scan(reader: &SSTableReader) -> Result<Vec<Partition>> {
     collect(&mut reader.scan_all()?)
 }
 
-/// Reads everything by every way. The partitions by their keys, in the order of `expected`, are the second half.
-fn read(subject: &Subject, files: &Arc<FakeFileSystem>) -> Result<(Vec<Partition>, Vec<Partition>)> {
+/// Reads everything by every way.
+fn read(subject: &Subject, files: &Arc<FakeFileSystem>) -> Result<Answer> {
     let reader = open(subject, files)?;
-    let all = scan(&reader)?;
+    let scanned = scan(&reader)?;
     let mut by_key = Vec::new();
     for partition in &subject.expected {
         let key = &partition.header.key;
@@ -169,7 +181,23 @@ fn read(subject: &Subject, files: &Arc<FakeFileSystem>) -> Result<(Vec<Partition
         }
     }
     reader.fingerprint()?;
-    Ok((all, by_key))
+    Ok(Answer { scanned, by_key, deletions: read_deletions(&reader, &subject.expected)? })
+}
+
+/// What compactions learn of the deletions in an SSTable outside of them.
+fn read_deletions(reader: &SSTableReader, partitions: &[Partition]) -> Result<Vec<Partition>> {
+    let mut probe = reader.probe(true)?;
+    let mut found = Vec::new();
+    for key in partitions.iter().map(|partition| &partition.header.key) {
+        if let Some(header) = probe.open(key)? {
+            let mut rows = Vec::new();
+            while let Some(unfiltered) = probe.next_unfiltered()? {
+                rows.push(unfiltered);
+            }
+            found.push(Partition { header, rows });
+        }
+    }
+    Ok(found)
 }
 
 fn run(input: &[u8]) {
@@ -190,11 +218,12 @@ fn run(input: &[u8]) {
         scrub(subject, &files);
         // Of an SSTable without Checksums.db only Data has checksums for all of its bytes.
         let is_protected = !is_resealed && (subject.is_ours || component == Component::Data);
-        if let Ok((all, by_key)) = answer
+        if let Ok(answer) = answer
             && is_protected
         {
-            assert_eq!(all, subject.expected, "{}: a scan", subject.descriptor);
-            assert_eq!(by_key, subject.expected, "{}: reads by key", subject.descriptor);
+            assert_eq!(answer.scanned, subject.expected, "{}: a scan", subject.descriptor);
+            assert_eq!(answer.by_key, subject.expected, "{}: reads by key", subject.descriptor);
+            assert_eq!(answer.deletions, subject.deletions, "{}: deletions", subject.descriptor);
         }
     });
 }
@@ -245,19 +274,7 @@ fn subjects() -> Vec<Subject> {
     let mut subjects = Vec::new();
     for (_, table) in world.database.engine().tables().iter().filter(|(_, table)| table.keyspace == "ks") {
         let directory = Path::new(DATA).join("data/ks").join(table.directory_name());
-        let entries = world.files.read_dir(&directory).unwrap_or_default();
-        let mut files: Vec<(Descriptor, Component, Vec<u8>)> = Vec::new();
-        for entry in entries.iter().filter(|entry| !entry.is_dir) {
-            let path = directory.join(&entry.name);
-            if let Some((descriptor, component)) = Descriptor::from_path(&path) {
-                let files_of: &dyn FileSystem = &*world.files;
-                files.push((descriptor, component, files_of.read(&path).unwrap()));
-            }
-        }
-        if let Some((descriptor, ..)) = files.first() {
-            let descriptor = descriptor.clone();
-            let files = files.into_iter().filter(|file| file.0 == descriptor);
-            let files = files.map(|(_, component, content)| (component, content)).collect();
+        if let Some((descriptor, files)) = first_sstable(&world.files, &directory) {
             subjects.push(Subject::new(table.clone(), descriptor, files));
         }
     }
@@ -267,9 +284,37 @@ fn subjects() -> Vec<Subject> {
         let Some((descriptor, ..)) = table.files.first() else { continue };
         let of_first = table.files.iter().filter(|file| file.0 == *descriptor);
         let files = of_first.map(|(_, component, content)| (*component, content.clone())).collect();
-        subjects.push(Subject::new(metadata, descriptor.clone(), files));
+        let subject = Subject::new(metadata, descriptor.clone(), files);
+        // As an import leaves it.
+        let written = subject.written(None);
+        open(&subject, &written).unwrap().adopted().unwrap();
+        let (descriptor, files) = first_sstable(&written, &descriptor.directory).unwrap();
+        let adopted = Subject::new(subject.table.clone(), descriptor, files);
+        assert!(adopted.is_ours, "{} is protected once it is adopted", adopted.descriptor);
+        subjects.extend([subject, adopted]);
+    }
+    for component in Component::ALL {
+        assert!(subjects.iter().any(|subject| subject.content(component).is_some()), "no {component:?}");
     }
     subjects
+}
+
+/// The files of the first SSTable in a directory.
+fn first_sstable(
+    files: &FakeFileSystem,
+    directory: &Path,
+) -> Option<(Descriptor, Vec<(Component, Vec<u8>)>)> {
+    let mut first = None;
+    let mut found = Vec::new();
+    for entry in files.read_dir(directory).unwrap_or_default() {
+        let path = directory.join(&entry.name);
+        let Some((descriptor, component)) = Descriptor::from_path(&path) else { continue };
+        if *first.get_or_insert_with(|| descriptor.clone()) == descriptor {
+            let files: &dyn FileSystem = files;
+            found.push((component, files.read(&path).unwrap()));
+        }
+    }
+    Some((first?, found))
 }
 
 fn seeds() -> Vec<Vec<u8>> {
