@@ -27,6 +27,7 @@ use crate::execution::Execution;
 use crate::guardrails::Guardrails;
 use crate::indexes::{self, Builds, Hits, Index, IndexKind, Wanted, Within};
 use crate::metrics::{RequestKind, RequestMetrics};
+use crate::paging_key::PagingKey;
 use crate::plan::{Plan, Planned};
 use crate::prepared::{Prepared, PreparedFigures, PreparedStatements};
 use crate::request::{BoundValue, StatementOptions, Values};
@@ -139,6 +140,7 @@ struct Inner {
     server: RwLock<Option<Weak<dyn ServerFigures>>>,
     time_uuids: TimeUuids,
     write_clock: WriteClock,
+    paging_key: PagingKey,
     trace_chance: TraceChance,
     schema_is_incomplete: bool,
 }
@@ -163,8 +165,10 @@ impl Database {
         settings.extend(options.settings);
         let background_threads = options.engine.background_threads;
         let auto_snapshot = options.engine.auto_snapshot;
-        let engine = Engine::open(options.engine, options.file_system, options.clock.clone())
+        let data_dir = options.engine.data_dir.clone();
+        let engine = Engine::open(options.engine, options.file_system.clone(), options.clock.clone())
             .map_err(|error| DatabaseError::Server(error.to_string()))?;
+        let paging_key = PagingKey::open(&*options.file_system, &data_dir)?;
         let opened = system::open::open(&engine, &*options.clock, options.node)?;
         let database = Self(Arc::new(Inner {
             engine,
@@ -186,6 +190,7 @@ impl Database {
             server: RwLock::new(None),
             auto_snapshot,
             time_uuids: TimeUuids::after(opened.newest_timestamp),
+            paging_key,
             write_clock: WriteClock::new(opened.ceilings, opened.newest_timestamp, opened.ceiling),
             trace_chance: TraceChance::default(),
             schema_is_incomplete: opened.schema_is_incomplete,
@@ -529,6 +534,11 @@ impl Database {
     /// The options of tables that are made without any.
     pub(crate) fn default_params(&self) -> &TableParams {
         &self.0.default_params
+    }
+
+    /// What paging states are authenticated with.
+    pub(crate) fn paging_key(&self) -> &PagingKey {
+        &self.0.paging_key
     }
 
     pub(crate) fn builds(&self) -> &Builds {

@@ -19,6 +19,7 @@ mod guardrails;
 mod indexes;
 pub mod metrics;
 mod modification;
+mod paging_key;
 mod plan;
 mod prepared;
 mod request;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cassette_cql::ast::{self, QualifiedName, Statement};
 use cassette_engine::trace::trace;
 use cassette_rows::{TableMetadata, interrupt};
+use md5::{Digest, Md5};
 
 use crate::catalog::{Catalog, KeyspaceKind};
 use crate::describe::DescribePlan;
@@ -27,6 +28,8 @@ pub(crate) struct PlanContext<'a> {
     pub session_keyspace: Option<&'a str>,
     /// Whether some name stood without keyspace: then the statement means another thing in another session.
     pub used_session_keyspace: bool,
+    /// The digest of the statement's text.
+    pub digest: [u8; 16],
     /// The statement's bind markers.
     pub markers: Markers,
     /// What the client is to be warned of when it sends the statement.
@@ -127,6 +130,7 @@ impl Planned {
             catalog,
             session_keyspace,
             used_session_keyspace: false,
+            digest: Md5::digest(cql).into(),
             markers: Markers::new(parsed.bind_markers),
             warnings: Vec::new(),
         };

@@ -55,6 +55,11 @@ impl KeyRange {
         }
     }
 
+    /// Whether `key` lies in it.
+    pub fn contains(&self, key: &DecoratedKey) -> bool {
+        self.bounds().intersects(key, key)
+    }
+
     /// The part of it from `key` on, without `key` itself: where a page goes on.
     pub fn after(self, key: DecoratedKey) -> Self {
         Self { start: Bound::Excluded(PartitionPosition::At(key)), end: self.end }

@@ -34,6 +34,7 @@ use crate::database::Database;
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
 use crate::metrics::RequestKind;
+use crate::paging_key::PagingScope;
 use crate::request::{ConsistencyRules, StatementOptions};
 use crate::response::{Outcome, ResultMetadata, RowSink};
 use crate::restrictions::Restrictions;
@@ -45,7 +46,7 @@ use group_by::GroupBy;
 use limits::{LimitTerms, Limits};
 use order::Order;
 use outputs::Outputs;
-use paging::PagingState;
+use paging::{PagingState, Seal};
 use reader::{Flow, Reader};
 use row::KeptRow;
 pub(crate) use row::{CurrentPartition, CurrentRow};
@@ -64,6 +65,8 @@ pub(crate) struct SelectPlan {
     group_by: Option<GroupBy>,
     order: Order,
     limits: LimitTerms,
+    /// What its paging states belong to.
+    paging_scope: PagingScope,
     /// The table's figures; `None` in it if the table is virtual.
     figures: OnceLock<Option<Arc<TableMetrics>>>,
 }
@@ -126,8 +129,9 @@ impl SelectPlan {
     pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         execution.options.consistency.validate_for_read()?;
         self.guard(execution)?;
+        let seal = Seal { key: execution.database.paging_key(), scope: self.paging_scope };
         let resume = match &execution.options.paging_state {
-            Some(bytes) => Some(PagingState::decode(bytes, &self.table)?),
+            Some(bytes) => Some(PagingState::decode(bytes, &self.table, &seal)?),
             None => None,
         };
         let resume = resume.as_ref();
@@ -159,7 +163,7 @@ impl SelectPlan {
             None if self.order.sorts_rows() => self.push_sorted(run, limits, sink)?,
             None => self.push_rows(run, limits, sink)?,
         };
-        Ok(Outcome::Rows { paging_state: next.map(|state| state.encode()) })
+        Ok(Outcome::Rows { paging_state: next.map(|state| state.encode(&seal)) })
     }
 
     /// Applies the guardrails that follow from the statement and its consistency level.

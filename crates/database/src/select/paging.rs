@@ -1,25 +1,40 @@
 //! Where the next page begins.
 //!
 //! ```text
-//! u8   version, 1
+//! u8   version, 2
 //! u8   flags: 1 a clustering follows, 2 a LIMIT is left, 4 a PER PARTITION LIMIT is left
 //! u16 length, bytes       partition key of the last row
 //! [u16 count, then per value i32 length (-1 = null), bytes]   its clustering; without it the partition is done
 //! [u32 rows left]         of LIMIT
 //! [u32 rows left]         of PER PARTITION LIMIT, in this partition
 //! ```
-//! Everything is big-endian. Clients keep it as they please, so it says nothing that a restart forgets.
+//! 16 bytes                tag of all before, see paging_key.rs
+//! Everything is big-endian. Clients keep it as they please, so it says nothing that a restart forgets, and is believed only with its tag: of the same statement
+//! of the same table, given by this data directory.
 
 use bytes::{Buf, BufMut, Bytes};
 use cassette_rows::{Clustering, DecoratedKey, TableMetadata};
 
 use super::limits::Limits;
 use crate::error::{DatabaseError, Result};
+use crate::paging_key::{PagingKey, PagingScope, TAG_LENGTH};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const HAS_CLUSTERING: u8 = 1;
 const HAS_REMAINING: u8 = 2;
 const HAS_REMAINING_IN_PARTITION: u8 = 4;
+
+/// What makes a paging state authentic.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seal<'k> {
+    pub key: &'k PagingKey,
+    pub scope: PagingScope,
+}
+
+/// The refusal of a paging state, in Cassandra's words.
+pub(super) fn invalid() -> DatabaseError {
+    DatabaseError::Protocol("Invalid value for the paging state".into())
+}
 
 /// After which row to go on, and with what left of the limits.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,12 +59,12 @@ impl PagingState {
         }
     }
 
-    pub fn encode(&self) -> Bytes {
+    pub fn encode(&self, seal: &Seal<'_>) -> Bytes {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(self.clustering.is_some(), HAS_CLUSTERING)
             | flag(self.remaining.is_some(), HAS_REMAINING)
             | flag(self.remaining_in_partition.is_some(), HAS_REMAINING_IN_PARTITION);
-        let mut out = Vec::with_capacity(16 + self.key.len());
+        let mut out = Vec::with_capacity(32 + self.key.len());
         out.put_u8(VERSION);
         out.put_u8(flags);
         // Keys have at most 65,535 bytes and tables at most 65,535 columns.
@@ -65,14 +80,19 @@ impl PagingState {
         for left in [self.remaining, self.remaining_in_partition].into_iter().flatten() {
             out.put_u32(left);
         }
+        let tag = seal.key.tag(&seal.scope, &out);
+        out.put_slice(&tag);
         out.into()
     }
 
     /// # Errors
-    /// Protocol, if the bytes are no paging state of a read of `table`.
-    pub fn decode(bytes: &[u8], table: &TableMetadata) -> Result<Self> {
-        Self::parse(bytes, table)
-            .ok_or_else(|| DatabaseError::Protocol("Invalid value for the paging state".into()))
+    /// Protocol, if the bytes are no paging state that `seal` was put on.
+    pub fn decode(bytes: &[u8], table: &TableMetadata, seal: &Seal<'_>) -> Result<Self> {
+        let sealed = || {
+            let (state, tag) = bytes.split_last_chunk::<TAG_LENGTH>()?;
+            seal.key.verifies(&seal.scope, state, tag).then_some(state)
+        };
+        sealed().and_then(|state| Self::parse(state, table)).ok_or_else(invalid)
     }
 
     fn parse(mut bytes: &[u8], table: &TableMetadata) -> Option<Self> {

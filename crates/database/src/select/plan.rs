@@ -15,6 +15,7 @@ use super::selectable::{Scope, Selectable};
 use crate::catalog::KeyspaceKind;
 use crate::columns::wildcard;
 use crate::error::{Result, bail_invalid};
+use crate::paging_key::PagingScope;
 use crate::plan::PlanContext;
 use crate::response::{ColumnSpec, ResultMetadata};
 use crate::restrictions::{ALLOW_FILTERING_MESSAGE, Restrictions, Rules, StatementKind, existing};
@@ -100,6 +101,7 @@ impl SelectPlan {
             group_by,
             order,
             limits,
+            paging_scope: PagingScope { table: table.id.0, statement: cx.digest },
             figures: OnceLock::new(),
             table,
         })

@@ -10,7 +10,7 @@ use cassette_rows::{
 use super::SelectPlan;
 use super::filter::BoundFilter;
 use super::limits::Limits;
-use super::paging::PagingState;
+use super::paging::{self, PagingState};
 use super::row::{CurrentPartition, CurrentRow};
 use crate::error::{DatabaseError, Result};
 use crate::execution::Execution;
@@ -78,10 +78,12 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             }
             partitions = match partitions {
                 Partitions::Keys(mut keys) => {
-                    let done = keys.iter().position(|k| *k == key).map_or(0, |at| at + 1);
-                    Partitions::Keys(keys.split_off(done))
+                    let last = keys.iter().position(|k| *k == key).ok_or_else(paging::invalid)?;
+                    Partitions::Keys(keys.split_off(last + 1))
                 }
-                Partitions::Range(range) => Partitions::Range(range.after(key)),
+                Partitions::Range(range) if range.contains(&key) => Partitions::Range(range.after(key)),
+                // The state is one of ours, but of other values of the bind markers.
+                Partitions::Range(_) => return Err(paging::invalid()),
             };
         }
         let shows_static_rows = restrictions.clustering.is_empty()

@@ -133,6 +133,90 @@ proptest! {
     }
 }
 
+/// What a statement with values answers after `state`; an error for a state that is refused.
+fn rest(
+    session: &Session,
+    cql: &str,
+    bound: (i32,),
+    state: Option<&Bytes>,
+) -> Result<(usize, Option<Bytes>), DatabaseError> {
+    let options =
+        StatementOptions { page_size: Some(1), paging_state: state.cloned(), ..StatementOptions::default() };
+    let rows = session.execute_with(cql, bound, &options)?;
+    Ok((rows.len(), rows.paging_state().cloned()))
+}
+
+#[track_caller]
+fn refused(session: &Session, cql: &str, bound: i32, state: &Bytes) {
+    let answer = rest(session, cql, (bound,), Some(state));
+    assert!(
+        matches!(&answer, Err(DatabaseError::Protocol(message)) if message == "Invalid value for the paging state"),
+        "{cql}: {answer:?}"
+    );
+}
+
+#[test]
+fn a_paging_state_goes_on_with_its_own_statement_and_values_only() {
+    let session = session();
+    session.execute("CREATE TABLE u (k int, c int, d int, v int, PRIMARY KEY (k, c, d))", ()).unwrap();
+    for (k, c) in (0..3).flat_map(|k| (0..5).map(move |c| (k, c))) {
+        for table in ["t", "u"] {
+            session
+                .execute(&format!("INSERT INTO {table} (k, c, d, v) VALUES ({k}, {c}, 0, 0)"), ())
+                .unwrap();
+        }
+    }
+    let of_t = "SELECT c FROM t WHERE k = ?";
+    let state = rest(&session, of_t, (2,), None).unwrap().1.unwrap();
+    assert_eq!(rest(&session, of_t, (2,), Some(&state)).unwrap().0, 1);
+    refused(&session, of_t, 1, &state);
+    refused(&session, "SELECT c FROM u WHERE k = ?", 2, &state);
+    refused(&session, "SELECT d FROM t WHERE k = ?", 2, &state);
+    for at in 0..state.len() {
+        let mut forged = state.to_vec();
+        forged[at] ^= 1;
+        refused(&session, of_t, 2, &forged.into());
+        refused(&session, of_t, 2, &state.slice(..at));
+    }
+    // All partitions, in the order of their tokens: 1, 0, 2.
+    let of_range = "SELECT k FROM t WHERE token(k) >= token(?)";
+    let state = rest(&session, of_range, (1,), None).unwrap().1.unwrap();
+    assert_eq!(rest(&session, of_range, (1,), Some(&state)).unwrap().0, 1);
+    refused(&session, of_range, 2, &state);
+}
+
+#[test]
+fn a_paging_state_outlives_restarts_and_schema_changes_but_not_its_data_directory() {
+    let fs = FakeFileSystem::new();
+    let open = |fs: &FakeFileSystem| {
+        let options = Options { file_system: Arc::new(fs.clone()), ..Options::new("/data") };
+        Database::open(options).unwrap()
+    };
+    let create = |session: &Session| {
+        for cql in [
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE ks.t (k int, c int, PRIMARY KEY (k, c)) WITH ID = 5a1c395e-b41f-11e5-9f22-ba0be0483c18",
+        ] {
+            session.execute(cql, ()).unwrap();
+        }
+        (0..5).for_each(|c| drop(session.execute(&format!("INSERT INTO ks.t (k, c) VALUES (1, {c})"), ())));
+    };
+    let cql = "SELECT c FROM ks.t WHERE k = ?";
+    let database = open(&fs);
+    let session = database.session();
+    create(&session);
+    let state = rest(&session, cql, (1,), None).unwrap().1.unwrap();
+    session.execute("ALTER TABLE ks.t ADD v int", ()).unwrap();
+    assert_eq!(rest(&session, cql, (1,), Some(&state)).unwrap().0, 1);
+    drop(session);
+    database.close().unwrap();
+    let session = open(&fs).session();
+    let state = rest(&session, cql, (1,), Some(&state)).unwrap().1.unwrap();
+    let other = open(&FakeFileSystem::new()).session();
+    create(&other);
+    refused(&other, cql, 1, &state);
+}
+
 #[test]
 fn a_tombstone_never_reaches_to_a_null() {
     let session = session();

@@ -49,6 +49,7 @@ impl View {
             catalog: &catalog,
             session_keyspace: Some(&base.keyspace),
             used_session_keyspace: false,
+            digest: Default::default(),
             markers: Markers::default(),
             warnings: Vec::new(),
         };
