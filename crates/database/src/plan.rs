@@ -226,6 +226,10 @@ fn plan(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<(Plan, Option
         Statement::Use(keyspace) => Ok((plan_use(keyspace, cx)?, None)),
         Statement::Truncate(name) => Ok((plan_truncate(name, cx)?, None)),
         Statement::Describe(describe) => Ok((Plan::Describe(DescribePlan::new(describe, cx)?), None)),
+        // Each execution would make another view; the definition is stored with its values.
+        Statement::CreateView(_) if !cx.markers.is_empty() => {
+            bail_invalid!("Cannot use query parameters in CREATE MATERIALIZED VIEW statements")
+        }
         other => Ok((Plan::Schema(SchemaStatement::new(other, cx)?), None)),
     }
 }

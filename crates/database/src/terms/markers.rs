@@ -29,15 +29,20 @@ impl Markers {
         }
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// What PREPARE answers: each marker with its own name, or its receiver's, and its type.
     ///
     /// # Errors
-    /// Server, if planning forgot a marker.
+    /// Invalid, if a marker is where no value can be bound.
     pub fn specs(&self) -> Result<Vec<ColumnSpec>> {
         let spec = |(index, receiver): (usize, &Option<Arc<ColumnSpec>>)| {
-            let receiver = receiver
-                .as_deref()
-                .ok_or_else(|| DatabaseError::Server(format!("bind marker {index} has no receiver")))?;
+            let receiver = receiver.as_deref().ok_or_else(|| {
+                DatabaseError::Invalid(format!("Cannot bind a value to marker {index} here"))
+            })?;
             let name = self.names.get(index).and_then(Option::as_ref);
             Ok(ColumnSpec {
                 name: name.map_or_else(|| receiver.name.clone(), |name| name.as_str().into()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cassette_vfs::{FakeFileSystem, ManualClock};
 use proptest::prelude::*;
 
-use crate::{Database, Options, Session};
+use crate::{Database, DatabaseError, Options, Session};
 
 struct World {
     fs: FakeFileSystem,
@@ -355,4 +355,52 @@ fn truncation_and_altered_bases_are_followed_and_views_are_off_by_default() {
     execute(&session, &TABLE);
     let refused = session.execute(VIEWS[0], ()).unwrap_err().to_string();
     assert_eq!(refused, "Materialized views are disabled. Enable in cassandra.yaml to use.");
+}
+
+#[test]
+fn bind_markers_in_definitions_are_refused_as_invalid() {
+    let database = World::new().open();
+    let session = database.session();
+    execute(&session, &TABLE);
+    let view =
+        "CREATE MATERIALIZED VIEW o AS SELECT * FROM ks.t WHERE k = ? AND c IS NOT NULL PRIMARY KEY (c, k)";
+    for answer in [
+        database.prepare(None, view).map(drop),
+        session.execute(view, (1,)).map(drop),
+        session.execute(view, ()).map(drop),
+    ] {
+        let message = "Cannot use query parameters in CREATE MATERIALIZED VIEW statements";
+        assert!(matches!(&answer, Err(DatabaseError::Invalid(text)) if text == message), "{answer:?}");
+    }
+    for cql in [
+        "CREATE TABLE ks.u (k int PRIMARY KEY) WITH compression = {'class': ?}",
+        "CREATE TABLE ks.u (k int PRIMARY KEY) WITH comment = ?",
+        "ALTER TABLE ks.t WITH compaction = {'class': ?}",
+        "CREATE KEYSPACE o WITH replication = {'class': 'SimpleStrategy', 'replication_factor': ?}",
+        "CREATE INDEX ON ks.t (v) WITH OPTIONS = {'a': ?}",
+        "CREATE CUSTOM INDEX ON ks.t (v) USING 'sai' WITH OPTIONS = {'case_sensitive': ?}",
+        "SELECT m[?] FROM ks.t",
+        "SELECT m[?..?] FROM ks.t",
+        "SELECT ? FROM ks.t",
+        "SELECT (int) ? FROM ks.t",
+        "SELECT k FROM ks.t ORDER BY v ANN OF ? LIMIT ?",
+        "SELECT k FROM ks.t WHERE token(k) > ? AND expr(i, ?) GROUP BY k PER PARTITION LIMIT ? ALLOW FILTERING",
+        "UPDATE ks.t USING TTL ? AND TIMESTAMP ? SET m[?] = ? WHERE k = ? AND c = ? IF m[?] = ? AND v IN (?, ?)",
+        "BEGIN BATCH USING TIMESTAMP ? DELETE m[?] FROM ks.t WHERE k = ? AND c IN ? APPLY BATCH",
+        "INSERT INTO ks.t JSON ? USING TTL ?",
+        "DESCRIBE TABLE ?",
+        "USE ?",
+        "TRUNCATE ?",
+        "CREATE AGGREGATE ks.a (int) SFUNC f STYPE int INITCOND ?",
+    ] {
+        if let Err(error) = database.prepare(None, cql) {
+            assert!(
+                matches!(
+                    error,
+                    DatabaseError::Invalid(_) | DatabaseError::Syntax(_) | DatabaseError::Config(_)
+                ),
+                "{cql}: {error:?}"
+            );
+        }
+    }
 }
