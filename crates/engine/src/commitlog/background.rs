@@ -2,6 +2,7 @@
 //! are not needed any more. They are two because a sync can take long, and appends would stand still if the next segment had to wait for it.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -23,9 +24,22 @@ impl Background {
         if !shared.options.threads {
             return Ok(background);
         }
-        let start = |name: &str, run: fn(&Shared)| {
+        // A thread that panics ends the log by name: writers must not wait for a sync or a segment that never comes.
+        let start = |name: &'static str, run: fn(&Shared)| {
             let shared = shared.clone();
-            Builder::new().name(name.into()).spawn(move || run(&shared))
+            let guarded = move || {
+                if catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() {
+                    tracing::error!(
+                        thread = name,
+                        "a commit log thread has panicked; the log takes no more writes"
+                    );
+                    let error = io::Error::other(format!("thread {name} has panicked"));
+                    shared.state.lock().fail(error);
+                    shared.work.notify_all();
+                    shared.advanced.notify_all();
+                }
+            };
+            Builder::new().name(name.into()).spawn(guarded)
         };
         background.threads.push(start("commitlog-alloc", reserve_and_remove_segments)?);
         if shared.sync_interval().is_some() {

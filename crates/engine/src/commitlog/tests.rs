@@ -13,6 +13,7 @@ mod appending;
 mod crashes;
 mod damage;
 mod failures;
+mod panics;
 mod threads;
 
 pub(super) const DIRECTORY: &str = "commitlog";

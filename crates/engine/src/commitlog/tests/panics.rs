@@ -1,0 +1,39 @@
+//! A panic in a thread of the log ends the log by name; nobody waits for that thread.
+
+use cassette_vfs::{Operation, OperationKind};
+
+use super::*;
+
+fn panics_when(sync: SyncMode, meant: fn(&Operation) -> bool) {
+    let fs = FakeFileSystem::new();
+    let clock = Arc::new(ManualClock::at_micros(1));
+    let options = CommitLogOptions { threads: true, ..options(sync) };
+    let mut ignore = |_: Entry<'_>| Ok(());
+    let (log, _) =
+        CommitLog::open(Arc::new(fs.clone()), clock, Path::new(DIRECTORY), options, &mut ignore).unwrap();
+    log.append(&record(&[1], b"before")).unwrap();
+    fs.fail_when(move |operation| {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        assert!(!(name.starts_with("commitlog-") && meant(operation)), "injected");
+        None
+    });
+    // More than a segment, so that the next one is wanted.
+    let failed = (0..100_000).find_map(|_| log.append(&record(&[1], &[7; 200])).err());
+    let error = failed.expect("the log goes on without its thread").to_string();
+    assert!(error.contains("thread commitlog-") && error.contains("panicked"), "{error}");
+    assert!(log.append(&record(&[1], b"after")).is_err());
+    assert!(log.failure().is_some());
+}
+
+#[test]
+fn a_panic_in_the_syncing_thread_ends_the_log_by_name() {
+    let group = SyncMode::Group { window: Duration::from_millis(1) };
+    panics_when(group, |operation| operation.kind == OperationKind::Sync);
+    let periodic = SyncMode::Periodic { period: Duration::from_millis(1) };
+    panics_when(periodic, |operation| operation.kind == OperationKind::Sync);
+}
+
+#[test]
+fn a_panic_in_the_allocating_thread_ends_the_log_by_name() {
+    panics_when(SyncMode::Batch, |operation| operation.kind == OperationKind::Create);
+}
