@@ -37,7 +37,7 @@ struct Partition {
 struct Subject {
     table: Arc<TableMetadata>,
     descriptor: Descriptor,
-    files: Vec<(Component, Vec<u8>)>,
+    files: Files,
     /// Whether Checksums.db protects everything.
     is_ours: bool,
     expected: Vec<Partition>,
@@ -53,7 +53,7 @@ struct Answer {
 }
 
 impl Subject {
-    fn new(table: Arc<TableMetadata>, descriptor: Descriptor, files: Vec<(Component, Vec<u8>)>) -> Self {
+    fn new(table: Arc<TableMetadata>, descriptor: Descriptor, files: Files) -> Self {
         let is_ours = files.iter().any(|(component, _)| *component == Component::Checksums);
         let (expected, deletions) = (Vec::new(), Vec::new());
         let mut subject = Self { table, descriptor, files, is_ours, expected, deletions };
@@ -299,11 +299,11 @@ fn subjects() -> Vec<Subject> {
     subjects
 }
 
+/// The components of an SSTable with their contents.
+type Files = Vec<(Component, Vec<u8>)>;
+
 /// The files of the first SSTable in a directory.
-fn first_sstable(
-    files: &FakeFileSystem,
-    directory: &Path,
-) -> Option<(Descriptor, Vec<(Component, Vec<u8>)>)> {
+fn first_sstable(files: &FakeFileSystem, directory: &Path) -> Option<(Descriptor, Files)> {
     let mut first = None;
     let mut found = Vec::new();
     for entry in files.read_dir(directory).unwrap_or_default() {
