@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cassette_lab::cassandra::{Cluster, ClusterSettings};
 use cassette_transactions::service::Layout;
-use cassette_transactions::store::{ClusterOptions, ClusterStore, ColumnRange, Store};
+use cassette_transactions::store::{Cell, ClusterOptions, ClusterStore, ColumnRange, Put, Store, TableKind};
 use cassette_transactions::{Options, Timestamp, Transactions};
 
 use super::checker::{self, Figures, wait_for};
@@ -79,6 +79,20 @@ fn start(directory: &Path, nodes: usize) -> Option<Nodes> {
     Some(Nodes(Cluster::start(settings).unwrap()))
 }
 
+/// Nodes accept the longest version that transactions may write.
+fn longest_version_is_written(store: &ClusterStore) {
+    let max = store.version_max().unwrap();
+    assert!((15 << 20..16 << 20).contains(&max), "{max}");
+    store.create_table("t", TableKind::Data).unwrap();
+    let cell = Cell::new("row", "column");
+    let value = Bytes::from(vec![7; max - cell.row.len() - cell.column.len()]);
+    let at = Timestamp(5);
+    let put = Put { table: "t", cell: &cell, timestamp: at, value: value.clone(), write_time: at.0 };
+    store.put(&[put]).unwrap();
+    let found = store.get("t", &[(&cell, Timestamp::MAX)]).unwrap().pop().flatten().unwrap();
+    assert_eq!(found.value, value);
+}
+
 #[test]
 fn transactions_on_cassandra_keep_their_promises() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
@@ -97,6 +111,8 @@ fn transactions_on_cassandra_keep_their_promises() {
     every_loader_finds_the_same(|cell_loader| {
         ClusterStore::connect(&ClusterOptions { cell_loader, ..options("loaders") }).unwrap()
     });
+
+    longest_version_is_written(&ClusterStore::connect(&options("lengths")).unwrap());
 
     let store: Arc<dyn Store> = Arc::new(ClusterStore::connect(&options("bank")).unwrap());
     let (mut first, one) = timelock(&contacts.join(","), "bank");
