@@ -1,7 +1,9 @@
 //! What all parts of the engine share.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cassette_rows::{StorageError, TableId};
@@ -75,9 +77,18 @@ pub(crate) struct Core {
     stopped: AtomicBool,
     stop_reason: Mutex<String>,
     pub flush_wanted: Signal,
+    /// Tables that are to be flushed soon after a change.
+    pub flushed_together: Mutex<FlushedTogether>,
     pub compaction_wanted: Signal,
     /// Makes time UUIDs differ that are made in the same microsecond.
     uuids: AtomicU64,
+}
+
+/// See [`Engine::flush_together`](crate::Engine::flush_together).
+pub(crate) struct FlushedTogether {
+    /// When they were flushed, or the engine was opened.
+    pub last: Duration,
+    pub pending: BTreeSet<TableId>,
 }
 
 /// What the engine allows.
@@ -98,6 +109,7 @@ impl Core {
         let directory = DataDirectory::open(fs.clone(), &options.data_dir)?;
         let positions = ReplayPositions::open(fs.clone(), directory.replay_positions())?;
         let drops = DropRecords::open(fs.clone(), directory.dropped_tables())?;
+        let now = clock.monotonic();
         Ok(Self {
             memory: MemtablePool::new(options.memtable_heap_space, options.cleanup_threshold()),
             cache: Arc::new(
@@ -133,6 +145,7 @@ impl Core {
             stopped: AtomicBool::new(false),
             stop_reason: Mutex::default(),
             flush_wanted: Signal::default(),
+            flushed_together: Mutex::new(FlushedTogether { last: now, pending: BTreeSet::new() }),
             compaction_wanted: Signal::default(),
             uuids: AtomicU64::new(0),
         })

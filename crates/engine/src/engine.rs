@@ -497,6 +497,15 @@ impl Engine {
         }
     }
 
+    /// Flushes tables whose changes must not stay in the commit log alone for long: at once, unless such a flush took place
+    /// within the last second or the engine was opened within it. Then the background flushes them when that second is over,
+    /// and so does [`close`](Self::close).
+    pub fn flush_together(&self, ids: &[TableId]) -> Result<()> {
+        let core = &self.inner.core;
+        core.check_running()?;
+        core.flush_together(ids)
+    }
+
     /// Compacts all SSTables of a table as its strategy does that: into one, into levels, or into shards. Memtables are not
     /// flushed before.
     pub fn compact(&self, id: TableId) -> Result<()> {

@@ -140,6 +140,9 @@ impl Core {
     /// Flushes what memory, the log's size or a table's flush period ask for, and what could not be flushed before.
     pub fn flush_what_is_due(self: &Arc<Self>) {
         self.flush_left_over();
+        if let Err(error) = self.flush_pending(Duration::from_secs(1)) {
+            self.flush_failed(error);
+        }
         while self.memory.wants_flush() && !self.flush_wanted.is_stopped() {
             let mut tables: Vec<_> = self.tables.load().values().cloned().collect();
             let size = |table: &Arc<Table>| table.view().memtable.heap_bytes();
@@ -165,6 +168,35 @@ impl Core {
                 self.try_flush(table);
             }
         }
+    }
+
+    /// See [`Engine::flush_together`](crate::Engine::flush_together).
+    pub fn flush_together(self: &Arc<Self>, ids: &[TableId]) -> Result<()> {
+        self.flushed_together.lock().pending.extend(ids);
+        self.flush_pending(Duration::from_secs(1))
+    }
+
+    /// Flushes the tables that wait for it, if the last such flush is at least `pause` ago. Those that fail wait again.
+    fn flush_pending(self: &Arc<Self>, pause: Duration) -> Result<()> {
+        let pending = {
+            let mut together = self.flushed_together.lock();
+            let now = self.clock.monotonic();
+            if together.pending.is_empty() || now.saturating_sub(together.last) < pause {
+                return Ok(());
+            }
+            together.last = now;
+            std::mem::take(&mut together.pending)
+        };
+        let mut failure = None;
+        for id in pending {
+            // It may have been dropped since.
+            let Ok(table) = self.table(id) else { continue };
+            if let Err(error) = self.flush(&table) {
+                self.flushed_together.lock().pending.insert(id);
+                failure.get_or_insert(error);
+            }
+        }
+        failure.map_or(Ok(()), Err)
     }
 
     /// Flushes memtables whose flush has failed before.
@@ -229,6 +261,7 @@ impl Core {
         /// Replaying so much takes a few milliseconds, about as long as flushing it.
         const LEFT_TO_THE_LOG: usize = 1 << 20;
         debug_assert_ne!(self.phase(), Phase::Recovering);
+        self.flush_pending(Duration::ZERO)?;
         for table in self.tables.load().values() {
             if table.view().memtable.heap_bytes() > LEFT_TO_THE_LOG || !table.view().flushing.is_empty() {
                 self.flush(table)?;

@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use cassette_engine::{Engine, Mutation};
 use cassette_rows::{TableId, TableMetadata};
 
 use super::{Change, KeyspaceChange, SchemaContext, events};
@@ -140,6 +141,7 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         engine.cancel_drops(&dropped);
         undo(format!("cannot write the schema: {error}"))
     })?;
+    flush_schema(engine, &mutations);
     let mut failure = None;
     for table in &diff.altered {
         if let Err(error) = engine.alter_table(table.clone()) {
@@ -162,6 +164,24 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         failure.get_or_insert(format!("cannot remove what was dropped: {error}"));
     }
     failure.map_or(Ok(()), |failure| Err(DatabaseError::Server(failure)))
+}
+
+/// Flushes the tables of `system_schema` that a change wrote, so that the schema does not depend on the commit log. Cassandra
+/// does so with every change. Here a flush of two tables takes ten times as long as the change itself, so that changes in
+/// quick succession are flushed together, at most a second after they are acknowledged.
+///
+/// A failure is logged: the change is durable in the log, and the engine tries the flush again.
+fn flush_schema(engine: &Engine, mutations: &[Mutation]) {
+    let mut changed: Vec<TableId> = mutations
+        .iter()
+        .filter(|mutation| mutation.table.keyspace == system::SCHEMA && !mutation.update.is_empty())
+        .map(|mutation| mutation.table.id)
+        .collect();
+    changed.sort_unstable();
+    changed.dedup();
+    if let Err(error) = engine.flush_together(&changed) {
+        tracing::warn!(%error, "a schema change is only in the commit log until its tables are flushed");
+    }
 }
 
 /// The keyspace, if its writes are to go to the log and did not before.

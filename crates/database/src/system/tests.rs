@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cassette_vfs::{FakeFileSystem, FileSystem};
+use cassette_vfs::{FakeFileSystem, FileSystem, ManualClock};
 
 use crate::{Database, Options, Session};
 
@@ -313,4 +313,52 @@ fn a_table_created_under_the_name_of_a_lost_one_has_only_its_own_columns() {
     assert_eq!(columns, ["k", "x"]);
     assert!(table.dropped_columns.is_empty());
     assert!(catalog.keyspace("ks").unwrap().indexes.is_empty());
+}
+
+#[test]
+fn the_commit_log_lost_after_a_clean_stop_costs_no_table() {
+    let fs = FakeFileSystem::new();
+    let session = open(&fs);
+    run_all(&session, &SETUP);
+    session.database().close().unwrap();
+    drop(session);
+    fs.remove_dir_all(Path::new("/data/commitlog")).unwrap();
+    let session = open(&fs);
+    let catalog = session.database().catalog();
+    for table in ["t", "s", "by_v"] {
+        assert!(catalog.table("ks", table).is_some(), "{table}");
+    }
+    assert_eq!(session.database().engine().unknown_tables().unwrap(), []);
+    assert!(!session.database().schema_is_incomplete());
+}
+
+#[test]
+fn schema_changes_are_flushed_with_each_but_at_most_once_a_second() {
+    let fs = FakeFileSystem::new();
+    let clock = Arc::new(ManualClock::at_micros(1_700_000_000_000_000));
+    let mut options =
+        Options { file_system: Arc::new(fs.clone()), clock: clock.clone(), ..Options::new("/data") };
+    options.engine.background_threads = false;
+    options.engine.commitlog_segment_size = 1 << 20;
+    let session = Database::open(options).unwrap().session();
+    let sstables = || {
+        let files =
+            directories(&fs, "system_schema", "tables-").into_iter().flat_map(|path| files_below(&fs, &path));
+        files.filter(|path| path.to_string_lossy().ends_with("-Data.db")).count()
+    };
+    run(&session, SETUP[0]);
+    run(&session, "CREATE TABLE ks.a (k int PRIMARY KEY)");
+    assert_eq!(sstables(), 0, "within a second of the start");
+    for n in 1..=3 {
+        clock.advance(std::time::Duration::from_secs(1));
+        run(&session, &format!("CREATE TABLE ks.b{n} (k int PRIMARY KEY)"));
+        assert_eq!(sstables(), n);
+        run(&session, &format!("CREATE TABLE ks.c{n} (k int PRIMARY KEY)"));
+        assert_eq!(sstables(), n);
+    }
+    drop(session);
+    // Of what was created since the last flush the log holds the only copy.
+    fs.remove_dir_all(Path::new("/data/commitlog")).unwrap();
+    let catalog = open(&fs).database().catalog();
+    assert!(catalog.table("ks", "b3").is_some() && catalog.table("ks", "c3").is_none());
 }
