@@ -157,6 +157,46 @@ async fn a_damaged_commit_log_is_passed_over_when_that_is_asked_for() {
     assert!(found.iter().all(|key| *key < 100), "{found:?}");
 }
 
+/// The names of the SSTable files of `ks.t`, below `data`.
+fn files_of_t(data: &Path) -> Vec<PathBuf> {
+    let keyspace = data.join("data/ks");
+    let tables = fs::read_dir(&keyspace).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = tables
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("t-"))
+        .flat_map(|path| files(&path))
+        .collect();
+    // Not the log of a flush that was not quite over.
+    found.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with("nb-1-"));
+    found.sort();
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_skips_damage_to_the_schema_keeps_all_sstables() {
+    let (_directory, data) = data_directory();
+    let server = Launch::new(&data).config(SYNCED).start();
+    let session = connect_to_keyspace(server.address()).await;
+    let table =
+        "CREATE TABLE t (k int PRIMARY KEY, some_column_of_t text) WITH memtable_flush_period_in_ms = 100";
+    execute(&session, table).await;
+    execute(&session, "INSERT INTO t (k, some_column_of_t) VALUES (1, 'x')").await;
+    while !files_of_t(&data).iter().any(|path| path.ends_with("nb-1-big-TOC.txt")) {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    server.kill();
+    let before = files_of_t(&data);
+    assert!(before.len() > 4, "{before:?}");
+    // The record that holds the schema of the table.
+    let (segment, at) = find(&data.join("commitlog"), "some_column_of_t");
+    flip(&segment, at);
+    for _ in 0..2 {
+        let server = Launch::new(&data).flag("--skip-damaged-log").start();
+        assert_eq!(files_of_t(&data), before);
+        server.stop();
+        assert_eq!(files_of_t(&data), before);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_torn_tail_of_the_commit_log_costs_only_the_record_that_was_torn() {
     let (_directory, data) = data_directory();

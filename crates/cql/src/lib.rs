@@ -8,8 +8,10 @@ pub mod ast;
 pub mod error;
 pub mod lexer;
 pub mod parser;
+mod statements;
 pub mod values;
 
 pub use ast::{ParsedStatement, Statement, quote_identifier, quote_string};
 pub use error::SyntaxError;
 pub use parser::{parse, parse_term, parse_type};
+pub use statements::split_statements;

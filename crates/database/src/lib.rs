@@ -33,6 +33,7 @@ mod terms;
 mod time_uuids;
 mod timeouts;
 mod tracing;
+mod unknown_tables;
 mod views;
 mod virtual_tables;
 mod write_clock;
@@ -66,4 +67,5 @@ pub use server_figures::{Client, Pool, RunningRequest, SeenClient, ServerFigures
 pub use system::local::{Node, PARTITIONER, RELEASE_VERSION, TOKEN};
 pub use timeouts::{RequestTimeouts, Timeout};
 pub use tracing::TracedRequest;
+pub use unknown_tables::AdoptedSchema;
 pub use views::View;

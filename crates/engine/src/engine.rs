@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_rows::interrupt::Interrupted;
-use cassette_rows::{DecoratedKey, PartitionStream, PartitionUpdate, Selection, TableId, TableMetadata};
+use cassette_rows::{
+    ColumnKind, ColumnMetadata, DecoratedKey, PartitionStream, PartitionUpdate, Selection, TableId,
+    TableMetadata,
+};
 use cassette_sstable::SSTableId;
 use cassette_sstable::scrub::ScrubOptions;
 use cassette_vfs::{Clock, FileSystem};
@@ -204,6 +207,21 @@ impl Engine {
     /// table, [create](Self::create_table) it with its keyspace, name and id; log records that were kept for it are applied.
     pub fn unknown_tables(&self) -> Result<Vec<UnknownTable>> {
         self.inner.core.unknown_tables()
+    }
+
+    /// Returns the columns of an unknown table as its SSTables' serialization headers have them; none without an SSTable.
+    /// Headers do not name key columns: `key_names` does, by kind and place.
+    pub fn unknown_table_columns(
+        &self,
+        unknown: &UnknownTable,
+        key_names: &dyn Fn(ColumnKind, usize) -> String,
+    ) -> Result<Vec<ColumnMetadata>> {
+        self.inner.core.unknown_table_columns(unknown, key_names)
+    }
+
+    /// Returns the `schema.cql` of the newest snapshot of an unknown table.
+    pub fn snapshot_schema(&self, unknown: &UnknownTable) -> Result<Option<String>> {
+        self.inner.core.snapshot_schema(unknown)
     }
 
     /// Removes the data of an unknown table; its snapshots stay.

@@ -24,6 +24,19 @@ pub enum EngineError {
         /// The table that has it.
         name: String,
     },
+    /// Commit log records that were kept for the table have columns that it lacks: their cells would be lost.
+    #[error(
+        "{table}: its commit log records have columns that it lacks: {}; create it with them (CREATE TABLE ... WITH id = {})",
+        columns.join(", "), id.0
+    )]
+    MissingColumns {
+        /// The table.
+        table: String,
+        /// Its id.
+        id: TableId,
+        /// The names of the columns.
+        columns: Vec<String>,
+    },
     /// The table's options ask for what does not exist, or is not there yet.
     #[error("{table}: {detail}")]
     InvalidOptions {

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cassette_rows::{StorageError, TableId};
+use cassette_vfs::FileSystem;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
+use crate::commitlog::unclaimed::UnclaimedLog;
 use crate::commitlog::{
     self, CommitLog, CommitLogOptions, Entry, HandlerError, Position, TableVersion, unclaimed,
 };
@@ -114,12 +116,22 @@ impl Core {
 
     /// Applies the log records that were kept while a table was unknown, and flushes them. Nothing else uses the table. A
     /// crash in between has all of them applied again.
-    pub fn claim_log(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+    ///
+    /// # Errors
+    /// If records may have cells of columns that the table lacks. Once recovered there is no error: they are applied without
+    /// these cells, and the segments stay under a name that nothing reads.
+    pub fn claim_log(self: &Arc<Self>, table: &Arc<Table>, is_recovered: bool) -> Result<()> {
         let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
         let directory = self.directory.commitlog();
         let kept = unclaimed::of_table(self.fs.as_ref(), &directory, table.id.0.as_u128())
             .map_err(|error| StorageError::io(&directory, "list the unclaimed segments of", error))?;
         let Some(kept) = kept else { return Ok(()) };
+        let missing = missing_columns(self.fs.as_ref(), &kept, table)?;
+        let name = table.metadata().qualified_name();
+        if !missing.is_empty() && !is_recovered {
+            let columns = missing.into_iter().collect();
+            return Err(EngineError::MissingColumns { table: name, id: table.id, columns });
+        }
         table.recovery.lock().claiming = true;
         let mut replay = Replay::of_claimed(self, table);
         unclaimed::read(self.fs.as_ref(), &kept, &mut |entry| replay.take(entry))?;
@@ -127,13 +139,17 @@ impl Core {
         self.flush(table)?;
         self.positions.advance(table.id, log.position())?;
         table.recovery.lock().claiming = false;
-        self.remove_unclaimed(table.id)?;
-        tracing::info!(
-            table = table.metadata().qualified_name(),
-            mutations,
-            "applied kept commit log records"
+        tracing::info!(table = name, mutations, "applied kept commit log records");
+        if missing.is_empty() {
+            return self.remove_unclaimed(table.id);
+        }
+        tracing::error!(
+            table = name,
+            ?missing,
+            "kept commit log records were applied without columns that the table lacks; the segments stay as *.applied"
         );
-        Ok(())
+        let retired = unclaimed::retire(self.fs.as_ref(), &directory, kept.table);
+        Ok(retired.map_err(|error| StorageError::io(&directory, "rename unclaimed segments in", error))?)
     }
 
     fn check_recovering(&self) -> Result<()> {
@@ -143,6 +159,21 @@ impl Core {
             Phase::Closed => Err(EngineError::Closed),
         }
     }
+}
+
+/// Returns the columns that kept records may have cells of and that the table neither has nor dropped.
+fn missing_columns(fs: &dyn FileSystem, kept: &UnclaimedLog, table: &Table) -> Result<BTreeSet<String>> {
+    let mut missing = BTreeSet::new();
+    unclaimed::read(fs, kept, &mut |entry| {
+        if let Entry::Dictionary { table: version, content } = entry
+            && version.table == kept.table
+            && let Some(decoder) = Decoder::new(table.metadata(), content)
+        {
+            missing.extend(decoder.missing_columns().iter().cloned());
+        }
+        Ok(())
+    })?;
+    Ok(missing)
 }
 
 /// Collects the segments with records of tables that do not exist, by table. Those of which no record is needed have none.

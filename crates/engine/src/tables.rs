@@ -61,7 +61,7 @@ impl Core {
             self.positions.advance(table.id, log.position())?;
             self.drops.forget(|id, _| id == table.id)?;
         }
-        self.claim_log(table)
+        self.claim_log(table, false)
     }
 
     /// Removes the files of a directory: those of an earlier index of the name. An index holds nothing that its table does

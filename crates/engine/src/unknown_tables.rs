@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cassette_rows::{StorageError, TableId};
+use cassette_rows::{ColumnMetadata, StorageError, TableId};
 use cassette_sstable::Component;
 use cassette_sstable::descriptor::{FileName, parse_file_name};
+use cassette_sstable::header_schema::{KeyNames, columns_of_header, merge_headers};
+use cassette_sstable::statistics::Statistics;
 use cassette_vfs::DirEntry;
 use hashbrown::{HashMap, HashSet};
 use uuid::Uuid;
@@ -236,7 +238,7 @@ impl Core {
         for kept in self.list_unclaimed()? {
             let id = TableId(Uuid::from_u128(kept.table));
             if let Some(table) = tables.get(&id) {
-                self.claim_log(table)?;
+                self.claim_log(table, true)?;
             } else if self.drops.get(id).is_some() && self.may_remove() {
                 self.remove_unclaimed(id)?;
             }
@@ -346,6 +348,46 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// See [`Engine::unknown_table_columns`](crate::Engine::unknown_table_columns).
+    pub fn unknown_table_columns(
+        &self,
+        unknown: &UnknownTable,
+        key_names: KeyNames<'_>,
+    ) -> Result<Vec<ColumnMetadata>> {
+        let Some(directory) = &unknown.directory else { return Ok(Vec::new()) };
+        let mut headers = Vec::new();
+        for descriptor in self.data_files(directory)? {
+            let path = descriptor.path(Component::Statistics);
+            let bytes = self.fs.read(&path).map_err(|error| StorageError::io(&path, "read", error))?;
+            let decoded = Statistics::decode_version(&bytes, descriptor.version);
+            headers.push(decoded.map_err(|malformed| malformed.at(&path))?.header);
+        }
+        let columns = merge_headers(headers).and_then(|header| match header {
+            Some(header) => columns_of_header(&header, key_names),
+            None => Ok(Vec::new()),
+        });
+        Ok(columns.map_err(|detail| StorageError::corrupt(directory, detail))?)
+    }
+
+    /// See [`Engine::snapshot_schema`](crate::Engine::snapshot_schema).
+    pub fn snapshot_schema(&self, unknown: &UnknownTable) -> Result<Option<String>> {
+        let of_table =
+            |snapshot: &crate::Snapshot| snapshot.table_id.is_some() && snapshot.table_id == unknown.id;
+        let mut snapshots = self.list_snapshots()?;
+        snapshots.retain(of_table);
+        snapshots.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.created_at_millis));
+        for snapshot in snapshots {
+            let path = snapshot.directory.join("schema.cql");
+            match self.fs.read(&path) {
+                Ok(text) if !text.is_empty() => return Ok(Some(String::from_utf8_lossy(&text).into_owned())),
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StorageError::io(&path, "read", error).into()),
+            }
+        }
+        Ok(None)
     }
 
     /// See [`Engine::remove_unknown_table`](crate::Engine::remove_unknown_table).

@@ -17,6 +17,7 @@ pub mod digest;
 pub mod dump;
 pub mod error;
 pub mod filter;
+pub mod header_schema;
 pub mod index;
 pub mod input;
 pub mod key_cache;

@@ -100,6 +100,12 @@ const fn command(
 /// All commands there are, by name.
 pub(super) const COMMANDS: &[Command] = &[
     command(
+        &["adopttable"],
+        "Create the table of unknown data again, so that its files are used (not in Cassandra)",
+        "<table id>",
+        &[],
+    ),
+    command(
         &["clearsnapshot"],
         "Remove the snapshot with the given name from the given keyspaces",
         "[<keyspaces>...]",
@@ -212,6 +218,12 @@ pub(super) const COMMANDS: &[Command] = &[
         "<keyspace> <table>",
         &[],
     ),
+    command(
+        &["removeunknowntable"],
+        "Remove data of a table that the schema does not name (not in Cassandra)",
+        "--yes <table id or directory>",
+        &[flag(&["--yes"])],
+    ),
     command(&["ring"], "Print information about the token ring", "[<keyspace>]", &[RESOLVE]),
     command(
         &["scrub"],
@@ -321,6 +333,12 @@ pub(super) const COMMANDS: &[Command] = &[
         ],
     ),
     command(&["tpstats"], "Print usage statistics of thread pools", "", &[]),
+    command(
+        &["unknowntables"],
+        "List data of tables that the schema does not name (not in Cassandra)",
+        "",
+        &[],
+    ),
     command(
         &["upgradesstables"],
         "Rewrite sstables (for the requested tables) that are not on the current version",

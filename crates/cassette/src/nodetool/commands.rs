@@ -2,7 +2,7 @@
 
 use cassette_server::admin::model::{
     CompactionRecord, CompactionReport, GuardrailReport, ImportChoices, NodeReport, Operation,
-    SnapshotReport, TableReport, Tables,
+    SnapshotReport, TableReport, Tables, UnknownTableReport,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::client::Client;
 use super::text::{Table, double};
 use super::{
     Failure, Format, Output, Result, clients, cluster, compactions, guardrails, info, pools, snapshots,
-    table_stats, tablehistograms, top_partitions,
+    table_stats, tablehistograms, top_partitions, unknown_tables,
 };
 
 /// Executes a command.
@@ -95,6 +95,10 @@ pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) 
             list.retain(|snapshot| snapshot.expires_at.is_none() || !invocation.has("--no-ttl"));
             list.retain(|snapshot| !snapshot.ephemeral || invocation.has("--ephemeral"));
             command.show(&list, |list| snapshots::list(list, invocation.has("--ephemeral")))
+        }
+        "unknowntables" => {
+            let found: Vec<UnknownTableReport> = client.get("/v1/unknown_tables")?;
+            command.show(&found, |found| unknown_tables::list(found))
         }
         "toppartitions" => top_partitions::sample(invocation, format, client),
         _ => command.operate(),
@@ -267,7 +271,10 @@ impl Command<'_> {
         let after = match &operation {
             Operation::Snapshot { name, .. } => format!("Snapshot directory: {name}\n"),
             // Cassandra's nodetool prints nothing here. What became of files is worth a line each.
-            Operation::Import { .. } | Operation::Refresh { .. } => {
+            Operation::Import { .. }
+            | Operation::Refresh { .. }
+            | Operation::AdoptTable { .. }
+            | Operation::RemoveUnknownTable { .. } => {
                 done.messages.iter().map(|message| format!("{message}\n")).collect()
             }
             _ => String::new(),
@@ -319,6 +326,23 @@ impl Command<'_> {
             "snapshot" => self.snapshot(),
             "clearsnapshot" => self.clear_snapshot(),
             "import" => self.import(),
+            "adopttable" => {
+                let [id] = &invocation.arguments[..] else {
+                    return Err(Failure::usage("adopttable requires a table id, as unknowntables lists them"));
+                };
+                silently(Operation::AdoptTable { id: id.clone() })
+            }
+            "removeunknowntable" => {
+                let [name] = &invocation.arguments[..] else {
+                    let expected = "removeunknowntable requires a table id or a directory, as unknowntables lists them";
+                    return Err(Failure::usage(expected));
+                };
+                if !invocation.has("--yes") {
+                    let advice = format!("{name} and its rows would be removed for good: repeat with --yes to confirm");
+                    return Err(Failure::usage(advice));
+                }
+                silently(Operation::RemoveUnknownTable { name: name.clone() })
+            }
             "refresh" => {
                 let [keyspace, table] = &invocation.arguments[..] else {
                     return Err(Failure::usage("refresh requires ks and cf args"));

@@ -21,6 +21,7 @@ mod tablehistograms;
 mod tests;
 mod text;
 mod top_partitions;
+mod unknown_tables;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -87,6 +87,8 @@ fn node() -> NodeReport {
         writes_held_up: 0,
         writes_held_up_by_compaction: 0,
         commit_log_bytes: 0,
+        unknown_tables: 0,
+        unknown_table_bytes: 0,
         commit_log_segments: 0,
         percent_repaired: 100.0,
         caches: BTreeMap::from([("chunk".to_owned(), CacheReport::default())]),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use cassette_cql::ast::{CreateView, Statement};
-use cassette_cql::lexer::{Lexer, Symbol, TokenKind};
-use cassette_cql::quote_identifier;
+use cassette_cql::{quote_identifier, split_statements};
 use cassette_database::{Database, KeyspaceKind, Options};
-use cassette_rows::types::{parse_class_name, parse_key_class_name};
-use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, TableId, TableMetadata, TableParams};
+use cassette_rows::types::parse_key_class_name;
+use cassette_rows::{ColumnKind, TableId, TableMetadata, TableParams};
+use cassette_sstable::header_schema::{columns_of_header, merge_headers};
 use cassette_sstable::statistics::{SerializationHeader, Statistics};
 use cassette_sstable::{Component, Descriptor};
 use cassette_vfs::FakeFileSystem;
@@ -34,30 +34,9 @@ pub fn table_of_header(descriptor: &Descriptor) -> anyhow::Result<Arc<TableMetad
 
 /// The table of several SSTables, with the columns that any of them has.
 pub fn table_of_headers(descriptors: &[Descriptor]) -> anyhow::Result<Arc<TableMetadata>> {
-    let mut whole: Option<SerializationHeader> = None;
-    for descriptor in descriptors {
-        let header = statistics(descriptor)?.header;
-        let Some(whole) = &mut whole else {
-            whole = Some(header);
-            continue;
-        };
-        if (&whole.key_type, &whole.clustering_types) != (&header.key_type, &header.clustering_types) {
-            bail!("{descriptor}: not of the same table as the one before: its key is {}", header.key_type);
-        }
-        for (all, new) in [
-            (&mut whole.static_columns, header.static_columns),
-            (&mut whole.regular_columns, header.regular_columns),
-        ] {
-            for column in new {
-                match all.iter_mut().find(|known| known.name == column.name) {
-                    // Types only grow.
-                    Some(known) => *known = column,
-                    None => all.push(column),
-                }
-            }
-        }
-    }
-    let whole = whole.context("no SSTable")?;
+    let headers = descriptors.iter().map(|descriptor| Ok(statistics(descriptor)?.header));
+    let headers = headers.collect::<anyhow::Result<Vec<_>>>()?;
+    let whole = merge_headers(headers).map_err(|error| anyhow!("{error}"))?.context("no SSTable")?;
     table_of(&whole, &|_, _| None).map_err(|error| anyhow!("{error}"))
 }
 
@@ -65,37 +44,15 @@ pub fn table_of_headers(descriptors: &[Descriptor]) -> anyhow::Result<Arc<TableM
 type KeyNames<'a> = &'a dyn Fn(ColumnKind, usize) -> Option<String>;
 
 fn table_of(header: &SerializationHeader, named: KeyNames<'_>) -> Result<Arc<TableMetadata>, String> {
-    let column = |name: String, kind, position, data_type, reversed| ColumnMetadata {
-        name,
-        kind,
-        position,
-        data_type,
-        reversed,
-        id: ColumnId(0),
-    };
-    let mut columns = Vec::new();
-    let key = parse_key_class_name(&header.key_type).map_err(|error| error.to_string())?;
-    let count = key.len();
-    for (i, data_type) in key.into_iter().enumerate() {
-        let name = if count == 1 { "PartitionKey".to_owned() } else { format!("PartitionKey{i}") };
-        let name = named(ColumnKind::PartitionKey, i).unwrap_or(name);
-        columns.push(column(name, ColumnKind::PartitionKey, i, data_type, false));
-    }
-    for (i, class) in header.clustering_types.iter().enumerate() {
-        let (data_type, reversed) = parse_class_name(class).map_err(|error| error.to_string())?;
-        let name = if i == 0 { "clustering".to_owned() } else { format!("clustering{i}") };
-        let name = named(ColumnKind::Clustering, i).unwrap_or(name);
-        columns.push(column(name, ColumnKind::Clustering, i, data_type, reversed));
-    }
-    for (kind, definitions) in
-        [(ColumnKind::Static, &header.static_columns), (ColumnKind::Regular, &header.regular_columns)]
-    {
-        for definition in definitions {
-            let (data_type, _) =
-                parse_class_name(&definition.type_name).map_err(|error| error.to_string())?;
-            columns.push(column(definition.name.clone(), kind, 0, data_type, false));
-        }
-    }
+    let count = parse_key_class_name(&header.key_type).map_err(|error| error.to_string())?.len();
+    let columns = columns_of_header(header, &|kind, at| {
+        named(kind, at).unwrap_or_else(|| match (kind, at) {
+            (ColumnKind::PartitionKey, _) if count == 1 => "PartitionKey".to_owned(),
+            (ColumnKind::PartitionKey, at) => format!("PartitionKey{at}"),
+            (_, 0) => "clustering".to_owned(),
+            (_, at) => format!("clustering{at}"),
+        })
+    })?;
     let id = TableId(Uuid::nil());
     Ok(Arc::new(TableMetadata::new(id, "keyspace", "table", columns, TableParams::default())))
 }
@@ -179,7 +136,7 @@ fn execute(text: &str) -> anyhow::Result<(Database, Vec<CreateView>)> {
     options.engine.background_threads = false;
     let database = Database::open(options)?;
     let session = database.session();
-    for statement in statements(text) {
+    for statement in split_statements(text) {
         let first_line = || statement.lines().next().unwrap_or_default().to_owned();
         let parsed = cassette_cql::parse(statement).with_context(first_line)?;
         let name = match &parsed.statement {
@@ -217,30 +174,6 @@ fn execute(text: &str) -> anyhow::Result<(Database, Vec<CreateView>)> {
     Ok((database, views))
 }
 
-/// The statements of a text, without the semicolons between them.
-fn statements(text: &str) -> Vec<&str> {
-    let mut lexer = Lexer::new(text);
-    let mut found = Vec::new();
-    let mut start = 0;
-    let mut is_empty = true;
-    loop {
-        let token = lexer.next_token();
-        let is_end = matches!(token.kind, TokenKind::Eof | TokenKind::Error);
-        if !is_end && token.kind != TokenKind::Symbol(Symbol::Semicolon) {
-            is_empty = false;
-            continue;
-        }
-        if !is_empty && let Some(statement) = text.get(start..token.start as usize) {
-            found.push(statement.trim());
-        }
-        if is_end {
-            return found;
-        }
-        start = token.end as usize;
-        is_empty = true;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,7 +182,7 @@ mod tests {
     fn a_schema_is_read_from_statements_and_makes_its_keyspace() {
         let text = "CREATE TYPE IF NOT EXISTS ks.u (a int); -- a comment; with a semicolon
             CREATE TABLE ks.t (k int, \"C;\" text, v frozen<u>, PRIMARY KEY (k, \"C;\")) WITH comment = 'it''s; fine';";
-        assert_eq!(statements(text).len(), 2);
+        assert_eq!(split_statements(text).len(), 2);
         let (database, _) = execute(text).unwrap();
         let catalog = database.catalog();
         let table = &catalog.keyspace("ks").unwrap().tables["t"];

@@ -362,3 +362,98 @@ fn schema_changes_are_flushed_with_each_but_at_most_once_a_second() {
     let catalog = open(&fs).database().catalog();
     assert!(catalog.table("ks", "b3").is_some() && catalog.table("ks", "c3").is_none());
 }
+
+/// A database that lost the rows of `ks.t`, whose rows lie in an SSTable and in the log; column `u` in both, or in the log
+/// alone.
+fn without_t(fs: &FakeFileSystem, in_sstables: bool) -> (Session, uuid::Uuid) {
+    let session = open(fs);
+    let id = session.database().catalog().table("ks", "t").unwrap().id.0;
+    if in_sstables {
+        run(&session, "INSERT INTO ks.t (k, v, u) VALUES (100, 1, {x: 6})");
+    }
+    session.database().engine().flush(None).unwrap();
+    run(&session, "INSERT INTO ks.t (k, v, u) VALUES (100, 1, {x: 7})");
+    session.database().close().unwrap();
+    drop(session);
+    for table in ["tables-", "columns-", "types-", "views-", "indexes-", "keyspaces-"] {
+        directories(fs, "system_schema", table).iter().for_each(|path| fs.remove_dir_all(path).unwrap());
+    }
+    (open(fs), id)
+}
+
+#[test]
+fn a_table_adopted_by_its_headers_has_its_rows_and_keeps_them() {
+    let fs = filled();
+    let (session, id) = without_t(&fs, true);
+    assert!(session.execute("SELECT * FROM ks.t", ()).is_err());
+    let adopted = session.database().adopt_table(id).unwrap();
+    assert_eq!(adopted, ("ks.t".to_owned(), crate::AdoptedSchema::Headers));
+    let check = |session: &Session| {
+        assert_eq!(run(session, "SELECT key, v, u FROM ks.t"), ROWS + 1);
+        let rows = session.execute("SELECT u.x FROM ks.t WHERE key = 100", ()).unwrap();
+        assert_eq!(rows.first().unwrap().get::<i32>(0).unwrap(), 7);
+    };
+    check(&session);
+    run(&session, "INSERT INTO ks.t (key, v) VALUES (100, 2)");
+    run(&session, "ALTER TABLE ks.t RENAME key TO k");
+    run(&session, "ALTER TABLE ks.t RENAME k TO key");
+    drop(session);
+    let session = open(&fs.kill());
+    check(&session);
+    let left = session.database().unknown_tables().unwrap();
+    assert!(left.iter().all(|unknown| unknown.id.map(|id| id.0) != Some(id)), "{left:?}");
+    run(&session, "DROP TABLE ks.t");
+}
+
+#[test]
+fn a_table_adopted_by_a_snapshot_has_its_own_columns_and_options() {
+    let fs = filled();
+    let session = open(&fs);
+    let options = crate::SnapshotOptions { name: "s", skip_flush: false, ttl_seconds: None };
+    run(&session, "ALTER TABLE ks.t WITH comment = 'kept'");
+    session.database().snapshot(&["ks.t".to_owned()], &options).unwrap();
+    drop(session);
+    let (session, id) = without_t(&fs, true);
+    let adopted = session.database().adopt_table(id).unwrap();
+    assert_eq!(adopted, ("ks.t".to_owned(), crate::AdoptedSchema::Snapshot));
+    assert_eq!(run(&session, "SELECT k, v, u FROM ks.t"), ROWS + 1);
+    assert_eq!(session.database().catalog().table("ks", "t").unwrap().params.comment, "kept");
+    assert_eq!(session.database().catalog().table("ks", "t").unwrap().id.0, id);
+}
+
+#[test]
+fn a_create_table_statement_with_the_id_adopts_the_table() {
+    let fs = filled();
+    let (session, id) = without_t(&fs, true);
+    run(&session, SETUP[0]);
+    run(&session, SETUP[2]);
+    run(&session, &format!("CREATE TABLE ks.t (k int PRIMARY KEY, v int, u frozen<part>) WITH id = {id}"));
+    assert_eq!(run(&session, "SELECT k, v, u FROM ks.t"), ROWS + 1);
+}
+
+#[test]
+fn a_table_is_not_adopted_without_columns_that_its_log_records_have() {
+    let fs = filled();
+    let (session, id) = without_t(&fs, false);
+    let error = session.database().adopt_table(id).unwrap_err().to_string();
+    assert!(error.contains("columns that it lacks: u; create it with them"), "{error}");
+    run(&session, SETUP[2]);
+    run(&session, &format!("CREATE TABLE ks.t (k int PRIMARY KEY, v int, u frozen<part>) WITH id = {id}"));
+    assert_eq!(run(&session, "SELECT u FROM ks.t WHERE k = 100"), 1);
+    assert_eq!(run(&session, "SELECT * FROM ks.t"), ROWS + 1);
+}
+
+#[test]
+fn unknown_data_is_removed_by_id_and_other_tables_cannot_be() {
+    let fs = filled();
+    let (session, id) = without_t(&fs, true);
+    let database = session.database();
+    let error = database.remove_unknown_table(&uuid::Uuid::nil().to_string()).unwrap_err();
+    assert!(error.to_string().contains("no unknown table has the id"), "{error}");
+    database.remove_unknown_table(&id.to_string()).unwrap();
+    assert!(database.adopt_table(id).is_err());
+    let files: Vec<_> = directories(&fs, "ks", "t-").iter().flat_map(|path| files_below(&fs, path)).collect();
+    assert_eq!(files, [PathBuf::new(); 0]);
+    let own = database.catalog().table("system", "local").unwrap().id.0;
+    assert!(database.remove_unknown_table(&own.to_string()).is_err());
+}

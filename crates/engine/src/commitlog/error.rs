@@ -79,7 +79,7 @@ pub enum OpenError {
     /// A segment is damaged where no crash damages it.
     #[error(
         "commit log segment {} is damaged at offset {offset}: {damage}. Records that were acknowledged are affected. \
-         Restore the file from a copy, or, giving up what is damaged, start with it skipped (`--skip-damaged-log`)",
+         Restore the file from a copy, or, giving up what is damaged, start with it skipped (`--skip-damaged-log`), which removes no files of tables",
         file.display()
     )]
     Corrupt {

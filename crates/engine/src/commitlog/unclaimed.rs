@@ -95,6 +95,13 @@ pub(crate) fn remove(fs: &dyn FileSystem, log: &Path, table: u128) -> io::Result
     }
 }
 
+/// Durably renames the directory of a table's kept segments to one that nothing reads.
+pub(crate) fn retire(fs: &dyn FileSystem, log: &Path, table: u128) -> io::Result<()> {
+    let directory = table_directory(log, table);
+    fs.rename(&directory, &directory.with_extension("applied"))?;
+    fs.sync_dir(&log.join(DIRECTORY))
+}
+
 /// Passes the entries of kept segments to `handler`, in the order of appending. Skips damage, which replay has reported
 /// when the segments were kept; changes no file.
 pub(crate) fn read(

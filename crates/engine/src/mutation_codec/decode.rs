@@ -15,6 +15,8 @@ pub(crate) struct Decoder {
     table: Arc<TableMetadata>,
     /// By the id in the record. `None` for columns that the table never had, or had as another kind.
     columns: Vec<Option<DecodedColumn>>,
+    /// Columns that the table neither has nor dropped.
+    missing: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +30,7 @@ impl Decoder {
     /// From what [`encode_dictionary`] wrote and the table as it is now; `None` if the bytes are no dictionary.
     pub fn new(table: Arc<TableMetadata>, mut dictionary: &[u8]) -> Option<Self> {
         let input = &mut dictionary;
-        let mut columns = Vec::new();
+        let (mut columns, mut missing) = (Vec::new(), Vec::new());
         for _ in 0..vint::read_unsigned(input)? {
             let id = usize::from(u16::try_from(vint::read_unsigned(input)?).ok()?);
             let kind = read_u8(input)?;
@@ -52,15 +54,23 @@ impl Decoder {
             if found.is_some_and(|id| columns.iter().flatten().any(|c: &DecodedColumn| c.id == id)) {
                 return None;
             }
+            if current.is_none() && dropped.is_none() {
+                missing.push(name.to_owned());
+            }
             let dropped_at = dropped.map(|dropped| dropped.dropped_at);
             columns[id] = found.map(|id| DecodedColumn { id, dropped_at });
         }
-        input.is_empty().then_some(Self { table, columns })
+        input.is_empty().then_some(Self { table, columns, missing })
     }
 
     /// The table that updates are decoded for.
     pub fn table(&self) -> &Arc<TableMetadata> {
         &self.table
+    }
+
+    /// The columns of the dictionary that the table neither has nor dropped: their cells are skipped.
+    pub fn missing_columns(&self) -> &[String] {
+        &self.missing
     }
 
     /// Reads one update; `None` if the bytes are none.

@@ -35,6 +35,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
             get(|admin| blocking(admin, |admin| report::compaction_history(admin))),
         )
         .route("/v1/snapshots", get(|admin| blocking(admin, |admin| report::snapshots(admin))))
+        .route("/v1/unknown_tables", get(|admin| blocking(admin, |admin| report::unknown_tables(admin))))
         .route(
             "/v1/top_partitions",
             get(|State(admin): State<Arc<Admin>>, Query(asked): Query<Asked>| async move {

@@ -61,6 +61,12 @@ pub struct NodeReport {
     pub writes_held_up_by_compaction: u64,
     /// Bytes of the commit log on disk.
     pub commit_log_bytes: u64,
+    /// Tables with data that the schema does not name.
+    #[serde(default)]
+    pub unknown_tables: u64,
+    /// Bytes of their files and commit log segments.
+    #[serde(default)]
+    pub unknown_table_bytes: u64,
     /// Segments of the commit log.
     pub commit_log_segments: u64,
     /// The share of bytes in SSTables that Cassandra marked as repaired, of tables that are to have several replicas; 0 to 100.
@@ -474,6 +480,29 @@ pub struct SnapshotReport {
     pub expires_at: Option<i64>,
 }
 
+/// Data of a table that the schema does not name.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct UnknownTableReport {
+    /// The table's id; `null` for an index.
+    pub id: Option<String>,
+    /// The keyspace; empty if only commit log records exist.
+    pub keyspace: String,
+    /// The table; empty if only commit log records exist.
+    pub table: String,
+    /// The index, if the data is that of one.
+    pub index: Option<String>,
+    /// Where its files are; `null` if only commit log records exist.
+    pub directory: Option<String>,
+    /// SSTables in the directory.
+    pub sstables: u64,
+    /// Bytes of the files in it.
+    pub bytes: u64,
+    /// Commit log segments kept for the table.
+    pub log_segments: u64,
+    /// Bytes of these segments.
+    pub log_bytes: u64,
+}
+
 /// Something to be done.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 #[serde(tag = "operation", rename_all = "snake_case")]
@@ -582,6 +611,16 @@ pub enum Operation {
         keyspace: String,
         /// The table.
         table: String,
+    },
+    /// Create the table of unknown data again, from a snapshot's schema or its SSTables' headers.
+    AdoptTable {
+        /// The table's id.
+        id: String,
+    },
+    /// Remove unknown data. Irrevocable; snapshots stay.
+    RemoveUnknownTable {
+        /// The table's id, or the directory.
+        name: String,
     },
     /// Say how much compactions may write: MiB a second, 0 for no limit.
     SetCompactionThroughput {

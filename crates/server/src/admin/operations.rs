@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use cassette_database::{
-    Database, DatabaseError, ImportOptions, KeyspaceKind, SnapshotFilter, SnapshotOptions,
+    AdoptedSchema, Database, DatabaseError, ImportOptions, KeyspaceKind, SnapshotFilter, SnapshotOptions,
     engine::{CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions, import_summary},
 };
 use cassette_rows::{TableId, TableMetadata};
@@ -120,6 +120,21 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             named.map_err(|error| Refused::wrong_use(error.to_string()))?;
             let found = database.refresh(keyspace, table).map_err(of_database)?;
             return Ok(Done { messages: vec![format!("{keyspace}.{table}: {}", import_summary(&found))] });
+        }
+        Operation::AdoptTable { id } => {
+            let id = id.parse().map_err(|_| Refused::wrong_use(format!("Invalid UUID string: {id}")))?;
+            let (name, schema) = database.adopt_table(id).map_err(of_database)?;
+            let from = match schema {
+                AdoptedSchema::Snapshot => "the schema of its newest snapshot",
+                AdoptedSchema::Headers => {
+                    "its SSTables' headers; rename its key columns with ALTER TABLE ... RENAME"
+                }
+            };
+            return Ok(Done { messages: vec![format!("{name}: adopted with {from}")] });
+        }
+        Operation::RemoveUnknownTable { name } => {
+            database.remove_unknown_table(name).map_err(of_database)?;
+            return Ok(Done { messages: vec![format!("{name}: removed")] });
         }
         Operation::SetCompactionThroughput { mebibytes } => {
             let bytes = mebibytes * f64::from(1 << 20);

@@ -38,6 +38,18 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
         &[],
         node.commit_log_bytes as f64,
     );
+    out.gauge(
+        "cassette_unknown_table_directories",
+        "Tables with data that the schema does not name.",
+        &[],
+        node.unknown_tables as f64,
+    );
+    out.gauge(
+        "cassette_unknown_table_bytes",
+        "Bytes of the files of such tables, and of the commit log segments kept for them.",
+        &[],
+        node.unknown_table_bytes as f64,
+    );
     out.gauge("cassette_load_bytes", "Bytes of all SSTables.", &[], node.load_bytes as f64);
     out.counter(
         "cassette_exceptions_total",

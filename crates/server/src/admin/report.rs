@@ -9,7 +9,7 @@ use cassette_database::{
     Catalog, DatabaseError, GUARDRAILS, Guardrail, Index, IndexKind, KeyspaceKind, Pool, Replication,
     Snapshot,
     engine::{
-        CacheStats, Engine, EngineStats, Options, OverlappingFigures, TableStats,
+        CacheStats, Engine, EngineStats, Options, OverlappingFigures, TableStats, UnknownTable,
         metrics::{CacheRates, Distribution, Histogram, HistogramSnapshot, TableMetrics},
     },
 };
@@ -20,6 +20,7 @@ use super::model::{
     ActiveCompaction, AttachedIndexesReport, CacheReport, ClientReport, CompactionRecord, CompactionReport,
     DistributionReport, GuardrailReport, KeyspaceReport, LevelReport, NodeReport, OverlappingReport,
     PoolReport, RequestReport, SeenClientReport, SnapshotReport, StatementReport, TableReport,
+    UnknownTableReport,
 };
 use super::process;
 use super::refusal::Refused;
@@ -71,6 +72,8 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         writes_held_up: engine.metrics().writes_held_up.get(),
         writes_held_up_by_compaction: engine.metrics().writes_held_up_by_compaction.get(),
         commit_log_bytes: stats.commit_log.map_or(0, |log| log.total_size),
+        unknown_tables: stats.unknown_tables,
+        unknown_table_bytes: stats.unknown_table_bytes,
         commit_log_segments: stats.commit_log.map_or(0, |log| log.segments as u64),
         percent_repaired: percent_repaired(&catalog, &tables),
         caches: caches(&stats, engine.options()),
@@ -424,6 +427,23 @@ pub(super) fn compaction_history(admin: &Admin) -> Result<Vec<CompactionRecord>,
         compaction_properties: done.properties,
     };
     Ok(done.into_iter().map(record).collect())
+}
+
+/// Data of tables that the schema does not name.
+pub(super) fn unknown_tables(admin: &Admin) -> Result<Vec<UnknownTableReport>, Refused> {
+    let unknown = admin.database.unknown_tables().map_err(|error| Refused::failed(error.to_string()))?;
+    let report = |unknown: UnknownTable| UnknownTableReport {
+        id: unknown.id.map(|id| id.0.to_string()),
+        keyspace: unknown.keyspace,
+        table: unknown.table,
+        index: unknown.index,
+        directory: unknown.directory.map(|directory| directory.display().to_string()),
+        sstables: unknown.sstables,
+        bytes: unknown.bytes,
+        log_segments: unknown.log_segments,
+        log_bytes: unknown.log_bytes,
+    };
+    Ok(unknown.into_iter().map(report).collect())
 }
 
 /// All snapshots.

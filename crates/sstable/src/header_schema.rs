@@ -1,0 +1,83 @@
+//! The columns of a table as the serialization headers of its SSTables name them.
+
+use cassette_rows::types::{parse_class_name, parse_key_class_name};
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata};
+
+use crate::statistics::SerializationHeader;
+
+/// Returns the name of the key column of a kind, at a place among those of its kind. Headers do not name key columns.
+pub type KeyNames<'a> = &'a dyn Fn(ColumnKind, usize) -> String;
+
+/// Merges the headers of several SSTables into one with the columns that any of them has; `None` of none.
+///
+/// # Errors
+/// If two of them have different keys, so that they are not of one table.
+pub fn merge_headers(
+    headers: impl IntoIterator<Item = SerializationHeader>,
+) -> Result<Option<SerializationHeader>, String> {
+    let mut whole: Option<SerializationHeader> = None;
+    for header in headers {
+        let Some(whole) = &mut whole else {
+            whole = Some(header);
+            continue;
+        };
+        if (&whole.key_type, &whole.clustering_types) != (&header.key_type, &header.clustering_types) {
+            return Err(format!(
+                "not of the same table as the one before: expected key {}, found {}",
+                whole.key_type, header.key_type
+            ));
+        }
+        for (all, new) in [
+            (&mut whole.static_columns, header.static_columns),
+            (&mut whole.regular_columns, header.regular_columns),
+        ] {
+            for column in new {
+                match all.iter_mut().find(|known| known.name == column.name) {
+                    // Types only grow.
+                    Some(known) => *known = column,
+                    None => all.push(column),
+                }
+            }
+        }
+    }
+    Ok(whole)
+}
+
+/// Returns the columns that a header describes.
+///
+/// # Errors
+/// If a type class is not supported.
+pub fn columns_of_header(
+    header: &SerializationHeader,
+    key_names: KeyNames<'_>,
+) -> Result<Vec<ColumnMetadata>, String> {
+    let column = |name: String, kind, position, data_type, reversed| ColumnMetadata {
+        name,
+        kind,
+        position,
+        data_type,
+        reversed,
+        id: ColumnId(0),
+    };
+    let mut columns = Vec::new();
+    let key = parse_key_class_name(&header.key_type).map_err(|error| error.to_string())?;
+    for (i, data_type) in key.into_iter().enumerate() {
+        let name = key_names(ColumnKind::PartitionKey, i);
+        columns.push(column(name, ColumnKind::PartitionKey, i, data_type, false));
+    }
+    for (i, class) in header.clustering_types.iter().enumerate() {
+        let (data_type, reversed) = parse_class_name(class).map_err(|error| error.to_string())?;
+        let name = key_names(ColumnKind::Clustering, i);
+        columns.push(column(name, ColumnKind::Clustering, i, data_type, reversed));
+    }
+    for (kind, definitions) in
+        [(ColumnKind::Static, &header.static_columns), (ColumnKind::Regular, &header.regular_columns)]
+    {
+        for definition in definitions {
+            let (data_type, _) =
+                parse_class_name(&definition.type_name).map_err(|error| error.to_string())?;
+            columns.push(column(definition.name.clone(), kind, 0, data_type, false));
+        }
+    }
+    Ok(columns)
+}
