@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, BatchKind};
-use cassette_rows::TableMetadata;
+use cassette_rows::{TableMetadata, interrupt};
 
 use super::ModificationPlan;
 use super::attributes::Attributes;
@@ -17,6 +17,9 @@ use crate::plan::PlanContext;
 use crate::request::{Consistency, ConsistencyRules};
 use crate::response::{Outcome, RowSink};
 use crate::restrictions::StatementKind;
+
+/// What one statement of a batch counts for, in steps of [`interrupt`].
+const STATEMENT_STEPS: u32 = 8;
 
 /// A planned `BEGIN BATCH … APPLY BATCH`.
 #[derive(Debug)]
@@ -149,6 +152,7 @@ fn apply(
     };
     let mut mutations = Mutations::default();
     for (plan, execution) in statements {
+        interrupt::charge(STATEMENT_STEPS)?;
         let rows = plan.rows_of(execution)?;
         let times = rows.attributes.times(execution, Some(timestamp), plan.table())?;
         rows.add_to(&mut mutations, &times, execution)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cassette_rows::key::MAX_KEY_LENGTH;
 use cassette_rows::{
     Clustering, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate, RangeTombstone, Row, RowBuilder,
-    Selection, Slice, Slices, TableMetadata, Unfiltered,
+    Selection, Slice, Slices, TableMetadata, Unfiltered, interrupt,
 };
 
 use super::attributes::{Attributes, Times};
@@ -15,7 +15,11 @@ use super::mutations::Mutations;
 use super::operation::{ColumnOperations, Operations};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
+use crate::restrictions::product::{self, Product};
 use crate::restrictions::{Restrictions, StatementKind};
+
+/// How many bytes one statement may write to several partitions: each of them holds its own copy of the values.
+const WRITTEN_BYTES_MAX: usize = 128 << 20;
 
 /// A planned INSERT, UPDATE or DELETE of rows.
 #[derive(Debug)]
@@ -36,8 +40,24 @@ pub(super) struct RowsPlan {
 impl RowsPlan {
     /// Adds the changes of one execution.
     pub fn add_to(&self, mutations: &mut Mutations, times: &Times, execution: &Execution<'_>) -> Result<()> {
-        for key in self.restrictions.partition.keys(execution)? {
-            mutations.add(self.update_of(key, times, execution)?, &self.table);
+        let keys = self.restrictions.partition.keys(execution)?;
+        let (partitions, mut bytes) = (keys.len(), 0);
+        for (at, key) in keys.into_iter().enumerate() {
+            interrupt::check()?;
+            let update = self.update_of(key, times, execution)?;
+            if partitions > 1 {
+                if at == 0 {
+                    product::count(partitions, update.rows.len(), Product::Rows)?;
+                }
+                bytes += update.rows.iter().map(Row::data_size).sum::<usize>();
+                if bytes > WRITTEN_BYTES_MAX {
+                    bail_invalid!(
+                        "the values to write to {partitions} partitions take more than {} MiB: write to fewer partitions at a time",
+                        WRITTEN_BYTES_MAX >> 20
+                    );
+                }
+            }
+            mutations.add(update, &self.table);
         }
         Ok(())
     }
@@ -85,6 +105,7 @@ impl RowsPlan {
             return Ok(());
         }
         for clustering in self.restrictions.clustering.clusterings(execution)? {
+            interrupt::check()?;
             check_length(&clustering)?;
             let read = || read_row(execution, &self.table, &update.key, Some(&clustering));
             let row =

@@ -10,6 +10,7 @@ mod clustering;
 mod column;
 mod index;
 mod partition;
+pub(crate) mod product;
 
 use std::sync::Arc;
 

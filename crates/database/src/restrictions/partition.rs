@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use cassette_cql::ast::{self, Operator};
 use cassette_engine::KeyRange;
-use cassette_rows::{ColumnMetadata, DataType, DecoratedKey, TableMetadata, Token, key};
+use cassette_rows::{ColumnMetadata, DataType, DecoratedKey, TableMetadata, Token, interrupt, key};
 
 use super::column::{ColumnRestriction, SliceTerms, names};
-use super::{ALLOW_FILTERING_MESSAGE, Filter, Rules, StatementKind, named_receiver};
+use super::product::Product;
+use super::{ALLOW_FILTERING_MESSAGE, Filter, Rules, StatementKind, named_receiver, product};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::execution::Execution;
 use crate::indexes::Analyzers;
@@ -239,14 +240,24 @@ impl PartitionRestrictions {
             values.dedup_by(|a, b| column.data_type.compare(a, b).is_eq());
             lists.push(values);
         }
-        let mut combinations: Vec<Vec<&[u8]>> = vec![Vec::new()];
+        let mut count = 1;
         for values in &lists {
-            combinations = combinations
-                .iter()
-                .flat_map(|prefix| values.iter().map(move |value| [prefix, &[&**value][..]].concat()))
-                .collect();
+            count = product::count(count, values.len(), Product::PartitionKeys)?;
         }
-        combinations.iter().map(|components| self.compose(components)).collect()
+        // The last list's values change fastest; one buffer of components serves all keys.
+        let mut keys = Vec::with_capacity(count);
+        let mut components: Vec<&[u8]> = Vec::with_capacity(lists.len());
+        for combination in 0..count {
+            interrupt::check()?;
+            components.clear();
+            let mut stride = count;
+            for values in &lists {
+                stride /= values.len();
+                components.push(&values[combination / stride % values.len()]);
+            }
+            keys.push(self.compose(&components)?);
+        }
+        Ok(keys)
     }
 
     fn compose(&self, components: &[&[u8]]) -> Result<DecoratedKey> {

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use cassette_rows::types::collection;
-use cassette_rows::{Bound as Edge, Clustering, Slice, Slices};
+use cassette_rows::{Bound as Edge, Clustering, Slice, Slices, interrupt};
 
 use super::{ClusteringRestrictions, Segment, SegmentKind, Tuple, TupleIn};
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
 use crate::restrictions::column::{ColumnRestriction, SliceTerms, names, not_null};
+use crate::restrictions::product::{self, Product};
 use crate::terms::{Bound, Term};
 
 impl ClusteringRestrictions {
@@ -61,8 +62,12 @@ impl ClusteringRestrictions {
         }
         let tails: Vec<Vec<Cow<'a, [u8]>>> = match &segment.what {
             SegmentKind::Single(restriction) => {
-                let name = &self.columns[segment.first].name;
-                restriction.values(name, execution)?.into_iter().map(|value| vec![value]).collect()
+                let column = &self.columns[segment.first];
+                let mut values = restriction.values(&column.name, execution)?;
+                // Repeated values must not count as combinations.
+                values.sort_by(|a, b| column.data_type.compare(a, b));
+                values.dedup_by(|a, b| column.data_type.compare(a, b).is_eq());
+                values.into_iter().map(|value| vec![value]).collect()
             }
             SegmentKind::TupleEq(tuple) => {
                 let values = self.values(tuple, segment.first, execution)?.into_iter();
@@ -101,10 +106,15 @@ impl ClusteringRestrictions {
         if self.has_in() && self.names_rows() {
             execution.guard().product("clustering key", prefixes.len().saturating_mul(tails.len()))?;
         }
-        let product = prefixes
-            .iter()
-            .flat_map(|prefix| tails.iter().map(move |tail| [&prefix[..], &tail[..]].concat()));
-        Ok(product.collect())
+        let mut combinations =
+            Vec::with_capacity(product::count(prefixes.len(), tails.len(), Product::ClusteringKeys)?);
+        for prefix in &prefixes {
+            for tail in &tails {
+                interrupt::check()?;
+                combinations.push([&prefix[..], &tail[..]].concat());
+            }
+        }
+        Ok(combinations)
     }
 
     /// The values of a tuple in IN, none of which may be null.
@@ -215,6 +225,7 @@ impl ClusteringRestrictions {
     ) -> Result<Slices> {
         let mut all = Vec::new();
         for prefix in prefixes {
+            interrupt::check()?;
             let whole = Slices::new(vec![Slice::prefix(clustering(prefix))], &self.comparator);
             let mut within = whole;
             for (side, above) in [(lower, true), (upper, false)] {

@@ -1,13 +1,16 @@
 //! From WHERE to slices, as text.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cassette_rows::{Bound, Side};
 use cassette_vfs::FakeFileSystem;
 
 use crate::execution::Execution;
 use crate::plan::{Plan, Planned};
-use crate::{BoundValue, Database, Options, Rows, StatementOptions, Values};
+use crate::{
+    BoundValue, Database, DatabaseError, Options, Rows, StatementOptions, Timeout, Values, without_waiting,
+};
 
 fn database() -> Database {
     let options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
@@ -176,4 +179,79 @@ fn ranges_of_tuples_that_an_index_answers_are_refused_as_in_cassandra() {
         let answer = session.execute(&cql, ()).map(drop).map_err(|error| error.to_string());
         assert_eq!(answer, expected.map_err(str::to_owned), "{cql}");
     }
+}
+
+fn query(database: &Database, cql: &str) -> Result<usize, DatabaseError> {
+    database.session().execute(cql, ()).map(|rows| rows.len())
+}
+
+fn list(count: usize) -> String {
+    (0..count).map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn a_huge_product_of_in_lists_is_refused_before_it_is_built() {
+    let database = database();
+    database
+        .session()
+        .execute("CREATE TABLE ks.p (a int, b int, c int, PRIMARY KEY ((a, b, c)))", ())
+        .unwrap();
+    database.session().execute("INSERT INTO ks.t (k, a, b, c) VALUES (0, 7, 7, 7)", ()).unwrap();
+    let lists = |n: usize| format!("a IN ({0}) AND b IN ({0}) AND c IN ({0})", list(n));
+    for (cql, product) in [
+        (format!("SELECT * FROM ks.t WHERE k = 0 AND {}", lists(2000)), "clustering key produces 4000000"),
+        (format!("DELETE FROM ks.t WHERE k = 0 AND {}", lists(2000)), "clustering key produces 4000000"),
+        (format!("SELECT * FROM ks.p WHERE {}", lists(2000)), "partition key produces 4000000"),
+        (
+            format!("DELETE FROM ks.t WHERE k IN ({0}) AND a = 1 AND b = 1 AND c IN ({0})", list(2000)),
+            "primary key produces 4000000",
+        ),
+    ] {
+        let error = query(&database, &cql).unwrap_err();
+        let expected = format!(
+            "Aborting query because the cartesian product of the IN restrictions on {product} values, this exceeds the maximum of 100000."
+        );
+        assert_eq!(error, DatabaseError::Invalid(expected));
+    }
+    let smaller = format!("SELECT * FROM ks.t WHERE k = 0 AND {}", lists(40));
+    assert_eq!(query(&database, &smaller), Ok(1));
+    // Repeated values are one.
+    let repeated = vec!["7"; 5000].join(", ");
+    let repeated = format!("SELECT * FROM ks.t WHERE k = 0 AND a IN ({repeated}) AND b IN ({repeated})");
+    assert_eq!(query(&database, &repeated), Ok(1));
+    // One list alone is as long as the request.
+    let alone = format!("SELECT * FROM ks.t WHERE k = 0 AND a IN ({})", list(110_000));
+    assert_eq!(query(&database, &alone), Ok(1));
+}
+
+#[test]
+fn a_large_product_does_not_run_on_a_thread_that_serves_others() {
+    let database = database();
+    let lists = |n: usize| format!("SELECT * FROM ks.t WHERE k = 0 AND a IN ({0}) AND b IN ({0})", list(n));
+    let at_once = |cql: &str| without_waiting(|| query(&database, cql));
+    assert_eq!(at_once(&lists(16)), Ok(0));
+    assert_eq!(at_once(&lists(17)), Err(DatabaseError::WouldBlock));
+    let keys = |n: usize| format!("SELECT * FROM ks.t WHERE k IN ({})", list(n));
+    assert_eq!(at_once(&keys(16)), Ok(0));
+    assert_eq!(at_once(&keys(17)), Err(DatabaseError::WouldBlock));
+}
+
+#[test]
+fn a_value_written_to_very_many_partitions_is_refused() {
+    let database = database();
+    database.session().execute("CREATE TABLE ks.large (k int PRIMARY KEY, v blob)", ()).unwrap();
+    let value = "00".repeat(1 << 20);
+    let cql = format!("UPDATE ks.large SET v = 0x{value} WHERE k IN ({})", list(200));
+    let error = query(&database, &cql).unwrap_err().to_string();
+    assert!(error.starts_with("the values to write to 200 partitions take more than 128 MiB"), "{error}");
+    assert_eq!(query(&database, "SELECT k FROM ks.large"), Ok(0));
+}
+
+#[test]
+fn a_product_of_in_lists_is_built_within_the_deadline() {
+    let database = database();
+    let cql = format!("SELECT * FROM ks.t WHERE k = 0 AND a IN ({0}) AND b IN ({0})", list(100));
+    query(&database, &cql).unwrap();
+    database.timeouts().set(Timeout::Read, Some(Duration::ZERO));
+    assert_eq!(query(&database, &cql).unwrap_err().code(), 0x1200);
 }
