@@ -216,6 +216,7 @@ impl From<ValueError> for DatabaseError {
     fn from(error: ValueError) -> Self {
         match error {
             ValueError::Invalid(message) => Self::Invalid(message),
+            ValueError::Interrupted(reason) => Self::Interrupted(reason),
             ValueError::FunctionFailure { function, argument_types, message } => {
                 Self::FunctionFailure { keyspace: "system".to_owned(), function, argument_types, message }
             }

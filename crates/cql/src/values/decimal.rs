@@ -4,10 +4,10 @@
 use std::cmp::Ordering;
 use std::fmt::{self, Display, Formatter};
 
-use num_bigint::{BigInt, Sign};
+use num_bigint::{BigInt, BigUint, Sign};
 
 use super::ArithmeticFailure;
-use super::number::double_to_text;
+use super::number::{double_to_text, parse_digits};
 
 /// `unscaled × 10^-scale`. Two decimals of equal value may differ in scale, and print differently: 1.5 and 1.50.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ impl Decimal {
         if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
             return None;
         }
-        let magnitude = digits.parse::<BigInt>().ok()?;
+        let magnitude = parse_digits(&digits)?;
         let scale = i64::try_from(fraction.len()).ok()? - i64::from(exponent);
         Some(Self {
             unscaled: if negative { -magnitude } else { magnitude },
@@ -177,11 +177,7 @@ impl Decimal {
         if quotient.sign() == Sign::NoSign {
             quotient_scale = preferred;
         }
-        let ten = BigInt::from(10);
-        while quotient_scale > preferred && (&quotient % &ten).sign() == Sign::NoSign {
-            quotient /= &ten;
-            quotient_scale -= 1;
-        }
+        quotient_scale -= strip_zeros(&mut quotient, quotient_scale - preferred);
         let wanted = narrow_scale((quotient_scale + i64::from(other.scale)).max(i64::from(self.scale)))?;
         remainder.with_scale(wanted, Rounding::Down)
     }
@@ -198,14 +194,15 @@ impl Decimal {
         // Rounding 99 up makes 100: a second round takes care of that.
         loop {
             let excess = number.precision().saturating_sub(precision);
-            let (Ok(power), Ok(scale)) =
-                (power_of_ten(excess), narrow_scale(i64::from(number.scale) - excess as i64))
+            let (Ok(exponent), Ok(scale)) =
+                (u32::try_from(excess), narrow_scale(i64::from(number.scale) - excess as i64))
             else {
                 return number;
             };
             if excess == 0 {
                 return number;
             }
+            let power = BigInt::from(10).pow(exponent);
             number = Self { unscaled: divide_rounded(&number.unscaled, &power, rounding), scale };
         }
     }
@@ -215,12 +212,9 @@ impl Decimal {
         if self.is_zero() {
             return Self::zero();
         }
-        let ten = BigInt::from(10);
         let mut number = self;
-        while number.scale > i32::MIN && (&number.unscaled % &ten).sign() == Sign::NoSign {
-            number.unscaled /= &ten;
-            number.scale -= 1;
-        }
+        let zeros = strip_zeros(&mut number.unscaled, i64::from(number.scale) - i64::from(i32::MIN));
+        number.scale = i32::try_from(i64::from(number.scale) - zeros).unwrap_or(i32::MIN);
         number
     }
 
@@ -301,8 +295,35 @@ fn digit_count(number: &BigInt) -> u64 {
     let magnitude = number.magnitude();
     match u64::try_from(magnitude) {
         Ok(small) => u64::from(small.checked_ilog10().unwrap_or(0)) + 1,
-        Err(_) => magnitude.to_string().len() as u64,
+        Err(_) => {
+            // The margin is far above the rounding of the product: the estimate is never too high, and at most one too
+            // low.
+            let bits = magnitude.bits() as f64;
+            let least = ((bits - 1.0) * std::f64::consts::LOG10_2 - 1e-3).floor() as u64 + 1;
+            let power = u32::try_from(least).ok().map(|exponent| BigUint::from(10_u32).pow(exponent));
+            least + u64::from(power.is_some_and(|power| *magnitude >= power))
+        }
     }
+}
+
+/// Divides by ten as often as that leaves no rest, at most `max` times. Returns how often that was.
+fn strip_zeros(number: &mut BigInt, max: i64) -> i64 {
+    // Each factor of ten brings a factor of two.
+    let twos = number.trailing_zeros().and_then(|twos| i64::try_from(twos).ok()).unwrap_or(0);
+    let max = twos.min(max);
+    let mut stripped = 0;
+    // By large powers first, so that it takes a few divisions however many zeros there are.
+    for exponent in (0..32_u32).rev().map(|n| 1_u32 << n) {
+        if stripped + i64::from(exponent) > max {
+            continue;
+        }
+        let power = BigInt::from(10).pow(exponent);
+        if (&*number % &power).sign() == Sign::NoSign {
+            *number /= power;
+            stripped += i64::from(exponent);
+        }
+    }
+    stripped
 }
 
 fn divide_rounded(dividend: &BigInt, divisor: &BigInt, rounding: Rounding) -> BigInt {
@@ -403,5 +424,29 @@ mod tests {
         assert_eq!(huge.to_whole(), BigInt::ZERO);
         assert_eq!(tiny.to_whole(), BigInt::ZERO);
         assert_eq!(huge.to_double(), f64::INFINITY);
+    }
+
+    #[test]
+    fn precision_is_the_number_of_digits_around_powers_of_ten() {
+        for digits in [1_usize, 19, 20, 100, 1_000, 4_321, 100_000] {
+            assert_eq!(decimal(&"9".repeat(digits)).precision(), digits as u64);
+            assert_eq!(decimal(&format!("1{}", "0".repeat(digits))).precision(), digits as u64 + 1);
+        }
+    }
+
+    #[test]
+    fn zeros_are_stripped_however_many_there_are() {
+        for zeros in [0, 1, 7, 64, 99, 150_000] {
+            let number = decimal(&format!("-12{}", "0".repeat(zeros))).without_trailing_zeros();
+            assert_eq!((number.unscaled, number.scale), (BigInt::from(-12), -(zeros as i32)));
+        }
+        let least = Decimal { unscaled: BigInt::from(1000), scale: i32::MIN + 2 }.without_trailing_zeros();
+        assert_eq!((least.unscaled, least.scale), (BigInt::from(10), i32::MIN));
+    }
+
+    #[test]
+    fn products_of_long_numbers_are_rounded() {
+        let long = decimal(&"7".repeat(100_000));
+        assert_eq!(long.multiply(&long).unwrap().precision(), 10_000);
     }
 }

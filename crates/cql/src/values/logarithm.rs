@@ -29,6 +29,8 @@ fn digits_of(value: &Decimal) -> u64 {
 /// e to the power of `value`.
 pub fn exp(value: &Decimal) -> Result<Decimal, ArithmeticFailure> {
     let digits = digits_of(value);
+    // Digits beyond those of the result and its magnitude do not count.
+    let value = &value.clone().rounded(digits + 20, Rounding::Down);
     let size = value.to_double();
     if size.abs() > EXPONENT_MAX {
         return Err(ArithmeticFailure(if size > 0.0 { "Overflow" } else { "Underflow" }.to_owned()));
@@ -62,8 +64,8 @@ pub fn exp(value: &Decimal) -> Result<Decimal, ArithmeticFailure> {
 pub fn ln(value: &Decimal) -> Result<Decimal, ArithmeticFailure> {
     check_positive(value, "Natural log of number zero or less")?;
     let digits = digits_of(value);
-    let (fixed, result) = ln_fixed(value, digits)?;
-    to_decimal(&result, fixed.bits as i64, digits)
+    let result = ln_fixed(value, digits)?;
+    to_decimal(&result.unscaled, result.bits as i64, digits)
 }
 
 /// The logarithm to base 10.
@@ -73,16 +75,11 @@ pub fn log10(value: &Decimal) -> Result<Decimal, ArithmeticFailure> {
         return Ok(Decimal::whole(-i64::from(value.scale)).without_trailing_zeros());
     }
     let digits = digits_of(value);
-    let (fixed, result) = ln_fixed(value, digits)?;
-    let (_, ten) = ln_fixed(&Decimal::whole(10), digits)?;
-    // Both must have the same number of bits behind the point; ten has its own when the other needs more.
-    let ten_fixed = fixed_for(&Decimal::whole(10), digits);
-    let ten = if fixed.bits >= ten_fixed.bits {
-        ten << (fixed.bits - ten_fixed.bits)
-    } else {
-        ten >> (ten_fixed.bits - fixed.bits)
-    };
-    to_decimal(&((result << fixed.bits) / ten), fixed.bits as i64, digits)
+    let result = ln_fixed(value, digits)?;
+    let ten = ln_fixed(&Decimal::whole(10), digits)?;
+    // ln 10 has some digits more than are wanted, whatever their number for the other.
+    let quotient = (result.unscaled << ten.bits) / ten.unscaled;
+    to_decimal(&quotient, result.bits as i64, digits)
 }
 
 fn check_positive(value: &Decimal, otherwise: &str) -> Result<(), ArithmeticFailure> {
@@ -97,19 +94,51 @@ fn bits_of(digits: u64) -> u64 {
     (digits as f64 * std::f64::consts::LOG2_10) as u64 + 32
 }
 
-fn fixed_for(value: &Decimal, digits: u64) -> Fixed {
-    // Near 1 the logarithm has as many zeros behind the point as the number is close; those are digits to keep too.
-    Fixed { bits: bits_of(2 * digits + value.precision() + 20) }
-}
-
-fn ln_fixed(value: &Decimal, digits: u64) -> Result<(Fixed, BigInt), ArithmeticFailure> {
-    let fixed = fixed_for(value, digits);
-    // value = u × 10^-s, so ln value = ln u - s ln 10, and the scale may be anything.
+/// ln of a positive number to `digits` significant digits.
+fn ln_fixed(value: &Decimal, digits: u64) -> Result<Approximation, ArithmeticFailure> {
+    if let Some(close) = ln_near_one(value, digits)? {
+        return Ok(close);
+    }
+    // Some digits more for those before the point: the scale may be anything.
+    let fixed = Fixed { bits: bits_of(digits + 30) };
+    // value = u × 10^-s, so ln value = ln u - s ln 10.
     let (mantissa, shift) = fixed.normalize(&value.unscaled);
     let two = fixed.ln_2();
     let ten = fixed.artanh_log(&fixed.normalize(&BigInt::from(10)).0) + &two * 4;
     let sum = fixed.artanh_log(&mantissa) + &two * shift - ten * value.scale;
-    Ok((fixed, sum))
+    Ok(Approximation { unscaled: sum, bits: fixed.bits })
+}
+
+/// ln of a number between 1/2 and 2; `None` for others.
+///
+/// ln (1 + e) is about e, so that there are as many zeros behind the point as the number is close to 1. They are counted
+/// first, because the digits that are wanted come after them.
+fn ln_near_one(value: &Decimal, digits: u64) -> Result<Option<Approximation>, ArithmeticFailure> {
+    let before_point = i128::from(value.precision()) - i128::from(value.scale);
+    if !(0..=1).contains(&before_point) {
+        return Ok(None);
+    }
+    let scale = u32::try_from(value.scale).map_err(|_| ArithmeticFailure("Overflow".to_owned()))?;
+    let one = BigInt::from(10).pow(scale);
+    if &value.unscaled * 2 < one || value.unscaled > &one * 2 {
+        return Ok(None);
+    }
+    let difference = Decimal { unscaled: &value.unscaled - &one, scale: 0 };
+    let zeros = u64::from(scale).saturating_sub(difference.precision());
+    let fixed = Fixed { bits: bits_of(digits + zeros + 30) };
+    if zeros > 2 * digits {
+        // The next term of the series, half the square of this one, is below the digits that are wanted.
+        let unscaled = (difference.unscaled << fixed.bits) / one;
+        return Ok(Some(Approximation { unscaled, bits: fixed.bits }));
+    }
+    let unscaled = fixed.artanh_log(&((&value.unscaled << fixed.bits) / one));
+    Ok(Some(Approximation { unscaled, bits: fixed.bits }))
+}
+
+/// A number with so many binary digits behind the point.
+struct Approximation {
+    unscaled: BigInt,
+    bits: u64,
 }
 
 /// Numbers with so many binary digits behind the point.
@@ -138,7 +167,7 @@ impl Fixed {
         (mantissa, len as i64)
     }
 
-    /// ln m = 2 artanh((m - 1)/(m + 1)) for m between 1/2 and 1 (and 2, for that matter).
+    /// ln m = 2 artanh((m - 1)/(m + 1)) for m between 1/2 and 2.
     fn artanh_log(&self, mantissa: &BigInt) -> BigInt {
         let one = self.one();
         let ratio = ((mantissa - &one) << self.bits) / (mantissa + &one);
@@ -188,6 +217,31 @@ mod tests {
 
     fn decimal(text: &str) -> Decimal {
         Decimal::parse(text).unwrap()
+    }
+
+    #[test]
+    fn logarithms_near_one_keep_their_digits() {
+        for (zeros, expected) in [
+            (3, "0.00099950033308353316680939892053501"),
+            (40, "9.9999999999999999999999999999999999999995E-41"),
+        ] {
+            let value = decimal(&format!("1.{:0>zeros$}", 1));
+            assert_eq!(ln(&value).unwrap().to_string(), expected);
+        }
+        assert_eq!(ln(&decimal("1.5")).unwrap().to_string(), "0.40546510810816438197801311546435");
+        assert_eq!(ln(&decimal("1.00")).unwrap().to_string(), "0");
+        assert_eq!(ln(&decimal("2.0")).unwrap().to_string(), "0.69314718055994530941723212145818");
+        assert_eq!(ln(&decimal("0.4")).unwrap().to_string(), "-0.91629073187415506518352721176801");
+        assert_eq!(log10(&decimal("1000")).unwrap().to_string(), "3.0000000000000000000000000000000");
+    }
+
+    #[test]
+    fn precision_is_bounded_for_numbers_of_many_digits() {
+        // Each took minutes when all of the number's digits counted.
+        let third = decimal(&format!("0.{}", "3".repeat(60_000)));
+        assert_eq!(ln(&third).unwrap().precision(), DIGITS_MAX);
+        let near_one = decimal(&format!("1.{}1", "0".repeat(60_000)));
+        assert_eq!(ln(&near_one).unwrap().precision(), DIGITS_MAX);
     }
 
     #[test]

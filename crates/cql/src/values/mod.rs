@@ -28,6 +28,9 @@ pub enum ValueError {
     /// The text, bytes or arguments are not what the type or function takes: `InvalidRequest` on the wire.
     #[error("{0}")]
     Invalid(String),
+    /// The request that needs the value was interrupted.
+    #[error(transparent)]
+    Interrupted(#[from] cassette_rows::Interrupted),
     /// A function failed at what it was given: `FunctionFailure` on the wire.
     #[error("{message}")]
     FunctionFailure {

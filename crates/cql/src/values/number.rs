@@ -5,6 +5,17 @@ use num_bigint::{BigInt, Sign};
 use cassette_rows::types::DataType;
 
 use super::decimal::Decimal;
+use super::{ArithmeticFailure, ValueError};
+
+/// The most digits of a `varint` or `decimal` that is read from text, printed, or calculated with. Division, printing
+/// and others take time that grows with the square of the digits; these many take some 100 ms.
+pub const DIGITS_MAX: usize = 200_000;
+
+/// The longest value of so many digits, in bytes: 3.33 bits a digit, a sign and the scale of a decimal.
+const OPERAND_LENGTH_MAX: usize = DIGITS_MAX * 416 / 1000 + 5;
+
+/// From how many digits on a number is read in halves.
+const HALVED_FROM: usize = 1_000;
 
 /// A value of a numeric type.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +30,56 @@ pub enum Number {
     Double(f64),
     VarInt(BigInt),
     Decimal(Decimal),
+}
+
+/// Refuses a number that is too long to calculate with. Values of other types pass.
+///
+/// # Errors
+/// If `bytes` are a `varint` or `decimal` of more than about [`DIGITS_MAX`] digits.
+pub fn check_length(data_type: &DataType, bytes: &[u8]) -> Result<(), ArithmeticFailure> {
+    if bytes.len() <= OPERAND_LENGTH_MAX || !matches!(data_type, DataType::VarInt | DataType::Decimal) {
+        return Ok(());
+    }
+    Err(ArithmeticFailure(format!(
+        "a {data_type} of {} bytes has more than {DIGITS_MAX} digits",
+        bytes.len()
+    )))
+}
+
+/// [`check_length`] of a number, or of all numbers in a value that has parts.
+///
+/// # Errors
+/// If one of them is too long to print.
+pub fn check_lengths(data_type: &DataType, bytes: &[u8]) -> Result<(), ValueError> {
+    use cassette_rows::types::{collection, vector};
+    // What is within has fewer bytes.
+    if bytes.len() <= OPERAND_LENGTH_MAX {
+        return Ok(());
+    }
+    match data_type {
+        DataType::VarInt | DataType::Decimal => {
+            check_length(data_type, bytes).map_err(|ArithmeticFailure(reason)| ValueError::Invalid(reason))
+        }
+        DataType::List { element, .. } | DataType::Set { element, .. } => {
+            collection::read_list(bytes).flatten().try_for_each(|item| check_lengths(element, item))
+        }
+        DataType::Map { key, value, .. } => collection::read_map(bytes)
+            .try_for_each(|(k, v)| check_lengths(key, k).and_then(|()| check_lengths(value, v))),
+        DataType::Tuple(types) => check_items(types.iter(), bytes),
+        DataType::Udt { definition, .. } => {
+            check_items(definition.fields.iter().map(|(_, field)| field), bytes)
+        }
+        DataType::Vector { element, dimension } => {
+            vector::read_vector(element, *dimension, bytes).try_for_each(|item| check_lengths(element, item))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_items<'a>(types: impl Iterator<Item = &'a DataType>, bytes: &[u8]) -> Result<(), ValueError> {
+    use cassette_rows::types::collection;
+    let mut items = types.zip(collection::read_tuple(bytes));
+    items.try_for_each(|(data_type, item)| item.map_or(Ok(()), |item| check_lengths(data_type, item)))
 }
 
 /// Whether values of this type are numbers, which can be calculated with.
@@ -145,13 +206,28 @@ fn low_64_bits(value: &BigInt) -> i64 {
     if value.sign() == Sign::Minus { low.wrapping_neg() } else { low }
 }
 
-/// Reads a whole number of any size: an optional sign and digits.
+/// Reads a whole number of up to [`DIGITS_MAX`] digits: an optional sign and digits.
 pub fn parse_varint(text: &str) -> Option<BigInt> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
-    text.strip_prefix('+').unwrap_or(text).parse().ok()
+    let magnitude = parse_digits(digits)?;
+    Some(if text.starts_with('-') { -magnitude } else { magnitude })
+}
+
+/// Reads decimal digits; `None` if there are more than [`DIGITS_MAX`], leading zeros included. Halves are read by
+/// themselves and put together, which is faster than digit by digit.
+pub(super) fn parse_digits(digits: &str) -> Option<BigInt> {
+    if digits.len() > DIGITS_MAX {
+        return None;
+    }
+    if digits.len() <= HALVED_FROM {
+        return digits.parse().ok();
+    }
+    let (high, low) = digits.split_at_checked(digits.len().div_ceil(2))?;
+    let power = BigInt::from(10).pow(u32::try_from(low.len()).ok()?);
+    Some(parse_digits(high)? * power + parse_digits(low)?)
 }
 
 /// Reads a double as Java does: decimal digits with a point and an exponent, an optional `f` or `d` behind them, or
@@ -283,5 +359,37 @@ mod tests {
         assert_eq!(Number::Float(0.1).convert(&DataType::Decimal).unwrap().to_text(), "0.1");
         let decimal = Number::Decimal(Decimal::parse("-128.9").unwrap());
         assert_eq!(decimal.convert(&DataType::TinyInt), Some(Number::TinyInt(-128)));
+    }
+
+    #[test]
+    fn long_numbers_are_read_up_to_a_bound() {
+        for digits in [999, 1_000, 1_001, 2_003, 12_345] {
+            let text: String = (0..digits).map(|n| char::from(b'0' + (n * 7 + 1) as u8 % 10)).collect();
+            assert_eq!(parse_varint(&format!("-{text}")).unwrap().to_string(), format!("-{text}"));
+        }
+        assert!(parse_varint(&"9".repeat(DIGITS_MAX)).is_some());
+        // Minutes, if each digit were looked at for all that follow.
+        let endless = "9".repeat(20_000_000);
+        assert_eq!(parse_varint(&endless), None);
+        assert_eq!(Decimal::parse(&format!("{endless}.5")), None);
+        let error = crate::values::from_text(&DataType::VarInt, &endless).unwrap_err();
+        assert_eq!(error.to_string(), "a varint of 20000000 characters has more than 200000 digits");
+    }
+
+    #[test]
+    fn numbers_too_long_to_print_are_found_in_values_with_parts() {
+        let long = vec![1; OPERAND_LENGTH_MAX + 1];
+        let of = |count: usize, bytes: &[u8]| {
+            let mut list = (count as i32).to_be_bytes().to_vec();
+            for _ in 0..count {
+                list.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
+                list.extend_from_slice(bytes);
+            }
+            list
+        };
+        assert!(check_lengths(&DataType::list(DataType::VarInt), &of(2, &long)).is_err());
+        assert!(check_lengths(&DataType::list(DataType::Blob), &of(2, &long)).is_ok());
+        assert!(check_lengths(&DataType::list(DataType::VarInt), &of(100_000, &[1])).is_ok());
+        assert!(check_lengths(&DataType::Decimal, &long[..OPERAND_LENGTH_MAX]).is_ok());
     }
 }

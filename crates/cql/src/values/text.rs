@@ -7,7 +7,7 @@ use cassette_rows::types::{DataType, collection, quote_identifier, vector};
 use super::decimal::Decimal;
 use super::duration::Duration;
 use super::inet::{inet_to_text, parse_inet};
-use super::number::{Number, parse_double, parse_float, parse_varint};
+use super::number::{DIGITS_MAX, Number, parse_double, parse_float, parse_varint};
 use super::{ValueError, temporal};
 
 /// Reads a value of a type that has no parts. Collections, tuples, UDTs and vectors are built of their elements, not
@@ -62,6 +62,10 @@ pub fn from_text(data_type: &DataType, text: &str) -> Result<Vec<u8>, ValueError
             Ok(value) => Ok(value.to_be_bytes().to_vec()),
             Err(_) => no("Unable to make long from"),
         },
+        DataType::VarInt | DataType::Decimal if text.len() > DIGITS_MAX => Err(ValueError::invalid(format!(
+            "a {data_type} of {} characters has more than {DIGITS_MAX} digits",
+            text.len()
+        ))),
         DataType::VarInt => match parse_varint(text) {
             Some(value) => Ok(value.to_signed_bytes_be()),
             None => no("unable to make int from"),

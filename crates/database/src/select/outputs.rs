@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cassette_cql::values::json::encode_row;
+use cassette_cql::values::number::check_lengths;
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType};
 
 use super::builder::{Aggregate, Builder, Built, PlannedTerm};
@@ -57,6 +58,9 @@ impl Outputs {
     pub fn push(&self, input: Input<'_, '_>, sink: &mut dyn RowSink) -> Result<()> {
         if let Some(names) = &self.json {
             let values = self.expressions.iter().map(|e| e.evaluate(input)).collect::<Result<Vec<_>>>()?;
+            for ((_, data_type), value) in names.iter().zip(&values) {
+                value.as_deref().map_or(Ok(()), |bytes| check_lengths(data_type, bytes))?;
+            }
             let columns = names
                 .iter()
                 .zip(&values)

@@ -125,6 +125,7 @@ fn result_type(left: &DataType, right: &DataType) -> DataType {
 }
 
 fn calculate(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
+    function.check_lengths(values)?;
     let operand = |index: usize| Number::decode(&function.arguments[index], present(values, index)?);
     let (Some(left), Some(right)) = (operand(0), operand(1)) else { return Ok(None) };
     let operator = match function.name.as_str() {

@@ -65,12 +65,14 @@ pub(super) fn functions(name: &str) -> Vec<ScalarFunction> {
 }
 
 fn as_text(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
+    function.check_lengths(values)?;
     let from = &function.arguments[0];
     let value = if *from == DataType::Ascii { values[0] } else { present(values, 0) };
     Ok(value.map(|bytes| to_text(from, bytes).into_bytes()))
 }
 
 fn as_number(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
+    function.check_lengths(values)?;
     let Some(bytes) = present(values, 0) else { return Ok(None) };
     let number = Number::decode(&function.arguments[0], bytes);
     match number.as_ref().map(|number| number.convert(&function.returns)) {

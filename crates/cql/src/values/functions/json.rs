@@ -6,6 +6,7 @@ use super::ScalarFunction;
 use super::resolve::{Argument, known_types};
 use crate::values::ValueError;
 use crate::values::json::{Json, decode_value, encode_value};
+use crate::values::number::check_lengths;
 
 /// The function called `name`, by its name of today or of before 5.0.
 pub(super) fn resolve(
@@ -20,6 +21,9 @@ pub(super) fn resolve(
                 let from = &function.arguments[0];
                 let has_empty = matches!(from, DataType::Text | DataType::Ascii | DataType::Blob);
                 let value = values[0].filter(|bytes| !bytes.is_empty() || has_empty);
+                if let Some(bytes) = value {
+                    check_lengths(from, bytes)?;
+                }
                 Ok(Some(
                     value.map_or_else(|| "null".to_owned(), |bytes| encode_value(from, bytes)).into_bytes(),
                 ))

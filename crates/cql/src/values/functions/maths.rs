@@ -19,6 +19,7 @@ pub(super) fn functions(name: &str) -> Vec<ScalarFunction> {
 
 fn evaluate(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
     let data_type = &function.arguments[0];
+    function.check_lengths(values)?;
     let Some(number) = present(values, 0).and_then(|bytes| Number::decode(data_type, bytes)) else {
         return Ok(None);
     };

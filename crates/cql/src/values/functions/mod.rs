@@ -22,14 +22,19 @@ mod vectors;
 
 use std::fmt::{self, Display, Formatter};
 
+use cassette_rows::interrupt;
 use cassette_rows::types::{DataType, quote_identifier};
 
 pub use arithmetic::{resolve_arithmetic, resolve_negation};
 pub use casts::resolve_cast;
 pub use resolve::{Argument, NullArgument, TypedArgument, resolve};
 
-use super::ValueError;
 use super::aggregates::AggregateFunction;
+use super::number::check_length;
+use super::{ArithmeticFailure, ValueError};
+
+/// Bytes of arguments that count for one step of [`interrupt`].
+const BYTES_PER_STEP: usize = 64;
 
 /// What functions take from outside: the time, and what nobody can guess.
 pub trait Surroundings {
@@ -130,7 +135,17 @@ impl ScalarFunction {
                 values.len()
             )));
         }
+        let bytes: usize = values.iter().flatten().map(|value| value.len()).sum();
+        interrupt::charge(1 + u32::try_from(bytes / BYTES_PER_STEP).unwrap_or(u32::MAX))?;
         (self.evaluate)(self, values, surroundings)
+    }
+
+    /// Refuses numbers that are too long to calculate with.
+    fn check_lengths(&self, values: &Values<'_>) -> Result<(), ValueError> {
+        let mut arguments = self.arguments.iter().zip(values);
+        arguments
+            .try_for_each(|(data_type, value)| value.map_or(Ok(()), |bytes| check_length(data_type, bytes)))
+            .map_err(|ArithmeticFailure(reason)| self.failure(reason))
     }
 
     /// The error of an evaluation that failed for a reason.

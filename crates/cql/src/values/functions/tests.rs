@@ -329,3 +329,34 @@ fn collections_are_counted_and_summed() {
     assert_eq!(value("map_keys(ma)", &[Some(&map)]), Ok(Some("{'a', 'x'}".to_owned())));
     assert_eq!(value("map_values(ma)", &[Some(&map)]), Ok(Some("[2, 1]".to_owned())));
 }
+
+#[test]
+fn numbers_too_long_to_calculate_with_are_refused_by_every_function() {
+    let long = vec![1; 10_000_000];
+    for data_type in [DataType::VarInt, DataType::Decimal] {
+        let mut functions: Vec<ScalarFunction> = ["exp", "log", "log10", "round", "abs"]
+            .into_iter()
+            .flat_map(super::maths::functions)
+            .filter(|function| function.arguments == [data_type.clone()])
+            .collect();
+        for name in ["cast_as_text", "cast_as_bigint", "cast_as_double"] {
+            functions.extend(
+                super::casts::functions(name).into_iter().filter(|f| f.arguments == [data_type.clone()]),
+            );
+        }
+        let argument = TypedArgument { text: "n".to_owned(), data_type: data_type.clone() };
+        for operator in [ArithmeticOperator::Divide, ArithmeticOperator::Modulo] {
+            functions.push(resolve_arithmetic(operator, &argument, &argument, None).unwrap());
+        }
+        assert!(functions.len() >= 10, "{functions:?}");
+        for function in functions {
+            let values = vec![Some(&*long); function.arguments.len()];
+            let error = function.evaluate(&values, &Fixed).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!("a {data_type} of 10000000 bytes has more than 200000 digits"),
+                "{function:?}"
+            );
+        }
+    }
+}

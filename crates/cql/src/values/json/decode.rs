@@ -1,5 +1,7 @@
 //! JSON to values, with the messages that Cassandra gives.
 
+use std::collections::{HashMap, HashSet};
+
 use cassette_rows::types::{DataType, UserType};
 
 use super::document::{Json, is_fractional};
@@ -31,12 +33,13 @@ pub fn decode_row(text: &str, columns: &[(&str, &DataType)]) -> Result<Vec<JsonC
         Ok(other) => return Err(not_a_map(&format!("it is a {}", other.class()))),
         Err(reason) => return Err(not_a_map(&reason)),
     };
-    if let Some((name, _)) =
-        entries.iter().find(|(name, _)| !columns.iter().any(|(column, _)| column == name))
-    {
+    let known: HashSet<&str> = columns.iter().map(|(column, _)| *column).collect();
+    if let Some((name, _)) = entries.iter().find(|(name, _)| !known.contains(name.as_str())) {
         return Err(ValueError::invalid(format!("JSON values map contains unrecognized column: {name}")));
     }
-    let read = |(column, data_type): &(&str, &DataType)| match lookup(&entries, column) {
+    // Of entries of one name the last counts.
+    let by_name: HashMap<&str, &Json> = entries.iter().map(|(name, json)| (name.as_str(), json)).collect();
+    let read = |(column, data_type): &(&str, &DataType)| match by_name.get(column) {
         None => Ok(JsonColumn::Absent),
         Some(Json::Null) => Ok(JsonColumn::Null),
         Some(json) => decode_value(data_type, json)

@@ -27,18 +27,17 @@ pub enum Json {
 impl Json {
     /// Reads the first JSON value of `text`; like Cassandra's parser, this one does not mind what comes after it.
     pub fn parse(text: &str) -> Result<Self, String> {
+        check_nesting(text)?;
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
         match values.next() {
-            Some(Ok(raw)) => Self::from_raw(raw, 0),
+            Some(Ok(raw)) => Self::from_raw(raw),
             Some(Err(error)) => Err(error.to_string()),
             None => Err("No content to map due to end-of-input".to_owned()),
         }
     }
 
-    fn from_raw(raw: &RawValue, depth: usize) -> Result<Self, String> {
-        if depth > NESTING_MAX {
-            return Err(format!("nested more than {NESTING_MAX} deep"));
-        }
+    /// Reads a value whose nesting has been checked: each level reads all that is within it.
+    fn from_raw(raw: &RawValue) -> Result<Self, String> {
         let text = raw.get();
         let read = |error: serde_json::Error| error.to_string();
         Ok(match text.as_bytes().first() {
@@ -48,21 +47,16 @@ impl Json {
             Some(b'"') => Self::String(serde_json::from_str(text).map_err(read)?),
             Some(b'[') => {
                 let items: Vec<&RawValue> = serde_json::from_str(text).map_err(read)?;
-                Self::Array(
-                    items
-                        .into_iter()
-                        .map(|item| Self::from_raw(item, depth + 1))
-                        .collect::<Result<_, _>>()?,
-                )
+                Self::Array(items.into_iter().map(Self::from_raw).collect::<Result<_, _>>()?)
             }
             Some(b'{') => {
                 let Entries(entries) = serde_json::from_str(text).map_err(read)?;
                 let entries = entries.into_iter();
-                Self::Object(
-                    entries
-                        .map(|(name, item)| Ok((name, Self::from_raw(item, depth + 1)?)))
-                        .collect::<Result<_, String>>()?,
-                )
+                Self::Object(entries.map(|(name, item)| Ok((name, Self::from_raw(item)?))).collect::<Result<
+                    _,
+                    String,
+                >>(
+                )?)
             }
             _ => Self::Number(text.to_owned()),
         })
@@ -82,6 +76,32 @@ impl Json {
             Self::Object(_) => "LinkedHashMap",
         }
     }
+}
+
+/// Refuses a text whose first value nests too deep, without reading the rest of it. A text that is no JSON may pass.
+fn check_nesting(text: &str) -> Result<(), String> {
+    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    break;
+                }
+            }
+            _ => {}
+        }
+        // The innermost array or object may be empty, so that it counts as a value of its own.
+        if depth > NESTING_MAX + 1 {
+            return Err(format!("nested more than {NESTING_MAX} deep"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the number is one that Cassandra reads as a double.
@@ -144,5 +164,23 @@ impl<'de> Deserialize<'de> for Entries<'de> {
         }
 
         deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deep_nesting_is_refused_after_one_look_at_the_text() {
+        let nested = |depth: usize, inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Json::parse(&nested(NESTING_MAX, "1")).is_ok());
+        assert!(Json::parse(&nested(NESTING_MAX, "\"[[[ \\\" [[\"")).is_ok());
+        for inner in ["[[1]]".to_owned(), "[".repeat(20_000_000)] {
+            let error = Json::parse(&nested(NESTING_MAX, &inner)).unwrap_err();
+            assert_eq!(error, "nested more than 128 deep");
+        }
+        let objects = format!("{}1{}", "{\"a\": ".repeat(200), "}".repeat(200));
+        assert_eq!(Json::parse(&objects).unwrap_err(), "nested more than 128 deep");
     }
 }
