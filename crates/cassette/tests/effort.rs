@@ -7,7 +7,7 @@ use cassette_database::{Database, Options};
 use cassette_engine::commitlog::SyncMode;
 use cassette_protocol::{
     QueryParameters, Request, Value, Version,
-    request::{Batch, BatchStatement, BatchType, Execute, Query, StatementSource},
+    request::{Batch, BatchStatement, BatchType, Execute, Prepare, Query, StatementSource},
 };
 use cassette_server::{Answer, Backend, Body, Effort};
 use cassette_vfs::FakeFileSystem;
@@ -260,4 +260,41 @@ fn nobody_waits_for_the_lock_of_a_partition_on_a_thread_that_serves_others() {
         drop(lock);
         assert!(matches!(ask(&database, &request, Effort::MemoryOnly), Answer::Result(_)), "{statement}");
     }
+}
+
+#[test]
+fn long_texts_and_large_values_leave_the_threads_that_serve_others() {
+    let (_directory, database) = open(SyncMode::Periodic { period: std::time::Duration::from_secs(10) });
+    let session = database.session();
+    session.execute("CREATE TABLE ks.b (k int PRIMARY KEY, v blob)", ()).unwrap();
+    let prepare = |length: usize| {
+        let query = format!("SELECT v FROM ks.t WHERE k = 0 -- {}", "x".repeat(length));
+        Request::Prepare(Prepare { query: query.into(), keyspace: None })
+    };
+    assert!(is_executed_at_once(&database, &prepare(100)));
+    assert!(!is_executed_at_once(&database, &prepare(10_000)));
+
+    let text = |count: usize| {
+        let query = "INSERT INTO ks.t (k, v) VALUES (1, 1)";
+        let statement = || BatchStatement {
+            source: StatementSource::Query(query.into()),
+            values: std::iter::empty::<Value<'_>>().collect(),
+        };
+        let statements = std::iter::repeat_with(statement).take(count).collect();
+        let parameters = QueryParameters::default();
+        Request::Batch(Batch { batch_type: BatchType::Logged, statements, parameters })
+    };
+    assert!(is_executed_at_once(&database, &text(2)));
+    assert!(!is_executed_at_once(&database, &text(500)));
+
+    let insert = |length: usize| {
+        let id = database.prepare(None, "INSERT INTO ks.b (k, v) VALUES (?, ?)").unwrap().id();
+        let value = vec![0; length];
+        let values = [Value::Set(&[0, 0, 0, 1]), Value::Set(&value)].into_iter().collect();
+        let parameters = QueryParameters { values, ..QueryParameters::default() };
+        let id = Bytes::copy_from_slice(&id);
+        Request::Execute(Execute { id, result_metadata_id: None, parameters })
+    };
+    assert!(is_executed_at_once(&database, &insert(1_000)));
+    assert!(!is_executed_at_once(&database, &insert(1_000_000)));
 }

@@ -10,11 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cassette_engine::may_wait;
 use cassette_rows::interrupt::{self, Interrupted, MonotonicClock};
 use cassette_vfs::Clock;
 
 use crate::error::{DatabaseError, Result, WriteType};
 use crate::request::{Consistency, StatementOptions};
+
+/// How long a request may compute on a thread that serves other clients, too.
+const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// A kind of request with its own timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -204,18 +208,23 @@ impl Deadlines {
     /// Runs a request that began at `started` within its time limit.
     ///
     /// # Errors
-    /// Those of `work`; the timeout error of this kind of request, if `work` was interrupted by its deadline.
+    /// Those of `work`; the timeout error of this kind of request, if `work` was interrupted by its deadline;
+    /// WouldBlock, if it took more than a few milliseconds on a thread that [may not wait](may_wait).
     pub fn limit<T>(
         &self,
         request: Limited,
         started: Duration,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let result = match request.limit(&self.timeouts) {
+        let limit = request.limit(&self.timeouts);
+        // A thread that serves others starts the request again where it has time for it.
+        let limit = if may_wait() { limit } else { Some(limit.map_or(AT_ONCE, |limit| limit.min(AT_ONCE))) };
+        let result = match limit {
             Some(limit) => interrupt::with_deadline(&self.clock, started.saturating_add(limit), work),
             None => work(),
         };
         result.map_err(|error| match error {
+            DatabaseError::Interrupted(Interrupted::TimedOut) if !may_wait() => DatabaseError::WouldBlock,
             DatabaseError::Interrupted(Interrupted::TimedOut) => request.error(),
             error => error,
         })

@@ -32,6 +32,15 @@ use crate::{
 const EMPTY_METADATA_ID: [u8; 16] =
     [0xd4, 0x1d, 0x8c, 0xd9, 0x8f, 0x00, 0xb2, 0x04, 0xe9, 0x80, 0x09, 0x98, 0xec, 0xf8, 0x42, 0x7e];
 
+/// The longest text that is parsed on a thread that serves other clients, too, in bytes. Parsing cannot be interrupted.
+const AT_ONCE_TEXT_MAX: usize = 4 << 10;
+
+/// The most bytes of values that are bound there: JSON, sets and maps among them have to be read as a whole.
+const AT_ONCE_VALUES_MAX: usize = 256 << 10;
+
+/// The longest error message that is sent, in bytes. Messages quote what they are about.
+const MESSAGE_LENGTH_MAX: usize = 4 << 10;
+
 /// What a connection keeps between its requests.
 #[derive(Debug, Default)]
 pub struct ClientSession {
@@ -114,7 +123,9 @@ fn answer(
         Request::Execute(execute) => {
             let prepared = database.prepared(&execute.id)?;
             if effort == Effort::MemoryOnly
-                && (prepared.description().may_take_long() || writes(&prepared) && must_wait())
+                && (bytes_of(&execute.parameters.values) > AT_ONCE_VALUES_MAX
+                    || prepared.description().may_take_long()
+                    || writes(&prepared) && must_wait())
             {
                 return Ok(Answer::WouldBlock);
             }
@@ -123,13 +134,18 @@ fn answer(
                 Effort::MayBlock => execution.execute(execute, &prepared, body),
             }
         }
-        Request::Batch(_) if effort == Effort::MemoryOnly && must_wait() => {
+        Request::Batch(batch) if effort == Effort::MemoryOnly && (is_long(batch) || must_wait()) => {
             return Ok(Answer::WouldBlock);
         }
         Request::Batch(batch) if effort == Effort::MemoryOnly => {
             without_waiting(|| execution.batch(batch, body))
         }
         Request::Batch(batch) => execution.batch(batch, body),
+        Request::Prepare(prepare)
+            if effort == Effort::MemoryOnly && prepare.query.len() > AT_ONCE_TEXT_MAX =>
+        {
+            return Ok(Answer::WouldBlock);
+        }
         Request::Prepare(prepare) => execution.prepare(prepare, body),
         // What a text does is known only when it is parsed. Texts that come often are prepared.
         Request::Query(_) if effort == Effort::MemoryOnly => return Ok(Answer::WouldBlock),
@@ -280,6 +296,27 @@ impl<'a> Bound<'a> {
     }
 }
 
+/// Bytes of bound values.
+fn bytes_of(values: &Values) -> usize {
+    let length = |value| match value {
+        Value::Set(bytes) => bytes.len(),
+        Value::Null | Value::Unset => 0,
+    };
+    values.iter().map(length).sum()
+}
+
+/// Whether a batch has too many texts or values to be planned and bound at once.
+fn is_long(batch: &Batch) -> bool {
+    let (mut text, mut values) = (0, 0);
+    batch.statements.iter().any(|statement| {
+        if let StatementSource::Query(query) = &statement.source {
+            text += query.len();
+        }
+        values += bytes_of(&statement.values);
+        text > AT_ONCE_TEXT_MAX || values > AT_ONCE_VALUES_MAX
+    })
+}
+
 /// Whether a statement changes something.
 fn writes(prepared: &Prepared) -> bool {
     prepared.description().result().is_none()
@@ -343,7 +380,11 @@ fn protocol_write_type(write_type: db::WriteType) -> response::WriteType {
 
 /// The table that turns the database's errors into CQL's codes. This node is the one replica that has to answer.
 fn error_response(error: DatabaseError) -> Error {
-    let message = error.to_string();
+    let mut message = error.to_string();
+    if message.len() > MESSAGE_LENGTH_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_LENGTH_MAX));
+        message.push_str("...");
+    }
     let detail = match error {
         DatabaseError::Server(_) | DatabaseError::WouldBlock => ErrorDetail::ServerError,
         DatabaseError::Protocol(_) => ErrorDetail::ProtocolError,

@@ -1,12 +1,13 @@
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cassette_rows::interrupt::{self, Cancellation, Interrupted};
 use cassette_rows::{Consistency, DecoratedKey};
-use cassette_vfs::FakeFileSystem;
+use cassette_vfs::{Clock, FakeFileSystem};
 
-use crate::{Database, DatabaseError, Options, Timeout, WriteType};
+use crate::{Database, DatabaseError, Options, Timeout, WriteType, without_waiting};
 
 const MESSAGE: &str = "Operation timed out - received only 0 responses.";
 
@@ -156,6 +157,46 @@ fn a_cancelled_request_ends_with_the_reason() {
             interrupt::cancellable(&cancellation, || execute(&database, "SELECT * FROM ks.t")).unwrap_err();
         assert_eq!((&error, error.code()), (&DatabaseError::Interrupted(reason), 0x1001));
     }
+}
+
+/// A clock on which every look at it takes 10 ms.
+#[derive(Default)]
+struct SlowClock(AtomicU64);
+
+impl Clock for SlowClock {
+    fn now_micros(&self) -> i64 {
+        1_000_000_000_000
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(10 * self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn long_computations_leave_a_thread_that_serves_others() {
+    let options = Options {
+        file_system: Arc::new(FakeFileSystem::new()),
+        clock: Arc::new(SlowClock::default()),
+        ..Options::new("/data")
+    };
+    let database = Database::open(options).unwrap();
+    for statement in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE ks.t (k int, c int, v int, PRIMARY KEY (k, c))",
+    ] {
+        execute(&database, statement).unwrap();
+    }
+    execute(&database, &batch("UNLOGGED", |n| format!("INSERT INTO ks.t (k, c, v) VALUES (0, {n}, 0)")))
+        .unwrap();
+    let at_once = |statement: &str| {
+        let session = database.session();
+        let statement = session.prepare(statement).unwrap();
+        without_waiting(|| session.execute_prepared(&statement, ()).map(drop))
+    };
+    assert_eq!(at_once("SELECT * FROM ks.t WHERE k = 0 LIMIT 100"), Ok(()));
+    assert_eq!(at_once("SELECT count(*) FROM ks.t WHERE k = 0"), Err(DatabaseError::WouldBlock));
+    assert_eq!(execute(&database, "SELECT count(*) FROM ks.t WHERE k = 0"), Ok(()));
 }
 
 #[test]
