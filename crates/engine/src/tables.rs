@@ -311,6 +311,9 @@ impl Core {
             let ends = log.position();
             let begins =
                 table.view().flushing.first().map_or(table.view().memtable.begins, |f| f.memtable.begins);
+            // The positions are durable at once. Writes of other tables that were acknowledged before must
+            // not be lost by a crash that the truncation survives.
+            log.sync()?;
             self.positions.advance(id, ends)?;
             self.forget_memtables(&table);
             table.change_view(|view| {
