@@ -57,6 +57,36 @@ fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_space() {
 }
 
 #[test]
+fn a_read_only_remount_leaves_reads_and_refuses_writes_by_name() {
+    let (mut world, table) = simple_world();
+    let engine = world.open().unwrap();
+    (0..10).for_each(|k| put(&engine, &table, k, 100).unwrap());
+    engine.flush(None).unwrap();
+    (10..20).for_each(|k| put(&engine, &table, k, 100).unwrap());
+    world.fs.fail_when(|operation| {
+        let reads = [OperationKind::Open, OperationKind::ReadDir, OperationKind::Read];
+        (!reads.contains(&operation.kind)).then_some(std::io::ErrorKind::ReadOnlyFilesystem)
+    });
+    for k in 20..23 {
+        let error = put(&engine, &table, k, 100).unwrap_err().to_string();
+        assert!(error.contains("commitlog"), "{error}");
+        let error = engine.flush(None).unwrap_err().to_string();
+        assert!(error.contains("db/"), "{error}");
+    }
+    let all = |engine: &Engine| (0..20).all(|k| is_there(engine, &table, k).unwrap());
+    assert!(all(&engine));
+    assert!(!is_there(&engine, &table, 20).unwrap());
+    assert!(engine.close().is_err());
+    drop(engine);
+    // Writable again after a restart.
+    world.fs = world.fs.kill();
+    let engine = world.open().unwrap();
+    assert!(all(&engine));
+    put(&engine, &table, 30, 100).unwrap();
+    engine.flush(None).unwrap();
+}
+
+#[test]
 fn a_flush_that_fails_keeps_everything_and_is_made_up_for() {
     let (world, table) = simple_world();
     let engine = world.open().unwrap();

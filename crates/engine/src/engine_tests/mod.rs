@@ -8,6 +8,7 @@ mod import;
 mod limits;
 mod model;
 mod node_settings;
+mod panics;
 mod recovery;
 mod row_cache;
 mod saved_caches;
