@@ -87,6 +87,7 @@ async fn serve(
     let address = listener.local_addr()?;
     let admin_listener = listen_for_admin(arguments.admin.or(config.admin()?)).await?;
 
+    config.file_access()?.set();
     let mut options = config.database(&arguments.data)?;
     if arguments.skip_damaged_log {
         options.engine.commitlog_replay = ReplayPolicy::SkipDamaged;

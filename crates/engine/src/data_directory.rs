@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_rows::{StorageError, TableMetadata};
-use cassette_vfs::{FileLock, FileSystem};
+use cassette_vfs::{FileAccess, FileLock, FileSystem};
 use parking_lot::Mutex;
 
 use crate::error::{EngineError, Result};
@@ -36,6 +36,7 @@ impl DataDirectory {
     /// Makes the directory if it is not there, and locks it.
     pub fn open(fs: Arc<dyn FileSystem>, root: &Path) -> Result<Self> {
         create_root(fs.as_ref(), root)?;
+        warn_if_readable_by_others(fs.as_ref(), root);
         let lock_path = root.join("cassette.lock");
         let lock = fs.lock(&lock_path).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => EngineError::Locked { directory: root.to_owned() },
@@ -117,6 +118,21 @@ impl DataDirectory {
         let paths: Vec<PathBuf> = tables.iter().map(path).collect();
         create_durably(self.fs.as_ref(), &paths, &root)?;
         Ok(paths)
+    }
+}
+
+/// Warns of a data directory that others can read, from before or by its administrator's choice: it stays as it is.
+fn warn_if_readable_by_others(fs: &dyn FileSystem, root: &Path) {
+    let wanted = FileAccess::current().directory_mode();
+    if let Ok(Some(mode)) = fs.mode(root)
+        && mode & !wanted != 0
+    {
+        tracing::warn!(
+            directory = %root.display(),
+            mode = format!("{mode:o}"),
+            wanted = format!("{wanted:o}"),
+            "other users of this machine can read the data directory. Run chmod on it, or set data_file_permissions"
+        );
     }
 }
 

@@ -28,11 +28,13 @@ use bytes::Bytes;
 mod clock;
 mod fake;
 mod memory;
+mod permissions;
 mod real;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fake::{FakeFileSystem, Operation, OperationKind};
 pub use memory::memory_limit;
+pub use permissions::FileAccess;
 pub use real::RealFileSystem;
 
 /// A tree of files and directories. Used as `Arc<dyn FileSystem>`.
@@ -65,6 +67,12 @@ pub trait FileSystem: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the identity of the file or directory that the path leads to, symbolic links followed.
     fn identity(&self, path: &Path) -> io::Result<FileId>;
+
+    /// Returns the permission bits of what the path leads to, as `chmod` takes them; `None` where there are none.
+    fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
+        let _ = path;
+        Ok(None)
+    }
 
     /// Renames a file or directory. A file already at `to` is replaced: at every instant, and after every crash, `to` is
     /// the old file or the new one. Durable after syncing the directory; when `from` and `to` lie in two directories, after

@@ -1,8 +1,8 @@
 //! The operating system's files.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
@@ -10,7 +10,9 @@ use std::time::UNIX_EPOCH;
 use bytes::Bytes;
 use fs4::FileExt as _;
 
-use crate::{DirEntry, FileId, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile};
+use crate::{
+    DirEntry, FileAccess, FileId, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile,
+};
 
 /// The operating system's files. Costs nothing to make.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,7 +25,13 @@ fn attempted<T>(result: io::Result<T>, what: &str, path: &Path) -> io::Result<T>
 
 impl FileSystem for RealFileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(FileAccess::current().file_mode())
+            .open(path);
         let file = Arc::new(attempted(file, "create", path)?);
         Ok(Box::new(RealWritableFile::new(RealSyncHandle { file, path: path.into() }, 0)))
     }
@@ -40,7 +48,9 @@ impl FileSystem for RealFileSystem {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        attempted(fs::create_dir_all(path), "create directory", path)
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(FileAccess::current().directory_mode());
+        attempted(builder.create(path), "create directory", path)
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
@@ -77,6 +87,11 @@ impl FileSystem for RealFileSystem {
         Ok(FileId { device: metadata.dev(), inode: metadata.ino() })
     }
 
+    fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
+        let metadata = attempted(fs::metadata(path), "read the metadata of", path)?;
+        Ok(Some(metadata.mode() & 0o777))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         attempted(fs::rename(from, to), &format!("rename {} to", from.display()), to)
     }
@@ -99,7 +114,13 @@ impl FileSystem for RealFileSystem {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(FileAccess::current().file_mode())
+            .open(path);
         let mut file = attempted(file, "open lock file", path)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -410,6 +431,23 @@ mod tests {
             RealFileSystem.identity(&at("sub")).unwrap()
         );
         assert_eq!(RealFileSystem.canonicalize(&at("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn new_files_and_directories_belong_to_their_owner_alone() {
+        let directory = directory();
+        let at = |name: &str| directory.path().join(name);
+        let mode = |name: &str| RealFileSystem.mode(&at(name)).unwrap().unwrap();
+        RealFileSystem.create_dir_all(&at("sub/below")).unwrap();
+        RealFileSystem.create(&at("sub/f")).unwrap();
+        drop(RealFileSystem.lock(&at("lock")).unwrap());
+        <dyn FileSystem>::write_atomically(&RealFileSystem, &at("g"), b"").unwrap();
+        assert_eq!(["sub", "sub/below"].map(mode), [0o700; 2]);
+        assert_eq!(["sub/f", "lock", "g"].map(mode), [0o600; 3]);
+        // What exists stays as it is.
+        fs::set_permissions(at("sub/f"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        RealFileSystem.create(&at("sub/f")).unwrap();
+        assert_eq!(mode("sub/f"), 0o644);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use cassette_engine::{
 };
 use cassette_rows::schema::CompactionParams;
 use cassette_server::ServerConfig;
+use cassette_vfs::FileAccess;
 use serde::Deserialize;
 
 pub use units::duration;
@@ -114,6 +115,7 @@ pub struct Config {
     compaction_throughput: Option<String>,
     flush_compression: Option<String>,
     disk_access_mode: Option<String>,
+    data_file_permissions: Option<String>,
     provide_overlapping_tombstones: Option<String>,
     overlapping_tombstones_max_sources: Option<usize>,
     overlapping_tombstones_policy: Option<String>,
@@ -200,6 +202,12 @@ impl Config {
         Guardrails::configured(&self.guardrails)
             .map_err(|why| anyhow::anyhow!("invalid guardrails: {why}"))?;
         Ok(())
+    }
+
+    /// Who may read the files that are made.
+    pub fn file_access(&self) -> anyhow::Result<FileAccess> {
+        let access = self.data_file_permissions.as_deref().unwrap_or("owner");
+        access.parse().map_err(|error| anyhow::anyhow!("data_file_permissions: {error}"))
     }
 
     /// Where figures and operations are to be, if the file says.
