@@ -1,22 +1,26 @@
 //! `cassette serve`: a database behind a listener, until it is told to stop.
+//!
+//! Stopping is bounded: requests have `--stop-timeout` to finish, then they are interrupted, and the process ends
+//! [`CLOSE_MAX`] later at the latest, whatever a request does. Memtables are flushed meanwhile as far as time allows; the
+//! commit log has the rest.
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
 use cassette_server::admin::{ADDRESS_DEFAULT, Admin, LogLevels};
-use cassette_server::{Server, ServerConfig};
+use cassette_server::{Server, ServerConfig, descriptors};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{AdminAddress, Config};
+use crate::config::{AdminAddress, Config, duration};
 use crate::logging;
 
 const EXAMPLES: &str = "\
@@ -28,7 +32,14 @@ Examples:
     cassette serve --data /var/lib/cassette --listen 127.0.0.1:0 --config cassandra.yaml
 
 Then connect with cqlsh or any Cassandra driver (data center: datacenter1).
-SIGTERM and Ctrl-C stop it with everything written down. CASSETTE_LOG=debug logs more.";
+SIGTERM and Ctrl-C let requests finish, flush and stop; a second one does not wait for requests.
+CASSETTE_LOG=debug logs more.";
+
+/// How long stopping takes beyond `--stop-timeout`.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// How long interrupted requests have to end before the database is closed under them.
+const INTERRUPTED_MAX: Duration = Duration::from_millis(800);
 
 /// Arguments of `cassette serve`.
 #[derive(Debug, Args)]
@@ -52,9 +63,19 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<AdminAddress>,
 
+    /// How long requests may go on after SIGTERM before they are interrupted, such as 10s or 500ms
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    stop_timeout: Duration,
+
     /// A configuration file with cassandra.yaml's keys
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+/// A database that has been served, and when it is to be closed at the latest.
+struct Served {
+    database: Database,
+    deadline: Instant,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -69,11 +90,38 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     if let Some(address) = arguments.listen {
         server.listen_address = address;
     }
+    server.stop_timeout = arguments.stop_timeout;
+    if let Some(files) = descriptors::raise_limit() {
+        let max = descriptors::connections_max(files);
+        server.max_concurrent_connections =
+            Some(server.max_concurrent_connections.map_or(max, |n| n.min(max)));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .max_blocking_threads(server.max_threads)
+        .max_blocking_threads(server.blocking_threads())
         .build()?;
-    runtime.block_on(serve(arguments, &config, server, logging))
+    let Served { database, deadline } = runtime.block_on(serve(arguments, &config, server, logging))?;
+    // A request that ignores that it was interrupted must not keep the process: its thread ends with it.
+    runtime.shutdown_timeout(INTERRUPTED_MAX.min(deadline.saturating_duration_since(Instant::now())));
+    close(database, deadline)
+}
+
+/// Closes the database, but does not wait for it beyond `deadline`: the commit log has all that was acknowledged.
+fn close(database: Database, deadline: Instant) -> anyhow::Result<()> {
+    let (closed, is_closed) = mpsc::channel();
+    std::thread::spawn(move || {
+        // An error only says that nobody waits any more.
+        let _ = closed.send(database.close());
+    });
+    match is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        Ok(closed) => closed.context("cannot close the database"),
+        Err(_) => {
+            tracing::warn!(
+                "the database was not closed in time: what is not flushed is replayed from the commit log at the next start"
+            );
+            Ok(())
+        }
+    }
 }
 
 async fn serve(
@@ -81,11 +129,13 @@ async fn serve(
     config: &Config,
     server: ServerConfig,
     logging: Arc<dyn LogLevels>,
-) -> anyhow::Result<()> {
-    let wanted = server.listen_address;
+) -> anyhow::Result<Served> {
+    let (wanted, stop_timeout) = (server.listen_address, server.stop_timeout);
+    let connections_max = server.max_concurrent_connections;
     let listener = TcpListener::bind(wanted).await.with_context(|| format!("cannot listen on {wanted}"))?;
     let address = listener.local_addr()?;
     let admin_listener = listen_for_admin(arguments.admin.or(config.admin()?)).await?;
+    warn_of_exposure("CQL", address);
 
     config.file_access()?.set();
     let mut options = config.database(&arguments.data)?;
@@ -97,15 +147,31 @@ async fn serve(
     let database = Database::open(options)
         .with_context(|| format!("cannot open the data directory {}", arguments.data.display()))?;
     let server = Server::with_listener(listener, server, Arc::new(database.clone()));
+    if let Some(max) = connections_max {
+        tracing::info!("at most {max} connections: the other file descriptors are for storage");
+    }
     let (mut terminated, mut interrupted) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (signals, mut signalled) = watch::channel(0u32);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = interrupted.recv() => {}
+            }
+            signals.send_modify(|count| *count += 1);
+        }
+    });
+    let mut cut = signalled.clone();
     let figures = server.figures();
     database.set_server(&figures);
     let mut ready = format!("cassette {} listens for CQL on {address}\n", env!("CARGO_PKG_VERSION"));
     let (drain, mut drained) = watch::channel(false);
     let (stop_admin, mut admin_stopped) = watch::channel(false);
     if let Some(listener) = admin_listener {
-        ready += &format!("figures and operations are at http://{}/\n", listener.local_addr()?);
+        let address = listener.local_addr()?;
+        warn_of_exposure("the admin endpoint", address);
+        ready += &format!("figures and operations are at http://{address}/\n");
         let drain = move || {
             // An error only says that the server is gone already.
             let _ = drain.send(true);
@@ -122,27 +188,32 @@ async fn serve(
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
     drop(out);
-    let mut signalled = pin!(async {
-        tokio::select! {
-            _ = terminated.recv() => {}
-            _ = interrupted.recv() => {}
-        }
-    });
     let mut is_drained = false;
-    server
-        .serve(async {
-            tokio::select! {
-                () = &mut signalled => {}
-                Ok(_) = drained.wait_for(|drained| *drained) => is_drained = true,
+    let mut deadline = None;
+    let stop = async {
+        tokio::select! {
+            _ = signalled.wait_for(|count| *count > 0) => {
+                deadline = Some(Instant::now() + stop_timeout + CLOSE_MAX);
             }
-        })
-        .await;
+            Ok(_) = drained.wait_for(|drained| *drained) => is_drained = true,
+        }
+    };
+    server.serve_until(stop, async { drop(cut.wait_for(|count| *count > 1).await) }).await;
     if is_drained {
         tracing::info!("drained: no requests are served until the next start");
-        signalled.await;
+        drop(signalled.wait_for(|count| *count > 0).await);
     }
     let _ = stop_admin.send(true);
-    database.close().context("cannot close the database")
+    Ok(Served { database, deadline: deadline.unwrap_or_else(|| Instant::now() + stop_timeout + CLOSE_MAX) })
+}
+
+/// Says so if `what` can be reached from other machines: there are no passwords.
+fn warn_of_exposure(what: &str, address: SocketAddr) {
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "{what} listens on {address} without authentication: whoever can connect may do everything"
+        );
+    }
 }
 
 /// Listens where figures and operations are to be had. That another process has the port is only a reason to fail when

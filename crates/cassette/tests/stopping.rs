@@ -1,0 +1,82 @@
+//! Stopping in bounded time whatever clients do, and what idle connections leave to others.
+
+mod support;
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use support::cql::{connect_to_keyspace, execute};
+use support::{Launch, PATIENCE};
+
+fn terminate(id: u32) {
+    assert!(Command::new("kill").arg("-TERM").arg(id.to_string()).status().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sampling_partitions_for_ten_minutes_does_not_keep_the_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let admin = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = Launch::new(&directory.path().join("data"))
+        .flag(Box::leak(format!("--admin={admin}").into_boxed_str()))
+        .flag("--stop-timeout=1s")
+        .start();
+    let session = connect_to_keyspace(server.address()).await;
+    execute(&session, "CREATE TABLE t (k bigint PRIMARY KEY)").await;
+    let mut sampling = TcpStream::connect(admin).unwrap();
+    let request =
+        format!("GET /v1/top_partitions?millis=600000&capacity=9&top=3 HTTP/1.1\r\nHost: {admin}\r\n\r\n");
+    sampling.write_all(request.as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
+    server.stop();
+    assert!(began.elapsed() < PATIENCE, "ten minutes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_leave_descriptors_for_writes_and_ddl() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Launch::new(&directory.path().join("data"))
+        .wrapped_in(&["sh", "-c", "ulimit -n 1024 && exec \"$@\"", "sh"])
+        .start();
+    let session = connect_to_keyspace(server.address()).await;
+    // Those of this process.
+    cassette_server::descriptors::raise_limit();
+    let idle: Vec<_> = (0..1100).filter_map(|_| TcpStream::connect(server.address()).ok()).collect();
+    assert!(idle.len() > 1000);
+    execute(&session, "CREATE TABLE t (k bigint PRIMARY KEY, v text)").await;
+    for k in 0..100 {
+        execute(&session, &format!("INSERT INTO t (k, v) VALUES ({k}, 'v')")).await;
+    }
+    execute(&session, "CREATE TABLE u (k bigint PRIMARY KEY)").await;
+    assert!(server.log().contains("exceeded maximum number of native connections (384)"), "{}", server.log());
+    drop(idle);
+    drop(session);
+    server.stop();
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Launch::new(&directory.path().join("data")).flag("--stop-timeout=3600s").start();
+    // A request that waits for a client who does not read: the connection stays until it is cut.
+    let mut client = TcpStream::connect(server.address()).unwrap();
+    client.write_all(&[4, 0, 0, 0, 1, 0, 0, 0, 22]).unwrap();
+    client.write_all(b"\0\x01\0\x0bCQL_VERSION\0\x053.0.0").unwrap();
+    let select = "SELECT * FROM system_schema.columns";
+    let mut body = (select.len() as u32).to_be_bytes().to_vec();
+    body.extend_from_slice(select.as_bytes());
+    body.extend_from_slice(&[0, 1, 0]);
+    let mut request = vec![4, 0, 0, 1, 7];
+    request.extend_from_slice(&(body.len() as u32).to_be_bytes());
+    request.extend_from_slice(&body);
+    let pipelined = request.repeat(2000);
+    let mut sender = client.try_clone().unwrap();
+    std::thread::spawn(move || sender.write_all(&pipelined));
+    std::thread::sleep(Duration::from_millis(1000));
+    terminate(server.id());
+    std::thread::sleep(Duration::from_millis(500));
+    server.assert_running();
+    server.stop();
+}
