@@ -3,7 +3,7 @@
 //! The endpoint has no passwords; whoever can connect may ask, and by default only this machine can. A browser on it
 //! runs pages of strangers, though. What keeps them out:
 //!
-//! 1. `Host` must be an address or `localhost`. A stranger's name that was made to resolve to this machine is refused.
+//! 1. There is one `Host`, which the request line does not contradict, and it must be an address or `localhost`. A stranger's name that was made to resolve to this machine is refused.
 //! 2. `Origin`, where there is one, must be this endpoint itself, and `Sec-Fetch-Site` must not say that it is another site.
 //! 3. What changes something is a POST with a JSON content type: a page of another origin cannot send that without
 //!    asking first, and it is not answered when it asks.
@@ -13,7 +13,10 @@ use std::net::IpAddr;
 /// What of a request's head decides.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Head<'a> {
-    pub host: Option<&'a str>,
+    /// The values of all Host headers.
+    pub hosts: &'a [String],
+    /// The host in the request line, where that is a whole URI.
+    pub authority: Option<&'a str>,
     pub origin: Option<&'a str>,
     pub fetch_site: Option<&'a str>,
     pub content_type: Option<&'a str>,
@@ -22,7 +25,13 @@ pub(super) struct Head<'a> {
 
 /// Why a request is refused; `None` if it is not.
 pub(super) fn refusal(head: &Head<'_>) -> Option<String> {
-    let Some(host) = head.host else { return Some("the request names no host".to_owned()) };
+    let host = match (head.hosts, head.authority) {
+        ([], None) => return Some("the request names no host".to_owned()),
+        ([], Some(host)) => host,
+        ([host], None) => host,
+        ([host], Some(authority)) if host == authority => host,
+        _ => return Some("the request names more than one host".to_owned()),
+    };
     if !is_own_name(host) {
         return Some(format!("{host} is neither an address nor localhost"));
     }
@@ -70,46 +79,81 @@ mod tests {
     use super::*;
 
     const HERE: Head<'static> = Head {
-        host: Some("127.0.0.1:7199"),
+        hosts: &[],
+        authority: None,
         origin: None,
         fetch_site: None,
         content_type: None,
         changes_something: false,
     };
 
+    fn refusal_at(hosts: &[&str], head: Head<'_>) -> Option<String> {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        refusal(&Head { hosts: &hosts, ..head })
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        const LOCAL: &str = "127.0.0.1:7199";
+        let at = |authority| Head { authority: Some(authority), ..HERE };
+        assert_eq!(refusal_at(&[LOCAL], at(LOCAL)), None);
+        assert_eq!(refusal_at(&[], at(LOCAL)), None);
+        assert!(refusal_at(&[], HERE).is_some());
+        assert!(refusal_at(&[LOCAL, "rebound.example:7199"], HERE).is_some());
+        assert!(refusal_at(&[LOCAL, LOCAL], HERE).is_some());
+        assert!(refusal_at(&[LOCAL], at("rebound.example:7199")).is_some());
+        assert!(refusal_at(&[], at("rebound.example:7199")).is_some());
+    }
+
     #[test]
     fn tools_and_the_endpoints_own_page_may_ask() {
-        for head in [
-            HERE,
-            Head { host: Some("localhost:7199"), origin: Some("http://localhost:7199"), ..HERE },
-            Head { host: Some("[::1]:7199"), ..HERE },
-            Head { fetch_site: Some("none"), ..HERE },
-            Head { fetch_site: Some("same-origin"), origin: Some("http://127.0.0.1:7199"), ..HERE },
-            Head { changes_something: true, content_type: Some("application/json; charset=utf-8"), ..HERE },
+        for (host, head) in [
+            ("127.0.0.1:7199", HERE),
+            ("localhost:7199", Head { origin: Some("http://localhost:7199"), ..HERE }),
+            ("[::1]:7199", HERE),
+            ("127.0.0.1:7199", Head { fetch_site: Some("none"), ..HERE }),
+            (
+                "127.0.0.1:7199",
+                Head { fetch_site: Some("same-origin"), origin: Some("http://127.0.0.1:7199"), ..HERE },
+            ),
+            (
+                "127.0.0.1:7199",
+                Head {
+                    changes_something: true,
+                    content_type: Some("application/json; charset=utf-8"),
+                    ..HERE
+                },
+            ),
         ] {
-            assert_eq!(refusal(&head), None, "{head:?}");
+            assert_eq!(refusal_at(&[host], head), None, "{head:?}");
         }
     }
 
     #[test]
     fn pages_of_others_may_not() {
-        for head in [
-            Head { host: None, ..HERE },
-            Head { host: Some("rebound.example:7199"), ..HERE },
-            Head { host: Some("127.0.0.1.example"), ..HERE },
-            Head { host: Some("127.0.0.1:port"), ..HERE },
-            Head { host: Some("[::1].example"), ..HERE },
-            Head { origin: Some("http://example.org"), ..HERE },
-            Head { origin: Some("http://127.0.0.1:8080"), ..HERE },
-            Head { origin: Some("https://127.0.0.1:7199"), ..HERE },
-            Head { origin: Some("null"), ..HERE },
-            Head { fetch_site: Some("cross-site"), ..HERE },
-            Head { fetch_site: Some("same-site"), ..HERE },
-            Head { changes_something: true, ..HERE },
-            Head { changes_something: true, content_type: Some("text/plain"), ..HERE },
-            Head { changes_something: true, content_type: Some("application/x-www-form-urlencoded"), ..HERE },
+        for (host, head) in [
+            ("rebound.example:7199", HERE),
+            ("127.0.0.1.example", HERE),
+            ("127.0.0.1:port", HERE),
+            ("[::1].example", HERE),
+            ("127.0.0.1:7199", Head { origin: Some("http://example.org"), ..HERE }),
+            ("127.0.0.1:7199", Head { origin: Some("http://127.0.0.1:8080"), ..HERE }),
+            ("127.0.0.1:7199", Head { origin: Some("https://127.0.0.1:7199"), ..HERE }),
+            ("127.0.0.1:7199", Head { origin: Some("null"), ..HERE }),
+            ("127.0.0.1:7199", Head { fetch_site: Some("cross-site"), ..HERE }),
+            ("127.0.0.1:7199", Head { fetch_site: Some("same-site"), ..HERE }),
+            ("127.0.0.1:7199", Head { changes_something: true, ..HERE }),
+            ("127.0.0.1:7199", Head { changes_something: true, content_type: Some("text/plain"), ..HERE }),
+            (
+                "127.0.0.1:7199",
+                Head {
+                    changes_something: true,
+                    content_type: Some("application/x-www-form-urlencoded"),
+                    ..HERE
+                },
+            ),
         ] {
-            assert!(refusal(&head).is_some(), "{head:?}");
+            assert!(refusal_at(&[host], head).is_some(), "{head:?}");
         }
     }
 }

@@ -57,12 +57,18 @@ async fn guarded(request: Request, next: Next) -> Response {
         headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
     let headers = request.headers();
-    let host = text(headers, header::HOST).or_else(|| Some(request.uri().authority()?.to_string()));
+    let hosts: Vec<String> = headers
+        .get_all(header::HOST)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect();
+    let authority = request.uri().authority().map(ToString::to_string);
     let origin = text(headers, header::ORIGIN);
     let fetch_site = text(headers, header::HeaderName::from_static("sec-fetch-site"));
     let content_type = text(headers, header::CONTENT_TYPE);
     let head = Head {
-        host: host.as_deref(),
+        hosts: &hosts,
+        authority: authority.as_deref(),
         origin: origin.as_deref(),
         fetch_site: fetch_site.as_deref(),
         content_type: content_type.as_deref(),
