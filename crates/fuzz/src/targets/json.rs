@@ -77,6 +77,10 @@ fn run(input: &[u8]) {
             }
             panic!("{}: {text} is {value:02x?}, printed as {printed}: {error}", TYPES[number]);
         }
+        // A duration of zero is printed as "", which reads as an empty value, as in Cassandra.
+        if TYPES[number] == "duration" && printed == "\"\"" {
+            return;
+        }
         let again = read(2);
         assert_eq!(again.1.unwrap_or_else(|| b"null".to_vec()), json, "{}: {text}", TYPES[number]);
     });

@@ -223,7 +223,10 @@ fn run(input: &[u8]) {
         {
             assert_eq!(answer.scanned, subject.expected, "{}: a scan", subject.descriptor);
             assert_eq!(answer.by_key, subject.expected, "{}: reads by key", subject.descriptor);
-            assert_eq!(answer.deletions, subject.deletions, "{}: deletions", subject.descriptor);
+            // Where TOC.txt does not name Deletions.db, Data is read instead, with more than the deletions.
+            if component != Component::Toc {
+                assert_eq!(answer.deletions, subject.deletions, "{}: deletions", subject.descriptor);
+            }
         }
     });
 }
