@@ -1,6 +1,7 @@
 //! Getting records into files: who encodes, who writes, who syncs, and where the next segment comes from.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -167,6 +168,26 @@ impl Shared {
         Ok(state)
     }
 
+    /// Runs `work` without the append lock. A panic ends the log by name before it is passed on: other
+    /// threads wait for the flag that `release` clears, and what `work` has done is unknown.
+    fn unlocked<T>(
+        &self,
+        state: &mut Locked<'_>,
+        doing: &str,
+        release: impl FnOnce(&mut State),
+        work: impl FnOnce() -> T,
+    ) -> T {
+        catch_unwind(AssertUnwindSafe(|| MutexGuard::unlocked(state, work))).unwrap_or_else(|panic| {
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or("without a name");
+            state.fail(io::Error::other(format!("thread {name} panicked while {doing}")));
+            release(state);
+            self.work.notify_all();
+            self.advanced.notify_all();
+            resume_unwind(panic)
+        })
+    }
+
     /// Gives everything pending to the operating system. Nobody else is writing.
     fn write<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
         state.writing = true;
@@ -174,7 +195,11 @@ impl Shared {
         let chunks = state.take_pending();
         let (upto, last) = (state.end(), state.enqueued);
         let mut acknowledged = None;
-        let written = MutexGuard::unlocked(&mut state, || write_chunks(&chunks));
+        let not_writing = |state: &mut State| {
+            state.writing = false;
+            self.progress.end(None);
+        };
+        let written = self.unlocked(&mut state, "writing", not_writing, || write_chunks(&chunks));
         match written {
             Ok(()) => {
                 for chunk in &chunks {
@@ -217,7 +242,11 @@ impl Shared {
         let later = state.take_pending();
         let files: Vec<Arc<SegmentFile>> =
             chunks.iter().chain(&later).map(|chunk| chunk.file.clone()).collect();
-        let cut = MutexGuard::unlocked(state, || {
+        let not_writing = |state: &mut State| {
+            state.writing = false;
+            self.progress.end(None);
+        };
+        let cut = self.unlocked(state, "cutting off a segment", not_writing, || {
             files.iter().try_for_each(|file| {
                 let mut writer = file.writer.lock();
                 let length = writer.len();
@@ -241,7 +270,9 @@ impl Shared {
         let began = self.clock.monotonic();
         let files = state.take_unsynced();
         // In order: a sync mark promises all that is before it.
-        let synced = MutexGuard::unlocked(&mut state, || files.iter().try_for_each(|file| file.sync()));
+        let not_syncing = |state: &mut State| state.syncing = false;
+        let synced = self
+            .unlocked(&mut state, "syncing", not_syncing, || files.iter().try_for_each(|file| file.sync()));
         match synced {
             Ok(()) => {
                 state.set_synced(upto);
@@ -283,7 +314,8 @@ impl Shared {
         let id = state.next_id;
         state.next_id += 1;
         let path = self.directory.join(format::file_name(id));
-        let created = MutexGuard::unlocked(&mut state, || {
+        let not_creating = |state: &mut State| state.creating = false;
+        let created = self.unlocked(&mut state, "creating a segment", not_creating, || {
             // What could not be made a segment must not stay: later segments would make it look like a damaged one.
             self.create_segment(id, &path).map_err(|error| (error, self.discard(&path)))
         });

@@ -37,3 +37,29 @@ fn a_panic_in_the_syncing_thread_ends_the_log_by_name() {
 fn a_panic_in_the_allocating_thread_ends_the_log_by_name() {
     panics_when(SyncMode::Batch, |operation| operation.kind == OperationKind::Create);
 }
+
+/// Appends on a thread whose operations of a kind panic, and then on another one.
+fn appender_panics_when(kind: OperationKind) {
+    let fs = FakeFileSystem::new();
+    let log = Arc::new(open(&fs, SyncMode::Batch).log);
+    log.append(&record(&[1], b"before")).unwrap();
+    fs.fail_when(move |operation| {
+        let is_panicking = std::thread::current().name() == Some("panicking");
+        assert!(!(is_panicking && operation.kind == kind), "injected");
+        None
+    });
+    let appending = log.clone();
+    let thread = std::thread::Builder::new().name("panicking".into());
+    // More than a segment, so that one is created, too.
+    let append = move || (0..100).try_for_each(|_| appending.append(&record(&[1], &[7; 200])).map(drop));
+    thread.spawn(append).unwrap().join().unwrap_err();
+    let error = log.append(&record(&[1], b"after")).unwrap_err().to_string();
+    assert!(error.contains("thread panicking panicked while"), "{error}");
+}
+
+#[test]
+fn a_panic_of_an_appender_ends_the_log_for_the_others() {
+    appender_panics_when(OperationKind::Write);
+    appender_panics_when(OperationKind::Sync);
+    appender_panics_when(OperationKind::Create);
+}
