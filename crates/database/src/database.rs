@@ -1,115 +1,39 @@
-//! The database: storage, catalog and prepared statements behind one door.
+//! The open database: storage, catalog and shared state, and access to each.
+
+mod opening;
+mod statements;
+mod storage;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, TryLockError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use cassette_cql::ast::BatchKind;
-use cassette_engine::{
-    CompactionOptions, Engine, EngineError, KeyRange, Mutation, PartitionLock, Promise, may_wait,
-};
-use cassette_rows::interrupt;
-use cassette_rows::schema::CompactionParams;
-use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableId, TableMetadata, TableParams};
-use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
-use crossbeam::sync::{ShardedLock, ShardedLockReadGuard};
+use cassette_engine::Engine;
+use cassette_rows::{TableMetadata, TableParams};
+use cassette_vfs::Clock;
+use crossbeam::sync::ShardedLock;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, SchemaEvents, Subscription};
-use crate::compaction_history;
 use crate::embedded::Session;
-use crate::error::{DatabaseError, Result, WriteType, bail_invalid};
-use crate::execution::Execution;
+use crate::error::{DatabaseError, Result};
 use crate::guardrails::Guardrails;
-use crate::indexes::{self, Builds, Hits, Index, IndexKind, Wanted, Within};
-use crate::metrics::{RequestKind, RequestMetrics};
+use crate::indexes::{Builds, Index, IndexKind};
+use crate::metrics::RequestMetrics;
 use crate::paging_key::PagingKey;
-use crate::plan::{Plan, Planned};
-use crate::prepared::{Prepared, PreparedFigures, PreparedStatements};
-use crate::request::{BoundValue, StatementOptions, Values};
-use crate::response::{Executed, Outcome, RowSink, SchemaChange};
+use crate::prepared::{PreparedFigures, PreparedStatements};
+use crate::response::SchemaChange;
 use crate::server_figures::ServerFigures;
-use crate::system::{self, local::Node};
+use crate::system::local::Node;
 use crate::time_uuids::{self, TimeUuids};
-use crate::timeouts::{Deadlines, Limited, RequestTimeouts};
+use crate::timeouts::{Deadlines, RequestTimeouts};
 use crate::tracing::TraceChance;
-use crate::views;
-use crate::virtual_tables::engine_settings;
 use crate::write_clock::WriteClock;
 
-/// What parsing and planning one statement of a batch counts for, in steps of [`interrupt`].
-const PARSING_STEPS: u32 = 64;
-
-/// How a database is to be opened.
-#[derive(Clone)]
-pub struct Options {
-    /// The storage engine's options, the data directory among them.
-    pub engine: cassette_engine::Options,
-    /// Where files are.
-    pub file_system: Arc<dyn FileSystem>,
-    /// What time it is.
-    pub clock: Arc<dyn Clock>,
-    /// What `system.local` says of this node. The host id is made at the first start and kept; this one is not looked at.
-    pub node: Node,
-    /// `prepared_statements_cache_size`, bytes: prepared statements hold about so much memory at most. 10 MiB.
-    pub prepared_statements_cache_size: u64,
-    /// `materialized_views_enabled`: whether they may be made. No, as in Cassandra.
-    pub materialized_views_enabled: bool,
-    /// `default_compaction`: the `compaction` of tables and views that are made without one. Size-tiered.
-    pub default_compaction: CompactionParams,
-    /// How long statements may take. Unlimited, as fits a library; a server sets Cassandra's.
-    pub timeouts: RequestTimeouts,
-    /// Guardrails that differ from their defaults: texts by the names of cassandra.yaml, empty for null.
-    pub guardrails: BTreeMap<String, String>,
-    /// What else `system_views.settings` is to show beside the engine's options.
-    pub settings: BTreeMap<String, String>,
-}
-
-impl Options {
-    /// The defaults, in directory `path`.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            engine: cassette_engine::Options::new(path),
-            file_system: Arc::new(RealFileSystem),
-            clock: Arc::new(SystemClock::new()),
-            node: Node::default(),
-            prepared_statements_cache_size: 10 << 20,
-            materialized_views_enabled: false,
-            default_compaction: CompactionParams::default(),
-            timeouts: RequestTimeouts::unlimited(),
-            guardrails: BTreeMap::new(),
-            settings: BTreeMap::new(),
-        }
-    }
-}
-
-impl<P: Into<PathBuf>> From<P> for Options {
-    fn from(path: P) -> Self {
-        Self::new(path)
-    }
-}
-
-/// One statement of a batch.
-#[derive(Debug, Clone, Copy)]
-pub struct BatchStatement<'a> {
-    /// The statement.
-    pub source: BatchSource<'a>,
-    /// Its values by position; batches have no named ones.
-    pub values: &'a [BoundValue<'a>],
-}
-
-/// Where a statement of a batch comes from.
-#[derive(Debug, Clone, Copy)]
-pub enum BatchSource<'a> {
-    /// Its text.
-    Query(&'a str),
-    /// One that was prepared.
-    Prepared(&'a Prepared),
-}
+pub use self::opening::Options;
+pub use self::statements::{BatchSource, BatchStatement};
 
 /// An open database. Cheap to clone; any thread may use it; it is closed when the last clone and session is dropped, or
 /// by [`close`](Self::close).
@@ -146,66 +70,6 @@ struct Inner {
 }
 
 impl Database {
-    /// Opens the database in a directory, making it if there is none: `Database::open("data")?`.
-    ///
-    /// # Errors
-    /// If another process has it open, or its files cannot be read or written.
-    pub fn open(options: impl Into<Options>) -> Result<Self> {
-        let options = options.into();
-        if let Err(why) = CompactionOptions::parse(&options.default_compaction) {
-            return Err(DatabaseError::Config(format!("default_compaction: {why}")));
-        }
-        let guardrails = Guardrails::configured(&options.guardrails).map_err(DatabaseError::Config)?;
-        let mut settings = engine_settings(&options.engine);
-        let prepared_size = format!("{}MiB", options.prepared_statements_cache_size >> 20);
-        settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
-        settings
-            .insert("materialized_views_enabled".to_owned(), options.materialized_views_enabled.to_string());
-        settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
-        settings.extend(options.settings);
-        let background_threads = options.engine.background_threads;
-        let auto_snapshot = options.engine.auto_snapshot;
-        let data_dir = options.engine.data_dir.clone();
-        let engine = Engine::open(options.engine, options.file_system.clone(), options.clock.clone())
-            .map_err(|error| DatabaseError::Server(error.to_string()))?;
-        let paging_key = PagingKey::open(&*options.file_system, &data_dir)?;
-        let opened = system::open::open(&engine, &*options.clock, options.node)?;
-        let database = Self(Arc::new(Inner {
-            engine,
-            deadlines: Deadlines::new(options.timeouts, options.clock.clone()),
-            clock: options.clock,
-            catalog: ArcSwap::new(opened.catalog),
-            changing_schema: Mutex::new(()),
-            writers: ShardedLock::new(()),
-            builds: Builds::default(),
-            background_threads,
-            materialized_views_enabled: options.materialized_views_enabled,
-            default_params: TableParams { compaction: options.default_compaction, ..TableParams::default() },
-            events: SchemaEvents::default(),
-            node: opened.node,
-            settings,
-            guardrails,
-            prepared: PreparedStatements::new(options.prepared_statements_cache_size),
-            metrics: RequestMetrics::default(),
-            server: RwLock::new(None),
-            auto_snapshot,
-            time_uuids: TimeUuids::after(opened.newest_timestamp),
-            paging_key,
-            write_clock: WriteClock::new(opened.ceilings, opened.newest_timestamp, opened.ceiling),
-            trace_chance: TraceChance::default(),
-            schema_is_incomplete: opened.schema_is_incomplete,
-        }));
-        database.engine().load_saved_caches(*database.node().host_id.as_bytes());
-        compaction_history::note_compactions(&database);
-        for index in &opened.unbuilt {
-            database.build_index(index);
-        }
-        for view in &opened.unbuilt_views {
-            database.build_view(view);
-        }
-        Ok(database)
-    }
-
     /// Whether rows of `system_schema` were missing at the start that others refer to.
     pub(crate) fn schema_is_incomplete(&self) -> bool {
         self.0.schema_is_incomplete
@@ -243,196 +107,6 @@ impl Database {
     /// The storage engine: for flushing, compacting and figures. Writing to it goes round the schema.
     pub fn engine(&self) -> &Engine {
         &self.0.engine
-    }
-
-    /// Parses, plans and executes one statement; rows go to `sink`.
-    pub fn query(
-        &self,
-        keyspace: Option<&str>,
-        cql: &str,
-        values: Values<'_>,
-        options: &StatementOptions,
-        sink: &mut dyn RowSink,
-    ) -> Result<Executed> {
-        let keyspace = options.keyspace.as_deref().or(keyspace);
-        let planned = self.limit(Limited::Other, self.0.clock.monotonic(), || self.plan(keyspace, cql))?;
-        self.execute_text(planned, keyspace, values, options, sink)
-    }
-
-    /// Executes what a client sent as text, and warns of what planning it met.
-    pub(crate) fn execute_text(
-        &self,
-        planned: Planned,
-        keyspace: Option<&str>,
-        values: Values<'_>,
-        options: &StatementOptions,
-        sink: &mut dyn RowSink,
-    ) -> Result<Executed> {
-        if values.names.is_none() && values.values.len() != planned.markers.len() {
-            bail_invalid!("Invalid amount of bind variables");
-        }
-        if planned.plan.is_request() {
-            self.0.metrics.regular_executed.add(1);
-        }
-        let mut executed = self.execute_planned(&planned, keyspace, values, options, sink)?;
-        executed.warnings.splice(0..0, planned.warnings);
-        Ok(executed)
-    }
-
-    /// Plans a statement, to be executed by its id. The same text in the same keyspace always has the same id.
-    pub fn prepare(&self, keyspace: Option<&str>, cql: &str) -> Result<Arc<Prepared>> {
-        self.limit(Limited::Other, self.0.clock.monotonic(), || {
-            self.0.prepared.prepare(cql, &self.catalog(), keyspace)
-        })
-    }
-
-    /// The statement with this id, its plan up to date.
-    ///
-    /// # Errors
-    /// Unprepared, if there is none.
-    pub fn prepared(&self, id: &[u8]) -> Result<Arc<Prepared>> {
-        Ok(self.0.prepared.get(id, &self.catalog())?.0)
-    }
-
-    /// Executes a prepared statement; rows go to `sink`.
-    pub fn execute(
-        &self,
-        keyspace: Option<&str>,
-        prepared: &Prepared,
-        values: Values<'_>,
-        options: &StatementOptions,
-        sink: &mut dyn RowSink,
-    ) -> Result<Executed> {
-        let planned = prepared.planned(&self.catalog())?;
-        self.0.metrics.prepared_executed.add(1);
-        let keyspace = options.keyspace.as_deref().or(keyspace);
-        self.execute_planned(&planned, keyspace, values, options, sink)
-    }
-
-    /// Executes a batch; the rows of a conditional one go to `sink`. All changes are made, or none.
-    pub fn batch(
-        &self,
-        keyspace: Option<&str>,
-        kind: BatchKind,
-        statements: &[BatchStatement<'_>],
-        options: &StatementOptions,
-        sink: &mut dyn RowSink,
-    ) -> Result<Executed> {
-        let catalog = self.catalog();
-        let keyspace = options.keyspace.as_deref().or(keyspace);
-        let mut warnings = Vec::new();
-        let mut planned = Vec::with_capacity(statements.len());
-        self.limit(Limited::Other, self.0.clock.monotonic(), || {
-            for statement in statements {
-                planned.push(match statement.source {
-                    BatchSource::Prepared(prepared) => prepared.planned(&catalog)?,
-                    BatchSource::Query(cql) => {
-                        // Parsing takes some microseconds at least.
-                        interrupt::charge(PARSING_STEPS)?;
-                        let planned = Planned::new(cql, &catalog, keyspace)?;
-                        warnings.extend_from_slice(&planned.warnings);
-                        Arc::new(planned)
-                    }
-                });
-            }
-            Ok(())
-        })?;
-        let mut executions = Vec::with_capacity(statements.len());
-        for (statement, planned) in statements.iter().zip(&planned) {
-            let Plan::Modification(modification) = &planned.plan else {
-                bail_invalid!(
-                    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
-                );
-            };
-            let values = statement.values;
-            if values.len() != planned.markers.len() {
-                bail_invalid!(
-                    "There were {} markers(?) in CQL but {} bound variables",
-                    planned.markers.len(),
-                    values.len()
-                );
-            }
-            executions.push((modification, Execution::new(self, &catalog, values, options, keyspace)));
-        }
-        let prepared =
-            statements.iter().filter(|s| matches!(s.source, BatchSource::Prepared(_))).count() as u64;
-        self.0.metrics.prepared_executed.add(prepared);
-        self.0.metrics.regular_executed.add(statements.len() as u64 - prepared);
-        let conditional = executions.iter().any(|(modification, _)| modification.has_conditions());
-        let has_counters = executions.iter().any(|(modification, _)| modification.table().is_counter);
-        let mut execute = || crate::modification::execute_batch(kind, &executions, sink);
-        let outcome = match executions.first() {
-            Some((_, first)) => {
-                let write_type = WriteType::of_batch(kind, conditional, has_counters);
-                self.limit(Limited::write(write_type, options), first.started, execute)
-            }
-            None => execute(),
-        };
-        if let Some((_, first)) = executions.first() {
-            let request = if conditional { RequestKind::CasWrite } else { RequestKind::Write };
-            self.0.metrics.record(request, self.0.clock.monotonic() - first.started, &outcome);
-        }
-        let outcome = outcome?;
-        for (_, execution) in executions {
-            warnings.append(&mut execution.warnings.into_inner());
-        }
-        Ok(Executed { outcome, warnings })
-    }
-
-    /// Parses and plans one statement.
-    pub(crate) fn plan(&self, keyspace: Option<&str>, cql: &str) -> Result<Planned> {
-        Planned::new(cql, &self.catalog(), keyspace)
-    }
-
-    pub(crate) fn execute_planned(
-        &self,
-        planned: &Planned,
-        keyspace: Option<&str>,
-        values: Values<'_>,
-        options: &StatementOptions,
-        sink: &mut dyn RowSink,
-    ) -> Result<Executed> {
-        let mut scratch = Vec::new();
-        let values =
-            values.in_marker_order(planned.markers.iter().map(|marker| &*marker.name), &mut scratch)?;
-        let execution = Execution::new(self, &planned.catalog, values, options, keyspace);
-        let request = planned.plan.limited(options);
-        let outcome = self.limit(request, execution.started, || planned.execute(&execution, sink));
-        if let Some(kind) = planned.plan.request_kind(options) {
-            let ended = match kind {
-                // Read to the end just now.
-                RequestKind::Read | RequestKind::Range if outcome.is_ok() => execution.read_until.get(),
-                _ => self.0.clock.monotonic(),
-            };
-            self.0.metrics.record(kind, ended.saturating_sub(execution.started), &outcome);
-        }
-        Ok(Executed { outcome: outcome?, warnings: execution.warnings.into_inner() })
-    }
-
-    /// Runs a request that began at `started` within its time limit.
-    pub(crate) fn limit<T>(
-        &self,
-        request: Limited,
-        started: Duration,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        self.0.deadlines.limit(request, started, work)
-    }
-
-    /// Waits for the lock of a partition for a conditional write.
-    ///
-    /// # Errors
-    /// WouldBlock, if this thread may not wait and would have to; Interrupted.
-    pub(crate) fn lock_for_condition(
-        &self,
-        execution: &Execution<'_>,
-        table: TableId,
-        key: &DecoratedKey,
-    ) -> Result<PartitionLock<'_>> {
-        if !may_wait() {
-            return self.0.engine.try_lock_partition(table, key).ok_or(DatabaseError::WouldBlock);
-        }
-        Ok(self.0.deadlines.contend(execution.started, || self.0.engine.lock_partition(table, key))?)
     }
 
     /// How long statements may take. Changes apply to statements that begin afterwards, until the next start.
@@ -599,198 +273,6 @@ impl Database {
         self.0.write_clock.cover(self, self.0.time_uuids.prepended_upto())?;
         Ok(ids)
     }
-
-    /// One partition of a table, stored or virtual, under `selection`.
-    pub(crate) fn read(
-        &self,
-        execution: &Execution<'_>,
-        table: &Arc<TableMetadata>,
-        key: &DecoratedKey,
-        selection: &Selection,
-    ) -> Result<Box<dyn PartitionStream>> {
-        self.read_first(execution, table, key, selection, None)
-    }
-
-    /// [`Self::read`] by somebody who stops pulling after so many live rows.
-    pub(crate) fn read_first(
-        &self,
-        execution: &Execution<'_>,
-        table: &Arc<TableMetadata>,
-        key: &DecoratedKey,
-        selection: &Selection,
-        rows: Option<u32>,
-    ) -> Result<Box<dyn PartitionStream>> {
-        if let Some(source) = execution.catalog.virtual_table(table) {
-            return Ok(crate::virtual_tables::read(&**source, table, self, key, selection));
-        }
-        let read = self.0.engine.read_first(table.id, key, selection, rows);
-        read.map_err(|error| read_error(error, execution))
-    }
-
-    /// The partitions of a table, stored or virtual, within `range`, each under `selection`.
-    pub(crate) fn scan(
-        &self,
-        execution: &Execution<'_>,
-        table: &Arc<TableMetadata>,
-        range: &KeyRange,
-        selection: &Selection,
-    ) -> Result<Box<dyn PartitionStream>> {
-        if let Some(source) = execution.catalog.virtual_table(table) {
-            return Ok(crate::virtual_tables::scan(&**source, table, self, range, selection));
-        }
-        self.0.engine.scan(table.id, range, selection).map_err(|error| read_error(error, execution))
-    }
-
-    /// Applies all mutations or none, and with them those of the indexes and views of their tables.
-    ///
-    /// # Errors
-    /// WouldBlock, without an effect, where this thread may not wait and would have to: for a disk that old rows are to be read
-    /// from, for somebody else's lock, who may be waiting for a disk, or for the commit log.
-    pub(crate) fn apply(
-        &self,
-        execution: &Execution<'_>,
-        write_type: WriteType,
-        mut mutations: Vec<Mutation>,
-        promise: Promise,
-    ) -> Result<()> {
-        // Of a conditional write the one partition is locked.
-        let locks_itself = write_type != WriteType::Cas;
-        let (_locked, _writing, catalog) = loop {
-            let catalog = self.0.catalog.load();
-            let has_views = locks_itself && catalog.has_views();
-            // Partitions before anything else: who waits for them holds nothing that others wait for.
-            let locked = if has_views {
-                views::lock_partitions(&self.0.engine, &catalog, &mutations)?
-            } else {
-                Vec::new()
-            };
-            let writing = self.begin_to_write()?;
-            let now = self.0.catalog.load();
-            if has_views || !locks_itself || !now.has_views() {
-                let same = !has_views || Arc::ptr_eq(&catalog, &now);
-                if same {
-                    break (locked, writing, now);
-                }
-            }
-        };
-        let mut writes_views_since = None;
-        if catalog.has_views() {
-            let (began, of_tables) = (self.0.clock.monotonic(), mutations.len());
-            views::add_view_mutations(&self.0.engine, &catalog, &mut mutations, execution)?;
-            writes_views_since = (mutations.len() > of_tables).then_some(began);
-        }
-        indexes::add_index_mutations(&self.0.engine, &catalog, &mut mutations, execution)?;
-        if !may_wait() && self.0.engine.apply_would_wait() {
-            return Err(DatabaseError::WouldBlock);
-        }
-        interrupt::charge(u32::try_from(mutations.len()).unwrap_or(u32::MAX))?;
-        // From here on the write must not stop halfway.
-        let applied = interrupt::shielded(|| self.0.engine.apply_promised(&mutations, promise));
-        let applied = applied.map_err(|error| match error {
-            EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
-            error => DatabaseError::WriteFailure {
-                consistency: execution.options.consistency,
-                write_type,
-                message: error.to_string(),
-            },
-        });
-        if let Some(began) = writes_views_since {
-            let time = self.0.clock.monotonic().saturating_sub(began);
-            self.0.metrics.record(RequestKind::ViewWrite, time, &applied);
-        }
-        applied
-    }
-
-    /// Keeps those waiting who wait for writers, while it is held.
-    fn begin_to_write(&self) -> Result<ShardedLockReadGuard<'_, ()>> {
-        // A writer that panicked has left nothing behind that others could see.
-        if may_wait() {
-            return Ok(self.0.writers.read().unwrap_or_else(PoisonError::into_inner));
-        }
-        match self.0.writers.try_read() {
-            Ok(writing) => Ok(writing),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(DatabaseError::WouldBlock),
-        }
-    }
-
-    /// Removes all of a table's rows, and the entries of its indexes. These go first: what is written between the two keeps
-    /// its entries, and so does what is left of the table by a crash, since its indexes are built again after that.
-    pub(crate) fn truncate(&self, table: &Arc<TableMetadata>) -> Result<Outcome> {
-        let failed = |error: EngineError| {
-            DatabaseError::Truncate(format!("Error during truncate: {}: {error}", table.qualified_name()))
-        };
-        // No index comes or goes meanwhile.
-        let _changing = self.lock_schema();
-        let catalog = self.catalog();
-        let indexes: Vec<_> =
-            catalog.indexes_of(table.id).iter().filter(|index| index.state.is_built()).collect();
-        for index in &indexes {
-            indexes::unbuild(self, index)?;
-        }
-        let views = catalog.views_of(table.id);
-        for view in views {
-            views::unbuild(self, view)?;
-        }
-        // What is written between the truncation of a table and that of its views would be in one of them alone.
-        let _alone = match views.is_empty() {
-            true => None,
-            false => Some(self.0.writers.write().unwrap_or_else(PoisonError::into_inner)),
-        };
-        let indexes_and_views = catalog.indexes_of(table.id).iter().map(|index| index.storage.id);
-        let indexes_and_views = indexes_and_views.chain(views.iter().map(|view| view.table.id));
-        let tables = indexes_and_views.chain([table.id]);
-        let truncate = |id| match id == table.id && self.leaves_snapshot(table) {
-            true => self.0.engine.truncate_with_snapshot(id, &self.schema_cql(table)),
-            false => self.0.engine.truncate(id),
-        };
-        if let Err(error) = { tables }.try_for_each(truncate) {
-            for index in &indexes {
-                index.state.start_over();
-                self.build_index(index);
-            }
-            return Err(failed(error));
-        }
-        for index in indexes {
-            indexes::mark_built(self, index)?;
-        }
-        for view in views {
-            views::truncated(self, view)?;
-        }
-        Ok(Outcome::Void)
-    }
-
-    /// The entries of a value, or of several, in an index.
-    ///
-    /// # Errors
-    /// ReadFailure, while the index is being built.
-    pub(crate) fn search(
-        &self,
-        execution: &Execution<'_>,
-        index: &Arc<Index>,
-        wanted: &Wanted<'_>,
-        within: &Within<'_>,
-    ) -> Result<Hits> {
-        if !index.state.is_built() {
-            return Err(DatabaseError::ReadFailure {
-                consistency: execution.options.consistency,
-                message: format!("The secondary index '{}' is not yet available", index.name),
-            });
-        }
-        Hits::new(&self.0.engine, index, wanted, within, execution.now_seconds)
-            .map_err(|error| read_error(error, execution))
-    }
-
-    /// Removes index entries that were found stale. Nothing depends on it: what fails or would have to wait is left for
-    /// the next reader.
-    pub(crate) fn remove_stale(&self, removals: &[Mutation]) {
-        if removals.is_empty() || self.0.engine.apply_would_wait() {
-            return;
-        }
-        if let Err(error) = interrupt::shielded(|| self.0.engine.apply(removals)) {
-            tracing::debug!(%error, "stale index entries stay");
-        }
-    }
 }
 
 /// A database that may have been dropped.
@@ -800,10 +282,6 @@ impl WeakDatabase {
     pub fn upgrade(&self) -> Option<Database> {
         self.0.upgrade().map(Database)
     }
-}
-
-fn read_error(error: EngineError, execution: &Execution<'_>) -> DatabaseError {
-    DatabaseError::of_read(execution.options.consistency, error)
 }
 
 impl std::fmt::Debug for Database {
