@@ -75,6 +75,10 @@ impl Transaction {
         id: Uuid,
     ) -> Result<Self> {
         let path = directory.join(format!("nb_txn_{}_{id}.log", operation.file_name()));
+        Self::create(fs, directory, path)
+    }
+
+    fn create(fs: Arc<dyn FileSystem>, directory: &Path, path: PathBuf) -> Result<Self> {
         let file = fs.create(&path).map_err(|e| StorageError::io(&path, "create the transaction log", e))?;
         Ok(Self { fs, directory: directory.to_owned(), path, file, added: Vec::new() })
     }
@@ -123,13 +127,21 @@ impl Transaction {
         if self.added.is_empty() { self.sync_directory() } else { Ok(()) }
     }
 
-    /// After a failed commit, COMMIT may be on disk or not: the log must be gone, durably, before the added files go, lest
-    /// they go and the removed ones too.
+    /// Removes the added SSTables after a failed commit. COMMIT may be on disk or not: the log must
+    /// be gone, durably, before a file of an added SSTable is removed. A second log without COMMIT
+    /// then names the added SSTables, so that [`recover`] finishes a removal that fails halfway.
     fn undo(self) -> Result<()> {
-        drop(self.file);
-        finish(self.fs.as_ref(), &self.directory, &self.path, &[])?;
-        let prefixes: Vec<_> = self.added.iter().map(Descriptor::file_prefix).collect();
-        remove_files(self.fs.as_ref(), &self.directory, &prefixes)
+        let Self { fs, directory, path, file, added } = self;
+        drop(file);
+        finish(fs.as_ref(), &directory, &path, &[])?;
+        if added.is_empty() {
+            return Ok(());
+        }
+        let mut removal = Self::create(fs, &directory, path)?;
+        for sstable in &added {
+            removal.add(sstable)?;
+        }
+        removal.abort()
     }
 
     /// Gives up: removes the files of the added SSTables. What fails here is done again by [`recover`].
@@ -184,20 +196,19 @@ fn finish(fs: &dyn FileSystem, directory: &Path, transaction: &Path, prefixes: &
     fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))
 }
 
-/// Removes the files with these prefixes, durably.
+/// Removes the files with these prefixes, durably: also those that an earlier attempt removed
+/// without syncing the directory.
 fn remove_files(fs: &dyn FileSystem, directory: &Path, prefixes: &[String]) -> Result<()> {
-    let mut removed = false;
+    if prefixes.is_empty() {
+        return Ok(());
+    }
     for prefix in prefixes {
         for file in files_of(fs, directory, prefix)? {
             let path = directory.join(file);
             fs.remove_file(&path).map_err(|e| StorageError::io(&path, "remove", e))?;
-            removed = true;
         }
     }
-    if removed {
-        fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))?;
-    }
-    Ok(())
+    fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))
 }
 
 /// Completes or undoes the transactions that a crash left in a table's directory.
@@ -430,6 +441,75 @@ mod tests {
             // After a failed commit the new one may have been left beside the old ones, whole: the same data twice.
             let expected = if committed { left == [3] } else { left == [1, 2] || left == [1, 2, 3] };
             assert!(expected, "step {step}: {left:?}, committed: {committed}");
+        }
+    }
+
+    /// Fails the operations with these numbers, counted from 1 from here on.
+    fn fail_each(fs: &FakeFileSystem, numbers: [u64; 2]) {
+        let mut number = 0;
+        fs.fail_when(move |_| {
+            number += 1;
+            numbers.contains(&number).then_some(std::io::ErrorKind::Other)
+        });
+    }
+
+    #[test]
+    fn two_failures_leave_no_sstable_with_only_some_of_its_files() {
+        for first in 1..40 {
+            for second in first + 1..40 {
+                let fs = directory();
+                fail_each(&fs, [first, second]);
+                let committed = replace(&fs).is_ok();
+                fs.heal();
+                recover(&fs, Path::new(DIRECTORY)).unwrap();
+                let left = sstables(&fs);
+                // A commit that failed, and could not be undone either, may have happened.
+                let expected = left == [3] || !committed && (left == [1, 2] || left == [1, 2, 3]);
+                assert!(expected, "steps {first} and {second}: {left:?}, committed: {committed}");
+            }
+        }
+    }
+
+    #[test]
+    fn failures_and_a_crash_leave_no_sstable_with_only_some_of_its_files() {
+        for first in 1..30 {
+            for second in first + 1..30 {
+                for seed in 0..8 {
+                    let fs = directory();
+                    fail_each(&fs, [first, second]);
+                    let committed = replace(&fs).is_ok();
+                    fs.heal();
+                    let fs = fs.crash(seed);
+                    recover(&fs, Path::new(DIRECTORY)).unwrap();
+                    let left = sstables(&fs);
+                    let expected = left == [3] || !committed && (left == [1, 2] || left == [1, 2, 3]);
+                    assert!(expected, "steps {first} and {second}: {left:?}, committed: {committed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_recovery_that_fails_is_finished_by_the_next_one() {
+        for (begun, step, second, seed) in (11..23).flat_map(|begun| {
+            (1..15).flat_map(move |step| {
+                (1..8).flat_map(move |second| (0..6).map(move |seed| (begun, step, second, seed)))
+            })
+        }) {
+            let fs = directory();
+            fs.fail_from(fs.operations() + begun);
+            let _ = replace(&fs);
+            let fs = fs.crash(seed);
+            // The process starts twice before the machine dies.
+            fs.fail_at(fs.operations() + step);
+            let _ = recover(&fs, Path::new(DIRECTORY));
+            fs.heal();
+            fs.fail_from(fs.operations() + second);
+            let _ = recover(&fs, Path::new(DIRECTORY));
+            let fs = fs.crash(seed + 1);
+            recover(&fs, Path::new(DIRECTORY)).unwrap();
+            let left = sstables(&fs);
+            assert!(left == [3] || left == [1, 2], "{begun} {step} {second} {seed}: {left:?}");
         }
     }
 
