@@ -93,24 +93,28 @@ impl Simulation {
         }
         let mut first_error = None;
         let before = self.model.clone();
+        let mut fits = Vec::new();
         for kept in (0..=unsynced.len()).rev() {
             self.model = before.clone();
             self.model.cut(unsynced, kept);
             match scans.iter().try_for_each(|(table, rows)| self.compare_scan(table, rows)) {
-                Ok(()) => {
-                    if !unsynced.is_empty() {
-                        self.note(format!("   {kept} of {} unsynced writes survived", unsynced.len()));
-                    }
-                    first_error = None;
-                    break;
-                }
+                Ok(()) => fits.push(kept),
                 Err(error) => {
                     first_error.get_or_insert(error);
                 }
             }
         }
-        if let Some(error) = first_error {
+        let (Some(longest), Some(shortest)) = (fits.first(), fits.last()) else {
+            let error = first_error.unwrap_or_default();
             return Err(format!("after a start, {} unsynced writes: {error}", unsynced.len()));
+        };
+        if !unsynced.is_empty() {
+            self.note(format!("   {shortest} to {longest} of {} unsynced writes survived", unsynced.len()));
+        }
+        self.model = before;
+        self.model.cut_between(unsynced, (*shortest, *longest), self.life - 1);
+        for (table, rows) in &scans {
+            self.compare_scan(table, rows)?;
         }
         for table in &tables {
             self.compare_indexes(table)?;

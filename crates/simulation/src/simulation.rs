@@ -113,7 +113,10 @@ impl Simulation {
             Kind::Reconnect => self.reconnect()?,
             _ => self.upkeep(operation.kind)?,
         }
-        if self.node.is_dead() || self.in_doubt.is_some() || self.model.open_writes() > OPEN_WRITES_MAX {
+        if self.node.is_dead()
+            || self.in_doubt.is_some()
+            || self.model.open_writes(self.life) > OPEN_WRITES_MAX
+        {
             let end = match self.node.is_dead() || self.profile.crashes && self.random.random_range(0..2) == 0
             {
                 true => End::Crashed(self.random.random()),

@@ -13,7 +13,10 @@
 //! # Periodic sync
 //!
 //! A crash of the machine may lose acknowledged writes since the last sync, but only the newest:
-//! what survives is a prefix of the order in which they were acknowledged.
+//! what survives is a prefix of the order in which they were acknowledged. Where the reads after the
+//! start allow more than one prefix, the writes between the shortest and the longest are open, and
+//! later reads decide: a write that is seen shows that those before it survived, one that is missing
+//! that those behind it were lost.
 
 pub mod partition;
 
@@ -95,6 +98,8 @@ pub struct Model {
     fates: Vec<Fate>,
     /// Acknowledged, and lost if the machine crashes now.
     unsynced: Vec<WriteId>,
+    /// For each crash that left open which acknowledged writes it took: these writes, in order.
+    crashes: Vec<Vec<WriteId>>,
 }
 
 /// A deliberate mistake of the model.
@@ -131,9 +136,9 @@ impl Model {
         self.unsynced.clear();
     }
 
-    /// How many writes may have been applied or not.
-    pub fn open_writes(&self) -> usize {
-        self.fates.iter().filter(|fate| matches!(fate, Fate::Open { .. })).count()
+    /// How many writes of this life may have been applied or not.
+    pub fn open_writes(&self, now: u32) -> usize {
+        self.fates.iter().filter(|fate| matches!(fate, Fate::Open { life, .. } if *life == now)).count()
     }
 
     /// The acknowledged writes that a crash of the machine may lose.
@@ -146,6 +151,47 @@ impl Model {
         for (at, write) in unsynced.iter().enumerate() {
             self.fates[*write] = if at < kept { Fate::Applied } else { Fate::Lost };
         }
+    }
+
+    /// Decides that of the writes that a crash may have lost at least the first `shortest` and at
+    /// most the first `longest` survived. `life` is the one that the crash ended.
+    pub fn cut_between(&mut self, unsynced: &[WriteId], (shortest, longest): (usize, usize), life: u32) {
+        self.cut(unsynced, shortest);
+        for write in &unsynced[shortest..longest] {
+            self.fates[*write] = Fate::Open { life, guess: true };
+        }
+        for write in &unsynced[longest..] {
+            self.fates[*write] = Fate::Lost;
+        }
+        if shortest < longest {
+            self.crashes.push(unsynced[shortest..longest].to_vec());
+        }
+    }
+
+    /// Whether a choice has each crash take only the newest writes.
+    fn takes_newest(&self, choice: &BTreeMap<WriteId, bool>) -> bool {
+        self.crashes.iter().all(|writes| {
+            let known = writes.iter().filter_map(|write| match self.fates[*write] {
+                Fate::Applied => Some(true),
+                Fate::Lost => Some(false),
+                Fate::Open { .. } => choice.get(write).copied(),
+            });
+            known.is_sorted_by(|earlier, later| earlier >= later)
+        })
+    }
+
+    /// Carries what is known of a write over to the other writes that the same crash may have
+    /// taken.
+    fn carry_over(&mut self) {
+        for writes in &self.crashes {
+            let survived = writes.iter().rposition(|write| self.fates[*write] == Fate::Applied);
+            let survived = survived.map_or(0, |at| at + 1);
+            let lost = writes.iter().position(|write| self.fates[*write] == Fate::Lost);
+            writes[..survived].iter().for_each(|write| self.fates[*write] = Fate::Applied);
+            writes[lost.unwrap_or(writes.len())..].iter().for_each(|write| self.fates[*write] = Fate::Lost);
+        }
+        let fates = &self.fates;
+        self.crashes.retain(|writes| writes.iter().any(|write| matches!(fates[*write], Fate::Open { .. })));
     }
 
     /// Adds what a write does to a partition.
@@ -232,18 +278,25 @@ impl Model {
         for choice in 0..1u32 << open.len() {
             let choice: BTreeMap<WriteId, bool> =
                 (open.iter().enumerate()).map(|(bit, write)| (*write, choice >> bit & 1 == 1)).collect();
-            if project(self.rows_if(found, key, now, &choice)) == seen {
+            if self.takes_newest(&choice) && project(self.rows_if(found, key, now, &choice)) == seen {
                 explained.push(choice);
             }
         }
-        let Some(first) = explained.first() else {
+        // The guess stays if it explains the rows: it also explains those of other partitions.
+        let guessed = explained.iter().position(|choice| {
+            choice.iter().all(|(write, applied)| match self.fates[*write] {
+                Fate::Open { guess, .. } => guess == *applied,
+                Fate::Applied | Fate::Lost => false,
+            })
+        });
+        let Some(first) = explained.get(guessed.unwrap_or_default()) else {
             if !ignored.is_empty() {
                 return Ok(()); // Too many to try: the start that follows decides them.
             }
             return Err(project(self.rows(table, key, now)));
         };
         for write in open {
-            let agreed = explained.iter().all(|choice| choice[write] == first[write]);
+            let agreed = ignored.is_empty() && explained.iter().all(|choice| choice[write] == first[write]);
             let Fate::Open { life: sent, .. } = self.fates[*write] else { continue };
             self.fates[*write] = match (agreed, first[write]) {
                 (true, true) => Fate::Applied,
@@ -251,6 +304,7 @@ impl Model {
                 (_, guess) => Fate::Open { life: sent, guess },
             };
         }
+        self.carry_over();
         Ok(())
     }
 
