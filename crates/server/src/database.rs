@@ -382,7 +382,8 @@ fn protocol_write_type(write_type: db::WriteType) -> response::WriteType {
 fn error_response(error: DatabaseError) -> Error {
     let mut message = error.to_string();
     if message.len() > MESSAGE_LENGTH_MAX {
-        message.truncate(message.floor_char_boundary(MESSAGE_LENGTH_MAX));
+        let end = (0..=MESSAGE_LENGTH_MAX).rev().find(|&index| message.is_char_boundary(index));
+        message.truncate(end.unwrap_or(0));
         message.push_str("...");
     }
     let detail = match error {
