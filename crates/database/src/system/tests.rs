@@ -453,7 +453,7 @@ fn unknown_data_is_removed_by_id_and_other_tables_cannot_be() {
     database.remove_unknown_table(&id.to_string()).unwrap();
     assert!(database.adopt_table(id).is_err());
     let files: Vec<_> = directories(&fs, "ks", "t-").iter().flat_map(|path| files_below(&fs, path)).collect();
-    assert_eq!(files, [PathBuf::new(); 0]);
+    assert!(files.is_empty(), "{files:?}");
     let own = database.catalog().table("system", "local").unwrap().id.0;
     assert!(database.remove_unknown_table(&own.to_string()).is_err());
 }
