@@ -268,7 +268,8 @@ fn long_texts_and_large_values_leave_the_threads_that_serve_others() {
     let session = database.session();
     session.execute("CREATE TABLE ks.b (k int PRIMARY KEY, v blob)", ()).unwrap();
     let prepare = |length: usize| {
-        let query = format!("SELECT v FROM ks.t WHERE k = 0 -- {}", "x".repeat(length));
+        // As in Cassandra, a comment must end with a line break.
+        let query = format!("SELECT v FROM ks.t WHERE k = 0 -- {}\n", "x".repeat(length));
         Request::Prepare(Prepare { query: query.into(), keyspace: None })
     };
     assert!(is_executed_at_once(&database, &prepare(100)));
