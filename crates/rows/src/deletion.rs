@@ -94,9 +94,10 @@ impl LivenessInfo {
         self.ttl != NO_TTL && !self.is_empty()
     }
 
-    /// Whether it makes the row exist at `now` (seconds since 1970).
+    /// Whether it makes the row exist at `now` (seconds since 1970). One with [`EXPIRED_TTL`] never
+    /// does, not even while a clock that was set back is behind its expiration.
     pub const fn is_live(&self, now: u32) -> bool {
-        !self.is_empty() && (!self.is_expiring() || now < self.local_expiration)
+        !self.is_empty() && self.ttl != EXPIRED_TTL && (!self.is_expiring() || now < self.local_expiration)
     }
 
     /// Whether this one wins over `other`: the later write; at a tie the one that has [run out](EXPIRED_TTL), then the expiring

@@ -404,3 +404,17 @@ fn bind_markers_in_definitions_are_refused_as_invalid() {
         }
     }
 }
+
+#[test]
+fn an_entry_that_ended_stays_gone_when_the_clock_is_set_back() {
+    let world = World::new();
+    let database = world.open();
+    let session = database.session();
+    execute(&session, &TABLE);
+    execute(&session, &[VIEWS[3], "UPDATE t SET v = 4 WHERE k = 1 AND c = 2"]);
+    world.clock.advance(Duration::from_secs(100_000));
+    execute(&session, &["UPDATE t SET v = 3 WHERE k = 1 AND c = 2"]);
+    world.clock.set_micros(1_000_000_000_000);
+    let entries = |v: i32| found(&session, &format!("SELECT k, c FROM few WHERE k = 1 AND v = {v}")).len();
+    assert_eq!((entries(4), entries(3)), (0, 1));
+}
