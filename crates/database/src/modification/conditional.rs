@@ -3,12 +3,14 @@
 //! One machine needs no Paxos. The partition's lock is held from the read to the write, and every conditional write
 //! takes it; plain writes do not, as in Cassandra, where the two are not to be mixed either.
 
+use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cassette_engine::trace::trace;
 use cassette_rows::{
-    Clustering, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices, TableMetadata,
-    Unfiltered, key,
+    Clustering, ClusteringComparator, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices,
+    TableMetadata, Unfiltered, key,
 };
 
 use super::conditions::Conditions;
@@ -129,8 +131,30 @@ impl Current {
         Ok(current)
     }
 
-    pub fn row(&self, clustering: &Clustering, table: &TableMetadata) -> Option<&Row> {
-        self.rows.iter().find(|row| table.comparator.compare_rows(row.clustering(), clustering).is_eq())
+    /// Finds rows for clusterings that ascend.
+    pub fn rows_in_order<'a>(&'a self, table: &'a TableMetadata) -> RowsInOrder<'a> {
+        RowsInOrder { rows: &self.rows, comparator: &table.comparator }
+    }
+}
+
+/// The rows of [`Current`] that have not been passed yet. Both they and the clusterings that are looked up ascend, so that
+/// all look-ups together compare each row about once.
+pub(super) struct RowsInOrder<'a> {
+    rows: &'a [Row],
+    comparator: &'a ClusteringComparator,
+}
+
+impl<'a> RowsInOrder<'a> {
+    /// The row at `clustering`, which is above that of the call before.
+    pub fn at(&mut self, clustering: &Clustering) -> Option<&'a Row> {
+        while let Some((row, after)) = self.rows.split_first() {
+            match self.comparator.compare_rows(row.clustering(), clustering) {
+                Ordering::Less => self.rows = after,
+                Ordering::Equal => return Some(row),
+                Ordering::Greater => return None,
+            }
+        }
+        None
     }
 }
 
@@ -155,8 +179,9 @@ fn refuse(
         if is_batch {
             columns.extend(table.partition_key.iter().chain(&table.clustering).cloned());
         }
+        let mut shown: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
         for column in conditional().flat_map(|part| part.plan.conditions.columns()) {
-            if !columns.iter().any(|c| c.name == column.name) {
+            if shown.insert(column.name.clone()) {
                 columns.push(column);
             }
         }

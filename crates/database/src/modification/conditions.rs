@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, ColumnPart, ConditionValue, InValues, Operator};
@@ -87,9 +88,10 @@ impl Conditions {
     pub fn columns(&self) -> Vec<Arc<ColumnMetadata>> {
         let Self::Columns(conditions) = self else { return Vec::new() };
         let mut columns: Vec<Arc<ColumnMetadata>> = Vec::new();
+        let mut ids = HashSet::with_capacity(conditions.len());
         for kind in [ColumnKind::Regular, ColumnKind::Static] {
             for condition in conditions.iter().filter(|c| c.column.kind == kind) {
-                if !columns.iter().any(|c| c.id == condition.column.id) {
+                if ids.insert(condition.column.id) {
                     columns.push(condition.column.clone());
                 }
             }

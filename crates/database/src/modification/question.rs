@@ -140,8 +140,9 @@ impl<'a> Question<'a> {
         {
             return Ok(false);
         }
+        let mut rows = current.rows_in_order(&self.table);
         for (clustering, asked) in &self.rows {
-            if !asked.holds_for(current.row(clustering, &self.table), now)? {
+            if !asked.holds_for(rows.at(clustering), now)? {
                 return Ok(false);
             }
         }
