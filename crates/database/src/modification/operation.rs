@@ -83,7 +83,9 @@ impl Operations {
         match list.binary_search_by_key(&column.id, |c| c.column.id) {
             Ok(i) => {
                 let operations = &mut list[i].operations;
-                if operations.iter().any(|old| !old.is_compatible_with(&operation)) {
+                // All that are not for one field are of one compatibility: the first stands for the others.
+                let compared = if let Operation::SetField(..) = operation { operations.len() } else { 1 };
+                if operations.iter().take(compared).any(|old| !old.is_compatible_with(&operation)) {
                     bail_invalid!("Multiple incompatible setting of column {}", column.name);
                 }
                 operations.push(operation);

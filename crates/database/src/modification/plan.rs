@@ -1,5 +1,6 @@
 //! From the syntax trees of INSERT, UPDATE and DELETE to plans.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, Identifier};
@@ -26,7 +27,8 @@ pub(super) fn insert(
     if names.len() != values.len() {
         bail_invalid!("Unmatched column names/values");
     }
-    if names.iter().enumerate().any(|(i, name)| names[..i].contains(name)) {
+    let mut distinct = HashSet::with_capacity(names.len());
+    if !names.iter().all(|name| distinct.insert(name.as_str())) {
         bail_invalid!("The column names contains duplicates");
     }
     let mut columns = Vec::with_capacity(names.len());
