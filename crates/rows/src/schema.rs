@@ -92,6 +92,8 @@ pub struct TableMetadata {
     pub comparator: ClusteringComparator,
     /// Of the hidden table of an index: what it is to another table.
     pub index_of: Option<IndexOf>,
+    /// All columns by name, derived from the three lists above.
+    by_name: Vec<Arc<ColumnMetadata>>,
 }
 
 /// Whose index a hidden table is. Its SSTables lie within its base table's directory.
@@ -114,7 +116,17 @@ pub fn compare_column_names(
 }
 
 impl TableMetadata {
+    /// The largest number of columns of a table: those of its key, and each that has a [`ColumnId`], dropped or not.
+    ///
+    /// An id has 16 bits, and `u16::MAX` stands for key columns. SSTables and paging states count clustering values in
+    /// 16 bits as well.
+    pub const COLUMNS_MAX: usize = u16::MAX as usize;
+
     /// A table from its columns in any order; ids and the comparator are set here, positions are taken as given.
+    /// Callers check the number of columns first.
+    ///
+    /// # Panics
+    /// If there are more than [`COLUMNS_MAX`](Self::COLUMNS_MAX) columns: ids that wrap would mix up their cells.
     pub fn new(
         id: TableId,
         keyspace: impl Into<String>,
@@ -122,6 +134,7 @@ impl TableMetadata {
         columns: Vec<ColumnMetadata>,
         params: TableParams,
     ) -> Self {
+        assert!(columns.len() <= Self::COLUMNS_MAX, "a table of {} columns", columns.len());
         let mut partition_key = Vec::new();
         let mut clustering = Vec::new();
         let mut stored = Vec::new();
@@ -148,7 +161,7 @@ impl TableMetadata {
             .map(|(column, id)| Some(Arc::new(ColumnMetadata { id: ColumnId(id), ..column })))
             .collect();
         let comparator = Self::comparator_of(&clustering);
-        Self {
+        let mut table = Self {
             id,
             version: 0,
             keyspace: keyspace.into(),
@@ -163,7 +176,22 @@ impl TableMetadata {
             params,
             comparator,
             index_of: None,
-        }
+            by_name: Vec::new(),
+        };
+        table.order_names();
+        table
+    }
+
+    /// Derives `by_name`. To be called after each change of columns.
+    fn order_names(&mut self) {
+        let mut columns: Vec<_> = self.all_columns().cloned().collect();
+        columns.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        self.by_name = columns;
+    }
+
+    /// The number of columns that count towards [`COLUMNS_MAX`](Self::COLUMNS_MAX).
+    pub fn counted_columns(&self) -> usize {
+        self.partition_key.len() + self.clustering.len() + self.columns.len()
     }
 
     fn comparator_of(clustering: &[Arc<ColumnMetadata>]) -> ClusteringComparator {
@@ -177,7 +205,8 @@ impl TableMetadata {
 
     /// A column of any kind by name.
     pub fn column(&self, name: &str) -> Option<&Arc<ColumnMetadata>> {
-        self.all_columns().find(|c| c.name == name)
+        let at = self.by_name.binary_search_by(|column| column.name.as_str().cmp(name)).ok()?;
+        self.by_name.get(at)
     }
 
     /// Key, clustering, then static and regular columns by id.
@@ -200,28 +229,38 @@ impl TableMetadata {
         self.static_columns().next().is_some()
     }
 
-    /// The same table with `column` (static or regular) added: at the next id, or at the one it had before it was dropped,
-    /// so that what was written to it after the drop is seen again.
+    /// [`with_columns_added`](Self::with_columns_added) for one column.
     pub fn with_column_added(&self, column: ColumnMetadata) -> Self {
+        self.with_columns_added([column])
+    }
+
+    /// The same table with `columns` (static or regular) added: each at the next id, or at the one it had before it was
+    /// dropped, so that what was written to it after the drop is seen again. Callers check the number of columns first.
+    ///
+    /// # Panics
+    /// If no id is left.
+    pub fn with_columns_added(&self, columns: impl IntoIterator<Item = ColumnMetadata>) -> Self {
         let mut table = self.clone();
-        let is_again = |dropped: &DroppedColumn| {
-            dropped.kind == column.kind
-                && dropped.data_type.is_multi_cell() == column.data_type.is_multi_cell()
-        };
-        let had = table.dropped_ids.remove(&column.name);
-        match had.filter(|_| self.dropped_columns.get(&column.name).is_some_and(is_again)) {
-            Some(id) => table.fill_slot(id, column),
-            None => {
-                let id = table.next_id();
-                table.fill_slot(id, column);
-            }
+        for column in columns {
+            let is_again = |dropped: &DroppedColumn| {
+                dropped.kind == column.kind
+                    && dropped.data_type.is_multi_cell() == column.data_type.is_multi_cell()
+            };
+            let had = table.dropped_ids.remove(&column.name);
+            let id = match had.filter(|_| self.dropped_columns.get(&column.name).is_some_and(is_again)) {
+                Some(id) => id,
+                None => table.next_id(),
+            };
+            table.fill_slot(id, column);
         }
+        table.order_names();
         table.version += 1;
         table
     }
 
     fn next_id(&self) -> ColumnId {
-        ColumnId(u16::try_from(self.columns.len()).unwrap_or(u16::MAX))
+        assert!(self.columns.len() < Self::COLUMNS_MAX, "no column id left in {}", self.qualified_name());
+        ColumnId(self.columns.len() as u16)
     }
 
     fn fill_slot(&mut self, id: ColumnId, column: ColumnMetadata) {
@@ -232,17 +271,30 @@ impl TableMetadata {
         self.columns[slot] = Some(Arc::new(ColumnMetadata { id, ..column }));
     }
 
-    /// The same table without static or regular column `name`, whose data up to `dropped_at` (microseconds) is gone.
-    /// Unchanged if there is no such column.
+    /// [`with_columns_dropped`](Self::with_columns_dropped) for one column.
     pub fn with_column_dropped(&self, name: &str, dropped_at: i64) -> Self {
+        self.with_columns_dropped([name], dropped_at)
+    }
+
+    /// The same table without the static and regular columns of these names, whose data up to `dropped_at`
+    /// (microseconds) is gone. Names of other columns, or of none, have no effect.
+    pub fn with_columns_dropped<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n str>,
+        dropped_at: i64,
+    ) -> Self {
         let mut table = self.clone();
-        for slot in &mut table.columns {
-            let Some(column) = slot.take_if(|c| c.name == name) else { continue };
+        for name in names {
+            let id = self.column(name).map_or(ColumnId(u16::MAX), |column| column.id);
+            let Some(column) = table.columns.get_mut(usize::from(id.0)).and_then(Option::take) else {
+                continue;
+            };
             let dropped =
                 DroppedColumn { data_type: column.data_type.clone(), kind: column.kind, dropped_at };
             table.dropped_columns.insert(name.to_owned(), dropped);
             table.dropped_ids.insert(name.to_owned(), column.id);
         }
+        table.order_names();
         table.version += 1;
         table
     }
@@ -280,6 +332,7 @@ impl TableMetadata {
                 ColumnMetadata { name, kind: dropped.kind, position: 0, data_type, reversed: false, id: *id };
             table.fill_slot(*id, column);
         }
+        table.order_names();
         Some(table)
     }
 
@@ -291,6 +344,7 @@ impl TableMetadata {
                 *column = Arc::new(ColumnMetadata { name: to.to_owned(), ..(**column).clone() });
             }
         }
+        table.order_names();
         table.version += 1;
         table
     }
@@ -310,6 +364,7 @@ impl TableMetadata {
         table.clustering = self.clustering.iter().map(map).collect();
         table.columns = self.columns.iter().map(|slot| slot.as_ref().map(map)).collect();
         table.comparator = Self::comparator_of(&table.clustering);
+        table.order_names();
         table.version += 1;
         table
     }

@@ -1,7 +1,7 @@
 //! The columns of a table as the serialization headers of its SSTables name them.
 
 use cassette_rows::types::{parse_class_name, parse_key_class_name};
-use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata};
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, TableMetadata};
 
 use crate::statistics::SerializationHeader;
 
@@ -46,7 +46,7 @@ pub fn merge_headers(
 /// Returns the columns that a header describes.
 ///
 /// # Errors
-/// If a type class is not supported.
+/// If a type class is not supported, or there are more columns than a table can have.
 pub fn columns_of_header(
     header: &SerializationHeader,
     key_names: KeyNames<'_>,
@@ -60,7 +60,15 @@ pub fn columns_of_header(
         id: ColumnId(0),
     };
     let mut columns = Vec::new();
+    let count = header.clustering_types.len() + header.static_columns.len() + header.regular_columns.len();
     let key = parse_key_class_name(&header.key_type).map_err(|error| error.to_string())?;
+    let count = key.len() + count;
+    if count > TableMetadata::COLUMNS_MAX {
+        return Err(format!(
+            "too many columns in the header: expected at most {}, found {count}",
+            TableMetadata::COLUMNS_MAX
+        ));
+    }
     for (i, data_type) in key.into_iter().enumerate() {
         let name = key_names(ColumnKind::PartitionKey, i);
         columns.push(column(name, ColumnKind::PartitionKey, i, data_type, false));

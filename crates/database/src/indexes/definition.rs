@@ -272,10 +272,13 @@ impl Index {
         let mut rebased = Self::new(&self.name, self.kind, self.options.clone(), self.created_at, base)?;
         rebased.state = self.state.clone();
         rebased.searches = self.searches.clone();
-        let same = TableMetadata { version: self.storage.version, ..(*rebased.storage).clone() };
-        rebased.storage = match same == *self.storage {
-            true => self.storage.clone(),
-            false => Arc::new(TableMetadata { version: self.storage.version + 1, ..same }),
+        let mut storage = (*rebased.storage).clone();
+        storage.version = self.storage.version;
+        rebased.storage = if storage == *self.storage {
+            self.storage.clone()
+        } else {
+            storage.version += 1;
+            Arc::new(storage)
         };
         Ok(rebased)
     }

@@ -1,12 +1,13 @@
 //! ALTER TABLE and DROP TABLE.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, AlterTableChange};
 use cassette_cql::values::Assignment;
 use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
-use super::create_table::refuse_nested_multi_cell;
+use super::create_table::{check_column_count, refuse_nested_multi_cell};
 use super::indexes::dependent_indexes;
 use super::{Change, KeyspaceChange, SchemaContext, table_event, table_params, views};
 use crate::catalog::{Keyspace, TypeUse, resolve_type};
@@ -15,9 +16,6 @@ use crate::guardrails::Verdict;
 use crate::response::SchemaChangeKind;
 use crate::restrictions::existing;
 use crate::system::schema_rows::without_user_types;
-
-/// How many static and regular columns a table ever has while the process runs: ids are 16 bits, and never used again.
-const COLUMN_IDS_MAX: usize = u16::MAX as usize;
 
 pub(super) fn alter(
     statement: &ast::AlterTable,
@@ -58,9 +56,7 @@ pub(super) fn alter(
         }
         AlterTableChange::Add { if_not_exists, columns } => {
             cx.guard.alter_columns()?;
-            let altered = columns.iter().try_fold((**table).clone(), |table, column| {
-                add_column(&table, keyspace, column, *if_not_exists)
-            })?;
+            let altered = add_columns(table, keyspace, columns, *if_not_exists)?;
             refuse_mixed_counters(&altered)?;
             for added in columns {
                 if let Some(column) = altered.column(added.name.as_str()) {
@@ -73,17 +69,15 @@ pub(super) fn alter(
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
             cx.guard.alter_columns()?;
             let dropped_at = timestamp.unwrap_or_else(|| whole_millisecond(cx.timestamp));
-            let named_first = |(i, column): &(usize, &ast::Identifier)| !columns[..*i].contains(column);
-            let columns = columns.iter().enumerate().filter(named_first);
-            columns.map(|(_, column)| column).try_fold((**table).clone(), |table, column| {
-                drop_column(&table, keyspace, column, *if_exists, dropped_at)
-            })?
+            drop_columns(table, keyspace, columns, *if_exists, dropped_at)?
         }
         AlterTableChange::Rename { if_exists, columns } => {
             cx.guard.alter_columns()?;
             // Of two names for one column the last counts.
+            let last: HashMap<&str, usize> =
+                columns.iter().enumerate().map(|(i, (from, _))| (from.as_str(), i)).collect();
             let named_last =
-                |(i, (from, _)): &(usize, &(_, _))| !columns[i + 1..].iter().any(|(later, _)| later == from);
+                |(i, (from, _)): &(usize, &(ast::Identifier, _))| last.get(from.as_str()) == Some(i);
             let columns = columns.iter().enumerate().filter(named_last);
             columns.map(|(_, names)| names).try_fold((**table).clone(), |table, (from, to)| {
                 rename_column(&table, keyspace, from, to, *if_exists)
@@ -121,7 +115,8 @@ pub(super) fn alter(
         return Ok(None);
     }
     // However many columns one statement adds or drops, it is one new version.
-    let altered = TableMetadata { version: table.version + 1, ..altered };
+    let mut altered = altered;
+    altered.version = table.version + 1;
     let altered = Arc::new(altered);
     let after = views::follow_base(keyspace.with_table(altered.clone()), table, &altered)?;
     Ok(Some(Change {
@@ -171,21 +166,46 @@ fn missing(keyspace: &str, name: &str, if_exists: bool) -> Result<Option<Change>
     }
 }
 
-fn add_column(
+fn add_columns(
+    table: &TableMetadata,
+    keyspace: &Keyspace,
+    columns: &[ast::ColumnDefinition],
+    if_not_exists: bool,
+) -> Result<TableMetadata> {
+    let mut names = HashSet::with_capacity(columns.len());
+    let mut added = Vec::with_capacity(columns.len());
+    let mut count = table.counted_columns();
+    for column in columns {
+        let name = column.name.as_str();
+        let exists = table.column(name).is_some() || !names.insert(name);
+        let Some(column) = column_to_add(table, keyspace, column, exists, if_not_exists)? else { continue };
+        // One that was dropped gets the id back that it had.
+        if !table.dropped_ids.contains_key(name) {
+            count += 1;
+        }
+        check_column_count(&table.name, count)?;
+        added.push(column);
+    }
+    Ok(table.with_columns_added(added))
+}
+
+/// Returns the metadata of a column that ALTER TABLE adds; `None` if it `exists` and may.
+fn column_to_add(
     table: &TableMetadata,
     keyspace: &Keyspace,
     column: &ast::ColumnDefinition,
+    exists: bool,
     if_not_exists: bool,
-) -> Result<TableMetadata> {
+) -> Result<Option<ColumnMetadata>> {
     let name = column.name.as_str();
     let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
     let data_type = resolve_type(&column.column_type, scope)?;
     if column.mask.is_some() {
         bail_invalid!("Dynamic data masking is not supported by Cassette yet");
     }
-    if table.column(name).is_some() {
+    if exists {
         if if_not_exists {
-            return Ok(table.clone());
+            return Ok(None);
         }
         bail_invalid!("Column with name '{name}' already exists");
     }
@@ -214,13 +234,7 @@ fn add_column(
             bail_invalid!("Cannot re-add previously dropped counter column {name}");
         }
     }
-    if table.columns.len() >= COLUMN_IDS_MAX {
-        bail_invalid!(
-            "Table {} has had {COLUMN_IDS_MAX} columns; reopen the database to add more",
-            table.name
-        );
-    }
-    Ok(table.with_column_added(ColumnMetadata {
+    Ok(Some(ColumnMetadata {
         name: name.to_owned(),
         kind,
         position: 0,
@@ -267,16 +281,33 @@ fn kind_name(kind: ColumnKind) -> &'static str {
     }
 }
 
-fn drop_column(
+fn drop_columns(
     table: &TableMetadata,
     keyspace: &Keyspace,
-    name: &str,
+    columns: &[ast::Identifier],
     if_exists: bool,
     dropped_at: i64,
 ) -> Result<TableMetadata> {
+    let mut names = HashSet::with_capacity(columns.len());
+    for column in columns {
+        if names.insert(column.as_str()) {
+            check_drop(table, keyspace, column, if_exists)?;
+        }
+    }
+    let mut altered = table.with_columns_dropped(names.iter().copied(), dropped_at);
+    // What is stored of the columns may not depend on types that can be dropped.
+    for name in names.into_iter().filter(|name| table.column(name).is_some()) {
+        if let Some(dropped) = altered.dropped_columns.get_mut(name) {
+            dropped.data_type = without_user_types(&dropped.data_type);
+        }
+    }
+    Ok(altered)
+}
+
+fn check_drop(table: &TableMetadata, keyspace: &Keyspace, name: &str, if_exists: bool) -> Result<()> {
     let Some(column) = table.column(name) else {
         match if_exists {
-            true => return Ok(table.clone()),
+            true => return Ok(()),
             false => bail_invalid!("Column {name} was not found in table '{}'", table.qualified_name()),
         }
     };
@@ -292,12 +323,7 @@ fn drop_column(
     if keyspace.views_of(table).next().is_some() {
         bail_invalid!("Cannot drop column {name} on base table {} with materialized views", table.name);
     }
-    let mut altered = table.with_column_dropped(name, dropped_at);
-    // What is stored of the column may not depend on types that can be dropped.
-    if let Some(dropped) = altered.dropped_columns.get_mut(name) {
-        dropped.data_type = without_user_types(&dropped.data_type);
-    }
-    Ok(altered)
+    Ok(())
 }
 
 fn rename_column(

@@ -1,6 +1,6 @@
 //! CREATE TABLE.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, CqlType, Direction, NativeType};
@@ -26,6 +26,7 @@ pub(super) fn create(
     let properties = verdict.of(&statement.properties);
     table_params::check(properties)?;
     cx.guard.columns_of_table(name, statement.columns.len())?;
+    check_column_count(name, statement.columns.len())?;
     cx.guard.new_table(name, cx.catalog)?;
     let keyspace = keyspace_to_change(keyspace, cx)?;
     if keyspace.tables.contains_key(name) {
@@ -54,6 +55,17 @@ pub(super) fn create(
         keyspace: KeyspaceChange::Put(after),
         warnings: Vec::new(),
     }))
+}
+
+/// Refuses more columns than a table can have. `count` includes those of the key, and dropped ones that keep their ids.
+pub(super) fn check_column_count(table: &str, count: usize) -> Result<()> {
+    if count > TableMetadata::COLUMNS_MAX {
+        bail_invalid!(
+            "too many columns in table {table}, dropped columns included: expected at most {}, found {count}",
+            TableMetadata::COLUMNS_MAX
+        );
+    }
+    Ok(())
 }
 
 /// A table of the database's own, with the id that Cassandra gives it: a digest of its names.
@@ -160,16 +172,19 @@ fn build(
     for data_type in &types {
         refuse_nested_multi_cell(data_type, "")?;
     }
-    let find = |column: &ast::Identifier| declared.iter().position(|declared| declared.name == *column);
+    let find = |column: &ast::Identifier| {
+        declared.binary_search_by(|declared| declared.name.as_str().cmp(column.as_str())).ok()
+    };
     let key_columns = || partition_key.iter().chain(clustering);
-    for (i, column) in key_columns().enumerate() {
+    let mut keys = HashSet::new();
+    for column in key_columns() {
         let Some(index) = find(column) else {
             bail_invalid!(
                 "Unknown column '{}' referenced in PRIMARY KEY for table '{name}'",
                 column.as_str()
             );
         };
-        if key_columns().take(i).any(|earlier| earlier == column) {
+        if !keys.insert(column.as_str()) {
             bail_invalid!("Duplicate column '{}' in PRIMARY KEY clause for table '{name}'", column.as_str());
         }
         validate_key_column(declared[index], &types[index])?;
@@ -181,7 +196,6 @@ fn build(
             "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
         );
     }
-    let keys: HashSet<&str> = key_columns().map(ast::Identifier::as_str).collect();
     let is_key = |index: usize| keys.contains(declared[index].name.as_str());
     if statement.columns.iter().any(|column| is_counter(&column.column_type)) {
         if (0..declared.len()).any(|index| !is_key(index) && types[index] != DataType::Counter) {
@@ -200,15 +214,16 @@ fn build(
         );
     }
     let mut columns = Vec::with_capacity(declared.len());
+    let in_partition_key = partition_key.iter().enumerate();
+    let in_partition_key = in_partition_key.map(|(at, key)| (key.as_str(), (ColumnKind::PartitionKey, at)));
+    let in_clustering = clustering.iter().enumerate();
+    let in_clustering = in_clustering.map(|(at, key)| (key.as_str(), (ColumnKind::Clustering, at)));
+    let key_places: HashMap<_, _> = in_partition_key.chain(in_clustering).collect();
     for (index, column) in declared.iter().enumerate() {
-        let position_in = |key: &[ast::Identifier]| key.iter().position(|key| *key == column.name);
-        let is_key = is_key(index);
-        let position_in = |key| if is_key { position_in(key) } else { None };
-        let (kind, position) = match (position_in(partition_key), position_in(clustering)) {
-            (Some(position), _) => (ColumnKind::PartitionKey, position),
-            (_, Some(position)) => (ColumnKind::Clustering, position),
-            _ if column.is_static => (ColumnKind::Static, 0),
-            _ => (ColumnKind::Regular, 0),
+        let (kind, position) = match key_places.get(column.name.as_str()) {
+            Some(place) => *place,
+            None if column.is_static => (ColumnKind::Static, 0),
+            None => (ColumnKind::Regular, 0),
         };
         columns.push(ColumnMetadata {
             name: column.name.as_str().to_owned(),
@@ -265,9 +280,10 @@ fn clustering_directions(
     order: &[(ast::Identifier, Direction)],
     clustering: &[ast::Identifier],
 ) -> Result<Vec<bool>> {
+    let columns: HashSet<&str> = clustering.iter().map(ast::Identifier::as_str).collect();
     let strangers: Vec<&str> = order
         .iter()
-        .filter(|(column, _)| !clustering.contains(column))
+        .filter(|(column, _)| !columns.contains(column.as_str()))
         .map(|(column, _)| column.as_str())
         .collect();
     if !strangers.is_empty() {
@@ -289,11 +305,9 @@ fn clustering_directions(
         }
         bail_invalid!("Missing CLUSTERING ORDER for column {}", expected.as_str());
     }
-    let direction = |column: &ast::Identifier| order.iter().find(|(ordered, _)| ordered == column);
-    Ok(clustering
-        .iter()
-        .map(|column| direction(column).is_some_and(|(_, direction)| *direction == Direction::Desc))
-        .collect())
+    // The directive is a prefix of the clustering by now.
+    let descends = |at: usize| order.get(at).is_some_and(|(_, direction)| *direction == Direction::Desc);
+    Ok((0..clustering.len()).map(descends).collect())
 }
 
 pub(super) fn validate_name(table: &TableMetadata) -> Result<()> {

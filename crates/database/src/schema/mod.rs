@@ -21,6 +21,8 @@ pub(crate) mod table_params;
 mod tests;
 mod user_types;
 mod views;
+#[cfg(test)]
+mod wide_tests;
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! CREATE, ALTER and DROP MATERIALIZED VIEW.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, Relation, Selector};
@@ -168,6 +169,7 @@ fn selected(statement: &ast::CreateView, base: &Arc<TableMetadata>) -> Result<Ve
         return Ok(base.all_columns().cloned().collect());
     }
     let mut selected: Vec<Arc<ColumnMetadata>> = Vec::new();
+    let mut names = HashSet::new();
     for selection in &statement.selections {
         if selection.alias.is_some() {
             bail_invalid!("Cannot use aliases when defining a materialized view (got {selection})");
@@ -179,7 +181,7 @@ fn selected(statement: &ast::CreateView, base: &Arc<TableMetadata>) -> Result<Ve
             );
         };
         let column = existing(base, name)?;
-        if !selected.iter().any(|other| other.name == column.name) {
+        if names.insert(column.name.clone()) {
             selected.push(column);
         }
     }
@@ -314,9 +316,12 @@ pub(super) fn follow_base(
     let views: Vec<Arc<View>> = keyspace.views_of(before).cloned().collect();
     for view in views {
         let mut table = (*view.table).clone();
-        for column in base.regular_columns() {
-            if view.include_all && before.column(&column.name).is_none() {
-                table = table.with_column_added((**column).clone());
+        if view.include_all {
+            let is_new = |column: &&Arc<ColumnMetadata>| before.column(&column.name).is_none();
+            let added = base.regular_columns().filter(is_new).map(|column| (**column).clone());
+            let added: Vec<ColumnMetadata> = added.collect();
+            if !added.is_empty() {
+                table = table.with_columns_added(added);
             }
         }
         let mut where_clause = view.where_clause.clone();

@@ -3,7 +3,7 @@
 //! Rows that are missing while others refer to them are reported, and what cannot be built without them is left out: its
 //! data stays on disk, as that of an unknown table. A row that exists and cannot be understood is an error.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use cassette_engine::{Engine, KeyRange, Mutation};
@@ -175,6 +175,13 @@ impl<'a> Loader<'a> {
     }
 }
 
+fn too_many_columns(keyspace: &str, table: &str, count: usize) -> String {
+    format!(
+        "table {keyspace}.{table}: too many columns in the schema, dropped columns included: expected at most {}, found {count}",
+        TableMetadata::COLUMNS_MAX
+    )
+}
+
 fn unreadable(what: impl std::fmt::Display) -> DatabaseError {
     DatabaseError::Server(format!("the stored schema cannot be understood: {what}"))
 }
@@ -308,10 +315,18 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
             return Err(unreadable("COMPACT STORAGE is not supported"));
         }
         let params = load_params(&row).map_err(|error| unreadable(&error.to_string()))?;
+        let dropped: BTreeMap<_, _> = dropped.remove(&key).unwrap_or_default().into_iter().collect();
+        // Dropped columns need ids too, unless their names are in use again.
+        let in_use: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        let count = columns.len() + dropped.keys().filter(|name| !in_use.contains(name.as_str())).count();
+        if count > TableMetadata::COLUMNS_MAX {
+            problems.push(too_many_columns(keyspace, name, count));
+            return Ok(());
+        }
         let mut table = TableMetadata::new(TableId(id), keyspace, name, columns, params);
         // Also when its last counter has been dropped.
         table.is_counter |= has_flag("counter");
-        table.set_dropped_columns(dropped.remove(&key).unwrap_or_default().into_iter().collect());
+        table.set_dropped_columns(dropped);
         tables.push(table);
         Ok(())
     })?;
@@ -327,6 +342,10 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         let params = load_params(&row).map_err(|error| unreadable(&error.to_string()))?;
         let base = row.text("base_table_name").ok_or_else(|| unreadable("no base table"))?.to_owned();
         let include_all = row.boolean("include_all_columns").unwrap_or(false);
+        if columns.len() > TableMetadata::COLUMNS_MAX {
+            problems.push(too_many_columns(keyspace, name, columns.len()));
+            return Ok(());
+        }
         let where_clause = View::parse_where(row.text("where_clause").unwrap_or_default())?;
         tables.push(TableMetadata::new(TableId(id), keyspace, name, columns, params));
         views.push((key, base, include_all, where_clause));

@@ -93,7 +93,9 @@ fn keyspace(
             let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             params.compaction = CompactionParams { class: class.to_owned(), options: options.collect() };
         }
-        let table = Arc::new(TableMetadata { params, ..table });
+        let mut table = table;
+        table.params = params;
+        let table = Arc::new(table);
         keyspace.virtual_tables.insert(table.name.clone(), Arc::new(EmptyTable));
         keyspace.tables.insert(table.name.clone(), table);
     }
