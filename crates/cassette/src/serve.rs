@@ -208,7 +208,7 @@ async fn serve(
 }
 
 /// Says so if `what` can be reached from other machines: there are no passwords.
-fn warn_of_exposure(what: &str, address: SocketAddr) {
+pub(crate) fn warn_of_exposure(what: &str, address: SocketAddr) {
     if !address.ip().is_loopback() {
         tracing::warn!(
             "{what} listens on {address} without authentication: whoever can connect may do everything"

@@ -7,19 +7,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use cassette_server::descriptors;
 use cassette_transactions::Timestamp;
 use cassette_transactions::store::{ClusterOptions, ClusterStore, StoreError};
 use cassette_transactions::timelock::messages::Status;
-use cassette_transactions::timelock::{Operator, ServerOptions, TimeLockError, TimeLockServer, clear_halt};
+use cassette_transactions::timelock::{
+    Limits, Operator, ServerOptions, TimeLockError, TimeLockServer, clear_halt,
+};
 use clap::{Args, Subcommand};
 use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::logging;
+use crate::serve::warn_of_exposure;
 use crate::transactions::password_in;
 
 /// Where servers listen unless they are told otherwise.
 const ADDRESS_DEFAULT: &str = "127.0.0.1:8421";
+/// Open connections of clients, at most; fewer where the limit of open files is lower.
+const CONNECTIONS_MAX: usize = 16384;
 /// Connections that wait to be accepted, at most.
 const BACKLOG: u32 = 1024;
 /// Between two attempts to reach a store at the start: from the first to the second, and at most.
@@ -123,6 +129,10 @@ pub struct StartArguments {
     /// Where clients reach it, if it is not where it listens
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Option<String>,
+
+    /// Further names that clients may reach it by. Addresses, localhost and the name in --advertise always work
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    host: Vec<String>,
 
     /// How long to wait for a store that does not answer at the start; without it, until it answers. 0: not at all
     #[arg(long, value_name = "SECONDS")]
@@ -270,8 +280,12 @@ fn start(arguments: &StartArguments) -> anyhow::Result<()> {
     let wanted = arguments.listen;
     let socket = bind(wanted).with_context(|| format!("cannot listen on {wanted}"))?;
     let address = socket.local_addr()?;
+    warn_of_exposure("the timelock", address);
     let advertised = arguments.advertise.clone().unwrap_or_else(|| address.to_string());
+    let connections_max = descriptors::raise_limit().map_or(CONNECTIONS_MAX, descriptors::connections_max);
     let options = ServerOptions {
+        hosts: arguments.host.clone(),
+        limits: Limits::new(connections_max.min(CONNECTIONS_MAX)),
         lease: arguments.store.lease(),
         session_age_max: Duration::from_secs(arguments.session_timeout),
         ..ServerOptions::new(advertised)

@@ -3,10 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cassette_database::Database;
 use cassette_server::admin::model::{NodeReport, TableReport, TopPartitions};
-use cassette_server::admin::{Admin, LogLevels};
+use cassette_server::admin::{Admin, Limits, LogLevels};
 use cassette_server::{Server, ServerConfig};
 use serde_json::{Value, json};
 
@@ -36,6 +37,10 @@ struct Endpoint {
 
 impl Endpoint {
     fn new() -> Self {
+        Self::within(Limits::new(64))
+    }
+
+    fn within(limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let database = Database::open(directory.path().join("db")).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -45,7 +50,7 @@ impl Endpoint {
         let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let address = listener.local_addr().unwrap();
         runtime.spawn(server.serve(std::future::pending()));
-        runtime.spawn(admin.serve(listener, std::future::pending()));
+        runtime.spawn(admin.serve_within(listener, limits, std::future::pending()));
         Self { address, database, _runtime: runtime, _directory: directory }
     }
 
@@ -264,6 +269,9 @@ fn pages_of_other_origins_get_nothing_and_change_nothing() {
     let flush = "{\"operation\":\"flush\"}";
     for head in [
         "GET /v1/node HTTP/1.1\r\nHost: rebound.example\r\n".to_owned(),
+        "GET /v1/node HTTP/1.1\r\n".to_owned(),
+        format!("GET /v1/node HTTP/1.1\r\nHost: {address}\r\nHost: {address}\r\n"),
+        format!("GET http://rebound.example/v1/node HTTP/1.1\r\nHost: {address}\r\n"),
         format!("GET /v1/node HTTP/1.1\r\nHost: {address}\r\nOrigin: http://example.org\r\n"),
         format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nSec-Fetch-Site: cross-site\r\n"),
         format!("POST /v1/operations HTTP/1.1\r\nHost: {address}\r\nContent-Type: text/plain\r\n"),
@@ -281,4 +289,31 @@ fn pages_of_other_origins_get_nothing_and_change_nothing() {
         "GET /v1/node HTTP/1.1\r\nHost: {address}\r\nOrigin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n"
     );
     assert_eq!(endpoint.send(&own, "").0, 200);
+}
+
+#[test]
+fn the_admin_endpoint_closes_connections_that_stall() {
+    let wait_max = Duration::from_millis(50);
+    let endpoint = Endpoint::within(Limits {
+        connections_max: 1,
+        head_wait_max: wait_max,
+        body_wait_max: wait_max,
+        ..Limits::new(1)
+    });
+    let address = endpoint.address;
+    let post = format!(
+        "POST /v1/operations HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+    );
+    let stalled = ["", "GET /v1/no", &post].map(|sent| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(sent.as_bytes()).unwrap();
+        stream
+    });
+    assert_eq!(endpoint.get("/v1/logging").0, 200, "only one connection is open at a time");
+    for (mut stream, expected) in stalled.into_iter().zip(["", "", "HTTP/1.1 408 "]) {
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(expected) && answer.is_empty() == expected.is_empty(), "{answer}");
+    }
 }

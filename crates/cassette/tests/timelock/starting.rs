@@ -134,3 +134,16 @@ fn clear_is_for_timestamps_that_a_server_has_stopped() {
         assert!(help.contains(word), "{word}: {help}");
     }
 }
+
+#[test]
+fn a_timelock_that_other_machines_can_reach_logs_a_warning() {
+    let warning = "without authentication";
+    for (listen, is_warned) in [("0.0.0.0:0", true), ("127.0.0.1:0", false)] {
+        let arguments =
+            ["timelock", "start", "--store", &free_address(), "--wait-for-store", "0", "--listen", listen];
+        let output =
+            Command::new(CASSETTE).args(arguments).env("CASSETTE_LOG", "warn,scylla=off").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(text.contains(warning), is_warned, "{listen}: {text}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The endpoint's paths.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -8,6 +9,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use cassette_http::{BodyError, buffered, host};
 
 use super::guard::{self, Head};
 use super::model::Operation;
@@ -18,7 +20,8 @@ use super::{Admin, operations, prometheus, report};
 /// The longest operation that is taken, bytes.
 const OPERATION_LENGTH_MAX: usize = 1 << 20;
 
-pub(super) fn router(admin: Arc<Admin>) -> Router {
+/// Builds the router. Bodies are to arrive in `body_wait_max`.
+pub(super) fn router(admin: Arc<Admin>, body_wait_max: Duration) -> Router {
     Router::new()
         .route("/", get(|| async { page("text/html; charset=utf-8", include_str!("page/index.html")) }))
         .route("/page.css", get(|| async { page("text/css; charset=utf-8", include_str!("page/page.css")) }))
@@ -47,6 +50,7 @@ pub(super) fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/operations", post(operate))
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing of this name") })
         .layer(DefaultBodyLimit::max(OPERATION_LENGTH_MAX))
+        .layer(middleware::from_fn_with_state(body_wait_max, arrived))
         .layer(middleware::from_fn(guarded))
         .with_state(admin)
 }
@@ -57,18 +61,15 @@ async fn guarded(request: Request, next: Next) -> Response {
         headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
     let headers = request.headers();
-    let hosts: Vec<String> = headers
-        .get_all(header::HOST)
-        .iter()
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        .collect();
-    let authority = request.uri().authority().map(ToString::to_string);
+    let host = match host::sole_host(&request) {
+        Ok(host) => host,
+        Err(reason) => return refuse(StatusCode::FORBIDDEN, reason),
+    };
     let origin = text(headers, header::ORIGIN);
     let fetch_site = text(headers, header::HeaderName::from_static("sec-fetch-site"));
     let content_type = text(headers, header::CONTENT_TYPE);
     let head = Head {
-        hosts: &hosts,
-        authority: authority.as_deref(),
+        host,
         origin: origin.as_deref(),
         fetch_site: fetch_site.as_deref(),
         content_type: content_type.as_deref(),
@@ -87,6 +88,21 @@ async fn guarded(request: Request, next: Next) -> Response {
         response.headers_mut().insert(name, header::HeaderValue::from_static(value));
     }
     response
+}
+
+/// Reads the request's body, so that a client that does not send it occupies no handler.
+async fn arrived(State(wait_max): State<Duration>, request: Request, next: Next) -> Response {
+    match buffered(request, OPERATION_LENGTH_MAX, wait_max).await {
+        Ok(request) => next.run(request).await,
+        Err(BodyError::Late) => {
+            refuse(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time")
+        }
+        Err(BodyError::Unreadable) => {
+            let reason =
+                format!("the request's body is longer than {OPERATION_LENGTH_MAX} bytes or incomplete");
+            refuse(StatusCode::PAYLOAD_TOO_LARGE, reason)
+        }
+    }
 }
 
 /// A part of the page. It loads nothing from elsewhere, and nothing but itself runs in it.

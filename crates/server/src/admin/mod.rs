@@ -8,6 +8,7 @@
 //! | `POST /v1/operations` | an [`Operation`](model::Operation) as JSON |
 //!
 //! It has no passwords: it listens on loopback, unless it is told otherwise, and [`guard`] keeps web pages of others out.
+//! Connections and the time that they may idle have [`Limits`].
 
 mod guard;
 mod http;
@@ -27,10 +28,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use cassette_database::{Database, ServerFigures};
+pub use cassette_http::Limits;
 use tokio::net::TcpListener;
 
 /// Where it listens unless it is told otherwise: 7199 is where Cassandra's nodetool looks for a node.
 pub const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7199);
+
+/// Open connections, at most: half of the descriptors that are not for storage or CQL.
+const CONNECTIONS_MAX: usize = 64;
 
 /// What the endpoint shows and steers.
 pub struct Admin {
@@ -72,6 +77,17 @@ impl Admin {
         listener: TcpListener,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        axum::serve(listener, http::router(self)).with_graceful_shutdown(stop).await
+        self.serve_within(listener, Limits::new(CONNECTIONS_MAX), stop).await
+    }
+
+    /// Answers until `stop` is done, within other limits than the default.
+    pub async fn serve_within(
+        self: Arc<Self>,
+        listener: TcpListener,
+        limits: Limits,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        let router = http::router(self, limits.body_wait_max);
+        cassette_http::serve(listener, router, limits, || (), stop).await
     }
 }

@@ -5,14 +5,9 @@
 //! client that lives connects again with its next sign of life, before its session ends.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, TcpStream};
 
 use super::server::Desk;
 
@@ -53,28 +48,3 @@ impl Drop for Connection {
 /// The connection that a request came over.
 #[derive(Clone, Default)]
 pub(super) struct OfConnection(pub Arc<Connection>);
-
-impl Connected<IncomingStream<'_, Connections>> for OfConnection {
-    fn connect_info(_: IncomingStream<'_, Connections>) -> Self {
-        Self::default()
-    }
-}
-
-/// Accepts connections that send small answers at once.
-pub(super) struct Connections(pub TcpListener);
-
-impl Listener for Connections {
-    type Io = TcpStream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
-        let (stream, address) = Listener::accept(&mut self.0).await;
-        // Without it answers only come later.
-        let _ = stream.set_nodelay(true);
-        (stream, address)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-}

@@ -1,27 +1,29 @@
 //! The server's paths; see [`messages`](super::messages).
 //!
 //! There are no passwords: whoever can connect may ask, and by default only this machine can. Web pages may not: what a browser sends says where
-//! its page is from, and is refused.
+//! its page is from, and is refused. So is a request for a host that is neither an address nor a configured name of this server: a page
+//! may have made that name resolve to this machine.
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use cassette_http::host::{is_own, sole_host};
+use cassette_http::{buffered, serve};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use super::TimeLockError;
-use super::connections::{Connections, OfConnection};
+use super::connections::OfConnection;
 use super::messages::{Batch, FastForward, LockRequest, Refusal, RefusalKind};
 use super::registry::Name;
 use super::server::{Desk, TimeLockServer};
@@ -62,10 +64,9 @@ impl TimeLockServer {
             let _ = is_told.await;
             tokio::time::sleep(LAST_ANSWERS_MAX).await;
         };
-        let service = router(self.desk.clone()).into_make_service_with_connect_info::<OfConnection>();
-        let serving = axum::serve(Connections(listener), service).with_graceful_shutdown(over);
+        let (router, limits) = (router(self.desk.clone()), self.desk.limits);
         tokio::select! {
-            served = serving.into_future() => served?,
+            served = serve(listener, router, limits, OfConnection::default, over) => served?,
             () = cut => {}
         }
         // It waits for the store.
@@ -91,12 +92,23 @@ fn router(desk: Arc<Desk>) -> Router {
         .fallback(|| async { refuse(Refusal::new(RefusalKind::Usage, "there is nothing of this name")) })
         .layer(DefaultBodyLimit::max(REQUEST_LENGTH_MAX))
         .layer(middleware::from_fn_with_state(desk.clone(), admitted))
-        .layer(middleware::from_fn(guarded))
+        .layer(middleware::from_fn_with_state(desk.clone(), guarded))
         .with_state(desk)
 }
 
 /// Turns away what a page in a browser sends.
-async fn guarded(request: Request, next: Next) -> Response {
+async fn guarded(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
+    let host = match sole_host(&request) {
+        Ok(host) => host,
+        Err(reason) => return refuse(Refusal::new(RefusalKind::Usage, reason)),
+    };
+    if !is_own(host, desk.hosts.iter().map(|name| &**name)) {
+        let refusal = format!(
+            "invalid Host: expected an address, localhost or a name of this server, found {host}; \
+             name it when the server is started (--host)"
+        );
+        return refuse(Refusal::new(RefusalKind::Usage, refusal));
+    }
     let is_of_page =
         [header::ORIGIN.as_str(), "sec-fetch-site"].iter().any(|name| request.headers().contains_key(*name));
     if is_of_page {
@@ -114,23 +126,25 @@ async fn admitted(State(desk): State<Arc<Desk>>, request: Request, next: Next) -
         None if request.method() == Method::GET => 0,
         None => REQUEST_LENGTH_MAX,
     };
-    if length <= SHORT_LENGTH_MAX {
-        return next.run(request).await;
-    }
     if length > REQUEST_LENGTH_MAX {
         return refuse(Refusal::new(RefusalKind::Usage, "the request is too long"));
     }
     let not_now = |what: &str| refuse(Refusal::new(RefusalKind::NotNow, what));
+    const LATE: &str = "the request's body did not come in time";
+    if length <= SHORT_LENGTH_MAX {
+        let request = buffered(request, SHORT_LENGTH_MAX, desk.limits.body_wait_max).await;
+        let Ok(request) = request else { return not_now(LATE) };
+        return next.run(request).await;
+    }
     let room = desk.bodies.clone().acquire_many_owned((length >> 10) as u32 + 1);
     let Ok(Ok(room)) = tokio::time::timeout(ROOM_WAIT_MAX, room).await else {
         return not_now("no room for the request's body");
     };
-    let (mut parts, body) = request.into_parts();
-    let body = tokio::time::timeout(BODY_WAIT_MAX, axum::body::to_bytes(body, REQUEST_LENGTH_MAX)).await;
-    let Ok(Ok(body)) = body else { return not_now("the request's body did not come in time") };
+    let request = buffered(request, REQUEST_LENGTH_MAX, BODY_WAIT_MAX).await;
+    let Ok(mut request) = request else { return not_now(LATE) };
     // Dropped with the request, when the handler has its contents.
-    parts.extensions.insert(Arc::new(room));
-    next.run(Request::from_parts(parts, Body::from(body))).await
+    request.extensions_mut().insert(Arc::new(room));
+    next.run(request).await
 }
 
 fn refuse(refusal: Refusal) -> Response {
@@ -150,7 +164,7 @@ fn answer<T: serde::Serialize>(result: Result<T, Refusal>) -> Response {
 
 async fn batch(
     State(desk): State<Arc<Desk>>,
-    ConnectInfo(OfConnection(connection)): ConnectInfo<OfConnection>,
+    Extension(OfConnection(connection)): Extension<OfConnection>,
     Json(batch): Json<Batch>,
 ) -> Response {
     connection.carries(&desk, batch.session);
@@ -159,7 +173,7 @@ async fn batch(
 
 async fn lock(
     State(desk): State<Arc<Desk>>,
-    ConnectInfo(OfConnection(connection)): ConnectInfo<OfConnection>,
+    Extension(OfConnection(connection)): Extension<OfConnection>,
     Json(mut request): Json<LockRequest>,
 ) -> Response {
     connection.carries(&desk, request.session);

@@ -26,6 +26,7 @@ use bytes::Bytes;
 use crate::store::{Store, StoreError};
 use crate::timestamp::Timestamp;
 
+pub use cassette_http::Limits;
 pub use frozen::Frozen;
 pub use halt::{Cleared, clear_halt};
 pub use known::known_timestamp;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use cassette_http::Limits;
 use cassette_vfs::{Clock, SystemClock};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, Semaphore, oneshot};
@@ -33,6 +34,8 @@ const BATCH_TIMESTAMPS_MAX: i64 = 10_000;
 pub(super) const BATCH_STARTS_MAX: u32 = 500;
 /// Fresh timestamps of one batch, at most.
 pub(super) const BATCH_FRESH_MAX: u32 = 1000;
+/// Open connections, at most, where nothing is configured: fits the usual limit of 1024 files.
+const CONNECTIONS_MAX: usize = 512;
 /// How often locks and sessions that are too old are looked for.
 const EXPIRY_PERIOD: Duration = Duration::from_millis(250);
 /// KiB of long bodies that are in memory at a time, read and not yet understood, at most.
@@ -45,6 +48,10 @@ const RENEWAL_WAIT_MAX: Duration = Duration::from_secs(2);
 pub struct ServerOptions {
     /// Where clients reach it.
     pub address: String,
+    /// Names that clients may reach it by, besides addresses, `localhost` and the name in `address`.
+    pub hosts: Vec<String>,
+    /// What clients may occupy.
+    pub limits: Limits,
     /// For how long it leads without a word from the store. Others lead a quarter of that later than they could: a server that dies is
     /// replaced after at most one and a half of it.
     pub lease: Duration,
@@ -64,6 +71,8 @@ impl ServerOptions {
         let clock = Arc::new(SystemClock::new());
         Self {
             address: address.into(),
+            hosts: Vec::new(),
+            limits: Limits::new(CONNECTIONS_MAX),
             lease: Duration::from_secs(5),
             recovered: None,
             session_age_max: SESSION_AGE_MAX,
@@ -90,6 +99,9 @@ pub(super) struct Desk {
     requests: AtomicU64,
     clock: Arc<dyn Clock>,
     address: String,
+    /// Names of this server; see [`ServerOptions::hosts`].
+    pub hosts: Vec<String>,
+    pub limits: Limits,
     started: Instant,
     session_age_max: Duration,
     /// Makes names of locks of their texts.
@@ -122,7 +134,8 @@ impl TimeLockServer {
     /// # Errors
     /// RecoveredBelow; or if the table of the bound cannot be made.
     pub fn start(store: Arc<dyn Store>, options: ServerOptions) -> Result<Self, TimeLockError> {
-        let ServerOptions { address, lease, recovered, session_age_max, clock } = options;
+        let ServerOptions { address, mut hosts, limits, lease, recovered, session_age_max, clock } = options;
+        hosts.push(address.clone());
         if let Some(asked) = recovered {
             check_recovered(&store, asked)?;
         }
@@ -147,6 +160,8 @@ impl TimeLockServer {
             requests: AtomicU64::new(0),
             clock,
             address,
+            hosts,
+            limits,
             started: Instant::now(),
             session_age_max,
             hashers: [RandomState::new(), RandomState::new()],

@@ -7,6 +7,7 @@ mod crashes;
 mod examples;
 mod halts;
 mod histories;
+mod hosts;
 mod limits;
 mod lost_replies;
 mod migration;

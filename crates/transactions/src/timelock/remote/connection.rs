@@ -19,6 +19,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 const TRIES_OF_ONE: u32 = 4;
 /// How long a server may take for what does not wait.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long a connection is kept without a request: less than the server does, so that it is not
+/// closed while a request is on its way.
+const CONNECTION_AGE_MAX: Duration = Duration::from_secs(15);
 /// Connections that are kept, one for each thread that waits for locks at a time.
 const CONNECTIONS_KEPT_MAX: usize = 64;
 
@@ -56,6 +59,7 @@ impl Servers {
             .proxy(None)
             .max_idle_connections(CONNECTIONS_KEPT_MAX)
             .max_idle_connections_per_host(CONNECTIONS_KEPT_MAX)
+            .max_idle_age(CONNECTION_AGE_MAX)
             .timeout_connect(Some(Duration::from_secs(1)));
         Self {
             agent: config.build().into(),

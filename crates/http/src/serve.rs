@@ -1,0 +1,148 @@
+//! Accepts connections and answers their requests, within limits.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::stream::BoundedWrites;
+
+/// After an accept that failed, which most often is for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What clients may occupy.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Open connections. Further ones wait in the listener's backlog until one is closed.
+    pub connections_max: usize,
+    /// Time for the head of a request, from the connection's begin or the response before. A
+    /// connection that is idle for longer is closed.
+    pub head_wait_max: Duration,
+    /// Time for the body of a request, for handlers that pass it to [`buffered`].
+    pub body_wait_max: Duration,
+    /// Time in which the client must read some of a response.
+    pub write_wait_max: Duration,
+}
+
+impl Limits {
+    /// Limits for `connections_max` connections: 30 s for a head and for a read, 10 s for a body.
+    pub fn new(connections_max: usize) -> Self {
+        let wait_max = Duration::from_secs(30);
+        let body_wait_max = Duration::from_secs(10);
+        Self { connections_max, head_wait_max: wait_max, body_wait_max, write_wait_max: wait_max }
+    }
+}
+
+/// Answers requests until `stop` completes, then waits for the requests that have begun.
+/// Every request of a connection has the same `of_connection()` as an [`Extension`]; the last copy
+/// is dropped when the connection is closed and its last request has ended.
+///
+/// # Errors
+/// None today; failures of single connections end those, and accepting is repeated.
+pub async fn serve<T: Clone + Send + Sync + 'static>(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    of_connection: impl Fn() -> T,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let room = Arc::new(Semaphore::new(limits.connections_max));
+    // Receivers are held by connections: the sender is closed when the last has ended.
+    let (stopping, is_stopping) = watch::channel(false);
+    let mut stop = pin!(stop);
+    let mut is_full_logged = false;
+    loop {
+        if room.available_permits() == 0 && !is_full_logged {
+            is_full_logged = true;
+            let max = limits.connections_max;
+            tracing::warn!("all {max} connections for HTTP are in use: further clients wait");
+        }
+        let (stream, permit) = tokio::select! {
+            accepted = accept(&listener, &room) => accepted,
+            () = &mut stop => break,
+        };
+        let service = router.clone().layer(Extension(of_connection()));
+        tokio::spawn(connection(stream, service, limits, is_stopping.clone(), permit));
+    }
+    drop((listener, is_stopping));
+    let _ = stopping.send(true);
+    stopping.closed().await;
+    Ok(())
+}
+
+/// Accepts a connection when there is room for it.
+async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+    loop {
+        // Before accepting: a connection in the backlog takes no file descriptor.
+        let Ok(permit) = room.clone().acquire_owned().await else { return std::future::pending().await };
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, permit),
+            Err(error) => {
+                tracing::debug!(%error, "accepting a connection for HTTP failed; it is repeated");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    service: Router,
+    limits: Limits,
+    mut is_stopping: watch::Receiver<bool>,
+    _permit: OwnedSemaphorePermit,
+) {
+    // Without it small responses only come later.
+    let _ = stream.set_nodelay(true);
+    let io = TokioIo::new(BoundedWrites::new(stream, limits.write_wait_max));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head_wait_max);
+    let mut connection = pin!(http.serve_connection(io, TowerToHyperService::new(service)));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = until_true(&mut is_stopping) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection for HTTP has failed");
+    }
+}
+
+async fn until_true(value: &mut watch::Receiver<bool>) {
+    // An error means that the sender is gone, which it is not before the receivers are.
+    drop(value.wait_for(|value| *value).await);
+}
+
+/// Why the body of a request was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyError {
+    /// It did not arrive in time.
+    Late,
+    /// It is longer than allowed, or the connection failed.
+    Unreadable,
+}
+
+/// Reads the body of a request into memory, so that no handler waits for it.
+///
+/// # Errors
+/// If it is longer than `length_max` bytes, or not complete after `wait_max`.
+pub async fn buffered(request: Request, length_max: usize, wait_max: Duration) -> Result<Request, BodyError> {
+    let (parts, body) = request.into_parts();
+    match tokio::time::timeout(wait_max, to_bytes(body, length_max)).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(parts, Body::from(body))),
+        Ok(Err(_)) => Err(BodyError::Unreadable),
+        Err(_) => Err(BodyError::Late),
+    }
+}
