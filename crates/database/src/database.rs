@@ -244,6 +244,14 @@ impl Database {
         self.0.write_clock.issue(self, now_micros)
     }
 
+    /// Issues no timestamp up to `upto_micros` from now on.
+    ///
+    /// # Errors
+    /// See [`WriteClock::issue`].
+    pub(crate) fn withhold_timestamps(&self, upto_micros: i64) -> Result<()> {
+        self.0.write_clock.cover(self, upto_micros)
+    }
+
     /// A version 1 UUID of now, later than all before.
     pub(crate) fn next_time_uuid(&self) -> Uuid {
         let uuid = self.0.time_uuids.next(self.0.clock.now_micros());

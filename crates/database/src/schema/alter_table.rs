@@ -155,7 +155,7 @@ pub(super) fn drop(
 }
 
 /// The schema stores the time of a drop in milliseconds: rounded up, it covers after a restart what it covered before.
-fn whole_millisecond(micros: i64) -> i64 {
+pub(super) fn whole_millisecond(micros: i64) -> i64 {
     micros.saturating_add(999).div_euclid(1000).saturating_mul(1000)
 }
 

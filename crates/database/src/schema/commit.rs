@@ -17,7 +17,7 @@ use std::sync::Arc;
 use cassette_engine::{Engine, Mutation};
 use cassette_rows::{TableId, TableMetadata};
 
-use super::{Change, KeyspaceChange, SchemaContext, events};
+use super::{Change, KeyspaceChange, SchemaContext, alter_table, events};
 use crate::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::database::Database;
 use crate::error::{DatabaseError, Result};
@@ -37,10 +37,15 @@ pub(crate) fn change_schema(
     let changing = database.lock_schema();
     let before = database.catalog();
     let node = database.node();
+    let timestamp = database.next_timestamp(database.clock().now_micros())?;
+    // What a dropped column holds up to the time of the drop is gone, also if the column is added again, and that time is
+    // rounded up: no write after this may have a timestamp up to it. Timestamps may be close together, as they are while
+    // the clock is behind those of an earlier run.
+    database.withhold_timestamps(alter_table::whole_millisecond(timestamp))?;
     let cx = SchemaContext {
         catalog: &before,
         data_center: &node.data_center,
-        timestamp: database.next_timestamp(database.clock().now_micros())?,
+        timestamp,
         new_id: database.next_time_uuid(),
         materialized_views_enabled: database.materialized_views_enabled(),
         default_params: database.default_params(),

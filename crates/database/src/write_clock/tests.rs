@@ -199,3 +199,24 @@ fn time_uuids_and_list_elements_ascend_across_a_clock_set_back() {
     assert_eq!(list(0), (0..12).collect::<Vec<_>>());
     assert_eq!(list(1), (0..12).rev().collect::<Vec<_>>());
 }
+
+#[test]
+fn a_column_dropped_and_added_again_keeps_later_writes_across_a_kill() {
+    let world = World::new(SyncMode::Batch);
+    let (database, session) = world.open();
+    // The clock stands still: timestamps are a microsecond apart.
+    for cql in [
+        "ALTER TABLE ks.t ADD d int",
+        "UPDATE ks.t SET d = 1 WHERE k = 1",
+        "ALTER TABLE ks.t DROP d",
+        "ALTER TABLE ks.t ADD d int",
+        "UPDATE ks.t SET d = 2 WHERE k = 1",
+    ] {
+        session.execute(cql, ()).unwrap();
+    }
+    let killed = World { fs: world.fs.kill(), clock: world.clock.clone(), sync: world.sync };
+    drop(database);
+    let (_database, session) = killed.open();
+    let rows = session.execute("SELECT d FROM ks.t WHERE k = 1", ()).unwrap();
+    assert_eq!(rows.iter().next().unwrap().get::<Option<i32>>(0).unwrap(), Some(2));
+}
