@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::catalog::Catalog;
 use crate::database::Database;
 use crate::error::Result;
-use crate::guardrails::Guard;
+use crate::guardrails::{Guard, Guardrails};
 use crate::request::{BoundValue, StatementOptions};
 
 /// One execution of a planned statement.
@@ -79,7 +79,11 @@ impl<'a> Execution<'a> {
 
     /// The guardrails, as they apply to this execution.
     pub fn guard(&self) -> Guard<'_> {
-        Guard::new(self.database.guardrails(), &self.warnings)
+        let guardrails = match self.options.is_internal {
+            true => Guardrails::internal(),
+            false => self.database.guardrails(),
+        };
+        Guard::new(guardrails, &self.warnings)
     }
 
     /// Adds a warning.

@@ -76,6 +76,9 @@ pub struct StatementOptions {
     pub now_in_seconds: Option<u32>,
     /// The keyspace to resolve names in, instead of the session's.
     pub keyspace: Option<String>,
+    /// Whether it belongs to a program that is part of the database, to which guardrails on the size of batches and on
+    /// tombstones do not apply.
+    pub is_internal: bool,
 }
 
 /// One bound value.

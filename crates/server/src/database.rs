@@ -346,6 +346,7 @@ fn options(parameters: &QueryParameters) -> StatementOptions {
         timestamp: parameters.timestamp,
         now_in_seconds: parameters.now_in_seconds,
         keyspace: parameters.keyspace.clone(),
+        is_internal: false,
     }
 }
 

@@ -20,6 +20,7 @@ mod value;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::RwLock;
@@ -59,6 +60,24 @@ impl Default for Guardrails {
 }
 
 impl Guardrails {
+    /// Returns the guardrails of internal statements: the defaults, without those on batches and tombstones.
+    pub(crate) fn internal() -> &'static Self {
+        static INTERNAL: LazyLock<Guardrails> = LazyLock::new(|| {
+            let guardrails = Guardrails::default();
+            for key in [
+                Key::BatchSizeWarn,
+                Key::BatchSizeFail,
+                Key::UnloggedBatchAcrossPartitionsWarn,
+                Key::TombstoneWarn,
+                Key::TombstoneFailure,
+            ] {
+                guardrails.values[key as usize].store(DISABLED, Ordering::Relaxed);
+            }
+            guardrails
+        });
+        &INTERNAL
+    }
+
     /// The default guardrails with those of `configured`: texts by the names of cassandra.yaml, an
     /// empty text for null.
     ///

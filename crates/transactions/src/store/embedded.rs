@@ -41,7 +41,8 @@ impl EmbeddedStore {
         layout::check_name(keyspace)?;
         // Half a segment of the commit log, as in Cassandra.
         let record_max = database.engine().options().commitlog_segment_size as usize / 2;
-        let options = StatementOptions::default();
+        // A commit is as large as its transaction, in one record.
+        let options = StatementOptions { is_internal: true, ..StatementOptions::default() };
         let embedded = Embedded { database, keyspace: keyspace.into(), options, record_max };
         if embedded.database.catalog().keyspace(keyspace).is_none() {
             embedded.define(&format!(
