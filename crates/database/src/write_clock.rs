@@ -4,7 +4,7 @@
 //! holds a ceiling, and no timestamp is issued above it before a higher one is recorded. After an unclean end,
 //! timestamps start above the ceiling; a clean close records the highest one issued.
 //!
-//! The ceiling is a row that is written ahead of use, through the commit log, and not a file of its own: the log has no
+//! The ceiling is a row that is written ahead of use, through the commit log, and not a separate file: the log has no
 //! gaps, so the ceiling survives whenever a write below it does, in every sync mode and without an fsync. SSTables
 //! count only once the log is durable up to them. Nothing is recorded while no timestamps are issued.
 //!

@@ -1,4 +1,4 @@
-//! The host that a request names. A page in a browser can send requests here under a name of its own
+//! The host that a request names. A page in a browser can send requests here under its own name
 //! that it made resolve to this machine; such a name is neither an address nor one configured here.
 
 use std::net::IpAddr;

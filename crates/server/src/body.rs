@@ -51,7 +51,7 @@ pub(crate) enum Room<'a> {
     Unlimited,
     /// A part of a connection's output.
     Direct,
-    /// Memory of its own, in pieces.
+    /// A separate buffer, in pieces.
     Metered(&'a mut Meter),
 }
 

@@ -168,7 +168,7 @@ impl Budget {
             let Some(waiter) = state.waiting.remove(place) else { return };
             state.overtaken = if is_first { 0 } else { state.overtaken + bytes };
             self.take(state, bytes);
-            // Whoever abandons the wait from now on gives the bytes back.
+            // From now on, dropping the wait releases the bytes.
             let _ = waiter.granted.send(());
         }
     }

@@ -158,7 +158,7 @@ impl State {
             let Some((place, _)) = next else { return };
             let waiter = self.waiting.remove(place);
             self.start(waiter.client);
-            // Whoever abandons the wait from now on gives the thread back.
+            // From now on, dropping the wait releases the thread.
             let _ = waiter.granted.send(());
         }
     }

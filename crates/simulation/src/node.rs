@@ -55,7 +55,7 @@ pub struct Node {
 /// How a life ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The process is told to stop and closes its files.
+    /// The process receives SIGTERM and closes its files.
     Stopped,
     /// The process dies.
     Killed,

@@ -12,7 +12,7 @@ pub enum FileAccess {
     Owner = 0,
     /// Their group, too: 0640 and 0750.
     Group = 1,
-    /// Whoever the process's umask leaves: 0666 and 0777 without its bits.
+    /// The modes that the process's umask leaves: 0666 and 0777 without its bits.
     Umask = 2,
 }
 

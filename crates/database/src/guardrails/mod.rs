@@ -5,7 +5,7 @@
 //! statements run; [`Guard`] applies them to one statement.
 //!
 //! Cassandra exempts superusers. There are no roles here, so guardrails apply to every client and to
-//! embedded sessions; what the database does for itself does not pass through a [`Guard`].
+//! embedded sessions. Internal statements are exempt from those on batches and tombstones.
 
 mod guard;
 mod log;

@@ -43,7 +43,7 @@ const AGREEMENTS: [(Version, Option<Compression>); 8] = [
     (Version::V5, Some(Compression::Lz4)),
 ];
 
-/// What the decoder is told is the longest message.
+/// The longest message that the decoder accepts.
 const MESSAGE_LENGTH_MAX: usize = 1 << 20;
 
 const RESPONSES: u8 = 0x40;

@@ -67,7 +67,7 @@ impl Subject {
         self.files.iter().find(|(of, _)| *of == component).map(|(_, content)| content.as_slice())
     }
 
-    /// A file system that holds it, with these files instead of its own.
+    /// A file system that holds it, with these files instead of the original ones.
     fn written(&self, replaced: Option<&[(Component, Vec<u8>)]>) -> Arc<FakeFileSystem> {
         let files = Arc::new(FakeFileSystem::new());
         let replaced = replaced.unwrap_or_default();

@@ -153,7 +153,7 @@ impl<B: Backend> Connection<B> {
         self.respond(stream, &Response::Error(error));
     }
 
-    /// Executes a request on a thread of its own, or lets the connection wait for one. Its memory is charged before.
+    /// Executes a request on a blocking thread, or lets the connection wait for one. Its memory is charged before.
     fn start_job(
         &mut self,
         stream: i16,

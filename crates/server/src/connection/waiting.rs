@@ -44,7 +44,7 @@ impl Waiting {
     }
 }
 
-/// Waits until what `waiting` is for has been granted; for ever without one.
+/// Waits until what `waiting` is for has been granted; permanently without one.
 pub(super) async fn granted(waiting: &mut Option<Waiting>) -> Granted {
     let granted = match waiting {
         None => return std::future::pending().await,

@@ -78,7 +78,7 @@ impl Halt {
         })
     }
 
-    /// The error of whoever reads it.
+    /// The error of a read of it.
     pub fn error(&self) -> TimeLockError {
         TimeLockError::Halted { reason: self.reason.clone(), bound: Timestamp(self.bound) }
     }

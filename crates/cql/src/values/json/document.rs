@@ -96,7 +96,7 @@ fn check_nesting(text: &str) -> Result<(), String> {
             }
             _ => {}
         }
-        // The innermost array or object may be empty, so that it counts as a value of its own.
+        // The innermost array or object may be empty, so that it counts as one value.
         if depth > NESTING_MAX + 1 {
             return Err(format!("nested more than {NESTING_MAX} deep"));
         }
