@@ -10,16 +10,16 @@ help: ## list the chores
 
 .PHONY: demo
 demo: ## build, start the database, run a small benchmark on it
-	cargo build --release --package cassette
+	cargo build --release --package cassette-cli
 	target/release/cassette demo
 
 .PHONY: build
 build: ## build the release binary: target/release/cassette
-	cargo build --release --package cassette
+	cargo build --release --package cassette-cli
 
 .PHONY: build-peers
 build-peers: ## build it with LevelDB, RocksDB and fjall to measure (libleveldb-dev, libclang; RocksDB takes long)
-	cargo build --release --package cassette --features leveldb,rocksdb,fjall
+	cargo build --release --package cassette-cli --features leveldb,rocksdb,fjall
 
 .PHONY: test
 test: test-rust test-clients ## everything that must pass
@@ -30,7 +30,7 @@ test-rust: ## unit, property, crash and oracle tests
 
 .PHONY: test-clients
 test-clients: $(VENV)/installed ## unmodified drivers and cqlsh against the built server
-	cargo build --package cassette
+	cargo build --package cassette-cli
 	$(VENV)/bin/python -m pytest -q tests/clients
 
 $(VENV)/installed: tests/clients/requirements.txt
@@ -45,7 +45,7 @@ simulate: ## whole nodes on a fake disk and clock, held against a model (SEEDS, 
 
 .PHONY: soak-kill
 soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeats a run
-	CASSETTE_KILL_ROUNDS=200 cargo test --package cassette --test kill -- --nocapture
+	CASSETTE_KILL_ROUNDS=200 cargo test --package cassette-cli --test kill -- --nocapture
 
 .PHONY: fuzz
 fuzz: ## fuzz TARGET, or every target in turn, with libFuzzer for SECONDS each (60); findings go to target/fuzz/findings
@@ -54,12 +54,12 @@ fuzz: ## fuzz TARGET, or every target in turn, with libFuzzer for SECONDS each (
 .PHONY: soak-linearizability
 soak-linearizability: ## check concurrent histories of conditional writes and counters, also across kill -9 (ROUNDS, KILLS)
 	CASSETTE_LINEARIZABILITY_ROUNDS=$(or $(ROUNDS),20000) CASSETTE_LINEARIZABILITY_KILLS=$(or $(KILLS),200) \
-		cargo test --package cassette --test linearizability -- --nocapture
+		cargo test --package cassette-cli --test linearizability -- --nocapture
 
 .PHONY: soak-transactions
 soak-transactions: ## transactions on three Cassandra nodes, two of them killed and started again in mid-run (SECONDS_OF_RUN)
 	CASSETTE_REQUIRE_ORACLE=1 CASSETTE_SOAK_NODES=3 CASSETTE_SOAK_SECONDS=$${SECONDS_OF_RUN:-90} \
-		cargo test --package cassette --test timelock on_cassandra -- --nocapture
+		cargo test --package cassette-cli --test timelock on_cassandra -- --nocapture
 
 .PHONY: abuse
 abuse: build $(VENV)/installed ## one abusive client against all others: latency of the others, memory, end on SIGTERM (CASES)
@@ -87,12 +87,12 @@ bench-same-twice: build ## what the laboratory says where the truth is known: th
 
 .PHONY: bench-embedded
 bench-embedded: ## YCSB on the embedded engine and on LevelDB, RocksDB and fjall (RECORDS, OPERATIONS, SCANS, ROUNDS, ENGINES)
-	cargo build --release --package cassette --features leveldb,rocksdb,fjall
+	cargo build --release --package cassette-cli --features leveldb,rocksdb,fjall
 	benches/embedded_comparison.sh
 
 .PHONY: soak-memory
 soak-memory: ## load 5 GB with small memtables and caches; memory, files and threads must stay
-	CASSETTE_MEMORY_MB=5000 cargo test --release --package cassette --test memory -- --nocapture
+	CASSETTE_MEMORY_MB=5000 cargo test --release --package cassette-cli --test memory -- --nocapture
 
 .PHONY: bench-indexes
 bench-indexes: ## what six secondary indexes cost writes, and reads by index beside those by key
@@ -104,7 +104,7 @@ bench-transactions: ## transactions on the embedded store: commits, reads, bytes
 
 .PHONY: bench-startup
 bench-startup: ## how soon the server is ready on an empty directory, and its memory then
-	cargo bench --package cassette --bench startup
+	cargo bench --package cassette-cli --bench startup
 
 .PHONY: bench-compaction
 bench-compaction: ## flushes and compaction: MB/s of a core, overlapping SSTables, amplification under levels (MIB, ROWS)
@@ -112,7 +112,7 @@ bench-compaction: ## flushes and compaction: MB/s of a core, overlapping SSTable
 
 .PHONY: bench-amplification
 bench-amplification: ## random overwrites under levels: bytes written and kept, RocksDB beside (SIZE_MB, TIMES, RATE, ROUNDS, ENGINES)
-	cargo build --release --package cassette --features rocksdb
+	cargo build --release --package cassette-cli --features rocksdb
 	benches/leveled_amplification.sh
 
 .PHONY: bench-caches

@@ -26,7 +26,7 @@
 //! from the client's encoder to the server's decoder and back, and requests are executed by the
 //! [`Backend`](cassette_server::Backend) that the listener has, first without waiting, then with.
 //! Clients take turns request by request; what a request does with others running beside it is
-//! tested elsewhere (`crates/cassette/tests/kill`, the tests of `engine` and `server`).
+//! tested elsewhere (`crates/cli/tests/kill`, the tests of `engine` and `server`).
 //!
 //! # Faults
 //!

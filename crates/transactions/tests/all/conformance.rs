@@ -1,4 +1,4 @@
-//! The suite of stores: in memory, embedded, and over CQL from `cassette serve`. On a Cassandra it runs in `crates/cassette/tests/timelock`.
+//! The suite of stores: in memory, embedded, and over CQL from `cassette serve`. On a Cassandra it runs in `crates/cli/tests/timelock`.
 
 use std::sync::Arc;
 

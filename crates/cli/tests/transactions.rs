@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use cassette::Database;
-use cassette::transactions::{ConflictHandler, Error, Transactions};
+use cassette_database::Database;
+use cassette_transactions::{ConflictHandler, Error, Transactions};
 
 fn run(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cassette"));

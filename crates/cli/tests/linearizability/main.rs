@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cassette::{Consistency, Database, StatementOptions};
+use cassette_database::{Consistency, Database, StatementOptions};
 use checker::{Operation, is_linearizable};
 use objects::{Answer, Count, Rows, RowsInput, RowsOutput, Stored, TABLES};
 use rand::rngs::SmallRng;
@@ -57,7 +57,7 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 /// The embedded database as a client.
-fn embedded(session: &cassette::Session, cql: &str, is_serial: bool) -> Answer {
+fn embedded(session: &cassette_database::Session, cql: &str, is_serial: bool) -> Answer {
     let consistency = if is_serial { Consistency::Serial } else { Consistency::One };
     let options = StatementOptions { consistency, ..StatementOptions::default() };
     let rows = session.execute_with(cql, (), &options).unwrap_or_else(|error| panic!("{cql}: {error}"));
@@ -75,7 +75,7 @@ fn embedded(session: &cassette::Session, cql: &str, is_serial: bool) -> Answer {
 }
 
 /// Some operations of one client on an object.
-fn work<O: Stored>(session: &cassette::Session, history: &History<O>, clock: &AtomicU64, seed: u64) {
+fn work<O: Stored>(session: &cassette_database::Session, history: &History<O>, clock: &AtomicU64, seed: u64) {
     let mut rng = SmallRng::seed_from_u64(seed);
     for _ in 0..12 {
         let input = O::random(&mut rng);

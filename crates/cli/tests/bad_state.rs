@@ -223,7 +223,7 @@ async fn write_sstables(data: &Path) -> PathBuf {
         .await;
     execute(&session, "INSERT INTO other (k, v) VALUES (1, 'well')").await;
     server.stop();
-    let database = cassette::Database::open(data).unwrap();
+    let database = cassette_database::Database::open(data).unwrap();
     database.engine().flush(None).unwrap();
     database.close().unwrap();
     let tables = fs::read_dir(data.join("data/ks")).unwrap().map(|entry| entry.unwrap().path());

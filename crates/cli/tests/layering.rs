@@ -104,7 +104,7 @@ fn every_setting_is_on_the_page_of_settings() {
     };
     let options = body("crates/database/src/schema/table_params.rs", "const OPTIONS: [&str; 21] = [", "];");
     let options = options.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\","));
-    let keys = body("crates/cassette/src/config/mod.rs", "pub struct Config {", "\n}");
+    let keys = body("crates/cli/src/config/mod.rs", "pub struct Config {", "\n}");
     let keys = keys.lines().filter_map(|line| Some(line.trim().split_once(": Option<")?.0));
     let all: Vec<&str> = options.chain(keys).collect();
     assert!(all.len() > 60, "{all:?}");

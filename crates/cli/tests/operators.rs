@@ -146,7 +146,7 @@ fn commands_that_change_something_change_it() {
 #[test]
 fn files_are_imported_refreshed_and_rewritten_while_their_table_is_in_use() {
     let server = Server::over(|data| {
-        let database = cassette::Database::open(data).unwrap();
+        let database = cassette_database::Database::open(data).unwrap();
         let session = database.session();
         for cql in [
             "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
