@@ -3,12 +3,11 @@
 mod config;
 mod demo;
 mod logging;
-mod nodetool;
 mod serve;
-mod sstable;
 mod timelock;
 mod transactions;
 
+use cassette_tools::{nodetool, sstable};
 use clap::{Parser, Subcommand};
 
 #[global_allocator]

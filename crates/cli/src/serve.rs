@@ -11,9 +11,10 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use cassette_admin_api::ADDRESS_DEFAULT;
 use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
-use cassette_server::admin::{ADDRESS_DEFAULT, Admin, LogLevels};
+use cassette_server::admin::{Admin, LogLevels};
 use cassette_server::{Server, ServerConfig, descriptors};
 use clap::Args;
 use tokio::net::TcpListener;

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use cassette_admin_api::{NodeReport, TableReport, TopPartitions};
 use cassette_database::Database;
-use cassette_server::admin::model::{NodeReport, TableReport, TopPartitions};
 use cassette_server::admin::{Admin, Limits, LogLevels};
 use cassette_server::{Server, ServerConfig};
 use serde_json::{Value, json};

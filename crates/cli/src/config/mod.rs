@@ -4,7 +4,6 @@
 mod fuzz;
 mod old_names;
 mod timeouts;
-pub mod units;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,8 +22,8 @@ use cassette_server::ServerConfig;
 use cassette_vfs::FileAccess;
 use serde::Deserialize;
 
-pub use units::duration;
-use units::{bytes, bytes_per_second};
+pub use cassette_tools::units::duration;
+use cassette_tools::units::{bytes, bytes_per_second};
 
 /// Keys of cassandra.yaml, one a line, that this database has no use for: accepted with a warning, so that a file made
 /// for Cassandra can be given as it is. Those that promise what would not be kept are in [`PROMISES`].

@@ -6,7 +6,7 @@ use anyhow::Context;
 use cassette_database::{RequestTimeouts, Timeout};
 use serde::Deserialize;
 
-use super::units::duration;
+use cassette_tools::units::duration;
 
 /// The shortest timeout; Cassandra raises shorter ones to it, too.
 const SHORTEST: Duration = Duration::from_millis(10);

@@ -12,10 +12,10 @@ use axum::{Json, Router};
 use cassette_http::{BodyError, buffered, host};
 
 use super::guard::{self, Head};
-use super::model::Operation;
-use super::refusal::Refused;
 use super::top_partitions::{self, Asked};
 use super::{Admin, operations, prometheus, report};
+use cassette_admin_api::Operation;
+use cassette_admin_api::Refused;
 
 /// The longest operation that is taken, bytes.
 const OPERATION_LENGTH_MAX: usize = 1 << 20;

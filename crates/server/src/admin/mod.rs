@@ -4,25 +4,22 @@
 //! | --- | --- |
 //! | `GET /` | a page that draws the figures live |
 //! | `GET /metrics` | the figures for Prometheus |
-//! | `GET /v1/node`, `/v1/tables`, `/v1/compactions`, … | reports as JSON ([`model`]) |
-//! | `POST /v1/operations` | an [`Operation`](model::Operation) as JSON |
+//! | `GET /v1/node`, `/v1/tables`, `/v1/compactions`, … | reports as JSON ([`cassette_admin_api`]) |
+//! | `POST /v1/operations` | an [`Operation`](cassette_admin_api::Operation) as JSON |
 //!
 //! It has no passwords: it listens on loopback, unless it is told otherwise, and [`guard`] keeps web pages of others out.
 //! Connections and the time that they may idle have [`Limits`].
 
 mod guard;
 mod http;
-pub mod model;
 mod operations;
 mod process;
 mod prometheus;
-pub mod refusal;
 mod report;
 mod top_partitions;
 
 use std::future::Future;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -30,9 +27,6 @@ use std::time::Instant;
 use cassette_database::{Database, ServerFigures};
 pub use cassette_http::Limits;
 use tokio::net::TcpListener;
-
-/// Where it listens unless it is told otherwise: 7199 is where Cassandra's nodetool looks for a node.
-pub const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7199);
 
 /// Open connections, at most: half of the descriptors that are not for storage or CQL.
 const CONNECTIONS_MAX: usize = 64;

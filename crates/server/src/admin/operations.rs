@@ -11,8 +11,8 @@ use cassette_database::{
 use cassette_rows::{TableId, TableMetadata};
 
 use super::Admin;
-use super::model::{Done, Operation, Tables};
-use super::refusal::{RefusalKind, Refused};
+use cassette_admin_api::{Done, Operation, Tables};
+use cassette_admin_api::{RefusalKind, Refused};
 
 /// As many threads as any machine could use; each has a stack.
 const MOST_COMPACTORS: usize = 1024;

@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-use super::model::{
+use cassette_admin_api::{
     AttachedIndexesReport, CompactionReport, DistributionReport, NodeReport, OverlappingReport, TableReport,
 };
 
@@ -125,7 +125,7 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
             request.invalid,
         );
     }
-    type Cache = fn(&super::model::CacheReport) -> u64;
+    type Cache = fn(&cassette_admin_api::CacheReport) -> u64;
     let caches: [(&str, &str, bool, Cache); 6] = [
         ("cassette_cache_entries", "What a cache holds.", false, |cache| cache.entries),
         ("cassette_cache_size_bytes", "Bytes that a cache holds.", false, |cache| cache.size_bytes),
@@ -144,7 +144,7 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
         }
     }
     // Left out where there is nothing to tell.
-    type CacheMean = fn(&super::model::CacheReport) -> Option<f64>;
+    type CacheMean = fn(&cassette_admin_api::CacheReport) -> Option<f64>;
     let means: [(&str, &str, CacheMean); 2] = [
         (
             "cassette_cache_recent_hit_ratio",
@@ -164,7 +164,7 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
             }
         }
     }
-    type Pool = fn(&super::model::PoolReport) -> u64;
+    type Pool = fn(&cassette_admin_api::PoolReport) -> u64;
     let pools: [(&str, &str, bool, Pool); 4] = [
         ("cassette_thread_pool_active", "Tasks that run.", false, |pool| pool.active),
         ("cassette_thread_pool_pending", "Tasks that wait.", false, |pool| pool.pending),

@@ -16,14 +16,14 @@ use cassette_database::{
 use cassette_rows::{TableId, TableMetadata};
 
 use super::Admin;
-use super::model::{
+use super::process;
+use cassette_admin_api::Refused;
+use cassette_admin_api::{
     ActiveCompaction, AttachedIndexesReport, CacheReport, ClientReport, CompactionRecord, CompactionReport,
     DistributionReport, GuardrailReport, KeyspaceReport, LevelReport, NodeReport, OverlappingReport,
     PoolReport, RequestReport, SeenClientReport, SnapshotReport, StatementReport, TableReport,
     UnknownTableReport,
 };
-use super::process;
-use super::refusal::Refused;
 
 /// The node.
 pub(super) fn node(admin: &Admin) -> NodeReport {

@@ -10,8 +10,8 @@ use cassette_rows::{TableMetadata, key};
 use serde::Deserialize;
 
 use super::Admin;
-use super::model::{Sampled, TopPartitions};
-use super::refusal::Refused;
+use cassette_admin_api::Refused;
+use cassette_admin_api::{Sampled, TopPartitions};
 
 /// What is asked for.
 #[derive(Debug, Deserialize)]

@@ -1,6 +1,6 @@
 //! `info`.
 
-use cassette_server::admin::model::{CacheReport, NodeReport};
+use cassette_admin_api::{CacheReport, NodeReport};
 
 use super::text::{double, file_size, fixed};
 

@@ -1,6 +1,6 @@
 //! `getguardrailsconfig`: guardrails as Cassandra's nodetool lists them.
 
-use cassette_server::admin::model::GuardrailReport;
+use cassette_admin_api::GuardrailReport;
 use serde_json::{Value, json};
 
 use super::arguments::Invocation;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use cassette_server::admin::model::{AttachedIndexesReport, DistributionReport, TableReport};
+use cassette_admin_api::{AttachedIndexesReport, DistributionReport, TableReport};
 use serde_json::{Map, Value, json};
 
 use super::text::{bytes, double, fixed, memory};
@@ -431,7 +431,7 @@ fn false_ratio(table: &TableReport) -> f64 {
 
 /// How many SSTables each level has, and where those are too many, how many it may have.
 fn sstables_in_levels(table: &TableReport) -> Vec<String> {
-    let level = |(number, level): (usize, &cassette_server::admin::model::LevelReport)| {
+    let level = |(number, level): (usize, &cassette_admin_api::LevelReport)| {
         let most = match u32::try_from(number) {
             Ok(0) => 4,
             Ok(number) => table.fanout.saturating_pow(number),

@@ -1,6 +1,6 @@
 //! `unknowntables`.
 
-use cassette_server::admin::model::UnknownTableReport;
+use cassette_admin_api::UnknownTableReport;
 
 use super::text::{Table, file_size};
 

@@ -5,6 +5,7 @@
 
 mod csv;
 mod json;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod rows;
 
@@ -140,10 +141,13 @@ fn writer(format: Format, output: Option<&Path>, columns: &[Column]) -> anyhow::
     Ok(match format {
         Format::Json => Box::new(json::JsonRows::new(open()?, columns)),
         Format::Csv => Box::new(csv::CsvRows::new(open()?, columns)?),
+        #[cfg(feature = "parquet")]
         Format::Parquet => {
             let Some(path) = output else { bail!("Parquet is written to a file: give it with --output") };
             Box::new(parquet::ParquetRows::new(BufWriter::with_capacity(1 << 16, create(path)?), columns)?)
         }
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => bail!("this build cannot write Parquet: build it with the feature `parquet`"),
     })
 }
 

@@ -1,6 +1,6 @@
 //! `listsnapshots`.
 
-use cassette_server::admin::model::SnapshotReport;
+use cassette_admin_api::SnapshotReport;
 
 use super::text::{Table, file_size, instant};
 

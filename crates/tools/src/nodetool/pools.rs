@@ -1,6 +1,6 @@
 //! `tpstats` and `gcstats`.
 
-use cassette_server::admin::model::NodeReport;
+use cassette_admin_api::NodeReport;
 use serde_json::{Map, Value, json};
 
 use super::text::Table;

@@ -153,7 +153,7 @@ impl Thresholds {
         let size = match &arguments.min_size {
             Some(text) => match text.parse() {
                 Ok(bytes) => bytes,
-                Err(_) => crate::config::units::bytes(text).context("--min-size")?,
+                Err(_) => crate::units::bytes(text).context("--min-size")?,
             },
             None => u64::MAX,
         };

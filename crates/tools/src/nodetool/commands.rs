@@ -1,6 +1,6 @@
 //! What each command asks of the node, and what it shows.
 
-use cassette_server::admin::model::{
+use cassette_admin_api::{
     CompactionRecord, CompactionReport, GuardrailReport, ImportChoices, NodeReport, Operation,
     SnapshotReport, TableReport, Tables, UnknownTableReport,
 };
@@ -592,7 +592,7 @@ fn now_millis() -> i64 {
 
 /// `90s`, `15m`, `2h`, `1d`, in seconds.
 fn seconds(text: &str) -> Result<u64> {
-    let duration = crate::config::duration(text);
+    let duration = crate::units::duration(text);
     duration.map(|duration| duration.as_secs()).map_err(|_| {
         Failure::usage(format!("Invalid duration: {text} Accepted units:[NANOSECONDS, MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS] where case matters and only non-negative values."))
     })

@@ -1,6 +1,6 @@
 //! `status`, `ring` and `describecluster`: a cluster of one node.
 
-use cassette_server::admin::model::NodeReport;
+use cassette_admin_api::NodeReport;
 
 use super::text::{Table, file_size};
 use super::{Failure, Result};

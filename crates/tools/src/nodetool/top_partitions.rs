@@ -1,6 +1,6 @@
 //! `toppartitions`, also called `profileload`.
 
-use cassette_server::admin::model::TopPartitions;
+use cassette_admin_api::TopPartitions;
 
 use super::arguments::Invocation;
 use super::client::Client;

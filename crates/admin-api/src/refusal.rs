@@ -27,20 +27,23 @@ pub enum RefusalKind {
 }
 
 impl Refused {
-    pub(super) fn wrong_use(error: impl Into<String>) -> Self {
+    /// Returns a refusal of wrong arguments.
+    pub fn wrong_use(error: impl Into<String>) -> Self {
         Self { error: error.into(), kind: RefusalKind::WrongUse }
     }
 
-    pub(super) fn invalid(error: impl Into<String>) -> Self {
+    /// Returns a refusal of an operation that the present state does not allow.
+    pub fn invalid(error: impl Into<String>) -> Self {
         Self { error: error.into(), kind: RefusalKind::Invalid }
     }
 
-    pub(super) fn failed(error: impl Into<String>) -> Self {
+    /// Returns a refusal of an operation that failed.
+    pub fn failed(error: impl Into<String>) -> Self {
         Self { error: error.into(), kind: RefusalKind::Failed }
     }
 
     /// That a table is not there, in Cassandra's words.
-    pub(super) fn no_table(keyspace: &str, table: &str) -> Self {
+    pub fn no_table(keyspace: &str, table: &str) -> Self {
         let error = format!("ColumnFamilyStore for {keyspace}/{table} not found.");
         Self { error, kind: RefusalKind::NotFound }
     }
@@ -48,7 +51,7 @@ impl Refused {
 
 impl RefusalKind {
     /// The HTTP status of an answer.
-    pub(super) fn status(self) -> u16 {
+    pub fn status(self) -> u16 {
         match self {
             Self::WrongUse | Self::Invalid => 400,
             Self::NotFound => 404,

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use cassette_database::engine::import_summary;
 use cassette_database::{Database, ImportOptions};
+use cassette_engine::import_summary;
 use clap::Args;
 
 /// From where to where.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use cassette_server::admin::model::{CompactionRecord, CompactionReport};
+use cassette_admin_api::{CompactionRecord, CompactionReport};
 use serde_json::{Value, json};
 
 use super::text::{Table, bytes, double, local_time};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cassette_server::admin::model::*;
+use cassette_admin_api::*;
 use serde_json::Value;
 
 use super::{cluster, compactions, info, pools, snapshots, table_stats, tablehistograms, top_partitions};

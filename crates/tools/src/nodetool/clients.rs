@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cassette_server::admin::model::{ClientReport, SeenClientReport};
+use cassette_admin_api::{ClientReport, SeenClientReport};
 
 use super::text::{Table, local_date};
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use cassette_database::engine::{DiskFailurePolicy, ScrubOptions};
 use cassette_database::{Database, Options};
+use cassette_engine::{DiskFailurePolicy, ScrubOptions};
 use clap::Args;
 
 /// What to scrub.

@@ -1,7 +1,7 @@
 //! The admin endpoint as nodetool sees it.
 
-use cassette_server::admin::model::{Done, Operation};
-use cassette_server::admin::refusal::{RefusalKind, Refused};
+use cassette_admin_api::{Done, Operation};
+use cassette_admin_api::{RefusalKind, Refused};
 use serde::de::DeserializeOwned;
 
 use super::{Failure, Result};

@@ -1,6 +1,6 @@
 //! `tablehistograms` and `proxyhistograms`.
 
-use cassette_server::admin::model::{DistributionReport, NodeReport, TableReport};
+use cassette_admin_api::{DistributionReport, NodeReport, TableReport};
 
 use super::{Failure, Result};
 
