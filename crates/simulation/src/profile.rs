@@ -63,7 +63,7 @@ impl Profile {
             slow: random.random_range(0..4) == 0,
             crashes: random.random_range(0..8) != 0,
             damages: random.random_range(0..3) == 0,
-            clock_back_across_lives: false,
+            clock_back_across_lives: random.random_range(0..3) == 0,
             lying_disk: false,
             mistake: None,
         }
