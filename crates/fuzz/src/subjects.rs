@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cassette_database::{Database, Node, Options, Session};
@@ -51,6 +52,8 @@ pub const DATA: &str = "/db";
 
 /// A database in memory.
 pub struct World {
+    /// No two have the same number, and none has 0.
+    pub number: u64,
     pub files: Arc<FakeFileSystem>,
     pub clock: Arc<ManualClock>,
     pub database: Database,
@@ -93,7 +96,9 @@ impl World {
         let (files, clock) = (Arc::new(FakeFileSystem::new()), clock());
         let database = Database::open(options(&files, &clock)).unwrap();
         let session = database.session();
-        let mut world = Self { files, clock, database, session, used: 0 };
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut world = Self { number, files, clock, database, session, used: 0 };
         world.run(&format!(
             "CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
         ));
