@@ -32,7 +32,13 @@ const ENTRY_SIZE: usize = 28;
 pub(crate) struct ReplayPositions {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
-    positions: Mutex<HashMap<TableId, Position>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    positions: HashMap<TableId, Position>,
+    /// Whether the file holds all of `positions`.
+    is_saved: bool,
 }
 
 impl ReplayPositions {
@@ -45,40 +51,65 @@ impl ReplayPositions {
         } else {
             HashMap::new()
         };
-        Ok(Self { fs, path, positions: Mutex::new(positions) })
+        Ok(Self { fs, path, state: Mutex::new(State { positions, is_saved: true }) })
     }
 
     /// Where the table's records that are not in its SSTables begin.
     pub fn get(&self, table: TableId) -> Position {
-        self.positions.lock().get(&table).copied().unwrap_or(Position::ZERO)
+        self.state.lock().positions.get(&table).copied().unwrap_or(Position::ZERO)
     }
 
     /// The highest segment that any position names.
     pub fn last_segment(&self) -> u64 {
-        self.positions.lock().values().map(|position| position.segment).max().unwrap_or(0)
+        self.state.lock().positions.values().map(|position| position.segment).max().unwrap_or(0)
     }
 
     /// Notes, durably, that the table's records up to `position` are in its SSTables or not wanted any more. On error it is
     /// noted in memory, and becomes durable with the next change.
     pub fn advance(&self, table: TableId, position: Position) -> Result<()> {
-        let mut positions = self.positions.lock();
-        let noted = positions.entry(table).or_default();
+        let mut state = self.state.lock();
+        let noted = state.positions.entry(table).or_default();
         *noted = position.max(*noted);
-        self.write(&positions)
+        self.write(&mut state)
+    }
+
+    /// [`advance`](Self::advance) for records whose effect is only in memory and not wanted any more.
+    /// On error nothing is noted: later writes of the file must not hide records that are still read.
+    pub fn discard_up_to(&self, table: TableId, position: Position) -> Result<()> {
+        let mut state = self.state.lock();
+        let before = state.positions.get(&table).copied();
+        state.positions.insert(table, position.max(before.unwrap_or_default()));
+        let written = self.write(&mut state);
+        if written.is_err() {
+            state.positions.insert(table, before.unwrap_or_default());
+        }
+        written
+    }
+
+    /// Writes the file again if the last attempt failed. Required before SSTables are removed whose
+    /// records in the log must not be replayed.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn ensure_saved(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.is_saved { Ok(()) } else { self.write(&mut state) }
     }
 
     /// Forgets tables that are gone.
     pub fn retain(&self, is_known: impl Fn(TableId) -> bool) -> Result<()> {
-        let mut positions = self.positions.lock();
-        let before = positions.len();
-        positions.retain(|table, _| is_known(*table));
-        if positions.len() == before { Ok(()) } else { self.write(&positions) }
+        let mut state = self.state.lock();
+        let before = state.positions.len();
+        state.positions.retain(|table, _| is_known(*table));
+        if state.positions.len() == before { Ok(()) } else { self.write(&mut state) }
     }
 
     /// Called with the lock held, so that a later state never is overwritten by an earlier one.
-    fn write(&self, positions: &HashMap<TableId, Position>) -> Result<()> {
-        let content = encode(positions);
-        self.fs.write_atomically(&self.path, &content).map_err(|e| StorageError::io(&self.path, "write", e))
+    fn write(&self, state: &mut State) -> Result<()> {
+        let content = encode(&state.positions);
+        let written = self.fs.write_atomically(&self.path, &content);
+        state.is_saved = written.is_ok();
+        written.map_err(|e| StorageError::io(&self.path, "write", e))
     }
 }
 
@@ -159,6 +190,28 @@ mod tests {
         positions.retain(|id| id == table(2)).unwrap();
         assert_eq!(positions.get(table(1)), Position::ZERO);
         assert_eq!(positions.get(table(2)), position(2, 10));
+    }
+
+    #[test]
+    fn a_discard_that_failed_is_not_saved_by_a_later_change() {
+        let fs = FakeFileSystem::new();
+        let positions = open(&fs).unwrap();
+        positions.advance(table(1), position(1, 10)).unwrap();
+        fs.fail_at(fs.operations() + 1);
+        positions.discard_up_to(table(1), position(2, 20)).unwrap_err();
+        positions.advance(table(2), position(3, 30)).unwrap();
+        assert_eq!(positions.get(table(1)), position(1, 10));
+        assert_eq!(open(&fs.crash(1)).unwrap().get(table(1)), position(1, 10));
+    }
+
+    #[test]
+    fn positions_that_could_not_be_saved_are_saved_on_request() {
+        let fs = FakeFileSystem::new();
+        let positions = open(&fs).unwrap();
+        fs.fail_at(fs.operations() + 1);
+        positions.advance(table(1), position(1, 10)).unwrap_err();
+        positions.ensure_saved().unwrap();
+        assert_eq!(open(&fs.crash(1)).unwrap().get(table(1)), position(1, 10));
     }
 
     #[test]

@@ -314,7 +314,7 @@ impl Core {
             // The positions are durable at once. Writes of other tables that were acknowledged before must
             // not be lost by a crash that the truncation survives.
             log.sync()?;
-            self.positions.advance(id, ends)?;
+            self.positions.discard_up_to(id, ends)?;
             self.forget_memtables(&table);
             table.change_view(|view| {
                 view.flushing.clear();
@@ -325,6 +325,9 @@ impl Core {
             return Ok(());
         }
         self.flush_alone(&table)?;
+        // Without the flushed SSTables, a replay of the log would restore what they held. A flush
+        // succeeds even if it could not save its position.
+        self.positions.ensure_saved()?;
         if let Some(schema) = keep {
             self.snapshot_before(&table, Cause::Truncated, schema)?;
         }
