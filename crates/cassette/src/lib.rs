@@ -18,26 +18,64 @@
 //! # }
 //! ```
 //!
-//! The public library is the database floor's: [`Database`] and [`Session`]; and, above it, [`transactions`]:
+//! [`Database`] is the directory, [`Session`] executes CQL, [`Rows`] are its results, and [`Value`] is any CQL value.
+//! Rust types convert to and from CQL by the traits of [`convert`].
 //!
-//! ```
-//! use cassette::{Database, transactions::{ConflictHandler, Transactions}};
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let directory = tempfile::tempdir()?;
-//! # let path = directory.path();
-//! let transactions = Transactions::embedded(Database::open(path)?, "bank")?;
-//! let accounts = transactions.table("accounts", ConflictHandler::WriteWriteByCell)?;
-//! let balance = accounts.column::<String, i64>("balance");
-//! transactions.run(|tx| balance.put(tx, "alice", 70))?;
-//! transactions.run(|tx| {
-//!     let has = balance.get(tx, "alice")?.unwrap_or(0);
-//!     balance.put(tx, "alice", has - 20)?;
-//!     balance.put(tx, "bob", 20)
-//! })?;
-//! # assert_eq!(transactions.read(|tx| balance.get(tx, "alice"))?, Some(50));
-//! # Ok(())
-//! # }
-//! ```
+//! # Features
+//!
+//! | feature | adds |
+//! | --- | --- |
+//! | `transactions` | `transactions`: snapshot isolation over any number of partitions, embedded |
+//! | `cluster` | transactions whose data is on a CQL cluster, and the driver for it |
+//! | `timelock` | the server that issues timestamps and locks to transactions of several processes, and its client |
+//!
+//! None is on by default.
+#![cfg_attr(
+    feature = "transactions",
+    doc = r#"
+# Transactions
 
-pub use cassette_database::*;
+```
+use cassette::{Database, transactions::{ConflictHandler, Transactions}};
+# fn main() -> Result<(), Box<dyn std::error::Error>> {
+# let directory = tempfile::tempdir()?;
+# let path = directory.path();
+let transactions = Transactions::embedded(Database::open(path)?, "bank")?;
+let accounts = transactions.table("accounts", ConflictHandler::WriteWriteByCell)?;
+let balance = accounts.column::<String, i64>("balance");
+transactions.run(|tx| balance.put(tx, "alice", 70))?;
+transactions.run(|tx| {
+    let has = balance.get(tx, "alice")?.unwrap_or(0);
+    balance.put(tx, "alice", has - 20)?;
+    balance.put(tx, "bob", 20)
+})?;
+# assert_eq!(transactions.read(|tx| balance.get(tx, "alice"))?, Some(50));
+# Ok(())
+# }
+```
+"#
+)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub use cassette_database::{
+    Batch, Consistency, Database, DatabaseError, Options, Result, Row, Rows, Session, Statement,
+    StatementOptions, Value,
+};
+#[cfg(feature = "transactions")]
 pub use cassette_transactions as transactions;
+
+/// Conversion of Rust values to and from CQL values.
+pub mod convert {
+    pub use cassette_database::ColumnSpec;
+    pub use cassette_database::embedded::{BindValues, ColumnIndex, Encoded, FromCql, ToCql, Written};
+    pub use cassette_rows::DataType;
+}
+
+/// The layers below, for options and maintenance. Any release may change them.
+#[doc(hidden)]
+pub mod internals {
+    pub use cassette_database as database;
+    pub use cassette_engine as engine;
+    pub use cassette_rows as rows;
+    pub use cassette_vfs as vfs;
+}

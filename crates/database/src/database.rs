@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use cassette_engine::Engine;
 use cassette_rows::{TableMetadata, TableParams};
 use cassette_vfs::Clock;
-use crossbeam::sync::ShardedLock;
+use crossbeam_utils::sync::ShardedLock;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use uuid::Uuid;
 

@@ -40,8 +40,6 @@ mod write_clock;
 
 pub use builds::RunningBuild;
 pub use cassette_cql::ast::BatchKind;
-/// The engine, for those who look at figures.
-pub use cassette_engine as engine;
 pub use cassette_engine::without_waiting;
 pub use cassette_engine::{
     ImportOptions, ImportedSSTable, Promise, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cassette_rows::interrupt::{self, Interrupted};
 use cassette_rows::{DecoratedKey, TableId};
-use crossbeam::utils::CachePadded;
+use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Locks, a power of two: so many that two of the partitions in use at a time rarely share one.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use cassette_rows::{StorageError, TableId, TableMetadata};
 use cassette_sstable::{Component, Descriptor, SSTableId};
-use crossbeam::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
+use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
 use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cassette_rows::key::MAX_KEY_LENGTH;
 use cassette_rows::{DecoratedKey, PartitionUpdate, TableMetadata};
-use crossbeam::sync::ShardedLockReadGuard;
+use crossbeam_utils::sync::ShardedLockReadGuard;
 
 use crate::commitlog::{Record, TableVersion};
 use crate::core::{Core, Phase};

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use cassette_database::engine::SnapshotOptions;
 use cassette_database::{Database, Session};
+use cassette_engine::SnapshotOptions;
 use cassette_lab::cassandra::{Cluster, ClusterSettings};
 use cassette_lab::cli::LabCommand;
 use cassette_lab::cql::{CqlSettings, CqlTarget};

@@ -9,7 +9,7 @@ use cassette_engine::{CompactionOptions, Engine};
 use cassette_rows::TableParams;
 use cassette_rows::schema::CompactionParams;
 use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
-use crossbeam::sync::ShardedLock;
+use crossbeam_utils::sync::ShardedLock;
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::SchemaEvents;

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, TryLockError};
 use cassette_engine::{EngineError, KeyRange, Mutation, Promise, may_wait};
 use cassette_rows::interrupt;
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
-use crossbeam::sync::ShardedLockReadGuard;
+use crossbeam_utils::sync::ShardedLockReadGuard;
 
 use crate::error::{DatabaseError, Result, WriteType};
 use crate::execution::Execution;

@@ -29,9 +29,9 @@ mod session;
 mod to_cql;
 mod value;
 
-pub use bind::BindValues;
+pub use bind::{BindValues, Encoded};
 pub use from_cql::FromCql;
-pub use rows::{Row, Rows};
+pub use rows::{ColumnIndex, Row, Rows};
 pub use session::{Batch, Session, Statement};
 pub use to_cql::{ToCql, Written};
 pub use value::Value;

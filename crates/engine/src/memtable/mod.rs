@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cassette_rows::{DecoratedKey, PartitionUpdate, Selection, TableMetadata, Token};
-use crossbeam::utils::CachePadded;
+use crossbeam_utils::CachePadded;
 use parking_lot::RwLock;
 
 use crate::commitlog::Position;

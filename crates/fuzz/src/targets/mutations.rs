@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_database::Database;
-use cassette_database::engine::commitlog::{
+use cassette_engine::commitlog::{
     self, CommitLog, CommitLogOptions, Entry, Record, ReplayPolicy, TableVersion,
 };
 use cassette_vfs::{FakeFileSystem, FileSystem};

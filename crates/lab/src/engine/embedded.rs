@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cassette_database::engine::commitlog::SyncMode;
-use cassette_database::engine::{DiskAccessMode, FlushCompression};
 use cassette_database::{
     BoundValue, Database, DatabaseError, Options, Prepared, ResultMetadata, StatementOptions, Values,
 };
+use cassette_engine::commitlog::SyncMode;
+use cassette_engine::{DiskAccessMode, FlushCompression};
 use smallvec::SmallVec;
 
 use super::statements::{self, Statements};

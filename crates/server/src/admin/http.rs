@@ -9,13 +9,12 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use cassette_admin_api::{Operation, Refused};
 use cassette_http::{BodyError, buffered, host};
 
 use super::guard::{self, Head};
 use super::top_partitions::{self, Asked};
 use super::{Admin, operations, prometheus, report};
-use cassette_admin_api::Operation;
-use cassette_admin_api::Refused;
 
 /// The longest operation that is taken, bytes.
 const OPERATION_LENGTH_MAX: usize = 1 << 20;

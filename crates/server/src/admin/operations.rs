@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use cassette_admin_api::{Done, Operation, RefusalKind, Refused, Tables};
 use cassette_database::{
     AdoptedSchema, Database, DatabaseError, ImportOptions, KeyspaceKind, SnapshotFilter, SnapshotOptions,
-    engine::{CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions, import_summary},
+};
+use cassette_engine::{
+    CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions, import_summary,
 };
 use cassette_rows::{TableId, TableMetadata};
 
 use super::Admin;
-use cassette_admin_api::{Done, Operation, Tables};
-use cassette_admin_api::{RefusalKind, Refused};
 
 /// As many threads as any machine could use; each has a stack.
 const MOST_COMPACTORS: usize = 1024;

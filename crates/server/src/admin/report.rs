@@ -5,25 +5,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cassette_admin_api::{
+    ActiveCompaction, AttachedIndexesReport, CacheReport, ClientReport, CompactionRecord, CompactionReport,
+    DistributionReport, GuardrailReport, KeyspaceReport, LevelReport, NodeReport, OverlappingReport,
+    PoolReport, Refused, RequestReport, SeenClientReport, SnapshotReport, StatementReport, TableReport,
+    UnknownTableReport,
+};
 use cassette_database::{
     Catalog, DatabaseError, GUARDRAILS, Guardrail, Index, IndexKind, KeyspaceKind, Pool, Replication,
     Snapshot,
-    engine::{
-        CacheStats, Engine, EngineStats, Options, OverlappingFigures, TableStats, UnknownTable,
-        metrics::{CacheRates, Distribution, Histogram, HistogramSnapshot, TableMetrics},
-    },
+};
+use cassette_engine::metrics::{CacheRates, Distribution, Histogram, HistogramSnapshot, TableMetrics};
+use cassette_engine::{
+    CacheStats, Engine, EngineStats, Options, OverlappingFigures, TableStats, UnknownTable,
 };
 use cassette_rows::{TableId, TableMetadata};
 
 use super::Admin;
 use super::process;
-use cassette_admin_api::Refused;
-use cassette_admin_api::{
-    ActiveCompaction, AttachedIndexesReport, CacheReport, ClientReport, CompactionRecord, CompactionReport,
-    DistributionReport, GuardrailReport, KeyspaceReport, LevelReport, NodeReport, OverlappingReport,
-    PoolReport, RequestReport, SeenClientReport, SnapshotReport, StatementReport, TableReport,
-    UnknownTableReport,
-};
 
 /// The node.
 pub(super) fn node(admin: &Admin) -> NodeReport {

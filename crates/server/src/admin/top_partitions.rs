@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cassette_admin_api::{Refused, Sampled, TopPartitions};
 use cassette_cql::values::text::to_text;
-use cassette_database::engine::metrics::{TableMetrics, sampler};
+use cassette_engine::metrics::{TableMetrics, sampler};
 use cassette_rows::{TableMetadata, key};
 use serde::Deserialize;
 
 use super::Admin;
-use cassette_admin_api::Refused;
-use cassette_admin_api::{Sampled, TopPartitions};
 
 /// What is asked for.
 #[derive(Debug, Deserialize)]

@@ -4,6 +4,7 @@
 //! read, and conditional writes on a row are atomic.
 
 mod cell_loader;
+#[cfg(feature = "cluster")]
 mod cluster;
 mod cql;
 mod direct;
@@ -11,6 +12,7 @@ mod embedded;
 mod failing;
 mod layout;
 mod memory;
+#[cfg(feature = "cluster")]
 mod node_settings;
 
 use std::fmt;
@@ -20,6 +22,7 @@ use bytes::Bytes;
 use crate::timestamp::Timestamp;
 
 pub use cell_loader::{CellBatching, CellLoader};
+#[cfg(feature = "cluster")]
 pub use cluster::{Cluster, ClusterOptions, ClusterStore};
 pub use cql::CqlStore;
 pub use embedded::{Embedded, EmbeddedStore};

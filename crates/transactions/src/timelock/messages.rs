@@ -10,10 +10,20 @@
 //!
 //! A refusal has status 503 and says why as a [`Refusal`].
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::TimeLockError;
 
+/// Transactions that begin with one batch, at most.
+pub(super) const BATCH_STARTS_MAX: u32 = 500;
+/// Fresh timestamps of one batch, at most.
+pub(super) const BATCH_FRESH_MAX: u32 = 1000;
+/// How often a client sends a heartbeat.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Names of locks in one request, at most: those of a transaction of as many writes.
+pub(super) const REQUEST_LOCKS_MAX: usize = 100_000;
 /// Bytes of the names of locks in one request, at most. In base64 and with the rest they are a request that servers read.
 pub(super) const REQUEST_BYTES_MAX: usize = 20 << 20;
 

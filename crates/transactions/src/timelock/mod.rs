@@ -1,20 +1,27 @@
 //! Timestamps and locks: what orders transactions.
 
+#[cfg(feature = "timelock")]
 mod connections;
+#[cfg(feature = "timelock")]
 mod election;
 mod frozen;
 mod halt;
+#[cfg(feature = "timelock")]
 mod http;
 mod known;
 mod lease;
 mod local;
 mod locks;
+#[cfg(feature = "timelock")]
 mod log_rate;
 pub mod messages;
+#[cfg(feature = "timelock")]
 mod registry;
+#[cfg(feature = "timelock-client")]
 mod remote;
+#[cfg(feature = "timelock")]
 mod server;
-#[cfg(test)]
+#[cfg(all(test, feature = "timelock"))]
 mod simulation;
 mod timestamps;
 
@@ -26,12 +33,15 @@ use bytes::Bytes;
 use crate::store::{Store, StoreError};
 use crate::timestamp::Timestamp;
 
+#[cfg(feature = "timelock")]
 pub use cassette_http::Limits;
 pub use frozen::Frozen;
 pub use halt::{Cleared, clear_halt};
 pub use known::known_timestamp;
 pub use local::LocalTimeLock;
+#[cfg(feature = "timelock-client")]
 pub use remote::{Operator, RemoteOptions, RemoteTimeLock};
+#[cfg(feature = "timelock")]
 pub use server::{ServerOptions, TimeLockServer};
 pub use timestamps::{Timestamps, stored_bound};
 
@@ -178,7 +188,7 @@ pub enum TimeLockError {
     #[error(
         "{count} locks with names of {bytes} bytes are too many for one transaction: at most {} with names of {} bytes can be taken. Nothing was \
          written: write in several transactions, or in tables that lock rows",
-        registry::REQUEST_LOCKS_MAX,
+        messages::REQUEST_LOCKS_MAX,
         messages::REQUEST_BYTES_MAX
     )]
     TooManyLocks {

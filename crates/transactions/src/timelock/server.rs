@@ -18,11 +18,10 @@ use super::election::{Answer, Ask, Election, Leadership, Short, exhausted};
 use super::lease::Reading;
 use super::log_rate::LogRate;
 use super::messages::{
-    Batch, BatchReply, LeaderStatus, LockReply, LockRequest, Refusal, RefusalKind, Starts, Status,
+    BATCH_FRESH_MAX, BATCH_STARTS_MAX, Batch, BatchReply, LeaderStatus, LockReply, LockRequest,
+    REQUEST_LOCKS_MAX, Refusal, RefusalKind, Starts, Status,
 };
-use super::registry::{
-    Full, Key, Name, Progress, REQUEST_LOCKS_MAX, RESIDUES, Registry, SESSION_AGE_MAX, Turn, Wish,
-};
+use super::registry::{Full, Key, Name, Progress, RESIDUES, Registry, SESSION_AGE_MAX, Turn, Wish};
 use super::timestamps::BoundCell;
 use super::{FAST_FORWARD_MAX, TimeLockError, known_timestamp};
 use crate::store::{CheckOutcome, PutOutcome, Store, StoreError};
@@ -30,10 +29,6 @@ use crate::timestamp::Timestamp;
 
 /// Timestamps that one batch may take.
 const BATCH_TIMESTAMPS_MAX: i64 = 10_000;
-/// Transactions that begin with one batch, at most.
-pub(super) const BATCH_STARTS_MAX: u32 = 500;
-/// Fresh timestamps of one batch, at most.
-pub(super) const BATCH_FRESH_MAX: u32 = 1000;
 /// Open connections, at most, where nothing is configured: fits the usual limit of 1024 files.
 const CONNECTIONS_MAX: usize = 512;
 /// How often locks and sessions that are too old are looked for.

@@ -18,9 +18,13 @@ use crate::error::{Error, Result};
 use crate::service::{
     Agreed, Batching, ByVersion, Caching, Coordination, Layout, Migrated, ServiceError, TransactionService,
 };
-use crate::store::{Cell, ClusterOptions, ClusterStore, EmbeddedStore, PutOutcome, PutRow, Store, TableKind};
+use crate::store::{Cell, EmbeddedStore, PutOutcome, PutRow, Store, TableKind};
+#[cfg(feature = "cluster")]
+use crate::store::{ClusterOptions, ClusterStore};
 use crate::sweep::{Background, Queue, SweepStrategy, Sweeper, Swept};
-use crate::timelock::{LocalTimeLock, RemoteOptions, RemoteTimeLock, Started, TimeLock};
+use crate::timelock::{LocalTimeLock, Started, TimeLock};
+#[cfg(feature = "cluster")]
+use crate::timelock::{RemoteOptions, RemoteTimeLock};
 use crate::timestamp::Timestamp;
 
 /// How transactions are to behave.
@@ -198,6 +202,7 @@ impl Transactions {
     ///
     /// # Errors
     /// If no node or no server that leads can be reached; if nodes acknowledge writes before they are synced.
+    #[cfg(feature = "cluster")]
     pub fn on_cluster<S: Into<String>>(
         cluster: &ClusterOptions,
         timelocks: impl IntoIterator<Item = S>,

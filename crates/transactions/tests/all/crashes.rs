@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cassette_database::Database;
-use cassette_database::engine::commitlog::SyncMode;
+use cassette_engine::commitlog::SyncMode;
 use cassette_transactions::service::Layout;
 use cassette_transactions::store::{EmbeddedStore, FailingStore, Fault, MemoryStore, Store};
 use cassette_transactions::timelock::LocalTimeLock;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cassette_database::Database;
-use cassette_database::engine::commitlog::SyncMode;
+use cassette_engine::commitlog::SyncMode;
 use cassette_server::{Server, ServerConfig};
 use cassette_transactions::store::{ClusterOptions, ClusterStore, EmbeddedStore, Store};
 use cassette_transactions::{ConflictHandler, Error, Options, Outcome};

@@ -13,21 +13,17 @@ use std::time::Duration;
 mod tests;
 
 /// How long a client keeps its locks and holds without a sign of life, unless the server is started with another value.
-/// Clients send one every [`HEARTBEAT`].
+/// Clients send one every [`HEARTBEAT`](super::messages::HEARTBEAT).
 pub(super) const SESSION_AGE_MAX: Duration = Duration::from_secs(5);
-/// How long it keeps them when all its connections are closed. Longer than [`HEARTBEAT`]: a client that lives has
+/// How long it keeps them when all its connections are closed. Longer than [`HEARTBEAT`](super::messages::HEARTBEAT): a client that lives has
 /// connected again by then.
 pub(super) const DISCONNECTED_AGE_MAX: Duration = Duration::from_millis(1500);
-/// How often a client gives a sign of life.
-pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Locks are lost when nobody has asked for so long whether they are held, also of a client that lives: one of its transactions hangs.
 pub(super) const LOCK_AGE_MAX: Duration = Duration::from_secs(15 * 60);
 /// So are holds. Transactions that read ask much more often.
 pub(super) const HOLD_AGE_MAX: Duration = Duration::from_secs(2 * 3600);
 /// Rows of a quantum of tickets: clients with starts of residues of their own put conclusions in partitions of their own.
 pub(super) const RESIDUES: usize = 16;
-/// Names of locks in one request, at most: those of a transaction of as many writes.
-pub(super) const REQUEST_LOCKS_MAX: usize = 100_000;
 /// Names in the requests of one session, at most.
 const SESSION_LOCKS_MAX: usize = 200_000;
 /// Names in all requests, at most: about 100 MB.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::timelock::messages::REQUEST_LOCKS_MAX;
 
 const T0: Duration = Duration::from_secs(1000);
 

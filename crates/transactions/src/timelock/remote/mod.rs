@@ -21,8 +21,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::messages::{FastForward, LockReply, LockRequest, REQUEST_BYTES_MAX, Status};
-use super::registry::REQUEST_LOCKS_MAX;
+use super::messages::{FastForward, LockReply, LockRequest, REQUEST_BYTES_MAX, REQUEST_LOCKS_MAX, Status};
 use super::timestamps::stored_record;
 use super::{Hold, LockToken, Started, TimeLock, TimeLockError};
 use crate::store::Store;

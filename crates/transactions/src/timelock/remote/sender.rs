@@ -9,9 +9,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::connection::{Repeat, Servers};
 use crate::timelock::TimeLockError;
-use crate::timelock::messages::{Batch, BatchReply};
-use crate::timelock::registry::HEARTBEAT;
-use crate::timelock::server::{BATCH_FRESH_MAX, BATCH_STARTS_MAX};
+use crate::timelock::messages::{BATCH_FRESH_MAX, BATCH_STARTS_MAX, Batch, BatchReply, HEARTBEAT};
 use crate::timestamp::Timestamp;
 
 /// Checks in one batch, at most.
