@@ -55,8 +55,8 @@ impl Core {
     /// Puts a new memtable in the place of the one that takes the writes, if that holds anything.
     fn switch(&self, table: &Table) {
         let writers_held_out = table.write_order.write();
-        let ends = self.log_position(table);
         let memtable = table.view().memtable.clone();
+        let ends = self.log_position(table, memtable.begins);
         if !memtable.is_empty() {
             let bytes = memtable.heap_bytes();
             self.memory.begin_flush(bytes);
@@ -73,10 +73,14 @@ impl Core {
         }
     }
 
-    /// Behind the last log record whose effect on the table is in its memtables.
-    fn log_position(&self, table: &Table) -> Position {
+    /// Returns the end of the last log record of the table that a replay may skip once the memtable
+    /// that begins at `begins` is flushed. Writers of the table are held out.
+    ///
+    /// A record that was refused because the log failed is in no memtable, but replay may find it. It
+    /// must be applied to all its tables or to none, so nothing logged since `begins` is skipped.
+    fn log_position(&self, table: &Table, begins: Position) -> Position {
         match &*self.log.load() {
-            Some(log) => log.position(),
+            Some(log) => log.usable_position().unwrap_or(begins),
             None => table.recovery.lock().position,
         }
     }

@@ -35,6 +35,15 @@ pub(crate) struct ReplayPositions {
     state: Mutex<State>,
 }
 
+/// Why records were not discarded.
+#[derive(Debug)]
+pub(crate) enum Discard {
+    /// A replay finds them.
+    Undone(StorageError),
+    /// A replay may or may not find them, until the file is written again.
+    Unknown(StorageError),
+}
+
 struct State {
     positions: HashMap<TableId, Position>,
     /// Whether the file holds all of `positions`.
@@ -75,15 +84,17 @@ impl ReplayPositions {
 
     /// [`advance`](Self::advance) for records whose effect is only in memory and not wanted any more.
     /// On error nothing is noted: later writes of the file must not hide records that are still read.
-    pub fn discard_up_to(&self, table: TableId, position: Position) -> Result<()> {
+    pub fn discard_up_to(&self, table: TableId, position: Position) -> Result<(), Discard> {
         let mut state = self.state.lock();
-        let before = state.positions.get(&table).copied();
-        state.positions.insert(table, position.max(before.unwrap_or_default()));
-        let written = self.write(&mut state);
-        if written.is_err() {
-            state.positions.insert(table, before.unwrap_or_default());
+        let before = state.positions.get(&table).copied().unwrap_or_default();
+        state.positions.insert(table, position.max(before));
+        let Err(error) = self.write(&mut state) else { return Ok(()) };
+        state.positions.insert(table, before);
+        // The file may have been replaced before the error, for example when its directory was synced.
+        match self.write(&mut state) {
+            Ok(()) => Err(Discard::Undone(error)),
+            Err(_) => Err(Discard::Unknown(error)),
         }
-        written
     }
 
     /// Writes the file again if the last attempt failed. Required before SSTables are removed whose
@@ -160,7 +171,7 @@ fn decode(content: &[u8]) -> Result<HashMap<TableId, Position>, String> {
 
 #[cfg(test)]
 mod tests {
-    use cassette_vfs::FakeFileSystem;
+    use cassette_vfs::{FakeFileSystem, OperationKind};
 
     use super::*;
 
@@ -197,8 +208,12 @@ mod tests {
         let fs = FakeFileSystem::new();
         let positions = open(&fs).unwrap();
         positions.advance(table(1), position(1, 10)).unwrap();
-        fs.fail_at(fs.operations() + 1);
-        positions.discard_up_to(table(1), position(2, 20)).unwrap_err();
+        fs.fail_when(|operation| {
+            (operation.kind == OperationKind::SyncDir).then_some(std::io::ErrorKind::Other)
+        });
+        let unknown = positions.discard_up_to(table(1), position(2, 20)).unwrap_err();
+        assert!(matches!(unknown, Discard::Unknown(_)));
+        fs.heal();
         positions.advance(table(2), position(3, 30)).unwrap();
         assert_eq!(positions.get(table(1)), position(1, 10));
         assert_eq!(open(&fs.crash(1)).unwrap().get(table(1)), position(1, 10));

@@ -1,5 +1,6 @@
 //! Making, opening, altering, truncating and dropping tables.
 
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -10,12 +11,14 @@ use cassette_sstable::{Component, Descriptor, SSTableId, SSTableReader, Version}
 use cassette_vfs::DirEntry;
 use hashbrown::HashMap;
 
+use crate::commitlog::{AppendError, CommitLog};
 use crate::compaction::CompactionOptions;
 use crate::core::{Core, Phase};
 use crate::drop_records::{DropRecord, DropState};
 use crate::error::{EngineError, Result};
 use crate::memtable::Memtable;
 use crate::options::DiskFailurePolicy;
+use crate::replay_positions::Discard;
 use crate::snapshots::{self, Cause};
 use crate::sstable_handle::SSTable;
 use crate::table::{Table, Unreadable};
@@ -306,27 +309,12 @@ impl Core {
         let is_in_memory = view.memtables().any(|memtable| !memtable.is_empty());
         drop(view);
         if !has_sstables && (keep.is_none() || !is_in_memory) {
-            let writers_held_out = table.write_order.write();
-            let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
-            let ends = log.position();
-            let begins =
-                table.view().flushing.first().map_or(table.view().memtable.begins, |f| f.memtable.begins);
-            // The positions are durable at once. Writes of other tables that were acknowledged before must
-            // not be lost by a crash that the truncation survives.
-            log.sync()?;
-            self.positions.discard_up_to(id, ends)?;
-            self.forget_memtables(&table);
-            table.change_view(|view| {
-                view.flushing.clear();
-                view.memtable = Arc::new(Memtable::new(ends, self.clock.monotonic()));
-            });
-            drop(writers_held_out);
-            log.mark_clean(id.0.as_u128(), begins, ends);
-            return Ok(());
+            return self.truncate_memtables(&table);
         }
         self.flush_alone(&table)?;
         // Without the flushed SSTables, a replay of the log would restore what they held. A flush
-        // succeeds even if it could not save its position.
+        // succeeds even if it could not save its position, or had none because the log has failed.
+        self.usable_log()?;
         self.positions.ensure_saved()?;
         if let Some(schema) = keep {
             self.snapshot_before(&table, Cause::Truncated, schema)?;
@@ -344,6 +332,48 @@ impl Core {
         self.row_cache.forget(id);
         committed.finish()?;
         Ok(())
+    }
+
+    /// Truncates a table that has no SSTables: the log's records of it are not wanted any more. The
+    /// table's flush lock is held.
+    fn truncate_memtables(&self, table: &Table) -> Result<()> {
+        let writers_held_out = table.write_order.write();
+        let log = self.usable_log()?;
+        let ends = log.position();
+        let begins =
+            table.view().flushing.first().map_or(table.view().memtable.begins, |f| f.memtable.begins);
+        // The positions are durable at once. Writes of other tables that were acknowledged before must
+        // not be lost by a crash that the truncation survives.
+        log.sync()?;
+        self.positions.discard_up_to(table.id, ends).map_err(|error| match error {
+            Discard::Undone(error) => error,
+            // A replay may begin before or after the rows that are still read. Later writes may depend
+            // on them, as those of counters do, so there must be none.
+            Discard::Unknown(error) => {
+                log.fail(io::Error::other(format!("whether a table is truncated is unknown: {error}")));
+                error
+            }
+        })?;
+        self.forget_memtables(table);
+        table.change_view(|view| {
+            view.flushing.clear();
+            view.memtable = Arc::new(Memtable::new(ends, self.clock.monotonic()));
+        });
+        drop(writers_held_out);
+        log.mark_clean(table.id.0.as_u128(), begins, ends);
+        Ok(())
+    }
+
+    /// Returns the log.
+    ///
+    /// # Errors
+    /// When it is closed or has failed.
+    fn usable_log(&self) -> Result<Arc<CommitLog>> {
+        let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
+        match log.failure() {
+            Some(source) => Err(AppendError::Failed { source }.into()),
+            None => Ok(log),
+        }
     }
 
     /// See [`Engine::snapshot_before_drop`](crate::Engine::snapshot_before_drop).

@@ -123,6 +123,20 @@ impl CommitLog {
         self.shared.state.lock().end()
     }
 
+    /// [`position`](Self::position), unless the log has failed: then the effect of its last records
+    /// may be in no memtable, although replay may find them.
+    pub fn usable_position(&self) -> Option<Position> {
+        let state = self.shared.state.lock();
+        state.failure.is_none().then(|| state.end())
+    }
+
+    /// Ends the log as a failed sync does: it takes no more records until it is opened again.
+    pub fn fail(&self, error: io::Error) {
+        self.shared.state.lock().fail(error);
+        self.shared.work.notify_all();
+        self.shared.advanced.notify_all();
+    }
+
     /// The records of `table` ending in (`from`, `upto`] are durable in SSTables. Segments that no table needs any more are
     /// removed, durably, by the background thread if there is one; a failure to do so is logged and tried again the next time.
     pub fn mark_clean(&self, table: u128, from: Position, upto: Position) {
