@@ -17,6 +17,13 @@ demo: ## build, start the database, run a small benchmark on it
 build: ## build the release binary: target/release/cassette
 	cargo build --release --package cassette-cli
 
+.PHONY: dist
+dist: build ## a stripped target/dist/cassette, and its debug information beside it
+	mkdir -p target/dist
+	objcopy --only-keep-debug target/release/cassette target/dist/cassette.debug
+	objcopy --strip-all --add-gnu-debuglink=target/dist/cassette.debug target/release/cassette target/dist/cassette
+	ls -l target/dist
+
 .PHONY: build-peers
 build-peers: ## build it with LevelDB, RocksDB and fjall to measure (libleveldb-dev, libclang; RocksDB takes long)
 	cargo build --release --package cassette-cli --features leveldb,rocksdb,fjall
@@ -123,6 +130,10 @@ bench-caches: build ## what the row, file and counter caches gain (SCALE, RECORD
 lint: ## formatting and lints, warnings denied
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- --deny warnings
+
+.PHONY: package
+package: ## assemble every package as for a registry, without compiling it
+	cargo package --workspace --exclude cassette-fuzz --exclude cassette-simulation --no-verify --allow-dirty --quiet
 
 .PHONY: fmt
 fmt: ## format the code
