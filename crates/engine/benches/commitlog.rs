@@ -27,6 +27,10 @@ impl Record for Payload {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0);
     }
+
+    fn size_hint(&self) -> usize {
+        RECORD_SIZE
+    }
 }
 
 /// Appends `records` records from `threads` threads together, and tells how long that took.

@@ -19,7 +19,8 @@
 //! # How a record gets to the file
 //!
 //! 1. Under the append lock, the record is encoded straight into the pending buffer and checksummed. No I/O happens under
-//!    this lock.
+//!    this lock. A large record is encoded and checksummed before the lock is taken, and its buffer is moved: those who
+//!    append little never wait while megabytes are copied.
 //! 2. Whoever needs the record written and finds nobody writing becomes the writer: takes the whole buffer, releases the lock,
 //!    and hands it to the operating system in one write. Those who come meanwhile fill the next buffer; they watch the write without the lock, and
 //!    sleep only if it takes long.
@@ -62,8 +63,8 @@ pub use options::{CommitLogOptions, ReplayPolicy, SyncMode};
 pub use position::{Position, TableVersion};
 pub use replay::{Entry, HandlerError, ReplaySummary, Torn};
 
-/// Something to log. Its methods are called under the append lock: they must be quick, take no locks, and only ever
-/// extend `out`.
+/// Something to log. Its methods are called under the append lock, [`encode`](Self::encode) of a large record before: they
+/// must be quick, take no locks, and only ever extend `out`.
 pub trait Record {
     /// The tables it touches, each once, with the schema version its bytes are encoded by. At least one.
     fn tables(&self) -> &[TableVersion];
@@ -74,6 +75,9 @@ pub trait Record {
 
     /// Appends the record's bytes.
     fn encode(&self, out: &mut Vec<u8>);
+
+    /// Returns about how many bytes [`encode`](Self::encode) appends.
+    fn size_hint(&self) -> usize;
 }
 
 /// Hands every record of the log in `directory` to `handler`, as [`CommitLog::open`] does, and leaves the log closed: torn

@@ -334,11 +334,11 @@ impl Engine {
     }
 
     /// Whether [`apply`](Self::apply) would keep its caller waiting, as far as can be told now: for a disk, as `commitlog_sync`
-    /// `group` and `batch` do with every write, or for room in memtables.
+    /// `group` and `batch` do with every write, for room in memtables, or for large writes of others.
     pub fn apply_would_wait(&self) -> bool {
         let core = &self.inner.core;
         !matches!(core.options.commitlog_sync, SyncMode::Periodic { .. })
-            || core.memory.is_full()
+            || core.memory.is_contended()
             || core.holds_writers_up()
     }
 

@@ -6,6 +6,7 @@
 //! The streams that reads give contain tombstones and rows that are no longer live: whoever answers a query passes over
 //! markers and over rows for which [`is_live`](cassette_rows::Row::is_live) says no.
 
+mod admission;
 mod background;
 mod backpressure;
 pub mod commitlog;

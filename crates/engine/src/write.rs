@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cassette_rows::key::MAX_KEY_LENGTH;
-use cassette_rows::{DecoratedKey, PartitionUpdate, TableMetadata};
+use cassette_rows::{DecoratedKey, PartitionUpdate, Row, TableMetadata};
 use crossbeam_utils::sync::ShardedLockReadGuard;
 
 use crate::commitlog::{Record, TableVersion};
 use crate::core::{Core, Phase};
 use crate::engine::{Mutation, Promise};
 use crate::error::{EngineError, Result};
+use crate::memory::Admitted;
 use crate::mutation_codec;
 use crate::table::{Table, View};
 use crate::trace::trace;
@@ -26,7 +27,6 @@ impl Core {
             return Err(EngineError::Recovering);
         }
         mutations.iter().try_for_each(check_lengths)?;
-        self.wait_for_room()?;
         match mutations {
             [] => Ok(()),
             [only] => self.apply_one(only, promise),
@@ -42,6 +42,7 @@ impl Core {
         let tables = self.tables.load();
         let table = Self::table_in(&tables, mutation.table.id)?;
         self.wait_for_compactions(table)?;
+        let _admitted = self.admit(size_of_update(&mutation.update))?;
         let writing = table.begin_write()?;
         let view = table.view();
         if table.has_durable_writes() {
@@ -78,6 +79,7 @@ impl Core {
             return Ok(());
         }
         tables.iter().try_for_each(|table| self.wait_for_compactions(table))?;
+        let _admitted = self.admit(order.iter().map(|mutation| size_of_update(&mutation.update)).sum())?;
         let writing = tables.iter().map(|table| table.begin_write()).collect::<Result<Vec<_>>>()?;
         // Decided once whether it is logged: what is not must be noted in its memtable.
         let part = |(mutations, table)| Part { table, mutations, is_logged: table.has_durable_writes() };
@@ -145,27 +147,45 @@ impl Core {
         appended.map(drop).map_err(EngineError::from)
     }
 
-    /// Holds a writer up while memtables hold all the memory they may, and refuses it when none will become free.
-    fn wait_for_room(self: &Arc<Self>) -> Result<()> {
-        if self.memory.is_full() {
-            self.metrics.writes_held_up.add(1);
-        }
-        while self.memory.is_full() {
-            if self.options.background_threads {
-                self.flush_wanted.raise();
-            } else {
+    /// Holds a write of about `bytes` up until it is its turn to take memory and the commit log is ready for it, and refuses
+    /// it when no memory will become free. No lock is held.
+    fn admit(self: &Arc<Self>, bytes: usize) -> Result<Option<Admitted<'_>>> {
+        if !self.options.background_threads {
+            if self.memory.is_full() {
+                self.metrics.writes_held_up.add(1);
+                // Nobody else will do it.
                 self.flush_what_is_due();
+                if let Some(cause) = self.flush_failure.lock().clone() {
+                    return Err(self.memtables_full(cause));
+                }
             }
-            if let Some(cause) = self.flush_failure.lock().clone() {
-                return Err(EngineError::MemtablesFull { limit: self.options.memtable_heap_space, cause });
-            }
-            if !self.options.background_threads {
-                return Ok(());
-            }
-            self.memory.wait_for_room(ROOM_CHECK);
-            self.check_running()?;
+            return Ok(None);
         }
-        Ok(())
+        let mut is_held_up = false;
+        let mut admitted = self.memory.admit(bytes, ROOM_CHECK, || {
+            if !std::mem::replace(&mut is_held_up, true) {
+                self.metrics.writes_held_up.add(1);
+            }
+            self.check_running()?;
+            if self.memory.is_short() {
+                self.flush_wanted.raise();
+                if let Some(cause) = self.flush_failure.lock().clone() {
+                    return Err(self.memtables_full(cause));
+                }
+            }
+            Ok(())
+        })?;
+        if let Some(admitted) = &mut admitted {
+            if let Some(log) = &*self.log.load() {
+                log.await_room(bytes);
+            }
+            admitted.begin();
+        }
+        Ok(admitted)
+    }
+
+    fn memtables_full(&self, cause: Arc<EngineError>) -> EngineError {
+        EngineError::MemtablesFull { limit: self.options.memtable_heap_space, cause }
     }
 
     fn grown(self: &Arc<Self>, growth: isize) {
@@ -207,12 +227,17 @@ fn check_lengths(mutation: &Mutation) -> Result<()> {
     Ok(())
 }
 
+/// About how many bytes an update takes, in a memtable or in the commit log.
+fn size_of_update(update: &PartitionUpdate) -> usize {
+    let rows: usize = update.static_row.iter().chain(&update.rows).map(Row::heap_size).sum();
+    update.key.key().len() + rows
+}
+
 /// Tells the table's sampler of a change, if somebody asks.
 #[inline]
 fn sample(table: &Table, update: &PartitionUpdate) {
     if table.metrics.sampler.is_on() {
-        let bytes: usize =
-            update.static_row.iter().chain(&update.rows).map(cassette_rows::Row::data_size).sum();
+        let bytes: usize = update.static_row.iter().chain(&update.rows).map(Row::data_size).sum();
         table.metrics.sampler.sample_write(update.key.key(), bytes as u64);
     }
 }
@@ -277,6 +302,10 @@ impl Record for LogRecord<'_> {
         {
             mutation_codec::encode_dictionary(&mutation.table, out);
         }
+    }
+
+    fn size_hint(&self) -> usize {
+        self.mutations.iter().map(|(_, mutation)| size_of_update(&mutation.update)).sum()
     }
 
     fn encode(&self, out: &mut Vec<u8>) {

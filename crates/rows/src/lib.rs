@@ -13,6 +13,7 @@ pub mod error;
 pub mod interrupt;
 pub mod key;
 pub mod merge;
+pub mod owner;
 pub mod partition;
 pub mod purge;
 pub mod range_tombstones;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
     net::IpAddr,
     sync::{
         Arc,
@@ -9,6 +10,7 @@ use std::{
     },
 };
 
+use cassette_rows::owner::Owner;
 use parking_lot::Mutex;
 
 use crate::{
@@ -135,6 +137,14 @@ impl ConnectionPermit {
     /// The memory of responses.
     pub fn responses(&self) -> &Accounts {
         &self.responses
+    }
+
+    /// On whose behalf requests are executed: those of one address have one owner.
+    pub fn owner(&self) -> Owner {
+        let mut hasher = DefaultHasher::new();
+        self.address.hash(&mut hasher);
+        // Not that of the database's own work.
+        Owner(hasher.finish().max(1))
     }
 
     pub fn thread_client(&self) -> ThreadClient {

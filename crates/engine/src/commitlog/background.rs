@@ -52,6 +52,7 @@ impl Background {
     pub(super) fn stop(&mut self, shared: &Shared) {
         shared.state.lock().stopping = true;
         shared.work.notify_all();
+        shared.advanced.notify_all();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a commit log thread panicked");

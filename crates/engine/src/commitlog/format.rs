@@ -160,6 +160,59 @@ impl Encoder<'_> {
     }
 }
 
+/// An entry that is encoded before its place in the log is known.
+pub(super) struct DetachedEntry {
+    /// As in the log, with zeros where its place matters: length, both checksums, and indexes.
+    bytes: Vec<u8>,
+    tables: usize,
+    content: Hasher,
+}
+
+impl DetachedEntry {
+    /// Encodes an entry of so many tables. Its content is about `size_hint` bytes.
+    pub(super) fn encode(tables: usize, size_hint: usize, content: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let head = Self::head_len(tables);
+        let mut bytes = Vec::with_capacity(head + size_hint + 4);
+        bytes.resize(head, 0);
+        content(&mut bytes);
+        let mut checksum = Hasher::new();
+        checksum.update(&bytes[head..]);
+        bytes.extend([0; 4]);
+        Self { bytes, tables, content: checksum }
+    }
+
+    /// The bytes it takes, framing included.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The bytes to write at `offset` of segment `segment`. There are as many indexes as tables.
+    pub(super) fn place(mut self, segment: u64, offset: u32, indexes: &[u16]) -> Vec<u8> {
+        debug_assert_eq!(self.tables, indexes.len());
+        let length = (self.bytes.len() - FRAMING_LEN) as u32;
+        let length_checksum = length_checksum(segment, offset, length);
+        let head = &mut self.bytes[..Self::head_len(self.tables)];
+        head[..4].copy_from_slice(&length.to_be_bytes());
+        head[4..8].copy_from_slice(&length_checksum.to_be_bytes());
+        head[8] = KIND_ENTRY;
+        head[9..11].copy_from_slice(&(indexes.len() as u16).to_be_bytes());
+        for (place, index) in head[11..].chunks_exact_mut(2).zip(indexes) {
+            place.copy_from_slice(&index.to_be_bytes());
+        }
+        let mut checksum = Hasher::new_with_initial(length_checksum);
+        checksum.update(&head[8..]);
+        checksum.combine(&self.content);
+        let end = self.bytes.len() - 4;
+        self.bytes[end..].copy_from_slice(&checksum.finalize().to_be_bytes());
+        self.bytes
+    }
+
+    /// Length, its checksum, kind, count, indexes.
+    fn head_len(tables: usize) -> usize {
+        8 + 1 + 2 + 2 * tables
+    }
+}
+
 fn length_checksum(segment: u64, offset: u32, length: u32) -> u32 {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&segment.to_be_bytes());
@@ -326,6 +379,18 @@ mod tests {
         let Body::Entry { indexes, content } = &bodies[2] else { panic!("an entry") };
         assert_eq!((indexes.iter().collect::<Vec<_>>(), *content), (vec![3, 4], b"row".as_slice()));
         assert_eq!(bodies[3..], [Body::End]);
+    }
+
+    #[test]
+    fn an_entry_that_was_encoded_before_it_had_a_place_has_the_same_bytes() {
+        for (indexes, content) in [(vec![], b"".as_slice()), (vec![3], b"row"), (vec![3, 400], &[7; 1000])] {
+            let mut bytes = vec![1, 2, 3];
+            let mut encoder = Encoder { segment: 9, base: 100, out: &mut bytes };
+            let size = encoder.entry(indexes.iter().copied(), |out| out.extend(content));
+            let detached = DetachedEntry::encode(indexes.len(), 10, |out| out.extend(content));
+            assert_eq!(detached.len(), size);
+            assert_eq!(detached.place(9, 103, &indexes), bytes[3..]);
+        }
     }
 
     #[test]

@@ -88,6 +88,19 @@ impl CommitLog {
         self.shared.append_ahead(record)
     }
 
+    /// Waits until a large record of about `bytes` can be appended without any other appender having to wait for the next
+    /// segment. Call before taking locks that other appenders need. Returns at once for small records, and for a log that
+    /// takes no more: [`append`](Self::append) says why.
+    pub fn await_room(&self, bytes: usize) {
+        self.shared.await_room(bytes);
+    }
+
+    /// Whether [`await_room`](Self::await_room) would return at once.
+    #[cfg(test)]
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.shared.state.lock().has_room(bytes, &self.shared.options)
+    }
+
     /// The first half of [`append`](Self::append): gives the record its place, without a promise. Blocks only while a segment
     /// is being reserved, or while more than a segment's worth waits to be written.
     pub fn enqueue(&self, record: &dyn Record) -> Result<Position, AppendError> {

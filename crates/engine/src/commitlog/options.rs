@@ -63,6 +63,16 @@ impl CommitLogOptions {
     pub fn record_size_max(&self) -> u32 {
         self.segment_size / 2
     }
+
+    /// Records from this size on are encoded before the append lock is taken, bytes.
+    pub(super) fn large_record_size(&self) -> usize {
+        (256 << 10).min(self.segment_size as usize / 16)
+    }
+
+    /// What large records leave of a segment for small ones while the next segment is being reserved, bytes.
+    pub(super) fn kept_for_small_records(&self) -> u32 {
+        self.segment_size / 16
+    }
 }
 
 impl Default for CommitLogOptions {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cassette_vfs::{Clock, FileSystem};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::format::{self, Header};
+use super::format::{self, DetachedEntry, Header};
 use super::progress::{Progress, Seen};
 use super::state::{Chunk, SegmentFile, State};
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
@@ -68,6 +68,10 @@ impl Shared {
     }
 
     pub(super) fn enqueue(&self, record: &dyn Record) -> Result<(Locked<'_>, Enqueued), AppendError> {
+        let size = record.size_hint();
+        let is_large = size >= self.options.large_record_size();
+        let mut detached =
+            is_large.then(|| DetachedEntry::encode(record.tables().len(), size, |out| record.encode(out)));
         let mut state = self.state.lock();
         let mut grown = false;
         let enqueued = loop {
@@ -76,7 +80,7 @@ impl Shared {
                 state = self.write_or_wait(state);
                 continue;
             }
-            match state.enqueue(record, &self.options)? {
+            match state.enqueue(record, &mut detached, &self.options)? {
                 Some(position) => break Enqueued { position, number: state.enqueued },
                 None => {
                     state = self.next_segment(state)?;
@@ -85,14 +89,8 @@ impl Shared {
             }
         };
         let half_full = state.active_end() > self.options.segment_size / 2;
-        if self.options.threads
-            && half_full
-            && state.spare.is_none()
-            && !state.creating
-            && !state.spare_wanted
-        {
-            state.spare_wanted = true;
-            self.work.notify_all();
+        if self.options.threads && (half_full || is_large) && state.spare.is_none() {
+            self.want_spare(&mut state);
         }
         if grown
             && state.total_size() > self.options.total_space
@@ -101,6 +99,33 @@ impl Shared {
             MutexGuard::unlocked(&mut state, || exceeded());
         }
         Ok((state, enqueued))
+    }
+
+    /// Asks the background to reserve a segment, unless one is being reserved.
+    fn want_spare(&self, state: &mut State) {
+        if !state.creating && !state.spare_wanted {
+            state.spare_wanted = true;
+            self.work.notify_all();
+        }
+    }
+
+    /// See [`CommitLog::await_room`](super::CommitLog::await_room).
+    pub(super) fn await_room(&self, bytes: usize) {
+        if !self.options.threads || bytes < self.options.large_record_size() {
+            return;
+        }
+        let mut state = self.state.lock();
+        let mut is_asked = false;
+        while state.check_usable().is_ok() && !state.stopping && !state.has_room(bytes, &self.options) {
+            if !state.creating && !state.spare_wanted {
+                if std::mem::replace(&mut is_asked, true) {
+                    // It failed. Who appends tries for himself, and answers for it.
+                    return;
+                }
+                self.want_spare(&mut state);
+            }
+            self.advanced.wait(&mut state);
+        }
     }
 
     /// Waits until the record that ends at `position` is as safe as the sync mode promises, doing what nobody else does.

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::dirty::DirtyTables;
-use super::format::{END_LEN, Encoder, HEADER_LEN};
+use super::format::{DetachedEntry, END_LEN, Encoder, HEADER_LEN};
 use super::{AppendError, CommitLogOptions, Position, Record, TableVersion};
 
 /// The file of a segment that can still be written.
@@ -40,6 +40,8 @@ pub(super) struct Chunk {
     /// Whole records up to `committed`; what is behind was left by an encoder that gave up.
     bytes: Vec<u8>,
     committed: usize,
+    /// Whether it is one large record, to which nothing is appended.
+    is_whole: bool,
 }
 
 impl Chunk {
@@ -186,10 +188,12 @@ impl State {
         }
     }
 
-    /// Encodes a record behind all others. `None` when there is no active segment with room for it.
+    /// Encodes a record behind all others, but for its entry where that is encoded already: it is taken when the record has
+    /// its place. `None` when there is no active segment with room for it.
     pub(super) fn enqueue(
         &mut self,
         record: &dyn Record,
+        detached: &mut Option<DetachedEntry>,
         options: &CommitLogOptions,
     ) -> Result<Option<Position>, AppendError> {
         let synced = (self.synced > self.marked).then_some(self.synced);
@@ -215,9 +219,12 @@ impl State {
         if known + defined > usize::from(u16::MAX) && !fresh {
             return Ok(None);
         }
-        let size = encoder.entry(self.indexes.iter().copied(), |out| record.encode(out));
+        let (size, apart) = match detached {
+            Some(entry) => (entry.len(), entry.len()),
+            None => (encoder.entry(self.indexes.iter().copied(), |out| record.encode(out)), 0),
+        };
 
-        let added = chunk.bytes.len() - chunk.committed;
+        let added = chunk.bytes.len() - chunk.committed + apart;
         let room = (options.segment_size - END_LEN).saturating_sub(active.end) as usize;
         let too_large = |size: usize| AppendError::TooLarge {
             size: size as u64,
@@ -234,6 +241,17 @@ impl State {
 
         // From here on the record is in the log.
         chunk.committed = chunk.bytes.len();
+        if let Some(entry) = detached.take() {
+            let start = active.end + (added - apart) as u32;
+            if chunk.committed == 0
+                && let Some(unused) = self.pending.pop()
+            {
+                self.buffer = unused.bytes;
+            }
+            let bytes = entry.place(active.file.id, start, &self.indexes);
+            let committed = bytes.len();
+            self.pending.push(Chunk { file: active.file.clone(), start, bytes, committed, is_whole: true });
+        }
         self.enqueued += 1;
         active.end += added as u32;
         self.marked = synced.unwrap_or(self.marked);
@@ -247,6 +265,13 @@ impl State {
             record.tables().iter().for_each(|table| dirty.mark_dirty(table.table, active.end));
         }
         Ok(Some(self.end))
+    }
+
+    /// Whether a large record can be appended and small ones behind it, without waiting for a segment to be reserved.
+    pub(super) fn has_room(&self, bytes: usize, options: &CommitLogOptions) -> bool {
+        let kept = (options.kept_for_small_records() + END_LEN) as usize;
+        let is_in_active = || self.active_end() as usize + bytes + kept <= options.segment_size as usize;
+        self.spare.is_some() || self.active.is_some() && is_in_active()
     }
 
     /// Finishes the active segment, if there is one.
@@ -281,7 +306,7 @@ impl State {
 
     /// Keeps a written buffer for the next chunk.
     pub(super) fn recycle(&mut self, chunks: Vec<Chunk>) {
-        if let Some(mut chunk) = chunks.into_iter().next_back()
+        if let Some(mut chunk) = chunks.into_iter().rfind(|chunk| !chunk.is_whole)
             && chunk.bytes.capacity() <= BUFFER_KEPT
             && chunk.bytes.capacity() > self.buffer.capacity()
         {
@@ -364,9 +389,15 @@ impl State {
 
 /// The chunk for the next bytes of the active segment, without what an encoder that gave up has left in it.
 fn chunk_of<'a>(pending: &'a mut Vec<Chunk>, buffer: &mut Vec<u8>, active: &Active) -> &'a mut Chunk {
-    if pending.last().is_none_or(|chunk| chunk.file.id != active.file.id) {
+    if pending.last().is_none_or(|chunk| chunk.is_whole || chunk.file.id != active.file.id) {
         let bytes = std::mem::take(buffer);
-        pending.push(Chunk { file: active.file.clone(), start: active.end, bytes, committed: 0 });
+        pending.push(Chunk {
+            file: active.file.clone(),
+            start: active.end,
+            bytes,
+            committed: 0,
+            is_whole: false,
+        });
     }
     let chunk = pending.last_mut().expect("a chunk was pushed when there was none");
     chunk.bytes.truncate(chunk.committed);

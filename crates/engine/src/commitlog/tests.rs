@@ -48,6 +48,10 @@ impl Record for TestRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend(&self.content);
     }
+
+    fn size_hint(&self) -> usize {
+        self.content.len()
+    }
 }
 
 /// A replayed record.

@@ -46,6 +46,10 @@ impl Record for Raw<'_> {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.content);
     }
+
+    fn size_hint(&self) -> usize {
+        self.content.len()
+    }
 }
 
 fn log() -> PathBuf {

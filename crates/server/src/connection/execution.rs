@@ -12,6 +12,7 @@ use cassette_protocol::{
     response::{Error, ErrorDetail},
 };
 use cassette_rows::interrupt::{self, Cancellation, Interrupted};
+use cassette_rows::owner;
 use tokio::sync::mpsc;
 use tracing::error;
 use uuid::Uuid;
@@ -131,8 +132,10 @@ impl<B: Backend> Connection<B> {
         }
         let begun = self.encoder.begin();
         let body = Body::direct(self.encoder.body());
-        match execute(&*self.shared.backend, &self.session, &request, version, Effort::MemoryOnly, None, body)
-        {
+        let answer = owner::on_behalf_of(self.permit.owner(), || {
+            execute(&*self.shared.backend, &self.session, &request, version, Effort::MemoryOnly, None, body)
+        });
+        match answer {
             Ok(Answer::Result(prelude)) => {
                 self.encoder.finish_response(begun, stream, Opcode::Result, &prelude);
             }
@@ -213,6 +216,7 @@ impl<B: Backend> Connection<B> {
         let (backend, session) = (Arc::clone(&self.shared.backend), Arc::clone(&self.session));
         let (done, cancellation) = (self.jobs.sender.clone(), self.jobs.cancellation.clone());
         let mut meter = Meter::new(self.permit.responses().clone(), self.shared.config.max_response_size);
+        let client = self.permit.owner();
         self.jobs.in_flight += 1;
         tokio::task::spawn_blocking(move || {
             entered.start();
@@ -220,7 +224,9 @@ impl<B: Backend> Connection<B> {
             let id = trace.map(|trace| trace.id);
             let body = Body::in_pieces(&mut last, &mut pieces, &mut meter);
             let answer = interrupt::cancellable(&cancellation, || {
-                execute(&*backend, &session, &request, version, Effort::MayBlock, id, body)
+                owner::on_behalf_of(client, || {
+                    execute(&*backend, &session, &request, version, Effort::MayBlock, id, body)
+                })
             });
             let outcome = answer.and_then(|answer| match answer {
                 Answer::Result(prelude) => {

@@ -86,6 +86,9 @@ fn an_encoder_that_panics_leaves_no_trace() {
             out.push(2);
             panic!("on purpose");
         }
+        fn size_hint(&self) -> usize {
+            1
+        }
     }
     let fs = FakeFileSystem::new();
     let log = open(&fs, SyncMode::Batch).log;
@@ -94,6 +97,53 @@ fn an_encoder_that_panics_leaves_no_trace() {
     assert!(panicked.is_err());
     log.append(&record(&[1], b"after")).unwrap();
     assert_eq!(open(&fs.kill(), SyncMode::Batch).contents(), [b"before".as_slice(), b"after"]);
+}
+
+#[test]
+fn large_records_leave_room_for_small_ones_until_the_next_segment_is_reserved() {
+    let fs = FakeFileSystem::new();
+    let log = open(&fs, PERIODIC).log;
+    assert!(!log.has_room(900), "there is no segment yet");
+    log.append(&record(&[1], &[1; 900])).unwrap();
+    assert!(log.has_room(800));
+    assert!(!log.has_room(950), "it fits, but too little is left behind it");
+    log.append(&record(&[1], &[2; 800])).unwrap();
+    log.append(&record(&[1], &[3; 60])).unwrap();
+    assert_eq!(log.stats().segments, 1, "a small one still fits");
+}
+
+#[test]
+fn a_large_record_does_not_wait_for_a_segment_that_cannot_be_reserved() {
+    let fs = FakeFileSystem::new();
+    let log = try_open(&fs, CommitLogOptions { threads: true, ..options(PERIODIC) }).unwrap().log;
+    log.append(&record(&[1], &[1; 900])).unwrap();
+    log.await_room(1000);
+    log.append(&record(&[1], &[2; 1000])).unwrap();
+    fs.set_capacity(fs.used());
+    for _ in 0..3 {
+        log.await_room(1000);
+        if let Err(error) = log.append(&record(&[1], &[3; 1000])) {
+            assert!(matches!(error, AppendError::Refused { .. }), "{error}");
+        }
+    }
+    fs.set_capacity(u64::MAX);
+    log.await_room(1000);
+    log.append(&record(&[1], &[4; 1000])).unwrap();
+    assert!(open(&fs.kill(), PERIODIC).contents().contains(&[4; 1000].as_slice()));
+}
+
+#[test]
+fn large_and_small_records_of_one_write_replay_in_their_order() {
+    let fs = FakeFileSystem::new();
+    let log = open(&fs, SyncMode::Batch).log;
+    let mut contents = Vec::new();
+    for number in 0..40_usize {
+        let content = vec![number as u8; [10, 500, 20, 128, 127][number % 5]];
+        log.enqueue(&record(&[number as u128 % 3], &content)).unwrap();
+        contents.push(content);
+    }
+    log.sync().unwrap();
+    assert_eq!(open(&fs.crash(1), SyncMode::Batch).contents(), contents);
 }
 
 #[test]

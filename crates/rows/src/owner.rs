@@ -1,0 +1,40 @@
+//! On whose behalf a thread works.
+//!
+//! Where requests wait for something that all share, such as memory for writes, those of one client must not hold up those
+//! of the others. Who the clients are only the server knows; to the layers below, an [`Owner`] is a number that requests
+//! of one client have in common:
+//!
+//! ```
+//! use cassette_rows::owner::{self, Owner};
+//!
+//! assert_eq!(owner::current(), Owner::default());
+//! owner::on_behalf_of(Owner(7), || assert_eq!(owner::current(), Owner(7)));
+//! ```
+
+use std::cell::Cell;
+
+/// A client, or whoever else asks for work. The default is the database itself, and an embedding program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Owner(pub u64);
+
+thread_local! {
+    static CURRENT: Cell<Owner> = const { Cell::new(Owner(0)) };
+}
+
+/// Runs `work` on behalf of `owner`.
+pub fn on_behalf_of<T>(owner: Owner, work: impl FnOnce() -> T) -> T {
+    /// Also when `work` panics: the thread serves other requests afterwards.
+    struct Restore(Owner);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let _restore = Restore(CURRENT.replace(owner));
+    work()
+}
+
+/// Returns on whose behalf this thread works.
+pub fn current() -> Owner {
+    CURRENT.get()
+}
