@@ -1,5 +1,6 @@
 //! Execution of CQL statements: as text, prepared and in batches, each within its time limit.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,16 +119,25 @@ impl Database {
         let keyspace = options.keyspace.as_deref().or(keyspace);
         let mut warnings = Vec::new();
         let mut planned = Vec::with_capacity(statements.len());
+        // A plan takes far more memory than its text, and most batches repeat one text with other values.
+        let mut texts: HashMap<&str, Arc<Planned>> = HashMap::new();
         self.limit(Limited::Other, self.0.clock.monotonic(), || {
             for statement in statements {
                 planned.push(match statement.source {
                     BatchSource::Prepared(prepared) => prepared.planned(&catalog)?,
                     BatchSource::Query(cql) => {
-                        // Parsing takes some microseconds at least.
-                        interrupt::charge(PARSING_STEPS)?;
-                        let planned = Planned::new(cql, &catalog, keyspace)?;
+                        let planned = match texts.get(cql) {
+                            Some(planned) => Arc::clone(planned),
+                            None => {
+                                // Parsing takes some microseconds at least.
+                                interrupt::charge(PARSING_STEPS)?;
+                                let planned = Arc::new(Planned::new(cql, &catalog, keyspace)?);
+                                texts.insert(cql, Arc::clone(&planned));
+                                planned
+                            }
+                        };
                         warnings.extend_from_slice(&planned.warnings);
-                        Arc::new(planned)
+                        planned
                     }
                 });
             }
