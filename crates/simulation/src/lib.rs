@@ -40,18 +40,25 @@
 //!
 //! `model` describes what may be read when the fate of a write is unknown. Compared are the schema,
 //! all rows of every table by a scan in pages, partitions, slices, reversed reads, limits, counts,
-//! what every index finds, every view, and pages of scans that go on across other operations and
-//! restarts.
+//! several partitions by IN, groups and aggregates, distinct partitions, what every index finds,
+//! every view, and pages of scans that go on across other operations and restarts.
 //!
 //! # What is left out, and why
 //!
 //! - Tables whose clients choose timestamps have no views, TTLs, conditional writes or early
 //!   purges: out of order, Cassandra's own rules make their outcome depend on when compactions run.
-//! - Where values expire, the clock is not set back: what has expired may have been purged.
+//! - Where values expire, the clock is not set back: what has expired may have been purged. Nor does
+//!   time pass while a statement is executed: the second in which its values expire is known.
+//! - The server's connection: it is written for a socket, whose readiness it asks for, and leaves
+//!   requests that may block to a pool of threads. `wire` does what it does, in its order.
+//! - Lists are only in runs whose clock is not set back, and their elements are not addressed by
+//!   index: which one that is depends on what the list holds.
+//! - UDTs.
 //! - Counters are not deleted.
 
 mod damage;
 mod definitions;
+mod groups;
 mod model;
 mod node;
 mod operation;

@@ -22,6 +22,8 @@ struct Faults {
     errors: Option<Errors>,
     /// Operations take time: up to so many microseconds each.
     slow: Option<(SmallRng, u64)>,
+    /// Operations take no time for now.
+    is_fast: bool,
     is_dead: bool,
 }
 
@@ -91,7 +93,10 @@ impl Node {
                 faults.is_dead = true;
                 return Some(io::ErrorKind::Other);
             }
-            if let Some((random, most)) = &mut faults.slow {
+            let is_fast = faults.is_fast;
+            if let Some((random, most)) = &mut faults.slow
+                && !is_fast
+            {
                 clock.advance(Duration::from_micros(random.random_range(0..=*most)));
             }
             let errors = faults.errors.as_mut()?;
@@ -215,6 +220,11 @@ impl Node {
     /// Has every operation take up to so many microseconds.
     pub fn slow_down(&mut self, seed: u64, most_micros: u64) {
         self.faults().slow = Some((SmallRng::seed_from_u64(seed), most_micros));
+    }
+
+    /// Has operations take no time, until they may again.
+    pub fn set_fast(&mut self, is_fast: bool) {
+        self.faults().is_fast = is_fast;
     }
 
     /// Ends errors and gives space back.

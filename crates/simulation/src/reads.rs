@@ -89,7 +89,7 @@ impl Simulation {
         statements.at(writer, key, &[])
     }
 
-    fn observe(
+    pub(crate) fn observe(
         &mut self,
         table: &str,
         key: &Key,
@@ -150,7 +150,12 @@ impl Simulation {
             rows.truncate(limit.unwrap_or(usize::MAX));
             rows
         };
-        self.observe(&table, &key, &cql, project, &seen)
+        self.observe(&table, &key, &cql, project, &seen)?;
+        match self.random.random_range(0..4) {
+            0 => self.read_keys(),
+            1 => self.read_groups(),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn read_table(&mut self) -> Result<(), String> {
@@ -161,11 +166,10 @@ impl Simulation {
         let column = Column { name: "count".into(), kind: Kind::Regular, data_type: Type::Counter };
         let Some(rows) = self.select(&count, &[column])? else { return Ok(()) };
         let expected = vec![vec![Some(Val::Count(seen.len() as i64))]];
-        if rows == expected {
-            Ok(())
-        } else {
-            Err(format!("{}: found {rows:?} of {}", count.text, seen.len()))
+        if rows != expected {
+            return Err(format!("{}: found {rows:?} of {}", count.text, seen.len()));
         }
+        self.read_distinct(&table)
     }
 
     /// All rows of a table.

@@ -106,7 +106,7 @@ impl Statements<'_> {
                 let padding = if self.one_in(8) { "x".repeat(700) } else { String::new() };
                 Val::Text(format!("n{}{padding}", self.number))
             }
-            Type::FrozenList => {
+            Type::FrozenList | Type::List => {
                 let length = self.random.random_range(0..3);
                 Val::List((0..length).map(|at| number + at).collect())
             }
@@ -173,8 +173,16 @@ impl Statements<'_> {
         })
     }
 
+    /// The place of an element of a list that this statement adds, behind those of all before it.
+    fn place(&self, element: usize) -> i32 {
+        /// More than a statement adds.
+        const ELEMENTS_MAX: i32 = 8;
+        self.number as i32 * ELEMENTS_MAX + element as i32
+    }
+
     /// The effects of giving a column a value: the whole of it.
     fn assign(
+        &self,
         column: &Column,
         clustering: &Clustering,
         value: Option<Val>,
@@ -197,6 +205,10 @@ impl Statements<'_> {
             Some(Val::Set(set)) => {
                 effects
                     .extend(set.iter().map(|element| cell(Some(*element), Some(Val::Text(String::new())))));
+            }
+            Some(Val::List(list)) => {
+                let cells = list.iter().enumerate();
+                effects.extend(cells.map(|(at, value)| cell(Some(self.place(at)), Some(Val::Int(*value)))));
             }
             Some(Val::Map(map)) => {
                 effects.extend(map.iter().map(|(key, value)| cell(Some(*key), Some(Val::Int(*value)))));
@@ -235,7 +247,7 @@ impl Statements<'_> {
             let value = if self.one_in(8) { None } else { Some(self.value(column.data_type)) };
             names.push(column.name.clone());
             values.push(writer.value(value.as_ref()));
-            effects.extend(Self::assign(&column, &clustering, value, expiry.map(|(_, expiry)| expiry)));
+            effects.extend(self.assign(&column, &clustering, value, expiry.map(|(_, expiry)| expiry)));
         }
         let condition = if conditional { " IF NOT EXISTS" } else { "" };
         let (names, values) = (names.join(", "), values.join(", "));
@@ -284,10 +296,25 @@ impl Statements<'_> {
                     }
                     effects.push(cell(Some(path), value.map(Val::Int)));
                 }
+                Type::List if self.one_in(2) => {
+                    let Some(Val::List(list)) = Some(self.value(Type::List)) else { continue };
+                    let length = list.len();
+                    let prepends = self.one_in(2);
+                    let added = writer.value(Some(&Val::List(list.clone())));
+                    assignments.push(match prepends {
+                        true => format!("{name} = {added} + {name}"),
+                        false => format!("{name} = {name} + {added}"),
+                    });
+                    effects.extend(list.into_iter().enumerate().map(|(at, value)| {
+                        // What is prepended later comes first.
+                        let place = if prepends { -self.place(length - at) } else { self.place(at) };
+                        cell(Some(place), Some(Val::Int(value)))
+                    }));
+                }
                 data_type => {
                     let value = if self.one_in(8) { None } else { Some(self.value(data_type)) };
                     assignments.push(format!("{name} = {}", writer.value(value.as_ref())));
-                    effects.extend(Self::assign(&column, &clustering, value, expiry));
+                    effects.extend(self.assign(&column, &clustering, value, expiry));
                 }
             }
         }
@@ -347,7 +374,9 @@ impl Statements<'_> {
         let mut names = Vec::new();
         for column in columns {
             let row = Some(clustering.clone());
-            if column.data_type.is_complex() && self.one_in(2) {
+            // The index of a list's element depends on what the list holds by then.
+            let has_paths = column.data_type.is_complex() && column.data_type != Type::List;
+            if has_paths && self.one_in(2) {
                 let path = self.random.random_range(0..DOMAIN);
                 names.push(format!("{}[{}]", column.name, writer.value(Some(&Val::Int(path)))));
                 let (column, path) = (column.name, Some(path));

@@ -11,6 +11,8 @@ pub enum Type {
     Text,
     /// `frozen<list<int>>`
     FrozenList,
+    /// `list<int>`, one cell per element.
+    List,
     /// `set<int>`, one cell per element.
     Set,
     /// `map<int, int>`, one cell per key.
@@ -26,6 +28,7 @@ impl Type {
             Type::Int => "int",
             Type::Text => "text",
             Type::FrozenList => "frozen<list<int>>",
+            Type::List => "list<int>",
             Type::Set => "set<int>",
             Type::Map => "map<int, int>",
             Type::Counter => "counter",
@@ -34,7 +37,7 @@ impl Type {
 
     /// Whether the value consists of several cells.
     pub fn is_complex(self) -> bool {
-        matches!(self, Type::Set | Type::Map)
+        matches!(self, Type::List | Type::Set | Type::Map)
     }
 
     /// Reads a value in its wire encoding.
@@ -43,7 +46,7 @@ impl Type {
         let val = match self {
             Type::Int => Val::Int(reader.int()?),
             Type::Text => return String::from_utf8(bytes.to_vec()).map(Val::Text).map_err(|e| e.to_string()),
-            Type::FrozenList => Val::List(reader.elements()?),
+            Type::FrozenList | Type::List => Val::List(reader.elements()?),
             Type::Set => {
                 let elements = reader.elements()?;
                 let set: BTreeSet<i32> = elements.iter().copied().collect();
@@ -80,7 +83,7 @@ pub enum Val {
     Int(i32),
     /// `text`
     Text(String),
-    /// `frozen<list<int>>`
+    /// `frozen<list<int>>`, `list<int>`
     List(Vec<i32>),
     /// `set<int>`
     Set(BTreeSet<i32>),

@@ -56,7 +56,7 @@ pub enum Effect {
         clustering: Option<Clustering>,
         /// The column.
         column: String,
-        /// The element of a set or the key of a map.
+        /// The element of a set, the key of a map, or the place of a list's element among the others.
         path: Option<i32>,
         /// The value; that of a set's element is empty.
         value: Option<Val>,
@@ -143,6 +143,14 @@ fn column_value(
     let mut live = live.filter_map(|(path, (_, value, _))| Some((path, value.as_ref()?)));
     match column.data_type {
         Type::Counter => count.map(Val::Count),
+        Type::List => {
+            let number = |(_, value): (&Option<i32>, &Val)| match value {
+                Val::Int(value) => Some(*value),
+                _ => None,
+            };
+            let list: Vec<i32> = live.filter_map(number).collect();
+            (!list.is_empty()).then_some(Val::List(list))
+        }
         Type::Set => {
             let set: std::collections::BTreeSet<i32> = live.filter_map(|(path, _)| *path).collect();
             (!set.is_empty()).then_some(Val::Set(set))
