@@ -7,6 +7,7 @@ use super::resolve::{Argument, known_types};
 use crate::values::ValueError;
 use crate::values::json::{Json, decode_value, encode_value};
 use crate::values::number::check_lengths;
+use crate::values::text::encode_hex;
 
 /// The function called `name`, by its name of today or of before 5.0.
 pub(super) fn resolve(
@@ -45,12 +46,21 @@ pub(super) fn resolve(
                         function.name
                     ))
                 })?;
-                match json {
-                    Json::Null => Ok(None),
-                    json => decode_value(&function.returns, &json).map(Some).map_err(|reason| {
-                        function
-                            .failure(format!("org.apache.cassandra.serializers.MarshalException: {reason}"))
-                    }),
+                if json == Json::Null {
+                    return Ok(None);
+                }
+                let value = decode_value(&function.returns, &json).map_err(|reason| {
+                    function.failure(format!("org.apache.cassandra.serializers.MarshalException: {reason}"))
+                })?;
+                // An empty text is read as an empty value, which durations do not have.
+                match function.returns.validate(&value) {
+                    Ok(()) => Ok(Some(value)),
+                    Err(_) => Err(ValueError::invalid(format!(
+                        "Return of function system.{0} : (text) -> {1} ({2}) is not a valid value for its declared return type {1}",
+                        function.name,
+                        function.returns,
+                        encode_hex(&value),
+                    ))),
                 }
             })))
         }

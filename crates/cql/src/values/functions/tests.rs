@@ -249,6 +249,22 @@ fn value(call: &str, values: &[Option<&[u8]>]) -> Result<Option<String>, String>
 }
 
 #[test]
+fn what_json_holds_must_be_a_value_of_the_type() {
+    let text = argument("?");
+    let Ok(Some(Function::Scalar(function))) = resolve("from_json", &[&*text], Some(&DataType::Duration))
+    else {
+        panic!("from_json")
+    };
+    let read =
+        |json: &str| function.evaluate(&[Some(json.as_bytes())], &Fixed).map_err(|error| error.to_string());
+    assert_eq!(read(r#""0s""#), Ok(Some(vec![0; 3])));
+    assert_eq!(
+        read(r#""""#).unwrap_err(),
+        "Return of function system.from_json : (text) -> duration () is not a valid value for its declared return type duration"
+    );
+}
+
+#[test]
 fn functions_of_now_take_it_from_their_surroundings() {
     for (call, expected) in [
         ("current_timestamp()", "'2023-11-14T22:13:20.123Z'"),

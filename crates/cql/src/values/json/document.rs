@@ -25,12 +25,24 @@ pub enum Json {
 }
 
 impl Json {
-    /// Reads the first JSON value of `text`; like Cassandra's parser, this one does not mind what comes after it.
+    /// Reads the first JSON value of `text`. As in Cassandra, anything may come after it, but for a number that needs a
+    /// space behind it.
     pub fn parse(text: &str) -> Result<Self, String> {
         check_nesting(text)?;
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
         match values.next() {
-            Some(Ok(raw)) => Self::from_raw(raw),
+            Some(Ok(raw)) => match (Self::from_raw(raw)?, text.get(values.byte_offset()..)) {
+                (Self::Number(_), Some(rest))
+                    if !rest.is_empty() && !rest.starts_with([' ', '\t', '\r', '\n']) =>
+                {
+                    let next = rest.chars().next().unwrap_or_default();
+                    let code = u32::from(next);
+                    Err(format!(
+                        "Unexpected character ('{next}' (code {code})): Expected space separating root-level values"
+                    ))
+                }
+                (value, _) => Ok(value),
+            },
             Some(Err(error)) => Err(error.to_string()),
             None => Err("No content to map due to end-of-input".to_owned()),
         }
@@ -170,6 +182,21 @@ impl<'de> Deserialize<'de> for Entries<'de> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn anything_may_follow_the_first_value_but_a_number_needs_a_space_behind_it() {
+        for text in ["1 2", "1 x", "1\n}", " 1 ", "\"a\"b", "[1]]", "{\"a\": 1}}", "true false", "{} // c"] {
+            assert!(Json::parse(text).is_ok(), "{text}");
+        }
+        for text in ["1}", "1,", "-2]", "1.5:", "1\"a\"", "1x", "nullx", "", " "] {
+            assert!(Json::parse(text).is_err(), "{text}");
+        }
+        let error = Json::parse("1}").unwrap_err();
+        assert_eq!(
+            error,
+            "Unexpected character ('}' (code 125)): Expected space separating root-level values"
+        );
+    }
 
     #[test]
     fn deep_nesting_is_refused_after_one_look_at_the_text() {
