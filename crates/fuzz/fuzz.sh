@@ -14,9 +14,9 @@ flags="$flags -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-
 flags="$flags -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions --cfg fuzzing"
 # With --target, build scripts and procedural macros are not instrumented.
 RUSTFLAGS=$flags CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-    cargo build --package cassette-fuzz --release --features libfuzzer --bin libfuzzer \
+    cargo build --package cassette-fuzz --release --features libfuzzer --bins \
     --target "$triple" --target-dir target/fuzz/build
-[ $# -gt 0 ] || set -- $(sed -n 's/^    \([a-z_]*\)::TARGET,$/\1/p' crates/fuzz/src/targets/mod.rs)
+[ $# -gt 0 ] || set -- $(sed -n 's/^    \([a-z_]*\)::TARGET,$/\1/p' crates/fuzz/src/targets/mod.rs) configuration
 mkdir -p target/fuzz/findings
 failed=0
 for target in "$@"; do
@@ -25,9 +25,10 @@ for target in "$@"; do
     mkdir -p "$seeds" "$grown"
     corpora=("$grown" "$seeds")
     [ ! -d "$committed" ] || corpora+=("$committed")
+    [ "$target" = configuration ] && binary=libfuzzer-configuration || binary=libfuzzer
     echo "$target: $seconds s"
     CASSETTE_FUZZ_TARGET=$target CASSETTE_FUZZ_SEEDS=$seeds RUST_BACKTRACE=1 \
-        target/fuzz/build/"$triple"/release/libfuzzer -max_total_time="$seconds" -max_len=65536 -timeout=20 \
+        target/fuzz/build/"$triple"/release/"$binary" -max_total_time="$seconds" -max_len=65536 -timeout=20 \
         -rss_limit_mb=4096 -artifact_prefix=target/fuzz/findings/"$target"- -print_final_stats=1 -verbosity=0 \
         "${corpora[@]}" || failed=1
 done

@@ -1,4 +1,4 @@
-//! Running a target without a fuzzing engine: the corpus, the seeds, and random changes of both.
+//! Running a target: with a fuzzing engine, or without one on the corpus, the seeds, and random changes of both.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -25,6 +25,21 @@ pub fn one(target: &Target, input: &[u8]) {
     let held = measure(|| (target.run)(input));
     let most = memory_max(input.len());
     assert!(held <= most, "memory of {}: expected at most {most} bytes, found {held}", target.name);
+}
+
+/// Before a run under libFuzzer: writes the target's seeds to the directory `CASSETTE_FUZZ_SEEDS`, if that is set, which
+/// libFuzzer then reads as one of its corpora.
+///
+/// # Panics
+/// If they cannot be written.
+pub fn prepare(target: &Target) {
+    if let Ok(directory) = std::env::var("CASSETTE_FUZZ_SEEDS") {
+        std::fs::create_dir_all(&directory).expect("a directory for seeds");
+        for (number, seed) in (target.seeds)().into_iter().enumerate() {
+            std::fs::write(format!("{directory}/seed-{number}"), seed).expect("a file for a seed");
+        }
+    }
+    (target.run)(&[]);
 }
 
 /// Runs the target's corpus and seeds, then `target.inputs` changes of them, which are the same every time; or changes

@@ -1,7 +1,4 @@
 //! One target under libFuzzer: `CASSETTE_FUZZ_TARGET` names it. `make fuzz` builds and runs this.
-//!
-//! Before the run the target's seeds are written to the directory `CASSETTE_FUZZ_SEEDS`, if that is set, which libFuzzer
-//! then reads as one of its corpora.
 
 #![no_main]
 
@@ -18,13 +15,7 @@ fn prepare() {
     let name = std::env::var("CASSETTE_FUZZ_TARGET").expect("CASSETTE_FUZZ_TARGET: the name of a target");
     let target = target(&name).unwrap_or_else(|| panic!("CASSETTE_FUZZ_TARGET: no target is called {name}"));
     TARGET.set(target).unwrap_or_else(|_| panic!("prepared twice"));
-    if let Ok(directory) = std::env::var("CASSETTE_FUZZ_SEEDS") {
-        std::fs::create_dir_all(&directory).expect("a directory for seeds");
-        for (number, seed) in (target.seeds)().into_iter().enumerate() {
-            std::fs::write(format!("{directory}/seed-{number}"), seed).expect("a file for a seed");
-        }
-    }
-    (target.run)(&[]);
+    run::prepare(target);
 }
 
 libfuzzer_sys::fuzz_target!(
