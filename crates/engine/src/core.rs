@@ -28,6 +28,7 @@ use crate::partition_lock::PartitionLocks;
 use crate::replay_positions::ReplayPositions;
 use crate::row_cache::RowCache;
 use crate::saved_caches::SavedCaches;
+use crate::schema_journal::SchemaJournal;
 use crate::table::{Table, View};
 
 /// The engine's state. Its behaviour is in `tables`, `write`, `flush`, `read`, `recovery` and `compaction`.
@@ -38,6 +39,7 @@ pub(crate) struct Core {
     pub directory: DataDirectory,
     pub positions: ReplayPositions,
     pub drops: DropRecords,
+    pub journal: SchemaJournal,
     /// Whether the schema that named the tables lacks something, so that nothing may be removed.
     pub schema_incomplete: AtomicBool,
     /// Whether replay skipped damage, so that the schema may lack something.
@@ -77,14 +79,14 @@ pub(crate) struct Core {
     stopped: AtomicBool,
     stop_reason: Mutex<String>,
     pub flush_wanted: Signal,
-    /// Tables that are to be flushed soon after a change.
+    /// Tables of the schema that are to be flushed soon after a change.
     pub flushed_together: Mutex<FlushedTogether>,
     pub compaction_wanted: Signal,
     /// Makes time UUIDs differ that are made in the same microsecond.
     uuids: AtomicU64,
 }
 
-/// See [`Engine::flush_together`](crate::Engine::flush_together).
+/// See [`Core::flush_together`].
 pub(crate) struct FlushedTogether {
     /// When they were flushed, or the engine was opened.
     pub last: Duration,
@@ -109,6 +111,7 @@ impl Core {
         let directory = DataDirectory::open(fs.clone(), &options.data_dir)?;
         let positions = ReplayPositions::open(fs.clone(), directory.replay_positions())?;
         let drops = DropRecords::open(fs.clone(), directory.dropped_tables())?;
+        let journal = SchemaJournal::open(fs.clone(), directory.schema_journal())?;
         let now = clock.monotonic();
         Ok(Self {
             memory: MemtablePool::new(options.memtable_heap_space, options.cleanup_threshold()),
@@ -132,6 +135,7 @@ impl Core {
             directory,
             positions,
             drops,
+            journal,
             schema_incomplete: AtomicBool::new(false),
             log_damage_skipped: AtomicBool::new(false),
             unknown_tables: AtomicU64::new(0),

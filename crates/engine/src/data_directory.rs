@@ -5,6 +5,7 @@
 //! <data_dir>/cassette.lock                         locked while an engine is open
 //! <data_dir>/replay_positions                      see replay_positions.rs
 //! <data_dir>/dropped_tables                        see drop_records.rs
+//! <data_dir>/schema_journal                        see schema_journal.rs
 //! <data_dir>/commitlog/CommitLog-*.log             see commitlog.rs
 //! <data_dir>/commitlog/unclaimed/<id>/*.log        of tables that the schema does not name, see commitlog/unclaimed.rs
 //! <data_dir>/saved_caches/*-cassette.db            what caches held, see saved_caches.rs; may be elsewhere
@@ -98,6 +99,11 @@ impl DataDirectory {
     /// The file of the drop records.
     pub fn dropped_tables(&self) -> PathBuf {
         self.root.join("dropped_tables")
+    }
+
+    /// The file of the schema journal.
+    pub fn schema_journal(&self) -> PathBuf {
+        self.root.join("schema_journal")
     }
 
     /// Where the keyspaces' directories are.

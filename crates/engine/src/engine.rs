@@ -330,7 +330,26 @@ impl Engine {
 
     /// [`apply`](Self::apply) with a weaker promise, if one is enough.
     pub fn apply_promised(&self, mutations: &[Mutation], promise: Promise) -> Result<()> {
-        self.inner.core.apply(mutations, promise)
+        self.inner.core.apply(mutations, promise).map(drop)
+    }
+
+    /// [Applies](Self::apply) a schema change. When this returns, the change is durable in the commit log, and what it changes in
+    /// tables for which `is_schema` returns true is durable outside of it too.
+    ///
+    /// # Errors
+    /// [`EngineError::OnlyInLog`] if the change took effect and is durable in the commit log alone. After any other error it did
+    /// not take effect.
+    pub fn apply_schema(
+        &self,
+        mutations: &[Mutation],
+        is_schema: &dyn Fn(&TableMetadata) -> bool,
+    ) -> Result<()> {
+        self.inner.core.apply_schema(mutations, is_schema)
+    }
+
+    /// Returns what damage to the schema journal may have taken from the schema. Available after [`replay`](Self::replay).
+    pub fn schema_journal_damage(&self) -> Option<String> {
+        self.inner.core.journal.damage()
     }
 
     /// Whether [`apply`](Self::apply) would keep its caller waiting, as far as can be told now: for a disk, as `commitlog_sync`
@@ -513,15 +532,6 @@ impl Engine {
             Some(id) => core.flush(&core.table(id)?),
             None => core.tables.load().values().try_for_each(|table| core.flush(table)),
         }
-    }
-
-    /// Flushes tables whose changes must not stay in the commit log alone for long: at once, unless such a flush took place
-    /// within the last second or the engine was opened within it. Then the background flushes them when that second is over,
-    /// and so does [`close`](Self::close).
-    pub fn flush_together(&self, ids: &[TableId]) -> Result<()> {
-        let core = &self.inner.core;
-        core.check_running()?;
-        core.flush_together(ids)
     }
 
     /// Compacts all SSTables of a table as its strategy does that: into one, into levels, or into shards. Memtables are not

@@ -78,6 +78,15 @@ pub enum EngineError {
         /// Why the last flush failed.
         cause: Arc<EngineError>,
     },
+    /// A schema change took effect, and could be written neither to the schema journal nor to SSTables.
+    #[error(
+        "the schema change took effect, but only the commit log holds it: {cause}; writing it elsewhere is tried again every \
+         second"
+    )]
+    OnlyInLog {
+        /// Why it is not in the schema journal.
+        cause: StorageError,
+    },
     /// A partition key, or the clustering of a row, is longer than Cassandra's files have room for.
     #[error(
         "{table}: Key length of {length} is longer than maximum of {}",

@@ -174,14 +174,17 @@ impl Core {
         }
     }
 
-    /// See [`Engine::flush_together`](crate::Engine::flush_together).
+    /// Flushes tables whose changes must not stay in the schema journal for long: at once, unless such a flush took place
+    /// within the last second or the engine was opened within it. Then the background flushes them when that second is over,
+    /// and so does closing.
     pub fn flush_together(self: &Arc<Self>, ids: &[TableId]) -> Result<()> {
         self.flushed_together.lock().pending.extend(ids);
         self.flush_pending(Duration::from_secs(1))
     }
 
-    /// Flushes the tables that wait for it, if the last such flush is at least `pause` ago. Those that fail wait again.
-    fn flush_pending(self: &Arc<Self>, pause: Duration) -> Result<()> {
+    /// Flushes the tables that wait for it, if the last such flush is at least `pause` ago, and removes what they hold from
+    /// the schema journal. Those that fail wait again.
+    pub fn flush_pending(self: &Arc<Self>, pause: Duration) -> Result<()> {
         let pending = {
             let mut together = self.flushed_together.lock();
             let now = self.clock.monotonic();
@@ -199,6 +202,9 @@ impl Core {
                 self.flushed_together.lock().pending.insert(id);
                 failure.get_or_insert(error);
             }
+        }
+        if let Err(error) = self.journal.retain(|record| self.is_needed(record)) {
+            tracing::warn!(%error, "the schema journal keeps records longer than they are needed");
         }
         failure.map_or(Ok(()), Err)
     }

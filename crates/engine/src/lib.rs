@@ -34,6 +34,7 @@ mod recovery;
 mod replay_positions;
 mod row_cache;
 mod saved_caches;
+mod schema_journal;
 mod snapshots;
 mod sstable_handle;
 mod sstable_writer;

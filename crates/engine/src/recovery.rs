@@ -20,6 +20,7 @@ use crate::core::{Core, Phase};
 use crate::engine::ReplaySummary;
 use crate::error::{EngineError, Result};
 use crate::mutation_codec::{self, Decoder};
+use crate::schema_journal::JournalRecord;
 use crate::table::Table;
 
 impl Core {
@@ -33,9 +34,28 @@ impl Core {
             let mut handler = |entry: Entry<'_>| replay.take(entry);
             let read = commitlog::read(self.fs.as_ref(), &directory, policy, &mut handler)?;
             self.note_damage(read.skipped);
+            self.replay_journal(&mut replay, &read);
         }
         replay.finish();
         Ok(replay.summary)
+    }
+
+    /// Applies what the schema journal has, after the log was read.
+    fn replay_journal(&self, replay: &mut Replay<'_>, read: &commitlog::ReplaySummary) {
+        self.journal.replay(|record| replay.journal_record(record).map_err(|error| error.to_string()));
+        let log_is_intact = read.segments > 0 && read.skipped == 0;
+        self.journal.settle(log_is_intact, |record| self.is_needed(record));
+        if self.journal.damage().is_some() {
+            self.schema_incomplete.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether SSTables may lack something that the schema journal has.
+    pub fn is_needed(&self, record: &JournalRecord) -> bool {
+        let tables = self.tables.load();
+        // While recovering, the table may not have been created yet.
+        let exists = |table: &TableId| self.phase() == Phase::Recovering || tables.contains_key(table);
+        record.table_ids().any(|table| exists(&table) && record.position > self.positions.get(table))
     }
 
     fn note_damage(&self, skipped: u64) {
@@ -65,6 +85,7 @@ impl Core {
             &mut handler,
         )?;
         self.note_damage(read.skipped);
+        self.replay_journal(&mut replay, &read);
         replay.finish();
         let summary = replay.summary;
         let foreign = foreign.found;
@@ -89,6 +110,7 @@ impl Core {
         self.set_phase(Phase::Open);
         self.settle_unclaimed()?;
         self.finish_drops();
+        self.flushed_together.lock().pending.extend(self.journal.table_ids());
         let unknown = self.report_unknown_tables()?;
         // Those of unknown tables say which kept records are in their SSTables.
         self.positions.retain(|table| tables.contains_key(&table) || unknown.contains(&table))?;
@@ -98,7 +120,8 @@ impl Core {
     fn commitlog_options(self: &Arc<Self>) -> Result<CommitLogOptions> {
         let core = Arc::downgrade(self);
         // Positions on record must lie before those of new segments, whatever the clock says.
-        let last_segment = self.positions.last_segment().max(self.drops.last_segment());
+        let last_segment =
+            self.positions.last_segment().max(self.drops.last_segment()).max(self.journal.last_segment());
         Ok(CommitLogOptions {
             sync: self.options.commitlog_sync,
             segment_size: self.options.commitlog_segment_size,
@@ -267,23 +290,7 @@ impl<'a> Replay<'a> {
         tables: &[TableVersion],
         content: &[u8],
     ) -> Result<(), HandlerError> {
-        const UNDECODABLE: &str = "a mutation that cannot be decoded, though its checksum holds";
-        for (place, update) in mutation_codec::split_record(content).ok_or(UNDECODABLE)? {
-            let version = tables.get(place).ok_or(UNDECODABLE)?;
-            let Some(table) = self.tables.get(&version.table) else { continue };
-            if position <= self.core.positions.get(table.id) {
-                continue;
-            }
-            let decoder = self.decoders.get(version).ok_or("a mutation whose dictionary is missing")?;
-            let update = decoder.update(update).ok_or(UNDECODABLE)?;
-            if update.is_empty() {
-                continue;
-            }
-            let changes = [(&update, &**decoder.table())];
-            let growth = table.view().memtable.apply(&update.key, changes.into_iter());
-            self.core.memory.grow(growth);
-            self.summary.mutations += 1;
-        }
+        self.apply(position, tables, content)?;
         if let Some(table) = &self.claimed {
             if self.core.memory.wants_flush() {
                 self.core.flush(table)?;
@@ -300,6 +307,41 @@ impl<'a> Replay<'a> {
             if let Some(cause) = self.core.flush_failure.lock().clone() {
                 return Err(format!("no room in memtables, and a flush failed: {cause}").into());
             }
+        }
+        Ok(())
+    }
+
+    /// Takes a record of the schema journal. It says nothing of how far the log has been read.
+    fn journal_record(&mut self, record: &JournalRecord) -> Result<(), HandlerError> {
+        for (table, content) in &record.tables {
+            self.take(Entry::Dictionary { table: *table, content })?;
+        }
+        let tables: Vec<TableVersion> = record.tables.iter().map(|(table, _)| *table).collect();
+        self.apply(record.position, &tables, &record.content)
+    }
+
+    fn apply(
+        &mut self,
+        position: Position,
+        tables: &[TableVersion],
+        content: &[u8],
+    ) -> Result<(), HandlerError> {
+        const UNDECODABLE: &str = "a mutation that cannot be decoded, though its checksum holds";
+        for (place, update) in mutation_codec::split_record(content).ok_or(UNDECODABLE)? {
+            let version = tables.get(place).ok_or(UNDECODABLE)?;
+            let Some(table) = self.tables.get(&version.table) else { continue };
+            if position <= self.core.positions.get(table.id) {
+                continue;
+            }
+            let decoder = self.decoders.get(version).ok_or("a mutation whose dictionary is missing")?;
+            let update = decoder.update(update).ok_or(UNDECODABLE)?;
+            if update.is_empty() {
+                continue;
+            }
+            let changes = [(&update, &**decoder.table())];
+            let growth = table.view().memtable.apply(&update.key, changes.into_iter());
+            self.core.memory.grow(growth);
+            self.summary.mutations += 1;
         }
         Ok(())
     }

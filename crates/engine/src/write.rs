@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cassette_rows::key::MAX_KEY_LENGTH;
-use cassette_rows::{DecoratedKey, PartitionUpdate, Row, TableMetadata};
+use cassette_rows::{DecoratedKey, PartitionUpdate, Row, TableId, TableMetadata};
 use crossbeam_utils::sync::ShardedLockReadGuard;
 
-use crate::commitlog::{Record, TableVersion};
+use crate::commitlog::{Position, Record, TableVersion};
 use crate::core::{Core, Phase};
 use crate::engine::{Mutation, Promise};
 use crate::error::{EngineError, Result};
 use crate::memory::Admitted;
 use crate::mutation_codec;
+use crate::schema_journal::JournalRecord;
 use crate::table::{Table, View};
 use crate::trace::trace;
 
@@ -21,22 +22,61 @@ const ROOM_CHECK: Duration = Duration::from_millis(50);
 
 impl Core {
     /// See [`Engine::apply`](crate::Engine::apply) and [`Promise`].
-    pub fn apply(self: &Arc<Self>, mutations: &[Mutation], promise: Promise) -> Result<()> {
+    /// Returns where the log record ends; the least position if nothing was logged.
+    pub fn apply(self: &Arc<Self>, mutations: &[Mutation], promise: Promise) -> Result<Position> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
             return Err(EngineError::Recovering);
         }
         mutations.iter().try_for_each(check_lengths)?;
         match mutations {
-            [] => Ok(()),
+            [] => Ok(Position::ZERO),
             [only] => self.apply_one(only, promise),
             many => self.apply_many(many, promise),
         }
     }
 
-    fn apply_one(self: &Arc<Self>, mutation: &Mutation, promise: Promise) -> Result<()> {
-        if mutation.update.is_empty() {
+    /// See [`Engine::apply_schema`](crate::Engine::apply_schema).
+    pub fn apply_schema(
+        self: &Arc<Self>,
+        mutations: &[Mutation],
+        is_schema: &dyn Fn(&TableMetadata) -> bool,
+    ) -> Result<()> {
+        self.check_running()?;
+        if self.phase() == Phase::Recovering {
+            return Err(EngineError::Recovering);
+        }
+        let journaled: Vec<&Mutation> = mutations
+            .iter()
+            .filter(|mutation| !mutation.update.is_empty() && is_schema(&mutation.table))
+            .collect();
+        let mut record = JournalRecord::new(&LogRecord::of_mutations(&journaled));
+        if !journaled.is_empty() {
+            self.journal.reserve(&record)?;
+        }
+        record.position = self.apply(mutations, Promise::Itself)?;
+        if let Some(log) = &*self.log.load() {
+            log.sync()?;
+        }
+        if journaled.is_empty() {
             return Ok(());
+        }
+        let tables: Vec<TableId> = record.table_ids().collect();
+        if let Err(cause) = self.journal.append(record) {
+            tracing::warn!(error = %cause, "cannot write the schema journal: flushing the schema instead");
+            self.flushed_together.lock().pending.extend(tables);
+            return self.flush_pending(Duration::ZERO).map_err(|_| EngineError::OnlyInLog { cause });
+        }
+        if let Err(error) = self.flush_together(&tables) {
+            tracing::warn!(%error, "schema changes stay in the schema journal until their tables are flushed");
+        }
+        Ok(())
+    }
+
+    fn apply_one(self: &Arc<Self>, mutation: &Mutation, promise: Promise) -> Result<Position> {
+        let mut position = Position::ZERO;
+        if mutation.update.is_empty() {
+            return Ok(position);
         }
         let started = self.clock.monotonic();
         let tables = self.tables.load();
@@ -47,7 +87,7 @@ impl Core {
         let view = table.view();
         if table.has_durable_writes() {
             let record = LogRecord { tables: vec![version_of(mutation)], mutations: vec![(0, mutation)] };
-            self.append(&record, promise)?;
+            position = self.append(&record, promise)?;
         } else {
             self.leave_unlogged(&view)?;
         }
@@ -60,10 +100,11 @@ impl Core {
         table.metrics.write_latency.record_latency(self.clock.monotonic().saturating_sub(started));
         sample(table, &mutation.update);
         self.grown(growth);
-        Ok(())
+        Ok(position)
     }
 
-    fn apply_many(self: &Arc<Self>, mutations: &[Mutation], promise: Promise) -> Result<()> {
+    fn apply_many(self: &Arc<Self>, mutations: &[Mutation], promise: Promise) -> Result<Position> {
+        let mut position = Position::ZERO;
         let started = self.clock.monotonic();
         // By table and key: locks are taken in the order of tables, and a partition's changes made together. The tables of
         // indexes come last: whoever finds an entry there finds the row that it was written with, too.
@@ -76,7 +117,7 @@ impl Core {
         let tables = of_tables().map(|of_table| Self::table_in(&all, of_table[0].table.id));
         let tables = tables.collect::<Result<Vec<&Arc<Table>>>>()?;
         if tables.is_empty() {
-            return Ok(());
+            return Ok(position);
         }
         tables.iter().try_for_each(|table| self.wait_for_compactions(table))?;
         let _admitted = self.admit(order.iter().map(|mutation| size_of_update(&mutation.update)).sum())?;
@@ -85,7 +126,7 @@ impl Core {
         let part = |(mutations, table)| Part { table, mutations, is_logged: table.has_durable_writes() };
         let parts: Vec<Part<'_>> = of_tables().zip(tables.iter().map(|table| &***table)).map(part).collect();
         if parts.iter().any(|part| part.is_logged) {
-            self.append(&LogRecord::of(&parts), promise)?;
+            position = self.append(&LogRecord::of(&parts), promise)?;
         }
         for part in parts.iter().filter(|part| !part.is_logged) {
             self.leave_unlogged(&part.table.view())?;
@@ -111,7 +152,7 @@ impl Core {
         }
         drop(writing);
         self.grown(growth);
-        Ok(())
+        Ok(position)
     }
 
     /// Does to the row cache what is done to a memtable, under the same lock.
@@ -136,7 +177,7 @@ impl Core {
         Ok(())
     }
 
-    fn append(&self, record: &LogRecord<'_>, promise: Promise) -> Result<()> {
+    fn append(&self, record: &LogRecord<'_>, promise: Promise) -> Result<Position> {
         trace(|| "Appending to commitlog");
         let log = self.log.load();
         let Some(log) = &*log else { return Err(EngineError::Closed) };
@@ -144,7 +185,7 @@ impl Core {
             Promise::Itself => log.append(record),
             Promise::WithLater => log.append_ahead(record),
         };
-        appended.map(drop).map_err(EngineError::from)
+        appended.map_err(EngineError::from)
     }
 
     /// Holds a write of about `bytes` up until it is its turn to take memory and the commit log is ready for it, and refuses
@@ -276,19 +317,29 @@ impl<'a> LogRecord<'a> {
         for part in parts.iter().filter(|part| part.is_logged) {
             // Of one table there are several versions only while it is being altered.
             let first = record.tables.len();
-            for mutation in part.mutations {
-                let version = version_of(mutation);
-                let place = match record.tables[first..].iter().position(|table| *table == version) {
-                    Some(place) => first + place,
-                    None => {
-                        record.tables.push(version);
-                        record.tables.len() - 1
-                    }
-                };
-                record.mutations.push((place, mutation));
-            }
+            part.mutations.iter().for_each(|mutation| record.add(first, mutation));
         }
         record
+    }
+
+    /// Of mutations of a few tables, none of them empty.
+    fn of_mutations(mutations: &[&'a Mutation]) -> Self {
+        let mut record = LogRecord { tables: Vec::new(), mutations: Vec::new() };
+        mutations.iter().for_each(|mutation| record.add(0, mutation));
+        record
+    }
+
+    /// Adds a mutation of one of the tables from `first` on, or of another.
+    fn add(&mut self, first: usize, mutation: &'a Mutation) {
+        let version = version_of(mutation);
+        let place = match self.tables[first..].iter().position(|table| *table == version) {
+            Some(place) => first + place,
+            None => {
+                self.tables.push(version);
+                self.tables.len() - 1
+            }
+        };
+        self.mutations.push((place, mutation));
     }
 }
 

@@ -4,7 +4,8 @@
 //!    A keyspace whose writes become durable is made so: what it holds without a log is flushed, and indexes and views that are
 //!    not whole lose their notes of having been built, which are believed from the next step on.
 //! 2. The rows of `system_schema` and `system.local` are written as one batch and the commit log is synced. From here on
-//!    the change survives; before, nothing of it does.
+//!    the change survives; before, nothing of it does. A copy in the schema journal keeps it if the log is lost; see
+//!    `schema_journal` in the engine.
 //! 3. Changed tables get their new form in the engine, and then the catalog is swapped: no statement is planned against
 //!    a table that the engine does not know.
 //! 4. Dropped tables leave the engine. The intent to drop them is durable before step 2, so that after a crash opening
@@ -14,7 +15,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use cassette_engine::{Engine, Mutation};
+use cassette_engine::EngineError;
 use cassette_rows::{TableId, TableMetadata};
 
 use super::{Change, KeyspaceChange, SchemaContext, alter_table, events};
@@ -142,12 +143,14 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         .chain(changed_indexes.filter_map(|of| indexes::forget(after, keyspace, &of.index, timestamp)))
         .chain(leftovers)
         .collect::<Vec<_>>();
-    engine.apply(&mutations).and_then(|()| engine.sync_log()).map_err(|error| {
-        engine.cancel_drops(&dropped);
-        undo(format!("cannot write the schema: {error}"))
-    })?;
-    flush_schema(engine, &mutations);
     let mut failure = None;
+    match engine.apply_schema(&mutations, &system::is_schema) {
+        Err(error @ EngineError::OnlyInLog { .. }) => failure = Some(error.to_string()),
+        applied => applied.map_err(|error| {
+            engine.cancel_drops(&dropped);
+            undo(format!("cannot write the schema: {error}"))
+        })?,
+    }
     for table in &diff.altered {
         if let Err(error) = engine.alter_table(table.clone()) {
             failure.get_or_insert(format!("cannot alter {}: {error}", table.qualified_name()));
@@ -169,24 +172,6 @@ fn put_into_force(database: &Database, keyspace: &str, before: &Catalog, after: 
         failure.get_or_insert(format!("cannot remove what was dropped: {error}"));
     }
     failure.map_or(Ok(()), |failure| Err(DatabaseError::Server(failure)))
-}
-
-/// Flushes the tables of `system_schema` that a change wrote, so that the schema does not depend on the commit log. Cassandra
-/// does so with every change. Here a flush of two tables takes ten times as long as the change itself, so that changes in
-/// quick succession are flushed together, at most a second after they are acknowledged.
-///
-/// A failure is logged: the change is durable in the log, and the engine tries the flush again.
-fn flush_schema(engine: &Engine, mutations: &[Mutation]) {
-    let mut changed: Vec<TableId> = mutations
-        .iter()
-        .filter(|mutation| mutation.table.keyspace == system::SCHEMA && !mutation.update.is_empty())
-        .map(|mutation| mutation.table.id)
-        .collect();
-    changed.sort_unstable();
-    changed.dedup();
-    if let Err(error) = engine.flush_together(&changed) {
-        tracing::warn!(%error, "a schema change is only in the commit log until its tables are flushed");
-    }
 }
 
 /// The keyspace, if its writes are to go to the log and did not before.

@@ -7,6 +7,8 @@
 mod definitions;
 pub(crate) mod encode;
 pub(crate) mod expiring_row;
+#[cfg(test)]
+mod journal_tests;
 pub(crate) mod load;
 pub(crate) mod local;
 pub(crate) mod open;
@@ -40,6 +42,13 @@ pub(crate) const BUILT_VIEWS: &str = "built_views";
 pub(crate) const VIEW_BUILDS: &str = "view_builds_in_progress";
 /// The table of the indexes that are built.
 pub(crate) const INDEX_INFO: &str = "IndexInfo";
+
+/// Whether schema changes are in the rows of a table: the schema itself, and what is noted of indexes and views under their
+/// names, which others may have had before.
+pub(crate) fn is_schema(table: &TableMetadata) -> bool {
+    let notes = [INDEX_INFO, BUILT_VIEWS, VIEW_BUILDS];
+    table.keyspace == SCHEMA || (table.keyspace == SYSTEM && notes.contains(&table.name.as_str()))
+}
 
 /// `system` and `system_schema`.
 pub(crate) fn local_keyspaces() -> Vec<Keyspace> {

@@ -1,6 +1,7 @@
 //! Opening: the schema is read back, and the engine recovers the tables it names.
 //!
-//! 1. The schema's own tables are opened and the commit log is replayed for them: now the schema is whole.
+//! 1. The schema's own tables are opened, and the commit log and the schema journal are replayed for them: now the schema is
+//!    whole.
 //! 2. The tables it names are opened and the log is replayed for these. Directories and log records of other tables are
 //!    removed if a drop record names them, and otherwise kept and reported: the schema may have lost their rows. A start whose
 //!    schema is incomplete removes nothing.
@@ -52,12 +53,14 @@ pub(crate) fn open(engine: &Engine, clock: &dyn Clock, mut node: Node) -> Result
     let now_micros = clock.now_micros();
     let now = encode::seconds(now_micros);
     let stored = load::load(engine, &built_in, now)?;
-    let schema_is_incomplete = !stored.problems.is_empty();
+    let mut problems = stored.problems;
+    problems.extend(engine.schema_journal_damage());
+    let schema_is_incomplete = !problems.is_empty();
     let schema_is_empty = stored.keyspaces.is_empty();
     if schema_is_incomplete || schema_is_empty {
         engine.mark_schema_incomplete();
     }
-    report_problems(&stored.problems);
+    report_problems(&problems);
     if engine.log_damage_skipped() {
         tracing::warn!(
             "damage in the commit log was skipped: schema changes may be lost with it; this start removes no files of tables"
@@ -192,8 +195,13 @@ fn write_own(
         }
     }
     mutations.push(ceiling);
-    engine
-        .apply(&mutations)
-        .and_then(|()| engine.sync_log())
-        .map_err(|error| DatabaseError::Server(format!("cannot write system tables: {error}")))
+    match engine.apply_schema(&mutations, &super::is_schema) {
+        Err(error @ EngineError::OnlyInLog { .. }) => {
+            tracing::warn!(%error, "cannot write the system tables outside the commit log");
+            Ok(())
+        }
+        applied => {
+            applied.map_err(|error| DatabaseError::Server(format!("cannot write system tables: {error}")))
+        }
+    }
 }
