@@ -58,6 +58,8 @@ impl Simulation {
 
     pub(crate) fn drop_keyspace(&mut self) -> Result<(), String> {
         let Some(name) = self.model.keyspaces.first().cloned() else { return Ok(()) };
+        // Paging states are of one table, and not of another one of its name.
+        self.cursors.retain(|cursor| !cursor.table.starts_with(&format!("{name}.")));
         self.define(format!("DROP KEYSPACE {name}"), |model| {
             model.keyspaces.remove(&name);
             model.tables.retain(|_, table| table.shape.keyspace() != name);
@@ -133,6 +135,7 @@ impl Simulation {
         if !views.is_empty() {
             return Ok(());
         }
+        self.cursors.retain(|cursor| cursor.table != table);
         self.define(format!("DROP TABLE {table}"), |model| {
             model.tables.remove(&table);
         })
