@@ -88,14 +88,7 @@ impl<'a> Guard<'a> {
         value: i64,
         message: impl FnOnce(Level, i64) -> String,
     ) -> Result<()> {
-        for (key, level) in [(limit.fail, Level::Fail), (limit.warn, Level::Warn)] {
-            if let Some(threshold) = self.guardrails.threshold(key)
-                && value > threshold
-            {
-                return self.violated(limit.name, level, &message(level, threshold), limit.reason);
-            }
-        }
-        Ok(())
+        self.within(limit, |threshold| value <= threshold, message)
     }
 
     /// [`Self::at_most`] of a limit that `value` may not be below.
@@ -105,9 +98,20 @@ impl<'a> Guard<'a> {
         value: i64,
         message: impl FnOnce(Level, i64) -> String,
     ) -> Result<()> {
+        self.within(limit, |threshold| value >= threshold, message)
+    }
+
+    /// Fails, or else warns, if a threshold of `limit` is set and not respected.
+    #[inline]
+    fn within(
+        self,
+        limit: &Threshold,
+        respects: impl Fn(i64) -> bool,
+        message: impl FnOnce(Level, i64) -> String,
+    ) -> Result<()> {
         for (key, level) in [(limit.fail, Level::Fail), (limit.warn, Level::Warn)] {
             if let Some(threshold) = self.guardrails.threshold(key)
-                && value < threshold
+                && !respects(threshold)
             {
                 return self.violated(limit.name, level, &message(level, threshold), limit.reason);
             }
