@@ -31,7 +31,7 @@ use crate::options::Options;
 use crate::partition_lock::PartitionLock;
 use crate::saved_caches::CacheKind;
 use crate::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
-use crate::stats::{EngineStats, PartitionStats, TableStats};
+use crate::stats::{BytesInUse, EngineStats, PartitionStats, TableStats};
 use crate::unknown_tables::UnknownTable;
 use crate::verify::VerifiedSSTable;
 
@@ -721,6 +721,16 @@ impl Engine {
     /// Figures about the whole engine as it is now.
     pub fn stats(&self) -> EngineStats {
         self.inner.core.stats()
+    }
+
+    /// How much storage all tables take. Cheaper than [`Self::stats`].
+    pub fn bytes_in_use(&self) -> BytesInUse {
+        self.inner.core.bytes_in_use()
+    }
+
+    /// The room that is left on the disk with the data directory.
+    pub fn available_space(&self) -> std::io::Result<u64> {
+        self.inner.core.fs.available_space(&self.inner.core.options.data_dir)
     }
 
     /// What is counted about the whole engine, since it was opened.

@@ -29,6 +29,7 @@ pub mod metrics;
 mod mutation_codec;
 mod options;
 mod partition_lock;
+mod partition_observer;
 mod read;
 mod recovery;
 mod replay_positions;
@@ -50,6 +51,7 @@ mod verify;
 mod write;
 
 pub use cassette_sstable::chunk_cache::{CacheStats, DiskAccessMode};
+pub use cassette_sstable::row_index_reads;
 pub use cassette_sstable::scrub::{ScrubOptions, ScrubReport};
 pub use cassette_sstable::waiting::{may_wait, without_waiting};
 pub use compaction::{
@@ -66,8 +68,9 @@ pub use options::{
     SavedCachesOptions,
 };
 pub use partition_lock::PartitionLock;
+pub use partition_observer::{PartitionObserver, PartitionSize, WrittenPartition};
 pub use saved_caches::CacheKind;
 pub use snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
-pub use stats::{EngineStats, LevelStats, PartitionStats, TableStats};
+pub use stats::{BytesInUse, EngineStats, LevelStats, PartitionStats, TableStats};
 pub use unknown_tables::UnknownTable;
 pub use verify::VerifiedSSTable;

@@ -1,6 +1,7 @@
 //! How an engine is to behave. Names and defaults are cassandra.yaml's where it has them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cassette_sstable::chunk_cache::DiskAccessMode;
@@ -10,6 +11,7 @@ use cassette_vfs::memory_limit;
 use crate::commitlog::{ReplayPolicy, SyncMode};
 use crate::compaction::{OverlappingTombstones, SourcesPolicy};
 use crate::error::{EngineError, Result};
+use crate::partition_observer::PartitionObserver;
 use crate::saved_caches::CacheKind;
 use crate::snapshots::LEAST_TTL_SECONDS;
 
@@ -71,6 +73,8 @@ pub struct Options {
     pub overlapping: OverlappingOptions,
     /// When writers are held up because compaction is behind.
     pub backpressure: BackpressureOptions,
+    /// Who is told of the partitions that flushes and compactions write. Nobody.
+    pub partition_observer: Option<Arc<dyn PartitionObserver>>,
     /// Whether to flush, compact and sync in threads of the engine's own. Without them the threads that write flush when
     /// that is due, and compactions wait for a command, so that a run can be repeated exactly.
     pub background_threads: bool,
@@ -229,6 +233,7 @@ impl Options {
             auto_snapshot_ttl_seconds: None,
             overlapping: OverlappingOptions::default(),
             backpressure: BackpressureOptions::default(),
+            partition_observer: None,
             background_threads: true,
         }
     }

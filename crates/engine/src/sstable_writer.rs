@@ -10,7 +10,7 @@ use cassette_rows::{ColumnId, PartitionStream, StorageError, TableMetadata};
 use cassette_sstable::compression::ChunkFormat;
 use cassette_sstable::reader::{OpenOptions, Salvage};
 use cassette_sstable::writer::{EncodingStats, FinishedSSTable, SSTableWriter, WriterOptions};
-use cassette_sstable::{Descriptor, PartitionPlace, SSTableReader};
+use cassette_sstable::{Component, Descriptor, PartitionPlace, SSTableReader};
 use hashbrown::HashSet;
 
 use crate::compaction::{Cutter, Running};
@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::error::{EngineError, Result};
 use crate::memtable::Memtable;
 use crate::options::FlushCompression;
+use crate::partition_observer::WrittenPartition;
 use crate::sstable_handle::SSTable;
 use crate::table::{Table, View};
 use crate::transaction::{CommitError, Committed, OperationType, Transaction};
@@ -279,6 +280,7 @@ impl Core {
         options.encoding_stats = job.contents.encoding_stats;
         options.columns = job.contents.columns.clone();
         options.column_index_size = self.options.column_index_size;
+        options.now_seconds = self.now_seconds();
         // Compactions keep several processors busy as it is, by being several.
         options.pipelined = self.options.background_threads && job.operation == OperationType::Flush;
         let mut begin = |cutter: &Cutter| {
@@ -335,6 +337,7 @@ impl Core {
                 writer.append(unfiltered)?;
             }
             writer.end()?;
+            self.observe_partition(writer, metadata);
             if let (Some(hash), Some(place)) = (key_hash, writer.last_place()) {
                 hot.push((hash, place));
             }
@@ -343,6 +346,17 @@ impl Core {
             written.extend(self.finish_sstable(writer, metadata, hot)?);
         }
         Ok(written)
+    }
+
+    fn observe_partition(&self, writer: &SSTableWriter, metadata: &TableMetadata) {
+        let (Some(observer), Some(key)) = (&self.options.partition_observer, writer.last_key()) else {
+            return;
+        };
+        let size = writer.last_size();
+        if observer.wants(size) {
+            let path = &writer.descriptor().path(Component::Data);
+            observer.written(WrittenPartition { table: metadata, key, size, path });
+        }
     }
 
     fn finish_sstable(

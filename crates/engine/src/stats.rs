@@ -147,7 +147,28 @@ impl EngineStats {
     }
 }
 
+/// How much storage all tables take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BytesInUse {
+    /// Files of SSTables.
+    pub disk: u64,
+    /// Rows in memtables, which will be flushed.
+    pub memtables: u64,
+}
+
 impl Core {
+    /// See [`Engine::bytes_in_use`](crate::Engine::bytes_in_use).
+    pub fn bytes_in_use(&self) -> BytesInUse {
+        let mut bytes = BytesInUse::default();
+        for table in self.tables.load().values() {
+            let view = table.view();
+            let left_out = view.set_aside.iter().map(|sstable| sstable.reader.bytes_on_disk());
+            bytes.disk += readers(&view).map(SSTableReader::bytes_on_disk).chain(left_out).sum::<u64>();
+            bytes.memtables += view.memtables().map(|memtable| memtable.stats().data_bytes).sum::<u64>();
+        }
+        bytes
+    }
+
     /// See [`Engine::table_stats`](crate::Engine::table_stats).
     pub fn table_stats(&self, table: &Arc<Table>) -> TableStats {
         let view = table.view();

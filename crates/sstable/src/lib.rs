@@ -26,6 +26,7 @@ mod line_filter;
 pub mod output;
 pub mod reader;
 mod row_filter;
+pub mod row_index_reads;
 mod row_marks;
 pub mod scrub;
 pub mod statistics;

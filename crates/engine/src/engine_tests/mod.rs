@@ -9,6 +9,7 @@ mod limits;
 mod model;
 mod node_settings;
 mod panics;
+mod partition_observer;
 mod recovery;
 mod row_cache;
 mod saved_caches;

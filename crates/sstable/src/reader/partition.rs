@@ -16,6 +16,7 @@ use crate::data::Cursor;
 use crate::index::PromotedIndex;
 use crate::key_cache::{PartitionPlace, Remembered};
 use crate::large_partition::{LargePartition, Seen};
+use crate::row_index_reads;
 use crate::row_marks::RowMarks;
 
 /// The rows of a partition, in the direction of a selection.
@@ -75,6 +76,9 @@ pub(super) fn start(
         true => read_promoted_index(index_file, place, cursor.caching())?,
         false => None,
     };
+    if let Some(index) = &promoted {
+        row_index_reads::note(index, place.promoted_length);
+    }
     if let Some(index) = &promoted
         && (start.saturating_add(index.header_length) != rows_start || index.deletion != header.deletion)
     {

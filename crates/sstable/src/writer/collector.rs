@@ -26,13 +26,17 @@ pub struct Collector {
     cardinality: HyperLogLog,
     min_clustering: Option<Prefix>,
     max_clustering: Option<Prefix>,
+    /// What has expired by then is a tombstone.
+    now_seconds: u32,
     /// Of the partition at hand.
     cells: i64,
+    /// Of the partition at hand.
+    tombstones: u64,
 }
 
 impl Collector {
     /// `stats` has what the rows do not say: level, repair, host, commit log.
-    pub fn new(stats: Stats) -> Self {
+    pub fn new(stats: Stats, now_seconds: u32) -> Self {
         Self {
             stats,
             timestamps: Range { min: i64::MAX, max: i64::MIN },
@@ -42,7 +46,9 @@ impl Collector {
             cardinality: HyperLogLog::default(),
             min_clustering: None,
             max_clustering: None,
+            now_seconds,
             cells: 0,
+            tombstones: 0,
         }
     }
 
@@ -76,6 +82,7 @@ impl Collector {
         if !deletion.is_live() {
             self.timestamp(deletion.timestamp);
             self.local_deletion_time(deletion.local_deletion_time);
+            self.tombstones += 1;
         }
     }
 
@@ -83,6 +90,7 @@ impl Collector {
     pub fn row(&mut self, row: &Row) {
         let liveness = row.liveness();
         if !liveness.is_empty() {
+            self.tombstones += u64::from(liveness.local_expiration <= self.now_seconds);
             self.written(liveness.timestamp, liveness.ttl, liveness.local_expiration);
         }
         self.deletion(row.deletion());
@@ -105,6 +113,7 @@ impl Collector {
             if cell.local_deletion_time == NO_DELETION_TIME {
                 self.timestamp(cell.timestamp);
             } else {
+                self.tombstones += u64::from(!cell.is_live(self.now_seconds));
                 self.written(cell.timestamp, cell.ttl, cell.local_deletion_time);
             }
         }
@@ -127,14 +136,15 @@ impl Collector {
         [marker.close, marker.open].into_iter().flatten().for_each(|deletion| self.deletion(deletion));
     }
 
-    /// The end of a partition of `size` bytes, which began and ended with these rows or markers.
+    /// The end of a partition of `size` bytes, which began and ended with these rows or markers. Returns how many
+    /// tombstones it has.
     pub fn partition(
         &mut self,
         key: &[u8],
         size: u64,
         ends: Option<(&Unfiltered, &Unfiltered)>,
         comparator: &ClusteringComparator,
-    ) {
+    ) -> u64 {
         if let Some((first, last)) = ends {
             // A partition begins with a row or a start and ends with a row or an end.
             let before = |a: &Unfiltered, b: &Prefix| comparator.compare(a.position(), b.position());
@@ -148,6 +158,7 @@ impl Collector {
         self.stats.partition_sizes.add(size as i64);
         self.stats.cell_counts.add(std::mem::take(&mut self.cells));
         self.cardinality.add_key(key);
+        std::mem::take(&mut self.tombstones)
     }
 
     /// The figures, and the sketch of the keys.

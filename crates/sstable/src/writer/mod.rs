@@ -63,6 +63,15 @@ pub struct FinishedSSTable {
     pub last_key: DecoratedKey,
 }
 
+/// How large a partition of an SSTable is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PartitionSize {
+    /// Bytes in Data.db, before compression.
+    pub bytes: u64,
+    /// Deletions of any kind, each side of a range for itself, and what has expired.
+    pub tombstones: u64,
+}
+
 /// An SSTable in the making. Dropped before [`finish`](Self::finish) has returned, it removes its files.
 pub struct SSTableWriter {
     file_system: Arc<dyn FileSystem>,
@@ -81,6 +90,7 @@ pub struct SSTableWriter {
     partition: Partition,
     last_key: Option<DecoratedKey>,
     last_place: Option<PartitionPlace>,
+    last_size: PartitionSize,
     finished: bool,
 }
 
@@ -157,10 +167,11 @@ impl SSTableWriter {
                 table.params.bloom_filter_fp_chance(),
             ),
             summary: SummaryBuilder::new(table.params.min_index_interval),
-            collector: Some(Collector::new(stats)),
+            collector: Some(Collector::new(stats, options.now_seconds)),
             partition: Partition::none(),
             last_key: None,
             last_place: None,
+            last_size: PartitionSize::default(),
             finished: false,
             file_system,
             descriptor,
@@ -191,6 +202,11 @@ impl SSTableWriter {
     /// Where the partition that was begun last lies; `None` if nothing of it was written.
     pub fn last_place(&self) -> Option<PartitionPlace> {
         self.last_place
+    }
+
+    /// How large the partition is that was written last.
+    pub fn last_size(&self) -> PartitionSize {
+        self.last_size
     }
 
     /// Writes all partitions of a stream, which must come after those written before.
@@ -312,6 +328,7 @@ impl SSTableWriter {
 
     /// Ends the partition. One with nothing in it leaves no trace.
     pub fn end(&mut self) -> Result<()> {
+        self.last_size = PartitionSize::default();
         let partition = &mut self.partition;
         if !std::mem::take(&mut partition.begun) {
             return Err(self.misused("the end of a partition that has not begun".into()));
@@ -336,7 +353,9 @@ impl SSTableWriter {
             partition.end_block(end, &self.encoder);
         }
         let ends = partition.first.as_ref().zip(partition.last.as_ref());
-        collector.partition(key.key(), end - partition.start, ends, &self.table.comparator);
+        let bytes = end - partition.start;
+        let tombstones = collector.partition(key.key(), bytes, ends, &self.table.comparator);
+        self.last_size = PartitionSize { bytes, tombstones };
         if let Some(filter) = &mut self.filter {
             filter.add(key.key());
         }

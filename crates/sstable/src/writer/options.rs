@@ -26,6 +26,8 @@ pub struct WriterOptions {
     pub pipelined: bool,
     /// Bytes of a partition that its index of rows sums up in one block.
     pub column_index_size: u32,
+    /// The time, in seconds: what has expired by then counts as a tombstone.
+    pub now_seconds: u32,
     /// The level in leveled compaction.
     pub level: i32,
     /// When it was repaired, milliseconds since 1970; 0 if never.
@@ -48,6 +50,7 @@ impl WriterOptions {
             compression: ChunkFormat::from_params(&table.params.compression)?,
             pipelined: false,
             column_index_size: DEFAULT_COLUMN_INDEX_SIZE,
+            now_seconds: 0,
             level: 0,
             repaired_at: 0,
             host_id: None,
