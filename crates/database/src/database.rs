@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::catalog::{Catalog, SchemaEvents, Subscription};
 use crate::embedded::Session;
 use crate::error::{DatabaseError, Result};
-use crate::guardrails::Guardrails;
+use crate::guardrails::{DiskUsage, Guardrails};
 use crate::indexes::{Builds, Index, IndexKind};
 use crate::metrics::RequestMetrics;
 use crate::paging_key::PagingKey;
@@ -57,7 +57,8 @@ struct Inner {
     node: Node,
     settings: BTreeMap<String, String>,
     deadlines: Deadlines,
-    guardrails: Guardrails,
+    guardrails: Arc<Guardrails>,
+    disk_usage: DiskUsage,
     auto_snapshot: bool,
     prepared: PreparedStatements,
     metrics: RequestMetrics,
@@ -164,6 +165,11 @@ impl Database {
     /// The guardrails, which may be changed at any time.
     pub fn guardrails(&self) -> &Guardrails {
         &self.0.guardrails
+    }
+
+    /// How full the disk is, for the guardrail on that.
+    pub(crate) fn disk_usage(&self) -> &DiskUsage {
+        &self.0.disk_usage
     }
 
     /// Whether the table leaves a snapshot when it is truncated or dropped.

@@ -54,13 +54,17 @@ pub enum DatabaseError {
     /// The request was interrupted for another reason than its timeout, and nothing was changed.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
-    /// A read scanned more tombstones than `tombstone_failure_threshold`.
-    #[error(
-        "Operation failed - received 0 responses and 1 failures: READ_TOO_MANY_TOMBSTONES from /{address}:7000"
-    )]
-    TooManyTombstones {
+    /// A guardrail ended a read.
+    #[error("Operation failed - {message}: {} from /{address}:7000", reason.name())]
+    ReadAborted {
         /// The level of the read.
         consistency: Consistency,
+        /// Which kind of guardrail it was.
+        reason: AbortReason,
+        /// What it came across, in Cassandra's words.
+        message: String,
+        /// Whether rows had been read, and were too many to be sent.
+        data_present: bool,
         /// The address of this node.
         address: IpAddr,
     },
@@ -123,6 +127,37 @@ pub enum DatabaseError {
 /// A result with a [`DatabaseError`].
 pub type Result<T, E = DatabaseError> = std::result::Result<T, E>;
 
+/// Why a guardrail ended a read: Cassandra's `RequestFailureReason`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AbortReason {
+    /// It scanned more tombstones than it may.
+    TooManyTombstones,
+    /// It read more bytes than it may.
+    ReadSize,
+    /// It searched more SSTables of indexes than it may.
+    TooManyIndexes,
+}
+
+impl AbortReason {
+    /// The name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TooManyTombstones => "READ_TOO_MANY_TOMBSTONES",
+            Self::ReadSize => "READ_SIZE",
+            Self::TooManyIndexes => "READ_TOO_MANY_INDEXES",
+        }
+    }
+
+    /// The code on the wire, from protocol version 5 on.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::TooManyTombstones => 1,
+            Self::ReadSize => 4,
+            Self::TooManyIndexes => 7,
+        }
+    }
+}
+
 /// What kind of write failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WriteType {
@@ -171,7 +206,7 @@ impl DatabaseError {
             Self::Truncate(_) => 0x1003,
             Self::WriteTimeout { .. } => 0x1100,
             Self::ReadTimeout { .. } => 0x1200,
-            Self::ReadFailure { .. } | Self::TooManyTombstones { .. } => 0x1300,
+            Self::ReadFailure { .. } | Self::ReadAborted { .. } => 0x1300,
             Self::FunctionFailure { .. } => 0x1400,
             Self::WriteFailure { .. } => 0x1500,
             Self::Syntax(_) => 0x2000,

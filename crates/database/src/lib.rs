@@ -48,7 +48,7 @@ pub use catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, 
 pub use compaction_history::CompactionRecord;
 pub use database::{BatchSource, BatchStatement, Database, Options};
 pub use embedded::{Batch, Row, Rows, Session, Statement, Value};
-pub use error::{DatabaseError, Result, WriteType};
+pub use error::{AbortReason, DatabaseError, Result, WriteType};
 pub use guardrails::{
     Guardrails, Key as GuardrailKey, Kind as GuardrailKind, SETTINGS as GUARDRAILS, Setting as Guardrail,
 };

@@ -366,9 +366,6 @@ fn schema_change(change: &db::SchemaChange) -> SchemaChange {
     }
 }
 
-/// `RequestFailureReason`'s code for a read that scanned too many tombstones.
-const READ_TOO_MANY_TOMBSTONES: u16 = 1;
-
 fn protocol_write_type(write_type: db::WriteType) -> response::WriteType {
     match write_type {
         db::WriteType::Simple => response::WriteType::Simple,
@@ -409,13 +406,15 @@ fn error_response(error: DatabaseError) -> Error {
             failures: Failures::Count(1),
             data_present: false,
         },
-        DatabaseError::TooManyTombstones { consistency, address } => ErrorDetail::ReadFailure {
-            consistency,
-            received: 0,
-            block_for: 1,
-            failures: Failures::Reasons(vec![(address, READ_TOO_MANY_TOMBSTONES)]),
-            data_present: false,
-        },
+        DatabaseError::ReadAborted { consistency, reason, address, data_present, .. } => {
+            ErrorDetail::ReadFailure {
+                consistency,
+                received: 0,
+                block_for: 1,
+                failures: Failures::Reasons(vec![(address, reason.code())]),
+                data_present,
+            }
+        }
         DatabaseError::FunctionFailure { keyspace, function, argument_types, .. } => {
             ErrorDetail::FunctionFailure { keyspace, function, arg_types: argument_types }
         }

@@ -16,7 +16,7 @@ use cassette_protocol::{
         Batch, BatchStatement, BatchType, EventType, Execute, Prepare, Query, Register, Startup,
         StatementSource,
     },
-    response::{ChangeType, Error, ErrorDetail, Event, Prepared, SchemaChange, SchemaTarget},
+    response::{ChangeType, Error, ErrorDetail, Event, Failures, Prepared, SchemaChange, SchemaTarget},
 };
 use cassette_server::{Server, ServerConfig};
 use tempfile::TempDir;
@@ -439,4 +439,58 @@ fn errors_have_cassandras_codes() {
         ErrorDetail::AlreadyExists { keyspace: "ks".into(), table: "t".into() }
     );
     assert_eq!(detail("INSERT INTO system.local (key) VALUES ('x')"), ErrorDetail::Unauthorized);
+}
+
+/// From protocol version 5 on the error says why each replica failed; before, how many did.
+#[test]
+fn reads_that_guardrails_end_carry_their_reason_codes_on_the_wire() {
+    let server = Served::start();
+    let mut client = server.connect_with_table(Version::V5);
+    client.query("CREATE TABLE i (k int PRIMARY KEY, v int, w int)");
+    client.query("CREATE INDEX ON i (v)");
+    for k in 0..4 {
+        client.query(&format!("INSERT INTO t (k, c, v) VALUES (1, {k}, 'aaaaaaaaaaaaaaaaaaaa')"));
+        client.query(&format!("INSERT INTO i (k, v, w) VALUES ({k}, 1, null)"));
+    }
+    let guardrails = server.database.guardrails();
+    let set = |name: &str, value: &str| guardrails.set_by_name(name, &[value.to_owned()]).unwrap();
+    let (too_many_tombstones, read_size) = (1, 4);
+    let cases = [
+        ("tombstone_failure_threshold", "2", "SELECT * FROM i WHERE v = 1", too_many_tombstones, false),
+        ("coordinator_read_size", "50B", "SELECT v FROM t WHERE k = 1", read_size, true),
+        ("local_read_size", "150B", "SELECT v FROM t WHERE k = 1", read_size, false),
+    ];
+    for (guardrail, value, statement, reason, has_data) in cases {
+        match guardrail {
+            "tombstone_failure_threshold" => set(guardrail, value),
+            _ => {
+                set("read_thresholds_enabled", "true");
+                let pair = [value.to_owned(), "null".to_owned()];
+                guardrails.set_by_name(&format!("{guardrail}_threshold"), &pair).unwrap();
+            }
+        }
+        for version in [Version::V4, Version::V5] {
+            let mut client = server.connect(version);
+            client.query("USE ks");
+            let request = query_with(statement, QueryParameters::default());
+            let ErrorDetail::ReadFailure { received, block_for, failures, data_present, .. } =
+                client.error(&request).detail
+            else {
+                panic!("{statement}");
+            };
+            let expected = match version {
+                Version::V5 => Failures::Reasons(vec![("127.0.0.1".parse().unwrap(), reason)]),
+                _ => Failures::Count(1),
+            };
+            assert_eq!((received, block_for, failures), (0, 1, expected), "{statement}");
+            assert_eq!(data_present, has_data, "{statement}");
+        }
+        match guardrail {
+            "tombstone_failure_threshold" => set(guardrail, "100000"),
+            _ => {
+                let pair = ["null".to_owned(), "null".to_owned()];
+                guardrails.set_by_name(&format!("{guardrail}_threshold"), &pair).unwrap();
+            }
+        }
+    }
 }

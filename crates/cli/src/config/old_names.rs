@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use anyhow::bail;
 
 /// A line each: the old name, today's, and the unit of its numbers if the setting has an effect here and its numbers had one.
+/// Instead of a unit, a negative number is added: the old thresholds on keyspaces and tables counted the 5 and 48 of
+/// Cassandra 5.0.8 itself.
 const OLD_NAMES: &str = include_str!("old_names.txt");
 
 /// The file with today's names, and units behind the numbers of old ones. Lines stay where they are, for errors that name them.
@@ -60,6 +62,9 @@ fn find(line: &str) -> Option<Renamed<'_>> {
 fn with_unit(value: &str, unit: &str) -> String {
     let number = value.split('#').next().unwrap_or_default().trim();
     match number.parse::<i64>() {
+        Ok(number) if unit.starts_with('-') => {
+            number.saturating_add(unit.parse().unwrap_or_default()).to_string()
+        }
         Ok(number) if number < 0 && unit == "s" => "0s".to_owned(),
         Ok(number) if number < 0 && unit == "B" => String::new(),
         Ok(number) if !unit.is_empty() => format!("{number}{unit}"),
@@ -83,6 +88,19 @@ mod tests {
                    read_request_timeout: 5000ms\n";
         assert_eq!(modernized(old).unwrap(), new);
         assert_eq!(modernized(new).unwrap(), new);
+    }
+
+    /// What `system_views.settings` of 5.0.8 shows: 4 and 47 for thresholds of -1.
+    #[test]
+    fn old_counts_of_keyspaces_and_tables_lose_those_of_the_system() {
+        let old = "keyspace_count_warn_threshold: 40\ntable_count_warn_threshold: 150 # all of them\n\
+                   compaction_large_partition_warning_threshold_mb: 100\ncompaction_tombstone_warning_threshold: 7\n";
+        let new = "keyspaces_warn_threshold: 35\ntables_warn_threshold: 102\n\
+                   partition_size_warn_threshold: 100MiB\npartition_tombstones_warn_threshold: 7\n";
+        assert_eq!(modernized(old).unwrap(), new);
+        let refused =
+            super::super::Config::parse("table_count_warn_threshold: 20\n").unwrap_err().to_string();
+        assert!(refused.contains("tables_warn_threshold"), "{refused}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::catalog::SchemaEvents;
 use crate::compaction_history;
 use crate::error::{DatabaseError, Result};
-use crate::guardrails::Guardrails;
+use crate::guardrails::{DiskUsage, Guardrails};
 use crate::indexes::Builds;
 use crate::metrics::RequestMetrics;
 use crate::paging_key::PagingKey;
@@ -84,11 +84,13 @@ impl Database {
     /// # Errors
     /// If another process has it open, or its files cannot be read or written.
     pub fn open(options: impl Into<Options>) -> Result<Self> {
-        let options = options.into();
+        let mut options = options.into();
         if let Err(why) = CompactionOptions::parse(&options.default_compaction) {
             return Err(DatabaseError::Config(format!("default_compaction: {why}")));
         }
         let guardrails = Guardrails::configured(&options.guardrails).map_err(DatabaseError::Config)?;
+        let guardrails = Arc::new(guardrails);
+        options.engine.partition_observer = Some(guardrails.clone());
         let mut settings = engine_settings(&options.engine);
         let prepared_size = format!("{}MiB", options.prepared_statements_cache_size >> 20);
         settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
@@ -118,6 +120,7 @@ impl Database {
             node: opened.node,
             settings,
             guardrails,
+            disk_usage: DiskUsage::default(),
             prepared: PreparedStatements::new(options.prepared_statements_cache_size),
             metrics: RequestMetrics::default(),
             server: RwLock::new(None),

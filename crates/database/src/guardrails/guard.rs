@@ -52,6 +52,16 @@ pub(super) struct Flag {
     pub reason: &'static str,
 }
 
+/// The whole message of a violation.
+pub(super) fn violation(name: &str, message: &str, reason: &str) -> String {
+    let separator = match (reason, message.ends_with('.')) {
+        ("", _) => "",
+        (_, true) => " ",
+        (_, false) => ". ",
+    };
+    format!("Guardrail {name} violated: {message}{separator}{reason}")
+}
+
 impl<'a> Guard<'a> {
     /// For a statement whose warnings go to `warnings`.
     pub fn new(guardrails: &'a Guardrails, warnings: &'a RefCell<Vec<String>>) -> Self {
@@ -67,6 +77,12 @@ impl<'a> Guard<'a> {
     #[inline]
     pub fn value(self, key: Key) -> i64 {
         self.guardrails.get(key)
+    }
+
+    /// Whether a flag is set.
+    #[inline]
+    pub fn is_set(self, key: Key) -> bool {
+        self.guardrails.is_set(key)
     }
 
     /// A threshold, unless it is disabled.
@@ -142,12 +158,7 @@ impl<'a> Guard<'a> {
         message: &str,
         reason: &str,
     ) -> Result<()> {
-        let separator = match (reason, message.ends_with('.')) {
-            ("", _) => "",
-            (_, true) => " ",
-            (_, false) => ". ",
-        };
-        let message = format!("Guardrail {name} violated: {message}{separator}{reason}");
+        let message = violation(name, message, reason);
         self.guardrails.log.note(name, &message);
         match level {
             Level::Fail => Err(DatabaseError::Invalid(message)),

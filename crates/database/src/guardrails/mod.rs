@@ -7,9 +7,11 @@
 //! Cassandra exempts superusers. There are no roles here, so guardrails apply to every client and to
 //! embedded sessions. Internal statements are exempt from those on batches and tombstones.
 
+mod disk_usage;
 mod guard;
 mod log;
 mod nodetool;
+mod partitions;
 mod properties;
 mod requests;
 mod schema;
@@ -25,6 +27,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::RwLock;
 
+pub(crate) use disk_usage::DiskUsage;
 pub(crate) use guard::Guard;
 use log::Log;
 pub(crate) use properties::Verdict;
@@ -70,6 +73,7 @@ impl Guardrails {
                 Key::UnloggedBatchAcrossPartitionsWarn,
                 Key::TombstoneWarn,
                 Key::TombstoneFailure,
+                Key::SaiSSTableIndexesPerQueryWarn,
             ] {
                 guardrails.values[key as usize].store(DISABLED, Ordering::Relaxed);
             }

@@ -155,12 +155,43 @@ settings! {
         "bytes of a frozen value that a storage-attached index holds";
     SaiFrozenTermSizeFail "sai_frozen_term_size_fail_threshold" Size "8KiB" true
         "bytes of a frozen value that a storage-attached index holds";
+    SaiSSTableIndexesPerQueryWarn "sai_sstable_indexes_per_query_warn_threshold" Count "32" true
+        "SSTables of a storage-attached index that a query without a partition reads";
+    SaiSSTableIndexesPerQueryFail "sai_sstable_indexes_per_query_fail_threshold" Count "-1" true
+        "SSTables of a storage-attached index that a query without a partition reads";
+    PartitionSizeWarn "partition_size_warn_threshold" Size "" true
+        "bytes of a partition that a flush or compaction writes";
+    PartitionSizeFail "partition_size_fail_threshold" Size "" true
+        "bytes of a partition that a flush or compaction writes";
+    PartitionTombstonesWarn "partition_tombstones_warn_threshold" Count "-1" true
+        "tombstones of a partition that a flush or compaction writes";
+    PartitionTombstonesFail "partition_tombstones_fail_threshold" Count "-1" true
+        "tombstones of a partition that a flush or compaction writes";
+    DataDiskUsagePercentageWarn "data_disk_usage_percentage_warn_threshold" Percentage "-1" true
+        "percent of the disk that data takes when writes are made";
+    DataDiskUsagePercentageFail "data_disk_usage_percentage_fail_threshold" Percentage "-1" true
+        "percent of the disk that data takes when writes are made";
+    DataDiskUsageMaxDiskSize "data_disk_usage_max_disk_size" Size "" true
+        "bytes that the percentage is of, if the disk is larger";
     BatchSizeWarn "batch_size_warn_threshold" Size "5KiB" false "bytes of a batch of several partitions";
     BatchSizeFail "batch_size_fail_threshold" Size "50KiB" false "bytes of a batch of several partitions";
     UnloggedBatchAcrossPartitionsWarn "unlogged_batch_across_partitions_warn_threshold" Number "10" false
         "partitions of an unlogged batch";
     TombstoneWarn "tombstone_warn_threshold" Number "1000" false "tombstones that one read scans";
     TombstoneFailure "tombstone_failure_threshold" Number "100000" false "tombstones that one read scans";
+    ReadThresholdsEnabled "read_thresholds_enabled" Flag "false" false "switches on the thresholds below";
+    CoordinatorReadSizeWarn "coordinator_read_size_warn_threshold" Size "" false
+        "bytes of the values of an answer";
+    CoordinatorReadSizeFail "coordinator_read_size_fail_threshold" Size "" false
+        "bytes of the values of an answer";
+    LocalReadSizeWarn "local_read_size_warn_threshold" Size "" false
+        "bytes of keys and rows that one read takes into memory";
+    LocalReadSizeFail "local_read_size_fail_threshold" Size "" false
+        "bytes of keys and rows that one read takes into memory";
+    RowIndexReadSizeWarn "row_index_read_size_warn_threshold" Size "" false
+        "bytes of the row index of a partition in an SSTable";
+    RowIndexReadSizeFail "row_index_read_size_fail_threshold" Size "" false
+        "bytes of the row index of a partition in an SSTable";
 }
 
 impl Key {

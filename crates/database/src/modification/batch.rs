@@ -141,6 +141,7 @@ fn apply(
             .validate_for_conditional(options.serial_consistency.unwrap_or(Consistency::Serial))?;
         return apply_conditional(statements, sink);
     }
+    super::guard_disk_usage(first)?;
     // As in Cassandra, every level will do, also those that single statements are refused with.
     if kind == BatchKind::Logged {
         warn_of_gc_grace(statements, first);

@@ -133,6 +133,7 @@ impl ModificationPlan {
             true => options.consistency.validate_for_counters(&self.table.name)?,
             false => options.consistency.validate_for_write()?,
         }
+        guard_disk_usage(execution)?;
         let mut mutations = Mutations::default();
         let rows = self.rows_of(execution)?;
         let times = rows.attributes.times(execution, None, &self.table)?;
@@ -140,6 +141,15 @@ impl ModificationPlan {
         mutations.apply(execution, WriteType::Simple)?;
         Ok(Outcome::Void)
     }
+}
+
+/// Applies the guardrail on how full the disk is.
+fn guard_disk_usage(execution: &Execution<'_>) -> Result<()> {
+    let database = execution.database;
+    let engine = database.engine();
+    database.disk_usage().guard_write(execution.guard(), execution.started, || {
+        Some((engine.bytes_in_use(), engine.available_space().ok()?))
+    })
 }
 
 /// What was planned, or was made for one execution.

@@ -10,7 +10,8 @@ use cassette_engine::{Mutation, may_wait};
 use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, Unfiltered, interrupt};
 
 use super::limits::Limits;
-use super::reader::{Flow, Reader, Seen, Visit};
+use super::read_limits::Extent;
+use super::reader::{Flow, Reader, Seen, Visit, size_of_row};
 use super::row::{CurrentPartition, CurrentRow};
 use crate::error::{DatabaseError, Result};
 use crate::indexes::{Hit, Hits, IndexKind, Intersection, SearchFigures, Within};
@@ -33,6 +34,8 @@ struct Found<'s> {
     count: usize,
     /// Read from `hits` already.
     next: Option<Hit>,
+    /// The rows that the indexes lead to, for the guardrails on tombstones: those of the whole search.
+    seen: Seen,
     removals: &'s mut Vec<Mutation>,
 }
 
@@ -123,6 +126,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     ) -> Result<Flow> {
         let database = self.execution.database;
         let mut contenders = Vec::new();
+        let mut sstables = 0;
         for search in self.plan.restrictions.searches_of_built_indexes() {
             let hits = search.with_value(self.execution, |wanted| {
                 database.search(self.execution, &search.index, wanted, within)
@@ -130,7 +134,13 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             // No row holds a null.
             let Some(hits) = hits else { return Ok(Flow::Continue) };
             self.tally.add_sstables(hits.sstables());
+            if search.index.kind == IndexKind::StorageAttached {
+                sstables = sstables.max(hits.sstables());
+            }
             contenders.push(hits);
+        }
+        if let Within::Range(_) = within {
+            self.limit_indexes(sstables, extent_of(within))?;
         }
         // Those of a range have to be read and sorted first, and those of partitions lead to all rows of each.
         let lead_to_few = |hits: &Hits| hits.are_in_order() && hits.is_of_rows();
@@ -148,13 +158,31 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 Within::Range(range) => self.drain_range(range, shows_static_rows, limits, visit),
             });
         };
-        let mut found = Found { hits, count: 0, next: None, removals };
-        found.next = self.next(&mut found)?;
+        let mut found = Found { hits, count: 0, next: None, seen: Seen::default(), removals };
+        let extent = extent_of(within);
+        let flow = self.visit_found(&mut found, extent, selection, shows_static_rows, limits, visit);
+        self.warn_of_read(&found.seen, extent);
+        flow
+    }
+
+    /// Visits the rows that the hits lead to.
+    fn visit_found(
+        &self,
+        found: &mut Found<'_>,
+        extent: Extent<'_>,
+        selection: &Selection,
+        shows_static_rows: bool,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        found.next = self.next(found)?;
         while let Some(first) = &found.next {
             let key = first.key.clone();
             let flow = match found.hits.hits.is_of_rows() {
-                true => self.rows_of(&key, selection, &mut found, limits, visit)?,
-                false => self.partition_of(&key, selection, shows_static_rows, &mut found, limits, visit)?,
+                true => self.rows_of(&key, selection, (extent, found), limits, visit)?,
+                false => {
+                    self.partition_of(&key, selection, shows_static_rows, (extent, found), limits, visit)?
+                }
             };
             if flow == Flow::Stop {
                 return Ok(Flow::Stop);
@@ -162,7 +190,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             limits.next_partition();
             // What is left of the partition is not wanted.
             while found.next.as_ref().is_some_and(|hit| hit.key == key) {
-                found.next = self.next(&mut found)?;
+                found.next = self.next(found)?;
             }
         }
         Ok(Flow::Continue)
@@ -183,7 +211,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         &self,
         key: &DecoratedKey,
         selection: &Selection,
-        found: &mut Found<'_>,
+        (extent, found): (Extent<'_>, &mut Found<'_>),
         limits: &mut Limits,
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
@@ -214,7 +242,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             let mut seen = Seen::default();
             let drained = self.filtering(|| {
                 let stream = self.read(key, &rows)?;
-                self.drain_hits(stream, batch, found, limits, visit, &mut seen)
+                self.drain_hits(stream, batch, (extent, found), limits, visit, &mut seen)
             });
             self.record_partition_read(key, &seen);
             match drained? {
@@ -230,14 +258,19 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         &self,
         mut stream: Box<dyn PartitionStream>,
         mut batch: VecDeque<Hit>,
-        found: &mut Found<'_>,
+        (extent, found): (Extent<'_>, &mut Found<'_>),
         limits: &mut Limits,
         visit: &mut Visit<'_>,
         seen: &mut Seen,
     ) -> Result<Flow> {
         let now = self.execution.now_seconds;
         let comparator = &self.plan.table.comparator;
+        // A storage-attached index filters before it returns rows, others leave that to the reader.
+        let counts_filtered = self.search_figures().is_none();
         if let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
+            let token = header.key.token();
+            found.seen.last = Some(token);
+            self.note_row_index(&mut found.seen);
             header.static_row = header.static_row.filter(|row| row.has_live_cell(now));
             let partition = CurrentPartition::new(header, self.plan.table.partition_key.len());
             while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
@@ -263,7 +296,18 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                     continue;
                 }
                 let current = CurrentRow { partition: &partition, row: Some(&row) };
-                match self.visit(current, limits, visit)? {
+                let passes = self.passes(current);
+                if passes || counts_filtered {
+                    found.seen.is_live(&row, &self.plan.table, now);
+                    if self.read_limits.measures {
+                        found.seen.bytes += size_of_row(&row);
+                    }
+                    self.check_limits(&found.seen, extent, token)?;
+                }
+                if !passes {
+                    continue;
+                }
+                match self.take(current, limits, visit)? {
                     Flow::Continue if limits.is_reached_in_partition() => return Ok(Flow::NextPartition),
                     Flow::Continue => {}
                     flow => return Ok(flow),
@@ -280,7 +324,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         key: &DecoratedKey,
         selection: &Selection,
         shows_static_rows: bool,
-        found: &mut Found<'_>,
+        (extent, found): (Extent<'_>, &mut Found<'_>),
         limits: &mut Limits,
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
@@ -288,7 +332,14 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             if found.hits.hits.is_of_static_column() && !self.holds_static_value(key, found)? {
                 return Ok(Flow::Continue);
             }
-            self.drain_partition(key, selection, shows_static_rows, limits, visit)
+            self.drain_partition_into(
+                key,
+                selection,
+                shows_static_rows,
+                limits,
+                visit,
+                (extent, &mut found.seen),
+            )
         })
     }
 
@@ -307,6 +358,13 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             found.next = self.next(found)?;
         }
         Ok(false)
+    }
+}
+
+fn extent_of<'w>(within: &'w Within<'_>) -> Extent<'w> {
+    match within {
+        Within::Partition(key, _) => Extent::Partition(key),
+        Within::Range(range) => Extent::Range(range),
     }
 }
 

@@ -18,21 +18,24 @@ mod order;
 mod outputs;
 mod paging;
 mod plan;
+mod query_text;
+mod read_limits;
 mod reader;
+mod result_size;
 mod row;
 mod selectable;
 #[cfg(test)]
 mod tests;
-mod tombstones;
 
 use std::sync::{Arc, OnceLock};
 
 use cassette_engine::metrics::TableMetrics;
-use cassette_rows::{Clustering, DecoratedKey, TableMetadata};
+use cassette_rows::{Clustering, ColumnMetadata, DecoratedKey, TableMetadata};
 
 use crate::database::Database;
 use crate::error::{Result, bail_invalid};
 use crate::execution::Execution;
+use crate::guardrails::Key;
 use crate::metrics::RequestKind;
 use crate::paging_key::PagingScope;
 use crate::request::{ConsistencyRules, StatementOptions};
@@ -48,6 +51,7 @@ use order::Order;
 use outputs::Outputs;
 use paging::{PagingState, Seal};
 use reader::{Flow, Reader};
+use result_size::MeasuredSink;
 use row::KeptRow;
 pub(crate) use row::{CurrentPartition, CurrentRow};
 
@@ -56,6 +60,8 @@ pub(crate) use row::{CurrentPartition, CurrentRow};
 pub(crate) struct SelectPlan {
     table: Arc<TableMetadata>,
     restrictions: Restrictions,
+    /// The columns that its outputs are made of; `None` for `*`.
+    queried: Option<Vec<Arc<ColumnMetadata>>>,
     outputs: Outputs,
     metadata: Arc<ResultMetadata>,
     /// One row a partition, of key and static columns.
@@ -157,13 +163,25 @@ impl SelectPlan {
             self.refuse_serial(run, limits)?;
         }
         sink.begin(&self.metadata);
-        let next = match &self.group_by {
-            Some(group_by) => self.push_groups(group_by, run, limits, sink)?,
-            None if self.outputs.has_aggregates() => self.push_aggregates(run, sink)?,
-            None if self.order.sorts_rows() => self.push_sorted(run, limits, sink)?,
-            None => self.push_rows(run, limits, sink)?,
+        let next = if execution.guard().is_set(Key::ReadThresholdsEnabled) {
+            let mut sink = MeasuredSink::new(sink, self, execution);
+            let next = self.push(run, limits, &mut sink)?;
+            sink.finish();
+            next
+        } else {
+            self.push(run, limits, sink)?
         };
         Ok(Outcome::Rows { paging_state: next.map(|state| state.encode(&seal)) })
+    }
+
+    /// Reads the rows of a page. Returns where the next page begins.
+    fn push(&self, run: Run<'_, '_>, limits: Limits, sink: &mut dyn RowSink) -> Result<Option<PagingState>> {
+        match &self.group_by {
+            Some(group_by) => self.push_groups(group_by, run, limits, sink),
+            None if self.outputs.has_aggregates() => self.push_aggregates(run, sink),
+            None if self.order.sorts_rows() => self.push_sorted(run, limits, sink),
+            None => self.push_rows(run, limits, sink),
+        }
     }
 
     /// Applies the guardrails that follow from the statement and its consistency level.

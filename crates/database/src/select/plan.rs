@@ -91,9 +91,11 @@ impl SelectPlan {
         let is_users = !matches!(keyspace.kind, KeyspaceKind::Local | KeyspaceKind::Virtual);
         let limits = LimitTerms::new(select, &table, cx)?;
         let metadata = metadata(&built, select.json, &table);
+        let queried = (!select.selections.is_empty()).then(|| builder.columns.clone());
         let outputs = Outputs::new(built, builder, select.json);
         Ok(Self {
             restrictions,
+            queried,
             outputs,
             metadata,
             distinct: select.distinct,

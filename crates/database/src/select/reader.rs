@@ -11,6 +11,7 @@ use super::SelectPlan;
 use super::filter::BoundFilter;
 use super::limits::Limits;
 use super::paging::{self, PagingState};
+use super::read_limits::{Extent, ReadLimits};
 use super::row::{CurrentPartition, CurrentRow};
 use crate::error::{DatabaseError, Result};
 use crate::execution::Execution;
@@ -47,6 +48,8 @@ pub(super) struct Reader<'p, 'e> {
     pub(super) shows_static_rows: bool,
     /// What a search by indexes came upon.
     pub(super) tally: SearchTally,
+    /// The guardrails on what it may come across.
+    pub(super) read_limits: ReadLimits,
 }
 
 impl<'p, 'e: 'p> Reader<'p, 'e> {
@@ -91,8 +94,19 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 .filters
                 .iter()
                 .any(|f| matches!(f.column.kind, ColumnKind::Regular | ColumnKind::Clustering));
-        let tally = SearchTally::default();
-        Ok(Self { plan, execution, selection, partitions, filters, resumed, shows_static_rows, tally })
+        let keyspace = execution.catalog.keyspace(&plan.table.keyspace);
+        let read_limits = ReadLimits::new(execution.guard(), keyspace.map(|keyspace| keyspace.kind));
+        Ok(Self {
+            plan,
+            execution,
+            selection,
+            partitions,
+            filters,
+            resumed,
+            shows_static_rows,
+            tally: SearchTally::default(),
+            read_limits,
+        })
     }
 
     /// Calls `visit` with each row within the limits, until it says stop.
@@ -132,13 +146,30 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         limits: &mut Limits,
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
+        let mut seen = Seen::default();
+        let extent = Extent::Partition(key);
+        let drained =
+            self.drain_partition_into(key, selection, shows_static_rows, limits, visit, (extent, &mut seen));
+        seen.trace();
+        self.warn_of_read(&seen, extent);
+        drained
+    }
+
+    /// [`Self::drain_partition`] as part of a read of an extent, whose guardrails apply to all that it has seen.
+    pub(super) fn drain_partition_into(
+        &self,
+        key: &DecoratedKey,
+        selection: &Selection,
+        shows_static_rows: bool,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+        (extent, seen): (Extent<'_>, &mut Seen),
+    ) -> Result<Flow> {
         interrupt::charge(PARTITION_READ_STEPS)?;
         let stream = self.read_first(key, selection, limits)?;
-        let mut seen = Seen::default();
-        let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
-        seen.trace();
-        self.record_partition_read(key, &seen);
-        self.warn_of_tombstones(&seen, Some(key));
+        let before = seen.clone();
+        let drained = self.drain(stream, shows_static_rows, limits, visit, (extent, seen));
+        self.record_partition_read(key, &seen.since(&before));
         drained
     }
 
@@ -164,9 +195,10 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     ) -> Result<Flow> {
         let stream = self.scan(range)?;
         let mut seen = Seen::default();
-        let drained = self.drain(stream, shows_static_rows, limits, visit, &mut seen);
+        let extent = Extent::Range(range);
+        let drained = self.drain(stream, shows_static_rows, limits, visit, (extent, &mut seen));
         seen.trace();
-        self.warn_of_tombstones(&seen, None);
+        self.warn_of_read(&seen, extent);
         if !self.plan.restrictions.searches.is_empty() {
             self.tally.add_rows(seen.live_rows, seen.tombstones);
         } else if let Some(figures) = self.plan.figures(self.execution.database) {
@@ -204,30 +236,39 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         shows_static_rows: bool,
         limits: &mut Limits,
         visit: &mut Visit<'_>,
-        seen: &mut Seen,
+        (extent, seen): (Extent<'_>, &mut Seen),
     ) -> Result<Flow> {
         let now = self.execution.now_seconds;
         let key_columns = self.plan.table.partition_key.len();
-        let tombstones_max = self.tombstones_max();
+        let measures = self.read_limits.measures;
         while let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
             interrupt::check()?;
             header.static_row = header.static_row.filter(|row| row.has_live_cell(now));
             let token = header.key.token();
             seen.last = Some(token);
+            self.note_row_index(seen);
+            if measures {
+                seen.bytes +=
+                    header.key.key().len() as u64 + header.static_row.as_ref().map_or(0, size_of_row);
+            }
+            self.check_limits(seen, extent, token)?;
             let partition = CurrentPartition::new(header, key_columns);
             let mut any = false;
             while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
                 interrupt::check()?;
                 let is_live = match &next {
-                    Unfiltered::Row(row) => seen.is_live(row, &self.plan.table, now),
+                    Unfiltered::Row(row) => {
+                        if measures {
+                            seen.bytes += size_of_row(row);
+                        }
+                        seen.is_live(row, &self.plan.table, now)
+                    }
                     _ => {
                         seen.tombstones += 1;
                         false
                     }
                 };
-                if seen.tombstones > tombstones_max {
-                    return Err(self.too_many_tombstones(seen, token));
-                }
+                self.check_limits(seen, extent, token)?;
                 let (Unfiltered::Row(row), true) = (next, is_live) else { continue };
                 any = true;
                 let current = CurrentRow { partition: &partition, row: Some(&row) };
@@ -256,10 +297,25 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         limits: &mut Limits,
         visit: &mut Visit<'_>,
     ) -> Result<Flow> {
-        let now = self.execution.now_seconds;
-        if !self.filters.iter().all(|filter| filter.matches(current, now)) {
+        if !self.passes(current) {
             return Ok(Flow::Continue);
         }
+        self.take(current, limits, visit)
+    }
+
+    /// Whether a row is what all filters want.
+    pub(super) fn passes(&self, current: CurrentRow<'_>) -> bool {
+        let now = self.execution.now_seconds;
+        self.filters.iter().all(|filter| filter.matches(current, now))
+    }
+
+    /// One row that passes the filters: within the limits, to `visit`.
+    pub(super) fn take(
+        &self,
+        current: CurrentRow<'_>,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
         if limits.is_reached() {
             return Ok(Flow::Stop);
         }
@@ -276,18 +332,36 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 }
 
 /// What a read comes across.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Seen {
     pub live_rows: u64,
     /// The partition that was read last.
     pub last: Option<Token>,
     /// Deletion markers, dead cells, and deleted rows without any.
     pub tombstones: u64,
+    /// Bytes of keys and rows in memory; counted if a guardrail limits them.
+    pub bytes: u64,
+    /// The largest index of rows that was read, in bytes; noted if a guardrail limits it.
+    pub row_index: u64,
+}
+
+/// The bytes of a row that a read is charged for.
+pub(super) fn size_of_row(row: &Row) -> u64 {
+    row.heap_size() as u64
 }
 
 impl Seen {
     fn trace(&self) {
         trace(|| format!("Read {} live rows and {} tombstone cells", self.live_rows, self.tombstones));
+    }
+
+    /// What was counted after `earlier`.
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            live_rows: self.live_rows - earlier.live_rows,
+            tombstones: self.tombstones - earlier.tombstones,
+            ..self.clone()
+        }
     }
 
     /// Counts a row; whether it is live at `now`.
