@@ -180,7 +180,10 @@ pub struct DistributionReport {
 pub struct RequestReport {
     /// How long they took, microseconds.
     pub latency: DistributionReport,
-    /// Those that failed for no fault of the client's.
+    /// Those that took longer than their timeout.
+    #[serde(default)]
+    pub timeouts: u64,
+    /// Those that failed for no fault of the client's, and reads that a guardrail ended.
     pub failures: u64,
     /// Those that were refused because of what they asked.
     pub invalid: u64,
@@ -646,6 +649,13 @@ pub enum Operation {
         /// The value; of a pair the failure and the warning threshold.
         arguments: Vec<String>,
     },
+    /// Change how long requests of a kind may take.
+    SetTimeout {
+        /// The kind, as `nodetool settimeout` names it.
+        name: String,
+        /// Milliseconds.
+        milliseconds: u64,
+    },
     /// Say which share of requests is traced.
     SetTraceProbability {
         /// 0 to 1.
@@ -700,6 +710,15 @@ pub struct GuardrailReport {
     pub value: Option<String>,
     /// Whether Cassandra's nodetool lists it.
     pub in_cassandra: bool,
+}
+
+/// How long requests of a kind may take.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct TimeoutReport {
+    /// The kind, as `nodetool gettimeout` names it.
+    pub name: String,
+    /// Milliseconds; `None` for any time.
+    pub milliseconds: Option<u64>,
 }
 
 /// How SSTables are taken in.

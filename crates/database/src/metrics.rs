@@ -42,7 +42,9 @@ pub struct RequestMetrics {
 pub struct RequestFigures {
     /// How long they took, microseconds.
     pub latency: Histogram,
-    /// Those that failed for no fault of the client's.
+    /// Those that took longer than their timeout.
+    pub timeouts: Counter,
+    /// Those that failed for no fault of the client's, and reads that a guardrail ended.
     pub failures: Counter,
     /// Those that were refused because of what they asked.
     pub invalid: Counter,
@@ -61,7 +63,12 @@ pub(crate) enum RequestKind {
 
 impl Default for RequestFigures {
     fn default() -> Self {
-        Self { latency: Histogram::of_latencies(), failures: Counter::default(), invalid: Counter::default() }
+        Self {
+            latency: Histogram::of_latencies(),
+            timeouts: Counter::default(),
+            failures: Counter::default(),
+            invalid: Counter::default(),
+        }
     }
 }
 
@@ -110,9 +117,14 @@ impl RequestMetrics {
             Ok(_) => {}
             // It comes again.
             Err(DatabaseError::WouldBlock) => return,
-            Err(DatabaseError::ReadFailure { .. } | DatabaseError::WriteFailure { .. }) => {
-                figures.failures.add(1)
+            Err(DatabaseError::ReadTimeout { .. } | DatabaseError::WriteTimeout { .. }) => {
+                figures.timeouts.add(1)
             }
+            Err(
+                DatabaseError::ReadFailure { .. }
+                | DatabaseError::ReadAborted { .. }
+                | DatabaseError::WriteFailure { .. },
+            ) => figures.failures.add(1),
             Err(_) => return figures.invalid.add(1),
         }
         figures.latency.record_latency(time);

@@ -69,13 +69,31 @@ impl Timeout {
         Self::ALL.into_iter().find(|timeout| timeout.key() == key)
     }
 
+    /// The name in `nodetool gettimeout`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Range => "range",
+            Self::Write => "write",
+            Self::CounterWrite => "counterwrite",
+            Self::CasContention => "cascontention",
+            Self::Truncate => "truncate",
+            Self::Request => "misc",
+        }
+    }
+
+    /// The timeout that `nodetool gettimeout` calls `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|timeout| timeout.name() == name)
+    }
+
     /// Cassandra's default.
     pub fn default_duration(self) -> Duration {
         Duration::from_millis(match self {
             Self::Read | Self::CounterWrite => 5_000,
             Self::Range | Self::Request => 10_000,
             Self::Write => 2_000,
-            Self::CasContention => 1_000,
+            Self::CasContention => 1_800,
             Self::Truncate => 60_000,
         })
     }

@@ -67,7 +67,7 @@ mod tests {
     fn timeouts_have_cassandras_defaults_and_names() {
         let defaults = timeouts("").unwrap();
         assert_eq!(defaults.get(Timeout::Read), Some(Duration::from_secs(5)));
-        assert_eq!(defaults.get(Timeout::CasContention), Some(Duration::from_secs(1)));
+        assert_eq!(defaults.get(Timeout::CasContention), Some(Duration::from_millis(1800)));
         let text =
             "read_request_timeout: 7s\nwrite_request_timeout_in_ms: 300\ncas_contention_timeout: 1ms\n";
         let changed = timeouts(text).unwrap();

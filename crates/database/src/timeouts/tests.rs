@@ -225,3 +225,18 @@ fn timeouts_are_settings_that_can_be_changed() {
     assert_eq!(value("read_request_timeout").as_deref(), Some("5000ms"));
     assert_eq!(Timeout::from_key("cas_contention_timeout"), Some(Timeout::CasContention));
 }
+
+#[test]
+fn timeouts_are_counted_as_timeouts_and_not_as_invalid_requests() {
+    let database = database();
+    database.timeouts().set(Timeout::Read, Some(Duration::ZERO));
+    database.timeouts().set(Timeout::Write, Some(Duration::ZERO));
+    execute(&database, &format!("SELECT * FROM ks.t WHERE k IN ({})", list(600))).unwrap_err();
+    let inserts: String = (0..600).map(|n| format!("INSERT INTO ks.t (k, c) VALUES ({n}, 1); ")).collect();
+    execute(&database, &format!("BEGIN UNLOGGED BATCH {inserts} APPLY BATCH")).unwrap_err();
+    let metrics = database.metrics();
+    for figures in [&metrics.read, &metrics.write] {
+        let counted = (figures.timeouts.get(), figures.failures.get(), figures.invalid.get());
+        assert_eq!(counted, (1, 0, 0));
+    }
+}

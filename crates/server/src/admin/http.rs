@@ -45,6 +45,7 @@ pub(super) fn router(admin: Arc<Admin>, body_wait_max: Duration) -> Router {
             }),
         )
         .route("/v1/guardrails", get(|admin| blocking(admin, |admin| Ok(report::guardrails(admin)))))
+        .route("/v1/timeouts", get(|admin| blocking(admin, |admin| Ok(report::timeouts(admin)))))
         .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
         .route("/v1/operations", post(operate))
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing of this name") })

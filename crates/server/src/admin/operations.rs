@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cassette_admin_api::{Done, Operation, RefusalKind, Refused, Tables};
 use cassette_database::{
     AdoptedSchema, Database, DatabaseError, ImportOptions, KeyspaceKind, SnapshotFilter, SnapshotOptions,
+    Timeout,
 };
 use cassette_engine::{
     CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions, import_summary,
@@ -158,6 +160,13 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::SetGuardrail { name, arguments } => {
             database.guardrails().set_by_name(name, arguments).map_err(Refused::wrong_use)?;
             tracing::info!("guardrail {name} changed to {}", arguments.join(" "));
+        }
+        Operation::SetTimeout { name, milliseconds } => {
+            let Some(timeout) = Timeout::named(name) else {
+                return Err(Refused::wrong_use(format!("{name} is no type of timeout")));
+            };
+            database.timeouts().set(timeout, Some(Duration::from_millis(*milliseconds)));
+            tracing::info!("{} changed to {milliseconds} ms", timeout.key());
         }
         Operation::SetTraceProbability { probability } => {
             if !(0.0..=1.0).contains(probability) {

@@ -111,6 +111,14 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
     }
     for (name, request) in &node.requests {
         out.counter(
+            "cassette_client_request_timeouts_total",
+            "Requests that took longer than their timeout.",
+            &[("request", name)],
+            request.timeouts,
+        );
+    }
+    for (name, request) in &node.requests {
+        out.counter(
             "cassette_client_request_failures_total",
             "Requests that failed for no fault of the client's.",
             &[("request", name)],

@@ -9,11 +9,11 @@ use cassette_admin_api::{
     ActiveCompaction, AttachedIndexesReport, CacheReport, ClientReport, CompactionRecord, CompactionReport,
     DistributionReport, GuardrailReport, KeyspaceReport, LevelReport, NodeReport, OverlappingReport,
     PoolReport, Refused, RequestReport, SeenClientReport, SnapshotReport, StatementReport, TableReport,
-    UnknownTableReport,
+    TimeoutReport, UnknownTableReport,
 };
 use cassette_database::{
     Catalog, DatabaseError, GUARDRAILS, Guardrail, Index, IndexKind, KeyspaceKind, Pool, Replication,
-    Snapshot,
+    Snapshot, Timeout,
 };
 use cassette_engine::metrics::{CacheRates, Distribution, Histogram, HistogramSnapshot, TableMetrics};
 use cassette_engine::{
@@ -85,6 +85,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
                 let latency = histogram(&figures.latency.snapshot(stats.now));
                 let report = RequestReport {
                     latency,
+                    timeouts: figures.timeouts.get(),
                     failures: figures.failures.get(),
                     invalid: figures.invalid.get(),
                 };
@@ -112,6 +113,16 @@ pub(super) fn guardrails(admin: &Admin) -> Vec<GuardrailReport> {
         in_cassandra: guardrail.in_nodetool,
     };
     GUARDRAILS.iter().map(report).collect()
+}
+
+/// The timeouts of requests.
+pub(super) fn timeouts(admin: &Admin) -> Vec<TimeoutReport> {
+    let timeouts = admin.database.timeouts();
+    let millis =
+        |timeout| timeouts.get(timeout).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let report =
+        |timeout: Timeout| TimeoutReport { name: timeout.name().to_owned(), milliseconds: millis(timeout) };
+    Timeout::ALL.into_iter().map(report).collect()
 }
 
 /// The share of bytes that Cassandra marked as repaired, 0 to 100: of tables that it would repair, as there is to be more than one

@@ -178,6 +178,7 @@ pub(super) const COMMANDS: &[Command] = &[
         &[value(&["-c", "--category"]), flag(&["--expand"])],
     ),
     command(&["getlogginglevels"], "Get the runtime logging levels", "", &[]),
+    command(&["gettimeout"], "Print the timeout of the given type in ms", "<timeout_type>", &[]),
     command(&["gettraceprobability"], "Print the current trace probability value", "", &[]),
     command(
         &["import"],
@@ -271,6 +272,12 @@ pub(super) const COMMANDS: &[Command] = &[
         &["setlogginglevel"],
         "Set the log level threshold for a given component or class",
         "<component|class> <level>",
+        &[],
+    ),
+    command(
+        &["settimeout"],
+        "Set the specified timeout in ms, or 0 to disable timeout",
+        "<timeout_type> <timeout_in_ms>",
         &[],
     ),
     command(

@@ -2,7 +2,7 @@
 
 use cassette_admin_api::{
     CompactionRecord, CompactionReport, GuardrailReport, ImportChoices, NodeReport, Operation,
-    SnapshotReport, TableReport, Tables, UnknownTableReport,
+    SnapshotReport, TableReport, Tables, TimeoutReport, UnknownTableReport,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::client::Client;
 use super::text::{Table, double};
 use super::{
     Failure, Format, Output, Result, clients, cluster, compactions, guardrails, info, pools, snapshots,
-    table_stats, tablehistograms, top_partitions, unknown_tables,
+    table_stats, tablehistograms, timeouts, top_partitions, unknown_tables,
 };
 
 /// Executes a command.
@@ -82,6 +82,11 @@ pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) 
                 let lines = levels.iter().map(|(name, level)| format!("{name:<50}{level:>10}\n"));
                 format!("\n{:<50}{:>10}\n", "Logger Name", "Log Level") + &lines.collect::<String>()
             })
+        }
+        "gettimeout" => {
+            let reports: Vec<TimeoutReport> = client.get("/v1/timeouts")?;
+            let report = timeouts::wanted(&invocation.arguments, &reports)?;
+            command.show(report, timeouts::text)
         }
         "gettraceprobability" => {
             let node: NodeReport = client.get("/v1/node")?;
@@ -370,6 +375,11 @@ impl Command<'_> {
                     return Err(Failure::usage("Trace probability must be between 0 and 1"));
                 }
                 silently(Operation::SetTraceProbability { probability })
+            }
+            "settimeout" => {
+                let reports: Vec<TimeoutReport> = self.client.get("/v1/timeouts")?;
+                let (name, milliseconds) = timeouts::changed(&invocation.arguments, &reports)?;
+                silently(Operation::SetTimeout { name, milliseconds })
             }
             "setguardrailsconfig" => {
                 let Some((name, arguments)) = invocation.arguments.split_first() else {

@@ -20,6 +20,7 @@ mod tablehistograms;
 #[cfg(test)]
 mod tests;
 mod text;
+mod timeouts;
 mod top_partitions;
 mod unknown_tables;
 

@@ -103,7 +103,7 @@ fn node() -> NodeReport {
         .to_vec(),
         dropped: BTreeMap::from([("READ_RSP".to_owned(), 0)]),
         requests: ["Read", "Write", "RangeSlice", "CASRead", "CASWrite", "ViewWrite"]
-            .map(|name| (name.to_owned(), RequestReport { latency, failures: 0, invalid: 0 }))
+            .map(|name| (name.to_owned(), RequestReport { latency, timeouts: 0, failures: 0, invalid: 0 }))
             .into(),
         statements: StatementReport {
             prepared_count: 0,
