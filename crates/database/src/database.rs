@@ -7,10 +7,11 @@ mod storage;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cassette_engine::Engine;
-use cassette_rows::{TableMetadata, TableParams};
+use cassette_rows::{Interrupted, TableMetadata, TableParams};
 use cassette_vfs::Clock;
 use crossbeam_utils::sync::ShardedLock;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -181,6 +182,20 @@ impl Database {
     /// Keeps others from changing the schema while it is held.
     pub(crate) fn lock_schema(&self) -> MutexGuard<'_, ()> {
         self.0.changing_schema.lock()
+    }
+
+    /// [`Self::lock_schema`] for a request that waits no longer than `patience`; `None` for any time.
+    ///
+    /// # Errors
+    /// If others change the schema for so long.
+    pub(crate) fn lock_schema_within(&self, patience: Option<Duration>) -> Result<MutexGuard<'_, ()>> {
+        match patience {
+            Some(patience) => {
+                let locked = self.0.changing_schema.try_lock_for(patience);
+                locked.ok_or(DatabaseError::Interrupted(Interrupted::TimedOut))
+            }
+            None => Ok(self.lock_schema()),
+        }
     }
 
     /// Puts a catalog into force. The schema must be locked.

@@ -29,6 +29,9 @@ pub(crate) struct Execution<'a> {
     pub started: Duration,
     /// When its last read ended, by the same clock.
     pub read_until: Cell<Duration>,
+    /// How long it may still wait for others that change the schema; `None` for any time. Once it has waited it has
+    /// begun, and is not interrupted.
+    pub schema_patience: Cell<Option<Duration>>,
     /// What the client is to be warned of.
     pub warnings: RefCell<Vec<String>>,
 }
@@ -56,6 +59,7 @@ impl<'a> Execution<'a> {
             now_seconds,
             started,
             read_until: Cell::new(started),
+            schema_patience: Cell::new(None),
             warnings: RefCell::default(),
         }
     }

@@ -124,7 +124,10 @@ impl Planned {
     /// Parses and plans `cql` in the keyspace of the session or request.
     pub fn new(cql: &str, catalog: &Arc<Catalog>, session_keyspace: Option<&str>) -> Result<Self> {
         trace(|| format!("Parsing {cql}"));
-        let parsed = cassette_cql::parse(cql).map_err(|error| DatabaseError::Syntax(error.to_string()))?;
+        let parsed = cassette_cql::parse(cql).map_err(|error| match error.interrupted {
+            Some(reason) => DatabaseError::Interrupted(reason),
+            None => DatabaseError::Syntax(error.message),
+        })?;
         trace(|| "Preparing statement");
         let mut cx = PlanContext {
             catalog,
@@ -164,10 +167,12 @@ impl Planned {
             Plan::Truncate(table) => {
                 execution.guard().drop_or_truncate()?;
                 interrupt::check_now()?;
-                interrupt::shielded(|| execution.database.truncate(table))
+                let patience = interrupt::remaining();
+                interrupt::shielded(|| execution.database.truncate(table, patience))
             }
             Plan::Schema(statement) => {
                 interrupt::check_now()?;
+                execution.schema_patience.set(interrupt::remaining());
                 interrupt::shielded(|| crate::schema::execute(statement, execution))
             }
             Plan::Describe(describe) => describe.execute(execution, sink),

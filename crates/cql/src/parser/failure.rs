@@ -80,7 +80,9 @@ impl Parser<'_> {
         let Failure { kind, token, shown } = failure;
         let text = token_text(self.source, token);
         let what = match kind {
-            FailureKind::Refused(message) => return SyntaxError { message, line: None, column: None },
+            FailureKind::Refused(message) => {
+                return SyntaxError { message, line: None, column: None, interrupted: None };
+            }
             FailureKind::Mismatched(expected) => {
                 format!("mismatched input '{text}' expecting {}", expected.token_name())
             }
@@ -97,11 +99,12 @@ impl Parser<'_> {
                 message: format!("line 0:-1 {what}{snippet}"),
                 line: Some(0),
                 column: None,
+                interrupted: None,
             };
         }
         let place = place(self.source, token.start as usize);
         let message = format!("line {}:{} {what}{snippet}", place.line, place.column);
-        SyntaxError { message, line: Some(place.line), column: Some(place.column) }
+        SyntaxError { message, line: Some(place.line), column: Some(place.column), interrupted: None }
     }
 
     /// The error of a text that is no token, if reading got that far.
@@ -119,7 +122,7 @@ impl Parser<'_> {
         let problem = Lexer::problem_at(self.source, token.start as usize);
         let place = place(self.source, problem.offset);
         let message = format!("line {}:{} {}", place.line, place.column, problem.message);
-        Some(SyntaxError { message, line: Some(place.line), column: Some(place.column) })
+        Some(SyntaxError { message, line: Some(place.line), column: Some(place.column), interrupted: None })
     }
 }
 

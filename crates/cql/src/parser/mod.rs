@@ -19,6 +19,7 @@ mod tables;
 mod terms;
 mod types;
 
+use cassette_rows::interrupt::{self, Interrupted};
 use failure::{Failure, FailureKind};
 
 use crate::ast::{CqlType, Identifier, ParsedStatement, Statement, Term};
@@ -42,6 +43,9 @@ const CHAIN_MAX: u32 = 500;
 pub fn parse(source: &str) -> Result<ParsedStatement, SyntaxError> {
     let mut parser = Parser::new(source)?;
     let statement = parser.statement().and_then(|statement| parser.end_of_statement().map(|()| statement));
+    if let Some(reason) = parser.interrupted {
+        return Err(SyntaxError::interrupted(reason));
+    }
     match statement {
         Ok(statement) => Ok(ParsedStatement { statement, bind_markers: parser.bind_markers }),
         Err(failure) => Err(parser.explain(*failure)),
@@ -84,6 +88,8 @@ struct Parser<'a> {
     bind_markers: Vec<Option<Identifier>>,
     nesting: u32,
     chain: u32,
+    /// Why reading has ended early.
+    interrupted: Option<Interrupted>,
 }
 
 /// A place to come back to after looking ahead.
@@ -100,7 +106,7 @@ impl<'a> Parser<'a> {
             let length = source.len();
             let message =
                 format!("statement of {length} bytes is longer than the limit of {STATEMENT_BYTES_MAX}");
-            return Err(SyntaxError { message, line: None, column: None });
+            return Err(SyntaxError { message, line: None, column: None, interrupted: None });
         }
         let mut lexer = Lexer::new(source);
         let current = lexer.next_token();
@@ -114,6 +120,7 @@ impl<'a> Parser<'a> {
             bind_markers: Vec::new(),
             nesting: 0,
             chain: 0,
+            interrupted: None,
         })
     }
 
@@ -169,6 +176,11 @@ impl<'a> Parser<'a> {
             None => self.lexer.next_token(),
         };
         self.furthest = self.furthest.max(self.current.start);
+        if let Err(reason) = interrupt::check() {
+            // No rule goes on from here. What is parsed of the text is never returned.
+            self.interrupted = Some(reason);
+            self.current.kind = TokenKind::Eof;
+        }
         token
     }
 

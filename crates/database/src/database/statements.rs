@@ -52,7 +52,7 @@ impl Database {
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
         let keyspace = options.keyspace.as_deref().or(keyspace);
-        let planned = self.limit(Limited::Other, self.0.clock.monotonic(), || self.plan(keyspace, cql))?;
+        let planned = self.plan(keyspace, cql)?;
         self.execute_text(planned, keyspace, values, options, sink)
     }
 
@@ -185,9 +185,9 @@ impl Database {
         Ok(Executed { outcome, warnings })
     }
 
-    /// Parses and plans one statement.
+    /// Parses and plans one statement, within the time limit of that.
     pub(crate) fn plan(&self, keyspace: Option<&str>, cql: &str) -> Result<Planned> {
-        Planned::new(cql, &self.catalog(), keyspace)
+        self.limit(Limited::Other, self.0.clock.monotonic(), || Planned::new(cql, &self.catalog(), keyspace))
     }
 
     pub(crate) fn execute_planned(
@@ -204,6 +204,9 @@ impl Database {
         let execution = Execution::new(self, &planned.catalog, values, options, keyspace);
         let request = planned.plan.limited(options);
         let outcome = self.limit(request, execution.started, || planned.execute(&execution, sink));
+        if let (Plan::Select(select), Err(DatabaseError::ReadTimeout { .. })) = (&planned.plan, &outcome) {
+            select.count_timeout(self);
+        }
         if let Some(kind) = planned.plan.request_kind(options) {
             let ended = match kind {
                 // Read to the end just now.

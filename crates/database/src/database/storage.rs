@@ -1,6 +1,7 @@
 //! Reads and writes of tables, with their indexes and views, on behalf of statements.
 
 use std::sync::{Arc, PoisonError, TryLockError};
+use std::time::Duration;
 
 use cassette_engine::{EngineError, KeyRange, Mutation, Promise, may_wait};
 use cassette_rows::interrupt;
@@ -154,12 +155,13 @@ impl Database {
 
     /// Removes all of a table's rows, and the entries of its indexes. These go first: what is written between the two keeps
     /// its entries, and so does what is left of the table by a crash, since its indexes are built again after that.
-    pub(crate) fn truncate(&self, table: &Arc<TableMetadata>) -> Result<Outcome> {
+    /// Waits no longer than `patience` for others that change the schema.
+    pub(crate) fn truncate(&self, table: &Arc<TableMetadata>, patience: Option<Duration>) -> Result<Outcome> {
         let failed = |error: EngineError| {
             DatabaseError::Truncate(format!("Error during truncate: {}: {error}", table.qualified_name()))
         };
         // No index comes or goes meanwhile.
-        let _changing = self.lock_schema();
+        let _changing = self.lock_schema_within(patience)?;
         let catalog = self.catalog();
         let indexes: Vec<_> =
             catalog.indexes_of(table.id).iter().filter(|index| index.state.is_built()).collect();

@@ -35,7 +35,7 @@ pub(crate) fn change_schema(
     decide: impl FnOnce(&SchemaContext<'_>) -> Result<Option<Change>>,
 ) -> Result<Option<(SchemaChange, Vec<String>)>> {
     let database = execution.database;
-    let changing = database.lock_schema();
+    let changing = database.lock_schema_within(execution.schema_patience.take())?;
     let before = database.catalog();
     let node = database.node();
     let timestamp = database.next_timestamp(database.clock().now_micros())?;

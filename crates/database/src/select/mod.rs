@@ -126,6 +126,11 @@ impl SelectPlan {
         })
     }
 
+    /// Has a request counted that its timeout ended before it read anything.
+    pub fn count_timeout(&self, database: &Database) {
+        self.figures(database);
+    }
+
     /// Where what its reads come across is counted; `None` if its table is virtual.
     fn figures(&self, database: &Database) -> Option<&Arc<TableMetrics>> {
         self.figures.get_or_init(|| database.engine().table_metrics(self.table.id).ok()).as_ref()

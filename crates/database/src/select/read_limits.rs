@@ -24,6 +24,8 @@ pub(super) struct ReadLimits {
     pub tracks: bool,
     /// Whether bytes are counted.
     pub measures: bool,
+    /// Whether the table is one of the database's own, which have no limits.
+    exempt: bool,
 }
 
 /// Which partitions a read is about, as far as its warnings name them.
@@ -72,12 +74,19 @@ impl ReadLimits {
     pub fn new(guard: Guard<'_>, kind: Option<KeyspaceKind>) -> Self {
         let any = u64::MAX;
         if kind == Some(KeyspaceKind::Local) {
-            return Self { tombstones: any, bytes: any, row_index: any, tracks: false, measures: false };
+            return Self {
+                tombstones: any,
+                bytes: any,
+                row_index: any,
+                tracks: false,
+                measures: false,
+                exempt: true,
+            };
         }
         let tombstones = u64::try_from(guard.value(Key::TombstoneFailure)).unwrap_or(any);
         let tracks = guard.is_set(Key::ReadThresholdsEnabled);
         if !tracks {
-            return Self { tombstones, bytes: any, row_index: any, tracks, measures: false };
+            return Self { tombstones, bytes: any, row_index: any, tracks, measures: false, exempt: false };
         }
         let limit = |key| guard.limit(key).and_then(|limit| u64::try_from(limit).ok());
         Self {
@@ -86,6 +95,7 @@ impl ReadLimits {
             row_index: limit(Key::RowIndexReadSizeFail).unwrap_or(any),
             tracks,
             measures: limit(Key::LocalReadSizeFail).or(limit(Key::LocalReadSizeWarn)).is_some(),
+            exempt: false,
         }
     }
 
@@ -200,7 +210,7 @@ impl Reader<'_, '_> {
     #[cold]
     fn read_warnings(&self, seen: &Seen, extent: Extent<'_>) {
         let limits = &self.read_limits;
-        if limits.tombstones == u64::MAX && !limits.tracks {
+        if limits.exempt {
             return;
         }
         let guard = self.execution.guard();

@@ -1,7 +1,7 @@
 //! Reading the rows that restrictions name, partition by partition.
 
-use cassette_engine::KeyRange;
 use cassette_engine::trace::trace;
+use cassette_engine::{KeyRange, row_index_reads};
 use cassette_rows::{
     Bound, ColumnKind, DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, StorageError,
     TableMetadata, Token, Unfiltered, interrupt,
@@ -96,6 +96,10 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 .any(|f| matches!(f.column.kind, ColumnKind::Regular | ColumnKind::Clustering));
         let keyspace = execution.catalog.keyspace(&plan.table.keyspace);
         let read_limits = ReadLimits::new(execution.guard(), keyspace.map(|keyspace| keyspace.kind));
+        if read_limits.tracks {
+            // What other requests of this thread have read.
+            row_index_reads::take();
+        }
         Ok(Self {
             plan,
             execution,

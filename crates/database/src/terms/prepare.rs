@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cassette_cql::ast;
 use cassette_cql::values::{Assignment, literal_bytes};
-use cassette_rows::DataType;
+use cassette_rows::{DataType, interrupt};
 
 use super::Term;
 use super::assignment::test_assignment;
@@ -21,6 +21,7 @@ impl Term {
     /// # Errors
     /// Invalid, with Cassandra's texts, when the term is of another type.
     pub fn prepare(raw: &ast::Term, receiver: &Arc<ColumnSpec>, cx: &mut PlanContext<'_>) -> Result<Self> {
+        interrupt::check()?;
         match raw {
             ast::Term::Null => match receiver.data_type {
                 DataType::Counter => bail_invalid!("Invalid null value for counter increment/decrement"),

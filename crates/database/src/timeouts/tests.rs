@@ -63,7 +63,10 @@ fn every_kind_of_read_ends_with_a_read_timeout_after_its_deadline() {
     for read in &reads {
         execute(&database, read).unwrap();
     }
-    set_all(&database, Some(Duration::ZERO));
+    // Parsing the long ones has its own timeout.
+    for timeout in [Timeout::Read, Timeout::Range] {
+        database.timeouts().set(timeout, Some(Duration::ZERO));
+    }
     for read in &reads {
         let error = execute(&database, read).unwrap_err();
         let expected =
@@ -239,4 +242,38 @@ fn timeouts_are_counted_as_timeouts_and_not_as_invalid_requests() {
         let counted = (figures.timeouts.get(), figures.failures.get(), figures.invalid.get());
         assert_eq!(counted, (1, 0, 0));
     }
+}
+
+#[test]
+fn a_schema_change_that_waits_for_another_ends_at_its_deadline() {
+    let database = database();
+    let locked = database.lock_schema();
+    set_all(&database, Some(Duration::from_millis(20)));
+    let create = "CREATE TABLE ks.u (k int PRIMARY KEY)";
+    for (statement, code) in [(create, 0x1001), ("TRUNCATE ks.t", 0x1003)] {
+        let error = execute(&database, statement).unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+    }
+    drop(locked);
+    set_all(&database, None);
+    execute(&database, create).unwrap();
+    assert_eq!(execute(&database, "SELECT * FROM ks.t LIMIT 1"), Ok(()));
+}
+
+#[test]
+fn parsing_and_planning_of_one_large_statement_end_at_their_deadline() {
+    let database = database();
+    database.timeouts().set(Timeout::Request, Some(Duration::ZERO));
+    let late = DatabaseError::Overloaded("Query timed out before it could start".to_owned());
+    let texts = [
+        format!("SELECT * FROM ks.t WHERE k IN ({})", list(10_000)),
+        // The rest would be no CQL.
+        format!("DELETE FROM ks.t WHERE k IN ({}) AND AND", list(10_000)),
+        format!("BEGIN BATCH {} APPLY BATCH", "DELETE FROM ks.t WHERE k = 0 ".repeat(1000)),
+    ];
+    for text in &texts {
+        assert_eq!(execute(&database, text), Err(late.clone()), "{}", &text[..40]);
+        assert_eq!(database.session().prepare(text).map(drop), Err(late.clone()), "{}", &text[..40]);
+    }
+    assert_eq!(execute(&database, "SELECT count(*) FROM ks.t"), Ok(()));
 }
