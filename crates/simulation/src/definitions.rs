@@ -8,7 +8,7 @@ use crate::model::{Model, Table};
 use crate::schema::{Column, Index, Kind, Shape, Stamps};
 use crate::simulation::{Outcome, Simulation};
 use crate::value::Type;
-use crate::wire::Cql;
+use crate::wire::{Cql, Reply};
 
 impl Simulation {
     /// Changes the schema of the node and that of the model.
@@ -16,10 +16,13 @@ impl Simulation {
         let mut after = self.model.clone();
         change(&mut after);
         match self.execute(&Cql::plain(text), None)? {
-            Outcome::Done(_) => {
+            Outcome::Done(reply) => {
                 self.model = after;
-                // The schema is durable when it is acknowledged, and the commit log has no gaps.
-                self.model.synced();
+                // A changed schema is durable when it is acknowledged, and the commit log has no gaps.
+                // ALTER TABLE with the options that the table has writes nothing.
+                if matches!(reply, Reply::SchemaChanged) {
+                    self.model.synced();
+                }
             }
             // The next start shows what came of it.
             Outcome::Failed(_) => self.in_doubt = Some(after),

@@ -38,7 +38,9 @@ impl Cql {
 pub enum Reply {
     /// The rows of a page.
     Rows(Rows),
-    /// Any other result.
+    /// The schema has changed.
+    SchemaChanged,
+    /// Any other result, also that of a schema change without effect.
     Done,
     /// An error.
     Refused(Error),
@@ -162,6 +164,7 @@ impl Wire {
             Response::Result(ResultMessage::Rows(rows)) => {
                 Ok(Reply::Rows(rows.decode(None).map_err(|error| error.to_string())?))
             }
+            Response::Result(ResultMessage::SchemaChange(_)) => Ok(Reply::SchemaChanged),
             Response::Result(_) => Ok(Reply::Done),
             Response::Error(error) => Ok(Reply::Refused(error)),
             other => Err(format!("{:?} was answered with {:?}", request.opcode(), other.opcode())),
