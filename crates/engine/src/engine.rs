@@ -668,6 +668,11 @@ impl Engine {
         self.inner.core.compact_what_is_due();
     }
 
+    /// Returns the error that ended the commit log: no write is accepted until the next start.
+    pub fn log_failure(&self) -> Option<Arc<std::io::Error>> {
+        self.inner.core.log_failure()
+    }
+
     /// Makes all acknowledged writes durable, whatever `commitlog_sync` says.
     pub fn sync_log(&self) -> Result<()> {
         match &*self.inner.core.log.load() {

@@ -219,7 +219,7 @@ impl Core {
 
     /// See [`Engine::cancel_drops`](crate::Engine::cancel_drops).
     pub fn cancel_drops(&self, ids: &[TableId]) {
-        let log_failed = self.log.load().as_ref().is_none_or(|log| log.failure().is_some());
+        let log_failed = self.log.load().is_none() || self.log_failure().is_some();
         if log_failed {
             // Whether the schema change is durable is unknown: the next start resolves the intents.
             return;
@@ -362,6 +362,11 @@ impl Core {
         drop(writers_held_out);
         log.mark_clean(table.id.0.as_u128(), begins, ends);
         Ok(())
+    }
+
+    /// See [`Engine::log_failure`](crate::Engine::log_failure).
+    pub fn log_failure(&self) -> Option<Arc<io::Error>> {
+        self.log.load().as_ref().and_then(|log| log.failure())
     }
 
     /// Returns the log.

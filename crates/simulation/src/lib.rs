@@ -55,6 +55,8 @@
 //!   index: which one that is depends on what the list holds.
 //! - UDTs.
 //! - Counters are not deleted.
+//! - Once the commit log has failed, the machine does not crash before the next start: what survives
+//!   is no prefix of the writes then.
 
 mod damage;
 mod definitions;

@@ -52,6 +52,8 @@ pub struct Node {
     expects_failures: bool,
     /// The latest time that the wall clock has shown.
     latest_micros: i64,
+    /// The commit log failed in this life while the machine was alive.
+    log_failed: bool,
 }
 
 /// How a life ends.
@@ -78,6 +80,7 @@ impl Node {
             expects_failures: false,
             latest_micros: 0,
             profile,
+            log_failed: false,
         };
         node.install();
         node
@@ -139,9 +142,23 @@ impl Node {
         }
         let may_fail = self.faults().errors.is_some();
         self.tainted = may_fail || self.expects_failures;
+        self.log_failed = false;
         let database = Database::open(self.options()).map_err(|error| error.to_string())?;
         self.database = Some(database);
         Ok(())
+    }
+
+    /// Notes whether the commit log has failed by now. A flush may still succeed then, so that a crash
+    /// leaves later writes of one table without earlier ones of another.
+    pub fn note_log_failure(&mut self) {
+        let has_failed =
+            self.database.as_ref().is_some_and(|database| database.engine().log_failure().is_some());
+        self.log_failed |= has_failed && !self.is_dead();
+    }
+
+    /// Whether the commit log had failed before the machine died, if it did.
+    pub fn has_log_failed(&self) -> bool {
+        self.log_failed
     }
 
     /// Has the process close its files.

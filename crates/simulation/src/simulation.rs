@@ -113,6 +113,7 @@ impl Simulation {
             Kind::Reconnect => self.reconnect()?,
             _ => self.upkeep(operation.kind)?,
         }
+        self.node.note_log_failure();
         if self.node.is_dead()
             || self.in_doubt.is_some()
             || self.model.open_writes(self.life) > OPEN_WRITES_MAX
@@ -144,6 +145,8 @@ impl Simulation {
         }
         // The machine may have died while the process stopped.
         let end = if self.node.is_dead() { End::Crashed(self.random.random()) } else { end };
+        let is_crash = matches!(end, End::Crashed(_));
+        let end = if is_crash && self.node.has_log_failed() { End::Killed } else { end };
         let unsynced = match end {
             End::Crashed(_) => self.model.take_unsynced(),
             End::Stopped | End::Killed => Vec::new(),

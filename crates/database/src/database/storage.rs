@@ -189,6 +189,10 @@ impl Database {
                 index.state.start_over();
                 self.build_index(index);
             }
+            for view in views {
+                view.state.start_over();
+                self.build_view(view);
+            }
             return Err(failed(error));
         }
         for index in indexes {

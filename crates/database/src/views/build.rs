@@ -53,6 +53,12 @@ impl BuildState {
         is_building.then(|| u64::try_from(self.done.lock().1).unwrap_or(0))
     }
 
+    /// The view has lost entries: it is built again, from the start.
+    pub fn start_over(&self) {
+        *self.done.lock() = (None, 0);
+        self.built.store(false, Ordering::Release);
+    }
+
     fn set_built(&self) {
         self.built.store(true, Ordering::Release);
     }

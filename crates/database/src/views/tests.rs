@@ -418,3 +418,29 @@ fn an_entry_that_ended_stays_gone_when_the_clock_is_set_back() {
     let entries = |v: i32| found(&session, &format!("SELECT k, c FROM few WHERE k = 1 AND v = {v}")).len();
     assert_eq!((entries(4), entries(3)), (0, 1));
 }
+
+/// Found by the simulation (seed 24470): views were emptied before the truncation of the base
+/// failed, and stayed empty.
+#[test]
+fn a_view_shows_its_base_after_a_truncation_that_failed() {
+    let world = World::new();
+    let database = world.open();
+    let session = database.session();
+    execute(&session, &TABLE);
+    execute(&session, &VIEWS);
+    execute(
+        &session,
+        &["INSERT INTO t (k, c, v) VALUES (1, 0, 5)", "INSERT INTO t (k, c, v) VALUES (1, 2, 6)"],
+    );
+    world.fs.fail_when(|operation| {
+        let path = operation.path.to_string_lossy();
+        (path.contains("/ks/t-") && path.ends_with("-Data.db")).then_some(std::io::ErrorKind::StorageFull)
+    });
+    session.execute("TRUNCATE t", ()).unwrap_err();
+    world.fs.heal();
+    let rows = found(&session, "SELECT v, k, c FROM t");
+    assert_eq!(rows.len(), 2);
+    assert_eq!(found(&session, "SELECT v, k, c FROM by_v"), rows);
+    execute(&session, &["TRUNCATE t"]);
+    assert!(found(&session, "SELECT v, k, c FROM by_v").is_empty());
+}
