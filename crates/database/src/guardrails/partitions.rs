@@ -110,7 +110,7 @@ mod tests {
         let path = Path::new("/data/nb-1-big-Data.db");
         let of = |bytes, tombstones| {
             let size = PartitionSize { bytes, tombstones };
-            let violations = guardrails.violations(WrittenPartition { table: &table, key: &key, size, path });
+            let violations = guardrails.violations(WrittenPartition { table, key: &key, size, path });
             assert_eq!(guardrails.wants(size), !violations.is_empty());
             violations
         };
