@@ -58,8 +58,8 @@ transactions.run(|tx| {
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use cassette_database::{
-    Batch, Consistency, Database, DatabaseError, Options, Result, Row, Rows, Session, Statement,
-    StatementOptions, Value,
+    Batch, Consistency, Database, DatabaseError, MaybeUnset, Options, Result, Row, Rows, Session, Statement,
+    StatementOptions, Unset, Value,
 };
 #[cfg(feature = "transactions")]
 pub use cassette_transactions as transactions;
@@ -67,7 +67,9 @@ pub use cassette_transactions as transactions;
 /// Conversion of Rust values to and from CQL values.
 pub mod convert {
     pub use cassette_database::ColumnSpec;
-    pub use cassette_database::embedded::{BindValues, ColumnIndex, Encoded, FromCql, ToCql, Written};
+    pub use cassette_database::embedded::{
+        BindValues, ColumnIndex, Encoded, FromCql, FromRow, ToCql, Written,
+    };
     pub use cassette_rows::DataType;
 }
 

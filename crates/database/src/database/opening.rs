@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use cassette_engine::{CompactionOptions, Engine};
 use cassette_rows::TableParams;
 use cassette_rows::schema::CompactionParams;
-use cassette_vfs::{Clock, FileSystem, RealFileSystem, SystemClock};
+use cassette_vfs::{Clock, FakeFileSystem, FileSystem, RealFileSystem, SystemClock};
 use crossbeam_utils::sync::ShardedLock;
 use parking_lot::{Mutex, RwLock};
 
@@ -70,6 +70,11 @@ impl Options {
             settings: BTreeMap::new(),
         }
     }
+
+    /// The defaults, with all files in memory: see [`Database::in_memory`].
+    pub fn in_memory() -> Self {
+        Self { file_system: Arc::new(FakeFileSystem::new()), ..Self::new("/cassette") }
+    }
 }
 
 impl<P: Into<PathBuf>> From<P> for Options {
@@ -79,6 +84,15 @@ impl<P: Into<PathBuf>> From<P> for Options {
 }
 
 impl Database {
+    /// Opens an empty database whose files are in memory, for tests. It behaves as one in a directory does, but is gone
+    /// with its last clone and session, and holds the content of each file twice.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn in_memory() -> Result<Self> {
+        Self::open(Options::in_memory())
+    }
+
     /// Opens the database in a directory, making it if there is none: `Database::open("data")?`.
     ///
     /// # Errors

@@ -53,13 +53,13 @@ impl Database {
     ) -> Result<Executed> {
         let keyspace = options.keyspace.as_deref().or(keyspace);
         let planned = self.plan(keyspace, cql)?;
-        self.execute_text(planned, keyspace, values, options, sink)
+        self.execute_text(&planned, keyspace, values, options, sink)
     }
 
     /// Executes what a client sent as text, and warns of what planning it met.
     pub(crate) fn execute_text(
         &self,
-        planned: Planned,
+        planned: &Planned,
         keyspace: Option<&str>,
         values: Values<'_>,
         options: &StatementOptions,
@@ -71,8 +71,8 @@ impl Database {
         if planned.plan.is_request() {
             self.0.metrics.regular_executed.add(1);
         }
-        let mut executed = self.execute_planned(&planned, keyspace, values, options, sink)?;
-        executed.warnings.splice(0..0, planned.warnings);
+        let mut executed = self.execute_planned(planned, keyspace, values, options, sink)?;
+        executed.warnings.splice(0..0, planned.warnings.iter().cloned());
         Ok(executed)
     }
 

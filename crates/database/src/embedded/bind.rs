@@ -1,11 +1,11 @@
 //! The values of a statement's markers.
 
-use super::{ToCql, Value, Written};
+use super::{ToCql, Written};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::request::BoundValue;
 use crate::response::ColumnSpec;
 
-/// The values that a statement is given: `()`, a tuple, a slice or vector by position, or [`Value`]s by name.
+/// The values that a statement is given: `()`, a tuple, a slice or vector by position, or a map by name.
 pub trait BindValues {
     /// Writes a value for each of `markers`, in order.
     ///
@@ -14,12 +14,19 @@ pub trait BindValues {
     fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()>;
 }
 
+/// Where a value lies in [`Encoded::bytes`], if it has bytes.
+#[derive(Debug)]
+enum Part {
+    Bytes(std::ops::Range<usize>),
+    Null,
+    Unset,
+}
+
 /// Values of markers as bytes, one behind the other.
 #[derive(Debug, Default)]
 pub struct Encoded {
     bytes: Vec<u8>,
-    /// Where each value lies; `None` is null.
-    ranges: Vec<Option<std::ops::Range<usize>>>,
+    parts: Vec<Part>,
 }
 
 impl Encoded {
@@ -30,20 +37,22 @@ impl Encoded {
             DatabaseError::Invalid(text) => DatabaseError::Invalid(format!("{}: {text}", spec.name)),
             other => other,
         })?;
-        self.ranges.push(match written {
-            Written::Bytes => Some(start..self.bytes.len()),
-            Written::Null => None,
+        self.parts.push(match written {
+            Written::Bytes => Part::Bytes(start..self.bytes.len()),
+            Written::Null => Part::Null,
+            Written::Unset => Part::Unset,
         });
         Ok(())
     }
 
     /// The values as statements take them.
     pub(super) fn values(&self) -> Vec<BoundValue<'_>> {
-        let value = |range: &Option<std::ops::Range<usize>>| match range {
-            Some(range) => BoundValue::Set(&self.bytes[range.clone()]),
-            None => BoundValue::Null,
+        let value = |part: &Part| match part {
+            Part::Bytes(range) => BoundValue::Set(&self.bytes[range.clone()]),
+            Part::Null => BoundValue::Null,
+            Part::Unset => BoundValue::Unset,
         };
-        self.ranges.iter().map(value).collect()
+        self.parts.iter().map(value).collect()
     }
 }
 
@@ -86,7 +95,7 @@ impl<T: BindValues + ?Sized> BindValues for &T {
 }
 
 /// By the markers' names.
-impl BindValues for std::collections::BTreeMap<&str, Value> {
+impl<T: ToCql> BindValues for std::collections::BTreeMap<&str, T> {
     fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()> {
         for spec in markers {
             match self.get(&*spec.name) {

@@ -24,16 +24,21 @@
 
 mod bind;
 mod from_cql;
+mod from_row;
+mod plans;
 mod rows;
 mod session;
 mod to_cql;
+mod unset;
 mod value;
 
 pub use bind::{BindValues, Encoded};
 pub use from_cql::FromCql;
+pub use from_row::FromRow;
 pub use rows::{ColumnIndex, Row, Rows};
 pub use session::{Batch, Session, Statement};
 pub use to_cql::{ToCql, Written};
+pub use unset::{MaybeUnset, Unset};
 pub use value::Value;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::FromCql;
+use super::{FromCql, FromRow};
 use crate::error::{DatabaseError, Result, bail_invalid};
 use crate::response::{ColumnSpec, ResultMetadata, RowSink};
 
@@ -49,6 +49,11 @@ impl Rows {
     /// The rows in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
         (0..self.count).map(|index| Row { rows: self, index })
+    }
+
+    /// The rows as tuples, in order: `rows.typed::<(i32, String)>()`.
+    pub fn typed<T: FromRow>(&self) -> impl ExactSizeIterator<Item = Result<T>> {
+        self.iter().map(|row| T::from_row(&row))
     }
 
     /// Where the next page begins, when the statement was executed in pages and this was not the last.
@@ -111,6 +116,11 @@ impl<'a> Row<'a> {
             DatabaseError::Invalid(text) => DatabaseError::Invalid(format!("{}: {text}", spec.name)),
             other => other,
         })
+    }
+
+    /// The columns of the row.
+    pub fn columns(&self) -> &'a [ColumnSpec] {
+        self.rows.columns()
     }
 
     /// The bytes of the value at `index`; `None` if it is null or there is none.

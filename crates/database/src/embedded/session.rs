@@ -6,9 +6,10 @@ use arc_swap::ArcSwapOption;
 use cassette_cql::ast::BatchKind;
 
 use super::bind::Encoded;
-use super::{BindValues, Rows};
+use super::plans::Plans;
+use super::{BindValues, FromRow, Rows};
 use crate::database::{BatchSource, BatchStatement, Database};
-use crate::error::Result;
+use crate::error::{Result, bail_invalid};
 use crate::prepared::Prepared;
 use crate::request::{StatementOptions, Values};
 use crate::response::{Executed, Outcome};
@@ -18,6 +19,7 @@ use crate::response::{Executed, Outcome};
 pub struct Session {
     database: Database,
     keyspace: ArcSwapOption<String>,
+    plans: Plans,
 }
 
 /// A prepared statement: parsed and planned once.
@@ -66,7 +68,7 @@ impl Default for Batch {
 
 impl Session {
     pub(crate) fn new(database: Database) -> Self {
-        Self { database, keyspace: ArcSwapOption::empty() }
+        Self { database, keyspace: ArcSwapOption::empty(), plans: Plans::default() }
     }
 
     /// The database it belongs to.
@@ -79,9 +81,32 @@ impl Session {
         self.keyspace.load_full()
     }
 
-    /// Executes one statement, all of its rows at once.
+    /// Executes one statement, all of its rows at once. Texts with markers are parsed once: the session keeps their plans.
     pub fn execute(&self, cql: &str, values: impl BindValues) -> Result<Rows> {
         self.execute_with(cql, values, &StatementOptions::default())
+    }
+
+    /// Executes a statement that returns exactly one row: `session.query_one::<(i64,)>("SELECT count(*) FROM t", ())?`.
+    ///
+    /// # Errors
+    /// Invalid, if there is no row or more than one, or it does not convert to `T`.
+    pub fn query_one<T: FromRow>(&self, cql: &str, values: impl BindValues) -> Result<T> {
+        match self.query_opt(cql, values)? {
+            Some(row) => Ok(row),
+            None => bail_invalid!("cannot return one row: expected exactly one, found none"),
+        }
+    }
+
+    /// Executes a statement that returns one row or none.
+    ///
+    /// # Errors
+    /// Invalid, if there is more than one row, or it does not convert to `T`.
+    pub fn query_opt<T: FromRow>(&self, cql: &str, values: impl BindValues) -> Result<Option<T>> {
+        let rows = self.execute(cql, values)?;
+        if rows.len() > 1 {
+            bail_invalid!("cannot return one row: expected at most one, found {}", rows.len());
+        }
+        rows.first().map(|row| T::from_row(&row)).transpose()
     }
 
     /// Executes one statement with options: consistency, paging, times.
@@ -93,13 +118,13 @@ impl Session {
     ) -> Result<Rows> {
         let keyspace = self.keyspace();
         let keyspace = options.keyspace.as_deref().or(keyspace.as_deref().map(String::as_str));
-        let planned = self.database.plan(keyspace, cql)?;
+        let planned = self.plans.plan(&self.database, keyspace, cql)?;
         let mut encoded = Encoded::default();
         values.bind(&planned.markers, &mut encoded)?;
         let mut rows = Rows::default();
         let bound = encoded.values();
         let values = Values::positional(&bound);
-        let executed = self.database.execute_text(planned, keyspace, values, options, &mut rows)?;
+        let executed = self.database.execute_text(&planned, keyspace, values, options, &mut rows)?;
         Ok(self.finish(executed, rows))
     }
 

@@ -1,14 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use cassette_vfs::FakeFileSystem;
-
-use super::{Batch, Session, Value};
-use crate::{Database, Options};
+use super::{Batch, MaybeUnset, Session, Unset, Value};
+use crate::Database;
 
 fn session() -> Session {
-    let options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
-    let session = Database::open(options).unwrap().session();
+    let session = Database::in_memory().unwrap().session();
     let keyspace =
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
     session.execute(keyspace, ()).unwrap();
@@ -150,4 +146,87 @@ fn a_batch_is_applied_whole() {
     }
     session.execute_batch(&batch).unwrap();
     assert_eq!(session.execute("SELECT * FROM t", ()).unwrap().len(), 10);
+}
+
+#[test]
+fn an_omitted_value_leaves_its_column_as_it_is() {
+    let session = session();
+    session.execute("CREATE TABLE t (k int PRIMARY KEY, v int, w int)", ()).unwrap();
+    let insert = "INSERT INTO t (k, v, w) VALUES (?, ?, ?)";
+    let stored =
+        || session.query_one::<(Option<i32>, Option<i32>)>("SELECT v, w FROM t WHERE k = 1", ()).unwrap();
+    session.execute(insert, (1, 10, 20)).unwrap();
+    session.execute(insert, (1, Unset, 21)).unwrap();
+    assert_eq!(stored(), (Some(10), Some(21)));
+    session.execute(insert, (1, MaybeUnset::Set(11), MaybeUnset::<i32>::from_option(None))).unwrap();
+    assert_eq!(stored(), (Some(11), Some(21)));
+    let named =
+        BTreeMap::from([("k", MaybeUnset::Set(1)), ("v", MaybeUnset::Unset), ("w", MaybeUnset::Set(22))]);
+    session.execute(insert, named).unwrap();
+    assert_eq!(stored(), (Some(11), Some(22)));
+    let mut batch = Batch::new();
+    batch.add(&session.prepare(insert).unwrap(), (1, Unset, None::<i32>)).unwrap();
+    session.execute_batch(&batch).unwrap();
+    assert_eq!(stored(), (Some(11), None));
+    let error = session.execute("INSERT INTO t (k) VALUES (?)", (Unset,)).unwrap_err().to_string();
+    assert!(error.contains("unset"), "{error}");
+}
+
+#[test]
+fn an_omitted_element_of_a_collection_is_refused() {
+    let session = session();
+    session.execute("CREATE TABLE t (k int PRIMARY KEY, v list<int>)", ()).unwrap();
+    let values = vec![MaybeUnset::Set(1), MaybeUnset::Unset];
+    let error = session.execute("INSERT INTO t (k, v) VALUES (1, ?)", (values,)).unwrap_err().to_string();
+    assert!(error.contains("unset is not supported inside collections"), "{error}");
+}
+
+#[test]
+fn one_row_is_returned_as_a_tuple_and_other_counts_are_refused() {
+    let session = session();
+    session.execute("CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))", ()).unwrap();
+    let select = "SELECT c, v FROM t WHERE k = ?";
+    assert_eq!(session.query_opt::<(i32, String)>(select, (1,)).unwrap(), None);
+    let error = session.query_one::<(i32, String)>(select, (1,)).unwrap_err().to_string();
+    assert!(error.contains("expected exactly one, found none"), "{error}");
+    for c in 0..2 {
+        session.execute("INSERT INTO t (k, c, v) VALUES (1, ?, 'v')", (c,)).unwrap();
+    }
+    let one = "SELECT c, v FROM t WHERE k = ? AND c = ?";
+    assert_eq!(session.query_one::<(i32, String)>(one, (1, 1)).unwrap(), (1, "v".to_owned()));
+    let error = session.query_opt::<(i32, String)>(select, (1,)).unwrap_err().to_string();
+    assert!(error.contains("expected at most one, found 2"), "{error}");
+    let error = session.query_one::<(i32,)>(one, (1, 1)).unwrap_err().to_string();
+    assert!(error.contains("expected 1 columns, found 2"), "{error}");
+    let rows = session.execute(select, (1,)).unwrap();
+    let typed = rows.typed::<(i32, String)>().collect::<crate::Result<Vec<_>>>().unwrap();
+    assert_eq!(typed, [(0, "v".to_owned()), (1, "v".to_owned())]);
+}
+
+#[test]
+fn a_text_executed_again_follows_the_schema_and_the_keyspace() {
+    let session = session();
+    session.execute("CREATE TABLE t (k int PRIMARY KEY, v int)", ()).unwrap();
+    let select = "SELECT * FROM t WHERE k = ?";
+    session.execute("INSERT INTO t (k, v) VALUES (?, ?)", (1, 1)).unwrap();
+    let columns = || session.execute(select, (1,)).map(|rows| rows.columns().len());
+    assert_eq!((columns().unwrap(), columns().unwrap()), (2, 2));
+    session.execute("ALTER TABLE t ADD w int", ()).unwrap();
+    assert_eq!(columns().unwrap(), 3);
+    let keyspace =
+        "CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    session.execute(keyspace, ()).unwrap();
+    session.execute("USE other", ()).unwrap();
+    assert!(columns().is_err());
+    session.execute("USE ks", ()).unwrap();
+    assert_eq!(columns().unwrap(), 3);
+    session.execute("DROP TABLE t", ()).unwrap();
+    assert!(columns().is_err());
+}
+
+#[test]
+fn databases_in_memory_share_nothing() {
+    let (first, second) = (session(), Database::in_memory().unwrap().session());
+    first.execute("CREATE TABLE t (k int PRIMARY KEY)", ()).unwrap();
+    assert!(second.execute("USE ks", ()).is_err());
 }

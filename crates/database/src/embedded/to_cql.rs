@@ -20,6 +20,8 @@ pub enum Written {
     Bytes,
     /// It is null; nothing was appended.
     Null,
+    /// It is omitted; nothing was appended.
+    Unset,
 }
 
 /// A Rust value that a statement can be given.
@@ -238,6 +240,7 @@ fn write_part(part: &(impl ToCql + ?Sized), data_type: &DataType) -> Result<Vec<
     match part.write(data_type, &mut bytes)? {
         Written::Bytes => Ok(bytes),
         Written::Null => bail_invalid!("null is not supported inside collections"),
+        Written::Unset => bail_invalid!("unset is not supported inside collections"),
     }
 }
 
@@ -351,7 +354,7 @@ fn write_items<'a>(items: impl Iterator<Item = (&'a Value, &'a DataType)>, out: 
         let mut bytes = Vec::new();
         let item = match value.write(data_type, &mut bytes)? {
             Written::Bytes => Some(bytes.as_slice()),
-            Written::Null => None,
+            Written::Null | Written::Unset => None,
         };
         collection::write_item(out, item);
     }
