@@ -1,5 +1,8 @@
 //! Timestamps and locks: what orders transactions.
 
+// The server and its client share halts, leases, messages and bounds with what is always compiled.
+#![cfg_attr(not(feature = "timelock"), allow(dead_code, reason = "only the server uses all of them"))]
+
 #[cfg(feature = "timelock")]
 mod connections;
 #[cfg(feature = "timelock")]

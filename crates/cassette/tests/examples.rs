@@ -1,0 +1,53 @@
+//! The examples, run.
+
+#[path = "../examples/hello.rs"]
+#[expect(dead_code, reason = "its main opens a database in a directory")]
+mod hello;
+#[path = "../examples/in_memory_tests.rs"]
+#[expect(dead_code, reason = "its main is not called")]
+mod in_memory_tests;
+#[path = "../examples/queue.rs"]
+#[expect(dead_code, reason = "its main is not called")]
+mod queue;
+#[path = "../examples/time_series.rs"]
+#[expect(dead_code, reason = "its main is not called")]
+mod time_series;
+#[path = "../examples/transactions.rs"]
+#[expect(dead_code, reason = "its main is not called")]
+mod transactions;
+#[path = "../examples/typed_rows.rs"]
+#[expect(dead_code, reason = "its main is not called")]
+mod typed_rows;
+
+use cassette::Database;
+
+#[test]
+fn rows_are_there_after_the_directory_is_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    hello::run(directory.path()).unwrap();
+}
+
+#[test]
+fn an_update_leaves_omitted_columns_as_they_are() {
+    typed_rows::run(Database::in_memory().unwrap()).unwrap();
+}
+
+#[test]
+fn the_newest_measurement_is_first_and_expires() {
+    time_series::run(Database::in_memory().unwrap()).unwrap();
+}
+
+#[test]
+fn each_job_is_claimed_by_one_worker() {
+    queue::run(Database::in_memory().unwrap()).unwrap();
+}
+
+#[test]
+fn a_transfer_keeps_the_sum() {
+    transactions::run(Database::in_memory().unwrap()).unwrap();
+}
+
+#[test]
+fn tests_in_memory_do_not_see_each_other() {
+    in_memory_tests::run().unwrap();
+}
