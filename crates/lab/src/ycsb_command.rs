@@ -174,9 +174,10 @@ pub(crate) fn command_line(arguments: impl Iterator<Item = String>) -> String {
         };
         hide_next = argument == "--password";
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,*".contains(c);
-        shown.push(match argument.chars().all(plain) && !argument.is_empty() {
-            true => argument,
-            false => format!("'{}'", argument.replace('\'', r"'\''")),
+        shown.push(if argument.chars().all(plain) && !argument.is_empty() {
+            argument
+        } else {
+            format!("'{}'", argument.replace('\'', r"'\''"))
         });
     }
     shown.join(" ")
@@ -244,9 +245,10 @@ impl Observer for Console {
             failures => format!("  {} FAILED", text::grouped(failures)),
         };
         let p99 = view.recent_p99_ns.map_or("-".into(), |ns| text::grouped(ns.div_ceil(1000)));
-        self.bar.set_position(match self.by_time.load(Ordering::Relaxed) {
-            true => milliseconds(self.bar.elapsed()),
-            false => view.operations + view.failures,
+        self.bar.set_position(if self.by_time.load(Ordering::Relaxed) {
+            milliseconds(self.bar.elapsed())
+        } else {
+            view.operations + view.failures
         });
         self.bar.set_message(format!(
             "{:>9} ops/s  p99 {p99:>7} µs{failed}",

@@ -28,14 +28,15 @@ struct Seen {
 /// Whether `nodes` can start on the disk that has `free` bytes left; the error names `directory`.
 pub(super) fn check_room(directory: &Path, nodes: usize, free: u64) -> Result<(), LabError> {
     let needed = nodes as u64 * FREE_BYTES_MIN;
-    match free >= needed {
-        true => Ok(()),
-        false => Err(LabError::Usage(format!(
+    if free >= needed {
+        Ok(())
+    } else {
+        Err(LabError::Usage(format!(
             "{nodes} nodes need {} MiB of disk to start with, and {} MiB are left where {} is",
             needed >> 20,
             free >> 20,
             directory.display()
-        ))),
+        )))
     }
 }
 

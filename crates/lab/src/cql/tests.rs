@@ -114,10 +114,12 @@ impl Fake {
             Request::AuthResponse(_) => error(ErrorDetail::BadCredentials),
             Request::Query(query) => {
                 self.queries.lock().unwrap().push(query.query.to_string());
-                match query.query.starts_with("SELECT release_version") {
-                    true => rows(version, 2, &[vec![Some(b"5.0.8".to_vec()), Some(b"Murmur3".to_vec())]]),
-                    false if query.query.starts_with("SELECT") => error(ErrorDetail::Invalid),
-                    false => void,
+                if query.query.starts_with("SELECT release_version") {
+                    rows(version, 2, &[vec![Some(b"5.0.8".to_vec()), Some(b"Murmur3".to_vec())]])
+                } else if query.query.starts_with("SELECT") {
+                    error(ErrorDetail::Invalid)
+                } else {
+                    void
                 }
             }
             Request::Prepare(prepare) if self.forgot() => {

@@ -244,9 +244,8 @@ fn phase_analysis(name: &str, parts: &[Vec<&PartResult>]) -> PhaseAnalysis {
 
 /// What is said first: throughput where the engine decided it, else the 99th percentiles.
 fn headlines(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
-    let wanted = |metric: &&Metric| match phase.paced {
-        true => metric.name.ends_with(" p99"),
-        false => metric.higher_is_better(),
+    let wanted = |metric: &&Metric| {
+        if phase.paced { metric.name.ends_with(" p99") } else { metric.higher_is_better() }
     };
     phase.metrics.iter().filter(wanted)
 }
@@ -288,10 +287,8 @@ pub const NO_DIFFERENCE: &str = "no difference shown";
 /// One comparison in words.
 fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison: &Comparison) -> String {
     let percent = |ratio: f64| format!("{:.1}", (ratio - 1.0).abs() * 100.0);
-    let what = match metric.higher_is_better() {
-        true => metric.name.clone(),
-        false => format!("{} latency", metric.name),
-    };
+    let what =
+        if metric.higher_is_better() { metric.name.clone() } else { format!("{} latency", metric.name) };
     let Some(interval) = comparison.interval else {
         let factor = comparison.ratio;
         return format!(
@@ -331,9 +328,10 @@ fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison
                 format!(" A difference of 10 % would need {repeats} repeats, to be shown nine times in ten.")
             });
             // The interval is of this comparison alone: it may leave no difference out where many comparisons do not.
-            let alone = match interval.low > 1.0 || interval.high < 1.0 {
-                true => ", by itself; among as many comparisons as were made it may be chance",
-                false => "",
+            let alone = if interval.low > 1.0 || interval.high < 1.0 {
+                ", by itself; among as many comparisons as were made it may be chance"
+            } else {
+                ""
             };
             format!(
                 "{phase}: {NO_DIFFERENCE} between {name} and {baseline} ({}: {} %, 95 % interval {} to {}{alone}).{enough}",

@@ -218,12 +218,11 @@ fn go_on(
             continue;
         }
         let left = plan.parts.len() - done - took.len();
-        let remaining = match took.is_empty() {
-            true => String::new(),
-            false => {
-                let each: Duration = took.iter().sum::<Duration>() / took.len() as u32;
-                format!(", about {} left", duration(each * left as u32))
-            }
+        let remaining = if took.is_empty() {
+            String::new()
+        } else {
+            let each: Duration = took.iter().sum::<Duration>() / took.len() as u32;
+            format!(", about {} left", duration(each * left as u32))
         };
         console.print(&format!(
             "[{}/{}] repeat {}: {}{remaining}\n",
@@ -253,9 +252,10 @@ fn go_on(
         };
         if let Some(reason) = reason {
             let path = directory.path().display();
-            let go_on = match done + took.len() == 0 && result.is_err() {
-                true => String::new(),
-                false => format!(". Finished parts are kept; `cassette lab resume {path}` goes on"),
+            let go_on = if done + took.len() == 0 && result.is_err() {
+                String::new()
+            } else {
+                format!(". Finished parts are kept; `cassette lab resume {path}` goes on")
             };
             ended = Err(LabError::Usage(format!(
                 "part {} ({}) stopped: {}{go_on}",

@@ -358,12 +358,15 @@ impl ExperimentFile {
         }
         check_engines(&self.engine)?;
         let engines: Vec<&str> = self.engine.iter().map(|engine| engine.get_ref().label()).collect();
-        let known_engine = |name: &Spanned<String>| match engines.contains(&name.get_ref().as_str()) {
-            true => Ok(()),
-            false => Err((
-                name.span().start,
-                format!("no engine is called {:?}; there are: {}", name.get_ref(), engines.join(", ")),
-            )),
+        let known_engine = |name: &Spanned<String>| {
+            if engines.contains(&name.get_ref().as_str()) {
+                Ok(())
+            } else {
+                Err((
+                    name.span().start,
+                    format!("no engine is called {:?}; there are: {}", name.get_ref(), engines.join(", ")),
+                ))
+            }
         };
         let mut seen = Vec::new();
         for configuration in &self.configuration {

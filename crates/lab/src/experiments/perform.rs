@@ -81,12 +81,12 @@ pub fn workloads(
         core.operation_count = scaled(core.operation_count, scale);
         core.insert_count = core.insert_count.map(|count| scaled(count, scale));
         core.check().map_err(|error| wrong(error.to_string()))?;
-        let statements = match spec.schema.is_empty() {
-            true => None,
-            false if !engines::speaks_cql(setup) => {
-                return Err(wrong(format!("the engine {} executes no CQL", setup.engine.label())));
-            }
-            false => Some(Arc::new(statements(spec, setup).map_err(wrong)?)),
+        let statements = if spec.schema.is_empty() {
+            None
+        } else if engines::speaks_cql(setup) {
+            Some(Arc::new(statements(spec, setup).map_err(wrong)?))
+        } else {
+            return Err(wrong(format!("the engine {} executes no CQL", setup.engine.label())));
         };
         Ok((spec.name.clone(), ReadyWorkload { core, statements }))
     };

@@ -166,10 +166,8 @@ fn place(
     if let Some(values) = file.matrix.get(name) {
         return values.span().start;
     }
-    let within = match configuration.get_ref().options.contains_key(name) {
-        true => configuration.span(),
-        false => engine.span(),
-    };
+    let within =
+        if configuration.get_ref().options.contains_key(name) { configuration.span() } else { engine.span() };
     place_in_table(text, within.start, name)
 }
 

@@ -132,9 +132,10 @@ fn tables_of(text: &str) -> String {
             is_open = is_folded;
             // What differs is why people come.
             let open = if heading.contains("differ") { " open" } else { "" };
-            let _ = match is_folded {
-                true => write!(out, "<details{open}><summary>{part}</summary>"),
-                false => write!(out, "<h3>{part}</h3>"),
+            let _ = if is_folded {
+                write!(out, "<details{open}><summary>{part}</summary>")
+            } else {
+                write!(out, "<h3>{part}</h3>")
             };
         } else if let Some(heading) = line.strip_prefix("## ") {
             (section, part) = (escaped(heading), String::new());

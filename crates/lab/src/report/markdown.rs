@@ -290,9 +290,8 @@ fn counters(analysis: &Analysis, parts: &[PartResult]) -> String {
         let (zero, rows): (BTreeMap<_, _>, BTreeMap<_, _>) =
             rows.into_iter().partition(|(_, values)| is_zero(values));
         for (name, values) in rows {
-            let cell = |values: &Vec<f64>| match values.is_empty() {
-                true => "-".into(),
-                false => figure(crate::statistics::mean(values)),
+            let cell = |values: &Vec<f64>| {
+                if values.is_empty() { "-".into() } else { figure(crate::statistics::mean(values)) }
             };
             let cells: Vec<String> = values.iter().map(cell).collect();
             let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));

@@ -28,9 +28,10 @@ pub fn end_with_laboratory() -> std::io::Result<()> {
     let Ok(parent) = std::env::var(WITH_PARENT) else { return Ok(()) };
     set_parent_process_death_signal(Some(Signal::TERM))?;
     // It may have gone before it could be heard of.
-    match getppid().is_some_and(|now| now.as_raw_nonzero().to_string() == parent) {
-        true => Ok(()),
-        false => Err(std::io::Error::other(format!("the laboratory, process {parent}, is gone"))),
+    if getppid().is_some_and(|now| now.as_raw_nonzero().to_string() == parent) {
+        Ok(())
+    } else {
+        Err(std::io::Error::other(format!("the laboratory, process {parent}, is gone")))
     }
 }
 
@@ -98,12 +99,13 @@ fn program(settings: &ServerSettings) -> Result<PathBuf, LabError> {
     }
     let this = std::env::current_exe().map_err(|error| LabError::io("finding this program", error))?;
     let name = this.file_name().unwrap_or_default().to_string_lossy();
-    match name == "cassette" || name.starts_with("cassette-") {
-        true => Ok(this),
-        false => Err(LabError::Usage(format!(
+    if name == "cassette" || name.starts_with("cassette-") {
+        Ok(this)
+    } else {
+        Err(LabError::Usage(format!(
             "{} cannot serve: say which cassette does, with the engine's `program = \"target/release/cassette\"`",
             this.display()
-        ))),
+        )))
     }
 }
 
@@ -176,12 +178,11 @@ impl Server {
             .args(["nodetool", "--host", "127.0.0.1", "--port", port, command])
             .output()
             .map_err(|error| LabError::io("running cassette nodetool", error))?;
-        match output.status.success() {
-            true => Ok(()),
-            false => {
-                let text = String::from_utf8_lossy(&output.stderr).into_owned();
-                Err(LabError::engine("cassette nodetool", command, text.trim()))
-            }
+        if output.status.success() {
+            Ok(())
+        } else {
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            Err(LabError::engine("cassette nodetool", command, text.trim()))
         }
     }
 }

@@ -100,10 +100,7 @@ impl<W: Write> Writer<W> {
                 block.put_u64(*cells);
             }
         }
-        match self.block.len() >= BLOCK_BYTES {
-            true => self.end_block(),
-            false => Ok(()),
-        }
+        if self.block.len() >= BLOCK_BYTES { self.end_block() } else { Ok(()) }
     }
 
     fn end_block(&mut self) -> Result<(), BackupError> {
@@ -146,9 +143,10 @@ impl<R: Read> Reader<R> {
         let mut magic = [0; 8];
         read(&mut input, &mut magic, 0)?;
         if &magic != MAGIC {
-            let what = match magic.starts_with(b"CASSTXB") {
-                true => "its version is newer than this program",
-                false => "it does not begin as a backup of transactions does",
+            let what = if magic.starts_with(b"CASSTXB") {
+                "its version is newer than this program"
+            } else {
+                "it does not begin as a backup of transactions does"
             };
             return Err(BackupError::Corrupt { position: 0, what: what.to_owned() });
         }
@@ -193,9 +191,10 @@ impl<R: Read> Reader<R> {
 
     fn bytes(&mut self) -> Result<Bytes, BackupError> {
         let length = self.block.try_get_u32().map_err(|_| self.corrupt("a record is cut off"))? as usize;
-        match length <= self.block.len() {
-            true => Ok(self.block.split_to(length)),
-            false => Err(self.corrupt(format!("a record of {length} bytes where {} are", self.block.len()))),
+        if length <= self.block.len() {
+            Ok(self.block.split_to(length))
+        } else {
+            Err(self.corrupt(format!("a record of {length} bytes where {} are", self.block.len())))
         }
     }
 

@@ -161,9 +161,12 @@ impl Transactions {
         })?;
         let start = begun.started.start;
         // However long it takes, locks and hold are kept as long as it asks for them; without them it need not go on.
-        let check_held = || match self.timelock().is_held(Some(&begun.locks), begun.started.hold)? {
-            true => Ok(()),
-            false => Err(BackupError::from(Error::LocksLost { start })),
+        let check_held = || {
+            if self.timelock().is_held(Some(&begun.locks), begun.started.hold)? {
+                Ok(())
+            } else {
+                Err(BackupError::from(Error::LocksLost { start }))
+            }
         };
         let restored = self.restore_at(start, &mut reader, &check_held).and_then(|(contents, commit)| {
             // C9.

@@ -29,10 +29,7 @@ impl Tickets {
 
     /// Other parameters; `None` unless 0 < `rows` <= `quantum`.
     pub const fn new(quantum: i64, rows: i64) -> Option<Self> {
-        match 0 < rows && rows <= quantum {
-            true => Some(Self { quantum, rows }),
-            false => None,
-        }
+        if 0 < rows && rows <= quantum { Some(Self { quantum, rows }) } else { None }
     }
 
     /// Partitions of a quantum.

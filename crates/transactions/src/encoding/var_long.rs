@@ -48,10 +48,7 @@ pub fn decode(bytes: &[u8]) -> Result<i64, DecodeError> {
         Ok(value) => value.cast_signed(),
         Err(_) => return fail("more than 64 bits"),
     };
-    match length(value) == n {
-        true => Ok(value),
-        false => fail("longer than its value needs"),
-    }
+    if length(value) == n { Ok(value) } else { fail("longer than its value needs") }
 }
 
 /// As [`decode`], of a column or another place where no value below 0 can be.
@@ -82,20 +79,15 @@ pub fn encode_signed(value: i64) -> Vec<u8> {
 pub fn decode_signed(bytes: &[u8]) -> Result<i64, DecodeError> {
     let fail = |why: &str| Err(DecodeError::new("VAR_SIGNED_LONG", bytes, why));
     let negative = bytes.first().is_some_and(|first| first & 0x80 == 0);
-    let upright: Vec<u8> = match negative {
-        true => bytes.iter().take(LENGTH_MAX + 1).map(|byte| !byte).collect(),
-        false => bytes.to_vec(),
-    };
+    let upright: Vec<u8> =
+        if negative { bytes.iter().take(LENGTH_MAX + 1).map(|byte| !byte).collect() } else { bytes.to_vec() };
     let (m, n) = match read(&upright, 0) {
         Ok(read) => read,
         Err(why) => return fail(why),
     };
     let Ok(m) = i64::try_from(m) else { return fail("more than 64 bits") };
     let value = if negative { !m } else { m };
-    match encode_signed(value).len() == n {
-        true => Ok(value),
-        false => fail("longer than its value needs"),
-    }
+    if encode_signed(value).len() == n { Ok(value) } else { fail("longer than its value needs") }
 }
 
 fn magnitude(value: i64) -> u64 {

@@ -81,18 +81,16 @@ impl TransactionService for ByVersion {
         let mut found = HashMap::with_capacity(starts.len());
         for (index, start) in starts.iter().enumerate() {
             // Before the map is asked: it says nothing of them.
-            match *start < Timestamp::FIRST {
-                true => drop(found.insert(*start, Conclusion::Committed(Timestamp::ATOMIC))),
-                false => groups.push(self.coordination.version(*start)?, index, *start),
+            if *start < Timestamp::FIRST {
+                drop(found.insert(*start, Conclusion::Committed(Timestamp::ATOMIC)))
+            } else {
+                groups.push(self.coordination.version(*start)?, index, *start)
             }
         }
         for (version, items) in groups.0 {
             let starts: Vec<_> = items.into_iter().map(|(_, start)| start).collect();
             let of_version = self.layout(version)?.get_many(&starts)?;
-            match found.is_empty() {
-                true => found = of_version,
-                false => found.extend(of_version),
-            }
+            if found.is_empty() { found = of_version } else { found.extend(of_version) }
         }
         Ok(found)
     }
@@ -104,9 +102,10 @@ impl TransactionService for ByVersion {
         let mut results: Vec<Option<ServiceResult<Recorded>>> = vec![None; conclusions.len()];
         let mut groups = Groups(Vec::new());
         for (index, (start, conclusion)) in conclusions.iter().enumerate() {
-            let version = match *start < Timestamp::FIRST {
-                true => Err(ServiceError::BeforeTime(*start)),
-                false => self.coordination.version(*start),
+            let version = if *start < Timestamp::FIRST {
+                Err(ServiceError::BeforeTime(*start))
+            } else {
+                self.coordination.version(*start)
             };
             match version {
                 Ok(version) => groups.push(version, index, (*start, *conclusion)),

@@ -24,9 +24,10 @@ impl<T: TransactionService> Caching<T> {
 
     /// A conclusion that is known without asking.
     pub fn cached(&self, start: Timestamp) -> Option<Conclusion> {
-        match start < Timestamp::FIRST {
-            true => Some(Conclusion::Committed(Timestamp::ATOMIC)),
-            false => self.cache.get(&start),
+        if start < Timestamp::FIRST {
+            Some(Conclusion::Committed(Timestamp::ATOMIC))
+        } else {
+            self.cache.get(&start)
         }
     }
 

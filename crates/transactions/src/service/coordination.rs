@@ -296,10 +296,7 @@ fn stored_in(store: &dyn Store) -> ServiceResult<Option<Stored>> {
 }
 
 fn decide(agreed: &Agreed, start: Timestamp) -> Option<u32> {
-    match start <= agreed.bound {
-        true => agreed.map.version(start),
-        false => None,
-    }
+    if start <= agreed.bound { agreed.map.version(start) } else { None }
 }
 
 /// The layout of a version, which may be that of a newer program.

@@ -306,12 +306,13 @@ impl<S: Store> StoredConclusions<S> {
                                 }
                             }
                         }
-                        match met {
-                            true => pending.extend(rest),
-                            false => results.extend(rest.into_iter().map(|(start, _)| {
+                        if met {
+                            pending.extend(rest)
+                        } else {
+                            results.extend(rest.into_iter().map(|(start, _)| {
                                 let what = "a put was refused for columns that were not asked for";
                                 (start, Err(ServiceError::Broken { start, what: what.to_owned() }))
-                            })),
+                            }))
                         }
                     }
                     Err(error) => {
@@ -330,10 +331,7 @@ impl<S: Store> StoredConclusions<S> {
 
 /// What putting `wanted` did, where `standing` stands.
 fn against(standing: Conclusion, wanted: Conclusion) -> Recorded {
-    match standing == wanted {
-        true => Recorded::Recorded,
-        false => Recorded::Exists(standing),
-    }
+    if standing == wanted { Recorded::Recorded } else { Recorded::Exists(standing) }
 }
 
 impl<S: Store> TransactionService for StoredConclusions<S> {
@@ -341,17 +339,16 @@ impl<S: Store> TransactionService for StoredConclusions<S> {
         let mut found = HashMap::with_capacity(starts.len());
         let mut asked = Vec::with_capacity(starts.len());
         for start in starts {
-            match *start < Timestamp::FIRST {
-                true => drop(found.insert(*start, Conclusion::Committed(Timestamp::ATOMIC))),
-                false => asked.push((*start, self.layout.cell(*start))),
+            if *start < Timestamp::FIRST {
+                drop(found.insert(*start, Conclusion::Committed(Timestamp::ATOMIC)))
+            } else {
+                asked.push((*start, self.layout.cell(*start)))
             }
         }
         let below = Timestamp(Timestamp::ATOMIC.0 + 1);
         let cells: Vec<_> = asked.iter().map(|(_, cell)| (cell, below)).collect();
-        let versions = match cells.is_empty() {
-            true => Vec::new(),
-            false => self.store.get(self.layout.table(), &cells)?,
-        };
+        let versions =
+            if cells.is_empty() { Vec::new() } else { self.store.get(self.layout.table(), &cells)? };
         for ((start, _), version) in asked.iter().zip(versions) {
             if let Some(version) = version {
                 found.insert(*start, self.answer(*start, version.value)?);

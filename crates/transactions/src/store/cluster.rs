@@ -205,9 +205,10 @@ fn check_data_center(name: &str, session: &Session) -> Result<(), String> {
         state.get_nodes_info().iter().filter_map(|n| n.datacenter.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
-    match names.contains(&name) {
-        true => Ok(()),
-        false => Err(format!("there is no data center {name}: the nodes are in {}", names.join(", "))),
+    if names.contains(&name) {
+        Ok(())
+    } else {
+        Err(format!("there is no data center {name}: the nodes are in {}", names.join(", ")))
     }
 }
 

@@ -282,17 +282,18 @@ impl<C: Cql> CqlStore<C> {
             rows.map(|row| row.into_iter().map(text).collect::<Vec<_>>().join(" ")).collect();
         columns.sort_unstable();
         // None: a node that has not heard of the table yet.
-        match columns.is_empty() || columns == layout::COLUMNS {
-            true => Ok(()),
-            false => Err(StoreError::refused(
+        if columns.is_empty() || columns == layout::COLUMNS {
+            Ok(())
+        } else {
+            Err(StoreError::refused(
                 attempted,
                 format!(
                     "it is there, and is none of cells with versions: it has the columns [{}], where [{}] are needed. \
-                     Use another keyspace or name",
+                 Use another keyspace or name",
                     columns.join(", "),
                     layout::COLUMNS.join(", ")
                 ),
-            )),
+            ))
         }
     }
 
@@ -465,11 +466,8 @@ impl<C: Cql> Store for CqlStore<C> {
             }
             let mut versions: HashMap<(Bytes, Bytes), Version> = HashMap::with_capacity(rows.len());
             for mut row in rows {
-                let key = match one_row {
-                    true => Bytes::new(),
-                    false if row.is_empty() => Bytes::new(),
-                    false => row.remove(0).unwrap_or_default(),
-                };
+                let key =
+                    if one_row || row.is_empty() { Bytes::new() } else { row.remove(0).unwrap_or_default() };
                 let (column, version) = version(attempted, row)?;
                 versions.insert((key, column), version);
             }
@@ -595,13 +593,12 @@ impl<C: Cql> Store for CqlStore<C> {
         let mut results = self.cql.conditional(attempted, vec![vec![(statement, values)]]);
         let (names, rows) =
             results.pop().unwrap_or_else(|| Err(StoreError::unknown(attempted, "no result came back")))?;
-        match applied(attempted, &names, &rows)? {
-            true => Ok(CheckOutcome::Applied),
-            false => {
-                let value = names.iter().position(|name| name == "value");
-                let first = rows.into_iter().next().unwrap_or_default();
-                Ok(CheckOutcome::Actual(value.and_then(|index| first.get(index).cloned().flatten())))
-            }
+        if applied(attempted, &names, &rows)? {
+            Ok(CheckOutcome::Applied)
+        } else {
+            let value = names.iter().position(|name| name == "value");
+            let first = rows.into_iter().next().unwrap_or_default();
+            Ok(CheckOutcome::Actual(value.and_then(|index| first.get(index).cloned().flatten())))
         }
     }
 

@@ -209,10 +209,7 @@ impl Cql for Embedded {
             bytes += length;
             batch.push((statement, values));
         }
-        match batch.is_empty() {
-            true => Ok(()),
-            false => self.batch(attempted, &batch, &mut Sink::default()),
-        }
+        if batch.is_empty() { Ok(()) } else { self.batch(attempted, &batch, &mut Sink::default()) }
     }
 
     fn conditional(

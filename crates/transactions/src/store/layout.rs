@@ -57,12 +57,13 @@ const NAME_LENGTH_MAX: usize = 48;
 pub fn check_name(name: &str) -> StoreResult<()> {
     let fine = (1..=NAME_LENGTH_MAX).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    match fine {
-        true => Ok(()),
-        false => Err(StoreError::refused(
+    if fine {
+        Ok(())
+    } else {
+        Err(StoreError::refused(
             format!("name {name:?}"),
             "a name is 1 to 48 letters, digits and underscores of ASCII",
-        )),
+        ))
     }
 }
 

@@ -90,10 +90,7 @@ fn progress_of(queue: &Queue, immutable: Timestamp) -> Result<Vec<ShardProgress>
         let swept = queue.stored_progress(shard)?;
         let swept = swept.map_or(Ok(0), |raw| queue::decode_progress(&raw))?;
         Ok(ShardProgress {
-            strategy: match shard.thorough {
-                false => SweepStrategy::Conservative,
-                true => SweepStrategy::Thorough,
-            },
+            strategy: if !shard.thorough { SweepStrategy::Conservative } else { SweepStrategy::Thorough },
             shard: shard.number,
             swept: Timestamp(swept),
             unswept: queue.first_unswept(shard, swept, immutable.0 - 1)?,

@@ -204,10 +204,7 @@ impl Sweeper {
                 self.queue.remove_coarse(shard, coarse, now)?;
             }
         }
-        match fine.is_some() || coarse_over {
-            true => self.queue.advance(shard, reached),
-            false => Ok(()),
-        }
+        if fine.is_some() || coarse_over { self.queue.advance(shard, reached) } else { Ok(()) }
     }
 }
 
@@ -219,10 +216,10 @@ fn gather(
     aborted: &mut HashMap<Box<str>, Vec<(Cell, Timestamp)>>,
 ) {
     for QueuedWrite { table, cell, kind } in writes {
-        match committed {
-            // Entries come in the order of their starts.
-            true => drop(newest.entry(table).or_default().insert(cell, (start, kind))),
-            false => aborted.entry(table).or_default().push((cell, start)),
+        if committed {
+            drop(newest.entry(table).or_default().insert(cell, (start, kind)))
+        } else {
+            aborted.entry(table).or_default().push((cell, start))
         }
     }
 }

@@ -172,12 +172,11 @@ impl Leadership {
     pub fn reserve(&mut self, count: i64) -> Result<i64, Short> {
         let last = self.last.checked_add(count.max(1)).filter(|last| *last < i64::MAX - 2 * BOUND_BUFFER);
         let last = last.ok_or(Short::Exhausted)?;
-        match last <= self.record.bound {
-            true => Ok(last),
-            false => {
-                self.wanted = self.wanted.max(last);
-                Err(Short::Bound)
-            }
+        if last <= self.record.bound {
+            Ok(last)
+        } else {
+            self.wanted = self.wanted.max(last);
+            Err(Short::Bound)
         }
     }
 
@@ -200,13 +199,14 @@ impl Leadership {
             return Err(TimeLockError::Stopped);
         }
         let elapsed = now.longest_since(self.began);
-        match elapsed < self.record.lease {
-            true => Ok(()),
-            false => Err(TimeLockError::LeaseLapsed {
+        if elapsed < self.record.lease {
+            Ok(())
+        } else {
+            Err(TimeLockError::LeaseLapsed {
                 elapsed,
                 lease: self.record.lease,
                 jumped: now.jumped_since(self.began),
-            }),
+            })
         }
     }
 }

@@ -574,12 +574,11 @@ impl Desk {
                 })
             }
         };
-        let immutable = match batch.immutable {
-            true => {
-                let (fresh, _) = take(1)?;
-                Some(registry.smallest_held().map_or(fresh, |smallest| smallest.min(fresh)))
-            }
-            false => None,
+        let immutable = if batch.immutable {
+            let (fresh, _) = take(1)?;
+            Some(registry.smallest_held().map_or(fresh, |smallest| smallest.min(fresh)))
+        } else {
+            None
         };
         state.wake();
         let reply =

@@ -174,9 +174,10 @@ impl World {
             }
             Step::Jump { server, millis } => {
                 let server = &mut self.servers[server];
-                match server.clocks.wall_is_wrong && !self.freezes {
-                    true => server.now.wall_micros += millis * 1000,
-                    false => server.still_millis += millis.unsigned_abs(),
+                if server.clocks.wall_is_wrong && !self.freezes {
+                    server.now.wall_micros += millis * 1000
+                } else {
+                    server.still_millis += millis.unsigned_abs()
                 }
             }
             Step::Keep { server: number, fate } => {

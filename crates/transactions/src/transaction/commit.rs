@@ -52,35 +52,32 @@ fn with_locks(
             .puts()
             .try_for_each(|put| check_length(put.table, put.cell, put.value.len(), inner.version_max))
     };
-    let additions = match inner.store.puts_in_order() {
-        true => {
-            // C3. C4 goes with C5, and can say what C3 found.
-            let firsts = check()?;
-            let additions = inner.queue.additions(start, queued(transaction, &firsts), inner.version_max);
-            fits(&additions)?;
-            Some(additions)
-        }
-        false => {
-            let additions = inner.queue.additions(start, queued(transaction, &[]), inner.version_max);
-            fits(&additions)?;
-            if additions.is_empty() {
-                check()?;
-            } else {
-                // C3 and C4, which do not know of each other, in the time of one.
-                let put = || inner.store.put(&additions.puts().collect::<Vec<_>>());
-                let (checked, put) = std::thread::scope(|scope| {
-                    let put = scope.spawn(put);
-                    (check().map(drop), put.join())
-                });
-                checked?;
-                match put {
-                    Ok(put) => put?,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
+    let additions = if inner.store.puts_in_order() {
+        // C3. C4 goes with C5, and can say what C3 found.
+        let firsts = check()?;
+        let additions = inner.queue.additions(start, queued(transaction, &firsts), inner.version_max);
+        fits(&additions)?;
+        Some(additions)
+    } else {
+        let additions = inner.queue.additions(start, queued(transaction, &[]), inner.version_max);
+        fits(&additions)?;
+        if additions.is_empty() {
+            check()?;
+        } else {
+            // C3 and C4, which do not know of each other, in the time of one.
+            let put = || inner.store.put(&additions.puts().collect::<Vec<_>>());
+            let (checked, put) = std::thread::scope(|scope| {
+                let put = scope.spawn(put);
+                (check().map(drop), put.join())
+            });
+            checked?;
+            match put {
+                Ok(put) => put?,
+                Err(panic) => std::panic::resume_unwind(panic),
             }
-            inner.queue.added(additions);
-            None
         }
+        inner.queue.added(additions);
+        None
     };
     let commit = match prepare(transaction, inner, locks, additions, condition) {
         Ok(commit) => commit,
@@ -158,10 +155,7 @@ fn prepare(
         Some(started) => inner.timelock.is_held(Some(locks), started.hold)?,
         None => false,
     };
-    match held {
-        true => Ok(commit),
-        false => Err(Error::LocksLost { start }),
-    }
+    if held { Ok(commit) } else { Err(Error::LocksLost { start }) }
 }
 
 /// C3. Gives the cells, in their order, that have no version of any age.

@@ -236,9 +236,10 @@ impl Transactions {
             tracing::warn!(%error, "new transactions have layout {stored}: migrate the store to 3");
         }
         let conclusions = Arc::new(ByVersion::new(store.clone(), coordination.clone()));
-        let service: Arc<dyn TransactionService> = match options.batch_conclusions.unwrap_or(!linearizable) {
-            true => Arc::new(Batching::new(conclusions.clone())),
-            false => conclusions.clone(),
+        let service: Arc<dyn TransactionService> = if options.batch_conclusions.unwrap_or(!linearizable) {
+            Arc::new(Batching::new(conclusions.clone()))
+        } else {
+            conclusions.clone()
         };
         let service = Arc::new(Caching::new(service, options.cached_conclusions));
         store.create_table(METADATA, TableKind::Data)?;
@@ -250,15 +251,14 @@ impl Transactions {
             let residues = Tickets::STANDARD.rows_per_quantum();
             timelock.next_residue(residues).unwrap_or_else(|| rand::rng().random_range(0..residues))
         });
-        let reaper = match linearizable {
-            true => None,
-            false => {
-                let (store, timelock) = (store.clone(), timelock.clone());
-                let remove = move |table: &str, versions: &[(&Cell, Timestamp)]| {
-                    remove_aborted(&*store, &*timelock, table, versions);
-                };
-                Some(Reaper::start(remove).map_err(Error::Background)?)
-            }
+        let reaper = if linearizable {
+            None
+        } else {
+            let (store, timelock) = (store.clone(), timelock.clone());
+            let remove = move |table: &str, versions: &[(&Cell, Timestamp)]| {
+                remove_aborted(&*store, &*timelock, table, versions);
+            };
+            Some(Reaper::start(remove).map_err(Error::Background)?)
         };
         let inner = Inner {
             version_max: store.version_max(),

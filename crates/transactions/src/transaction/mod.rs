@@ -212,10 +212,7 @@ impl Transaction {
             Some(started) => self.inner.timelock.is_held(None, started.hold)?,
             None => false,
         };
-        match held {
-            true => Ok(()),
-            false => Err(Error::LocksLost { start: self.start }),
-        }
+        if held { Ok(()) } else { Err(Error::LocksLost { start: self.start }) }
     }
 
     /// Before each read and the commit. A hold lasts as long as it is asked for.
@@ -225,13 +222,14 @@ impl Transaction {
             self.renew_at = Instant::now() + RENEWAL;
         }
         let (age, max) = (self.began.elapsed(), self.age_max);
-        match age > max {
-            true => Err(Error::OpenTooLong {
+        if age > max {
+            Err(Error::OpenTooLong {
                 start: self.start,
                 age_seconds: age.as_secs(),
                 max_seconds: max.as_secs(),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 }

@@ -55,10 +55,7 @@ impl Snapshot<'_> {
         }
         let range = ColumnRange { row: row.clone(), start: start.clone(), end: end.cloned(), limit };
         let page = self.inner().store.columns(table.name(), &[range], self.at())?.pop().unwrap_or_default();
-        let next = match page.len() < limit {
-            true => None,
-            false => page.last().map(|(column, _)| successor(column)),
-        };
+        let next = if page.len() < limit { None } else { page.last().map(|(column, _)| successor(column)) };
         let (cells, newest): (Vec<Cell>, Vec<Option<Version>>) =
             page.into_iter().map(|(column, version)| (Cell::new(row.clone(), column), Some(version))).unzip();
         let versions = self.resolve(table, &cells.iter().collect::<Vec<_>>(), newest)?;

@@ -148,9 +148,10 @@ fn check_columns(read: &ColumnsRead, now: &Snapshot<'_>, writes: &Writes) -> Res
         }
     }
     again.retain(|(column, _)| is_others(column));
-    match again.iter().eq(seen.iter().filter(|(column, _)| is_others(column))) {
-        true => Ok(()),
-        false => Err(conflict(table, format!("a range of columns of row {row:02x?}"))),
+    if again.iter().eq(seen.iter().filter(|(column, _)| is_others(column))) {
+        Ok(())
+    } else {
+        Err(conflict(table, format!("a range of columns of row {row:02x?}")))
     }
 }
 
@@ -174,8 +175,9 @@ fn check_rows(read: &RowsRead, now: &Snapshot<'_>, writes: &Writes) -> Result<()
         }
     }
     again.retain(|(cell, _)| is_others(cell));
-    match again.iter().eq(seen.iter().filter(|(cell, _)| is_others(cell))) {
-        true => Ok(()),
-        false => Err(conflict(table, "a range of rows".to_owned())),
+    if again.iter().eq(seen.iter().filter(|(cell, _)| is_others(cell))) {
+        Ok(())
+    } else {
+        Err(conflict(table, "a range of rows".to_owned()))
     }
 }

@@ -126,19 +126,18 @@ fn a_request_that_the_server_has_ended_fails_at_once_and_may_be_run_again() {
                         let (_, rest) = request.split_once(&format!("\"{name}\":"))?;
                         rest.split([',', '}']).next().map(str::to_owned)
                     };
-                    let (status, body) = match request.starts_with("POST /v1/lock ") {
-                        true => (
+                    let (status, body) = if request.starts_with("POST /v1/lock ") {
+                        (
                             "503 Service Unavailable",
                             r#"{"kind":"ended","message":"","leader":null}"#.to_owned(),
-                        ),
-                        false => {
-                            let (batch, attempt) = (number("batch")?, number("attempt")?);
-                            let first = batch.parse::<i64>().ok()? * 1000;
-                            let body = format!(
-                                r#"{{"batch":{batch},"attempt":{attempt},"starts":null,"timestamps":{first},"immutable":null,"held":[]}}"#
-                            );
-                            ("200 OK", body)
-                        }
+                        )
+                    } else {
+                        let (batch, attempt) = (number("batch")?, number("attempt")?);
+                        let first = batch.parse::<i64>().ok()? * 1000;
+                        let body = format!(
+                            r#"{{"batch":{batch},"attempt":{attempt},"starts":null,"timestamps":{first},"immutable":null,"held":[]}}"#
+                        );
+                        ("200 OK", body)
                     };
                     let length = body.len();
                     write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;

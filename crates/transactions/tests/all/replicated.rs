@@ -183,9 +183,10 @@ impl Store for ReplicatedStore {
         let key = key(table, &cell.row, &cell.column);
         self.with(|state| {
             let found = state.read(&key)?;
-            match found.as_ref() == Some(expected) {
-                true => state.propose(&key, new.clone()).map(|()| CheckOutcome::Applied),
-                false => Ok(CheckOutcome::Actual(found)),
+            if found.as_ref() == Some(expected) {
+                state.propose(&key, new.clone()).map(|()| CheckOutcome::Applied)
+            } else {
+                Ok(CheckOutcome::Actual(found))
             }
         })
     }

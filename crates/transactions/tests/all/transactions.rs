@@ -206,9 +206,12 @@ fn what_appears_in_a_range_that_was_read_is_a_conflict_in_serializable_tables() 
         let table = transactions.table("t", ConflictHandler::SerializableByCell).unwrap();
         let log = transactions.table("log", ConflictHandler::SerializableByCell).unwrap();
         set(&transactions, &table, "m", "1");
-        let count = |tx: &mut Transaction| match by_rows {
-            true => tx.rows(&table, None, 10).unwrap().len(),
-            false => tx.columns::<&str>(&table, "row", .., 10).unwrap().len(),
+        let count = |tx: &mut Transaction| {
+            if by_rows {
+                tx.rows(&table, None, 10).unwrap().len()
+            } else {
+                tx.columns::<&str>(&table, "row", .., 10).unwrap().len()
+            }
         };
         let mut reader = transactions.start().unwrap();
         count(&mut reader);

@@ -83,9 +83,10 @@ impl Chosen {
             // Bits for each key; none of them is no filter.
             "filter_policy" => {
                 let bits: f32 = number(name, value, 0.0..=100.0)?;
-                let entry = match bits > 0.0 {
-                    true => FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(bits)),
-                    false => FilterPolicyEntry::None,
+                let entry = if bits > 0.0 {
+                    FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(bits))
+                } else {
+                    FilterPolicyEntry::None
                 };
                 (database, keyspace.filter_policy(FilterPolicy::all(entry)))
             }

@@ -100,9 +100,10 @@ impl CellLoader {
                 let cross = self.cross_column_load_batch_limit.clamp(1, single);
                 let (mut batches, mut mixed) = (Vec::new(), Vec::new());
                 for of_column in by_column(cells).into_values() {
-                    match of_column.len() > cross {
-                        true => batches.extend(slices(&of_column, single)),
-                        false => mixed.extend(of_column),
+                    if of_column.len() > cross {
+                        batches.extend(slices(&of_column, single))
+                    } else {
+                        mixed.extend(of_column)
                     }
                 }
                 batches.extend(slices(&mixed, cross));

@@ -254,14 +254,12 @@ impl Registry {
             return Turn::Late;
         }
         let before = std::mem::replace(&mut session.batch, batch);
-        match before.0 > answered {
-            true => self.forget_batch(id),
-            false => session.batch_hold = None,
+        if before.0 > answered {
+            self.forget_batch(id)
+        } else {
+            session.batch_hold = None
         }
-        match before.0 == batch.0 {
-            true => Turn::Again,
-            false => Turn::First,
-        }
+        if before.0 == batch.0 { Turn::Again } else { Turn::First }
     }
 
     /// Gives back what the newest batch of a session holds.
