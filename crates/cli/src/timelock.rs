@@ -382,7 +382,7 @@ fn fast_forward(arguments: &FastForwardArguments) -> anyhow::Result<()> {
     let mut server = TimeLockServer::start(store, options)?;
     let bound = runtime()?.block_on(async {
         // A server that died holds its lease for as long as that; one that lives, longer.
-        let led = server.led(lease * 2 + Duration::from_secs(10)).await;
+        let led = server.wait_until_leading(lease * 2 + Duration::from_secs(10)).await;
         led.context("does not lead; is a server running? Then use --at")?;
         server.fast_forward(to).await?;
         anyhow::Ok(server.status().leading.map_or(0, |leading| leading.bound))

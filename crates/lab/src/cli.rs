@@ -1,4 +1,4 @@
-//! The laboratory's commands, to be mounted under `cassette lab`.
+//! The commands of `cassette lab`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,30 +19,30 @@ use crate::{LabError, ycsb_command};
 pub enum LabCommand {
     /// Run YCSB's core workloads on an engine and show throughput and latencies
     Ycsb(Box<YcsbArgs>),
-    /// Run an experiment: engines, configurations, phases and repeats as a file says
+    /// Run an experiment file: engines, configurations, phases and repeats
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Do what a run that was interrupted has left to do
+    /// Run the remaining parts of an interrupted run
     #[command(after_help = RESUME_EXAMPLES)]
     Resume(OneRunArgs),
-    /// List built-in experiments and the runs there are
+    /// List built-in experiments and stored runs
     List(ResultsArgs),
-    /// Show what a run gave, or what an experiment would do
+    /// Show the results of a run, or the plan of an experiment
     Show(ShowArgs),
     /// Compare the configurations that two runs share
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
-    /// Write a run's reports anew: HTML, Markdown, CSV and JSON
+    /// Regenerate the reports of a run: HTML, Markdown, CSV and JSON
     Report(OneRunArgs),
-    /// Search an engine's settings for those that suit a workload
+    /// Search the settings of an engine that suit a workload
     #[command(after_help = TUNE_EXAMPLES)]
     Tune(TuneArgs),
-    /// Start, stop and look at an Apache Cassandra of the laboratory's own
+    /// Start, stop and inspect a private Apache Cassandra cluster
     #[command(subcommand)]
     Cassandra(CassandraCommand),
 }
 
-/// What `cassette lab --help` ends with.
+/// Examples at the end of `cassette lab --help`.
 pub const LAB_EXAMPLES: &str = "\
 Where to begin:
   cassette lab ycsb --workload a            one engine, from flags alone
@@ -90,7 +90,7 @@ Examples:
 docs/laboratory.md tells what a file may say.";
 
 impl LabCommand {
-    /// Runs the command; `false` when it ran but operations failed, for an exit code of 1.
+    /// Runs the command. Returns `false`, for exit code 1, if operations failed.
     pub fn run(&self) -> Result<bool, LabError> {
         match self {
             Self::Ycsb(args) => ycsb_command::run(args),
@@ -130,81 +130,86 @@ A record is a key such as user6284781860667377211 and 10 fields of 100 bytes; an
 #[derive(Debug, Clone, Args)]
 #[command(after_help = YCSB_EXAMPLES)]
 pub struct YcsbArgs {
-    /// Core workloads to run, in this order on the same records: letters a to f, or a range such as a..f
+    /// Core workloads to run, in this order on the same records: letters a to f, or a range such as
+    /// a..f
     #[arg(short, long, value_name = "LETTERS", default_value = "a", value_delimiter = ',', value_parser = parse_workloads)]
     pub workload: Vec<Letters>,
 
-    /// Records to load, and to choose among [default: 100000]
+    /// Records to load and to choose from [default: 100000]
     #[arg(short = 'n', long, value_name = "N")]
     pub records: Option<u64>,
 
-    /// Operations of each run; 0 for as many as --seconds allow [default: as many as records]
+    /// Operations of each run; 0 for as many as --seconds allow [default: number of records]
     #[arg(short, long, value_name = "N")]
     pub operations: Option<u64>,
 
-    /// End each run after this many seconds, whatever --operations says
+    /// End each run after this many seconds
     #[arg(long, value_name = "N")]
     pub seconds: Option<u64>,
 
-    /// Operations under way at a time: threads that wait for the engine, or requests in flight to a server
+    /// Concurrent operations: threads that wait for the engine, or requests in flight to a server
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
 
-    /// Operations a second to start whatever the engine does, with latencies counted from when each should have
-    /// started (an open loop); without it, each of the --threads starts one when its last is done (a closed loop)
+    /// Operations per second to start regardless of the engine's speed, with latencies measured
+    /// from the intended start (open loop); without it, each of the --threads starts an operation
+    /// when its previous one completes (closed loop)
     #[arg(long, value_name = "OPS")]
     pub rate: Option<f64>,
 
-    /// Wait busily for the next start of an open loop: sleeping makes it some 30 microseconds late, which counts as
-    /// latency; this costs a whole processor for each of the --threads
+    /// Busy-wait for the next start of an open loop: sleeping starts it about 30 microseconds late,
+    /// which counts as latency; uses a whole processor per thread
     #[arg(long, requires = "rate")]
     pub spin: bool,
 
-    /// The engine to measure
+    /// Engine to measure
     #[arg(short, long, value_enum, default_value_t = EngineKind::Embedded)]
     pub engine: EngineKind,
 
-    /// Where an embedded engine keeps its files [default: a temporary directory, removed at the end]
+    /// Directory of an embedded engine's files [default: a temporary directory, removed at the end]
     #[arg(short, long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 
-    /// Block cache of an embedded engine, in MiB [default: the engine's own]
+    /// Block cache of an embedded engine, in MiB [default: the engine's]
     #[arg(long, value_name = "MIB")]
     pub cache_mib: Option<u64>,
 
-    /// Memtable of an embedded engine, in MiB [default: the engine's own]
+    /// Memtable of an embedded engine, in MiB [default: the engine's]
     #[arg(long, value_name = "MIB")]
     pub memtable_mib: Option<u64>,
-    /// How the embedded engine reads SSTables (`disk_access_mode`): standard, mmap_index_only or mmap
+    /// How the embedded engine reads SSTables (`disk_access_mode`): standard, mmap_index_only or
+    /// mmap
     #[arg(long, value_name = "MODE")]
     pub disk_access: Option<String>,
 
-    /// What the table is made WITH on engines of CQL, e.g. "compression = {'enabled': false}" [default: their own]
+    /// Table options (WITH …) on CQL engines, e.g. "compression = {'enabled': false}" [default: the
+    /// engine's]
     #[arg(long, value_name = "CQL", default_value = "", hide_default_value = true)]
     pub table_options: String,
 
-    /// Which phases to perform; a run alone takes the table as an earlier load left it
+    /// Phases to run; a run alone uses the table of an earlier load
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Phase::Load, Phase::Run])]
     pub phase: Vec<Phase>,
 
-    /// Empty the table before loading it: on a server, DROP TABLE
+    /// Empty the table before loading it: DROP TABLE on a server
     #[arg(long)]
     pub replace: bool,
 
-    /// Perform the phases this often and show medians and their spread; loads then need --replace, unless the directory
-    /// is a temporary one
+    /// Number of repeats; shows medians and their spread. Loads then need --replace, unless the
+    /// directory is temporary
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repeat: usize,
 
-    /// Seconds to wait between load and run, for the flushes and compactions that the load leaves behind
+    /// Seconds to wait between load and run, for remaining flushes and compactions
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub settle: u64,
 
-    /// What random choices start from: the same seed asks for the same keys in the same order
+    /// Seed of random choices: the same seed requests the same keys in the same order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Write values that can be told from key and field, and check every value read (YCSB's dataintegrity)
+    /// Write values that are derived from key and field, and check every value read (YCSB's
+    /// dataintegrity)
     #[arg(long)]
     pub verify: bool,
 
@@ -212,11 +217,11 @@ pub struct YcsbArgs {
     #[arg(short = 'p', long = "property", value_name = "NAME=VALUE")]
     pub properties: Vec<String>,
 
-    /// Take properties from a file, such as one of YCSB's workload files; -p goes over it
+    /// Read properties from a file, such as one of YCSB's workload files; -p overrides it
     #[arg(short = 'P', long = "properties", value_name = "FILE")]
     pub property_files: Vec<PathBuf>,
 
-    /// Where the report goes as JSON, with machine, settings, command and whole histograms
+    /// Output file of the JSON report, with machine, settings, command and complete histograms
     /// [default: lab-results/ycsb-ENGINE-WORKLOADS-TIME.json]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -230,15 +235,15 @@ pub struct YcsbArgs {
     pub server: ServerArgs,
 }
 
-/// Arguments for `--engine cql`.
+/// Arguments of `--engine cql`.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server (--engine cql)")]
 pub struct ServerArgs {
-    /// Where the server listens; connections take turns over several
+    /// Addresses of the server; connections are distributed over several
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9042", value_delimiter = ',')]
     pub contact: Vec<String>,
 
-    /// Connections to keep the --threads requests in flight on, each with a thread of this client
+    /// Connections that carry the --threads requests in flight, each with a client thread
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub connections: usize,
 
@@ -246,11 +251,11 @@ pub struct ServerArgs {
     #[arg(long, value_name = "VERSION", default_value_t = 5, value_parser = clap::value_parser!(u8).range(3..=5))]
     pub protocol: u8,
 
-    /// Keyspace of the table; made if it is not there
+    /// Keyspace of the table; created if needed
     #[arg(long, value_name = "NAME", default_value = "ycsb")]
     pub keyspace: String,
 
-    /// Replicas of the keyspace, if it is made
+    /// Replication factor of a created keyspace
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub replication_factor: usize,
 
@@ -262,11 +267,11 @@ pub struct ServerArgs {
     #[arg(long, value_name = "NAME", requires = "password")]
     pub user: Option<String>,
 
-    /// The user's password; left out of the report
+    /// Password of the user; not included in the report
     #[arg(long, value_name = "TEXT", requires = "user")]
     pub password: Option<String>,
 
-    /// The process of the server, to measure what it takes of processor and memory; it must be on this machine
+    /// Pid of the server on this machine, to measure its processor time and memory
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
 }
@@ -281,7 +286,7 @@ pub(crate) fn parse_consistency(text: &str) -> Result<Consistency, String> {
 }
 
 impl ServerArgs {
-    /// What the client is to know.
+    /// Builds the client's settings.
     pub fn settings(&self, table_options: &str) -> Result<CqlSettings, LabError> {
         Ok(CqlSettings {
             contacts: self.contact.iter().map(|contact| with_port(contact)).collect(),
@@ -297,26 +302,27 @@ impl ServerArgs {
     }
 }
 
-/// What can be measured.
+/// Engines under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EngineKind {
     /// Cassette in this process: prepared statements, no socket
     Embedded,
-    /// A server that speaks CQL: `cassette serve`, Apache Cassandra
+    /// A CQL server: `cassette serve`, Apache Cassandra
     Cql,
     /// Cassette's own server, started by this program (in experiments)
     Served,
-    /// Apache Cassandra of the laboratory's own, from Maven Central (in experiments)
+    /// A private Apache Cassandra cluster from Maven Central (in experiments)
     Cassandra,
-    /// The transactions' store, embedded or on a server: an operation loads thousands of cells (in experiments)
+    /// The transactions' store, embedded or on a server: an operation loads thousands of cells (in
+    /// experiments)
     Cells,
-    /// LevelDB, if this was built with the feature leveldb
+    /// LevelDB, if built with feature leveldb
     Leveldb,
-    /// RocksDB, if this was built with the feature rocksdb
+    /// RocksDB, if built with feature rocksdb
     Rocksdb,
-    /// fjall, if this was built with the feature fjall
+    /// fjall, if built with feature fjall
     Fjall,
-    /// Nothing: answers at once, which shows what the laboratory itself costs
+    /// No engine: responds at once, which shows the overhead of the measurement itself
     Noop,
 }
 
@@ -325,11 +331,11 @@ pub enum EngineKind {
 pub enum Phase {
     /// Insert the records
     Load,
-    /// Do the workload's operations
+    /// Run the operations of the workload
     Run,
 }
 
-/// Some workloads by their letters.
+/// Letters of workloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Letters(pub Vec<char>);
 
@@ -349,17 +355,17 @@ fn parse_workloads(text: &str) -> Result<Letters, String> {
 }
 
 impl YcsbArgs {
-    /// The letters of the workloads, in order.
+    /// Returns the letters in order.
     pub fn letters(&self) -> Vec<char> {
         self.workload.iter().flat_map(|letters| letters.0.iter().copied()).collect()
     }
 
-    /// Whether the engine's files go to a directory that is removed at the end.
+    /// Whether the engine's files are in a directory that is removed at the end.
     pub fn is_temporary(&self) -> bool {
         self.data.is_none() && !matches!(self.engine, EngineKind::Cql)
     }
 
-    /// The experiment these arguments ask for. Files of properties are read here.
+    /// Builds the experiment. Reads property files.
     pub fn experiment(&self) -> Result<Experiment, LabError> {
         let workloads = self
             .letters()
@@ -381,12 +387,12 @@ impl YcsbArgs {
         })
     }
 
-    /// The workload of `letter`, changed by files, then properties, then flags.
+    /// Builds the workload of `letter`, modified by files, then properties, then flags.
     fn core_workload(&self, letter: char) -> Result<CoreWorkload, LabError> {
         let mut workload = CoreWorkload::core(letter)
             .ok_or_else(|| LabError::Usage(format!("{letter:?} is no core workload")))?;
         workload.record_count = 100_000;
-        // Told apart from every count that could be asked for.
+        // Distinguishes a missing value from every possible count.
         let unset = u64::MAX;
         workload.operation_count = unset;
         for path in &self.property_files {

@@ -1,43 +1,43 @@
-//! What stops a benchmark, as opposed to a failed operation, which is counted.
+//! Errors that stop a benchmark. Failed operations are counted instead.
 
 use crate::ycsb::properties::PropertyError;
 
-/// Why a benchmark could not be started or finished.
+/// Why a benchmark could not be started or completed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A workload property that cannot be taken.
+    /// An invalid workload property.
     #[error(transparent)]
     Property(#[from] PropertyError),
-    /// Arguments that make no sense, alone or together.
+    /// Invalid arguments.
     #[error("{0}")]
     Usage(String),
-    /// The engine under test refused something that every operation depends on.
+    /// The engine under test rejected a prerequisite of all operations.
     #[error("{engine}: {attempt}: {reason}")]
     Engine {
-        /// Which engine.
+        /// Name of the engine.
         engine: String,
-        /// What was attempted.
+        /// Attempted operation.
         attempt: String,
-        /// What it answered.
+        /// The engine's error.
         reason: String,
     },
-    /// Reading or writing a file of the laboratory's own.
+    /// A file of `cassette lab` could not be read or written.
     #[error("{attempt}: {error}")]
     Io {
-        /// What was attempted, with the path.
+        /// Attempted operation, with the path.
         attempt: String,
-        /// What the system answered.
+        /// The system's error.
         error: std::io::Error,
     },
 }
 
 impl LabError {
-    /// An engine's refusal.
+    /// Creates the error of an engine.
     pub fn engine(engine: &str, attempt: impl Into<String>, reason: impl std::fmt::Display) -> Self {
         Self::Engine { engine: engine.into(), attempt: attempt.into(), reason: reason.to_string() }
     }
 
-    /// A failed access to a file.
+    /// Creates the error of a file access.
     pub fn io(attempt: impl Into<String>, error: std::io::Error) -> Self {
         Self::Io { attempt: attempt.into(), error }
     }

@@ -1,4 +1,4 @@
-//! A benchmark as a sequence of phases over one engine.
+//! A benchmark as a sequence of phases on one engine.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::run::{PhasePlan, Rate, Target};
 use crate::ycsb::workload::StreamFactory;
 use crate::ycsb::{CoreWorkload, KeySpace};
 
-/// Which phases run, and how.
+/// Phases of a benchmark, and how they run.
 #[derive(Debug, Clone)]
 pub struct Experiment {
-    /// The workloads to run, in order, each with the name its report has. All have the same table and records.
+    /// Workloads in order, each with its name in the report. All share the table and the records.
     pub workloads: Vec<(String, CoreWorkload)>,
     /// Whether the records are loaded first.
     pub load: bool,
@@ -22,26 +22,27 @@ pub struct Experiment {
     pub run: bool,
     /// Whether the load empties the table first.
     pub replace: bool,
-    /// Operations under way at a time.
+    /// Number of concurrent operations.
     pub in_flight: usize,
-    /// Operations a second in an open loop; `None` for a closed loop. Loads are always closed.
+    /// Operations per second in an open loop; `None` for a closed loop. Loads are always closed.
     pub rate: Option<f64>,
-    /// Whether workers of an open loop wait busily for their next start instead of sleeping.
+    /// Whether workers of an open loop busy-wait for their next start instead of sleeping.
     pub spin: bool,
-    /// What the random choices start from.
+    /// Seed of random choices.
     pub seed: u64,
-    /// How often load and runs are repeated.
+    /// Number of repeats of load and runs.
     pub repeats: usize,
-    /// How long to wait after a load, for flushes and compactions it left behind.
+    /// Pause after a load, for remaining flushes and compactions.
     pub settle: Duration,
-    /// The server's process, whose use of processor and memory is measured.
+    /// Pid of the server, whose processor time and memory are measured.
     pub server_pid: Option<u32>,
 }
 
 impl Experiment {
-    /// Performs all phases; what each gave.
+    /// Runs all phases and returns their results.
     ///
-    /// A phase in which operations failed is a result like others; an error is what makes the rest pointless.
+    /// A phase with failed operations is a result like others. An error makes the remaining phases
+    /// pointless.
     pub fn perform(
         &self,
         target: &mut dyn Target,
@@ -52,13 +53,15 @@ impl Experiment {
         let first = &self.workloads[0].1;
         let shape =
             TableShape { table: first.table.clone(), field_names: first.field_names(), statements: None };
-        // Runs over records that an earlier experiment loaded take them as they are; runs that insert move the end.
+        // Runs over records of an earlier experiment use them unchanged; runs that insert move the
+        // end.
         let mut keys = KeySpace::starting_at(first.record_count);
         if !self.load {
             target.use_table(&shape)?;
         }
         for repeat in 1..=self.repeats {
-            // Every phase draws its own numbers, the same ones whenever the experiment is performed again.
+            // Each phase uses other random numbers, the same ones whenever the experiment is
+            // repeated.
             let mut seed = self.seed.wrapping_add((repeat as u64) << 32);
             if self.load {
                 target.create_table(&shape, self.replace)?;
@@ -143,7 +146,7 @@ impl Experiment {
     }
 }
 
-/// Settings as a report holds them.
+/// Returns settings as a report stores them.
 pub(crate) fn owned(settings: BTreeMap<&'static str, String>) -> BTreeMap<String, String> {
     settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -220,7 +223,7 @@ mod tests {
             }
         }
         let mut experiment = Experiment { load: false, rate: Some(100.0), ..experiment(&['c', 'a']) };
-        // Without an interruption it would go on for an hour.
+        // Without an interruption it would run for an hour.
         experiment.workloads[0].1.operation_count = 0;
         experiment.workloads[0].1.max_execution_seconds = 3600;
         let reports = experiment.perform(&mut Threads(Noop), &Impatient(Log::default())).unwrap();

@@ -1,4 +1,4 @@
-//! The laboratory: workloads, engines under test, statistics, report.
+//! `cassette lab`: workloads, engines under test, experiments, statistics and reports.
 
 pub mod cassandra;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! What `cassette lab ycsb` does: makes the engine, performs the experiment, shows and keeps the report.
+//! `cassette lab ycsb`: creates the engine, runs the experiment, shows and stores the report.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::run::live::LiveView;
 use crate::run::threads::Threads;
 use crate::run::{PhasePlan, Target};
 
-/// Runs the command; `false` when operations failed.
+/// Runs the command. Returns `false` if operations failed.
 pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
     let experiment = args.experiment()?;
     let (mut target, _thrown_away) = target(args)?;
@@ -44,7 +44,8 @@ pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
         },
         phases: Vec::new(),
     };
-    // Cassandra's clients read its version in `system.local`, so Cassette tells that one too: the program tells them apart.
+    // Cassandra's clients read its version from `system.local`, so Cassette reports that version
+    // too: the program name distinguishes them.
     if let Some(pid) = experiment.server_pid
         && let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe"))
     {
@@ -62,7 +63,7 @@ pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
     Ok(report.phases.iter().all(|phase| phase.failed == 0 && phase.stopped.is_none()))
 }
 
-/// Makes the engine; gives with it what must outlive it: the directory that is thrown away.
+/// Creates the engine, and the temporary directory that must outlive it.
 fn target(args: &YcsbArgs) -> Result<(Box<dyn Target>, Option<TempDir>), LabError> {
     Ok(match args.engine {
         EngineKind::Embedded => {
@@ -128,7 +129,8 @@ fn store<S: crate::engine::key_value::KeyValueStore + 'static>(
     Ok((Box::new(Threads(KeyValueEngine::<S>::new(&data, settings))), thrown_away))
 }
 
-/// Where an embedded engine keeps its files: what was asked for, or a directory that is gone when dropped.
+/// Returns the directory of an embedded engine's files: the requested one, or a temporary one that
+/// is removed when dropped.
 fn data_directory(args: &YcsbArgs) -> Result<(PathBuf, Option<TempDir>), LabError> {
     if let Some(data) = &args.data {
         return Ok((data.clone(), None));
@@ -162,7 +164,7 @@ fn write_json(report: &Report, path: &Path) -> Result<(), LabError> {
     write_whole(path, &text)
 }
 
-/// The command as it could be typed again, with what follows `--password` left out.
+/// Returns the command as it could be typed again, without the argument of `--password`.
 pub(crate) fn command_line(arguments: impl Iterator<Item = String>) -> String {
     let mut shown = Vec::new();
     let mut hide_next = false;
@@ -183,10 +185,10 @@ pub(crate) fn command_line(arguments: impl Iterator<Item = String>) -> String {
     shown.join(" ")
 }
 
-/// Shows progress on standard error, where that is a terminal, and results on standard output.
+/// Shows progress on standard error, if it is a terminal, and results on standard output.
 pub(crate) struct Console {
     bar: ProgressBar,
-    /// Whether the bar shows milliseconds, not operations.
+    /// Whether the bar shows milliseconds instead of operations.
     by_time: AtomicBool,
     interrupted: Arc<AtomicBool>,
 }
@@ -196,7 +198,8 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 impl Console {
-    /// From here on the first Ctrl-C ends the phase, so that what was measured is reported; a second one ends the process.
+    /// Installs a handler: the first Ctrl-C ends the phase, so that results so far are reported; a
+    /// second one ends the process.
     pub(crate) fn new() -> Result<Self, LabError> {
         let interrupted = Arc::new(AtomicBool::new(false));
         let handled = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&interrupted))
@@ -206,7 +209,7 @@ impl Console {
         Ok(Self { bar, by_time: AtomicBool::new(false), interrupted })
     }
 
-    /// Takes the progress bar away.
+    /// Removes the progress bar.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -214,7 +217,7 @@ impl Console {
     pub(crate) fn print(&self, text: &str) {
         self.bar.suspend(|| {
             let mut out = std::io::stdout().lock();
-            // Nobody listening is no reason to lose the report that is still to be written.
+            // A closed output is no reason to lose the report that is still to be written.
             let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         });
     }
@@ -222,7 +225,7 @@ impl Console {
 
 impl Observer for Console {
     fn begins(&self, plan: &PhasePlan) {
-        // Of a phase bounded by both, time is what is known to come.
+        // If a phase is bounded by both, the remaining time is known better.
         let length = plan.time.map(milliseconds).or(plan.operations);
         let style = match length {
             Some(_) => "{prefix:<6} {wide_bar} {percent:>3} %  {msg}  {eta} left",
@@ -266,7 +269,7 @@ impl Observer for Console {
     }
 }
 
-/// Shows progress, and of the phases only what went wrong: their figures are shown together at the end.
+/// Shows progress, and only the failures of phases: their results are shown together at the end.
 pub(crate) struct Progress<'a>(pub(crate) &'a Console);
 
 impl Observer for Progress<'_> {

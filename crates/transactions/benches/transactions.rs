@@ -1,5 +1,6 @@
-//! Transactions on the embedded store: commits a second by layout, clients and residues; a read in a transaction beside a read of the engine;
-//! bytes of a conclusion on disk. On the real file system, commit log periodic.
+//! Transactions on the embedded store: commits per second by layout, clients and residues; a read
+//! in a transaction compared with a read of the engine; bytes of a commit record on disk. On the
+//! real file system with a periodic commit log.
 //!
 //! ```text
 //! cargo bench -p cassette-transactions --bench transactions -- [--commits 200000] [--reads 200000] [--rounds 3] [--only commits|reads|bytes]
@@ -7,8 +8,9 @@
 //! cargo bench … -- --only commits --contact 127.0.0.1:9042 --commits 4000 …     commits on a cluster, in keyspaces bench1, bench2, …
 //! ```
 //!
-//! A client is a thread with transactions of its own, hence a residue of its own. Each transaction writes one cell of 20 bytes, in a row of its own of a
-//! million; sweeping runs in the background. Medians of the rounds with the least and the greatest.
+//! A client is a thread with a separate instance of transactions, hence a separate residue. Each
+//! transaction writes one 20-byte cell in one of a million rows; sweeping runs in the background.
+//! Reports medians of the rounds with the minimum and the maximum.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,12 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cassette_database::{Database, Value};
-use cassette_transactions::service::{Layout, StoredConclusions, TransactionService};
+use cassette_transactions::service::{CommitRecords, Layout, TransactionService};
 use cassette_transactions::store::{ClusterOptions, ClusterStore, EmbeddedStore, Store};
 use cassette_transactions::timelock::{LocalTimeLock, TimeLock};
-use cassette_transactions::{Conclusion, ConflictHandler, Options, Table, Timestamp, Transactions};
+use cassette_transactions::{ConflictHandler, Options, Table, Timestamp, TransactionStatus, Transactions};
 
-/// The binary's.
+/// As in the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -41,7 +43,7 @@ struct Place {
     timelock: Arc<dyn TimeLock>,
 }
 
-/// An embedded one, in a directory that goes with it.
+/// An embedded store in a temporary directory.
 struct Embedded {
     place: Place,
     database: Database,
@@ -63,7 +65,7 @@ impl Place {
         Self { store, timelock }
     }
 
-    /// A new keyspace of the cluster, in one copy.
+    /// Creates a keyspace of the cluster with one replica.
     fn on_cluster(contact: &str) -> Self {
         static KEYSPACES: AtomicU64 = AtomicU64::new(1);
         let keyspace = format!("bench{}", KEYSPACES.fetch_add(1, Ordering::Relaxed));
@@ -75,7 +77,7 @@ impl Place {
         let options = Options {
             layout: Layout::of_version(version),
             residues: Some(residues),
-            cached_conclusions: 100_000,
+            cached_statuses: 100_000,
             sweep_pause: sweeps.then_some(Duration::from_millis(100)),
             ..Options::default()
         };
@@ -108,7 +110,7 @@ fn main() {
     }
     let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
     if wanted("commits") {
-        // A round of all, then another: what the machine does meanwhile is shared by all.
+        // Interleaves the rounds, so that disturbances of the machine affect all alike.
         let mut all = Vec::new();
         for version in layouts.split(',').map(|version| version.parse().expect("a layout")) {
             for clients in clients.split(',').map(|clients| clients.parse().expect("a number")) {
@@ -134,7 +136,7 @@ fn main() {
     }
 }
 
-/// Commits of one-cell transactions a second.
+/// Measures commits of one-cell transactions per second.
 fn commits(sizes: &Sizes, contact: Option<&str>, version: u32, clients: u64, residues: bool) -> f64 {
     let (place, _embedded) = match contact {
         Some(contact) => (Place::on_cluster(contact), None),
@@ -165,7 +167,8 @@ fn commits(sizes: &Sizes, contact: Option<&str>, version: u32, clients: u64, res
     sizes.commits as f64 / began.elapsed().as_secs_f64()
 }
 
-/// Microseconds of a read: of the engine by a prepared statement, in an open transaction, and as a transaction.
+/// Measures microseconds of a read: of the engine by a prepared statement, in an open transaction,
+/// and as a transaction.
 fn reads(sizes: &Sizes) {
     let Embedded { place, database, directory: _directory } = Embedded::new();
     let (transactions, table) = place.client(2, false, false);
@@ -209,20 +212,21 @@ fn reads(sizes: &Sizes) {
     }
 }
 
-/// Bytes on disk of a million conclusions, as 16 clients leave them that begin in turn.
+/// Measures the bytes on disk of a million commit records, as 16 alternating clients write them.
 fn bytes(sizes: &Sizes, version: u32) {
     let Embedded { place, database, directory } = Embedded::new();
     let layout = Layout::of_version(version).expect("a layout");
-    let service = StoredConclusions::open(place.store.clone(), layout).expect("conclusions");
-    // Of three timestamps a transaction one is its start; 16 clients commit about 16 transactions later.
+    let service = CommitRecords::open(place.store.clone(), layout).expect("commit records");
+    // One of three timestamps of a transaction is its start timestamp; 16 clients commit about 16
+    // transactions later.
     let count = sizes.commits.max(1_000_000) as i64;
-    let conclusions: Vec<_> = (0..count)
+    let statuses: Vec<_> = (0..count)
         .map(|i| {
             let start = Timestamp(10_002 + 3 * i);
-            (start, Conclusion::Committed(Timestamp(start.0 + 1 + (scattered(i as u64) % 47) as i64)))
+            (start, TransactionStatus::Committed(Timestamp(start.0 + 1 + (scattered(i as u64) % 47) as i64)))
         })
         .collect();
-    for batch in conclusions.chunks(4_000) {
+    for batch in statuses.chunks(4_000) {
         assert!(service.put_many_unless_exists(batch).iter().all(Result::is_ok));
     }
     let engine = database.engine();
@@ -239,7 +243,7 @@ fn bytes(sizes: &Sizes, version: u32) {
     );
 }
 
-/// Bytes of all files of a table, and of its bloom filters.
+/// Returns the bytes of all files of a table, and of its bloom filters.
 fn size(directory: &Path, table: &str) -> (u64, u64) {
     let (mut total, mut filter) = (0, 0);
     let mut open = vec![directory.to_owned()];
@@ -263,7 +267,7 @@ fn size(directory: &Path, table: &str) -> (u64, u64) {
     (total, filter)
 }
 
-/// A row, another for each `i` below a million, all over the place.
+/// Returns a distinct row for each `i` below a million, in scattered order.
 fn scattered(i: u64) -> u64 {
     (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % ROWS
 }

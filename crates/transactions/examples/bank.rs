@@ -1,4 +1,4 @@
-//! A bank: money moves between accounts, and none is made or lost, whoever moves it at the same time.
+//! A bank: transfers between accounts preserve the total, however many run concurrently.
 
 use cassette_transactions::{Column, ConflictHandler, Error, Result, Transactions};
 
@@ -8,7 +8,7 @@ pub struct Bank {
     balance: Column<String, i64>,
 }
 
-/// Why money was not moved.
+/// An account has too little money for a transfer.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[error("{account} has {balance}, less than {amount}")]
 pub struct TooLittle {
@@ -18,13 +18,13 @@ pub struct TooLittle {
 }
 
 impl Bank {
-    /// With its table made if it is not there.
+    /// Opens the bank, creating its table if needed.
     pub fn open(transactions: Transactions) -> Result<Self> {
         let accounts = transactions.table("accounts", ConflictHandler::WriteWriteByCell)?;
         Ok(Self { transactions, balance: accounts.column("balance") })
     }
 
-    /// Adds money from outside.
+    /// Deposits money from outside.
     pub fn deposit(&self, account: &str, amount: i64) -> Result<()> {
         self.transactions.run(|tx| {
             let balance = self.balance.get(tx, account)?.unwrap_or(0);
@@ -32,7 +32,8 @@ impl Bank {
         })
     }
 
-    /// Both accounts change, or neither. Somebody else's transfer in between makes this one run again, on what is there then.
+    /// Changes both accounts or neither. A concurrent transfer makes this one run again on the new
+    /// balances.
     pub fn transfer(&self, from: &str, to: &str, amount: i64) -> Result<()> {
         self.transactions.run(|tx| {
             let balance = self.balance.get(tx, from)?.unwrap_or(0);
@@ -45,7 +46,7 @@ impl Bank {
         })
     }
 
-    /// The sum of accounts at one moment.
+    /// Returns the sum of accounts at one moment.
     pub fn sum(&self, accounts: &[&str]) -> Result<i64> {
         self.transactions.read(|tx| {
             let mut sum = 0;
@@ -57,7 +58,7 @@ impl Bank {
     }
 }
 
-/// Moves money to and fro in two threads at once.
+/// Transfers money back and forth in two threads.
 pub fn run(transactions: Transactions) -> Result<()> {
     let bank = Bank::open(transactions)?;
     bank.deposit("alice", 100)?;

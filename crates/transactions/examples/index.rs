@@ -1,10 +1,11 @@
-//! An index kept in step: people by number, and the numbers of those who live in a city. Both change in one transaction, so no reader ever
-//! finds an entry without its person, or a person without an entry.
+//! A maintained index: people by number, and the numbers of those who live in a city. Both change
+//! in one transaction, so no reader ever finds an entry without its person, or a person without an
+//! entry.
 
 use cassette_transactions::{Column, Columns, ConflictHandler, Json, Result, Transactions};
 use serde::{Deserialize, Serialize};
 
-/// Somebody, as stored.
+/// A person, as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Person {
     name: String,
@@ -19,15 +20,15 @@ pub struct People {
 }
 
 impl People {
-    /// With its tables made if they are not there.
+    /// Opens the tables, creating them if needed.
     pub fn open(transactions: Transactions) -> Result<Self> {
         let person = transactions.table("people", ConflictHandler::WriteWriteByRow)?.column("person");
-        // Who writes an entry writes the person, too, and that conflicts already.
+        // A transaction that writes an entry also writes the person, which conflicts already.
         let by_city = transactions.table("people_by_city", ConflictHandler::Ignore)?.columns();
         Ok(Self { transactions, person, by_city })
     }
 
-    /// Adds somebody, or changes who has the number; the entry of the city before goes.
+    /// Adds or replaces a person, and removes the index entry of the previous city.
     pub fn set(&self, number: u64, person: &Person) -> Result<()> {
         self.transactions.run(|tx| {
             if let Some(Json(before)) = self.person.get(tx, number)? {
@@ -38,7 +39,7 @@ impl People {
         })
     }
 
-    /// All who live there, by their numbers.
+    /// Returns all people of a city by their numbers.
     pub fn in_city(&self, city: &str) -> Result<Vec<Person>> {
         self.transactions.read(|tx| {
             let mut found = Vec::new();
@@ -51,7 +52,7 @@ impl People {
     }
 }
 
-/// Moves somebody to and fro, while others look.
+/// Moves a person back and forth while another thread reads.
 pub fn run(transactions: Transactions) -> Result<()> {
     let people = People::open(transactions)?;
     let person = |name: &str, city: &str| Person { name: name.to_owned(), city: city.to_owned() };

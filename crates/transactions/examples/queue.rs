@@ -1,9 +1,9 @@
-//! A queue: many put jobs in, many take them out, each job is taken once and in order. It is taken in the same transaction as what is done with
-//! it: if that fails, it is there again.
+//! A queue with concurrent producers and consumers: each job is taken once and in order. Taking a
+//! job and processing it is one transaction: if that fails, the job is available again.
 
 use cassette_transactions::{Column, Columns, ConflictHandler, Result, Transaction, Transactions};
 
-/// Jobs by queue and number, and the number of each queue's next.
+/// Jobs by queue and number, and the next number of each queue.
 pub struct Queue {
     transactions: Transactions,
     jobs: Columns<String, u64, String>,
@@ -11,14 +11,15 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// With its tables made if they are not there.
+    /// Opens the tables, creating them if needed.
     pub fn open(transactions: Transactions) -> Result<Self> {
         let jobs = transactions.table("jobs", ConflictHandler::WriteWriteByCell)?.columns();
         let next = transactions.table("counters", ConflictHandler::WriteWriteByCell)?.column("next");
         Ok(Self { transactions, jobs, next })
     }
 
-    /// Two that put at once would take the same number: the second to commit finds the counter written, and runs again.
+    /// Two concurrent puts would use the same number: the second one to commit finds the counter
+    /// changed and runs again.
     pub fn put(&self, queue: &str, job: &str) -> Result<()> {
         self.transactions.run(|tx| {
             let number = self.next.get(tx, queue)?.unwrap_or(0);
@@ -27,7 +28,8 @@ impl Queue {
         })
     }
 
-    /// Takes the first job and does it; `None` if there is no job. Two that take the same one both delete it: the second to commit runs again.
+    /// Takes the first job and processes it; `None` if there is none. Two consumers that take the
+    /// same job both delete it: the second one to commit runs again.
     pub fn take<T>(
         &self,
         queue: &str,
@@ -41,7 +43,7 @@ impl Queue {
     }
 }
 
-/// Fills a queue, and has two threads do its jobs.
+/// Fills a queue and processes its jobs in two threads.
 pub fn run(transactions: Transactions) -> Result<()> {
     let done = transactions.table("done", ConflictHandler::WriteWriteByCell)?.columns::<String, String, ()>();
     let queue = Queue::open(transactions.clone())?;

@@ -1,217 +1,229 @@
-//! Why a transaction failed, and what is known of it then.
+//! Errors of transactions, and what is known about a failed transaction.
 
 use crate::encoding::DecodeError;
 use crate::service::ServiceError;
 use crate::store::{Cell, NameError, StoreError};
 use crate::timelock::TimeLockError;
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
 /// Why a transaction, or a step of it, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Another transaction wrote what this one writes, since it began.
+    /// A concurrent transaction wrote a cell that this one writes.
     #[error(
         "write-write conflict in table {table} at {cell:02x?}: written by the transaction that began at {other}. This one has not committed: run it again"
     )]
     WriteWriteConflict {
-        /// The table.
+        /// Table of the conflict.
         table: String,
-        /// The cell.
+        /// Cell of the conflict.
         cell: Cell,
-        /// The other's start timestamp.
+        /// Start timestamp of the other transaction.
         other: Timestamp,
     },
-    /// Another transaction wrote what this one read, since it began, in a serializable table.
+    /// A concurrent transaction wrote what this one read in a serializable table.
     #[error(
-        "read-write conflict in table {table}: {what} was changed since it was read. The transaction has not committed: run it again"
+        "read-write conflict in table {table}: {what} changed after it was read. The transaction \
+         has not committed: run it again"
     )]
     ReadWriteConflict {
-        /// The table.
+        /// Table of the conflict.
         table: String,
         /// What was read.
         what: String,
     },
-    /// Others held a lock for too long, or the timestamps failed.
+    /// A lock was not acquired in time, or the timestamps failed.
     #[error(transparent)]
     TimeLock(#[from] TimeLockError),
     /// The locks were lost before the commit.
     #[error(
-        "the locks or the hold of the transaction that began at {start} were lost. It has not committed: run it again"
+        "the transaction that began at {start} lost its locks or its hold. It has not committed: \
+         run it again"
     )]
     LocksLost {
-        /// Its start.
+        /// Start timestamp.
         start: Timestamp,
     },
-    /// Somebody met its writes, thought it dead, and recorded that it aborted.
+    /// Another client found its writes, considered it dead, and rolled it back.
     #[error(
         "the transaction that began at {start} was rolled back by another one. It has not committed: run it again"
     )]
     RolledBack {
-        /// Its start.
+        /// Start timestamp.
         start: Timestamp,
     },
-    /// What its snapshot holds may have been swept.
+    /// Versions of its snapshot may have been swept.
     #[error(
         "the snapshot at {start} is too old: a cell of table {table} has been swept since. The transaction has not committed: run it again"
     )]
     SnapshotTooOld {
-        /// Its start.
+        /// Start timestamp.
         start: Timestamp,
-        /// The table.
+        /// Table of the cell.
         table: String,
     },
-    /// It has been open for longer than transactions may be.
+    /// The transaction exceeded the maximum age.
     #[error(
-        "the transaction that began at {start} has been open for {} s, longer than the {} s allowed. It has not committed: do less in one transaction, or raise Options::age_max",
+        "transaction too old: the one that began at {start} has been open for {} s, expected at \
+         most {} s. It has not committed: do less in one transaction, or raise Options::age_max",
         age_seconds,
         max_seconds
     )]
     OpenTooLong {
-        /// Its start.
+        /// Start timestamp.
         start: Timestamp,
-        /// Its age.
+        /// Age.
         age_seconds: u64,
-        /// How old it may get.
+        /// Maximum age.
         max_seconds: u64,
     },
-    /// A cell changed its writer too often while it was read.
+    /// Too many transactions wrote a cell while it was read.
     #[error(
-        "a cell of table {table} had more than {versions} versions of transactions that were open when {start} began and committed later. Nothing of this one has \
-         committed: begin it anew, and find out why so many write the cell at once"
+        "too many concurrent writes: a cell of table {table} had more than {versions} versions of \
+         transactions that were open when {start} began and committed later. Nothing was \
+         committed: begin the transaction again, and reduce concurrent writes of the cell"
     )]
     TooManyVersions {
-        /// The table.
+        /// Table of the cell.
         table: String,
-        /// The reader's start.
+        /// Start timestamp of the reader.
         start: Timestamp,
-        /// How many were passed over.
+        /// Number of skipped versions.
         versions: usize,
     },
-    /// A read-only transaction was to write.
+    /// A write in a read-only transaction.
     #[error(
-        "the transaction that began at {start} is read-only, and nothing was written: write in one of Transactions::run or Transactions::start"
+        "read-only transaction: the one that began at {start} wrote nothing. Write in \
+         Transactions::run or Transactions::start"
     )]
     ReadOnly {
-        /// Its start.
+        /// Start timestamp.
         start: Timestamp,
     },
-    /// An empty value was to be written; it would be a deletion.
-    #[error("an empty value cannot be written to table {table}: delete the cell instead")]
+    /// A write of an empty value, which would be a deletion.
+    #[error("empty value: table {table} cannot store one, delete the cell instead")]
     EmptyValue {
-        /// The table.
+        /// Table of the write.
         table: String,
     },
-    /// A row or a column cannot have this name in any store.
+    /// A row or column name that no store can represent.
     #[error("table {table}: {error}")]
     Name {
-        /// The table.
+        /// Table of the write.
         table: String,
-        /// What is wrong with it.
+        /// What is wrong with the name.
         error: NameError,
     },
-    /// A version is longer than the store can write.
+    /// A version exceeds the size that the store can write.
     #[error(
-        "table {table}: {bytes} bytes are to be written at {cell}, expected at most {max}, as the commit log of the store and the frames of its \
-         nodes can hold. Nothing was written: divide the value over several cells, or raise commitlog_segment_size, max_mutation_size and \
-         native_transport_max_frame_size"
+        "version too long in table {table} at {cell}: expected at most {max} bytes, as the commit \
+         log of the store and the frames of its nodes allow, found {bytes}. Nothing was written: \
+         split the value over several cells, or raise commitlog_segment_size, max_mutation_size \
+         and native_transport_max_frame_size"
     )]
     TooLong {
-        /// The table.
+        /// Table of the write.
         table: String,
-        /// The cell, its names shortened.
+        /// Cell with shortened names.
         cell: String,
         /// Bytes of its names and value.
         bytes: usize,
-        /// How many one write may have.
+        /// Maximum bytes of one write.
         max: usize,
     },
-    /// A name or a value is none of the type that it is read as.
-    #[error("table {table}: {error}; it was written as another type than it is read as")]
+    /// A name or a value does not have the expected type.
+    #[error("table {table}: {error}; it was written with another type than it is read with")]
     OtherType {
-        /// The table.
+        /// Table of the cell.
         table: String,
-        /// What is there.
+        /// What was found.
         error: DecodeError,
     },
-    /// The table is not for applications.
+    /// The table is reserved.
     #[error(
-        "table {0} is reserved, and nothing was done: names that begin with an underscore are the transactions' own, give it another"
+        "reserved table name {0}: names that begin with an underscore are reserved, choose \
+         another. Nothing was done"
     )]
     ReservedTable(String),
-    /// A table has one conflict handler for ever, whoever opens it.
+    /// A table keeps its conflict handler permanently.
     #[error(
-        "table {table} has the conflict handler {stored}, and {asked} was asked for; nothing was done. Open it with the one it has, or make another table"
+        "conflict handler of table {table}: expected {asked}, found {stored}. Nothing was done: \
+         open it with its stored handler, or create another table"
     )]
     OtherHandler {
-        /// The table.
+        /// Name of the table.
         table: String,
-        /// The handler asked for.
+        /// Requested handler.
         asked: &'static str,
-        /// The handler it has.
+        /// Stored handler.
         stored: String,
     },
-    /// A table is swept in one way for ever.
+    /// A table keeps its sweep strategy permanently.
     #[error(
-        "table {table} is swept {stored}, and {asked} was asked for: a table keeps its strategy; make another table"
+        "sweep strategy of table {table}: expected {asked}, found {stored}. A table keeps its \
+         strategy: open it with the stored one, or create another table"
     )]
     OtherSweep {
-        /// The table.
+        /// Name of the table.
         table: String,
-        /// The strategy asked for.
+        /// Requested strategy.
         asked: &'static str,
-        /// The strategy it has.
+        /// Stored strategy.
         stored: String,
     },
-    /// The queue of what is to be swept has something that is none of its entries.
+    /// The sweep queue contains a malformed entry.
     #[error("sweep queue: {0}")]
     SweepQueue(DecodeError),
-    /// What should name the last restore names none.
-    #[error("the mark of the last restore: {0}")]
+    /// The record of the last restore is malformed.
+    #[error("record of the last restore: {0}")]
     RestoreMark(DecodeError),
-    /// The thread that sweeps was not to be had.
-    #[error("start the thread that sweeps: {0}")]
+    /// The sweeper's thread could not be started.
+    #[error("start the sweeper's thread: {0}")]
     Background(std::io::Error),
-    /// The store failed at something that does not decide the commit.
+    /// The store failed in a step that does not decide the commit.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Conclusions could not be read or put, not that of this transaction.
+    /// Commit records of other transactions could not be read or put.
     #[error(transparent)]
     Service(ServiceError),
-    /// The put of the commit failed.
+    /// Putting the commit record failed.
     #[error(
-        "it is not known whether the transaction that began at {start} has committed at {commit}: {cause}. Read what it wrote, and do not run it again blindly"
+        "unknown outcome: the transaction that began at {start} may have committed at {commit}: \
+         {cause}. Read what it wrote before running it again"
     )]
     OutcomeUnknown {
-        /// Its start.
+        /// Start timestamp.
         start: Timestamp,
-        /// The commit timestamp that was put.
+        /// Commit timestamp of the record.
         commit: Timestamp,
-        /// Why.
+        /// Cause.
         cause: ServiceError,
     },
-    /// Two transactions had one start timestamp.
+    /// Two transactions had the same start timestamp.
     #[error(
-        "the transaction that began at {start} was to commit at {commit}, and has {found:?} already: timestamps went backwards. Stop all writers, and fast-forward the timestamps"
+        "duplicate start timestamp: expected no commit record of {start} before its commit at \
+         {commit}, found {found:?}. Timestamps went backwards: stop all writers, and fast-forward \
+         the timestamps"
     )]
     TwoCommits {
-        /// Its start.
+        /// Start timestamp.
         start: Timestamp,
-        /// The commit timestamp that was put.
+        /// Commit timestamp of the record.
         commit: Timestamp,
-        /// What is there.
-        found: Conclusion,
+        /// Status found.
+        found: TransactionStatus,
     },
-    /// What the application's own code failed with.
+    /// An error of the application.
     #[error(transparent)]
     Caller(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What is known of a transaction that failed.
+/// What is known about a failed transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is not committed and never will be.
+    /// Not committed, and never will be.
     NotCommitted,
-    /// It may be committed now, or later, or never.
+    /// May be committed now, later, or never.
     Unknown,
 }
 
@@ -228,12 +240,12 @@ impl From<ServiceError> for Error {
 }
 
 impl Error {
-    /// Wraps an error of the application's, for use in [`run`](crate::Transactions::run).
+    /// Wraps an error of the application, for use in [`run`](crate::Transactions::run).
     pub fn caller(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Caller(error.into())
     }
 
-    /// What is known of the transaction.
+    /// Returns what is known about the transaction.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::OutcomeUnknown { .. } | Self::TwoCommits { .. } => Outcome::Unknown,
@@ -241,7 +253,7 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// Returns what to do about the error.
     pub fn advice(&self) -> &'static str {
         match self {
             Self::TwoCommits { .. } => {
@@ -251,19 +263,21 @@ impl Error {
                 "read what it wrote before doing anything again: it may have committed"
             }
             _ if self.is_unavailable() => {
-                "run the transaction again, from its beginning, when the store and the timestamps answer: nothing of it was done"
+                "run the transaction again from its beginning when the store and the timestamps \
+                 respond: it had no effect"
             }
-            _ if self.is_retriable() => {
-                "run the transaction again, from its beginning: nothing of it was done"
-            }
+            _ if self.is_retriable() => "run the transaction again from its beginning: it had no effect",
             Self::EmptyValue { .. } => "delete the cell; where presence alone matters, write a byte",
-            Self::ReservedTable(_) => "give the table a name that does not begin with an underscore",
+            Self::ReservedTable(_) => "choose a table name that does not begin with an underscore",
             Self::OtherHandler { .. } => {
-                "open the table with the conflict handler that it was made with, in every program that uses it; for another handler make another table"
+                "open the table with its stored conflict handler in every program; for another \
+                 handler create another table"
             }
-            Self::Name { .. } => "give rows names of 1 to 65,535 bytes and columns names of up to 65,527",
-            Self::TooLong { .. } => "divide the value over several cells, or raise the limits of the store",
-            Self::OtherSweep { .. } => "open the table with the strategy that it was made with",
+            Self::Name { .. } => {
+                "use row names of 1 to 65,535 bytes and column names of at most 65,527 bytes"
+            }
+            Self::TooLong { .. } => "split the value over several cells, or raise the limits of the store",
+            Self::OtherSweep { .. } => "open the table with its stored strategy",
             Self::Service(ServiceError::NewerLayout { .. }) => {
                 "use the program that the store was migrated with"
             }
@@ -274,23 +288,26 @@ impl Error {
             Self::Service(ServiceError::NotGivenOut { .. } | ServiceError::WentBackwards { .. }) => {
                 "stop all writers, and fast-forward the timestamps above every one in the store"
             }
-            Self::ReadOnly { .. } => "write in a transaction of Transactions::run or Transactions::start",
+            Self::ReadOnly { .. } => "write in Transactions::run or Transactions::start",
             Self::OtherType { .. } => "read the column with the type that it was written with",
             Self::OpenTooLong { .. } => {
-                "begin anew, and do less in one transaction, or raise Options::age_max"
+                "begin again and do less in one transaction, or raise Options::age_max"
             }
             Self::TooManyVersions { .. } => {
-                "begin it anew: a newer snapshot sees what has committed meanwhile; let fewer transactions write the cell at once"
+                "begin the transaction again: a newer snapshot sees what has committed meanwhile; \
+                 reduce concurrent writes of the cell"
             }
             Self::TimeLock(_) => {
-                "see to the timestamps and locks, then run the transaction again: it is not committed"
+                "restore the service of timestamps and locks, then run the transaction again: it \
+                 has not committed"
             }
-            _ => "see to the cause, then run the transaction again: it is not committed",
+            _ => "remove the cause, then run the transaction again: it has not committed",
         }
     }
 
-    /// Whether the same transaction, run again from its beginning, may succeed, and is not done twice: it is
-    /// known that it has not committed, and the cause is a conflict, or [may pass](Self::is_unavailable).
+    /// Whether the same transaction may succeed if it is run again from its beginning without
+    /// taking effect twice: it has certainly not committed, and the cause is a conflict or [may
+    /// pass](Self::is_unavailable).
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::WriteWriteConflict { .. }
@@ -303,9 +320,10 @@ impl Error {
         }
     }
 
-    /// Whether the store or the timestamps did not answer, or not in time, and the transaction is known not
-    /// to have committed: it was before its commit point. [`Transactions::run`](crate::Transactions::run)
-    /// runs it again for [`Options::outage_max`](crate::Options::outage_max).
+    /// Whether the store or the timestamps did not respond in time, and the transaction failed
+    /// before its commit point and so has not committed.
+    /// [`Transactions::run`](crate::Transactions::run) runs it again for
+    /// [`Options::outage_max`](crate::Options::outage_max).
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Store(error) => error.is_transient,

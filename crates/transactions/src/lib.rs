@@ -1,4 +1,5 @@
-//! Transactions with snapshot isolation over cells with versions: embedded in a database, or on any CQL cluster.
+//! Transactions with snapshot isolation over versioned cells, embedded in a database or on any CQL
+//! cluster.
 //!
 //! ```
 //! # use cassette_database::Database;
@@ -20,10 +21,10 @@
 //! # }
 //! ```
 //!
-//! Tables are made of cells of bytes ([`Transaction::get`], [`Transaction::put`]); [`Column`] and [`Columns`] give them types. The crate's examples are a bank, a
-//! queue, and an index kept in step.
+//! Tables consist of cells of bytes ([`Transaction::get`], [`Transaction::put`]); [`Column`] and
+//! [`Columns`] add types. The examples of the crate are a bank, a queue, and a maintained index.
 //!
-//! `docs/transactions.md` is the protocol; code that is a step of it names the step.
+//! `docs/transactions.md` describes the protocol. Code that implements a step of it names the step.
 
 pub mod backup;
 pub mod encoding;
@@ -37,6 +38,6 @@ mod transaction;
 mod typed;
 
 pub use error::{Error, Outcome, Result};
-pub use timestamp::{Conclusion, Timestamp};
+pub use timestamp::{Timestamp, TransactionStatus};
 pub use transaction::{ConflictHandler, Options, RowOfCells, Table, Transaction, Transactions};
 pub use typed::{Column, Columns, Field, Json};

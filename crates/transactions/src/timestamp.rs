@@ -1,19 +1,20 @@
-//! Timestamps of transactions, and what becomes of a transaction.
+//! Timestamps and final statuses of transactions.
 
 use std::fmt;
 
-/// A logical timestamp: a place in the order of all starts and commits. No time of day, and no write time of a cell.
+/// A logical timestamp: a position in the order of all starts and commits. Neither a time of day
+/// nor the write time of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The smallest that a transaction can start with.
+    /// The smallest start timestamp.
     pub const FIRST: Self = Self(1);
-    /// Of cells that only conditional writes change.
+    /// Timestamp of cells that only conditional writes change.
     pub const ATOMIC: Self = Self(0);
-    /// Of sentinels.
+    /// Timestamp of sentinels.
     pub const SENTINEL: Self = Self(-1);
-    /// Above all others.
+    /// Greater than all others.
     pub const MAX: Self = Self(i64::MAX);
 }
 
@@ -23,18 +24,18 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// What became of a transaction that has ended. It never changes, so it may be cached for ever; that a transaction is in
-/// progress is the absence of a conclusion, and cannot be.
+/// The final status of a transaction. It never changes, so it can be cached permanently. A
+/// transaction in progress has no status yet, which cannot be cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Conclusion {
-    /// Its writes are seen by those who start above this timestamp.
+pub enum TransactionStatus {
+    /// Its writes are visible to transactions that start above this timestamp.
     Committed(Timestamp),
-    /// Its writes are never seen.
+    /// Its writes are never visible.
     Aborted,
 }
 
-impl Conclusion {
-    /// The commit timestamp, if it committed.
+impl TransactionStatus {
+    /// Returns the commit timestamp if it committed.
     pub fn commit(self) -> Option<Timestamp> {
         match self {
             Self::Committed(commit) => Some(commit),

@@ -1,4 +1,4 @@
-//! Columns with types: names and values as a program has them, bytes as the store has them.
+//! Typed columns: maps the names and values of a program to the bytes of the store.
 
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
@@ -11,8 +11,8 @@ use crate::encoding::DecodeError;
 use crate::error::{Error, Result};
 use crate::{Table, Transaction};
 
-/// What rows, columns and values can be: text, bytes, integers, flags, nothing, and with [`Json`] whatever serde knows. Encodings are persisted,
-/// and as names sort as what they encode.
+/// Types of rows, columns and values: text, bytes, integers, flags, unit, and with [`Json`] any
+/// serde type. Encodings are persisted. As names, they sort like the values they encode.
 ///
 /// | type | bytes |
 /// | --- | --- |
@@ -23,16 +23,16 @@ use crate::{Table, Transaction};
 /// | `bool` | 0 or 1 |
 /// | `()` | 1: that something is there is all it says |
 pub trait Field: Sized {
-    /// How it is passed: text as `&str`, numbers as they are.
+    /// Argument type: `&str` for text, numbers by value.
     type Ref<'a>: Copy;
 
-    /// Its bytes.
+    /// Encodes a value.
     fn encode(field: Self::Ref<'_>) -> Bytes;
 
-    /// What the bytes are.
+    /// Decodes a value.
     ///
     /// # Errors
-    /// If they are none of this type.
+    /// If the bytes do not encode this type.
     fn decode(bytes: &Bytes) -> Result<Self, DecodeError>;
 }
 
@@ -60,7 +60,7 @@ impl Field for Bytes {
     }
 }
 
-/// `$flip` makes unsigned order of what is stored the order of the type.
+/// `$flip` turns the unsigned order of the stored bytes into the order of the type.
 macro_rules! integer {
     ($type:ty, $flip:expr) => {
         impl Field for $type {
@@ -72,7 +72,7 @@ macro_rules! integer {
 
             fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
                 let array = bytes[..].try_into().map_err(|_| {
-                    let expected = format!("not the {} bytes of {}", size_of::<$type>(), stringify!($type));
+                    let expected = format!("expected {} bytes for {}", size_of::<$type>(), stringify!($type));
                     DecodeError::new("number", bytes, expected)
                 })?;
                 Ok(<$type>::from_be_bytes(array) ^ $flip)
@@ -97,7 +97,7 @@ impl Field for bool {
         match bytes[..] {
             [0] => Ok(false),
             [1] => Ok(true),
-            _ => Err(DecodeError::new("flag", bytes, "neither 0 nor 1")),
+            _ => Err(DecodeError::new("flag", bytes, "expected 0 or 1")),
         }
     }
 }
@@ -117,7 +117,7 @@ impl Field for () {
     }
 }
 
-/// Anything that serde knows, as JSON.
+/// Any serde type, as JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -125,7 +125,8 @@ impl<T: Serialize + DeserializeOwned + 'static> Field for Json<T> {
     type Ref<'a> = &'a T;
 
     fn encode(field: &T) -> Bytes {
-        // A map whose keys are no texts is all that fails; as nothing, it is refused as an empty value.
+        // Fails only for maps with keys that are not text. The empty result is then rejected as an
+        // empty value.
         serde_json::to_vec(field).unwrap_or_default().into()
     }
 
@@ -136,7 +137,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Field for Json<T> {
     }
 }
 
-/// One column of a table, known by name: rows of type `R` have values of type `V` in it.
+/// A column with a fixed name: rows of type `R` have values of type `V` in it.
 ///
 /// ```
 /// # use cassette_transactions::{ConflictHandler, Result, Transactions};
@@ -156,7 +157,8 @@ pub struct Column<R, V> {
     types: PhantomData<fn(R) -> V>,
 }
 
-/// The columns of a table whose names are data of type `C`: rows of type `R` have values of type `V` in any number of them, in their order.
+/// Columns whose names are data of type `C`: rows of type `R` have values of type `V` in any number
+/// of them, in order.
 ///
 /// ```
 /// # use cassette_transactions::{ConflictHandler, Result, Transactions};
@@ -187,18 +189,18 @@ impl<R, C, V> Clone for Columns<R, C, V> {
 }
 
 impl Table {
-    /// The column `name`, with its types.
+    /// Returns the typed column `name`.
     pub fn column<R: Field, V: Field>(&self, name: &str) -> Column<R, V> {
         Column { table: self.clone(), name: Bytes::copy_from_slice(name.as_bytes()), types: PhantomData }
     }
 
-    /// Columns whose names are data, with their types.
+    /// Returns typed columns whose names are data.
     pub fn columns<R: Field, C: Field, V: Field>(&self) -> Columns<R, C, V> {
         Columns { table: self.clone(), types: PhantomData }
     }
 }
 
-/// What the bytes in a table are.
+/// Decodes bytes of a table.
 fn decode<T: Field>(table: &Table, bytes: &Bytes) -> Result<T> {
     T::decode(bytes).map_err(|error| Error::OtherType { table: table.name().to_owned(), error })
 }
@@ -208,41 +210,41 @@ fn decode_option<T: Field>(table: &Table, bytes: Option<Bytes>) -> Result<Option
 }
 
 impl<R: Field, V: Field> Column<R, V> {
-    /// A row's value.
+    /// Returns the value of a row.
     ///
     /// # Errors
-    /// Those of [`Transaction::get`]; OtherType.
+    /// The errors of [`Transaction::get`], and `OtherType`.
     pub fn get(&self, tx: &mut Transaction, row: R::Ref<'_>) -> Result<Option<V>> {
         decode_option(&self.table, tx.get(&self.table, R::encode(row), &self.name)?)
     }
 
-    /// Writes a row's value, when the transaction commits.
+    /// Buffers the write of a row's value until the commit.
     ///
     /// # Errors
-    /// Those of [`Transaction::put`]: a text of no length is one, because it would be a deletion.
+    /// The errors of [`Transaction::put`]. Empty text is rejected because it would be a deletion.
     pub fn put(&self, tx: &mut Transaction, row: R::Ref<'_>, value: V::Ref<'_>) -> Result<()> {
         tx.put(&self.table, R::encode(row), &self.name, V::encode(value))
     }
 
-    /// Deletes a row's value, when the transaction commits.
+    /// Buffers the deletion of a row's value until the commit.
     pub fn delete(&self, tx: &mut Transaction, row: R::Ref<'_>) -> Result<()> {
         tx.delete(&self.table, R::encode(row), &self.name)
     }
 }
 
 impl<R: Field, C: Field, V: Field> Columns<R, C, V> {
-    /// The value of a row in a column.
+    /// Returns the value of a row in a column.
     ///
     /// # Errors
-    /// Those of [`Transaction::get`]; OtherType.
+    /// The errors of [`Transaction::get`], and `OtherType`.
     pub fn get(&self, tx: &mut Transaction, row: R::Ref<'_>, column: C::Ref<'_>) -> Result<Option<V>> {
         decode_option(&self.table, tx.get(&self.table, R::encode(row), C::encode(column))?)
     }
 
-    /// Up to `limit` columns of a row in order, with their values.
+    /// Returns up to `limit` columns of a row in order, with their values.
     ///
     /// # Errors
-    /// Those of [`Transaction::columns`]; OtherType.
+    /// The errors of [`Transaction::columns`], and `OtherType`.
     pub fn range<'c>(
         &self,
         tx: &mut Transaction,
@@ -259,10 +261,10 @@ impl<R: Field, C: Field, V: Field> Columns<R, C, V> {
         found.into_iter().map(typed).collect()
     }
 
-    /// Writes a value, when the transaction commits.
+    /// Buffers the write of a value until the commit.
     ///
     /// # Errors
-    /// Those of [`Transaction::put`]: a text of no length is one, because it would be a deletion.
+    /// The errors of [`Transaction::put`]. Empty text is rejected because it would be a deletion.
     pub fn put(
         &self,
         tx: &mut Transaction,
@@ -273,7 +275,7 @@ impl<R: Field, C: Field, V: Field> Columns<R, C, V> {
         tx.put(&self.table, R::encode(row), C::encode(column), V::encode(value))
     }
 
-    /// Deletes a value, when the transaction commits.
+    /// Buffers the deletion of a value until the commit.
     pub fn delete(&self, tx: &mut Transaction, row: R::Ref<'_>, column: C::Ref<'_>) -> Result<()> {
         tx.delete(&self.table, R::encode(row), C::encode(column))
     }
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_is_decoded() {
+    fn encoded_fields_decode_to_the_same_values() {
         same::<String>("grün", "grün".to_owned());
         same::<Bytes>(&[0, 255], Bytes::from_static(&[0, 255]));
         same::<bool>(true, true);
@@ -300,9 +302,9 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_type_are_refused_with_what_they_are() {
+    fn decoding_another_type_reports_expected_and_found() {
         let error = i64::decode(&Bytes::from_static(b"70")).unwrap_err();
-        assert_eq!(error.to_string(), "number 0x3730: not the 8 bytes of i64");
+        assert_eq!(error.to_string(), "number 0x3730: expected 8 bytes for i64");
         assert!(String::decode(&Bytes::from_static(&[0xff])).is_err());
         assert!(bool::decode(&Bytes::from_static(&[2])).is_err());
         assert!(Json::<u8>::decode(&Bytes::from_static(b"{")).is_err());

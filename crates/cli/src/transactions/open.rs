@@ -7,7 +7,9 @@ use anyhow::{Context, bail};
 use cassette_database::Database;
 use cassette_transactions::service::{Agreed, Coordination};
 use cassette_transactions::store::{ClusterOptions, ClusterStore, EmbeddedStore, Store};
-use cassette_transactions::timelock::{Frozen, RemoteOptions, RemoteTimeLock, TimeLock, TimeLockError};
+use cassette_transactions::timelock::{
+    ReadOnlyTimeLock, RemoteOptions, RemoteTimeLock, TimeLock, TimeLockError,
+};
 use cassette_transactions::{Error, Options, Timestamp, Transactions};
 use clap::Args;
 
@@ -95,7 +97,7 @@ pub struct Opened {
 impl Opened {
     /// The map of layouts; `None` before the first transaction. Changes nothing.
     pub fn agreed(&self) -> anyhow::Result<Option<Agreed>> {
-        Ok(Coordination::look(&*self.store)?)
+        Ok(Coordination::peek(&*self.store)?)
     }
 
     /// Transactions as any program has them.
@@ -124,7 +126,7 @@ impl Opened {
     /// `None` where none was named.
     pub fn immutable(&self, timelock: &TimeLockArguments) -> anyhow::Result<Option<Timestamp>> {
         match (&self.database, timelock.connect(&*self.store)?) {
-            (Some(_), _) => Ok(Some(Frozen::open(&*self.store)?.immutable()?)),
+            (Some(_), _) => Ok(Some(ReadOnlyTimeLock::open(&*self.store)?.immutable()?)),
             (None, Some(timelock)) => Ok(Some(timelock.immutable()?)),
             (None, None) => Ok(None),
         }

@@ -2,7 +2,7 @@
 
 use cassette_transactions::service::Layout;
 use cassette_transactions::sweep;
-use cassette_transactions::timelock::{Frozen, TimeLock, known_timestamp, stored_bound};
+use cassette_transactions::timelock::{ReadOnlyTimeLock, TimeLock, known_timestamp, stored_bound};
 use clap::Args;
 use serde::Serialize;
 
@@ -90,7 +90,7 @@ fn look(opened: &Opened, timelock: &TimeLockArguments) -> anyhow::Result<Shown> 
 }
 
 fn unswept(opened: &Opened) -> anyhow::Result<Option<Unswept>> {
-    let immutable = Frozen::open(&*opened.store)?.immutable()?;
+    let immutable = ReadOnlyTimeLock::open(&*opened.store)?.immutable()?;
     let Some(progress) = sweep::progress(opened.store.clone(), immutable)? else { return Ok(None) };
     let since: Vec<i64> = progress.iter().filter_map(|shard| Some(shard.unswept?.0)).collect();
     Ok(Some(Unswept { shards: since.len(), of: progress.len(), since: since.into_iter().min() }))

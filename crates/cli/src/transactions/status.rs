@@ -1,8 +1,8 @@
 //! `cassette transactions status`.
 
-use cassette_transactions::service::{Agreed, Layout, StoredConclusions, TransactionService};
+use cassette_transactions::service::{Agreed, CommitRecords, Layout, TransactionService};
 use cassette_transactions::timelock::stored_bound;
-use cassette_transactions::{Conclusion, Timestamp};
+use cassette_transactions::{Timestamp, TransactionStatus};
 use clap::Args;
 use serde::Serialize;
 
@@ -66,13 +66,13 @@ impl Known {
 }
 
 /// `found` are the conclusions by layout.
-fn status(start: i64, known: &Known, found: &[(u32, Conclusion)]) -> Status {
+fn status(start: i64, known: &Known, found: &[(u32, TransactionStatus)]) -> Status {
     let mut layouts: Vec<u32> = found.iter().map(|(version, _)| *version).collect();
     let newer = known.newer_layout(start);
     let (status, commit) = match found {
         _ if start < Timestamp::FIRST.0 => ("before time", Some(Timestamp::ATOMIC.0)),
-        [(_, Conclusion::Committed(commit))] => ("committed", Some(commit.0)),
-        [(_, Conclusion::Aborted)] => ("aborted", None),
+        [(_, TransactionStatus::Committed(commit))] => ("committed", Some(commit.0)),
+        [(_, TransactionStatus::Aborted)] => ("aborted", None),
         [] if known.bound.is_none_or(|bound| start > bound) => ("not given out", None),
         [] if newer.is_some() => {
             layouts.extend(newer);
@@ -118,13 +118,14 @@ pub fn run(arguments: &StatusArguments) -> anyhow::Result<bool> {
         .collect();
     let mut found = Vec::new();
     for layout in layouts(&opened.store.tables()?) {
-        let stored = StoredConclusions::open(opened.store.clone(), layout)?;
+        let stored = CommitRecords::open(opened.store.clone(), layout)?;
         found.push((layout.version(), stored.get_many(&starts)?));
     }
     let of_start = |start: &i64| {
-        let of_layout = |(version, conclusions): &(u32, std::collections::HashMap<Timestamp, Conclusion>)| {
-            Some((*version, *conclusions.get(&Timestamp(*start))?))
-        };
+        let of_layout =
+            |(version, statuses): &(u32, std::collections::HashMap<Timestamp, TransactionStatus>)| {
+                Some((*version, *statuses.get(&Timestamp(*start))?))
+            };
         status(*start, &known, &found.iter().filter_map(of_layout).collect::<Vec<_>>())
     };
     let statuses: Vec<Status> = arguments.starts.iter().map(of_start).collect();
@@ -143,18 +144,18 @@ mod tests {
 
     #[test]
     fn every_status_says_what_it_means() {
-        let committed = (2, Conclusion::Committed(Timestamp(30)));
+        let committed = (2, TransactionStatus::Committed(Timestamp(30)));
         let map = VersionMap::all(2).install(89, 7).unwrap();
         let agreed = Some(Agreed { sequence: Timestamp(1), bound: Timestamp(90), map });
         let known = Known { bound: Some(100), immutable: Some(15), agreed };
-        let says = |start, found: &[(u32, Conclusion)]| text(&status(start, &known, found));
+        let says = |start, found: &[(u32, TransactionStatus)]| text(&status(start, &known, found));
         assert_eq!(says(14, &[]), "14  dead: no conclusion, and it has ended");
         assert!(says(95, &[]).contains("newer program") && says(95, &[]).contains("layout 7"));
         assert_eq!(says(20, &[committed]), "20  committed at 30  (layout 2)");
-        assert_eq!(says(20, &[(3, Conclusion::Aborted)]), "20  aborted  (layout 3)");
+        assert_eq!(says(20, &[(3, TransactionStatus::Aborted)]), "20  aborted  (layout 3)");
         assert_eq!(says(20, &[]), "20  no conclusion: in progress, or dead");
         assert_eq!(says(101, &[]), "101  not given out yet");
         assert_eq!(says(-1, &[]), "-1  before time: committed at 0");
-        assert!(says(20, &[committed, (3, Conclusion::Aborted)]).contains("stop all writers"));
+        assert!(says(20, &[committed, (3, TransactionStatus::Aborted)]).contains("stop all writers"));
     }
 }

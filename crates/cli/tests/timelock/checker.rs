@@ -13,7 +13,8 @@ use std::time::Duration;
 use cassette_transactions::store::Store;
 use cassette_transactions::timelock::TimeLock;
 use cassette_transactions::{
-    Conclusion, ConflictHandler, Error, Options, Outcome, Result, Table, Timestamp, Transaction, Transactions,
+    ConflictHandler, Error, Options, Outcome, Result, Table, Timestamp, Transaction, TransactionStatus,
+    Transactions,
 };
 
 const ACCOUNTS: u64 = 6;
@@ -201,12 +202,12 @@ pub fn run(store: &Arc<dyn Store>, clients: Vec<Client>, during: impl FnOnce(&Fi
             let starts: Vec<Timestamp> = chunk.iter().map(|(start, _)| *start).collect();
             let found = anew.service().get_many(&starts).unwrap();
             for (start, commit) in chunk {
-                assert_eq!(found.get(start), Some(&Conclusion::Committed(*commit)), "start {start}");
+                assert_eq!(found.get(start), Some(&TransactionStatus::Committed(*commit)), "start {start}");
             }
         }
         for chunk in told.not_committed.chunks(500) {
-            for (start, conclusion) in anew.service().get_many(chunk).unwrap() {
-                assert_eq!(conclusion, Conclusion::Aborted, "start {start}");
+            for (start, status) in anew.service().get_many(chunk).unwrap() {
+                assert_eq!(status, TransactionStatus::Aborted, "start {start}");
             }
         }
     }

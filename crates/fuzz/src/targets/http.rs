@@ -104,7 +104,7 @@ fn servers() -> &'static Servers {
                 TimeLockServer::start(Arc::new(store), ServerOptions::new(address.to_string())).unwrap()
             });
             let timelock = started.await.unwrap();
-            timelock.led(Duration::from_secs(60)).await.unwrap();
+            timelock.wait_until_leading(Duration::from_secs(60)).await.unwrap();
             tokio::spawn(timelock.serve(listener, std::future::pending()));
             (admin_address, address)
         });

@@ -11,18 +11,18 @@ use crate::report::ProcessUse;
 /// `cassette lab cassandra …`
 #[derive(Debug, Clone, Subcommand)]
 pub enum CassandraCommand {
-    /// Start a new cluster on loopback addresses; its files of before are removed
+    /// Start a new cluster on loopback addresses; removes the files of a previous one
     Start(StartArgs),
     /// Stop the cluster in order
     Stop(DirectoryArgs),
-    /// Show which nodes run, and what they use
+    /// Show the running nodes and their resource usage
     Status(DirectoryArgs),
 }
 
 /// Arguments of `start`.
 #[derive(Debug, Clone, Args)]
 pub struct StartArgs {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub nodes: usize,
 
@@ -30,15 +30,15 @@ pub struct StartArgs {
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub heap: String,
 
-    /// Cassandra's version, as Maven Central has it
+    /// Version of Cassandra, as on Maven Central
     #[arg(long, value_name = "VERSION", default_value = "5.0.8")]
     pub version: String,
 
-    /// Where nodes listen for CQL
+    /// Port on which nodes listen for CQL
     #[arg(long, value_name = "PORT", default_value_t = 9042)]
     pub port: u16,
 
-    /// The network of the nodes' addresses: three numbers, the fourth is the node's
+    /// Network of the nodes' addresses: three numbers; the fourth is the number of the node
     #[arg(long, value_name = "A.B.C", default_value = "127.0.77", value_parser = parse_network)]
     pub network: [u8; 3],
 
@@ -51,10 +51,10 @@ pub struct StartArgs {
     pub directory: DirectoryArgs,
 }
 
-/// Where a cluster is.
+/// Location of a cluster.
 #[derive(Debug, Clone, Args)]
 pub struct DirectoryArgs {
-    /// Where the nodes keep their files
+    /// Directory with the files of the nodes
     #[arg(long, value_name = "DIR", default_value = ".cache/cassandra/cluster")]
     pub directory: PathBuf,
 }

@@ -1,11 +1,11 @@
-//! What a node is told: pom.xml for its jars, cassandra.yaml, the arguments of Java.
+//! Configuration of a node: pom.xml for its jars, cassandra.yaml, arguments of Java.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use super::ClusterSettings;
 
-/// The project whose dependencies are the jars.
+/// Returns a Maven project whose dependencies are the jars.
 pub(super) fn pom(version: &str) -> String {
     format!(
         "<project><modelVersion>4.0.0</modelVersion><groupId>lab</groupId><artifactId>cassandra</artifactId>\
@@ -14,7 +14,8 @@ pub(super) fn pom(version: &str) -> String {
     )
 }
 
-/// cassandra.yaml of node `number`: what it must say, and what the settings say, which goes over it.
+/// Returns cassandra.yaml of node `number`: the required settings, overridden by those of the
+/// cluster.
 pub(super) fn yaml(settings: &ClusterSettings, number: usize, directory: &Path) -> String {
     let address = settings.address(number);
     let directory = directory.display();
@@ -44,7 +45,7 @@ pub(super) fn yaml(settings: &ClusterSettings, number: usize, directory: &Path) 
         ("endpoint_snitch", "SimpleSnitch".into()),
         ("auto_snapshot", "false".into()),
     ];
-    // The period is one of a way of syncing, and Cassandra refuses it beside another.
+    // The period belongs to one sync mode, and Cassandra rejects it together with another one.
     let is_said = |name: &str| {
         settings.yaml.contains_key(name)
             || name == "commitlog_sync_period" && settings.yaml.contains_key("commitlog_sync")
@@ -61,9 +62,9 @@ pub(super) fn yaml(settings: &ClusterSettings, number: usize, directory: &Path) 
 
 const STORAGE_PORT: u16 = 17_000;
 
-/// Where node `number` listens for JMX, on 127.0.0.1.
+/// Returns the JMX port of node `number` on 127.0.0.1.
 pub(super) fn jmx_port(settings: &ClusterSettings, number: usize) -> u16 {
-    // Clusters on other networks get others.
+    // Clusters on other networks get other ports.
     17_200 + u16::from(settings.network[2]) * 20 + number as u16
 }
 
@@ -71,7 +72,7 @@ pub(super) const LOGBACK: &str = r#"<configuration><appender name="F" class="ch.
 <root level="INFO"><appender-ref ref="F"/></root></configuration>
 "#;
 
-/// The packages that Cassandra's own jvm11-server.options and jvm17-server.options open.
+/// Packages opened by Cassandra's jvm11-server.options and jvm17-server.options.
 pub(super) const JAVA_OPENS: &[&str] = &[
     "java.base/java.io",
     "java.base/java.lang",
@@ -102,13 +103,13 @@ pub(super) const JAVA_OPENS: &[&str] = &[
     "jdk.unsupported/sun.misc",
 ];
 
-/// The arguments that open a package.
+/// Returns the arguments that open a package.
 pub(super) fn open(package: &str) -> [String; 4] {
     let all = format!("{package}=ALL-UNNAMED");
     ["--add-exports".into(), all.clone(), "--add-opens".into(), all]
 }
 
-/// Java's arguments for node `number`.
+/// Returns the Java arguments of node `number`.
 pub(super) fn java_arguments(
     settings: &ClusterSettings,
     number: usize,
@@ -140,7 +141,8 @@ pub(super) fn java_arguments(
     arguments
 }
 
-/// The major version in what `java -version` prints: `openjdk version "17.0.15" …`, `java version "1.8.0_402"`.
+/// Parses the major version in the output of `java -version`: `openjdk version "17.0.15" …`, `java
+/// version "1.8.0_402"`.
 pub(super) fn java_version(text: &str) -> Option<u32> {
     let version = text.split('"').nth(1)?;
     let mut numbers = version.split(['.', '-', '+', '_']).map(str::parse::<u32>);

@@ -1,8 +1,8 @@
-//! Why nodes do not answer any more, in a sentence: their files are gone soon after.
+//! Diagnoses why nodes stopped responding, in one sentence, before their files are removed.
 //!
-//! A Cassandra that cannot write goes on as a process, but answers "Server is shutting down" to everything; one whose mapped
-//! commit log finds no room on the disk fails with an `InternalError` about memory, or dies of SIGBUS. Clients hear nothing
-//! of the disk in any of these cases.
+//! A Cassandra node that cannot write keeps running, but answers "Server is shutting down" to every
+//! request. One whose memory-mapped commit log runs out of disk space fails with an `InternalError`
+//! about memory, or dies of SIGBUS. In none of these cases do clients learn about the disk.
 
 use std::fs;
 use std::io;
@@ -11,21 +11,22 @@ use std::path::Path;
 use super::{Cluster, running};
 use crate::LabError;
 
-/// What a node needs free when it starts: eight segments of its commit log, of 32 MiB each, and as much again for what is
-/// flushed and compacted meanwhile.
+/// Free space that a node needs to start: eight commit log segments of 32 MiB, and as much again
+/// for flushes and compactions.
 const FREE_BYTES_MIN: u64 = 2 * 8 * (32 << 20);
-/// Less than this free, and Cassandra makes no new segment of its commit log: the disk is full.
+/// Below this free space Cassandra creates no commit log segment: the disk is full.
 const FULL_BELOW_BYTES: u64 = 32 << 20;
 
-/// What is seen of a node.
+/// Observations of a node.
 struct Seen {
     number: usize,
     runs: bool,
-    /// What it printed, and its log.
+    /// Its output and its log.
     texts: [String; 2],
 }
 
-/// Whether `nodes` can start on the disk that has `free` bytes left; the error names `directory`.
+/// Checks that `nodes` nodes can start on a disk with `free` bytes left. The error names
+/// `directory`.
 pub(super) fn check_room(directory: &Path, nodes: usize, free: u64) -> Result<(), LabError> {
     let needed = nodes as u64 * FREE_BYTES_MIN;
     if free >= needed {
@@ -40,13 +41,14 @@ pub(super) fn check_room(directory: &Path, nodes: usize, free: u64) -> Result<()
     }
 }
 
-/// How many bytes can still be written where `path` is.
+/// Returns the number of bytes that can still be written at `path`.
 pub(super) fn free_bytes(path: &Path) -> io::Result<u64> {
     let of = rustix::fs::statvfs(path)?;
     Ok(of.f_bavail.saturating_mul(of.f_frsize))
 }
 
-/// Why nodes of `cluster` do not answer, as far as that can be seen; `None` when all seem well.
+/// Returns why nodes of `cluster` do not respond, as far as can be observed; `None` if all seem
+/// healthy.
 pub(super) fn of(cluster: &Cluster) -> Option<String> {
     let settings = cluster.settings();
     let processes = running(&settings.directory);
@@ -81,7 +83,7 @@ fn diagnose(nodes: &[Seen], disk: Option<(u64, &Path)>) -> Option<String> {
     (!found.is_empty()).then(|| found.join("; "))
 }
 
-/// The first error that a node told of, with the exception that follows it, if one does.
+/// Returns the first error in a node's output, with the exception that follows it.
 fn telling_line(texts: &[String]) -> Option<String> {
     let mut lines = texts.iter().flat_map(|text| text.lines());
     let is_telling = |line: &str| {

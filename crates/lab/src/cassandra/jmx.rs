@@ -1,8 +1,10 @@
-//! Figures that Cassandra tells by JMX only: collections of garbage, SSTables by level, filters, flushed and compacted bytes.
+//! Metrics that Cassandra exposes only by JMX: garbage collections, SSTables by level, filters,
+//! flushed and compacted bytes.
 //!
-//! JMX is Java's own, so a small program of Java asks the nodes, once for each line that it is written. It lives as long as
-//! the cluster: what it costs to start (a second of a processor) is spent before anything is measured. It also outlives a laboratory
-//! that is killed, and then stops the nodes.
+//! JMX is Java's own, so a small program of Java asks the nodes, once for each line that it is
+//! written. It lives as long as the cluster: what it costs to start (a second of a processor) is
+//! spent before anything is measured. It also outlives a laboratory that is killed, and then stops
+//! the nodes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -14,14 +16,14 @@ use std::time::Duration;
 use crate::LabError;
 use crate::run::Counters;
 
-/// The program.
+/// Source of the program.
 const PROGRAM: &str = include_str!("Counters.java");
-/// How long an answer may take before the look goes without: a node that collects garbage does not answer.
+/// Timeout of a response: a node that collects garbage does not respond.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// How long the first one may: the program is compiled.
+/// Timeout of the first response, because the program is compiled first.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// The program that asks, with what it says.
+/// The program and its pending output.
 #[derive(Debug)]
 pub(super) struct Jmx {
     child: Child,
@@ -32,12 +34,13 @@ pub(super) struct Jmx {
 struct Conversation {
     questions: Option<ChildStdin>,
     answers: Receiver<String>,
-    /// Answers that are owed, because they took too long: they are passed over when they come.
+    /// Number of responses that took too long. They are skipped when they arrive.
     owed: usize,
 }
 
 impl Jmx {
-    /// Starts the program for the nodes of the cluster in `directory`, with JMX at `ports`, and waits for its first answer.
+    /// Starts the program for the nodes of the cluster in `directory`, with JMX at `ports`, and
+    /// waits for its first response.
     pub fn start(directory: &Path, ports: &[u16]) -> Result<Self, LabError> {
         let source = directory.join("Counters.java");
         crate::experiments::store::write_whole(&source, PROGRAM.as_bytes())?;
@@ -67,7 +70,7 @@ impl Jmx {
         Ok(started)
     }
 
-    /// What the nodes tell now; nothing when they do not answer in time.
+    /// Returns the current metrics; empty if the nodes do not respond in time.
     pub fn look(&self) -> Counters {
         self.ask(ANSWER_MAX).map(|line| parse(&line)).unwrap_or_default()
     }
@@ -94,7 +97,7 @@ impl Drop for Jmx {
     }
 }
 
-/// `name=value name=value …`; what is no number is left out.
+/// Parses `name=value name=value …`, skipping what is not a number.
 fn parse(line: &str) -> Counters {
     let pairs = line.split_whitespace().filter_map(|pair| pair.split_once('='));
     let numbers = pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse::<f64>().ok()?)));
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn nodes_end_when_the_laboratory_was_killed_and_other_processes_do_not() {
         let directory = tempfile::tempdir().unwrap();
-        // The one looks like a node; the other was given the number of a node that has ended.
+        // The first one looks like a node; the second one reuses the pid of an ended node.
         let mut processes = ["org.apache.cassandra.service.CassandraDaemon", "another"].map(|name| {
             Command::new("tail")
                 .args(["-f", "/dev/null", name])
@@ -124,7 +127,7 @@ mod tests {
         }
         match Jmx::start(directory.path(), &[]) {
             Ok(jmx) => {
-                // What remains of a laboratory that is gone: a pipe without a writer.
+                // As after the death of `cassette lab`: a pipe without a writer.
                 jmx.conversation.lock().unwrap().questions = None;
                 let [node, other] = &mut processes;
                 let began = std::time::Instant::now();

@@ -1,4 +1,5 @@
-//! Apache Cassandra of the laboratory's own: jars from Maven Central, the machine's JDK, nodes on loopback addresses.
+//! A private Apache Cassandra cluster: jars from Maven Central, the machine's JDK, nodes on
+//! loopback addresses.
 
 pub mod command;
 mod configuration;
@@ -17,29 +18,29 @@ use crate::LabError;
 use crate::experiments::store::write_whole;
 pub use target::CassandraTarget;
 
-/// How long a node may take to listen, from when it was started.
+/// Maximum time from the start of a node until it listens.
 const START_MAX: Duration = Duration::from_secs(180);
-/// How long it may take to stop in order; then it is killed.
+/// Maximum time of an orderly stop, after which the node is killed.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// What cluster to run.
+/// Settings of a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterSettings {
-    /// Cassandra's version, as Maven Central has it.
+    /// Version of Cassandra, as on Maven Central.
     pub version: String,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Heap of each node, as Java writes it: `1G`.
+    /// Heap of each node in Java's syntax: `1G`.
     pub heap: String,
-    /// Where each node keeps its files, in `node<N>`.
+    /// Directory with the files of each node, in `node<N>`.
     pub directory: PathBuf,
-    /// Where the jars are, in `lib-<version>`: kept from one cluster to the next.
+    /// Directory of the jars, in `lib-<version>`, which clusters share.
     pub cache: PathBuf,
-    /// The first three numbers of the nodes' addresses; the fourth is the node's number.
+    /// First three numbers of the nodes' addresses; the fourth is the number of the node.
     pub network: [u8; 3],
-    /// Where nodes listen for CQL.
+    /// Port on which nodes listen for CQL.
     pub port: u16,
-    /// What cassandra.yaml says beside what it must, by its names.
+    /// Settings of cassandra.yaml besides the required ones.
     pub yaml: std::collections::BTreeMap<String, String>,
 }
 
@@ -59,7 +60,7 @@ impl Default for ClusterSettings {
     }
 }
 
-/// A cluster whose nodes run. They go on when it is dropped: see [`stop`](Self::stop).
+/// A running cluster. Dropping it does not stop it: see [`stop`](Self::stop).
 #[derive(Debug, Clone)]
 pub struct Cluster {
     settings: ClusterSettings,
@@ -67,13 +68,13 @@ pub struct Cluster {
 }
 
 impl ClusterSettings {
-    /// The address of node `number`, from 1.
+    /// Returns the address of node `number`, from 1.
     pub fn address(&self, number: usize) -> Ipv4Addr {
         let [a, b, c] = self.network;
         Ipv4Addr::new(a, b, c, number as u8)
     }
 
-    /// Where clients connect.
+    /// Returns the addresses for clients.
     pub fn contacts(&self) -> Vec<String> {
         (1..=self.nodes).map(|number| format!("{}:{}", self.address(number), self.port)).collect()
     }
@@ -99,7 +100,7 @@ impl ClusterSettings {
         Ok(())
     }
 
-    /// Brings the jars, if they are not there.
+    /// Downloads the jars if needed.
     fn jars(&self) -> Result<PathBuf, LabError> {
         let library = self.cache.join(format!("lib-{}", self.version));
         let library = std::path::absolute(&library)
@@ -131,13 +132,14 @@ impl ClusterSettings {
 }
 
 impl Cluster {
-    /// Starts a new cluster, its files of before removed, and waits until every node listens.
+    /// Starts a new cluster after removing the files of a previous one, and waits until every node
+    /// listens.
     pub fn start(settings: ClusterSettings) -> Result<Self, LabError> {
         settings.check()?;
         check_java()?;
         fs::create_dir_all(&settings.directory)
             .map_err(|error| LabError::io(format!("making {}", settings.directory.display()), error))?;
-        // A disk that cannot be asked is found out about by writing on it.
+        // If the free space is unknown, writing will show it.
         if let Ok(free) = diagnosis::free_bytes(&settings.directory) {
             diagnosis::check_room(&settings.directory, settings.nodes, free)?;
         }
@@ -165,7 +167,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts one node with the files it has, and waits until it listens.
+    /// Starts a node on its existing files, and waits until it listens.
     fn start_node(&mut self, number: usize, library: &Path) -> Result<(), LabError> {
         let settings = &self.settings;
         let directory = settings.node_directory(number);
@@ -202,14 +204,15 @@ impl Cluster {
     ) -> Result<(), LabError> {
         let deadline = Instant::now() + START_MAX;
         let address = (self.settings.address(number), self.settings.port).into();
-        // It says so before it listens; and before that, what answers there would be another process.
+        // The log says so before the node listens. Earlier, another process could respond on its
+        // port.
         let listens = || {
             fs::read_to_string(log).is_ok_and(|text| text.contains("Starting listening for CQL clients"))
                 && TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
         };
         loop {
             if listens() {
-                // The node is waited for when it ends, whoever ends it, so that it leaves no zombie behind.
+                // Reaps the node whenever it ends, so that it leaves no zombie.
                 std::thread::spawn(move || child.wait());
                 return Ok(());
             }
@@ -227,27 +230,27 @@ impl Cluster {
         }
     }
 
-    /// The nodes' processes.
+    /// Returns the pids of the nodes.
     pub fn pids(&self) -> &[u32] {
         &self.pids
     }
 
-    /// What it was started with.
+    /// Returns the settings of the cluster.
     pub fn settings(&self) -> &ClusterSettings {
         &self.settings
     }
 
-    /// Why nodes do not answer any more, as far as that can be seen; `None` when all seem well.
+    /// Returns why nodes do not respond, as far as can be observed; `None` if all seem healthy.
     pub fn diagnosis(&self) -> Option<String> {
         diagnosis::of(self)
     }
 
-    /// Stops all nodes in order, or kills those that do not stop.
+    /// Stops all nodes in order, and kills those that do not stop.
     pub fn stop(&mut self) {
         stop_processes(&std::mem::take(&mut self.pids));
     }
 
-    /// Ends the process of node `number` as `kill -9` does. Its files stay.
+    /// Kills the process of node `number` with SIGKILL. Its files remain.
     pub fn kill_node(&mut self, number: usize) {
         let of_node = running(&self.settings.directory).into_iter().filter(|(node, _)| *node == number);
         for (_, pid) in of_node {
@@ -256,7 +259,7 @@ impl Cluster {
         }
     }
 
-    /// Starts node `number`, which does not run, on its files, and waits until it listens.
+    /// Starts the stopped node `number` on its files, and waits until it listens.
     pub fn start_again(&mut self, number: usize) -> Result<(), LabError> {
         let library = self.settings.jars()?;
         self.start_node(number, &library)
@@ -269,14 +272,14 @@ impl Cluster {
         (1..=self.settings.nodes).try_for_each(|number| self.start_node(number, &library))
     }
 
-    /// Has `nodetool` do something on every node; what it printed on the last one.
+    /// Runs `nodetool` on every node. Returns its output for the last one.
     pub fn nodetool(&self, arguments: &[&str]) -> Result<String, LabError> {
         let library = self.settings.jars()?;
         let mut printed = String::new();
         for number in 1..=self.settings.nodes {
             let directory = self.settings.node_directory(number);
             let attempt = |error| LabError::io(format!("running nodetool in {}", directory.display()), error);
-            // It writes a log of its own where it runs.
+            // It writes a log to its working directory.
             let own = directory.join("nodetool");
             fs::create_dir_all(&own).map_err(attempt)?;
             let conf = fs::canonicalize(directory.join("conf")).map_err(attempt)?;
@@ -300,7 +303,7 @@ impl Cluster {
     }
 }
 
-/// The nodes in `directory` that run: their numbers and processes.
+/// Returns the numbers and pids of the running nodes in `directory`.
 pub fn running(directory: &Path) -> Vec<(usize, u32)> {
     let mut found: Vec<(usize, u32)> = (1..=20)
         .filter_map(|number| {
@@ -313,7 +316,7 @@ pub fn running(directory: &Path) -> Vec<(usize, u32)> {
     found
 }
 
-/// Stops processes of Cassandra: SIGTERM, and SIGKILL for those that have not ended a minute later.
+/// Stops processes of Cassandra with SIGTERM, and after a minute with SIGKILL.
 pub fn stop_processes(pids: &[u32]) {
     use rustix::process::Signal;
     pids.iter().for_each(|pid| signal_cassandra(*pid, Signal::TERM));
@@ -326,7 +329,7 @@ pub fn stop_processes(pids: &[u32]) {
 
 fn signal_cassandra(pid: u32, signal: rustix::process::Signal) {
     use rustix::process::{Pid, kill_process};
-    // Between the look and the signal the process may end; its number is not given to another one that soon.
+    // The process may end between the check and the signal, but its pid is not reused that soon.
     if is_cassandra(pid)
         && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
     {
@@ -334,7 +337,7 @@ fn signal_cassandra(pid: u32, signal: rustix::process::Signal) {
     }
 }
 
-/// Whether process `pid` is there and is Cassandra: a number in an old file may be anybody's by now.
+/// Whether process `pid` runs Cassandra: the pid in an old file may have been reused.
 fn is_cassandra(pid: u32) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let wanted = b"org.apache.cassandra.service.CassandraDaemon";
@@ -365,7 +368,7 @@ fn missing(program: &str, what: &str, error: io::Error) -> LabError {
     }
 }
 
-/// What a node said last that tells why it ended.
+/// Returns the last message of a node that explains why it ended.
 fn reason(directory: &Path) -> String {
     let texts =
         ["stdout.log", "system.log"].map(|name| fs::read_to_string(directory.join(name)).unwrap_or_default());

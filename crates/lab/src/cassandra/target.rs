@@ -1,4 +1,4 @@
-//! A cluster of the laboratory's own as an engine under test.
+//! A private Cassandra cluster as an engine under test.
 
 use super::jmx::Jmx;
 use super::{Cluster, ClusterSettings, configuration};
@@ -7,12 +7,12 @@ use crate::cql::{CqlSettings, CqlTarget};
 use crate::engine::{EngineInfo, TableShape};
 use crate::run::{Action, Driven, Sampler, Target, Worker};
 
-/// A cluster and the client that drives it; the cluster ends with it.
+/// A cluster and its client. Dropping it stops the cluster.
 #[derive(Debug)]
 pub struct CassandraTarget {
     cluster: Cluster,
     client: CqlTarget,
-    /// `None` where Java cannot compile: then what is told by JMX only is left out.
+    /// `None` if Java cannot compile: metrics from JMX are then unavailable.
     jmx: Option<Jmx>,
 }
 
@@ -67,7 +67,7 @@ impl Target for CassandraTarget {
             Action::Cql(_) => self.client.act(action),
             Action::Flush => self.cluster.nodetool(&["flush"]).map(drop),
             Action::Compact => {
-                // By itself it takes SSTables only, and leaves what is in memtables there.
+                // Compaction includes only SSTables and ignores memtables.
                 self.cluster.nodetool(&["flush"])?;
                 self.cluster.nodetool(&["compact"]).map(drop)
             }

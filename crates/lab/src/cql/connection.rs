@@ -1,4 +1,4 @@
-//! One connection to a server: what goes over it is up to its owner.
+//! A connection to a server. Its owner decides which messages it carries.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -17,23 +17,23 @@ use rustix::net::{SendFlags, send};
 use super::CqlSettings;
 use crate::LabError;
 
-/// A text of a result, or null.
+/// Text of a result cell, or null.
 pub(super) type Text = Option<String>;
 
-/// How long a server may say nothing while it owes answers.
+/// Maximum time without data from a server that owes responses.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// The longest message taken from a server.
+/// Maximum length of a message from the server.
 const MESSAGE_LENGTH_MAX: usize = 256 << 20;
-/// What one read takes at most.
+/// Maximum length of one read.
 const READ_LENGTH: usize = 256 << 10;
 
-/// A connection that has been through STARTUP.
+/// A connection after STARTUP.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
     contact: String,
     encoder: Encoder,
-    /// How much of the encoder's bytes is sent already.
+    /// Number of the encoder's bytes that were sent.
     sent: usize,
     decoder: Decoder,
     input: BytesMut,
@@ -41,7 +41,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects to `contact` and agrees on `settings`.
+    /// Connects to `contact` and negotiates `settings`.
     pub fn open(contact: &str, settings: &CqlSettings) -> Result<Self, LabError> {
         let attempt = |error| LabError::io(format!("connecting to {contact}"), error);
         let stream = TcpStream::connect(contact).map_err(attempt)?;
@@ -68,7 +68,8 @@ impl Connection {
             option(Startup::DRIVER_VERSION, env!("CARGO_PKG_VERSION")),
         ];
         let answer = self.ask("STARTUP", &Request::Startup(Startup { options }))?;
-        // The answer to STARTUP came as a plain envelope; what follows is framed, if the version is.
+        // The response to STARTUP is a plain envelope; later ones are framed, if the version uses
+        // frames.
         self.encoder.fix_version(settings.version, None);
         self.decoder.fix_version(settings.version, None);
         match answer {
@@ -91,7 +92,8 @@ impl Connection {
         }
     }
 
-    /// Executes `query`; gives its rows as texts, cells of other types as far as they are UTF-8.
+    /// Executes `query` and returns its rows as text, cells of other types as far as they are
+    /// UTF-8.
     pub fn query(&mut self, query: &str) -> Result<Vec<Vec<Text>>, LabError> {
         let parameters = QueryParameters::default();
         let request = Request::Query(Query { query: query.into(), parameters });
@@ -115,7 +117,8 @@ impl Connection {
         }
     }
 
-    /// Sends one request and waits for its answer, while nothing else is in flight. A server's error is an error.
+    /// Sends a request and waits for its response, with nothing else in flight. An error of the
+    /// server is an error.
     fn ask(&mut self, attempt: &str, request: &Request) -> Result<Response, LabError> {
         self.encoder.request(0, request, false);
         let answer = self.answer().map_err(|error| self.refused(attempt, error))?;
@@ -144,19 +147,20 @@ impl Connection {
         LabError::engine(&self.contact, attempt, reason)
     }
 
-    /// Where the server is.
+    /// Returns the address of the server.
     pub fn contact(&self) -> &str {
         &self.contact
     }
 
-    /// Where requests are encoded; they are sent by [`exchange`](Self::exchange).
+    /// Returns the encoder of requests; [`exchange`](Self::exchange) sends them.
     pub fn encoder(&mut self) -> &mut Encoder {
         &mut self.encoder
     }
 
-    /// Sends what is encoded and takes what has come, waiting until something came or went, or until `until`.
+    /// Sends encoded requests and receives responses. Blocks until data was sent or received, or
+    /// until `until`.
     ///
-    /// Sending never waits while the server waits for us to take its answers.
+    /// Sending never blocks while the server waits for the client to receive its responses.
     pub fn exchange(&mut self, until: Option<Instant>) -> io::Result<()> {
         self.send()?;
         let unsent = self.encoder.pending_length() > 0;
@@ -165,7 +169,7 @@ impl Connection {
             let mut wanted = PollFlags::IN;
             wanted.set(PollFlags::OUT, unsent);
             let mut polled = [PollFd::from_borrowed_fd(self.stream.as_fd(), wanted)];
-            // Thirty seconds beyond any schedule is as good as the exact time, and always fits.
+            // Any time beyond the schedule is good enough, and this one always fits.
             let timeout = Timespec::try_from(left.min(SILENCE_MAX)).unwrap_or_default();
             if poll(&mut polled, Some(&timeout))? == 0 && until.is_none() {
                 return Err(silent());
@@ -190,7 +194,7 @@ impl Connection {
         }
     }
 
-    /// Sends as much of what is encoded as the socket takes at once.
+    /// Sends as much of the encoded data as the socket accepts at once.
     fn send(&mut self) -> io::Result<()> {
         self.encoder.seal();
         while self.sent < self.encoder.bytes().len() {
@@ -210,7 +214,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the next message off what has come.
+    /// Removes the next received message.
     pub fn next_envelope(&mut self) -> io::Result<Option<Envelope>> {
         let rejected = |rejected: cassette_protocol::Rejected| {
             io::Error::new(io::ErrorKind::InvalidData, rejected.error.to_string())
@@ -224,7 +228,7 @@ fn silent() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
-/// A name for failures to be counted by: the specification's name of the error.
+/// Returns the class by which failures are counted: the specification's name of the error.
 pub(super) fn error_class(detail: &cassette_protocol::response::ErrorDetail) -> String {
     let shown = format!("{detail:?}");
     shown.split([' ', '{']).next().unwrap_or_default().to_string()

@@ -1,9 +1,10 @@
-//! A CQL server under test, Cassette's or Apache Cassandra's, over the native protocol.
+//! A CQL server under test, Cassette or Apache Cassandra, over the native protocol.
 //!
-//! Client and server share the machine more often than not, so the client is made cheap: a few connections, each with
-//! a thread of its own that keeps many requests in flight. One turn of [`pipeline`] takes whatever answers have come,
-//! puts a new request in the place of each, and sends those in one go; there are no tasks to switch between and nothing
-//! is allocated for a request.
+//! Client and server share the machine more often than not, so the client is made cheap: a few
+//! connections, each with a thread of its own that keeps many requests in flight. One turn of
+//! [`pipeline`] takes whatever answers have come, puts a new request in the place of each, and
+//! sends those in one go; there are no tasks to switch between and nothing is allocated for a
+//! request.
 
 mod connection;
 mod pipeline;
@@ -26,28 +27,28 @@ use crate::ycsb::workload::share_of;
 use connection::{Connection, Text};
 use requests::Requests;
 
-/// How to reach a server and what to make there.
+/// Settings of the client.
 #[derive(Debug, Clone)]
 pub struct CqlSettings {
-    /// Addresses with ports; connections take turns over them.
+    /// Addresses with ports; connections are distributed over them.
     pub contacts: Vec<String>,
-    /// How many connections there are at most; never more than requests in flight.
+    /// Maximum number of connections; never more than requests in flight.
     pub connections: usize,
-    /// The version of the native protocol.
+    /// Version of the native protocol.
     pub version: Version,
-    /// User name and password, where the server asks for them.
+    /// User name and password, if the server requires them.
     pub credentials: Option<(String, String)>,
-    /// The keyspace; made if it is not there.
+    /// Keyspace; created if needed.
     pub keyspace: String,
-    /// Replicas of the keyspace, if it is made.
+    /// Replication factor of a created keyspace.
     pub replication_factor: usize,
-    /// What follows `WITH` in CREATE TABLE; empty for the server's defaults.
+    /// Options after `WITH` in CREATE TABLE; empty for the server's defaults.
     pub table_options: String,
-    /// The consistency level of all reads and writes.
+    /// Consistency level of all reads and writes.
     pub consistency: Consistency,
 }
 
-/// An address with CQL's port, if it has none.
+/// Returns the address with CQL's default port unless it has one.
 pub fn with_port(contact: &str) -> String {
     match contact.rsplit_once(':') {
         Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -68,14 +69,15 @@ pub struct CqlTarget {
 }
 
 impl CqlTarget {
-    /// Executes a statement on the first contact; gives its rows as texts, as far as they are UTF-8.
+    /// Executes a statement on the first contact and returns its rows as text, as far as they are
+    /// UTF-8.
     pub fn query(&self, cql: &str) -> Result<Vec<Vec<Option<String>>>, LabError> {
         let contact = self.settings.contacts.first();
         let contact = contact.ok_or_else(|| LabError::Usage("no contact to connect to".to_owned()))?;
         Connection::open(contact, &self.settings)?.query(cql)
     }
 
-    /// Connects to the first contact and asks it who it is.
+    /// Connects to the first contact and reads its version and settings.
     pub fn new(settings: CqlSettings) -> Result<Self, LabError> {
         let Some(first) = settings.contacts.first() else {
             return Err(LabError::Usage("no contact to connect to".into()));
@@ -92,21 +94,21 @@ impl CqlTarget {
         Ok(Self { settings, info, shape: None, pids: Vec::new(), metrics: None })
     }
 
-    /// Says which processes of this machine the server is.
+    /// Sets the pids of the server on this machine.
     #[must_use]
     pub fn on_processes(mut self, pids: Vec<u32>) -> Self {
         self.pids = pids;
         self
     }
 
-    /// Says where the server has figures beside those of its virtual tables.
+    /// Sets the endpoint of metrics besides those of its virtual tables.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Option<MetricsEndpoint>) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// As [`on_processes`](Self::on_processes), after the server was started again.
+    /// Replaces the pids after a restart of the server.
     pub fn set_processes(&mut self, pids: Vec<u32>) {
         self.pids = pids;
     }
@@ -188,7 +190,7 @@ impl Target for CqlTarget {
     }
 }
 
-/// Asks the server for its version, and for the settings that decide what a write costs.
+/// Reads the server's version, and the settings that determine the cost of a write.
 fn ask_who(connection: &mut Connection, settings: &CqlSettings) -> Result<EngineInfo, LabError> {
     let local = connection.query("SELECT release_version, partitioner FROM system.local")?;
     let cell = |column: usize| local.first().and_then(|row| row.get(column)?.clone());
@@ -202,7 +204,7 @@ fn ask_who(connection: &mut Connection, settings: &CqlSettings) -> Result<Engine
     if !settings.table_options.is_empty() {
         told.insert("table options".into(), settings.table_options.clone());
     }
-    // Cassandra tells its configuration from 4.0 on; a server that does not is measured all the same.
+    // Available in Cassandra since 4.0. A server without it is measured all the same.
     for row in connection.query("SELECT name, value FROM system_views.settings").unwrap_or_default() {
         if let [Some(name), Some(value)] = &row[..]
             && is_asked(name)
@@ -214,8 +216,8 @@ fn ask_who(connection: &mut Connection, settings: &CqlSettings) -> Result<Engine
     Ok(EngineInfo { name: "cql".into(), version: version.unwrap_or_default(), settings: told })
 }
 
-/// Whether a setting decides what requests cost: of the hundreds there are, those of caches, commit log, memtables,
-/// compaction, concurrency and disk access.
+/// Whether a setting affects the cost of requests: those of caches, commit log, memtables,
+/// compaction, concurrency and disk access, out of hundreds.
 fn is_asked(name: &str) -> bool {
     const PARTS: [&str; 11] = [
         "cache_size",
@@ -230,6 +232,7 @@ fn is_asked(name: &str) -> bool {
         "sstable",
         "trickle",
     ];
-    // Cassandra tells older names of settings too, with underscores for the dots of nested ones.
+    // Cassandra also lists old names of settings, with underscores instead of the dots of nested
+    // ones.
     PARTS.iter().any(|part| name.contains(part)) && !name.contains("_in_") && !name.contains("directory")
 }

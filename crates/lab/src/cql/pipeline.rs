@@ -16,13 +16,14 @@ use crate::run::threads::check_rows;
 use crate::run::worker::Task;
 use crate::ycsb::{FieldValues, Operation, OperationKind};
 
-/// A connection with room for some requests; a request's stream number is the index of its slot.
+/// A connection with a fixed number of slots; the stream number of a request is the index of its
+/// slot.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     connection: Connection,
     requests: Requests,
     slots: Vec<Slot>,
-    /// Indexes of the slots without a request.
+    /// Indexes of free slots.
     free: Vec<usize>,
 }
 
@@ -32,17 +33,17 @@ struct Slot {
     task: Option<Task>,
     key: String,
     start: Option<Instant>,
-    /// Of a read-modify-write whose update is in flight: when its read was answered.
+    /// Time of the read's response in a read-modify-write whose update is in flight.
     read_end: Option<Instant>,
-    /// Whether its statement is being prepared again, because the server had forgotten it.
+    /// Whether its statement is being prepared again because the server evicted it.
     preparing: bool,
-    /// Of an operation of several statements: which one is in flight, and when it was sent.
+    /// Current step of an operation of several statements, and when it was sent.
     step: usize,
     step_start: Option<Instant>,
 }
 
 impl Pipeline {
-    /// For up to `slots` requests in flight.
+    /// Creates a pipeline of up to `slots` requests in flight.
     pub fn new(connection: Connection, requests: Requests, slots: usize) -> Self {
         let slots = slots.clamp(1, i16::MAX as usize);
         Self {
@@ -53,7 +54,11 @@ impl Pipeline {
         }
     }
 
-    /// Does one worker's operations to their end. A broken connection fails what is in flight and ends the phase.
+    /// Runs all operations of a worker. A broken connection fails what is in flight and ends the
+    /// phase.
+    ///
+    /// Each turn fills the free slots, sends their requests together and then handles all responses
+    /// that have arrived, so that the client needs few system calls.
     pub fn work(&mut self, worker: &mut Worker) {
         if let Err(error) = self.turn_until_done(worker) {
             let error = format!("{}: {error}", self.connection.contact());
@@ -74,7 +79,7 @@ impl Pipeline {
         let mut values = FieldValues::default();
         let mut rows = RowSink::new(worker.stream.value_rule());
         let mut started = Vec::with_capacity(self.slots.len());
-        // The next operation of an open loop, while its time has not come.
+        // The next operation of an open loop, until its time comes.
         let mut planned: Option<Task> = None;
         let mut now = Instant::now();
         loop {
@@ -88,7 +93,8 @@ impl Pipeline {
                 self.begin(index, task, worker, &mut values);
                 started.push(index);
             }
-            // Requests are sent together and start when they are sent; making their values is not the server's doing.
+            // Requests are sent together and start when they are sent; generating their values does
+            // not count.
             let start = Instant::now();
             started.drain(..).for_each(|index| self.slots[index].start = Some(start));
 
@@ -104,7 +110,7 @@ impl Pipeline {
             self.connection.exchange(due)?;
             now = Instant::now();
             while let Some(envelope) = self.connection.next_envelope()? {
-                // Events were not asked for, but -1 is theirs.
+                // No events were registered, but -1 is their stream.
                 let index =
                     usize::try_from(envelope.header.stream).ok().filter(|index| *index < self.slots.len());
                 let Some(index) = index.filter(|index| self.slots[*index].task.is_some()) else {
@@ -118,7 +124,7 @@ impl Pipeline {
         }
     }
 
-    /// Encodes the request of `task`, or the first of its two.
+    /// Encodes the request of `task`, or its first one.
     fn begin(&mut self, index: usize, task: Task, worker: &mut Worker, values: &mut FieldValues) {
         let slot = &mut self.slots[index];
         worker.stream.write_key(task.operation.key(), &mut slot.key);
@@ -152,7 +158,10 @@ impl Pipeline {
         slot.preparing = false;
     }
 
-    /// Takes the answer to the request in slot `index`, which had come at `end`.
+    /// Handles the response to the request in slot `index`, received at `end`.
+    ///
+    /// The slot is taken first. Every path either puts it back, because another request of the
+    /// operation follows, or frees it and records the operation.
     fn complete(
         &mut self,
         index: usize,
@@ -178,7 +187,7 @@ impl Pipeline {
             && slot.preparing
             && self.requests.knows(id)
         {
-            // The operation goes on where it was; its latency counts from its first start.
+            // The operation continues where it was; its latency counts from its first start.
             let (start, read_end) = (slot.start, slot.read_end);
             if let Operation::Statements { .. } = operation {
                 self.send_step(index, operation, worker, values);
@@ -266,7 +275,7 @@ impl Pipeline {
 }
 
 impl Pipeline {
-    /// Encodes the request of the step that the operation in slot `index` is at.
+    /// Encodes the request of the current step of the operation in slot `index`.
     fn send_step(&mut self, index: usize, operation: Operation, worker: &Worker, values: &mut FieldValues) {
         let slot = &mut self.slots[index];
         slot.preparing = false;
@@ -279,7 +288,7 @@ impl Pipeline {
     }
 }
 
-/// Reads an answer's rows into `rows`; an error is a failure of its class.
+/// Decodes the rows of a response into `rows`; an error is a failure of its class.
 fn take_answer(envelope: &Envelope, operation: &Operation, rows: &mut RowSink) -> Result<(), Refused> {
     rows.clear();
     let malformed = |error| Refused::Failed(Failure::new("malformed answer", error));
@@ -296,7 +305,7 @@ fn take_answer(envelope: &Envelope, operation: &Operation, rows: &mut RowSink) -
             for mut row in &encoded.decode(None).map_err(malformed)? {
                 rows.row(row.next().flatten().unwrap_or_default());
                 for (index, cell) in row.enumerate() {
-                    // A null is a field that is not there.
+                    // A null is a missing field.
                     if let Some(cell) = cell {
                         rows.field(only.unwrap_or(index), cell);
                     }
@@ -313,12 +322,12 @@ fn take_answer(envelope: &Envelope, operation: &Operation, rows: &mut RowSink) -
     }
 }
 
-/// An answer that does not end its operation well.
+/// A response that does not complete its operation.
 enum Refused {
     Failed(Failure),
-    /// The server has forgotten the statement with this id.
+    /// The server evicted the statement with this id.
     Unprepared(Bytes),
-    /// It has prepared the statement with this id.
+    /// The server prepared the statement with this id.
     Prepared(Bytes),
 }
 

@@ -1,4 +1,4 @@
-//! The workload's statements as a server knows them, and their EXECUTE messages.
+//! Prepared statements of the workload, and their EXECUTE messages.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use crate::engine::TableShape;
 use crate::engine::statements::Statements;
 use crate::ycsb::FieldValues;
 
-/// `<flags>` of the query parameters: values follow; the result may leave its metadata out.
+/// `<flags>` of the query parameters: values follow; the result may omit its metadata.
 const VALUES_AND_SKIP_METADATA: u8 = 0x01 | 0x02;
 
-/// A statement as a server knows it.
+/// A prepared statement.
 #[derive(Debug, Clone)]
 struct Prepared {
     id: Bytes,
@@ -30,9 +30,10 @@ pub(super) struct Requests {
     version: Version,
     consistency: Consistency,
     statements: Option<Statements<Prepared>>,
-    /// The statements of a workload of them, with their consistency levels; the others are none then.
+    /// Steps of a workload of statements with their consistency levels; the other statements are
+    /// then unset.
     steps: Vec<(Prepared, Consistency)>,
-    /// The statements' texts by id.
+    /// CQL texts by statement id.
     texts: HashMap<Bytes, String>,
 }
 
@@ -62,7 +63,7 @@ impl Requests {
         Ok(Self { version: settings.version, consistency: settings.consistency, statements, steps, texts })
     }
 
-    /// Appends the PREPARE of a statement that the server has forgotten; false if it is none of these.
+    /// Encodes the PREPARE of an evicted statement; `false` if its id is unknown.
     pub fn prepare_again(&self, encoder: &mut Encoder, stream: i16, id: &Bytes) -> bool {
         let Some(query) = self.texts.get(id) else { return false };
         let request = Request::Prepare(Prepare { query: query.clone().into(), keyspace: None });
@@ -75,7 +76,7 @@ impl Requests {
         self.texts.contains_key(id)
     }
 
-    /// Appends the insertion of a whole record.
+    /// Encodes the insertion of a whole record.
     pub fn insert(&self, encoder: &mut Encoder, stream: i16, key: &str, values: &FieldValues) {
         let Some(statements) = &self.statements else { return };
         self.execute(encoder, stream, &statements.insert, self.consistency, values.len() + 1, |body| {
@@ -84,7 +85,7 @@ impl Requests {
         });
     }
 
-    /// Appends the update of one field or all.
+    /// Encodes the update of one field or of all fields.
     pub fn update(&self, encoder: &mut Encoder, stream: i16, key: &str, values: &FieldValues) {
         let Some(statements) = &self.statements else { return };
         let statement = statements.update.of(values.only_field());
@@ -94,7 +95,7 @@ impl Requests {
         });
     }
 
-    /// Appends the read of a record.
+    /// Encodes the read of a record.
     pub fn read(&self, encoder: &mut Encoder, stream: i16, key: &str, field: Option<usize>) {
         let Some(statements) = &self.statements else { return };
         let statement = statements.read.of(field);
@@ -103,7 +104,7 @@ impl Requests {
         });
     }
 
-    /// Appends the scan of `length` records from `key` on.
+    /// Encodes the scan of `length` records from `key` on.
     pub fn scan(&self, encoder: &mut Encoder, stream: i16, key: &str, length: u32, field: Option<usize>) {
         let Some(statements) = &self.statements else { return };
         self.execute(encoder, stream, statements.scan.of(field), self.consistency, 2, |body| {
@@ -112,7 +113,7 @@ impl Requests {
         });
     }
 
-    /// Appends a step of a workload of statements, which binds `values` in order.
+    /// Encodes a step of a workload of statements, which binds `values` in order.
     pub fn statement(&self, encoder: &mut Encoder, stream: i16, step: usize, values: &FieldValues) {
         let Some((statement, consistency)) = self.steps.get(step) else { return };
         self.execute(encoder, stream, statement, *consistency, values.len(), |body| {

@@ -1,9 +1,9 @@
-//! What a server tells of itself, through the virtual tables that Cassandra has and Cassette too.
+//! Counters of a server from virtual tables that Cassandra and Cassette share.
 
 use super::connection::{Connection, Text};
 use crate::run::Counters;
 
-/// Looks at the server's counters. What a server does not tell is left out.
+/// Reads the counters. Unavailable ones are omitted.
 pub(super) fn look(connection: &mut Connection) -> Counters {
     let mut counters = Counters::new();
     for row in rows(
@@ -11,7 +11,7 @@ pub(super) fn look(connection: &mut Connection) -> Counters {
         "SELECT name, hit_count, request_count, size_bytes, entry_count FROM system_views.caches",
     ) {
         let Some(Some(cache)) = row.first() else { continue };
-        // `chunks` is the file cache, `keys` and `rows` are the others.
+        // `chunks` is the file cache; the others are `keys` and `rows`.
         for (name, column) in [("hits_total", 1), ("requests_total", 2), ("bytes", 3), ("entries", 4)] {
             put(&mut counters, &format!("{}_cache_{name}", singular(cache)), &row, column);
         }
@@ -30,14 +30,14 @@ pub(super) fn look(connection: &mut Connection) -> Counters {
     counters
 }
 
-/// The rows of a table; none when there is no such table.
+/// Returns the rows of a table; none if the table does not exist.
 fn rows(connection: &mut Connection, query: &str) -> Vec<Vec<Text>> {
-    // Cells come as text, so the types that are not are asked for as text.
+    // Cells are read as text, so other types are cast to text.
     let cast = cast_numbers(query);
     connection.query(&cast).unwrap_or_default()
 }
 
-/// `SELECT a, b, c FROM …` with all columns but the first CAST to text: numbers then read as they are written.
+/// Casts all columns but the first to text in `SELECT a, b, c FROM …`.
 fn cast_numbers(query: &str) -> String {
     let Some((columns, from)) = query.trim_start_matches("SELECT ").split_once(" FROM ") else {
         return query.to_owned();

@@ -1,4 +1,4 @@
-//! The client against a server in memory that speaks with the protocol crate's other side.
+//! Tests the client on an in-memory server built on the other side of the protocol crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -24,26 +24,26 @@ use crate::ycsb::CoreWorkload;
 
 type Records = BTreeMap<Vec<u8>, BTreeMap<String, Vec<u8>>>;
 
-/// A server for `usertable`, with its faults.
+/// A server for `usertable`, with faults.
 #[derive(Default)]
 struct Fake {
     records: Mutex<Records>,
     queries: Mutex<Vec<String>>,
     refuse_updates: bool,
     spoil: bool,
-    /// Closes a connection after so many EXECUTEs.
+    /// Closes a connection after this many EXECUTEs.
     close_after: Option<usize>,
-    /// Forgets its prepared statements once, after so many EXECUTEs.
+    /// Evicts its prepared statements once, after this many EXECUTEs.
     forget_after: Option<usize>,
     executed: AtomicUsize,
-    /// What was prepared again since.
+    /// Statements prepared again since.
     remembered: Mutex<BTreeSet<String>>,
-    /// Asks for this SASL token.
+    /// Requires this SASL token.
     token: Option<&'static [u8]>,
 }
 
 impl Fake {
-    /// Serves on a port of its own until the test's process ends; gives the address.
+    /// Serves on a free port until the test process ends. Returns the address.
     fn serve(self: &Arc<Self>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -70,11 +70,11 @@ impl Fake {
                 let starts = envelope.header.opcode == cassette_protocol::Opcode::Startup;
                 envelopes.push(envelope);
                 if starts {
-                    // What follows STARTUP is in frames; the client waits before it sends any.
+                    // Frames follow STARTUP; the client waits before it sends any.
                     break;
                 }
             }
-            // The last request is answered first: answers may come in any order.
+            // Answers the last request first, because responses may arrive in any order.
             for envelope in envelopes.iter().rev() {
                 let (request, _) = decode(envelope);
                 let version = envelope.header.version;

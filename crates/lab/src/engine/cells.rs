@@ -1,6 +1,8 @@
-//! The transactions' store as an engine: a read loads thousands of cells at once, cut into statements by one of the cell loaders.
+//! The transactions' store as an engine: a read loads thousands of cells, split into statements by
+//! a cell loader.
 //!
-//! It has its data from itself: [`SETS`] sets of cells of one shape. Which set a read loads is told from its key.
+//! It generates its data: [`SETS`] sets of cells of one shape. The key of a read determines the
+//! set.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,27 +21,27 @@ use crate::run::Action;
 use crate::ycsb::FieldValues;
 
 const KEYSPACE: &str = "lab_cells";
-/// Sets of cells: reads do not always load the same ones.
+/// Number of sets, so that reads do not always load the same cells.
 const SETS: u32 = 8;
-/// Bytes of a value.
+/// Length of a value, bytes.
 const VALUE_LENGTH: usize = 32;
-/// Cells written in one call.
+/// Number of cells written in one call.
 const PUTS: usize = 1_000;
-/// Where the versions are; reads are above.
+/// Timestamp of the versions; reads are above.
 const WRITTEN: Timestamp = Timestamp(10);
 const READ: Timestamp = Timestamp(20);
 
-/// What a set of cells looks like.
+/// Shape of a set of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     rows: u32,
     columns: u32,
-    /// Each row has columns of its own; otherwise all have the same.
+    /// Whether each row has distinct columns; otherwise all have the same.
     dynamic: bool,
 }
 
 impl Shape {
-    /// `100x100-static`, `16x500-dynamic`.
+    /// Parses `100x100-static`, `16x500-dynamic`.
     fn parse(text: &str) -> Option<Self> {
         let (size, kind) = text.split_once('-')?;
         let (rows, columns) = size.split_once('x')?;
@@ -52,7 +54,7 @@ impl Shape {
         Some(Self { rows: number(rows)?, columns: number(columns)?, dynamic })
     }
 
-    /// The cells of a set.
+    /// Returns the cells of a set.
     fn cells(self, set: u32) -> Vec<Cell> {
         let cell = |row: u32, column: u32| {
             let column = if self.dynamic { scatter(row * self.columns + column) } else { column };
@@ -68,7 +70,7 @@ impl Shape {
     }
 }
 
-/// Another number for each number, in no order: an odd factor has an inverse modulo 2^32.
+/// Maps numbers one-to-one in scattered order: an odd factor has an inverse modulo 2^32.
 fn scatter(number: u32) -> u32 {
     number.wrapping_mul(0x9e37_79b1)
 }
@@ -126,7 +128,7 @@ impl Cells {
         options(given).map(drop)
     }
 
-    /// A store on the server at `contact`, or embedded in `data`.
+    /// Opens the store on the server at `contact`, or embedded in `data`.
     pub fn open(
         given: &BTreeMap<String, String>,
         contact: Option<String>,
@@ -137,7 +139,7 @@ impl Cells {
         settings.insert("server".into(), contact.clone().unwrap_or_else(|| "embedded".into()));
         let store: Box<dyn Store> = match contact {
             Some(contact) => {
-                // What is measured may be lost.
+                // The measured data may be lost.
                 let cluster = ClusterOptions {
                     cell_loader,
                     accept_periodic_sync: true,
@@ -171,7 +173,7 @@ impl Engine for Cells {
         self.store.create_table(&table, TableKind::Data).map_err(refused("create the table"))?;
         let value: bytes::Bytes = vec![b'v'; VALUE_LENGTH].into();
         for set in &self.cells {
-            // A server may have it from the part before.
+            // A server may have it from the previous part.
             let last = set.last().map(|cell| (cell, READ)).into_iter().collect::<Vec<_>>();
             let found = self.store.get(&table, &last).map_err(refused("look for what is there"))?;
             if found.iter().any(Option::is_some) {
@@ -217,7 +219,7 @@ struct CellsSession<'a> {
 
 impl Session for CellsSession<'_> {
     fn insert(&mut self, _: &str, _: &FieldValues) -> Result<(), Failure> {
-        // All is loaded when the table is made.
+        // All data is loaded when the table is created.
         Ok(())
     }
 
@@ -237,7 +239,7 @@ impl Session for CellsSession<'_> {
                 _ => return Err(Failure::not_found(&format!("{cell:?}"))),
             }
         }
-        // To the laboratory the set is one record.
+        // The set counts as one record.
         rows.row(key.as_bytes());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Cassette itself, embedded: prepared CQL statements in this process, no socket in between.
+//! Embedded Cassette: prepared CQL statements in this process, without a socket.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use crate::ycsb::FieldValues;
 
 const KEYSPACE: &str = "ycsb";
 
-/// How the embedded database is opened.
+/// Settings of the embedded database.
 #[derive(Debug, Clone, Default)]
 pub struct EmbeddedSettings {
-    /// Its directory.
+    /// Directory of the database.
     pub data: PathBuf,
     /// `memtable_heap_space` in bytes; `None` for the default.
     pub memtable_bytes: Option<u64>,
@@ -31,21 +31,21 @@ pub struct EmbeddedSettings {
     pub cache_bytes: Option<u64>,
     /// Other options, by cassandra.yaml's names.
     pub options: BTreeMap<String, String>,
-    /// What the table is made WITH; empty for the defaults.
+    /// Table options (WITH …); empty for the defaults.
     pub table_options: String,
 }
 
 /// An embedded database under test.
 #[derive(Debug)]
 pub struct Embedded {
-    /// `None` only while it is opened again.
+    /// `None` only while it is reopened.
     database: Option<Database>,
     settings: EmbeddedSettings,
     shape: Option<TableShape>,
     prepared: Option<Known>,
 }
 
-/// What was prepared.
+/// Prepared statements.
 #[derive(Debug)]
 enum Known {
     Records(Statements<Arc<Prepared>>),
@@ -53,7 +53,7 @@ enum Known {
 }
 
 impl Embedded {
-    /// Opens the database, making it if there is none.
+    /// Opens the database, creating it if needed.
     pub fn open(settings: EmbeddedSettings) -> Result<Self, LabError> {
         let database = open(&settings)?;
         Ok(Self { database: Some(database), settings, shape: None, prepared: None })
@@ -152,7 +152,8 @@ fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Stri
     Ok(())
 }
 
-/// `commitlog_sync`. Options come in the order of their names, so a period or a window follows and goes over the default.
+/// Parses `commitlog_sync`. Options arrive in name order, so a later period or window overrides the
+/// default.
 fn sync_mode(value: &str, now: SyncMode) -> Result<SyncMode, String> {
     match (value, now) {
         ("periodic", SyncMode::Periodic { .. }) => Ok(now),
@@ -163,7 +164,7 @@ fn sync_mode(value: &str, now: SyncMode) -> Result<SyncMode, String> {
     }
 }
 
-/// A time as cassandra.yaml writes it: `10ms`, `10s`, `1m`.
+/// Parses a duration in cassandra.yaml's syntax: `10ms`, `10s`, `1m`.
 fn parse_time(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let milliseconds = match &text[digits.len()..] {
@@ -175,7 +176,7 @@ fn parse_time(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(digits.parse::<u64>().ok()?.checked_mul(milliseconds)?))
 }
 
-/// A size as cassandra.yaml writes it: `64MiB`, `1GiB`, `64MiB/s`, or a number of bytes.
+/// Parses a size in cassandra.yaml's syntax: `64MiB`, `1GiB`, `64MiB/s`, or a number of bytes.
 pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim().trim_end_matches("/s");
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -195,7 +196,7 @@ fn refused(attempt: &str, error: DatabaseError) -> LabError {
 
 impl Engine for Embedded {
     fn describe(&self) -> EngineInfo {
-        // What the database itself says it was opened with.
+        // The settings reported by the database itself.
         let mut settings =
             self.database.as_ref().map(|database| database.settings().clone()).unwrap_or_default();
         if !self.settings.table_options.is_empty() {
@@ -250,7 +251,7 @@ impl Engine for Embedded {
                 }
             }
             Action::DropCaches | Action::Restart => {
-                // The engine's caches go with it.
+                // Drops the engine's caches too.
                 self.prepared = None;
                 if let Some(database) = self.database.take() {
                     database.close().map_err(|error| refused(&error))?;
@@ -261,7 +262,7 @@ impl Engine for Embedded {
                 self.database = Some(open(&self.settings)?);
             }
         }
-        // Statements are prepared against the schema as it was.
+        // The statements were prepared against the old schema.
         match self.shape.clone() {
             Some(shape) => self.use_table(&shape),
             None => Ok(()),
@@ -287,7 +288,7 @@ fn is_system(keyspace: &str) -> bool {
     keyspace == "system" || keyspace.starts_with("system_")
 }
 
-/// The engine's figures, tables of users together, by names that other engines' figures share.
+/// Returns the engine's metrics summed over user tables, under names that other engines share.
 fn counters(database: &Database) -> Counters {
     let engine = database.engine();
     let stats = engine.stats();
@@ -311,7 +312,7 @@ fn counters(database: &Database) -> Counters {
         add("compactions_pending", table.pending_compactions as f64);
         add("compactions_total", table.compactions as f64);
         add("compacted_bytes_total", table.bytes_compacted as f64);
-        // Level 0 is where SSTables lie that no level has taken yet.
+        // Level 0 holds SSTables that have no level yet.
         add("sstables_unleveled", table.levels.first().map_or(0.0, |level| level.sstables as f64));
         if let Ok(metrics) = engine.table_metrics(*id) {
             let reads = metrics.sstables_per_read.snapshot(stats.now);
@@ -395,7 +396,7 @@ impl Session for EmbeddedSession<'_> {
         field: Option<usize>,
         rows: &mut RowSink,
     ) -> Result<(), Failure> {
-        // LIMIT takes an int.
+        // LIMIT is an int.
         let length = (length as u32).to_be_bytes();
         let bound = [BoundValue::Set(key.as_bytes()), BoundValue::Set(&length)];
         self.execute(self.records()?.scan.of(field), &bound, Forward::to(rows, field))
@@ -414,14 +415,15 @@ impl Session for EmbeddedSession<'_> {
     }
 }
 
-/// Counts failures by the error's variant.
+/// Classifies failures by the variant of the error.
 fn failure(error: DatabaseError) -> Failure {
     let shown = format!("{error:?}");
     let class = shown.split([' ', '(', '{']).next().unwrap_or_default().to_string();
     Failure::new(class, error)
 }
 
-/// Hands the database's rows on: the first column is the key, the others are the fields asked for.
+/// Passes on the rows of the database: the first column is the key, the others are the requested
+/// fields.
 struct Forward<'a> {
     rows: &'a mut RowSink,
     only: Option<usize>,
@@ -442,7 +444,7 @@ impl cassette_database::RowSink for Forward<'_> {
         match (self.column.checked_sub(1), value) {
             (None, key) => self.rows.row(key.unwrap_or_default()),
             (Some(index), Some(value)) => self.rows.field(self.only.unwrap_or(index), value),
-            // A null is a field that is not there.
+            // A null is a missing field.
             (Some(_), None) => {}
         }
         self.column += 1;

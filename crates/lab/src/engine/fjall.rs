@@ -16,7 +16,7 @@ use options::Chosen;
 /// An open fjall database with one keyspace.
 pub struct Fjall {
     keyspace: Keyspace,
-    /// Closes the keyspace's files when dropped.
+    /// Closes the files of the keyspace when dropped.
     database: Database,
 }
 
@@ -38,14 +38,14 @@ impl KeyValueStore for Fjall {
     }
 
     fn check_options(options: &BTreeMap<String, String>) -> Result<(), String> {
-        // Nothing is opened there.
+        // Opens nothing.
         Chosen::new(Path::new(".")).with_all(options).map(drop)
     }
 
     fn open(directory: &Path, settings: &StoreSettings) -> Result<Self, LabError> {
         let refused = |error: fjall::Error| LabError::engine(Self::NAME, "open", error);
         let mut chosen = Chosen::new(directory);
-        // What can be set alike in all engines goes first, so that options by name go over it.
+        // Common settings of all engines come first, so that named options override them.
         for (name, bytes) in
             [("cache_size", settings.cache_bytes), ("max_memtable_size", settings.memtable_bytes)]
         {

@@ -1,8 +1,9 @@
-//! Records in engines that know only keys and values.
+//! Records in engines that store only keys and values.
 //!
-//! As in YCSB's binding of RocksDB, a record is one value with all its fields, and an update reads the record, changes a
-//! field and writes it whole. As there, two threads that update the same record at the same time may lose a change. An update of
-//! all fields is written without reading, as CQL's is.
+//! As in YCSB's binding of RocksDB, a record is one value with all its fields, and an update reads
+//! the record, changes a field and writes it whole. As there, two threads that update the same
+//! record at the same time may lose a change. An update of all fields is written without reading,
+//! as CQL's is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,26 +13,26 @@ use crate::LabError;
 use crate::run::{Action, Counters, Sampler};
 use crate::ycsb::FieldValues;
 
-/// What can be set alike in all of them.
+/// Settings common to these engines.
 #[derive(Debug, Clone, Default)]
 pub struct StoreSettings {
-    /// Size of the cache of blocks in bytes; `None` for the engine's default.
+    /// Size of the block cache in bytes; `None` for the engine's default.
     pub cache_bytes: Option<u64>,
     /// Size of the memtable in bytes; `None` for the engine's default.
     pub memtable_bytes: Option<u64>,
-    /// The engine's own options, by its own names.
+    /// Other options, under the engine's names.
     pub options: BTreeMap<String, String>,
 }
 
-/// A store of keys and values, in their order.
+/// An ordered key-value store.
 pub trait KeyValueStore: Send + Sync + Sized {
-    /// Its name: the directory it gets is called so too.
+    /// Name of the store and of its directory.
     const NAME: &'static str;
 
-    /// Its version and its settings.
+    /// Returns its version and settings.
     fn describe(settings: &StoreSettings) -> EngineInfo;
 
-    /// Checks options by name and value, without opening anything.
+    /// Checks the names and values of options without opening anything.
     fn check_options(options: &BTreeMap<String, String>) -> Result<(), String> {
         match options.keys().next() {
             Some(name) => Err(format!("{} takes no option {name} here", Self::NAME)),
@@ -39,31 +40,31 @@ pub trait KeyValueStore: Send + Sync + Sized {
         }
     }
 
-    /// The settings as the open store tells them, where it does.
+    /// Returns the settings reported by the open store, if it reports any.
     fn settings(&self, _directory: &Path) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
 
-    /// The store's own figures.
+    /// Returns the store's metrics.
     fn counters(&self) -> Counters {
         Counters::new()
     }
 
-    /// Compacts all there is, to the end.
+    /// Compacts everything.
     fn compact(&self) -> Result<(), LabError> {
         Err(LabError::Usage(format!("{} cannot be told to compact here", Self::NAME)))
     }
 
-    /// Opens or makes the store in `directory`, which is there.
+    /// Opens or creates the store in the existing `directory`.
     fn open(directory: &Path, settings: &StoreSettings) -> Result<Self, LabError>;
 
     /// Sets the value of `key`.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
 
-    /// Shows `take` the value of `key`, if there is one.
+    /// Passes the value of `key` to `take`, if there is one.
     fn get(&self, key: &[u8], take: &mut dyn FnMut(&[u8])) -> Result<(), Failure>;
 
-    /// Shows `take` up to `length` keys with their values, from `key` on.
+    /// Passes up to `length` keys with their values to `take`, from `key` on.
     fn scan(&self, key: &[u8], length: usize, take: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Failure>;
 }
 
@@ -73,12 +74,12 @@ pub struct KeyValueEngine<S> {
     directory: PathBuf,
     settings: StoreSettings,
     store: Option<S>,
-    /// How many fields a record has.
+    /// Number of fields in a record.
     fields: usize,
 }
 
 impl<S: KeyValueStore> KeyValueEngine<S> {
-    /// For a store in a directory of its own within `data`.
+    /// Creates an engine for a store in a subdirectory of `data`.
     pub fn new(data: &Path, settings: StoreSettings) -> Self {
         Self { directory: data.join(S::NAME), settings, store: None, fields: 0 }
     }
@@ -206,14 +207,14 @@ fn push_row(rows: &mut RowSink, key: &[u8], record: &[u8], only: Option<usize>) 
         .for_each(|(field, value)| rows.field(field, value));
 }
 
-/// `<field's index: u16><length: u32><value>`, little-endian, for each field of a record.
+/// Appends `<field's index: u16><length: u32><value>`, little-endian.
 fn push_field(record: &mut Vec<u8>, field: usize, value: &[u8]) {
     record.extend_from_slice(&(field as u16).to_le_bytes());
     record.extend_from_slice(&(value.len() as u32).to_le_bytes());
     record.extend_from_slice(value);
 }
 
-/// The fields of a record up to its end, or to where it is no record.
+/// Returns the fields of a record up to its end or to the first malformed one.
 fn fields(mut record: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     std::iter::from_fn(move || {
         let (field, rest) = record.split_first_chunk()?;
@@ -228,7 +229,8 @@ fn fields(mut record: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
 pub(super) mod tests {
     use super::*;
 
-    /// What every store must do: read what was written, update a field, scan in order, replace, come back.
+    /// Contract of every store: reads see writes, updates change a field, scans are in order,
+    /// replacing empties, data survives reopening.
     #[cfg_attr(
         not(any(feature = "leveldb", feature = "rocksdb", feature = "fjall")),
         expect(dead_code, reason = "for the stores behind features")

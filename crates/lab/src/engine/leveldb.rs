@@ -1,9 +1,10 @@
 //! LevelDB through its C interface, `leveldb/c.h` of LevelDB 1.23, in the system's library.
 //!
-//! The bindings there are as crates have been left alone for years; they no longer build with current compilers, and
-//! they seek to the first key and copy every value for each scan, which would make LevelDB slower than it is. So the
-//! calls that are needed are declared here. Each handle below is owned by one `struct`, comes from the library's own
-//! constructor, and is given back once, on drop.
+//! The bindings there are as crates have been left alone for years; they no longer build with
+//! current compilers, and they seek to the first key and copy every value for each scan, which
+//! would make LevelDB slower than it is. So the calls that are needed are declared here. Each
+//! handle below is owned by one `struct`, comes from the library's own constructor, and is given
+//! back once, on drop.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
@@ -17,11 +18,11 @@ use super::{EngineInfo, Failure};
 use crate::LabError;
 use crate::run::Counters;
 
-/// The part of `leveldb/c.h` that is used here.
+/// The used part of `leveldb/c.h`.
 mod ffi {
     use std::ffi::{c_char, c_int, c_uchar, c_void};
 
-    /// Declares types that are only ever pointed at.
+    /// Declares opaque types.
     macro_rules! opaque {
         ($($name:ident),+) => { $(#[repr(C)] #[derive(Debug)] pub struct $name([u8; 0]);)+ };
     }
@@ -114,15 +115,16 @@ pub struct LevelDb {
     cache: Option<NonNull<ffi::Cache>>,
 }
 
-// SAFETY: LevelDB's documentation (doc/index.md, "Concurrency"): a database may be used by several threads without
-// locking; options are only read after `open`.
+// SAFETY: LevelDB's documentation (doc/index.md, "Concurrency"): several threads may use a database
+// without locking; options are only read after `open`.
 unsafe impl Send for LevelDb {}
 // SAFETY: as above.
 unsafe impl Sync for LevelDb {}
 
 impl Drop for LevelDb {
     fn drop(&mut self) {
-        // SAFETY: all handles are live and nobody else's; the database goes before what it uses.
+        // SAFETY: all handles are live and uniquely owned; the database is destroyed before what it
+        // uses.
         unsafe {
             ffi::leveldb_close(self.database.as_ptr());
             ffi::leveldb_readoptions_destroy(self.read.as_ptr());
@@ -137,12 +139,12 @@ impl Drop for LevelDb {
     }
 }
 
-/// Takes an error text of the library's and frees it; `Ok` when there is none.
+/// Takes and frees an error text of the library; `Ok` if there is none.
 fn taken_error(error: *mut c_char) -> Result<(), String> {
     if error.is_null() {
         return Ok(());
     }
-    // SAFETY: a non-null error is a text ending in NUL that is ours to free.
+    // SAFETY: a non-null error is a NUL-terminated text that the caller must free.
     unsafe {
         let text = CStr::from_ptr(error).to_string_lossy().into_owned();
         ffi::leveldb_free(error.cast());
@@ -150,13 +152,15 @@ fn taken_error(error: *mut c_char) -> Result<(), String> {
     }
 }
 
-/// A handle from one of the library's constructors, none of which gives null (they allocate with `new`).
+/// Wraps a handle from one of the library's constructors, none of which returns null (they allocate
+/// with `new`).
 fn handle<T>(made: *mut T) -> NonNull<T> {
     NonNull::new(made).expect("LevelDB's constructors do not give null")
 }
 
-/// What can be set, by the names of `leveldb/options.h`; `filter_bits` is what YCSB's bindings call the bits a key of the
-/// bloom filter, 0 for none, and `sync`, `verify_checksums` and `fill_cache` are options of single writes and reads.
+/// Options under the names of `leveldb/options.h`. `filter_bits`, named as in YCSB's bindings, is
+/// the bits per key of the bloom filter, 0 for none. `sync`, `verify_checksums` and `fill_cache`
+/// are options of single writes and reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct LevelDbOptions {
     write_buffer_size: Option<usize>,
@@ -246,8 +250,8 @@ impl KeyValueStore for LevelDb {
         let given = LevelDbOptions::parse(&settings.options).map_err(LabError::Usage)?;
         let name =
             CString::new(directory.as_os_str().as_bytes()).map_err(|error| refused(error.to_string()))?;
-        // SAFETY: every handle passed on was just made; `options` is destroyed once, after its last use; `name` ends in
-        // NUL and outlives the call.
+        // SAFETY: every handle passed on was just created; `options` is destroyed once, after its
+        // last use; `name` is NUL-terminated and outlives the call.
         unsafe {
             let options = handle(ffi::leveldb_options_create());
             let set = options.as_ptr();
@@ -335,14 +339,15 @@ impl KeyValueStore for LevelDb {
     }
 
     fn compact(&self) -> Result<(), LabError> {
-        // SAFETY: the handle is live; null keys stand for before the first and after the last.
+        // SAFETY: the handle is live; null keys mean before the first and after the last key.
         unsafe { ffi::leveldb_compact_range(self.database.as_ptr(), ptr::null(), 0, ptr::null(), 0) };
         Ok(())
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
         let mut error = ptr::null_mut();
-        // SAFETY: key and value are read for their lengths during the call only; the handles live as long as `self`.
+        // SAFETY: key and value are read only during the call, within their lengths; the handles
+        // live as long as `self`.
         unsafe {
             ffi::leveldb_put(
                 self.database.as_ptr(),
@@ -360,7 +365,7 @@ impl KeyValueStore for LevelDb {
     fn get(&self, key: &[u8], take: &mut dyn FnMut(&[u8])) -> Result<(), Failure> {
         let mut error = ptr::null_mut();
         let mut length = 0;
-        // SAFETY: as in `put`; a value that is not null has `length` bytes and is ours to free, after `take`.
+        // SAFETY: as in `put`; a non-null value has `length` bytes and is freed here, after `take`.
         unsafe {
             let value = ffi::leveldb_get(
                 self.database.as_ptr(),
@@ -379,8 +384,9 @@ impl KeyValueStore for LevelDb {
     }
 
     fn scan(&self, key: &[u8], length: usize, take: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Failure> {
-        // SAFETY: the iterator is this call's own and goes before the database; its key and value stay valid until it
-        // moves, with `length` bytes each, written through a pointer that allows it; `key` is read during the call only.
+        // SAFETY: the iterator belongs to this call and is destroyed before the database; its key
+        // and value stay valid until it moves, with `length` bytes each, written through a pointer
+        // that allows it; `key` is read only during the call.
         unsafe {
             let iterator = ffi::leveldb_create_iterator(self.database.as_ptr(), self.read.as_ptr());
             ffi::leveldb_iter_seek(iterator, key.as_ptr().cast(), key.len());
@@ -409,10 +415,10 @@ impl KeyValueStore for LevelDb {
 const LEVELS: usize = 7;
 
 impl LevelDb {
-    /// A property as text; `None` for one it does not have.
+    /// Returns a property as text; `None` if unknown.
     fn property(&self, name: &str) -> Option<String> {
         let name = CString::new(name).ok()?;
-        // SAFETY: the handle is live, `name` ends in NUL; a text that is not null is ours to free.
+        // SAFETY: the handle is live, `name` is NUL-terminated; a non-null text is freed here.
         unsafe {
             let text = ffi::leveldb_property_value(self.database.as_ptr(), name.as_ptr());
             if text.is_null() {
@@ -425,8 +431,8 @@ impl LevelDb {
     }
 }
 
-/// Megabytes that compactions read and wrote, of the table in `leveldb.stats`: after three lines of heading, a line a
-/// level with Level, Files, Size(MB), Time(sec), Read(MB), Write(MB).
+/// Parses the megabytes that compactions read and wrote from `leveldb.stats`: after three heading
+/// lines, one line per level with Level, Files, Size(MB), Time(sec), Read(MB), Write(MB).
 fn compaction_megabytes(stats: &str) -> (f64, f64) {
     let mut sums = (0.0, 0.0);
     for line in stats.lines().skip(3) {

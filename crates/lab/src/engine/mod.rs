@@ -1,7 +1,7 @@
-//! Engines under test that a thread calls and waits for.
+//! Engines under test with a blocking interface.
 //!
-//! An [`Engine`] is shared by all threads of a phase; each thread has its own [`Session`]. Engines that answer many
-//! requests at a time over a socket are driven differently, see [`crate::cql`].
+//! All threads of a phase share an [`Engine`]; each has its [`Session`]. Engines that serve many
+//! requests at a time over a socket are driven by [`crate::cql`].
 
 pub mod cells;
 pub mod embedded;
@@ -28,46 +28,46 @@ use crate::workload::StatementWorkload;
 use crate::ycsb::FieldValues;
 pub use rows::RowSink;
 
-/// What a report says of the engine.
+/// Description of an engine in a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineInfo {
-    /// Its name and, where that says something, where it is.
+    /// Name and, if informative, location.
     pub name: String,
-    /// Its version, as it tells it or as its library was built.
+    /// Version, as reported or as built.
     pub version: String,
-    /// The settings that matter for speed and durability.
+    /// Settings that affect speed and durability.
     pub settings: BTreeMap<String, String>,
 }
 
-/// The table a workload works on: a text key and text fields.
+/// The table of a workload: a text key and text fields.
 #[derive(Debug, Clone)]
 pub struct TableShape {
-    /// Its name.
+    /// Name of the table.
     pub table: String,
-    /// The names of its fields, in order; operations name fields by their index here.
+    /// Names of its fields; operations use their index.
     pub field_names: Vec<String>,
-    /// What is to be made and prepared instead, for a workload of statements.
+    /// Schema and statements of a workload of statements instead.
     pub statements: Option<Arc<StatementWorkload>>,
 }
 
 /// A store that can hold the records of a workload.
 pub trait Engine: Send + Sync {
-    /// What a report says of it.
+    /// Describes the engine for a report.
     fn describe(&self) -> EngineInfo;
 
-    /// Makes the table, if it is not there; `replace` empties it first, if it is.
+    /// Creates the table if needed; `replace` empties an existing one first.
     fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError>;
 
-    /// Takes the table as it is for the sessions to come; it must have been made, now or before.
+    /// Uses the existing table for the following sessions.
     fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError>;
 
-    /// Does something to the engine while no session is open.
+    /// Executes an action while no session is open.
     fn act(&mut self, action: &Action) -> Result<(), LabError> {
         let name = self.describe().name;
         Err(LabError::Usage(format!("the engine {name} cannot be told to {action}")))
     }
 
-    /// What looks at the engine's counters, if it has any.
+    /// Returns a sampler of the engine's counters, if it has any.
     fn sampler(&self) -> Option<Sampler<'_>> {
         None
     }
@@ -76,15 +76,16 @@ pub trait Engine: Send + Sync {
     fn session(&self) -> Result<Box<dyn Session + '_>, LabError>;
 }
 
-/// One thread's way to the engine. A method returns when the operation is done, durable as the engine's settings say.
+/// One thread's connection to the engine. Methods return when the operation is complete, with the
+/// durability of the engine's settings.
 pub trait Session: Send {
     /// Writes a new record with all its fields.
     fn insert(&mut self, key: &str, values: &FieldValues) -> Result<(), Failure>;
 
-    /// Writes some fields of a record, leaving the others as they are.
+    /// Writes some fields of a record, preserving the others.
     fn update(&mut self, key: &str, values: &FieldValues) -> Result<(), Failure>;
 
-    /// Reads a record, all its fields or one, into `rows`; an absent record adds no row.
+    /// Reads all fields of a record, or one, into `rows`; a missing record adds no row.
     fn read(&mut self, key: &str, field: Option<usize>, rows: &mut RowSink) -> Result<(), Failure>;
 
     /// Reads up to `length` records from `key` on, in the engine's order, into `rows`.
@@ -96,13 +97,13 @@ pub trait Session: Send {
         rows: &mut RowSink,
     ) -> Result<(), Failure>;
 
-    /// Executes a step of a workload of statements with the values it binds.
+    /// Executes a step of a workload of statements with its bound values.
     fn statement(&mut self, _step: usize, _values: &FieldValues, _rows: &mut RowSink) -> Result<(), Failure> {
         Err(Failure::new("unsupported", "this engine executes no CQL statements"))
     }
 }
 
-/// Has the system forget what it keeps of files in memory.
+/// Drops the system's page cache.
 pub(crate) fn drop_page_cache() -> Result<(), LabError> {
     let path = "/proc/sys/vm/drop_caches";
     rustix::fs::sync();
@@ -111,22 +112,22 @@ pub(crate) fn drop_page_cache() -> Result<(), LabError> {
     })
 }
 
-/// An operation that did not do what it should: counted by class, never part of a latency.
+/// A failed operation: counted by class, excluded from latencies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What failures are counted by, such as the engine's name of the error.
+    /// Class of the failure, such as the engine's name of the error.
     pub class: Cow<'static, str>,
-    /// What exactly happened; the first of each class is shown.
+    /// Details; the first of each class is shown.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure of class `class`.
+    /// Creates a failure of class `class`.
     pub fn new(class: impl Into<Cow<'static, str>>, message: impl std::fmt::Display) -> Self {
         Self { class: class.into(), message: message.to_string() }
     }
 
-    /// A record that should be there is not.
+    /// Creates the failure of a missing record.
     pub fn not_found(key: &str) -> Self {
         Self::new("not found", format_args!("no record {key}"))
     }

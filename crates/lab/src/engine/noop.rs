@@ -1,10 +1,10 @@
-//! An engine that does nothing, to measure what the laboratory itself costs.
+//! An engine that does nothing, to measure the overhead of the measurement itself.
 
 use super::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
 use crate::LabError;
 use crate::ycsb::FieldValues;
 
-/// Answers every operation at once; reads give one empty row.
+/// Responds to every operation at once; reads return one empty row.
 #[derive(Debug, Default)]
 pub struct Noop;
 

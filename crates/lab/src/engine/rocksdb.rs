@@ -1,7 +1,7 @@
 //! RocksDB through its Rust crate.
 //!
-//! The crate builds RocksDB from its source, which takes many minutes; with `ROCKSDB_LIB_DIR` set it links the library
-//! found there instead, whose version is then that library's.
+//! The crate builds RocksDB from source, which takes many minutes. With `ROCKSDB_LIB_DIR` set, it
+//! links the library found there instead and reports that library's version.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,12 +17,13 @@ use crate::run::Counters;
 /// An open RocksDB database.
 pub struct RocksDb {
     database: DB,
-    /// What it was opened with; they hold its statistics, if it keeps any.
+    /// Options of the database; they own its statistics.
     options: Options,
     keeps_statistics: bool,
 }
 
-/// The one option that is not RocksDB's own: with `true` it counts what flushes and compactions write, at some cost.
+/// The only option that is not RocksDB's: `true` counts the bytes that flushes and compactions
+/// write, at some cost.
 const STATISTICS: &str = "statistics";
 
 impl std::fmt::Debug for RocksDb {
@@ -131,8 +132,9 @@ impl KeyValueStore for RocksDb {
     }
 }
 
-/// All options: what every engine gets alike, then RocksDB's own by the names that its OPTIONS file has, of the database, of
-/// the tables and, within `block_based_table_factory = "{block_size=16384;…}"`, of blocks. RocksDB checks them.
+/// Builds the options: first the common settings, then RocksDB's by the names in its OPTIONS file,
+/// for the database, the tables and, within `block_based_table_factory = "{block_size=16384;…}"`,
+/// blocks. RocksDB validates them.
 fn options(settings: &StoreSettings) -> Result<Options, String> {
     let mut options = Options::default();
     options.create_if_missing(true);
@@ -147,7 +149,7 @@ fn options(settings: &StoreSettings) -> Result<Options, String> {
         blocks.set_block_cache(&Cache::new_lru_cache(bytes as usize));
     }
     options.set_block_based_table_factory(&blocks);
-    // One at a time, so that the one that is wrong is known by name.
+    // One at a time, so that an error can name the invalid one.
     for (name, value) in settings.options.iter().filter(|(name, _)| *name != STATISTICS) {
         options = options
             .get_options_from_string(format!("{name}={value}"))
@@ -156,7 +158,7 @@ fn options(settings: &StoreSettings) -> Result<Options, String> {
     Ok(options)
 }
 
-/// The text of the newest `OPTIONS-<number>`, which RocksDB writes whenever options change.
+/// Returns the text of the newest `OPTIONS-<number>`, which RocksDB writes whenever options change.
 fn newest_options_file(directory: &Path) -> Option<String> {
     let names = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.file_name());
     let newest =
@@ -164,7 +166,7 @@ fn newest_options_file(directory: &Path) -> Option<String> {
     std::fs::read_to_string(directory.join(newest)).ok()
 }
 
-/// `name=value` lines; those of sections other than the database's and the tables' are RocksDB's own affair.
+/// Parses `name=value` lines of the sections of the database and the tables.
 fn parse_options_file(text: &str) -> BTreeMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.trim().split_once('='));
     pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())).collect()
@@ -192,7 +194,7 @@ mod tests {
             ..StoreSettings::default()
         };
         assert!(RocksDb::open(directory.path(), &settings("no_such_option", "1")).is_err());
-        // One that cannot change while it is open.
+        // One that cannot change while the database is open.
         let settings = settings("level_compaction_dynamic_level_bytes", "false");
         let store = RocksDb::open(directory.path(), &settings).unwrap();
         assert_eq!(store.settings(directory.path())["level_compaction_dynamic_level_bytes"], "false");
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn options_of_the_database_of_tables_and_of_blocks_are_set_by_rocksdbs_names_and_read_back() {
         let directory = tempfile::tempdir().unwrap();
-        // None of the first three can change while it is open.
+        // The first three cannot change while the database is open.
         let given = [
             ("max_open_files", "77"),
             ("num_levels", "5"),

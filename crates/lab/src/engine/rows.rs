@@ -1,20 +1,20 @@
-//! Where engines put the rows they read.
+//! Receives the rows that engines read.
 
 use std::hint::black_box;
 
 use super::Failure;
 use crate::ycsb::workload::ValueRule;
 
-/// Takes the rows of one read or scan.
+/// Receives the rows of one read or scan.
 ///
-/// Each field's bytes are looked at, so that no engine gains by leaving them unread. Only when values are to be checked
-/// are they kept, and checked by [`verify`](Self::verify) after the clock has stopped.
+/// Touches each field's bytes, so that no engine gains by leaving them unread. Keeps them only if
+/// values are checked, by [`verify`](Self::verify), after the clock has stopped.
 #[derive(Debug, Default)]
 pub struct RowSink {
     rule: Option<ValueRule>,
     rows: u64,
     bytes: u64,
-    /// The first byte of the first row's first value: a conditional statement's `[applied]`.
+    /// First byte of the first row's first value: `[applied]` of a conditional statement.
     first_byte: Option<u8>,
     kept: Vec<u8>,
     /// Ends in `kept`: of a row's key (field `None`) and of each of its fields.
@@ -22,12 +22,12 @@ pub struct RowSink {
 }
 
 impl RowSink {
-    /// A sink that checks what it is given by `rule`, if there is one.
+    /// Creates a sink that checks rows by `rule`, if there is one.
     pub fn new(rule: Option<ValueRule>) -> Self {
         Self { rule, ..Self::default() }
     }
 
-    /// Forgets the rows of the operation before.
+    /// Clears the rows of the previous operation.
     pub fn clear(&mut self) {
         self.rows = 0;
         self.bytes = 0;
@@ -48,7 +48,7 @@ impl RowSink {
         }
     }
 
-    /// Adds to the row the field with index `field`.
+    /// Adds the field with index `field` to the row.
     pub fn field(&mut self, field: usize, value: &[u8]) {
         self.bytes += value.len() as u64;
         black_box(value.last());
@@ -62,23 +62,23 @@ impl RowSink {
         self.marks.push((field, self.kept.len()));
     }
 
-    /// The first byte of the first row's first value.
+    /// Returns the first byte of the first row's first value.
     pub fn first_byte(&self) -> Option<u8> {
         self.first_byte
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// How many bytes of keys and values there are.
+    /// Returns the number of bytes in keys and values.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Checks that every row has the `expected` number of fields, each with the right value. `Ok` when nothing is to be
-    /// checked.
+    /// Checks that every row has the expected fields with the right values. `Ok` if nothing is to
+    /// be checked.
     pub fn verify(&mut self, field: Option<usize>) -> Result<(), Failure> {
         let Some(rule) = &mut self.rule else { return Ok(()) };
         let expected = if field.is_some() { 1 } else { rule.field_count() };

@@ -1,11 +1,11 @@
-//! The CQL of YCSB's Cassandra binding, as text: the same for the embedded engine and for a server.
+//! The CQL of YCSB's Cassandra binding, shared by the embedded engine and servers.
 
 use super::TableShape;
 
-/// The key's column.
+/// Column of the key.
 pub(crate) const KEY: &str = "y_id";
 
-/// `CREATE KEYSPACE`, if it is not there.
+/// Returns `CREATE KEYSPACE IF NOT EXISTS`.
 pub(crate) fn create_keyspace(keyspace: &str, replication_factor: usize) -> String {
     format!(
         "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
@@ -13,12 +13,12 @@ pub(crate) fn create_keyspace(keyspace: &str, replication_factor: usize) -> Stri
     )
 }
 
-/// `DROP TABLE`, if it is there.
+/// Returns `DROP TABLE IF EXISTS`.
 pub(crate) fn drop_table(keyspace: &str, shape: &TableShape) -> String {
     format!("DROP TABLE IF EXISTS {keyspace}.{}", shape.table)
 }
 
-/// `CREATE TABLE`, if it is not there; `options` is what follows WITH, or empty.
+/// Returns `CREATE TABLE IF NOT EXISTS`; `options` follows WITH, or is empty.
 pub(crate) fn create_table(keyspace: &str, shape: &TableShape, options: &str) -> String {
     let columns: Vec<String> = shape.field_names.iter().map(|name| format!("{name} varchar")).collect();
     let with = if options.is_empty() { String::new() } else { format!(" WITH {options}") };
@@ -29,7 +29,7 @@ pub(crate) fn create_table(keyspace: &str, shape: &TableShape, options: &str) ->
     )
 }
 
-/// A statement for all fields, and the same for each field alone.
+/// A statement for all fields, and one for each single field.
 #[derive(Debug, Clone)]
 pub(crate) struct PerField<S> {
     pub all: S,
@@ -37,27 +37,27 @@ pub(crate) struct PerField<S> {
 }
 
 impl<S> PerField<S> {
-    /// The statement for one field, or for all.
+    /// Returns the statement for one field, or for all.
     pub fn of(&self, field: Option<usize>) -> &S {
         field.and_then(|field| self.one.get(field)).unwrap_or(&self.all)
     }
 }
 
-/// The statements of the workloads, in whatever form `S` an engine knows them.
+/// The statements of the workloads, in an engine's prepared form `S`.
 #[derive(Debug, Clone)]
 pub(crate) struct Statements<S> {
     /// Binds the key, then all fields in order.
     pub insert: S,
     /// Binds the fields, then the key.
     pub update: PerField<S>,
-    /// Binds the key; gives the key and the fields in order.
+    /// Binds the key; returns the key and the fields in order.
     pub read: PerField<S>,
-    /// Binds the key and the number of rows; gives the key and the fields in order.
+    /// Binds the key and the number of rows; returns the key and the fields in order.
     pub scan: PerField<S>,
 }
 
 impl<S> Statements<S> {
-    /// Has each statement prepared by `prepare`.
+    /// Prepares each statement with `prepare`.
     pub fn prepare<E>(
         keyspace: &str,
         shape: &TableShape,
@@ -78,7 +78,7 @@ impl<S> Statements<S> {
             let assignments: Vec<String> = fields.iter().map(|name| format!("{name} = ?")).collect();
             format!("UPDATE {table} SET {} WHERE {KEY} = ?", assignments.join(", "))
         })?;
-        // The columns by name, so that their order is known.
+        // Columns by name, so that their order is known.
         let select = |fields: &[String]| format!("SELECT {KEY}, {} FROM {table}", fields.join(", "));
         let read = per_field(&|fields| format!("{} WHERE {KEY} = ? LIMIT 1", select(fields)))?;
         let scan = per_field(&|fields| format!("{} WHERE token({KEY}) >= token(?) LIMIT ?", select(fields)))?;

@@ -1,4 +1,4 @@
-//! What the parts of a run show together.
+//! Compares the parts of a run.
 
 use serde::Serialize;
 
@@ -7,84 +7,84 @@ use super::plan::{configuration_names, label};
 use super::store::{PartResult, PhaseFigures, RunInfo};
 use crate::statistics::{Comparison, Estimate, Verdict, compare, correct_by_holm, estimate, repeats_needed};
 
-/// An engine in a configuration, with what its repeats gave.
+/// An engine in a configuration, with the results of its repeats.
 #[derive(Debug, Clone, Serialize)]
 pub struct Group {
-    /// The engine's name.
+    /// Name of the engine.
     pub engine: String,
-    /// The configuration's name.
+    /// Name of the configuration.
     pub configuration: String,
-    /// How many repeats are done.
+    /// Number of completed repeats.
     pub repeats: usize,
-    /// What it is compared with, by index; `None` for the first of all.
+    /// Index of the group it is compared with; `None` for the first one.
     pub baseline: Option<usize>,
 }
 
-/// A figure of a phase, over the repeats of each group.
+/// A metric of a phase, over the repeats of each group.
 #[derive(Debug, Clone, Serialize)]
 pub struct Metric {
-    /// `throughput`, `rate`, or a kind of operation and a figure: `READ p99`.
+    /// `throughput`, `rate`, or an operation and a statistic: `READ p99`.
     pub name: String,
-    /// By group: the figure of each repeat.
+    /// Value of each repeat, by group.
     pub values: Vec<Vec<f64>>,
-    /// By group: their mean; `None` for a group without the figure.
+    /// Mean by group; `None` for a group without the metric.
     pub estimates: Vec<Option<Estimate>>,
-    /// By group: how it compares with its baseline.
+    /// Comparison with the baseline, by group.
     pub comparisons: Vec<Option<Comparison>>,
 }
 
 /// A phase that drove the engine.
 #[derive(Debug, Clone, Serialize)]
 pub struct PhaseAnalysis {
-    /// Its name.
+    /// Name of the phase.
     pub name: String,
-    /// Whether it had a rate to keep: its throughput then says nothing of the engine.
+    /// Whether it had a fixed rate: its throughput then says nothing about the engine.
     pub paced: bool,
-    /// Its figures.
+    /// Metrics of the phase.
     pub metrics: Vec<Metric>,
-    /// Operations that failed, by group.
+    /// Failed operations by group.
     pub failed: Vec<u64>,
 }
 
-/// What a run shows.
+/// The analysis of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Analysis {
-    /// What was measured.
+    /// Compared groups.
     pub groups: Vec<Group>,
-    /// What was done.
+    /// Analysed phases.
     pub phases: Vec<PhaseAnalysis>,
-    /// Sentences that say what is certain, the ones to read first.
+    /// Sentences about significant findings, most important first.
     pub verdicts: Vec<String>,
-    /// Figures that were published, beside ours.
+    /// Published results next to the measured ones.
     pub published: Vec<PublishedBeside>,
 }
 
-/// A figure that was published, and ours.
+/// A published result and the measured ones.
 #[derive(Debug, Clone, Serialize)]
 pub struct PublishedBeside {
-    /// The published one.
+    /// The published result.
     #[serde(flatten)]
     pub published: Published,
-    /// Ours by engine, where the configuration was measured.
+    /// Measured results by engine, if the configuration was measured.
     pub ours: Vec<(String, Estimate)>,
 }
 
 impl Metric {
-    /// Whether more of it is better.
+    /// Whether higher values are better.
     pub fn higher_is_better(&self) -> bool {
         matches!(self.name.as_str(), "throughput" | "rate")
     }
 }
 
 impl Group {
-    /// Engine and configuration.
+    /// Returns engine and configuration as one label.
     pub fn label(&self) -> String {
         label(&self.engine, &self.configuration)
     }
 }
 
 impl Analysis {
-    /// Of the parts that are done. `file` is the run's file, if it can be read.
+    /// Analyses the completed parts. `file` is the file of the run, if it can be read.
     pub fn new(info: &RunInfo, file: Option<&ExperimentFile>, parts: &[PartResult]) -> Self {
         let groups = groups(info, file, parts);
         let of_group = |group: &Group| -> Vec<&PartResult> {
@@ -97,7 +97,8 @@ impl Analysis {
         Self::of(groups, &by_group, file.map_or(&[], |file| &file.published))
     }
 
-    /// Of two runs, the second's groups compared with the first's of the same name; a run's name goes before its engines'.
+    /// Compares two runs: the groups of the second with those of the first that have the same name.
+    /// The names of the runs precede those of the engines.
     pub fn between(first: (&str, &[PartResult]), second: (&str, &[PartResult])) -> Self {
         let (mut groups, mut by_group): (Vec<Group>, Vec<Vec<&PartResult>>) = (Vec::new(), Vec::new());
         let mut labels: Vec<(String, String)> = Vec::new();
@@ -148,7 +149,8 @@ impl Analysis {
                 }
             }
         }
-        // One family a metric's figure (all throughputs, all p99s): what is read together is corrected together.
+        // One family per statistic (all throughputs, all p99s): what is read together is corrected
+        // together.
         let mut families: Vec<(String, Vec<&mut Comparison>)> = Vec::new();
         for metric in phases.iter_mut().flat_map(|phase| &mut phase.metrics) {
             let family = metric.name.rsplit(' ').next().unwrap_or_default().to_owned();
@@ -167,7 +169,7 @@ impl Analysis {
 
 fn groups(info: &RunInfo, file: Option<&ExperimentFile>, parts: &[PartResult]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    // In the file's order, not the random one of the parts.
+    // In the order of the file, not the random one of the parts.
     let mut keys: Vec<(&str, &str)> =
         info.parts.iter().map(|part| (part.engine.as_str(), part.configuration.as_str())).collect();
     let names = file.map(configuration_names).unwrap_or_default();
@@ -188,7 +190,8 @@ fn groups(info: &RunInfo, file: Option<&ExperimentFile>, parts: &[PartResult]) -
             baseline: None,
         });
     }
-    // A configuration is compared with its engine's baseline, that with the first engine's.
+    // A configuration is compared with its engine's baseline, which is compared with the first
+    // engine's.
     let baseline_of = |groups: &[Group], engine: &str| {
         let of_engine = || groups.iter().enumerate().filter(|(_, group)| group.engine == engine);
         let named = of_engine().find(|(_, group)| wanted == Some(group.configuration.as_str()));
@@ -242,7 +245,7 @@ fn phase_analysis(name: &str, parts: &[Vec<&PartResult>]) -> PhaseAnalysis {
     }
 }
 
-/// What is said first: throughput where the engine decided it, else the 99th percentiles.
+/// Returns the headline metrics: throughput if the engine determined it, else the 99th percentiles.
 fn headlines(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
     let wanted = |metric: &&Metric| {
         if phase.paced { metric.name.ends_with(" p99") } else { metric.higher_is_better() }
@@ -250,8 +253,8 @@ fn headlines(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
     phase.metrics.iter().filter(wanted)
 }
 
-/// Failures first, then differences, then what a single repeat suggests, then where no difference was shown; within each
-/// in the order of phases.
+/// Returns failures first, then differences, then indications of single repeats, then comparisons
+/// without a shown difference; each in the order of phases.
 fn verdicts(groups: &[Group], phases: &[PhaseAnalysis]) -> Vec<String> {
     let mut sentences: Vec<(u8, String)> = Vec::new();
     for phase in phases {
@@ -281,10 +284,10 @@ fn verdicts(groups: &[Group], phases: &[PhaseAnalysis]) -> Vec<String> {
     sentences.into_iter().map(|(_, sentence)| sentence).collect()
 }
 
-/// What a verdict says that finds none.
+/// The verdict of a comparison that shows no difference.
 pub const NO_DIFFERENCE: &str = "no difference shown";
 
-/// One comparison in words.
+/// Formats one comparison as a sentence.
 fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison: &Comparison) -> String {
     let percent = |ratio: f64| format!("{:.1}", (ratio - 1.0).abs() * 100.0);
     let what =
@@ -296,7 +299,7 @@ fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison
              its noise."
         );
     };
-    // Signs only where the interval has both.
+    // Signs only if the interval contains both.
     let signed = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
     match comparison.verdict() {
         Verdict::Higher | Verdict::Lower => {
@@ -327,7 +330,8 @@ fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison
             let enough = needed.map_or(String::new(), |repeats| {
                 format!(" A difference of 10 % would need {repeats} repeats, to be shown nine times in ten.")
             });
-            // The interval is of this comparison alone: it may leave no difference out where many comparisons do not.
+            // The interval belongs to this comparison alone: corrected for many comparisons, it may
+            // include no difference.
             let alone = if interval.low > 1.0 || interval.high < 1.0 {
                 ", by itself; among as many comparisons as were made it may be chance"
             } else {
@@ -368,7 +372,7 @@ pub(crate) mod tests {
     use crate::report::PhaseReport;
     use crate::run::{Counters, Recorder};
 
-    /// A part whose only phase, `run a`, had this throughput.
+    /// Returns a part whose only phase, `run a`, had this throughput.
     pub fn part(number: usize, configuration: &str, throughput: f64) -> PartResult {
         let recorder = Recorder::new(std::sync::Arc::default());
         let mut report = PhaseReport::of("run a".into(), number, 10.0, &recorder, &[]);

@@ -1,6 +1,6 @@
-//! The experiments that come with the laboratory.
+//! Built-in experiments.
 
-/// Their names with their files.
+/// Names and files of the built-in experiments.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("cassandra-caches-and-lcs", include_str!("builtin/cassandra-caches-and-lcs.toml")),
     ("overlapping-tombstones", include_str!("builtin/overlapping-tombstones.toml")),
@@ -10,7 +10,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("scale-out-quorum", include_str!("builtin/scale-out-quorum.toml")),
 ];
 
-/// The file of the built-in experiment `name`.
+/// Returns the file of the built-in experiment `name`.
 pub fn find(name: &str) -> Option<&'static str> {
     BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }

@@ -15,10 +15,10 @@ use crate::report::{Machine, csv, html, markdown};
 use crate::run::Observer;
 use crate::ycsb_command::{Console, Progress, command_line};
 
-/// Where runs are kept.
+/// Location of the runs.
 #[derive(Debug, Clone, Args)]
 pub struct ResultsArgs {
-    /// Where runs are kept
+    /// Directory of the runs
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     pub results: PathBuf,
 }
@@ -26,23 +26,23 @@ pub struct ResultsArgs {
 /// Arguments of `lab run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// An experiment's file, or the name of one that is built in (`lab list` shows them)
+    /// Experiment file, or the name of a built-in one (`lab list` shows them)
     #[arg(value_name = "FILE|NAME")]
     pub experiment: String,
 
-    /// Multiply counts of records and operations by this, and seconds if it is below 1
+    /// Factor for the number of records and operations; also for seconds, if below 1
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub scale: f64,
 
-    /// Measure each configuration this often, whatever the file says
+    /// Number of repeats of each configuration, overriding the file
     #[arg(long, value_name = "N")]
     pub repeats: Option<usize>,
 
-    /// Measure these engines of the file only, optional ones too
+    /// Measure only these engines of the file, including optional ones
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     pub engine: Vec<String>,
 
-    /// Say what would be done, and do none of it
+    /// Show the plan without running it
     #[arg(long)]
     pub dry_run: bool,
 
@@ -54,7 +54,7 @@ pub struct RunArgs {
 /// Arguments of the commands on one run.
 #[derive(Debug, Clone, Args)]
 pub struct OneRunArgs {
-    /// A run's directory or name, an experiment's name for its last run, or `last`
+    /// Directory or name of a run, an experiment's name for its last run, or `last`
     #[arg(value_name = "RUN", default_value = "last")]
     pub run: String,
 
@@ -66,11 +66,11 @@ pub struct OneRunArgs {
 /// Arguments of `lab compare`.
 #[derive(Debug, Clone, Args)]
 pub struct CompareArgs {
-    /// The run to compare with
+    /// Run to compare with
     #[arg(value_name = "RUN")]
     pub baseline: String,
 
-    /// The run to compare
+    /// Run to compare
     #[arg(value_name = "RUN")]
     pub candidate: String,
 
@@ -82,7 +82,7 @@ pub struct CompareArgs {
 /// Arguments of `lab show`.
 #[derive(Debug, Clone, Args)]
 pub struct ShowArgs {
-    /// A run, or an experiment's file or name, whose plan is shown
+    /// A run, or an experiment's file or name to show its plan
     #[arg(value_name = "RUN|FILE|NAME", default_value = "last")]
     pub what: String,
 
@@ -91,7 +91,7 @@ pub struct ShowArgs {
     pub results: ResultsArgs,
 }
 
-/// The text of an experiment: a file's, or a built-in one's.
+/// Returns the text of an experiment: a file's, or a built-in one's.
 fn text_of(experiment: &str) -> Result<String, LabError> {
     let path = Path::new(experiment);
     if !path.exists()
@@ -108,12 +108,13 @@ fn text_of(experiment: &str) -> Result<String, LabError> {
     })
 }
 
-/// Reads an experiment; errors tell file, line and column.
+/// Parses an experiment; errors contain file, line and column.
 fn parse(origin: &str, text: &str) -> Result<ExperimentFile, LabError> {
     ExperimentFile::parse(text).map_err(|error| LabError::Usage(format!("{origin}: {error}")))
 }
 
-/// Makes its plan, and its workloads for every setup, so that what is wrong is known before anything starts.
+/// Plans it and builds its workloads for every setup, so that errors are found before anything
+/// starts.
 fn plan(
     origin: &str,
     text: &str,
@@ -134,7 +135,7 @@ fn plan(
     Ok(plan)
 }
 
-/// `lab run`: `false` when operations failed or the run did not come to its end.
+/// Runs `lab run`. Returns `false` if operations failed or the run did not complete.
 pub fn run(args: &RunArgs) -> Result<bool, LabError> {
     if !(args.scale.is_finite() && args.scale > 0.0) {
         return Err(LabError::Usage("the scale must be above 0".into()));
@@ -166,7 +167,7 @@ pub fn run(args: &RunArgs) -> Result<bool, LabError> {
     };
     let directory = RunDirectory::create(&args.results.results, &info)?;
     let done = go_on(&directory, &info, &file, &plan);
-    // A server that is not there, a directory that cannot be written: nothing to go on from.
+    // A missing server or an unwritable directory leaves nothing to resume.
     if done.is_err()
         && std::fs::read_dir(directory.path().join("parts")).is_ok_and(|mut parts| parts.next().is_none())
     {
@@ -175,7 +176,7 @@ pub fn run(args: &RunArgs) -> Result<bool, LabError> {
     done
 }
 
-/// `lab resume`: does the parts of a run that are not done.
+/// Runs `lab resume`: the remaining parts of a run.
 pub fn resume(args: &OneRunArgs) -> Result<bool, LabError> {
     let directory = RunDirectory::find(&args.results.results, &args.run)?;
     let info = directory.info()?;
@@ -194,7 +195,7 @@ pub fn resume(args: &OneRunArgs) -> Result<bool, LabError> {
     go_on(&directory, &info, &file, &plan)
 }
 
-/// Does the parts that are not done, then reports.
+/// Runs the remaining parts, then writes the reports.
 fn go_on(
     directory: &RunDirectory,
     info: &RunInfo,
@@ -271,7 +272,8 @@ fn go_on(
     ended.and(removed).and(failed.map(|failed| failed == 0))
 }
 
-/// What a part gave, in a line: of each phase the throughput, or where the rate was given, the 99th percentiles.
+/// Summarizes a part in a line: the throughput of each phase, or the 99th percentiles if the rate
+/// was fixed.
 fn outcome(result: &PartResult) -> String {
     let figures = result.phases.iter().filter_map(|phase| Some((&phase.name, phase.figures.as_ref()?)));
     let told: Vec<String> = figures
@@ -291,7 +293,7 @@ fn outcome(result: &PartResult) -> String {
     format!("      {}\n", told.join("; "))
 }
 
-/// Writes all reports of a run and shows the verdict; gives how many operations failed.
+/// Writes all reports of a run and shows the verdict. Returns the number of failed operations.
 fn write_reports(
     directory: &RunDirectory,
     info: &RunInfo,
@@ -314,7 +316,7 @@ fn write_reports(
     Ok(analysis.phases.iter().flat_map(|phase| &phase.failed).sum())
 }
 
-/// `lab report`: writes the reports of a run anew.
+/// Runs `lab report`: regenerates the reports of a run.
 pub fn report(args: &OneRunArgs) -> Result<bool, LabError> {
     let directory = RunDirectory::find(&args.results.results, &args.run)?;
     let info = directory.info()?;
@@ -326,7 +328,7 @@ pub fn report(args: &OneRunArgs) -> Result<bool, LabError> {
     Ok(true)
 }
 
-/// `lab compare`: the groups that two runs share.
+/// Runs `lab compare`: the groups that two runs share.
 pub fn compare(args: &CompareArgs) -> Result<bool, LabError> {
     let find = |run: &str| -> Result<_, LabError> {
         let directory = RunDirectory::find(&args.results.results, run)?;
@@ -351,7 +353,7 @@ pub fn compare(args: &CompareArgs) -> Result<bool, LabError> {
     Ok(true)
 }
 
-/// `lab list`: experiments that are built in, and runs.
+/// Runs `lab list`: built-in experiments and stored runs.
 pub fn list(args: &ResultsArgs) -> Result<bool, LabError> {
     println!("Built-in experiments (`lab run NAME`):");
     for (name, text) in builtin::BUILT_IN {
@@ -368,7 +370,7 @@ pub fn list(args: &ResultsArgs) -> Result<bool, LabError> {
     Ok(true)
 }
 
-/// `lab show`: a run's verdict and figures, or the plan of an experiment.
+/// Runs `lab show`: the verdict and the results of a run, or the plan of an experiment.
 pub fn show(args: &ShowArgs) -> Result<bool, LabError> {
     match RunDirectory::find(&args.results.results, &args.what) {
         Ok(directory) => {
@@ -384,7 +386,7 @@ pub fn show(args: &ShowArgs) -> Result<bool, LabError> {
             }
             let text = text_of(&args.what)?;
             let file = parse(&args.what, &text)?;
-            // Engines that are not built in are no reason to hide the rest.
+            // Missing engines are no reason to hide the rest.
             match plan(&args.what, &text, &file, &[], 1.0) {
                 Ok(plan) => println!("{}", shown_plan(&file, &plan, 1.0)),
                 Err(error) => println!("{}\n\n{error}", file.description),
@@ -422,7 +424,7 @@ fn shown_plan(file: &ExperimentFile, plan: &Plan, scale: f64) -> String {
     out
 }
 
-/// Hours, minutes and seconds, the two that matter.
+/// Formats hours, minutes and seconds, the two most significant.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

@@ -1,4 +1,4 @@
-//! Engines made from what a file says of them.
+//! Creates engines from their descriptions in a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ use crate::run::Target;
 use crate::run::threads::Threads;
 use crate::served::{MetricsEndpoint, ServedTarget, ServerSettings};
 
-/// Whether a setup could be made, without making it: an engine that is not built in, an option that is not there.
+/// Checks whether a setup can be created, without creating it: the engine is built in, and its
+/// options exist.
 pub fn check(setup: &Setup) -> Result<(), String> {
     let options = texts(setup);
     let none = |why: &str| match options.keys().next() {
@@ -25,7 +26,7 @@ pub fn check(setup: &Setup) -> Result<(), String> {
         None => Ok(()),
     };
     match kind(setup)? {
-        // A server takes the same options, from its configuration file.
+        // A server accepts the same options in its configuration file.
         EngineKind::Embedded | EngineKind::Served => Embedded::check_options(&options),
         EngineKind::Noop => none("the engine noop has no options"),
         EngineKind::Cql => none("a server that runs already is configured where it was started"),
@@ -45,7 +46,7 @@ pub fn speaks_cql(setup: &Setup) -> bool {
     )
 }
 
-/// Makes the engine of a setup, with its files in `data`, which is empty.
+/// Creates the engine of a setup, with its files in the empty directory `data`.
 pub fn make(setup: &Setup, data: &Path) -> Result<Box<dyn Target>, LabError> {
     let options = texts(setup);
     match kind(setup).map_err(LabError::Usage)? {
@@ -127,7 +128,7 @@ fn cql_settings(setup: &Setup, contacts: Vec<String>) -> Result<CqlSettings, Lab
     })
 }
 
-/// The functions of an engine behind a feature: with it, and without.
+/// Declares the functions of an engine behind a feature: with it, and without.
 macro_rules! peer {
     ($feature:literal, $store:ident, $module:ident, $check:ident, $make:ident) => {
         #[cfg(feature = $feature)]

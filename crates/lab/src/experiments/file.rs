@@ -1,4 +1,4 @@
-//! The file of an experiment, as written and as checked.
+//! The experiment file, as written and as validated.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use toml::Spanned;
 use crate::cli::EngineKind;
 use crate::workload::{Expect, ValueSpec};
 
-/// A setting's value as a file writes it: a number, a truth value or a text.
+/// Value of a setting in a file: a number, a boolean or a text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -36,40 +36,40 @@ impl Display for Scalar {
 /// Settings by name.
 pub type Settings = BTreeMap<String, Scalar>;
 
-/// A whole file.
+/// An experiment file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExperimentFile {
-    /// Its name: runs are kept under it.
+    /// Name under which runs are stored.
     pub name: Spanned<String>,
-    /// One line for people.
+    /// Title, one line.
     #[serde(default)]
     pub title: String,
-    /// What it is about, in Markdown.
+    /// Description, in Markdown.
     #[serde(default)]
     pub description: String,
-    /// How often each configuration is measured.
+    /// Number of repeats of each configuration.
     #[serde(default = "three")]
     pub repeats: Spanned<usize>,
-    /// What random choices start from: order, keys, values.
+    /// Seed of random choices: order, keys, values.
     #[serde(default = "one")]
     pub seed: u64,
-    /// The configuration that others are compared with; the first one by default.
+    /// Configuration that others are compared with; the first one by default.
     #[serde(default)]
     pub baseline: Option<Spanned<String>>,
-    /// What is measured.
+    /// Engines to measure.
     pub engine: Vec<Spanned<EngineSpec>>,
-    /// How it is set up. Without any there is one, called `default`.
+    /// Configurations. Without any, there is one called `default`.
     #[serde(default)]
     pub configuration: Vec<Spanned<ConfigurationSpec>>,
-    /// Every combination of these values, on top of each configuration.
+    /// Every combination of these values is added to each configuration.
     #[serde(default)]
     pub matrix: BTreeMap<String, Spanned<Vec<Scalar>>>,
-    /// What is done.
+    /// Workloads.
     pub workload: Vec<Spanned<WorkloadSpec>>,
-    /// In what order.
+    /// Phases, in order.
     pub phase: Vec<Spanned<PhaseSpec>>,
-    /// Figures that somebody published, shown beside ours.
+    /// Published results, shown next to the measured ones.
     #[serde(default)]
     pub published: Vec<Published>,
 }
@@ -86,39 +86,40 @@ fn one() -> u64 {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EngineSpec {
-    /// What it is called in results; its kind by default.
+    /// Name in results; the kind by default.
     #[serde(default)]
     pub name: Option<String>,
-    /// What it is.
+    /// Kind of the engine.
     pub kind: Spanned<String>,
-    /// Its options in every configuration, by its own names.
+    /// Options in every configuration, by the engine's names.
     #[serde(default)]
     pub options: Settings,
-    /// Kind `cql`: where it listens.
+    /// Kind `cql`: addresses of the server.
     #[serde(default)]
     pub contact: Vec<String>,
-    /// Kind `cql`: where a Cassette has its figures, such as `127.0.0.1:7199`.
+    /// Kind `cql`: metrics endpoint of a Cassette server, such as `127.0.0.1:7199`.
     #[serde(default)]
     pub metrics: Option<String>,
-    /// Kind `served`: the program; this one by default.
+    /// Kind `served`: the program; the current one by default.
     #[serde(default)]
     pub program: Option<String>,
-    /// Kinds `cql`, `served` and `cassandra`: connections to keep requests in flight on. 2.
+    /// Kinds `cql`, `served` and `cassandra`: number of connections. 2.
     #[serde(default)]
     pub connections: Option<usize>,
-    /// Kinds `cql`, `served` and `cassandra`: the version of the native protocol. 5.
+    /// Kinds `cql`, `served` and `cassandra`: version of the native protocol. 5.
     #[serde(default)]
     pub protocol: Option<u8>,
-    /// Kinds `cql`, `served` and `cassandra`: the consistency level where no statement has its own. QUORUM.
+    /// Kinds `cql`, `served` and `cassandra`: consistency level of statements without one. QUORUM.
     #[serde(default)]
     pub consistency: Option<Spanned<String>>,
-    /// Kinds `cql`, `served` and `cassandra`: replicas of the keyspace that records are in. 1.
+    /// Kinds `cql`, `served` and `cassandra`: replication factor of the keyspace with the records.
+    /// 1.
     #[serde(default)]
     pub replication_factor: Option<usize>,
-    /// Kind `cql`: the server's process, if it is on this machine.
+    /// Kind `cql`: pid of the server, if it is on this machine.
     #[serde(default)]
     pub server_pid: Option<u32>,
-    /// Kind `cassandra`: nodes. 1.
+    /// Kind `cassandra`: number of nodes. 1.
     #[serde(default)]
     pub nodes: Option<usize>,
     /// Kind `cassandra`: heap of each node. 1G.
@@ -127,7 +128,7 @@ pub struct EngineSpec {
     /// Kind `cassandra`: version. 5.0.8.
     #[serde(default)]
     pub version: Option<String>,
-    /// Whether it is measured only when asked for with `--engine`.
+    /// Whether it is measured only if requested with `--engine`.
     #[serde(default)]
     pub optional: bool,
 }
@@ -136,91 +137,91 @@ pub struct EngineSpec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConfigurationSpec {
-    /// What it is called in results.
+    /// Name in results.
     pub name: String,
-    /// The engines it is for; all by default.
+    /// Engines it applies to; all by default.
     #[serde(default)]
     pub engines: Vec<Spanned<String>>,
-    /// The engine's options, on top of those it has in every configuration.
+    /// Options, added to those that the engine has in every configuration.
     #[serde(default)]
     pub options: Settings,
-    /// What tables of records are made WITH; `{table}` in schemas stands for it too.
+    /// Table options (WITH …) of record tables; also the value of `{table}` in schemas.
     #[serde(default)]
     pub table: String,
-    /// What else `{name}` in schemas and CQL phases stands for.
+    /// Values of other `{name}` variables in schemas and CQL phases.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
 }
 
-/// A workload: YCSB's, or statements.
+/// A workload: YCSB's, or of statements.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WorkloadSpec {
-    /// What phases call it.
+    /// Name used by phases.
     pub name: String,
     /// A core workload, `a` to `f`.
     #[serde(default)]
     pub ycsb: Option<Spanned<String>>,
-    /// Files of YCSB properties, taken as they are; paths from where the command is given.
+    /// YCSB property files, used unchanged; paths are relative to the working directory.
     #[serde(default)]
     pub property_files: Vec<Spanned<String>>,
-    /// YCSB properties, by YCSB's names, on top.
+    /// YCSB properties, which override the files.
     #[serde(default)]
     pub properties: Settings,
-    /// Statements that make keyspace and tables.
+    /// Statements that create keyspace and tables.
     #[serde(default)]
     pub schema: Vec<String>,
-    /// Statements that remove them.
+    /// Statements that drop them.
     #[serde(default)]
     pub drop: Vec<String>,
-    /// How values are generated, by the names that statements bind: `:name`.
+    /// Generators of values, by the names that statements bind: `:name`.
     #[serde(default)]
     pub values: BTreeMap<String, ValueSpec>,
-    /// What makes one record.
+    /// Operation that creates one record.
     #[serde(default)]
     pub insert: Option<OperationSpec>,
-    /// What is done, by weight.
+    /// Operations, by weight.
     #[serde(default)]
     pub operation: Vec<OperationSpec>,
 }
 
-/// An operation of statements.
+/// An operation of a workload of statements.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OperationSpec {
-    /// What its latencies are called.
+    /// Name of its latencies.
     #[serde(default)]
     pub name: Option<String>,
-    /// How often it is done, beside the others. 1.
+    /// Frequency relative to the others. 1.
     #[serde(default)]
     pub weight: Option<f64>,
-    /// Whether it makes a new record.
+    /// Whether it creates a new record.
     #[serde(default)]
     pub inserts: bool,
     /// Its only statement.
     #[serde(default)]
     pub cql: Option<String>,
-    /// Of the only statement: its consistency level.
+    /// Consistency level of the only statement.
     #[serde(default)]
     pub consistency: Option<Spanned<String>>,
-    /// Of the only statement: what its answer must be.
+    /// Expected result of the only statement.
     #[serde(default)]
     pub expect: Expect,
-    /// Its statements, one after the other.
+    /// Its statements, in order.
     #[serde(default)]
     pub steps: Vec<StepSpec>,
 }
 
-/// A statement of several.
+/// One of several statements.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StepSpec {
     /// The statement.
     pub cql: String,
-    /// Its consistency level.
+    /// Consistency level.
     #[serde(default)]
     pub consistency: Option<Spanned<String>>,
-    /// What its answer must be.
+    /// Expected result.
     #[serde(default)]
     pub expect: Expect,
 }
@@ -229,19 +230,19 @@ pub struct StepSpec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PhaseSpec {
-    /// What it is called in results; made from what it does by default.
+    /// Name in results; derived from what it does by default.
     #[serde(default)]
     pub name: Option<String>,
-    /// The engines it is for; all by default.
+    /// Engines it applies to; all by default.
     #[serde(default)]
     pub engines: Vec<Spanned<String>>,
-    /// Makes the workload's table anew and loads its records.
+    /// Recreates the workload's table and loads its records.
     #[serde(default)]
     pub load: Option<String>,
-    /// Does the workload's operations.
+    /// Runs the workload's operations.
     #[serde(default)]
     pub run: Option<String>,
-    /// Seeks the highest rate of the workload's operations that keeps a percentile under a bound.
+    /// Searches the highest rate of the workload's operations with a percentile below a limit.
     #[serde(default)]
     pub search: Option<String>,
     /// Executes a statement, such as ALTER TABLE.
@@ -250,33 +251,33 @@ pub struct PhaseSpec {
     /// `flush`, `compact`, `drop-caches` or `restart`.
     #[serde(default)]
     pub action: Option<ActionSpec>,
-    /// Waits so many seconds.
+    /// Waits this many seconds.
     #[serde(default)]
     pub wait: Option<f64>,
-    /// Operations under way at a time. 1.
+    /// Number of concurrent operations. 1.
     #[serde(default)]
     pub threads: Option<usize>,
-    /// Operations to do; of YCSB workloads `operationcount` by default.
+    /// Number of operations; `operationcount` of YCSB workloads by default.
     #[serde(default)]
     pub operations: Option<u64>,
-    /// Seconds after which it ends.
+    /// Maximum duration in seconds.
     #[serde(default)]
     pub seconds: Option<f64>,
-    /// Operations started a second, whatever the engine does.
+    /// Operations started per second, regardless of the engine's speed.
     #[serde(default)]
     pub rate: Option<f64>,
-    /// The rate at the phase's end.
+    /// Rate at the end of the phase.
     #[serde(default)]
     pub rate_to: Option<f64>,
-    /// Seconds left out at the beginning; found in the series by default.
+    /// Seconds excluded at the beginning; derived from the series by default.
     #[serde(default)]
     pub warm_up: Option<f64>,
-    /// Of a search: the bound of the 99th percentile, in microseconds.
+    /// Of a search: limit of the 99th percentile, in microseconds.
     #[serde(default)]
     pub p99_us: Option<f64>,
 }
 
-/// What [`PhaseSpec::action`] may be.
+/// Possible values of [`PhaseSpec::action`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -287,31 +288,31 @@ pub enum ActionSpec {
     Restart,
 }
 
-/// A figure somebody published.
+/// A published result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Published {
-    /// The phase it belongs to.
+    /// Phase it belongs to.
     pub phase: String,
-    /// The configuration it belongs to.
+    /// Configuration it belongs to.
     pub configuration: String,
-    /// What it measures: `throughput`, or an operation and a figure such as `READ p99`.
+    /// Metric: `throughput`, or an operation and a statistic such as `READ p99`.
     pub metric: String,
-    /// The figure, in operations a second or microseconds.
+    /// Value, in operations per second or microseconds.
     pub value: f64,
-    /// What must be known of it.
+    /// Conditions of the measurement.
     #[serde(default)]
     pub note: String,
 }
 
-/// What is wrong with a file, and where.
+/// An error in a file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// Description.
     pub message: String,
 }
 
@@ -322,7 +323,7 @@ impl Display for FileError {
 }
 
 impl FileError {
-    /// Something wrong at byte `at` of `text`.
+    /// Creates an error at byte `at` of `text`.
     pub fn at(text: &str, at: usize, message: impl Display) -> Self {
         let before = text.get(..at.min(text.len())).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -335,7 +336,7 @@ impl FileError {
 }
 
 impl ExperimentFile {
-    /// Reads and checks a file.
+    /// Parses and validates a file.
     pub fn parse(text: &str) -> Result<Self, FileError> {
         let file: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -345,7 +346,11 @@ impl ExperimentFile {
         Ok(file)
     }
 
-    /// What serde cannot check: names that must be known, values that go together. Gives where it is wrong.
+    /// Validates what serde cannot: known names, and consistent values. Returns the position of an
+    /// error.
+    ///
+    /// The order of the checks is that of the file's sections, so that the first error reported is
+    /// the first one in the text.
     fn check(&self) -> Result<(), (usize, String)> {
         let name_ok = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
@@ -485,30 +490,30 @@ fn check_workloads(workloads: &[Spanned<WorkloadSpec>]) -> Result<(), (usize, St
     Ok(())
 }
 
-/// A consistency level by its name.
+/// Parses a consistency level.
 pub fn consistency(name: &Spanned<String>) -> Result<Consistency, (usize, String)> {
     crate::cli::parse_consistency(name.get_ref()).map_err(|message| (name.span().start, message))
 }
 
 impl EngineSpec {
-    /// What it is called.
+    /// Returns its name in results.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(self.kind.get_ref())
     }
 
-    /// What it is; `None` for a kind there is not.
+    /// Returns its kind; `None` if unknown.
     pub fn kind(&self) -> Option<EngineKind> {
         EngineKind::from_str(self.kind.get_ref(), false).ok()
     }
 }
 
 impl PhaseSpec {
-    /// The workload it loads, runs or searches with.
+    /// Returns the workload it loads, runs or searches with.
     pub fn workload(&self) -> Option<&str> {
         self.load.as_deref().or(self.run.as_deref()).or(self.search.as_deref())
     }
 
-    /// Its name in results.
+    /// Returns its name in results.
     pub fn label(&self) -> String {
         if let Some(name) = &self.name {
             return name.clone();
@@ -573,7 +578,7 @@ impl PhaseSpec {
 pub(crate) mod tests {
     use super::*;
 
-    /// A small experiment on nothing at all.
+    /// A small experiment on the no-op engine.
     pub const NOOP: &str = r#"
 name = "small"
 repeats = 2

@@ -1,8 +1,8 @@
-//! Experiments as files: which engines, which settings, which work, how often; then what came of it.
+//! Experiments described by files: engines, settings, workloads and repeats, and their results.
 //!
-//! [`file`] reads and checks a file, [`plan`] makes parts of it (one engine in one configuration, once), [`perform`] runs
-//! a part, [`store`] keeps what it gave so that nothing is ever half-written, [`analysis`] says what the parts show
-//! together.
+//! [`file`] parses and validates a file. [`plan`] derives its parts: one engine in one
+//! configuration, once. [`perform`] runs a part, [`store`] stores its results atomically, and
+//! [`analysis`] compares the parts.
 
 pub mod analysis;
 pub mod builtin;

@@ -1,4 +1,4 @@
-//! Runs a part: makes the engine, goes through the phases, takes it all down.
+//! Runs a part: creates the engine, runs the phases, and removes everything.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,25 +23,25 @@ use crate::workload::{Expect, StatementWorkload};
 use crate::ycsb::workload::StreamFactory;
 use crate::ycsb::{CoreWorkload, KeySpace, OperationKind};
 
-/// How long a closed loop is tried before a search of rates.
+/// Duration of the closed loop before a search of rates.
 const FIRST_TRIAL_SECONDS: f64 = 2.0;
 
-/// A workload ready to be driven, of one setup.
+/// A prepared workload of one setup.
 #[derive(Debug, Clone)]
 pub struct ReadyWorkload {
     core: CoreWorkload,
     statements: Option<Arc<StatementWorkload>>,
 }
 
-/// Why a workload cannot be made.
+/// Why a workload cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct WorkloadError {
-    /// Where its table begins in the file.
+    /// Position of its table in the file.
     pub at: usize,
-    /// The property that is wrong, if it is one that stands there.
+    /// The invalid property, if one is at fault.
     pub property: Option<String>,
-    /// What is wrong.
+    /// Description.
     pub error: LabError,
 }
 
@@ -51,7 +51,7 @@ impl From<WorkloadError> for LabError {
     }
 }
 
-/// Makes the workloads of a setup. Counts and times are multiplied by `scale`.
+/// Prepares the workloads of a setup. Counts and times are multiplied by `scale`.
 pub fn workloads(
     file: &ExperimentFile,
     setup: &Setup,
@@ -93,7 +93,7 @@ pub fn workloads(
     file.workload.iter().map(ready).collect()
 }
 
-/// A count by the scale; never none.
+/// Scales a count; never to 0.
 fn scaled(count: u64, scale: f64) -> u64 {
     if count == 0 { 0 } else { ((count as f64 * scale).round() as u64).max(1) }
 }
@@ -136,7 +136,7 @@ fn statements(spec: &WorkloadSpec, setup: &Setup) -> Result<StatementWorkload, S
     builder.finish(fill(&spec.schema), fill(&spec.drop)).map_err(|error| error.to_string())
 }
 
-/// A text with what the configuration says in place of `{with}`, `{table}` and its own variables.
+/// Replaces `{with}`, `{table}` and the variables of the configuration in a text.
 fn filled(text: &str, setup: &Setup) -> String {
     let with = if setup.table.is_empty() { String::new() } else { format!(" WITH {}", setup.table) };
     let mut text = text.replace("{with}", &with).replace("{table}", &setup.table);
@@ -146,8 +146,8 @@ fn filled(text: &str, setup: &Setup) -> String {
     text
 }
 
-/// Runs a part to its end, with the engine's files in `data`, which is empty. An error, or a server that dies, stops the part: what it gave until then comes back with the
-/// reason.
+/// Runs a part, with the engine's files in the empty directory `data`. An error, or the death of a
+/// server, stops the part: the results so far are returned with the reason.
 pub fn perform(
     file: &ExperimentFile,
     setup: &Setup,
@@ -210,14 +210,14 @@ struct Performer<'a> {
     scale: f64,
     started: Instant,
     workloads: &'a BTreeMap<String, ReadyWorkload>,
-    /// The keys of each table, by the table's name or the workload's.
+    /// Keys of each table, by the name of the table or the workload.
     keys: BTreeMap<String, KeySpace>,
     observer: &'a dyn Observer,
     phases: Vec<PhaseResult>,
 }
 
 impl Performer<'_> {
-    /// Does a phase; gives why the part is to end here, if it is.
+    /// Runs a phase. Returns the reason to end the part here, if there is one.
     fn phase(&mut self, phase: &PhaseSpec, target: &mut dyn Target) -> Result<Option<String>, LabError> {
         let at = self.started.elapsed().as_secs_f64();
         let begun = Instant::now();
@@ -274,7 +274,7 @@ impl Performer<'_> {
             field_names: core.field_names(),
             statements: ready.statements.clone(),
         };
-        // Workloads of YCSB share their table, and with it its keys.
+        // YCSB workloads share their table, and thus its keys.
         let space = if ready.statements.is_some() { name } else { core.table.as_str() };
         let with_statements = |factory: StreamFactory| match &ready.statements {
             Some(statements) => factory.with_statements(Arc::clone(statements)),
@@ -306,7 +306,7 @@ impl Performer<'_> {
     }
 
     fn plan(&self, phase: &PhaseSpec, core: &CoreWorkload, target: &dyn Target) -> PhasePlan {
-        // A scale shortens phases; one above 1 is for more data, in the same time each.
+        // A scale shortens phases; a scale above 1 increases the data, with unchanged times.
         let seconds = phase.seconds.map(|seconds| (seconds * self.scale.min(1.0)).max(0.5));
         let by_property = (core.max_execution_seconds > 0).then_some(core.max_execution_seconds as f64);
         let operations = match (phase.operations, seconds) {
@@ -327,8 +327,8 @@ impl Performer<'_> {
         }
     }
 
-    /// Tries rates, each for the phase's time; the figures are those of the highest one that keeps the bound, or of the
-    /// last one when none does.
+    /// Tries rates, each for the time of the phase. Returns the results of the highest rate within
+    /// the limit, or of the last one if none is.
     fn search(
         &self,
         phase: &PhaseSpec,
@@ -365,7 +365,8 @@ impl Performer<'_> {
             let p99_us = p99_us_of_all(&measured, steps_from);
             let throughput = measured.report.throughput;
             let figures = self.figures(phase, core, measured, factory.kind_names());
-            // An engine that falls behind lengthens the phase: what it did in time is then less than asked.
+            // An engine that falls behind lengthens the phase: its throughput is then below the
+            // rate.
             let kept = p99_us <= bound_us && figures.report.failed == 0 && throughput >= 0.97 * rate;
             trials.push(Trial { rate, throughput, p99_us, kept });
             search.learn(kept);
@@ -388,7 +389,7 @@ impl Performer<'_> {
     ) -> PhaseFigures {
         let Measured { mut report, recorder, series, before, after, .. } = measured;
         report.properties = crate::experiment::owned(core.settings());
-        // A load is counted whole: what it costs to fill an empty engine is what it measures.
+        // A load counts completely: it measures the cost of filling an empty engine.
         let asked = if phase.load.is_some() { Some(0.0) } else { phase.warm_up };
         let (first, reached) = first_slice(asked, &series, report.seconds);
         let from = slice_start(first).as_secs_f64();
@@ -412,8 +413,8 @@ fn rate_of(operations: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { operations as f64 / seconds } else { 0.0 }
 }
 
-/// The first slice of a phase's time that counts, and whether the phase became steady: after the warm-up asked for, or
-/// after the one found. At least half of the phase is always kept.
+/// Returns the first slice that counts and whether the phase became steady: after the requested
+/// warm-up, or the one found. At least half of the phase always counts.
 fn first_slice(asked: Option<f64>, series: &[Second], seconds: f64) -> (usize, bool) {
     let throughputs: Vec<f64> = series.iter().map(Second::throughput).collect();
     let (warm_up, reached) = match asked {
@@ -425,7 +426,7 @@ fn first_slice(asked: Option<f64>, series: &[Second], seconds: f64) -> (usize, b
     };
     let first = slice_after(warm_up);
     let kept = slice_start(first).as_secs_f64() <= seconds / 2.0;
-    // A cut that would leave too little is made earlier.
+    // A cut that would leave too little is moved forward.
     let first = if kept {
         first
     } else {
@@ -434,13 +435,14 @@ fn first_slice(asked: Option<f64>, series: &[Second], seconds: f64) -> (usize, b
     (first, reached)
 }
 
-/// The 99th percentile of all operations together; infinite when none worked. Kinds from `steps_from` on are steps, which
-/// are within their operations already.
+/// Returns the 99th percentile of all operations together; infinite if none succeeded. Kinds from
+/// `steps_from` on are steps, which are included in their operations.
 fn p99_us_of_all(measured: &Measured, steps_from: usize) -> f64 {
     let mut all = crate::run::recorder::new_histogram();
     for (kind, latencies) in measured.recorder.latencies() {
         let is_step = matches!(kind, OperationKind::Named(index) if usize::from(index) >= steps_from);
-        // An F of YCSB counts its reads and updates beside the whole, which are no longer than it.
+        // YCSB's workload F counts its reads and updates besides the whole, which are no longer
+        // than it.
         if !is_step && all.add(&latencies.response).is_err() {
             return f64::INFINITY;
         }
@@ -555,7 +557,7 @@ seconds = 0.5
             assert!(ran.report.latencies.contains_key(kind), "{kind}: {:?}", ran.report.latencies.keys());
         }
         let ramp = result.phases[5].figures.as_ref().unwrap();
-        // 200 a second on average for half a second, as far as the engine keeps up.
+        // 200 per second on average for half a second, as far as the engine keeps up.
         assert!((1..=100).contains(&ramp.report.operations), "{}", ramp.report.operations);
         assert!(ran.after["sstables"] >= 1.0, "{:?}", ran.after);
         assert!(result.engine.settings.contains_key("memtable_heap_space"));

@@ -1,4 +1,4 @@
-//! What is measured in which order.
+//! The parts of an experiment and their order.
 
 use std::collections::BTreeMap;
 
@@ -14,54 +14,55 @@ use super::file::{ConfigurationSpec, EngineSpec, ExperimentFile, FileError, Sett
 /// One engine in one configuration, once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Its place in the order, from 1.
+    /// Position in the order, from 1.
     pub number: usize,
-    /// Which repeat, from 1.
+    /// Repeat, from 1.
     pub repeat: usize,
-    /// The engine's name.
+    /// Name of the engine.
     pub engine: String,
-    /// The configuration's name.
+    /// Name of the configuration.
     pub configuration: String,
 }
 
 impl Part {
-    /// What it measures, apart from the repeat.
+    /// Returns what it measures, without the repeat.
     pub fn label(&self) -> String {
         label(&self.engine, &self.configuration)
     }
 }
 
-/// An engine's name and a configuration's as one.
+/// Joins the names of an engine and a configuration.
 pub fn label(engine: &str, configuration: &str) -> String {
     format!("{engine}, {configuration}")
 }
 
-/// An engine with everything a configuration says of it.
+/// An engine with its complete configuration.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The engine.
     pub engine: EngineSpec,
-    /// The configuration's name, with its place in the matrix.
+    /// Name of the configuration, including the matrix values.
     pub configuration: String,
-    /// The engine's options: its own, the configuration's, the matrix's, later ones winning.
+    /// Options of the engine: its own, the configuration's, the matrix's; later ones override.
     pub options: Settings,
-    /// What tables of records are made WITH.
+    /// Table options (WITH …) of record tables.
     pub table: String,
-    /// What `{name}` stands for in schemas and CQL phases.
+    /// Values of `{name}` in schemas and CQL phases.
     pub variables: BTreeMap<String, String>,
 }
 
 /// All setups, and the order of the parts.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What is measured, in the file's order.
+    /// Setups in the order of the file.
     pub setups: Vec<Setup>,
-    /// In which order.
+    /// Parts in the order of execution.
     pub parts: Vec<Part>,
 }
 
 impl Plan {
-    /// Makes the plan of `file`, which stands in `text`: of the engines in `only`, or of all that are not optional.
+    /// Plans `file` with source `text`, for the engines in `only`, or for all that are not
+    /// optional.
     pub fn new(file: &ExperimentFile, text: &str, only: &[String]) -> Result<Self, FileError> {
         for name in only {
             if !file.engine.iter().any(|engine| engine.get_ref().label() == name) {
@@ -113,7 +114,7 @@ impl Plan {
         Ok(Self { setups, parts })
     }
 
-    /// The setup of a part.
+    /// Returns the setup of a part.
     pub fn setup(&self, part: &Part) -> Option<&Setup> {
         self.setups
             .iter()
@@ -121,12 +122,12 @@ impl Plan {
     }
 }
 
-/// What stands for the configurations of a file that has none.
+/// The configuration of a file without any.
 fn default_configuration() -> Spanned<ConfigurationSpec> {
     Spanned::new(0..0, ConfigurationSpec { name: "default".into(), ..Default::default() })
 }
 
-/// A configuration's name with its place in the matrix.
+/// Returns the name of a configuration including the matrix values.
 fn configuration_name(file: &ExperimentFile, spec: &ConfigurationSpec, suffix: &str) -> String {
     match (suffix, file.configuration.is_empty()) {
         ("", _) => spec.name.clone(),
@@ -135,7 +136,7 @@ fn configuration_name(file: &ExperimentFile, spec: &ConfigurationSpec, suffix: &
     }
 }
 
-/// The names of all configurations, in the file's order.
+/// Returns the names of all configurations in the order of the file.
 pub fn configuration_names(file: &ExperimentFile) -> Vec<String> {
     let none = [default_configuration()];
     let configurations = if file.configuration.is_empty() { &none[..] } else { &file.configuration[..] };
@@ -146,8 +147,8 @@ pub fn configuration_names(file: &ExperimentFile) -> Vec<String> {
     configurations.iter().flat_map(names_of).collect()
 }
 
-/// Where in `text` stands what `message` complains of: the option it names, in the matrix, the configuration or the engine,
-/// whichever has the last word; without any, the engine.
+/// Returns the position in `text` of the error `message`: of the option it names, in the matrix,
+/// the configuration or the engine, whichever overrides the others; else of the engine.
 fn place(
     file: &ExperimentFile,
     text: &str,
@@ -158,7 +159,7 @@ fn place(
 ) -> usize {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let named = |name: &&String| message.split(|c| !is_part(c)).any(|word| word == name.as_str());
-    // An engine's message may list the options it has after the one that it has not.
+    // An engine's message may list the valid options after the invalid one.
     let position = |name: &&String| message.find(name.as_str());
     let Some(name) = setup.options.keys().filter(named).min_by_key(position) else {
         return engine.span().start;
@@ -171,7 +172,8 @@ fn place(
     place_in_table(text, within.start, name)
 }
 
-/// Where `word` stands in the `[[table]]` of `text` that begins at `start`, or that beginning.
+/// Returns the position of `word` in the `[[table]]` of `text` that begins at `start`, or that
+/// beginning.
 pub(super) fn place_in_table(text: &str, start: usize, word: &str) -> usize {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let rest = text.get(start..).unwrap_or_default();
@@ -183,7 +185,8 @@ pub(super) fn place_in_table(text: &str, start: usize, word: &str) -> usize {
     start + part.match_indices(word).map(|(at, _)| at).find(whole).unwrap_or(0)
 }
 
-/// Every combination of the matrix's values, with its name; one without a name when there is no matrix.
+/// Returns every combination of the matrix values with its name; one without a name if there is no
+/// matrix.
 fn combinations(file: &ExperimentFile) -> Vec<(String, Settings)> {
     let mut all = vec![(String::new(), Settings::new())];
     for (name, values) in &file.matrix {
@@ -201,8 +204,8 @@ fn combinations(file: &ExperimentFile) -> Vec<(String, Settings)> {
     all
 }
 
-/// Repeats one after the other, each with all setups in an order of its own: what changes slowly (a disk that fills, a
-/// neighbour that wakes) then hits all setups alike, not the last one.
+/// Orders the repeats one after the other, each with all setups in a random order: slow changes (a
+/// filling disk, a waking neighbour) then affect all setups alike, not the last one.
 fn order(setups: &[Setup], repeats: usize, seed: u64) -> Vec<Part> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut parts = Vec::new();
@@ -256,7 +259,7 @@ mod tests {
         assert_eq!(configuration_names(&ExperimentFile::parse(&text).unwrap()), names);
         let text = NOOP.replace("kind = \"noop\"", "kind = \"embedded\"")
             + "\n[matrix]\nconcurrent_compactors = [9, 10]\n";
-        // As the file has them, not by the alphabet.
+        // In the order of the file, not alphabetically.
         let names = configuration_names(&ExperimentFile::parse(&text).unwrap());
         assert_eq!(names[..2], ["one concurrent_compactors=9", "one concurrent_compactors=10"]);
     }

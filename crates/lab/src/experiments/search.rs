@@ -1,28 +1,28 @@
-//! Which rate to try next, in the search of the highest one that is kept.
+//! Searches the highest rate that an engine sustains.
 
 use serde::{Deserialize, Serialize};
 
-/// The answer is within 3 %: less than two runs of the same rate differ by.
+/// The result is within 3 %: less than the difference between two runs at the same rate.
 const PRECISION: f64 = 1.03;
 
-/// More rates than this are never tried.
+/// Maximum number of trials.
 const TRIALS_MAX: usize = 24;
 
 /// A rate that was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Operations a second asked for.
+    /// Requested operations per second.
     pub rate: f64,
-    /// Operations a second that worked.
+    /// Successful operations per second.
     pub throughput: f64,
-    /// The 99th percentile of all operations, from their intended starts, in microseconds.
+    /// 99th percentile of all operations, from their intended starts, in microseconds.
     pub p99_us: f64,
-    /// Whether the bound was kept, the rate too, and nothing failed.
+    /// Whether the percentile and the rate were met, and nothing failed.
     pub kept: bool,
 }
 
-/// Decides on rates: doubling or halving until one is kept and a higher one is not, then halving the distance between
-/// them on the logarithmic scale.
+/// Doubles or halves the rate until one succeeds and a higher one fails, then bisects the interval
+/// on a logarithmic scale.
 #[derive(Debug, Clone)]
 pub struct RateSearch {
     next: f64,
@@ -37,14 +37,14 @@ impl RateSearch {
         Self { next: first.max(1.0), kept: None, lost: None, trials: 0 }
     }
 
-    /// The rate to try now; `None` when the answer is known.
+    /// Returns the next rate to try; `None` when the result is known.
     pub fn next(&self) -> Option<f64> {
         let known = matches!((self.kept, self.lost), (Some(kept), Some(lost)) if lost / kept <= PRECISION);
         let hopeless = self.kept.is_none() && self.lost.is_some_and(|lost| lost <= 1.0);
         (!known && !hopeless && self.trials < TRIALS_MAX).then_some(self.next)
     }
 
-    /// Learns how the rate that was to be tried went.
+    /// Records whether the last rate succeeded.
     pub fn learn(&mut self, kept: bool) {
         self.trials += 1;
         if kept {
@@ -60,7 +60,7 @@ impl RateSearch {
         };
     }
 
-    /// The highest rate that was kept.
+    /// Returns the highest rate that succeeded.
     pub fn highest(&self) -> Option<f64> {
         self.kept
     }

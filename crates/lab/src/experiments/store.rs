@@ -1,4 +1,4 @@
-//! What runs leave behind, in files that are whole or not there.
+//! Stores runs in files that are written atomically.
 //!
 //! ```text
 //! lab-results/<name>-<time>/
@@ -23,112 +23,113 @@ use crate::engine::EngineInfo;
 use crate::report::{LatencyReport, Machine, PhaseReport};
 use crate::run::{Counters, Second};
 
-/// What was asked for.
+/// Description of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
-    /// The experiment's name.
+    /// Name of the experiment.
     pub name: String,
-    /// Cassette's version.
+    /// Version of Cassette.
     pub version: String,
-    /// The exact command, passwords left out.
+    /// Command line without passwords.
     pub command: String,
-    /// When it was started, in UTC.
+    /// Start time in UTC.
     pub started_at: String,
-    /// What it runs on.
+    /// Machine it runs on.
     pub machine: Machine,
-    /// The file, as it was.
+    /// Content of the file.
     pub file: String,
-    /// Where it was: a path, or the name of a built-in experiment.
+    /// Origin of the file: a path, or the name of a built-in experiment.
     pub origin: String,
-    /// What records, operations and seconds were multiplied by.
+    /// Factor applied to records, operations and seconds.
     pub scale: f64,
-    /// The engines asked for; empty for all that are not optional.
+    /// Requested engines; empty for all that are not optional.
     pub engines: Vec<String>,
-    /// All parts, in their order.
+    /// All parts, in order.
     pub parts: Vec<Part>,
 }
 
-/// What a part gave.
+/// Result of a part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartResult {
-    /// Which part.
+    /// The part.
     pub part: Part,
-    /// When it was started, in UTC.
+    /// Start time in UTC.
     pub started_at: String,
-    /// How long it took, with making and removing the engine.
+    /// Duration, including the creation and the removal of the engine.
     pub seconds: f64,
-    /// The engine with its settings, as it tells them.
+    /// The engine with the settings it reported.
     pub engine: EngineInfo,
-    /// The options it was asked to have.
+    /// Requested options.
     pub options: BTreeMap<String, String>,
-    /// What tables were made WITH.
+    /// Table options (WITH …).
     #[serde(default)]
     pub table: String,
-    /// What it did, in order.
+    /// Results of its phases, in order.
     pub phases: Vec<PhaseResult>,
-    /// Why it ended before its end; such a part counts as not done.
+    /// Why it ended early; such a part counts as not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
 
-/// What a phase gave.
+/// Result of a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseResult {
-    /// Its name.
+    /// Name of the phase.
     pub name: String,
-    /// When it began, in seconds from the part's start.
+    /// Start of the phase, in seconds from that of the part.
     pub at: f64,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Its figures, if it loaded, ran or searched.
+    /// Statistics, if it loaded, ran or searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures: Option<PhaseFigures>,
 }
 
-/// The figures of a phase that drove the engine.
+/// Statistics of a phase that drove the engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseFigures {
     /// Of the whole phase.
     pub report: PhaseReport,
     /// Of the phase without its warm-up.
     pub steady: Steady,
-    /// Second by second.
+    /// One entry per second.
     pub series: Vec<Second>,
-    /// The engine's counters before it.
+    /// Counters of the engine before the phase.
     #[serde(default, skip_serializing_if = "Counters::is_empty")]
     pub before: Counters,
-    /// And after it.
+    /// Counters of the engine after the phase.
     #[serde(default, skip_serializing_if = "Counters::is_empty")]
     pub after: Counters,
-    /// Operations under way at a time.
+    /// Number of concurrent operations.
     pub threads: usize,
-    /// The rate asked for.
+    /// Requested rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// Of a search: the rates tried. The figures are those of the highest that was kept.
+    /// Of a search: the rates tried. The statistics are those of the highest successful one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trials: Vec<Trial>,
 }
 
-/// The part of a phase that counts.
+/// The steady part of a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Steady {
-    /// Seconds left out at the beginning.
+    /// Seconds excluded at the beginning.
     pub from: f64,
-    /// Whether the phase became steady at all; if not, nothing is left out.
+    /// Whether the phase became steady; if not, nothing is excluded.
     pub reached: bool,
-    /// Operations that worked.
+    /// Successful operations.
     pub operations: u64,
-    /// Operations a second that worked.
+    /// Successful operations per second.
     pub throughput: f64,
-    /// Latencies by the kinds of operations.
+    /// Latencies by kind of operation.
     pub latencies: BTreeMap<String, LatencyReport>,
 }
 
 impl PhaseFigures {
-    /// The figures that repeats are compared by, with their names: `throughput` in operations a second (or `rate`, of a
-    /// search), `CPU/op` of the engine's processes (of this one, where the engine is within it), and mean and
-    /// percentiles of each kind of operation in microseconds.
+    /// Returns the metrics by which repeats are compared, with their names: `throughput` in
+    /// operations per second (or `rate`, of a search), `CPU/op` of the engine's processes (or of
+    /// this one, for an embedded engine), and mean and percentiles of each kind of operation in
+    /// microseconds.
     pub fn metrics(&self) -> Vec<(String, f64)> {
         let mut metrics = Vec::new();
         match self.trials.iter().filter(|trial| trial.kept).map(|trial| trial.rate).reduce(f64::max) {
@@ -153,7 +154,8 @@ impl PhaseFigures {
 }
 
 impl PhaseFigures {
-    /// Processor time for each operation, over the whole phase: what a busy neighbour changes least.
+    /// Returns the processor time per operation over the whole phase, the metric least affected by
+    /// other processes.
     fn cpu_us_per_operation(&self) -> Option<f64> {
         let is_server = self.report.processes.iter().any(|process| process.role == "server");
         let role = if is_server { "server" } else { "laboratory" };
@@ -164,12 +166,12 @@ impl PhaseFigures {
     }
 }
 
-/// A directory of a run.
+/// The directory of a run.
 #[derive(Debug, Clone)]
 pub struct RunDirectory(PathBuf);
 
 impl RunDirectory {
-    /// Makes the directory of a new run in `results`.
+    /// Creates the directory of a new run in `results`.
     pub fn create(results: &Path, info: &RunInfo) -> Result<Self, LabError> {
         let time: String = info.started_at.chars().filter(char::is_ascii_alphanumeric).collect();
         let base = results.join(format!("{}-{time}", info.name));
@@ -197,7 +199,8 @@ impl RunDirectory {
         Err(LabError::Usage(format!("{} is there a thousand times", base.display())))
     }
 
-    /// Finds a run by its directory, by its name in `results`, by the experiment's name (its last run), or as `last`.
+    /// Finds a run by its directory, by its name in `results`, by the experiment's name (its last
+    /// run), or as `last`.
     pub fn find(results: &Path, run: &str) -> Result<Self, LabError> {
         for path in [PathBuf::from(run), results.join(run)] {
             if path.join("run.json").is_file() {
@@ -216,7 +219,7 @@ impl RunDirectory {
         })
     }
 
-    /// All runs in `results`, the oldest first; directories that are none are passed over.
+    /// Returns all runs in `results`, oldest first; skips other directories.
     pub fn all(results: &Path) -> Vec<(Self, RunInfo)> {
         let entries = fs::read_dir(results).into_iter().flatten().flatten();
         let mut runs: Vec<(Self, RunInfo)> = entries
@@ -230,29 +233,29 @@ impl RunDirectory {
         runs
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// What was asked for.
+    /// Reads the description of the run.
     pub fn info(&self) -> Result<RunInfo, LabError> {
         read_json(&self.0.join("run.json"))
     }
 
-    /// What part `number` gave, if it is done.
+    /// Reads the result of part `number`, if it is done.
     pub fn part(&self, number: usize) -> Result<Option<PartResult>, LabError> {
         let path = self.part_path(number);
         if path.exists() { read_json(&path).map(Some) } else { Ok(None) }
     }
 
-    /// What all parts that are done gave, in their order.
+    /// Reads the results of all completed parts, in order.
     pub fn parts(&self, info: &RunInfo) -> Result<Vec<PartResult>, LabError> {
         let found = info.parts.iter().map(|part| self.part(part.number));
         Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
-    /// Keeps what a part gave. One that was stopped is kept beside the finished ones, and does not count as done.
+    /// Stores the result of a part. A stopped part is stored separately and does not count as done.
     pub fn keep(&self, result: &PartResult) -> Result<(), LabError> {
         match result.stopped {
             None => write_json(&self.part_path(result.part.number), result),
@@ -263,14 +266,14 @@ impl RunDirectory {
         }
     }
 
-    /// Keeps a report under `name`.
+    /// Stores a report under `name`.
     pub fn keep_report(&self, name: &str, text: &[u8]) -> Result<PathBuf, LabError> {
         let path = self.0.join(name);
         write_whole(&path, text)?;
         Ok(path)
     }
 
-    /// Has this process alone work on the run, until what is returned is dropped or the process ends, however that comes.
+    /// Locks the run for this process until the returned file is dropped or the process ends.
     pub fn lock(&self) -> Result<File, LabError> {
         let path = self.0.join("run.json");
         let file =
@@ -279,12 +282,12 @@ impl RunDirectory {
             Err(fs::TryLockError::WouldBlock) => {
                 Err(LabError::Usage(format!("another process works on {} already", self.0.display())))
             }
-            // A file system without locks is no reason to measure nothing.
+            // A file system without locks is no reason to refuse measurements.
             Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(file),
         }
     }
 
-    /// An empty directory for an engine's files, whatever an earlier part left there.
+    /// Creates an empty directory for an engine's files, removing those of an earlier part.
     pub fn fresh_data(&self) -> Result<PathBuf, LabError> {
         self.remove_data()?;
         let path = self.0.join("data");
@@ -303,9 +306,9 @@ impl RunDirectory {
         }
     }
 
-    /// Removes a run of which nothing was measured.
+    /// Removes a run without results.
     pub fn discard(self) {
-        // What cannot be removed is in nobody's way.
+        // Harmless if it cannot be removed.
         let _ = fs::remove_dir_all(&self.0);
     }
 
@@ -314,8 +317,8 @@ impl RunDirectory {
     }
 }
 
-/// Writes a file so that under its name there is, whatever happens, all of it or what was there before: into another
-/// name first, synced, then renamed, the directory synced after.
+/// Writes a file atomically: its name always refers to the complete new content or to the previous
+/// one. Writes and syncs a temporary file, renames it, then syncs the directory.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
     let write = || -> io::Result<()> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -327,7 +330,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
             file.sync_all()
         });
         if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
-            // What is left of it would only be in the way.
+            // Leftovers would only be in the way.
             let _ = fs::remove_file(&temporary);
             return Err(error);
         }
@@ -408,7 +411,7 @@ pub(crate) mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("part.json");
         write_whole(&path, b"before").unwrap();
-        // A directory in the temporary file's place: the new text cannot be written.
+        // A directory in place of the temporary file: the new content cannot be written.
         fs::create_dir(directory.path().join("part.json.tmp")).unwrap();
         let error = write_whole(&path, b"after").unwrap_err();
         assert!(error.to_string().contains("part.json"));

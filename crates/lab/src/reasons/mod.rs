@@ -1,7 +1,8 @@
-//! Why the figures are as they are: rules that read counters and say a sentence with its evidence.
+//! Explains results: rules that read counters and produce sentences with their evidence.
 //!
-//! Each rule looks at one phase of one part, or at one comparison, and says nothing when it does not apply. A sentence is
-//! said once for a phase and a configuration, however many repeats show it: the evidence is of the last one.
+//! Each rule examines one phase of one part, or one comparison, and returns nothing if it does not
+//! apply. A sentence appears once per phase and configuration, however many repeats show it, with
+//! the evidence of the last repeat.
 
 mod rules;
 
@@ -10,14 +11,15 @@ use std::collections::BTreeMap;
 use crate::experiments::{Analysis, PartResult, PhaseFigures, RunInfo};
 use crate::report::markdown::figure;
 
-/// What an engine counted over a phase: the growth of what only grows, the end of what does not, and shares of hits.
+/// Returns what an engine counted during a phase: the growth of monotonic counters, the final
+/// values of others, and hit rates.
 pub fn counted(figures: &PhaseFigures) -> Vec<(String, f64)> {
     let mut found = BTreeMap::new();
     for (name, after) in &figures.after {
         match name.strip_suffix("_total") {
             Some(short) => {
                 let grown = after - figures.before.get(name).copied().unwrap_or(0.0);
-                // A restart begins counting anew.
+                // A restart resets counters.
                 found.insert(short.to_owned(), if grown < 0.0 { *after } else { grown });
             }
             None => {
@@ -63,7 +65,7 @@ pub fn counted(figures: &PhaseFigures) -> Vec<(String, f64)> {
     found.into_iter().collect()
 }
 
-/// What can be said of a run.
+/// Returns the explanations of a run.
 pub fn of_run(info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) -> Vec<String> {
     let mut said: Vec<((String, String, usize), String)> = Vec::new();
     for result in parts {
@@ -85,7 +87,7 @@ pub fn of_run(info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) -> Vec<
         }
     }
     let mut sentences: Vec<String> = Vec::new();
-    // What several configurations show alike is said once.
+    // What several configurations show alike appears once.
     let mut together: Vec<(String, usize, Vec<String>, String)> = Vec::new();
     for ((phase, label, rule), sentence) in said {
         match together.iter_mut().find(|(known, known_rule, ..)| *known == phase && *known_rule == rule) {
@@ -104,7 +106,7 @@ pub fn of_run(info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) -> Vec<
     sentences
 }
 
-/// Differences that are smaller than what one repeat differs from the next by.
+/// Returns differences that are smaller than the noise between repeats.
 fn smaller_than_noise(analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
     for phase in &analysis.phases {

@@ -1,20 +1,20 @@
-//! The rules that look at one phase.
+//! Rules that examine one phase.
 
 use std::collections::BTreeMap;
 
 use crate::experiments::PhaseFigures;
 use crate::report::markdown::figure;
 
-/// A phase, with what rules look at.
+/// A phase and the data that rules examine.
 pub(super) struct Case<'a> {
     pub figures: &'a PhaseFigures,
     /// See [`counted`](super::counted).
     pub counted: BTreeMap<String, f64>,
-    /// Processors of the machine.
+    /// Number of processors of the machine.
     pub processors: usize,
 }
 
-/// All rules, in the order in which their sentences are read.
+/// All rules, in the order of their sentences.
 pub(super) const RULES: &[fn(&Case<'_>) -> Option<String>] = &[
     processors_are_the_bottleneck,
     client_is_the_bottleneck,
@@ -59,10 +59,10 @@ fn processors_are_the_bottleneck(case: &Case<'_>) -> Option<String> {
 }
 
 fn client_is_the_bottleneck(case: &Case<'_>) -> Option<String> {
-    // An embedded engine is within the laboratory.
+    // An embedded engine runs in the measuring process.
     let server = case.get("server_cpu_seconds")? / case.seconds();
     let client = case.get("laboratory_cpu_seconds")? / case.seconds();
-    // The client's threads are its connections, so one that is always busy can do no more.
+    // Each connection has a client thread, so one that is always busy is saturated.
     (client > server && client >= 0.9).then(|| {
         format!(
             "the client is the bottleneck: it kept {} processors busy, the server {}. More connections, or another machine, \
@@ -139,7 +139,7 @@ fn all_is_in_the_page_cache(case: &Case<'_>) -> Option<String> {
     let read = server.or_else(|| case.get("laboratory_read_bytes"))?;
     let has_files = case.get("sstables").is_none_or(|sstables| sstables > 0.0);
     let reads = case.figures.report.rows_read > 0;
-    // Under a page for every hundred rows.
+    // Less than a page per hundred rows.
     (reads && has_files && read < case.figures.report.rows_read as f64 * 40.96).then(|| {
         format!(
             "the files are in the system's page cache: {} KiB were read from disk for {} rows. A larger cache of the engine's \
@@ -164,8 +164,8 @@ fn row_cache_serves_no_scans(case: &Case<'_>) -> Option<String> {
     })
 }
 
-/// What a miss costs at most where files are in the page cache: reading and decompressing a chunk of 16 KiB, in
-/// microseconds. Cassandra reports 29 to 61 on the machine of the caches experiment.
+/// Maximum cost of a miss while files are in the page cache: reading and decompressing a 16 KiB
+/// chunk, in microseconds. Cassandra reports 29 to 61 on the machine of the caches experiment.
 const MISS_COST_US: f64 = 60.0;
 
 fn cache_can_gain_little(case: &Case<'_>) -> Option<String> {
@@ -191,7 +191,7 @@ fn cache_can_gain_little(case: &Case<'_>) -> Option<String> {
 
 fn garbage_is_collected(case: &Case<'_>) -> Option<String> {
     let (paused, count) = (case.get("gc_seconds")?, case.get("gc_count")?);
-    // The nodes of a cluster are counted together, and each stops by itself.
+    // The counters of a cluster's nodes are summed, but each node pauses by itself.
     let servers = case.figures.report.processes.iter().filter(|process| process.role == "server").count();
     let share = paused / case.seconds() / servers.max(1) as f64;
     let who = if servers > 1 { "each server" } else { "the server" };
@@ -206,7 +206,8 @@ fn garbage_is_collected(case: &Case<'_>) -> Option<String> {
     })
 }
 
-/// The share of requests that YCSB's zipfian distribution sends to its hottest key: 1 / zeta(10^10, 0.99).
+/// Share of requests that YCSB's zipfian distribution sends to its hottest key: 1 / zeta(10^10,
+/// 0.99).
 const HOTTEST_SHARE: f64 = 1.0 / 26.469;
 
 fn partition_is_hot(case: &Case<'_>) -> Option<String> {
@@ -239,7 +240,8 @@ mod tests {
     use crate::report::{LatencyReport, Percentiles, ProcessReport};
     use crate::run::Second;
 
-    /// Whether rule `apply` speaks of a phase that `change` has changed, and of one it has not.
+    /// Tests that rule `apply` applies to a phase modified by `change`, and not to the unmodified
+    /// one.
     fn speaks(
         apply: fn(&Case<'_>) -> Option<String>,
         change: impl Fn(&mut PhaseFigures, &mut BTreeMap<String, f64>),

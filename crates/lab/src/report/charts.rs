@@ -1,4 +1,5 @@
-//! The drawings of a report, as SVG: bars with intervals compare groups, lines are the series of one part.
+//! Charts of a report, as SVG: bars with intervals compare groups, lines are the series of one
+//! part.
 
 use std::fmt::Write;
 
@@ -8,16 +9,16 @@ use crate::experiments::analysis::{Metric, PhaseAnalysis};
 use crate::experiments::{Analysis, PartResult};
 use crate::statistics::{Estimate, Verdict};
 
-/// Points of a line at most: a phone is not wider.
+/// Maximum number of points in a line: a phone is no wider.
 const POINTS_MAX: usize = 600;
 
-/// How wide drawings are in their own units, which are about a pixel of the column they stand in.
+/// Width of charts in their units, which are about a pixel of the column.
 const WIDTH: f64 = 340.0;
 
-/// Units that a letter takes, about.
+/// Approximate width of a letter.
 const LETTER: f64 = 6.2;
 
-/// The bars of all phases.
+/// Draws the bars of all phases.
 pub(super) fn figures(out: &mut String, analysis: &Analysis) {
     out.push_str(
         "<section aria-labelledby=\"figures\"><h2 id=\"figures\">Figures</h2>\
@@ -35,7 +36,8 @@ pub(super) fn figures(out: &mut String, analysis: &Analysis) {
     out.push_str("</section>\n");
 }
 
-/// Throughput, processor time, and of each operation the mean and the 99th percentile.
+/// Returns the charted metrics: throughput, processor time, and mean and 99th percentile of each
+/// operation.
 fn charted(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
     phase.metrics.iter().filter(|metric| {
         let latency = metric.name.ends_with(" mean") || metric.name.ends_with(" p99");
@@ -43,7 +45,7 @@ fn charted(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
     })
 }
 
-/// How a group stands to what it is compared with, where that is certain: the class it is drawn in, and its words.
+/// Returns a significant difference between a group and its baseline: the style class and the text.
 fn difference(analysis: &Analysis, metric: &Metric, group: usize) -> Option<(&'static str, String)> {
     let comparison = metric.comparisons[group].as_ref()?;
     let baseline = analysis.groups[analysis.groups[group].baseline?].label();
@@ -57,7 +59,7 @@ fn difference(analysis: &Analysis, metric: &Metric, group: usize) -> Option<(&'s
     Some((class, format!("{percent:.1} % {word} than {baseline}")))
 }
 
-/// One bar a group, with its interval.
+/// Draws one bar per group with its interval.
 fn bars(out: &mut String, analysis: &Analysis, phase: &PhaseAnalysis, metric: &Metric) {
     const ROW: f64 = 40.0;
     let found: Vec<(usize, &Estimate)> = metric
@@ -97,7 +99,7 @@ fn bars(out: &mut String, analysis: &Analysis, phase: &PhaseAnalysis, metric: &M
         let y = row as f64 * ROW;
         let value = format!("{}{}", figure(estimate.mean), mark(metric, *index));
         let class = difference(analysis, metric, *index).map_or("", |(class, _)| class);
-        // The label must leave room for the figure.
+        // The label must leave room for the value.
         let room = (WIDTH - LETTER * (value.chars().count() + 2) as f64) / LETTER;
         let _ = write!(
             out,
@@ -125,7 +127,8 @@ fn bars(out: &mut String, analysis: &Analysis, phase: &PhaseAnalysis, metric: &M
     out.push_str("</svg></figure>");
 }
 
-/// A text of so many letters at most; what is left out is its middle, for beginnings and ends tell labels apart.
+/// Shortens a text to this many letters by removing its middle, because beginnings and ends
+/// distinguish labels.
 fn shortened(text: &str, letters: usize) -> String {
     let count = text.chars().count();
     if count <= letters {
@@ -137,7 +140,7 @@ fn shortened(text: &str, letters: usize) -> String {
     format!("{first}…{last}")
 }
 
-/// What is drawn of a series: a name, and what each second had.
+/// A line of a series: its name, and the value of each second.
 type Line = (&'static str, fn(&crate::run::Second) -> Option<f64>);
 
 const LINES: &[Line] = &[
@@ -154,7 +157,7 @@ const LINES: &[Line] = &[
     ("disk used, MiB", |second| second.counters.get("disk_bytes").map(|bytes| bytes / f64::from(1 << 20))),
 ];
 
-/// The first repeat of each group, all phases one after the other.
+/// Draws the first repeat of each group, all phases in sequence.
 pub(super) fn series(out: &mut String, analysis: &Analysis, parts: &[PartResult]) {
     out.push_str(
         "<section aria-labelledby=\"series\"><h2 id=\"series\">Second by second</h2>\
@@ -162,7 +165,7 @@ pub(super) fn series(out: &mut String, analysis: &Analysis, parts: &[PartResult]
     );
     for (index, group) in analysis.groups.iter().enumerate() {
         let label = group.label();
-        // The first one is open: what there is to see is seen.
+        // The first one is open, to show that there is something to see.
         let open = if index == 0 { " open" } else { "" };
         let Some(result) = parts.iter().find(|result| result.part.label() == label) else { continue };
         let phases: Vec<String> = result
@@ -187,7 +190,7 @@ pub(super) fn series(out: &mut String, analysis: &Analysis, parts: &[PartResult]
 
 fn line(out: &mut String, result: &PartResult, name: &str, value: fn(&crate::run::Second) -> Option<f64>) {
     const HEIGHT: f64 = 110.0;
-    // Under the drawing: what the phases are called.
+    // Height below the chart for the names of the phases.
     const NAMES: f64 = 14.0;
     let end = result.phases.iter().map(|phase| phase.at + phase.seconds).fold(0.1, f64::max);
     let mut points: Vec<(f64, f64)> = Vec::new();
@@ -196,11 +199,11 @@ fn line(out: &mut String, result: &PartResult, name: &str, value: fn(&crate::run
         points.extend(seconds.filter_map(|second| Some((phase.at + second.at, value(second)?))));
     }
     let largest = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    // What would be shown as 0 is nothing to look at.
+    // Lines that would appear as 0 are omitted.
     if points.len() < 2 || largest < 0.005 {
         return;
     }
-    // The largest of neighbours stands for them: a stall must not vanish.
+    // The greatest of neighbouring values represents them: a stall must not vanish.
     let together = points.len().div_ceil(POINTS_MAX);
     let thinned: Vec<(f64, f64)> = points
         .chunks(together)
@@ -228,7 +231,7 @@ fn line(out: &mut String, result: &PartResult, name: &str, value: fn(&crate::run
             escaped(&phase.name)
         );
         let letters = (phase.seconds / end * WIDTH / LETTER) as usize;
-        // Fewer letters tell nothing; the list above names all.
+        // Fewer letters are useless; the list above contains all names.
         if letters >= phase.name.chars().count().min(5) {
             let _ = write!(
                 out,

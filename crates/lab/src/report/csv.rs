@@ -1,10 +1,10 @@
-//! A run's raw figures as CSV (RFC 4180): one line a figure, for spreadsheets and scripts.
+//! Raw results of a run as CSV (RFC 4180): one value per line, for spreadsheets and scripts.
 
 use std::fmt::Write;
 
 use crate::experiments::PartResult;
 
-/// The figures of all parts.
+/// Formats the results of all parts.
 pub fn report(parts: &[PartResult]) -> String {
     let mut out = String::from("part,repeat,engine,configuration,phase,metric,value\r\n");
     for result in parts {

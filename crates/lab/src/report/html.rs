@@ -1,4 +1,4 @@
-//! A run's report as one page that needs no network: figures as SVG, drawn here, and the tables under them.
+//! The report of a run as a self-contained page: charts as SVG, and the tables below them.
 //!
 //! Every drawing has a text that says what it shows, and every figure in it stands in a table too.
 
@@ -11,7 +11,7 @@ use crate::reasons;
 
 const STYLE: &str = include_str!("report.css");
 
-/// The whole page.
+/// Formats the whole page.
 pub fn report(
     info: &RunInfo,
     file: Option<&ExperimentFile>,
@@ -37,7 +37,7 @@ pub fn report(
     out.push_str(&tables_of(&markdown::compared(analysis, parts)));
     charts::figures(&mut out, analysis);
     charts::series(&mut out, analysis, parts);
-    // The Markdown report's tables, from where its figures begin.
+    // The tables of the Markdown report, from where its results begin.
     let text = markdown::report(info, file, analysis, parts);
     let tables = text.find("\n## Figures in tables").map_or("", |at| &text[at..]);
     out.push_str(&tables_of(tables));
@@ -58,7 +58,7 @@ pub fn report(
     out
 }
 
-/// Sentences of "no difference shown" beyond this many are folded away, where others say something.
+/// Beyond this many, sentences of "no difference shown" are collapsed if there are others.
 const NONE_SHOWN_MAX: usize = 2;
 
 fn verdict(out: &mut String, info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) {
@@ -113,15 +113,16 @@ fn list(out: &mut String, id: &str, title: &str, sentences: &[String]) {
     out.push_str("</ul></section>\n");
 }
 
-/// Sections whose parts are folded away, being long and seldom looked at.
+/// Sections whose parts are collapsed because they are long and rarely read.
 const FOLDED: [&str; 2] = ["What the engines counted", "Settings, as the engines told them"];
 
-/// The tables, headings and lists of the Markdown that this program writes, as HTML: not more of Markdown than that.
+/// Converts the tables, headings and lists of the generated Markdown to HTML. Supports no other
+/// Markdown.
 fn tables_of(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.lines().peekable();
     let (mut is_folded, mut is_open) = (false, false);
-    // What a table is about, for those who do not see what stands above it.
+    // Captions of tables for readers of the page's structure.
     let (mut section, mut part) = (String::new(), String::new());
     while let Some(line) = lines.next() {
         if line.starts_with('#') && std::mem::take(&mut is_open) {
@@ -130,7 +131,7 @@ fn tables_of(text: &str) -> String {
         if let Some(heading) = line.strip_prefix("### ") {
             part = escaped(heading);
             is_open = is_folded;
-            // What differs is why people come.
+            // Differences are the most interesting part.
             let open = if heading.contains("differ") { " open" } else { "" };
             let _ = if is_folded {
                 write!(out, "<details{open}><summary>{part}</summary>")
@@ -166,7 +167,7 @@ fn tables_of(text: &str) -> String {
     out
 }
 
-/// A row's cells, each in the tag of its column.
+/// Returns the cells of a row, each in the tag of its column.
 fn cells(row: &str, tag: impl Fn(usize) -> &'static str) -> String {
     let inner = row.trim().trim_start_matches('|');
     let inner = inner.strip_suffix('|').unwrap_or(inner);
@@ -186,7 +187,7 @@ fn cells(row: &str, tag: impl Fn(usize) -> &'static str) -> String {
         .collect()
 }
 
-/// Text as HTML, in elements and in attributes.
+/// Escapes text for HTML elements and attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,22 +1,22 @@
-//! What a benchmark ran on.
+//! The machine of a benchmark.
 
 use serde::{Deserialize, Serialize};
 
-/// The machine, as far as it tells.
+/// Description of the machine, as far as available.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's name.
+    /// Name of the processor.
     pub processor: String,
-    /// How many processors this process may use.
+    /// Number of processors available to this process.
     pub processors: usize,
-    /// Memory in bytes; 0 when not told.
+    /// Memory in bytes; 0 if unknown.
     pub memory_bytes: u64,
-    /// The operating system's kernel, with its version.
+    /// Kernel of the operating system, with its version.
     pub system: String,
 }
 
 impl Machine {
-    /// This machine.
+    /// Describes this machine.
     pub fn this() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let uname = rustix::system::uname();
@@ -39,7 +39,7 @@ fn processor_name(cpuinfo: &str) -> Option<&str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// `MemTotal` of /proc/meminfo, which is told in kibibytes.
+/// Parses `MemTotal` of /proc/meminfo, in kibibytes.
 fn memory_bytes(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
     let kibibytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;

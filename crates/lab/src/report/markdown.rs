@@ -1,4 +1,4 @@
-//! A run's report as Markdown.
+//! The report of a run as Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,10 +9,11 @@ use crate::experiments::{Analysis, ExperimentFile, PartResult, RunInfo};
 use crate::reasons;
 use crate::statistics::{Estimate, Verdict};
 
-/// More verdicts of "no difference shown" than this are counted in the terminal instead of told.
+/// Beyond this many, the terminal shows the number of "no difference shown" verdicts instead of
+/// each.
 const NONE_TOLD_MAX: usize = 6;
 
-/// What is said in the terminal: the verdicts, and a table a phase.
+/// Formats the output for the terminal: the verdicts, and a table per phase.
 pub fn summary(analysis: &Analysis) -> String {
     let mut out = String::new();
     let is_none = |verdict: &&String| verdict.contains(NO_DIFFERENCE);
@@ -35,7 +36,8 @@ pub fn summary(analysis: &Analysis) -> String {
     out
 }
 
-/// Rows are groups; columns are throughput with its interval, processor time, and of each kind of operation p50 and p99.
+/// Formats a table with groups as rows and throughput with its interval, processor time, and p50
+/// and p99 of each kind of operation as columns.
 fn terminal_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
     let is_shown = |metric: &&Metric| {
         let latency = metric.name.ends_with(" p50") || metric.name.ends_with(" p99");
@@ -58,7 +60,7 @@ fn terminal_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
                 (false, Some(estimate)) => figure(estimate.mean),
                 _ => estimated(estimate),
             };
-            // A mark's place is kept where there is none, so that figures stand under each other.
+            // The space of a mark is reserved, so that numbers are aligned.
             format!("{text}{:<2}", mark(metric, index))
         }));
         rows.push(row);
@@ -78,7 +80,7 @@ fn terminal_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
     out
 }
 
-/// ` ▲` where the figure is higher than the baseline's for certain, ` ▼` where it is lower.
+/// Returns ` ▲` if the value is significantly higher than the baseline's, ` ▼` if it is lower.
 pub(super) fn mark(metric: &Metric, group: usize) -> &'static str {
     match metric.comparisons[group].map(|comparison| comparison.verdict()) {
         Some(Verdict::Higher) => " ▲",
@@ -87,7 +89,7 @@ pub(super) fn mark(metric: &Metric, group: usize) -> &'static str {
     }
 }
 
-/// The whole report.
+/// Formats the whole report.
 pub fn report(
     info: &RunInfo,
     file: Option<&ExperimentFile>,
@@ -168,7 +170,7 @@ pub fn report(
     out
 }
 
-/// What each group was asked to be: the place in the matrix, in columns.
+/// Formats the requested settings of each group: the matrix values, in columns.
 pub(super) fn compared(analysis: &Analysis, parts: &[PartResult]) -> String {
     let asked = |label: &str| {
         let part = parts.iter().find(|result| result.part.label() == label);
@@ -200,10 +202,11 @@ pub(super) fn compared(analysis: &Analysis, parts: &[PartResult]) -> String {
     out
 }
 
-/// Rows are groups; columns are throughput, and of each kind of operation mean, p50, p95 and p99.
+/// Formats a table with groups as rows and throughput, and mean, p50, p95 and p99 of each kind of
+/// operation as columns.
 fn phase_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
     let mut out = String::new();
-    // The steps of operations, and the 99.9th percentile, are in the raw figures.
+    // Steps of operations and the 99.9th percentile are only in the raw results.
     let shown: Vec<&Metric> = phase
         .metrics
         .iter()
@@ -228,7 +231,7 @@ fn phase_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
     out
 }
 
-/// A mean with its interval: `1,234 (1,200 to 1,268)`.
+/// Formats a mean with its interval: `1,234 (1,200 to 1,268)`.
 pub fn estimated(estimate: Option<&Estimate>) -> String {
     match estimate {
         None => "-".into(),
@@ -239,7 +242,7 @@ pub fn estimated(estimate: Option<&Estimate>) -> String {
     }
 }
 
-/// A figure with as many digits as matter.
+/// Formats a number with its significant digits.
 pub fn figure(value: f64) -> String {
     let digits = value.abs();
     if digits < 100.0 && value.fract() == 0.0 {
@@ -255,7 +258,8 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// What engines counted over each phase: means over repeats, growth of what only grows, the end of what does not.
+/// Formats the engine's counters over each phase: means over repeats, growth of monotonic counters,
+/// final values of others.
 fn counters(analysis: &Analysis, parts: &[PartResult]) -> String {
     let mut out = String::new();
     for phase in &analysis.phases {
@@ -285,7 +289,7 @@ fn counters(analysis: &Analysis, parts: &[PartResult]) -> String {
             labels.join(" | "),
             "--:|".repeat(labels.len())
         );
-        // What stayed 0 everywhere would hide the rest.
+        // Counters that stayed 0 everywhere are omitted.
         let is_zero = |values: &Vec<Vec<f64>>| values.iter().flatten().all(|value| *value == 0.0);
         let (zero, rows): (BTreeMap<_, _>, BTreeMap<_, _>) =
             rows.into_iter().partition(|(_, values)| is_zero(values));
@@ -304,7 +308,7 @@ fn counters(analysis: &Analysis, parts: &[PartResult]) -> String {
     out
 }
 
-/// The settings as engines told them, those in which configurations differ first.
+/// Formats the settings reported by the engines, those that differ between configurations first.
 fn settings(parts: &[PartResult]) -> String {
     let mut columns: Vec<(String, BTreeMap<String, String>)> = Vec::new();
     for result in parts {

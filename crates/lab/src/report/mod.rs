@@ -1,4 +1,4 @@
-//! What a benchmark leaves behind: figures with everything needed to judge them and to run them again.
+//! Results of a benchmark, with everything needed to judge and to reproduce them.
 
 mod charts;
 pub mod csv;
@@ -24,87 +24,87 @@ pub use process::ProcessUse;
 /// A whole benchmark.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Which benchmark, by its command.
+    /// Command of the benchmark.
     pub benchmark: String,
-    /// Cassette's version.
+    /// Version of Cassette.
     pub version: String,
-    /// The exact command, passwords left out.
+    /// Command line without passwords.
     pub command: String,
-    /// When it started, in UTC.
+    /// Start time in UTC.
     pub started_at: String,
-    /// What it ran on.
+    /// Machine it ran on.
     pub machine: Machine,
-    /// What it measured.
+    /// Engine under test.
     pub engine: EngineInfo,
     /// How the engine was driven.
     pub driving: Driving,
-    /// Its phases, in order.
+    /// Phases, in order.
     pub phases: Vec<PhaseReport>,
 }
 
 /// How the engine was driven.
 #[derive(Debug, Clone, Serialize)]
 pub struct Driving {
-    /// Operations under way at a time: threads that wait, or requests in flight.
+    /// Number of concurrent operations: waiting threads, or requests in flight.
     pub in_flight: usize,
-    /// Operations a second asked for; absent in a closed loop, where the next starts when one is done.
+    /// Requested operations per second; absent in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// What the random choices started from.
+    /// Seed of random choices.
     pub seed: u64,
-    /// How often the phases were repeated.
+    /// Number of repeats.
     pub repeats: usize,
 }
 
-/// One phase: a load, or a run of one workload.
+/// A phase: a load, or a run of one workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseReport {
     /// `load`, or `run` and the workload.
     pub name: String,
-    /// Which repeat, from 1.
+    /// Repeat, from 1.
     pub repeat: usize,
-    /// The workload's settings, by YCSB's names.
+    /// Settings of the workload, by YCSB's names.
     pub properties: BTreeMap<String, String>,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Operations that worked; a read-modify-write is one.
+    /// Successful operations; a read-modify-write is one.
     pub operations: u64,
-    /// Operations a second that worked.
+    /// Successful operations per second.
     pub throughput: f64,
-    /// Operations that failed.
+    /// Failed operations.
     pub failed: u64,
-    /// The failures by class.
+    /// Failures by class.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, FailureReport>,
-    /// Why it ended before its end, if it did.
+    /// Why it ended early, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
-    /// Rows that reads and scans gave.
+    /// Rows returned by reads and scans.
     pub rows_read: u64,
-    /// Bytes of keys and values that reads and scans gave.
+    /// Bytes of keys and values returned by reads and scans.
     pub bytes_read: u64,
-    /// The latencies by kind of operation.
+    /// Latencies by kind of operation.
     pub latencies: BTreeMap<String, LatencyReport>,
-    /// What the processes used.
+    /// Resources used by the processes.
     pub processes: Vec<ProcessReport>,
 }
 
-/// The failures of one class.
+/// Failures of one class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FailureReport {
-    /// How many.
+    /// Number of failures.
     pub count: u64,
-    /// What the first one said.
+    /// Message of the first one.
     pub first: String,
 }
 
-/// The latencies of one kind of operation, failed ones left out.
+/// Latencies of one kind of operation, without failed ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyReport {
     /// From the intended start in an open loop, from the start in a closed one.
     #[serde(flatten)]
     pub response: Percentiles,
-    /// In an open loop: from when the engine was really asked.
+    /// In an open loop: from when the request was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Percentiles>,
 }
@@ -122,35 +122,35 @@ pub struct Percentiles {
     pub p99_us: f64,
     pub p99_9_us: f64,
     pub max_us: f64,
-    /// The whole histogram in nanoseconds, in HdrHistogram's compressed V2 encoding, in base 64.
+    /// The complete histogram in nanoseconds: base64 of HdrHistogram's compressed V2 encoding.
     pub histogram: String,
 }
 
-/// What one process used during a phase.
+/// Resources used by one process during a phase.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessReport {
-    /// `server`, or `laboratory`, which in the case of an embedded engine is the engine too.
+    /// `server`, or `laboratory` for the measuring process, which includes an embedded engine.
     pub role: String,
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
     /// Processor time in user mode.
     pub user_seconds: f64,
     /// Processor time in the kernel.
     pub system_seconds: f64,
-    /// Both over the operations that worked; absent without any.
+    /// Both, divided by the successful operations; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_operation: Option<f64>,
-    /// The most resident memory seen during the phase.
+    /// Maximum resident memory during the phase.
     pub rss_bytes_max: u64,
-    /// Threads at the end.
+    /// Number of threads at the end.
     pub threads: u64,
-    /// Files, sockets and the like open at the end; absent where the system does not tell.
+    /// Open files, sockets and the like at the end; absent if unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
-    /// Bytes the process sent to disk; absent where the system does not tell.
+    /// Bytes written to disk; absent if unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
-    /// Bytes the process fetched from disk; absent where the system does not tell.
+    /// Bytes read from disk; absent if unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_bytes: Option<u64>,
 }
@@ -188,8 +188,8 @@ impl From<&Latencies> for LatencyReport {
 }
 
 impl PhaseReport {
-    /// A report of what `recorder` holds; the caller adds what it knows of settings and processes.
-    /// `names` are those of the kinds of operations that a workload names itself.
+    /// Builds a report from `recorder`; the caller adds settings and processes. `names` are those
+    /// of the kinds of operations defined by the workload.
     pub fn of(name: String, repeat: usize, seconds: f64, recorder: &Recorder, names: &[String]) -> Self {
         let failure = |counted: &crate::run::recorder::FailureCount| FailureReport {
             count: counted.count,
@@ -214,7 +214,7 @@ impl PhaseReport {
     }
 }
 
-/// Latencies by the names of the kinds.
+/// Returns latencies by the names of their kinds.
 pub fn latency_reports(
     latencies: &BTreeMap<OperationKind, Latencies>,
     names: &[String],

@@ -1,35 +1,35 @@
-//! What a process has used, as Linux tells it under `/proc`.
+//! Resource usage of a process, from `/proc`.
 
 use std::io;
 
 use crate::LabError;
 
-/// What a process has used since it started.
+/// Resources that a process has used since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ProcessUse {
     /// Processor time in user mode, in seconds.
     pub user_seconds: f64,
     /// Processor time in the kernel, in seconds.
     pub system_seconds: f64,
-    /// Resident memory now, in bytes.
+    /// Current resident memory, in bytes.
     pub rss_bytes: u64,
-    /// Threads now.
+    /// Current number of threads.
     pub threads: u64,
-    /// Files, sockets and the like it has open now; `None` when not told.
+    /// Currently open files, sockets and the like; `None` if unavailable.
     pub open_files: Option<u64>,
-    /// Bytes it sent to disk; `None` when not told (another user's process).
+    /// Bytes written to disk; `None` if unavailable (another user's process).
     pub written_bytes: Option<u64>,
-    /// Bytes it fetched from disk; `None` when not told.
+    /// Bytes read from disk; `None` if unavailable.
     pub read_bytes: Option<u64>,
 }
 
 impl ProcessUse {
-    /// Processor time in both modes, in seconds.
+    /// Returns the processor time in both modes, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         self.user_seconds + self.system_seconds
     }
 
-    /// Adds what another process used.
+    /// Adds the usage of another process.
     pub fn add(&mut self, other: &Self) {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a.unwrap_or(0) + b?).or(a);
         self.user_seconds += other.user_seconds;
@@ -41,7 +41,7 @@ impl ProcessUse {
         self.read_bytes = sum(self.read_bytes, other.read_bytes);
     }
 
-    /// Looks at process `pid`.
+    /// Reads the usage of process `pid`.
     pub fn of(pid: u32) -> Result<Self, LabError> {
         let path = format!("/proc/{pid}/stat");
         let attempt = || format!("reading {path}, for the use of process {pid}");
@@ -55,7 +55,8 @@ impl ProcessUse {
             .ok_or_else(|| LabError::io(attempt(), io::Error::other(format!("not understood: {stat:?}"))))?;
         let mut now = Self { written_bytes, read_bytes, open_files, ..parsed };
         if pid == std::process::id() {
-            // The process's own clock counts nanoseconds where /proc counts ticks of 10 ms, a tenth of a short phase.
+            // The process's clock counts nanoseconds; /proc counts ticks of 10 ms, a tenth of a
+            // short phase.
             let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
             let seconds = clock.tv_sec as f64 + clock.tv_nsec as f64 / 1e9;
             now.user_seconds = (seconds - now.system_seconds).max(now.user_seconds);
@@ -64,8 +65,9 @@ impl ProcessUse {
     }
 }
 
-/// Parses a line of `/proc/<pid>/stat`, proc(5): `pid (comm) state …`; `comm` may hold anything, so what follows its last
-/// `)` is counted: state is the 3rd field, utime the 14th, stime the 15th, num_threads the 20th, rss the 24th.
+/// Parses a line of `/proc/<pid>/stat`, proc(5): `pid (comm) state …`; `comm` may hold anything, so
+/// what follows its last `)` is counted: state is the 3rd field, utime the 14th, stime the 15th,
+/// num_threads the 20th, rss the 24th.
 fn parse_stat(stat: &str, ticks_per_second: u64, page_bytes: u64) -> Option<ProcessUse> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
@@ -81,7 +83,7 @@ fn parse_stat(stat: &str, ticks_per_second: u64, page_bytes: u64) -> Option<Proc
     })
 }
 
-/// A line of `/proc/<pid>/io`.
+/// Parses a line of `/proc/<pid>/io`.
 fn parse_io(io: &str, name: &str) -> Option<u64> {
     io.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }

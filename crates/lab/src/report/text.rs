@@ -1,10 +1,10 @@
-//! A report for people: tables of fixed width.
+//! Reports for the terminal: tables of fixed width.
 
 use std::fmt::Write;
 
 use super::{Percentiles, PhaseReport, ProcessReport, Report};
 
-/// What was measured, on what, and how: the lines above the tables.
+/// Formats the lines above the tables: engine, machine and settings.
 pub fn heading(report: &Report) -> String {
     let Report { engine, machine, driving, .. } = report;
     let mut out = String::new();
@@ -31,7 +31,7 @@ pub fn heading(report: &Report) -> String {
     out
 }
 
-/// One phase: throughput, failures, the table of latencies, what the processes used.
+/// Formats one phase: throughput, failures, latencies, processes.
 pub fn phase(report: &PhaseReport) -> String {
     let mut out = String::new();
     let _ = writeln!(
@@ -104,7 +104,8 @@ fn process_line(out: &mut String, process: &ProcessReport) {
     );
 }
 
-/// The medians over the repeats with their spread, one line a phase; nothing when there was one repeat only.
+/// Formats the medians over the repeats with their spread, one line per phase; empty for a single
+/// repeat.
 pub fn summary(report: &Report) -> String {
     let mut out = String::new();
     if report.driving.repeats < 2 {
@@ -129,7 +130,8 @@ pub fn summary(report: &Report) -> String {
     out
 }
 
-/// The least, the median and the most; zeros for no figures. An even number of figures has two in the middle: their mean.
+/// Returns minimum, median and maximum; zeros without values. The median of an even number of
+/// values is the mean of the middle two.
 fn spread(figures: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     let mut figures: Vec<f64> = figures.collect();
     figures.sort_by(f64::total_cmp);
@@ -140,7 +142,7 @@ fn spread(figures: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     (*least, median, *most)
 }
 
-/// Microseconds with as many digits as matter: 3.21, 45.6, 12,345.
+/// Formats microseconds with significant digits: 3.21, 45.6, 12,345.
 fn microseconds(us: f64) -> String {
     match us {
         ..10.0 => format!("{us:.2}"),
@@ -149,7 +151,7 @@ fn microseconds(us: f64) -> String {
     }
 }
 
-/// A number with its thousands apart: 12,345.
+/// Formats a number with thousands separators: 12,345.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,18 +1,18 @@
-//! Counts that can be looked at while workers go on counting.
+//! Counters that can be sampled while workers count.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Steps within one doubling: shown percentiles are at most 1/8 too high.
+/// Steps within one doubling: displayed percentiles are at most 1/8 too high.
 const STEPS: usize = 8;
-/// Doublings told apart, up to 2^40 ns, 18 minutes; slower ones count there.
+/// Number of doublings, up to 2^40 ns or 18 minutes; slower operations count there.
 const DOUBLINGS: usize = 38;
 const BUCKETS: usize = STEPS * DOUBLINGS;
 
-/// One worker's latencies of all kinds together, coarse, for the progress bar.
+/// Coarse latencies of all operations of one worker, for the progress bar.
 ///
-/// Only its worker writes, so a count is a load and a store without a locked instruction; wrapping is harmless, since
-/// only differences of two looks are used.
+/// Only its worker writes, so a count is a load and a store without a locked instruction. Wrapping
+/// is harmless, because only differences of two samples are used.
 #[derive(Debug)]
 pub struct LiveCounts {
     buckets: [AtomicU32; BUCKETS],
@@ -47,7 +47,7 @@ fn bucket_of(latency_ns: u64) -> usize {
     ((exponent - 2) * STEPS + step).min(BUCKETS - 1)
 }
 
-/// The least latency above all that count in `bucket`.
+/// Returns the smallest latency above the range of `bucket`.
 fn end_of(bucket: usize) -> u64 {
     if bucket < STEPS {
         return bucket as u64 + 1;
@@ -56,22 +56,22 @@ fn end_of(bucket: usize) -> u64 {
     ((STEPS + bucket % STEPS + 1) as u64) << (exponent - 3)
 }
 
-/// What happened between two looks at some workers' counts.
+/// Changes between two samples of several workers' counters.
 #[derive(Debug)]
 pub struct LiveView {
     seen: Vec<u32>,
     seen_at: Instant,
-    /// From the look before to the last.
+    /// Time between the last two samples.
     pub recent_seconds: f64,
-    /// Operations that worked, since the beginning.
+    /// Successful operations since the beginning.
     pub operations: u64,
-    /// Operations that failed, since the beginning.
+    /// Failed operations since the beginning.
     pub failures: u64,
-    /// Operations that worked, since the look before.
+    /// Successful operations since the previous sample.
     pub recent_operations: u64,
-    /// The 99th percentile of the latencies since the look before; `None` without any.
+    /// 99th percentile of the latencies since the previous sample; `None` without any.
     pub recent_p99_ns: Option<u64>,
-    /// Their median; `None` without any.
+    /// Median of the same; `None` without any.
     pub recent_p50_ns: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl Default for LiveView {
 }
 
 impl LiveView {
-    /// Looks again. `workers` must be the same at every look.
+    /// Takes a sample. `workers` must be the same in every sample.
     pub fn look<'a>(&mut self, workers: impl IntoIterator<Item = &'a LiveCounts>) {
         let mut totals = vec![0u32; BUCKETS];
         self.failures = 0;
@@ -115,7 +115,8 @@ impl LiveView {
     }
 }
 
-/// What the `left` slowest of the counted are at least, up to the end of a bucket; `None` for none.
+/// Returns the lower bound, rounded up to a bucket, of the `left` slowest operations; `None`
+/// without any.
 fn slowest(counts: &[u64], mut left: u64) -> Option<u64> {
     for (bucket, count) in counts.iter().enumerate().rev() {
         if *count >= left && left > 0 {

@@ -1,4 +1,4 @@
-//! Driving an engine: when operations start, how long they took, which failed.
+//! Drives an engine: starts operations, measures latencies, and counts failures.
 
 pub mod live;
 pub mod pace;
@@ -20,24 +20,25 @@ pub use recorder::{Histogram, Recorder};
 pub use series::Second;
 pub use worker::{Control, Worker};
 
-/// Figures of an engine by name. Those that end in `_total` only grow while it runs; the others are as of now.
+/// Metrics of an engine by name. Those that end in `_total` are monotonic while it runs; the others
+/// are current values.
 pub type Counters = BTreeMap<String, f64>;
 
-/// Looks at an engine's counters.
+/// Samples the counters of an engine.
 pub type Sampler<'a> = Box<dyn FnMut() -> Counters + Send + 'a>;
 
-/// What can be done to an engine between two phases.
+/// Actions on an engine between two phases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Execute a CQL statement.
+    /// Executes a CQL statement.
     Cql(String),
-    /// Write memtables to disk.
+    /// Writes memtables to disk.
     Flush,
-    /// Compact all there is, to the end.
+    /// Compacts everything.
     Compact,
-    /// Forget what the engine and the system keep of files in memory.
+    /// Drops the caches of the engine and the system's page cache.
     DropCaches,
-    /// Stop it in order and start it again.
+    /// Stops it in order and starts it again.
     Restart,
 }
 
@@ -55,56 +56,57 @@ impl std::fmt::Display for Action {
 
 /// An engine together with the way it is driven.
 pub trait Target: Sync {
-    /// What a report says of the engine.
+    /// Describes the engine for a report.
     fn describe(&self) -> EngineInfo;
 
-    /// Makes the table, if it is not there; `replace` empties it first, if it is.
+    /// Creates the table if needed; `replace` empties an existing one first.
     fn create_table(&mut self, shape: &TableShape, replace: bool) -> Result<(), LabError>;
 
-    /// Takes the table as it is for the phases to come; it must have been made, now or before.
+    /// Uses the existing table for the following phases.
     fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError>;
 
-    /// Does something to the engine while no phase runs.
+    /// Executes an action while no phase runs.
     fn act(&mut self, action: &Action) -> Result<(), LabError>;
 
-    /// What looks at the engine's counters, if it has any.
+    /// Returns a sampler of the engine's counters, if it has any.
     fn sampler(&self) -> Option<Sampler<'_>> {
         None
     }
 
-    /// Why it does not answer any more, as far as that can be seen of it: asked after a phase that had to stop.
+    /// Returns why the engine stopped responding, as far as can be observed. Called after a phase
+    /// that had to stop.
     fn why_gone(&self) -> Option<String> {
         None
     }
 
-    /// The processes of the engine, where it has its own on this machine.
+    /// Returns the pids of the engine, if it has processes on this machine.
     fn server_pids(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// How many workers keep `in_flight` operations under way together.
+    /// Returns the number of workers that keep `in_flight` operations in progress together.
     fn worker_count(&self, in_flight: usize) -> usize;
 
-    /// Runs the workers to their end, each in its thread, all starting together; gives them back in the same order
-    /// with when the phase started and ended.
+    /// Runs the workers, each in a thread, all starting together. Returns them in the same order
+    /// with the start and the end of the phase.
     fn drive(&self, workers: Vec<Worker>, in_flight: usize) -> Result<Driven, LabError>;
 }
 
-/// A phase that was driven to its end.
+/// A completed phase.
 #[derive(Debug)]
 pub struct Driven {
-    /// The workers, with what they recorded.
+    /// Workers with their records.
     pub workers: Vec<Worker>,
-    /// When they were let go.
+    /// Common start of the workers.
     pub start: Instant,
-    /// When the last one ended.
+    /// End of the last worker.
     pub end: Instant,
 }
 
-/// Runs `work` for each worker in a thread of its own, all starting together, to the last one's end.
+/// Runs `work` for each worker in a thread, all starting together, until the last one ends.
 ///
-/// What a worker needs (`S`: a session, a connection) comes with it, opened before any thread waits for the others: one
-/// that cannot be opened must not leave the others waiting.
+/// What a worker needs (`S`: a session, a connection) is opened before any thread waits for the
+/// others: a failure to open it must not leave the others waiting.
 pub(crate) fn drive_together<S: Send>(
     workers: Vec<(Worker, S)>,
     work: impl Fn(&mut S, &mut Worker) + Sync,
@@ -133,7 +135,7 @@ pub(crate) fn drive_together<S: Send>(
     Driven { workers: finished.into_iter().map(|(worker, ..)| worker).collect(), start, end }
 }
 
-/// Lets the workers of a phase go together.
+/// Starts the workers of a phase together.
 #[derive(Debug)]
 struct Gate {
     barrier: Barrier,
@@ -145,7 +147,7 @@ impl Gate {
         Self { barrier: Barrier::new(workers), start: OnceLock::new() }
     }
 
-    /// Waits for all workers; gives each the same start.
+    /// Waits for all workers; returns the same start to each.
     fn pass(&self) -> Instant {
         self.barrier.wait();
         *self.start.get_or_init(Instant::now)

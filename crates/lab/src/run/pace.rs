@@ -1,42 +1,44 @@
-//! When operations should start.
+//! The schedule of operations.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// A worker's plan of starts.
+/// A worker's schedule.
 #[derive(Debug, Clone)]
 pub enum Pace {
-    /// Closed loop: the next operation starts when the one before is done, so a slow engine is asked less.
+    /// Closed loop: an operation starts when the previous one completes, so a slow engine gets
+    /// fewer requests.
     Closed,
-    /// Open loop: operations start at a fixed rate whatever the engine does. An operation that starts late because the
-    /// ones before it were slow has its latency counted from when it should have started.
+    /// Open loop: operations start at a fixed rate regardless of the engine's speed. The latency of
+    /// an operation that starts late because earlier ones were slow counts from its intended start.
     Open {
-        /// When the phase starts.
+        /// Start of the phase.
         start: Instant,
-        /// From one operation of this worker to its next.
+        /// Interval between operations of this worker.
         interval_ns: f64,
-        /// From the phase's start to this worker's first operation.
+        /// Offset of this worker's first operation from the start of the phase.
         offset_ns: f64,
-        /// How many starts were given out.
+        /// Number of scheduled starts.
         given: u64,
     },
-    /// Open loop at a rate that changes evenly from the phase's start on.
+    /// Open loop at a rate that changes linearly from the start of the phase.
     Ramp {
-        /// When the phase starts.
+        /// Start of the phase.
         start: Instant,
-        /// Starts a second at the phase's start, over all workers.
+        /// Starts per second at the start of the phase, over all workers.
         from: f64,
-        /// By how much that changes each second.
+        /// Change of the rate per second.
         slope: f64,
-        /// How many starts all workers had before this worker's next one.
+        /// Number of starts of all workers before this worker's next one.
         number: f64,
-        /// How many workers there are.
+        /// Number of workers.
         workers: f64,
     },
 }
 
 impl Pace {
-    /// `rate` operations a second over all workers, of which this is number `worker`; they take turns.
+    /// Schedules `rate` operations per second over all workers, of which this is number `worker`;
+    /// they take turns.
     pub fn open(start: Instant, rate: f64, workers: usize, worker: usize) -> Self {
         let turn_ns = 1e9 / rate;
         Self::Open {
@@ -47,7 +49,8 @@ impl Pace {
         }
     }
 
-    /// A rate over all workers that changes evenly from `from` to `to` within `time` and then stays.
+    /// Schedules a rate over all workers that changes linearly from `from` to `to` within `time`
+    /// and then stays.
     pub fn ramp(start: Instant, from: f64, to: f64, time: Duration, workers: usize, worker: usize) -> Self {
         let slope = (to - from) / time.as_secs_f64();
         if slope == 0.0 || !slope.is_finite() {
@@ -56,11 +59,13 @@ impl Pace {
         Self::Ramp { start, from, slope, number: worker as f64, workers: workers as f64 }
     }
 
-    /// The intended start of the next operation; `None` in a closed loop: as soon as may be.
+    /// Returns the intended start of the next operation; `None` in a closed loop: as soon as
+    /// possible.
     pub fn next_start(&mut self) -> Option<Instant> {
         if let Self::Ramp { start, from, slope, number, workers } = self {
-            // The integral of the rate is the number of starts: from t + slope t^2 / 2 = number, solved for t. A falling
-            // rate that has come to nothing gives no more starts within any phase.
+            // The integral of the rate is the number of starts: from t + slope t^2 / 2 = number,
+            // solved for t. A falling rate that has reached zero yields no more starts within any
+            // phase.
             let under = *from * *from + 2.0 * *slope * *number;
             let after = if under < 0.0 { f64::MAX } else { (under.sqrt() - *from) / *slope };
             *number += *workers;
@@ -74,14 +79,14 @@ impl Pace {
     }
 }
 
-/// Lets this thread be woken when it asked to be: Linux otherwise delays timers by up to 50 microseconds, which would be
-/// counted as the engine's.
+/// Requests punctual wakeups of this thread: by default Linux delays timers by up to 50
+/// microseconds, which would count as the engine's latency.
 pub fn wake_punctually() {
-    // Refusal would only make latencies of an open loop look worse than they are.
+    // A refusal would only make latencies of an open loop look worse than they are.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Waits until `due`, if that is still to come: asleep, or busily when `spin` says so.
+/// Waits until `due`: asleep, or busily if `spin` is set.
 pub fn wait_until(due: Instant, spin: bool) {
     if spin {
         while Instant::now() < due {

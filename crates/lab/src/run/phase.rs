@@ -1,4 +1,4 @@
-//! One phase: workers driven to their end, watched meanwhile.
+//! One phase: drives the workers and samples them meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,81 +13,83 @@ use crate::report::process::ProcessUse;
 use crate::report::{PhaseReport, ProcessReport};
 use crate::ycsb::workload::{StreamFactory, share_of};
 
-/// From one look at the workers to the next.
+/// Interval between samples of the workers.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Is told of an experiment's progress, from another thread than the one that started it.
+/// Observes the progress of an experiment, on another thread than the one that started it.
 pub trait Observer: Sync {
-    /// A phase begins.
+    /// Called at the beginning of a phase.
     fn begins(&self, plan: &PhasePlan);
-    /// A phase goes on.
+    /// Called periodically during a phase.
     fn goes_on(&self, view: &LiveView);
-    /// Why all is to end early, if it is; asked as often as it goes on. What was measured until then is reported.
+    /// Returns a reason to end the whole experiment early. Called as often as the progress; results
+    /// so far are reported.
     fn wants_to_stop(&self) -> Option<String> {
         None
     }
-    /// A phase is over.
+    /// Called at the end of a phase.
     fn ends(&self, report: &PhaseReport);
 }
 
-/// Operations a second that are started whatever the engine does.
+/// The rate of an open loop, in operations per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// At the phase's start.
+    /// Rate at the start of the phase.
     pub from: f64,
-    /// At the phase's end, growing or falling evenly; `None` for the same all along. Needs a phase bounded by time.
+    /// Rate at the end of the phase, reached linearly; `None` for a constant rate. Requires a phase
+    /// bounded by time.
     pub to: Option<f64>,
 }
 
 impl Rate {
-    /// The same rate all along.
+    /// Creates a constant rate.
     pub const fn steady(rate: f64) -> Self {
         Self { from: rate, to: None }
     }
 }
 
-/// How a phase is driven, and what bounds it.
+/// How a phase is driven, and its bounds.
 #[derive(Debug, Clone)]
 pub struct PhasePlan {
-    /// The name its report has.
+    /// Name in the report.
     pub name: String,
-    /// Which repeat it belongs to.
+    /// Repeat it belongs to.
     pub repeat: usize,
-    /// Operations under way at a time.
+    /// Number of concurrent operations.
     pub in_flight: usize,
-    /// How many operations it does; `None` for no bound.
+    /// Maximum number of operations; `None` for no bound.
     pub operations: Option<u64>,
-    /// For how long it goes on; `None` for no bound.
+    /// Maximum duration; `None` for no bound.
     pub time: Option<Duration>,
-    /// The rate of an open loop; `None` for a closed one.
+    /// Rate of an open loop; `None` for a closed one.
     pub rate: Option<Rate>,
-    /// Whether workers of an open loop wait busily for their next start instead of sleeping.
+    /// Whether workers of an open loop busy-wait for their next start instead of sleeping.
     pub spin: bool,
-    /// The server's processes, whose use of processor and memory is measured.
+    /// Pids of the servers, whose processor time and memory are measured.
     pub server_pids: Vec<u32>,
-    /// Whether a series, one point a second, is kept.
+    /// Whether to record a series with one point per second.
     pub series: bool,
 }
 
-/// What a phase gave.
+/// Measurements of a phase.
 #[derive(Debug)]
 pub struct Measured {
-    /// Figures of the whole phase.
+    /// Report of the whole phase.
     pub report: PhaseReport,
-    /// All that was recorded, for figures of a part of it.
+    /// Complete records, for statistics of a part of the phase.
     pub recorder: Recorder,
-    /// One point a second, if asked for.
+    /// One point per second, if requested.
     pub series: Vec<Second>,
-    /// When the workers were let go.
+    /// Common start of the workers.
     pub start: Instant,
-    /// The engine's counters before the phase.
+    /// Counters of the engine before the phase.
     pub before: Counters,
-    /// And after it.
+    /// Counters of the engine after the phase.
     pub after: Counters,
 }
 
 impl PhasePlan {
-    /// Drives the phase to its end.
+    /// Runs the phase.
     pub fn measure(
         &self,
         factory: &StreamFactory,
@@ -132,7 +134,7 @@ impl PhasePlan {
                     }
                 }
             });
-            // Also when the target panics: the scope waits for the watcher.
+            // Also if the target panics: the scope waits for the watcher.
             let _release = OnDrop(|| {
                 done.store(true, Ordering::Release);
                 watcher.thread().unpark();
@@ -168,7 +170,7 @@ struct Process {
     rss_bytes_max: u64,
 }
 
-/// The processes a phase looks at: the servers first, if there are any, then this one.
+/// Processes sampled during a phase: the servers first, if there are any, then this one.
 struct Processes(Vec<Process>);
 
 impl Processes {
@@ -183,7 +185,7 @@ impl Processes {
 
     fn watch(&mut self) {
         for process in &mut self.0 {
-            // A process that ended is told of when the phase is over.
+            // A process that ended is reported when the phase ends.
             if let Ok(now) = ProcessUse::of(process.pid) {
                 process.latest = now;
                 process.rss_bytes_max = now.rss_bytes.max(process.rss_bytes_max);
@@ -191,7 +193,7 @@ impl Processes {
         }
     }
 
-    /// What servers and laboratory have used until the last look: see [`Series::look`].
+    /// Returns what servers and this process have used until the last sample: see [`Series::look`].
     fn seconds_and_bytes(&self) -> [ProcessUse; 2] {
         let of = |role: &str| {
             let mut sum = ProcessUse::default();
@@ -203,7 +205,8 @@ impl Processes {
         [of("server"), of("laboratory")]
     }
 
-    /// A server that is gone becomes the reason why the phase stopped: what was measured until then is kept.
+    /// Reports the usage. The death of a server becomes the reason why the phase stopped; the
+    /// results so far are kept.
     fn finish(self, operations: u64, stopped: &mut Option<String>) -> Result<Vec<ProcessReport>, LabError> {
         let mut reports = Vec::new();
         for process in self.0 {

@@ -1,4 +1,4 @@
-//! What a worker remembers of its operations.
+//! Records the operations of a worker.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,77 +8,78 @@ use super::live::LiveCounts;
 use crate::engine::Failure;
 use crate::ycsb::OperationKind;
 
-/// A histogram of nanoseconds up to an hour, to three digits: 260 KiB, of which only what is counted in is touched.
+/// A histogram of nanoseconds up to an hour, to three digits: 260 KiB, of which only used buckets
+/// are touched.
 pub type Histogram = hdrhistogram::Histogram<u64>;
 
 const MOST_NS: u64 = 3_600_000_000_000;
 
-/// An empty [`Histogram`].
+/// Creates an empty [`Histogram`].
 pub fn new_histogram() -> Histogram {
     Histogram::new_with_bounds(1, MOST_NS, 3).expect("the bounds are in order, 3 digits are allowed")
 }
 
-/// When an operation should have started, did start, and was done.
+/// Intended start, start and end of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// The intended start; `None` in a closed loop.
+    /// Intended start; `None` in a closed loop.
     pub intended: Option<Instant>,
-    /// When the engine was asked.
+    /// When the request was sent.
     pub start: Instant,
-    /// When its answer was there.
+    /// When the response arrived.
     pub end: Instant,
 }
 
-/// The latencies of one kind of operation.
+/// Latencies of one kind of operation.
 #[derive(Debug, Clone)]
 pub struct Latencies {
-    /// From the intended start to the answer.
+    /// From the intended start to the response.
     pub response: Histogram,
-    /// From the actual start to the answer: what the engine took once it was asked. Only in an open loop; in a closed
-    /// loop the two are the same.
+    /// From the actual start to the response: the engine's share. Only in an open loop; in a closed
+    /// loop the two are equal.
     pub service: Option<Histogram>,
 }
 
-/// The failures of one class.
+/// Failures of one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailureCount {
-    /// How many there were.
+    /// Number of failures.
     pub count: u64,
-    /// What the first one said.
+    /// Message of the first one.
     pub first: String,
 }
 
-/// What was recorded in one slice of a phase's time.
+/// Records of one slice of time.
 #[derive(Debug, Clone, Default)]
 struct Slice {
     latencies: BTreeMap<OperationKind, Latencies>,
     operations: u64,
 }
 
-/// One worker's record. Failures are counted apart and never enter a latency.
+/// Records of one worker. Failures are counted separately and never enter latencies.
 ///
-/// Time is cut into slices, so that a beginning found to be warm-up can be left out afterwards: the first second, the
+/// Time is divided into slices, so that a warm-up can be excluded afterwards: the first second, the
 /// next one, then two, four, eight seconds and so on. See [`slice_start`].
 #[derive(Debug)]
 pub struct Recorder {
     slices: Vec<Slice>,
-    /// When the phase started, and when the current slice ends; `None` for one slice only.
+    /// Start of the phase, and end of the current slice; `None` for a single slice.
     clock: Option<(Instant, Instant)>,
     failures: BTreeMap<String, FailureCount>,
     failures_in_a_row: u64,
     live: Arc<LiveCounts>,
-    /// Operations that worked; a read-modify-write is one.
+    /// Successful operations; a read-modify-write is one.
     pub operations: u64,
-    /// Operations that did not.
+    /// Failed operations.
     pub failed: u64,
-    /// Rows that reads and scans gave.
+    /// Rows returned by reads and scans.
     pub rows: u64,
-    /// Bytes of keys and values that reads and scans gave.
+    /// Bytes of keys and values returned by reads and scans.
     pub bytes: u64,
 }
 
 impl Recorder {
-    /// An empty record that also counts in `live`.
+    /// Creates an empty record that also counts in `live`.
     pub fn new(live: Arc<LiveCounts>) -> Self {
         Self {
             slices: vec![Slice::default()],
@@ -93,12 +94,13 @@ impl Recorder {
         }
     }
 
-    /// Says when the phase started: what is recorded from here on goes into slices.
+    /// Sets the start of the phase: later records are divided into slices.
     pub fn start(&mut self, start: Instant) {
         self.clock = Some((start, start + slice_start(1)));
     }
 
-    /// The slice of what ends at `end`. Once a slice has ended, late parts of operations count in the next one.
+    /// Returns the slice for an operation that ended at `end`. After a slice has ended, late parts
+    /// of operations count in the next one.
     fn slice(&mut self, end: Instant) -> &mut Slice {
         while let Some((start, slice_end)) = &mut self.clock
             && end >= *slice_end
@@ -109,7 +111,7 @@ impl Recorder {
         self.slices.last_mut().expect("there is always a slice")
     }
 
-    /// Records a whole operation that worked.
+    /// Records a successful operation.
     pub fn operation(&mut self, kind: OperationKind, timing: Timing) {
         let response = self.part(kind, timing);
         self.live.count(response);
@@ -118,8 +120,8 @@ impl Recorder {
         self.failures_in_a_row = 0;
     }
 
-    /// Records a part of an operation (the read and the update of a read-modify-write) under `kind`; gives its latency in
-    /// nanoseconds.
+    /// Records a part of an operation (the read or the update of a read-modify-write) under `kind`.
+    /// Returns its latency in nanoseconds.
     pub fn part(&mut self, kind: OperationKind, timing: Timing) -> u64 {
         let latencies = self.slice(timing.end).latencies.entry(kind).or_insert_with(|| Latencies {
             response: new_histogram(),
@@ -137,7 +139,7 @@ impl Recorder {
         response
     }
 
-    /// Counts an operation that failed; gives how many failed in a row.
+    /// Counts a failed operation. Returns the number of consecutive failures.
     pub fn failure(&mut self, failure: Failure) -> u64 {
         self.live.count_failure();
         self.failed += 1;
@@ -149,7 +151,7 @@ impl Recorder {
         self.failures_in_a_row
     }
 
-    /// Adds another worker's record to this one.
+    /// Adds another worker's records.
     pub fn merge(&mut self, other: &Self) {
         if self.slices.len() < other.slices.len() {
             self.slices.resize_with(other.slices.len(), Slice::default);
@@ -170,30 +172,30 @@ impl Recorder {
         self.bytes += other.bytes;
     }
 
-    /// The latencies by kind, of the whole time.
+    /// Returns the latencies by kind, of the whole time.
     pub fn latencies(&self) -> BTreeMap<OperationKind, Latencies> {
         self.latencies_from(0)
     }
 
-    /// The latencies by kind, from slice `first` on.
+    /// Returns the latencies by kind, from slice `first` on.
     pub fn latencies_from(&self, first: usize) -> BTreeMap<OperationKind, Latencies> {
         let mut all = BTreeMap::new();
         self.slices.iter().skip(first).for_each(|slice| merge(&mut all, &slice.latencies));
         all
     }
 
-    /// How many operations worked from slice `first` on.
+    /// Returns the number of successful operations from slice `first` on.
     pub fn operations_from(&self, first: usize) -> u64 {
         self.slices.iter().skip(first).map(|slice| slice.operations).sum()
     }
 
-    /// The failures by class.
+    /// Returns the failures by class.
     pub fn failures(&self) -> &BTreeMap<String, FailureCount> {
         &self.failures
     }
 }
 
-/// When slice `slice` starts, from the phase's start: 0, 1, 2, 4, 8, ... seconds.
+/// Returns the start of slice `slice`, relative to the phase: 0, 1, 2, 4, 8, ... seconds.
 pub fn slice_start(slice: usize) -> Duration {
     match slice {
         0 => Duration::ZERO,
@@ -202,7 +204,7 @@ pub fn slice_start(slice: usize) -> Duration {
     }
 }
 
-/// The first slice that starts `seconds` after the phase's start, or later.
+/// Returns the first slice that starts at least `seconds` after the phase.
 pub fn slice_after(seconds: f64) -> usize {
     (0..33).find(|slice| slice_start(*slice).as_secs_f64() >= seconds).unwrap_or(33)
 }

@@ -1,4 +1,4 @@
-//! A phase second by second.
+//! The series of a phase, second by second.
 
 use std::time::{Duration, Instant};
 
@@ -8,49 +8,49 @@ use super::Counters;
 use super::live::{LiveCounts, LiveView};
 use crate::report::process::ProcessUse;
 
-/// From one point to the next.
+/// Interval between points.
 const POINT_EVERY: Duration = Duration::from_secs(1);
 
-/// One point of a series: what happened since the point before.
+/// A point of a series: changes since the previous one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// Seconds from the phase's start to this point.
+    /// Seconds from the start of the phase.
     pub at: f64,
-    /// Seconds from the point before: one, about.
+    /// Seconds since the previous point: about one.
     pub seconds: f64,
-    /// Operations that worked.
+    /// Successful operations.
     pub operations: u64,
-    /// Operations that failed.
+    /// Failed operations.
     pub failed: u64,
-    /// The median latency, at most 1/8 too high; absent without operations.
+    /// Median latency, at most 1/8 too high; absent without operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,
-    /// The 99th percentile, at most 1/8 too high.
+    /// 99th percentile, at most 1/8 too high.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
-    /// Processors the servers kept busy, 1.0 being one of them; 0 without a known server.
+    /// Processors used by the servers, 1.0 being one of them; 0 without a known server.
     pub server_cpu: f64,
-    /// Processors the laboratory kept busy, an embedded engine within.
+    /// Processors used by the measuring process, including an embedded engine.
     pub client_cpu: f64,
-    /// Resident bytes of the servers, or of the laboratory when there is none.
+    /// Resident bytes of the servers, or of the measuring process without any.
     pub rss_bytes: u64,
-    /// Bytes the servers (or the laboratory, without any) read from disk.
+    /// Bytes that the servers (or the measuring process, without any) read from disk.
     pub read_bytes: u64,
-    /// Bytes they sent to disk.
+    /// Bytes that they wrote to disk.
     pub written_bytes: u64,
-    /// The engine's counters at this point.
+    /// Counters of the engine at this point.
     #[serde(default, skip_serializing_if = "Counters::is_empty")]
     pub counters: Counters,
 }
 
 impl Second {
-    /// Operations a second that worked.
+    /// Returns the successful operations per second.
     pub fn throughput(&self) -> f64 {
         if self.seconds > 0.0 { self.operations as f64 / self.seconds } else { 0.0 }
     }
 }
 
-/// Collects points while a phase goes on.
+/// Collects points during a phase.
 #[derive(Debug)]
 pub(super) struct Series {
     wanted: bool,
@@ -73,7 +73,7 @@ impl Series {
         self.wanted && Instant::now() >= self.next
     }
 
-    /// Takes a point; `used` is what servers and laboratory have used so far.
+    /// Takes a point; `used` is the usage of servers and measuring process so far.
     pub fn look<'a>(
         &mut self,
         workers: impl IntoIterator<Item = &'a LiveCounts>,
@@ -88,7 +88,7 @@ impl Series {
             let seconds = now.cpu_seconds() - before.cpu_seconds();
             if view.recent_seconds > 0.0 { seconds.max(0.0) / view.recent_seconds } else { 0.0 }
         };
-        // An embedded engine's memory and files are the laboratory's.
+        // An embedded engine's memory and files belong to the measuring process.
         let (with_files, with_files_before) =
             if server.rss_bytes > 0 { (server, server_before) } else { (client, client_before) };
         let bytes = |now: Option<u64>, before: Option<u64>| {

@@ -1,4 +1,4 @@
-//! Drives an engine that a thread calls and waits for: one thread a worker, one operation at a time.
+//! Drives a blocking engine: one thread per worker, one operation at a time.
 
 use std::time::{Duration, Instant};
 
@@ -47,10 +47,10 @@ impl<E: Engine> Target for Threads<E> {
     }
 }
 
-/// Does one worker's operations to their end.
+/// Runs all operations of a worker.
 ///
-/// Between the two looks at the clock lies nothing but the call: keys and values are made before, what was read is
-/// checked after.
+/// Nothing but the call lies between the two readings of the clock: keys and values are generated
+/// before, and results are checked after.
 fn work(session: &mut dyn Session, worker: &mut Worker) {
     let mut key = String::new();
     let mut values = FieldValues::default();
@@ -111,7 +111,8 @@ fn work(session: &mut dyn Session, worker: &mut Worker) {
     }
 }
 
-/// Does an operation that is statements; gives when it was done. Values are made between the steps, off the clock.
+/// Runs an operation of statements. Returns its end. Values are generated between the steps,
+/// outside of the measured time.
 fn statements(
     session: &mut dyn Session,
     worker: &mut Worker,
@@ -157,7 +158,7 @@ fn statements(
     end
 }
 
-/// Checks that what `operation` read is there and right. The key was acknowledged, so at least its own row must be.
+/// Checks the rows that `operation` read. Its key was acknowledged, so at least its row must exist.
 pub(crate) fn check_rows(operation: &Operation, key: &str, rows: &mut RowSink) -> Result<(), Failure> {
     let (field, length) = match operation {
         Operation::Insert { .. } | Operation::Update { .. } | Operation::Statements { .. } => return Ok(()),

@@ -1,4 +1,4 @@
-//! One of the workers that together do a phase.
+//! A worker of a phase.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use super::recorder::Recorder;
 use crate::engine::Failure;
 use crate::ycsb::{Operation, OperationStream};
 
-/// A worker whose operations fail this often in a row ends the phase: the engine is gone, not slow.
+/// Number of consecutive failures of a worker that ends the phase: the engine is gone, not slow.
 const FAILURES_IN_A_ROW_MAX: u64 = 1000;
 
-/// What all workers of a phase listen to.
+/// Shared control of a phase's workers.
 #[derive(Debug, Default)]
 pub struct Control {
     stopped: AtomicBool,
@@ -21,7 +21,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Ends the phase early; the first reason given is kept.
+    /// Ends the phase early; the first reason is kept.
     pub fn stop(&self, reason: impl Into<String>) {
         let mut kept = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         kept.get_or_insert_with(|| reason.into());
@@ -33,30 +33,30 @@ impl Control {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Why it was ended early, if it was.
+    /// Returns why it ended early, if it did.
     pub fn reason(&self) -> Option<String> {
         self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// An operation a worker is to do.
+/// An operation to execute.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// When it should start; `None` in a closed loop: now.
+    /// Intended start; `None` in a closed loop: now.
     pub intended: Option<Instant>,
 }
 
-/// A stream of operations with their starts and the record of how they went.
+/// A stream of operations with their schedule and their records.
 #[derive(Debug)]
 pub struct Worker {
-    /// Names keys and fills values.
+    /// Names keys and generates values.
     pub stream: OperationStream,
-    /// Where results go.
+    /// Records of the operations.
     pub recorder: Recorder,
     pace: Pace,
-    /// Operations still to be given out; `None` for no bound.
+    /// Remaining operations; `None` for no bound.
     left: Option<u64>,
     time: Option<Duration>,
     deadline: Option<Instant>,
@@ -64,32 +64,32 @@ pub struct Worker {
     control: Arc<Control>,
 }
 
-/// What bounds and paces a worker.
+/// Bounds and schedule of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerLimits {
-    /// How many operations it does; `None` for no bound.
+    /// Number of operations; `None` for no bound.
     pub operations: Option<u64>,
-    /// For how long it goes on; `None` for no bound.
+    /// Maximum duration; `None` for no bound.
     pub time: Option<Duration>,
-    /// How its starts are planned in an open loop; `None` for a closed loop.
+    /// Schedule in an open loop; `None` for a closed loop.
     pub rate: Option<OpenLoop>,
 }
 
-/// A worker's place in an open loop.
+/// A worker's position in an open loop.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenLoop {
-    /// Operations a second over all workers.
+    /// Operations per second over all workers.
     pub rate: Rate,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
-    /// Which of them this is.
+    /// Index of this worker.
     pub worker: usize,
-    /// Whether it waits busily for its next start instead of sleeping.
+    /// Whether it busy-waits for its next start instead of sleeping.
     pub spin: bool,
 }
 
 impl Worker {
-    /// A worker that has not started.
+    /// Creates a worker that has not started.
     pub fn new(
         stream: OperationStream,
         recorder: Recorder,
@@ -100,7 +100,7 @@ impl Worker {
         Self { stream, recorder, pace: Pace::Closed, left: operations, time, deadline: None, rate, control }
     }
 
-    /// Sets the clock: the phase starts at `start`.
+    /// Sets the start of the phase.
     pub fn start(&mut self, start: Instant) {
         self.deadline = self.time.map(|time| start + time);
         self.recorder.start(start);
@@ -113,9 +113,9 @@ impl Worker {
         }
     }
 
-    /// The next operation; `None` when the worker is done.
+    /// Returns the next operation; `None` when the worker is done.
     ///
-    /// `now` need not be exact: it is compared with the phase's end.
+    /// `now` need not be exact: it is compared with the end of the phase.
     pub fn next_task(&mut self, now: Instant) -> Option<Task> {
         if self.left == Some(0) || self.control.stopped() || self.deadline.is_some_and(|end| now >= end) {
             return None;
@@ -130,7 +130,7 @@ impl Worker {
         Some(Task { operation: self.stream.next_operation(), intended })
     }
 
-    /// Waits until `due`, if that is still to come.
+    /// Waits until `due`.
     pub fn wait_until(&self, due: Instant) {
         let spin = self.rate.is_some_and(|open| open.spin);
         super::pace::wait_until(due, spin);

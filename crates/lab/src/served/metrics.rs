@@ -1,4 +1,4 @@
-//! Cassette's figures as its HTTP endpoint tells them to Prometheus.
+//! Metrics of Cassette from its Prometheus endpoint.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,12 +8,12 @@ use serde::Deserialize;
 
 use crate::run::Counters;
 
-/// How long an answer may take before the look goes without.
+/// Timeout of a response.
 const ANSWER_MAX: Duration = Duration::from_millis(900);
-/// The longest answer taken.
+/// Maximum length of a response.
 const ANSWER_LENGTH_MAX: u64 = 16 << 20;
 
-/// Where figures are.
+/// Address of the metrics.
 #[derive(Debug, Clone)]
 pub struct MetricsEndpoint {
     /// `host:port`.
@@ -21,13 +21,13 @@ pub struct MetricsEndpoint {
 }
 
 impl MetricsEndpoint {
-    /// At `address`: `host:port`, or an `http://` address with or without a path.
+    /// Creates an endpoint at `address`: `host:port`, or an `http://` URL with or without a path.
     pub fn new(address: &str) -> Self {
         let address = address.strip_prefix("http://").unwrap_or(address);
         Self { address: address.split('/').next().unwrap_or_default().to_owned() }
     }
 
-    /// The figures now; nothing when it does not answer in time.
+    /// Returns the current metrics; empty if the endpoint does not respond in time.
     pub fn look(&self) -> Counters {
         let mut found = self.fetch("/metrics").map(|text| counters(&text)).unwrap_or_default();
         if let Some(unleveled) = self.fetch("/v1/tables").ok().and_then(|text| unleveled(&text)) {
@@ -40,8 +40,8 @@ impl MetricsEndpoint {
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         stream.set_write_timeout(Some(ANSWER_MAX))?;
-        // HTTP 1.0: the answer ends with the connection, in one piece. So goes the question: `write!` to the
-        // stream itself would send each of its parts apart.
+        // HTTP 1.0: the end of the connection ends the response. The request is sent in one piece:
+        // `write!` to the stream would send each of its parts separately.
         stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address).as_bytes())?;
         let mut text = String::new();
         stream.take(ANSWER_LENGTH_MAX).read_to_string(&mut text)?;
@@ -52,7 +52,7 @@ impl MetricsEndpoint {
     }
 }
 
-/// What `/v1/tables` tells of a table, as far as it is wanted.
+/// The used part of a table in `/v1/tables`.
 #[derive(Debug, Deserialize)]
 struct TableLevels {
     keyspace: String,
@@ -64,7 +64,8 @@ struct Level {
     sstables: u64,
 }
 
-/// SSTables on level 0 of the tables of users; those of tables without levels are not among them.
+/// Returns the number of SSTables on level 0 of user tables, without those of tables without
+/// levels.
 fn unleveled(text: &str) -> Option<f64> {
     let tables: Vec<TableLevels> = serde_json::from_str(text).ok()?;
     let of_users = tables.iter().filter(|table| !is_system(&table.keyspace));
@@ -75,7 +76,7 @@ fn is_system(keyspace: &str) -> bool {
     keyspace == "system" || keyspace.starts_with("system_")
 }
 
-/// Figures of tables, with the names that other engines' have; those of system keyspaces are left out.
+/// Metrics of tables, with the names that other engines share; system keyspaces are excluded.
 const TABLE_FIGURES: [(&str, &str); 10] = [
     ("cassette_table_sstables", "sstables"),
     ("cassette_table_live_bytes", "disk_bytes"),
@@ -89,13 +90,13 @@ const TABLE_FIGURES: [(&str, &str); 10] = [
     ("cassette_table_filter_true_negatives_total", "bloom_filter_true_negatives_total"),
 ];
 
-/// Those of a table's summaries: sums and counts.
+/// Metrics of summaries: sums and counts.
 const SUMMARY_FIGURES: [(&str, &str); 2] = [
     ("cassette_table_sstables_per_read_sum", "sstables_read_total"),
     ("cassette_table_sstables_per_read_count", "table_reads_total"),
 ];
 
-/// Reads the text format 0.0.4: `name{label="value",…} number`.
+/// Parses text format 0.0.4: `name{label="value",…} number`.
 fn counters(text: &str) -> Counters {
     let mut counters = Counters::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -162,7 +163,8 @@ mod tests {
         let answer = std::thread::spawn(move || {
             for status in ["200 OK", "200 OK", "403 Forbidden", "403 Forbidden"] {
                 let (mut stream, _) = listener.accept().unwrap();
-                // Whole: a connection closed with bytes unread is reset, and its answer lost.
+                // Completely: closing a connection with unread bytes resets it and loses the
+                // response.
                 let mut head = Vec::new();
                 while !head.ends_with(b"\r\n\r\n") {
                     let mut byte = [0];

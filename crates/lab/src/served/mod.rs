@@ -1,4 +1,4 @@
-//! `cassette serve`, started anew for each part: Cassette's server as an engine under test, by its own program.
+//! Cassette's server as an engine under test: starts `cassette serve` for each part.
 
 mod metrics;
 
@@ -16,18 +16,19 @@ use crate::experiments::store::write_whole;
 use crate::run::{Action, Driven, Sampler, Target, Worker};
 pub use metrics::MetricsEndpoint;
 
-/// How long it may take to stop in order; then it is killed.
+/// Maximum time of an orderly stop, after which the server is killed.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// Names the process that a server is to end with.
+/// Environment variable with the pid of the process whose end stops the server.
 const WITH_PARENT: &str = "CASSETTE_LAB_PID";
 
-/// Ends a server in order when the laboratory that started it is gone, however it went: called by `cassette serve`.
+/// Stops a server in order when the `cassette lab` process that started it ends for any reason.
+/// Called by `cassette serve`.
 pub fn end_with_laboratory() -> std::io::Result<()> {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
     let Ok(parent) = std::env::var(WITH_PARENT) else { return Ok(()) };
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    // It may have gone before it could be heard of.
+    // The parent may have ended before the signal was requested.
     if getppid().is_some_and(|now| now.as_raw_nonzero().to_string() == parent) {
         Ok(())
     } else {
@@ -35,18 +36,18 @@ pub fn end_with_laboratory() -> std::io::Result<()> {
     }
 }
 
-/// What server to run.
+/// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// The program; `None` for the one that runs now.
+    /// The program; `None` for the current one.
     pub program: Option<PathBuf>,
-    /// Where it keeps its files.
+    /// Directory of its files.
     pub data: PathBuf,
-    /// What its configuration file says, by cassandra.yaml's names.
+    /// Settings of its configuration file, by cassandra.yaml's names.
     pub options: BTreeMap<String, String>,
 }
 
-/// A server and the client that drives it; the server ends with it.
+/// A server and its client. Dropping it stops the server.
 #[derive(Debug)]
 pub struct ServedTarget {
     settings: ServerSettings,
@@ -54,20 +55,20 @@ pub struct ServedTarget {
     client: CqlTarget,
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 struct Server {
     child: Child,
-    /// Where it listens for CQL.
+    /// Address for CQL.
     contact: String,
-    /// Where its figures are.
+    /// Address of its metrics.
     admin: String,
 }
 
 impl ServedTarget {
     /// Starts a server and connects to it.
     pub fn start(settings: ServerSettings, client: CqlSettings) -> Result<Self, LabError> {
-        // Any ports that are free; when it is started again it gets the same ones.
+        // Uses any free ports, and the same ones after a restart.
         let server = Server::start(&settings, "127.0.0.1:0", "127.0.0.1:0")?;
         let client = CqlTarget::new(CqlSettings { contacts: vec![server.contact.clone()], ..client })?;
         let client = client.on_processes(vec![server.child.id()]);
@@ -92,7 +93,7 @@ impl ServedTarget {
     }
 }
 
-/// The program that serves: the one asked for, or this one, if it can.
+/// Returns the program to run: the requested one, or the current one if it can serve.
 fn program(settings: &ServerSettings) -> Result<PathBuf, LabError> {
     if let Some(program) = &settings.program {
         return Ok(program.clone());
@@ -130,7 +131,7 @@ impl Server {
             .stderr(File::create(&log).map_err(attempt)?)
             .spawn()
             .map_err(|error| LabError::io(format!("running {}", program.display()), error))?;
-        // It prints where it listens once it does.
+        // The server prints its addresses once it listens.
         let mut told = child.stdout.take().map(BufReader::new);
         let mut line = |after: &str| {
             let mut text = String::new();
@@ -139,7 +140,7 @@ impl Server {
         };
         let (contact, admin) = (line(" listens for CQL on "), line(" are at http://"));
         if let Some(mut rest) = told {
-            // Read on, so that it never waits for a reader.
+            // Keeps reading, so that the server never blocks on its output.
             std::thread::spawn(move || std::io::copy(&mut rest, &mut std::io::sink()));
         }
         match (contact, admin) {
@@ -154,11 +155,11 @@ impl Server {
         }
     }
 
-    /// Stops it in order, or kills it when it does not stop.
+    /// Stops it in order, and kills it if it does not stop.
     fn stop(&mut self) {
         use rustix::process::{Pid, Signal, kill_process};
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // The child is not waited for before this, so the number is still its own.
+        // The child has not been reaped yet, so the pid is still its own.
         if let (Some(pid), Ok(None)) = (pid, self.child.try_wait()) {
             let _ = kill_process(pid, Signal::TERM);
         }
@@ -171,7 +172,7 @@ impl Server {
         }
     }
 
-    /// Has `cassette nodetool` do something.
+    /// Runs `cassette nodetool`.
     fn nodetool(&self, settings: &ServerSettings, command: &str) -> Result<(), LabError> {
         let port = self.admin.rsplit(':').next().unwrap_or_default();
         let output = Command::new(program(settings)?)
@@ -193,7 +194,7 @@ impl Drop for Server {
     }
 }
 
-/// The last thing in a log.
+/// Returns the last message in a log.
 fn said(log: &Path) -> String {
     let mut text = String::new();
     let read = File::open(log).and_then(|file| file.take(1 << 20).read_to_string(&mut text));
@@ -206,7 +207,7 @@ impl Target for ServedTarget {
         let mut info = self.client.describe();
         info.name = "cassette serve".into();
         info.version = env!("CARGO_PKG_VERSION").into();
-        // Another port each time says nothing.
+        // The port differs each time and is meaningless.
         info.settings.remove("contact");
         info
     }
@@ -265,7 +266,7 @@ mod tests {
         assert!(start(&settings).contains("program = "), "{}", start(&settings));
         settings.program = Some("/nowhere/cassette".into());
         assert!(start(&settings).contains("/nowhere/cassette"), "{}", start(&settings));
-        // It ends at once and says nothing.
+        // It ends at once without output.
         settings.program = Some("/bin/true".into());
         assert!(start(&settings).contains("it said nothing"), "{}", start(&settings));
     }

@@ -1,4 +1,4 @@
-//! The mean of repeats with an interval around it.
+//! The mean of repeats with a confidence interval.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -7,30 +7,30 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::{CONFIDENCE, Interval, mean, quantile, variance};
 
-/// Fewer repeats than this have too few different resamples (n = 5: 126) for their percentiles to mean anything.
+/// Fewer repeats have too few distinct resamples (n = 5: 126) for meaningful percentiles.
 const BOOTSTRAP_REPEATS_MIN: usize = 6;
 
-/// The ends of a 95 % interval move by under 1 % of its width from one set of so many resamples to the next.
+/// With so many resamples, the ends of a 95 % interval vary by less than 1 % of its width.
 const RESAMPLES: usize = 10_000;
 
 /// A mean over repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// How many repeats there were.
+    /// Number of repeats.
     pub repeats: usize,
     /// Their mean.
     pub mean: f64,
-    /// Their standard deviation; 0 for one.
+    /// Their standard deviation; 0 for one repeat.
     pub deviation: f64,
-    /// Where the true mean lies; `None` for a single repeat, which tells nothing of its noise.
+    /// Confidence interval of the true mean; `None` for a single repeat, whose noise is unknown.
     pub interval: Option<Interval>,
 }
 
-/// The mean of `figures` with its interval; `None` without any.
+/// Returns the mean of `figures` with its interval; `None` without values.
 ///
-/// From six repeats on the interval is a bootstrap's: percentiles of the means of resamples, at levels widened as a
-/// t-distribution is wider than a normal one, without which intervals from few repeats are too narrow. Below, it is
-/// Student's. The same figures always give the same interval.
+/// From six repeats on the interval is a bootstrap's: percentiles of the means of resamples, at
+/// levels widened as a t-distribution is wider than a normal one, without which intervals from few
+/// repeats are too narrow. Below, it is Student's. The same figures always give the same interval.
 pub fn estimate(figures: &[f64]) -> Option<Estimate> {
     let count = figures.len();
     if count == 0 || figures.iter().any(|figure| !figure.is_finite()) {
@@ -44,7 +44,8 @@ pub fn estimate(figures: &[f64]) -> Option<Estimate> {
     let t = student_quantile(count as f64 - 1.0);
     let interval = if count < BOOTSTRAP_REPEATS_MIN || deviation == 0.0 {
         let reach = t * deviation / (count as f64).sqrt();
-        // What cannot be negative is not said to be, however few repeats there are.
+        // The interval of non-negative values does not extend below 0, however few repeats there
+        // are.
         let least = if figures.iter().all(|figure| *figure >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
         Interval { low: (mean - reach).max(least), high: mean + reach }
     } else {
@@ -56,7 +57,7 @@ pub fn estimate(figures: &[f64]) -> Option<Estimate> {
     Some(Estimate { repeats: count, mean, deviation, interval: Some(interval) })
 }
 
-/// The means of resamples of `figures`, sorted.
+/// Returns the sorted means of resamples of `figures`.
 fn resampled_means(figures: &[f64]) -> Vec<f64> {
     let mut rng = SmallRng::seed_from_u64(figures.len() as u64);
     let mut means: Vec<f64> = (0..RESAMPLES)
@@ -69,7 +70,7 @@ fn resampled_means(figures: &[f64]) -> Vec<f64> {
     means
 }
 
-/// How many standard errors a t-distribution's interval of [`CONFIDENCE`] reaches to each side.
+/// Returns the half-width of a t-distribution's interval of [`CONFIDENCE`], in standard errors.
 pub(super) fn student_quantile(freedom: f64) -> f64 {
     student(freedom).inverse_cdf(1.0 - (1.0 - CONFIDENCE) / 2.0)
 }
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn few_repeats_have_students_interval() {
-        // t(0.975, 2) = 4.3027; the deviation is 1, so the reach is 4.3027 / sqrt(3) = 2.4841.
+        // t(0.975, 2) = 4.3027; the deviation is 1, so the half-width is 4.3027 / sqrt(3) = 2.4841.
         let estimate = estimate(&[9.0, 10.0, 11.0]).unwrap();
         let interval = estimate.interval.unwrap();
         assert!((interval.low - (10.0 - 2.4841)).abs() < 1e-3, "{interval:?}");

@@ -1,4 +1,4 @@
-//! Whether two configurations differ, and by how much.
+//! Compares two configurations: whether they differ, and by how much.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::ContinuousCDF;
@@ -6,25 +6,26 @@ use statrs::distribution::ContinuousCDF;
 use super::bootstrap::{student, student_quantile};
 use super::{CONFIDENCE, Interval, mean, variance};
 
-/// The least noise a set of repeats is taken to have, as a share. Histograms keep three digits: repeats that all fall into
-/// one of their buckets agree to the last digit, and those of the same thing, measured again, may all fall into the next.
+/// Minimum relative noise assumed for a set of repeats. Histograms keep three digits: repeats in
+/// the same bucket agree to the last digit, and those of another measurement of the same thing may
+/// all be in the next one.
 const NOISE_MIN: f64 = 1e-3;
 
-/// What comparing two sets of repeats gave.
+/// Comparison of two sets of repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The candidate's figure over the baseline's (of geometric means).
+    /// Ratio of the candidate to the baseline (of geometric means).
     pub ratio: f64,
-    /// Where the true ratio lies; `None` when either had a single repeat.
+    /// Confidence interval of the true ratio; `None` if either side has a single repeat.
     pub interval: Option<Interval>,
-    /// How often so large a difference, or a larger one, would come from noise alone; 1 without an interval.
+    /// Probability of so large a difference from noise alone; 1 without an interval.
     pub p: f64,
     /// The same after [`correct_by_holm`] for all comparisons made together.
     pub p_corrected: f64,
-    /// How many comparisons that correction was for.
+    /// Number of comparisons in that correction.
     #[serde(default = "by_itself")]
     pub together: usize,
-    /// The standard deviation of one repeat, as a share of the figure: both sides pooled.
+    /// Pooled standard deviation of one repeat, relative to the value.
     pub noise: f64,
 }
 
@@ -32,22 +33,22 @@ fn by_itself() -> usize {
     1
 }
 
-/// What a comparison says.
+/// Verdict of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The candidate's figure is higher.
+    /// The candidate's value is higher.
     Higher,
-    /// The candidate's figure is lower.
+    /// The candidate's value is lower.
     Lower,
     /// No difference was shown; there may be one smaller than the noise.
     NoDifferenceShown,
-    /// A single repeat on either side: nothing can be said.
+    /// A single repeat on either side: no verdict.
     TooFewRepeats,
 }
 
 impl Comparison {
-    /// What it says, after correction.
+    /// Returns the verdict after correction.
     pub fn verdict(&self) -> Verdict {
         match self.interval {
             None => Verdict::TooFewRepeats,
@@ -58,8 +59,8 @@ impl Comparison {
     }
 }
 
-/// Compares repeats of a candidate with those of a baseline by Welch's t-test on their logarithms; `None` when a figure
-/// is not above 0 or there is none.
+/// Compares repeats of a candidate with those of a baseline by Welch's t-test on their logarithms;
+/// `None` if a value is not above 0 or there is none.
 pub fn compare(baseline: &[f64], candidate: &[f64]) -> Option<Comparison> {
     let logarithms = |figures: &[f64]| -> Option<Vec<f64>> {
         let usable = !figures.is_empty() && figures.iter().all(|figure| figure.is_finite() && *figure > 0.0);
@@ -83,7 +84,7 @@ pub fn compare(baseline: &[f64], candidate: &[f64]) -> Option<Comparison> {
     let base_share = variance(&base).max(least) / base_count;
     let other_share = variance(&other).max(least) / other_count;
     let error = (base_share + other_share).sqrt();
-    // Welch and Satterthwaite's degrees of freedom.
+    // Degrees of freedom by Welch and Satterthwaite.
     let freedom = (base_share + other_share).powi(2)
         / (base_share.powi(2) / (base_count - 1.0) + other_share.powi(2) / (other_count - 1.0));
     let reach = student_quantile(freedom) * error;
@@ -100,8 +101,9 @@ pub fn compare(baseline: &[f64], candidate: &[f64]) -> Option<Comparison> {
     })
 }
 
-/// Corrects the p-values of comparisons that are made together by Holm's step-down method: the chance that any of them
-/// finds a difference that is none stays at one in twenty, however many there are.
+/// Corrects the p-values of comparisons that are made together with Holm's step-down method: the
+/// probability that any of them shows a false difference stays at one in twenty, however many there
+/// are.
 pub fn correct_by_holm(comparisons: &mut [&mut Comparison]) {
     comparisons.sort_by(|a, b| a.p.total_cmp(&b.p));
     let count = comparisons.len();
@@ -122,15 +124,16 @@ mod tests {
     use super::super::power::repeats_needed;
     use super::*;
 
-    /// Repeats of a run whose figure is `truth` with noise of 4 %.
+    /// Returns repeats with true value `truth` and 4 % noise.
     fn repeats(truth: f64, count: usize, rng: &mut SmallRng) -> Vec<f64> {
         (0..count).map(|_| truth * (0.04 * normal(rng)).exp()).collect()
     }
 
     #[test]
     fn welchs_test_gives_a_known_answer() {
-        // Worked by hand: logs have means 0.1 and 0.3, variances 0.01 and 0.01, so t = 0.2 / sqrt(0.02 / 3) = 2.4495
-        // with 4 degrees of freedom, p = 0.0705; t(0.975, 4) = 2.7764, reach 0.2267.
+        // Computed by hand: logs have means 0.1 and 0.3, variances 0.01 and 0.01, so t = 0.2 /
+        // sqrt(0.02 / 3) = 2.4495 with 4 degrees of freedom, p = 0.0705; t(0.975, 4) = 2.7764,
+        // half-width 0.2267.
         let exponentials = |logs: [f64; 3]| logs.map(f64::exp);
         let found = compare(&exponentials([0.0, 0.1, 0.2]), &exponentials([0.2, 0.3, 0.4])).unwrap();
         assert!((found.ratio - 0.2f64.exp()).abs() < 1e-9);
@@ -182,7 +185,8 @@ mod tests {
                 };
                 (0..1000).filter(is_found).count()
             };
-            // The prediction promises 90 %; one repeat fewer must not keep it, or it asks for too many.
+            // The prediction promises 90 %. One repeat fewer must not suffice, or it requests too
+            // many.
             let (with, fewer) = (found(needed), found(needed - 1));
             assert!(with >= 880, "{with} of 1000 with {needed} repeats, {together} together");
             assert!(fewer < 900, "{fewer} of 1000 with one repeat fewer than {needed}, {together} together");

@@ -1,11 +1,13 @@
-//! What repeated runs allow to be said.
+//! Statistics of repeated runs.
 //!
-//! One repeat gives one figure (a throughput, a percentile), so the unit of all arithmetic here is the repeat: the
-//! millions of operations within one share its noise. Figures are compared on the logarithmic scale, where "17 % faster"
-//! and "17 % slower" are the same distance, and where the spread of runs is close to normal.
+//! One repeat gives one figure (a throughput, a percentile), so the unit of all arithmetic here is
+//! the repeat: the millions of operations within one share its noise. Figures are compared on the
+//! logarithmic scale, where "17 % faster" and "17 % slower" are the same distance, and where the
+//! spread of runs is close to normal.
 //!
-//! Sources: Hesterberg, "What Teachers Should Know About the Bootstrap", 2015 (expanded percentile interval); Welch 1947;
-//! Holm 1979; White, "An effective truncation heuristic for bias reduction in simulation output", 1997 (MSER).
+//! Sources: Hesterberg, "What Teachers Should Know About the Bootstrap", 2015 (expanded percentile
+//! interval); Welch 1947; Holm 1979; White, "An effective truncation heuristic for bias reduction
+//! in simulation output", 1997 (MSER).
 
 pub mod bootstrap;
 pub mod compare;
@@ -20,30 +22,32 @@ pub use bootstrap::{Estimate, estimate};
 pub use compare::{Comparison, Verdict, compare, correct_by_holm};
 pub use power::repeats_needed;
 
-/// From a figure's lower end to its upper, where the true value lies with [`CONFIDENCE`].
+/// The interval that contains the true value with [`CONFIDENCE`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The lower end.
+    /// Lower end.
     pub low: f64,
-    /// The upper end.
+    /// Upper end.
     pub high: f64,
 }
 
-/// How sure intervals are, and how seldom a difference is found that is none: one time in twenty.
+/// Confidence of intervals, and the complement of the rate of false differences: one in twenty.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// The arithmetic mean; not a number for no figures.
+/// Returns the arithmetic mean; NaN without values.
 pub fn mean(figures: &[f64]) -> f64 {
     figures.iter().sum::<f64>() / figures.len() as f64
 }
 
-/// The variance of a population of which `figures` is a sample; not a number for fewer than two.
+/// Returns the variance of the population of which `figures` is a sample; NaN for fewer than two
+/// values.
 pub fn variance(figures: &[f64]) -> f64 {
     let mean = mean(figures);
     figures.iter().map(|figure| (figure - mean).powi(2)).sum::<f64>() / (figures.len() as f64 - 1.0)
 }
 
-/// The value below which a share of `sorted` lies, between neighbours in proportion (Hyndman and Fan's type 7).
+/// Returns the value below which a share of `sorted` lies, interpolating between neighbours
+/// (Hyndman and Fan's type 7).
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let at = share.clamp(0.0, 1.0) * last as f64;
@@ -52,7 +56,7 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (at - below as f64)
 }
 
-/// A standard normal number, by Box and Muller.
+/// Returns a standard normal number, by Box and Muller.
 fn normal(rng: &mut SmallRng) -> f64 {
     let (u, v): (f64, f64) = (1.0 - rng.random::<f64>(), rng.random());
     (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()

@@ -1,4 +1,4 @@
-//! How many repeats a difference needs to be seen.
+//! The number of repeats needed to show a difference.
 
 use statrs::distribution::ContinuousCDF;
 
@@ -9,26 +9,28 @@ use super::bootstrap::student;
 use super::compare::compare;
 use super::{CONFIDENCE, normal};
 
-/// How often a difference of the asked size is to be found, when there is one: nine times in ten. The 0.8 of the textbooks
-/// would send every fifth reader away with nothing, after as many repeats as were asked of him.
+/// Probability with which an existing difference is to be shown: nine in ten. With the textbooks'
+/// 0.8, every fifth experiment would show nothing after all its repeats.
 pub const POWER: f64 = 0.9;
 
-/// More repeats than this nobody makes.
+/// Maximum number of repeats considered.
 const REPEATS_MAX: usize = 10_000;
 
-/// Up to here the formula, which takes the noise for known, promises too much, and the comparison itself is tried.
+/// Up to this number, the formula, which assumes known noise, promises too much, and the comparison
+/// itself is simulated.
 const TRIED_MAX: usize = 12;
 
-/// Comparisons tried for one number of repeats: the share that find the difference is then known to 1 %.
+/// Simulated comparisons per number of repeats: the share that shows the difference is then known
+/// to 1 %.
 const TRIALS: usize = 2000;
 
-/// Repeats that each of two configurations needs for a difference of `ratio` to be found with [`POWER`], when one repeat
-/// has the relative standard deviation `noise` and `together` comparisons are corrected as one family; `None` when no
-/// number up to ten thousand is enough.
+/// Returns the number of repeats of each of two configurations that show a difference of `ratio`
+/// with [`POWER`], if one repeat has the relative standard deviation `noise` and `together`
+/// comparisons are corrected as one family; `None` if even ten thousand do not suffice.
 ///
-/// The least n with |ln ratio| / (noise sqrt(2 / n)) >= t(1 - 0.025 / together, 2n - 2) + t(0.9, 2n - 2): the first step of
-/// Holm's correction, which every comparison passes. For few repeats the least from there on with which simulated
-/// comparisons find it.
+/// The smallest n with |ln ratio| / (noise sqrt(2 / n)) >= t(1 - 0.025 / together, 2n - 2) + t(0.9,
+/// 2n - 2): the first step of Holm's correction, which every comparison passes. For few repeats,
+/// the smallest from there on with which simulated comparisons show it.
 pub fn repeats_needed(noise: f64, ratio: f64, together: usize) -> Option<usize> {
     let difference = ratio.ln().abs();
     if !(difference > 0.0 && difference.is_finite() && noise.is_finite()) {
@@ -43,7 +45,7 @@ pub fn repeats_needed(noise: f64, ratio: f64, together: usize) -> Option<usize> 
     if !enough(REPEATS_MAX) {
         return None;
     }
-    // More repeats are never worse, so the least number that is enough can be found by halving.
+    // More repeats are never worse, so the smallest sufficient number can be bisected.
     let (mut too_few, mut plenty) = (1, REPEATS_MAX);
     while plenty - too_few > 1 {
         let middle = too_few.midpoint(plenty);
@@ -55,7 +57,8 @@ pub fn repeats_needed(noise: f64, ratio: f64, together: usize) -> Option<usize> 
     Some(plenty)
 }
 
-/// The share of simulated comparisons of `repeats` repeats a side that find the difference at a level of significance.
+/// Returns the share of simulated comparisons of `repeats` repeats per side that show the
+/// difference at a level of significance.
 fn share_found(noise: f64, difference: f64, repeats: usize, level: f64) -> f64 {
     let mut rng = SmallRng::seed_from_u64(repeats as u64);
     let mut side = |centre: f64| -> Vec<f64> {
@@ -76,7 +79,8 @@ mod tests {
 
     #[test]
     fn repeats_grow_with_noise_and_shrink_with_the_difference() {
-        // Known from tables of the two-sample t-test: an effect of one deviation needs 23 a side for 90 %.
+        // From tables of the two-sample t-test: an effect of one deviation needs 23 per side for 90
+        // %.
         assert_eq!(repeats_needed(1.0, std::f64::consts::E, 1), Some(23));
         assert_eq!(repeats_needed(0.0001, 1.1, 1), Some(2));
         assert!(repeats_needed(0.05, 1.05, 1) > repeats_needed(0.05, 1.1, 1));

@@ -1,16 +1,16 @@
-//! Where a run's beginning ends.
+//! Finds the end of a run's warm-up.
 
 use super::{mean, variance};
 
-/// A run shorter than this has no series to judge.
+/// Series with fewer points are not examined.
 const POINTS_MIN: usize = 10;
 
-/// How many of a series' first points to leave out, so that what is left is as sure as can be: the truncation that
-/// minimises the marginal standard error of the rest (White's MSER, over batches of `batch` points, which evens out
-/// single outliers).
+/// Returns the number of initial points to exclude from a series, so that the rest has the smallest
+/// marginal standard error (White's MSER, over batches of `batch` points, which smooths single
+/// outliers).
 ///
-/// `None` when the best truncation lies beyond half of the series: then it never became steady. 0 for series too short
-/// to judge.
+/// `None` if the best truncation lies beyond half of the series: then it never became steady. 0 for
+/// series that are too short.
 pub fn warm_up(series: &[f64], batch: usize) -> Option<usize> {
     let batch = batch.max(1);
     let batches: Vec<f64> = series.chunks_exact(batch).map(mean).collect();
@@ -21,7 +21,7 @@ pub fn warm_up(series: &[f64], batch: usize) -> Option<usize> {
         let rest = &batches[cut..];
         variance(rest) * (rest.len() as f64 - 1.0) / (rest.len() as f64).powi(2)
     };
-    // The last few batches always agree with each other by chance.
+    // The last few batches always agree by chance.
     let candidates = 0..batches.len() - POINTS_MIN / 2;
     let best = candidates.min_by(|a, b| error(*a).total_cmp(&error(*b)))?;
     (best <= batches.len() / 2).then_some(best * batch)

@@ -21,7 +21,7 @@ use crate::run::Observer;
 use crate::statistics::{Verdict, mean};
 use crate::ycsb_command::{Console, Progress};
 
-/// Settings tried in the first round. With four halvings one is left.
+/// Number of settings in the first round. Four halvings leave one.
 const FIRST_ROUND: usize = 16;
 
 /// Repeats of the best set and of the defaults at the end.
@@ -30,11 +30,11 @@ const LAST_REPEATS: usize = 5;
 /// Arguments of `lab tune`.
 #[derive(Debug, Clone, Args)]
 pub struct TuneArgs {
-    /// The engine to tune
+    /// Engine to tune
     #[arg(short, long, value_enum)]
     pub engine: EngineKind,
 
-    /// Where a server listens, for --engine cql
+    /// Addresses of a server, for --engine cql
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     pub contact: Vec<String>,
 
@@ -42,24 +42,24 @@ pub struct TuneArgs {
     #[arg(short, long, value_name = "LETTERS", value_delimiter = ',', default_value = "a")]
     pub workload: Vec<char>,
 
-    /// Records to load, in the last round
+    /// Records to load in the last round
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100_000)]
     pub records: u64,
 
-    /// Operations under way at a time
+    /// Number of concurrent operations
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
 
-    /// How long it may take, about: 20m, 90s, 1h
+    /// Approximate duration: 20m, 90s, 1h
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = parse_time)]
     pub budget: Duration,
 
-    /// Search these values of an option, instead of those that are searched by default, e.g. --search block_size=4096,65536;
-    /// the first is taken for the default
+    /// Search these values of an option instead of the default dimensions, e.g. --search
+    /// block_size=4096,65536; the first value is considered the default
     #[arg(long = "search", value_name = "NAME=VALUES", value_parser = parse_dimension)]
     pub dimensions: Vec<Dimension>,
 
-    /// What random choices start from
+    /// Seed of random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
@@ -90,10 +90,10 @@ fn parse_dimension(text: &str) -> Result<Dimension, String> {
     Ok(Dimension { name: name.to_owned(), values, default: 0 })
 }
 
-/// A set of settings that is tried.
+/// A set of settings.
 #[derive(Debug, Clone)]
 struct Candidate {
-    /// What it is called all along: `defaults`, or `set` and a number.
+    /// Permanent name: `defaults`, or `set` and a number.
     name: String,
     choice: Choice,
 }
@@ -103,7 +103,8 @@ impl TuneArgs {
         self.engine.to_possible_value().map_or_else(String::new, |kind| kind.get_name().to_owned())
     }
 
-    /// The experiment of some sets, as a file: so that a tuned set can be run again as any experiment.
+    /// Returns the experiment of some sets as a file, so that a tuned set can be run again like any
+    /// experiment.
     fn file(&self, space: &[Dimension], candidates: &[Candidate], repeats: usize) -> String {
         let engine = self.engine_name();
         let mut out = String::new();
@@ -144,7 +145,8 @@ impl TuneArgs {
     }
 }
 
-/// What a part is worth: the mean of the logarithms of its throughputs, so that no phase counts for more than another.
+/// Returns the score of a part: the mean of the logarithms of its throughputs, so that all phases
+/// have the same weight.
 fn score(result: &PartResult) -> Option<f64> {
     let figures = result.phases.iter().filter_map(|phase| phase.figures.as_ref());
     let logarithms: Vec<f64> = figures
@@ -155,12 +157,12 @@ fn score(result: &PartResult) -> Option<f64> {
     all.then(|| mean(&logarithms))
 }
 
-/// The command under way.
+/// The running command.
 struct Tuning<'a> {
     args: &'a TuneArgs,
     space: Vec<Dimension>,
     console: Console,
-    /// Where engines keep their files, one after the other; removed with it.
+    /// Directory of the engines' files, removed at the end.
     data: TempDir,
 }
 
@@ -173,7 +175,7 @@ pub fn run(args: &TuneArgs) -> Result<bool, LabError> {
         Candidate { name, choice }
     };
     let candidates: Vec<Candidate> = choices.into_iter().enumerate().map(named).collect();
-    // Checked before anything starts: a wrong name, an engine that is not there.
+    // Checked before anything starts: a wrong name, a missing engine.
     parsed(&args.file(&space, &candidates, 1))?;
     let results = &args.results.results;
     let data = std::fs::create_dir_all(results)
@@ -191,7 +193,7 @@ fn space(args: &TuneArgs) -> Result<Vec<Dimension>, LabError> {
 }
 
 fn parsed(text: &str) -> Result<(ExperimentFile, Plan), LabError> {
-    // Nobody wrote the file: its lines say nothing.
+    // The file is generated, so its lines are meaningless.
     let told = |error: FileError| LabError::Usage(error.message);
     let file = ExperimentFile::parse(text).map_err(told)?;
     let plan = Plan::new(&file, text, &[]).map_err(told)?;
@@ -205,7 +207,8 @@ impl Tuning<'_> {
     fn perform(&self, mut candidates: Vec<Candidate>) -> Result<bool, LabError> {
         let begun = Instant::now();
         let rounds = candidates.len().ilog2();
-        // Every round is half the sets for twice as long; the last comparison is as long as the last round for each part.
+        // Every round runs half of the sets for twice as long; each part of the last comparison is
+        // as long as the last round.
         let last_scale = f64::from(1u32 << rounds.saturating_sub(1));
         let parts = candidates.len() as f64 * f64::from(rounds) + (2 * LAST_REPEATS) as f64 * last_scale;
         let mut scale =
@@ -218,8 +221,8 @@ impl Tuning<'_> {
                 grouped((self.args.records as f64 * scale).round() as u64)
             ));
             let scored = self.round(&candidates, scale)?;
-            // Scores of longer rounds are not compared with those of shorter ones: importance is of the first round, which
-            // has the most sets.
+            // Scores of longer rounds are not compared with those of shorter ones. Importance uses
+            // the first round, which has the most sets.
             if tried.is_empty() {
                 let finite = scored.iter().filter(|(_, value)| value.is_finite());
                 tried = finite.map(|(candidate, value)| (candidate.choice.clone(), *value)).collect();
@@ -242,7 +245,7 @@ impl Tuning<'_> {
         self.finish(&candidates[0], &tried, scale)
     }
 
-    /// Tries each set once; what each is worth.
+    /// Tries each set once and returns their scores.
     fn round(&self, candidates: &[Candidate], scale: f64) -> Result<Vec<(Candidate, f64)>, LabError> {
         let (file, plan) = parsed(&self.args.file(&self.space, candidates, 1))?;
         let mut scored = Vec::new();
@@ -251,7 +254,7 @@ impl Tuning<'_> {
             if let Some(reason) = self.console.wants_to_stop() {
                 return Err(LabError::Usage(reason));
             }
-            // A set that the engine refuses, or fails with, is worth nothing.
+            // A set that the engine rejects, or that fails, has the lowest score.
             let value = score(&result).unwrap_or(f64::NEG_INFINITY);
             let shown = if value.is_finite() {
                 format!("{:>9} ops/s", markdown::figure(value.exp()))
@@ -278,8 +281,9 @@ impl Tuning<'_> {
         perform(file, setup, &part, scale, data.path(), &Progress(&self.console))
     }
 
-    /// The scale at which one part takes `seconds`, about: from how long the defaults take at a hundredth. Never more than
-    /// the whole size in the last round, which has `last_scale` times as much.
+    /// Returns the scale at which one part takes about `seconds`, from the duration of the defaults
+    /// at one hundredth. At most the full size in the last round, which has `last_scale` times as
+    /// much.
     fn first_scale(&self, defaults: &Candidate, seconds: f64, last_scale: f64) -> Result<f64, LabError> {
         const TRIED: f64 = 0.01;
         let (file, plan) = parsed(&self.args.file(&self.space, std::slice::from_ref(defaults), 1))?;
@@ -291,7 +295,7 @@ impl Tuning<'_> {
         Ok((TRIED * seconds / begun.elapsed().as_secs_f64()).clamp(0.001, 1.0 / last_scale))
     }
 
-    /// Compares the best set with the defaults, by repeats, and says what mattered.
+    /// Compares the best set with the defaults by repeats, and reports which settings mattered.
     fn finish(&self, best: &Candidate, tried: &[(Choice, f64)], scale: f64) -> Result<bool, LabError> {
         let defaults: Choice = self.space.iter().map(|dimension| dimension.default).collect();
         let mut out = String::new();
@@ -339,7 +343,7 @@ impl Tuning<'_> {
         Ok(true)
     }
 
-    /// Runs an experiment of two sets, repeats interleaved.
+    /// Runs an experiment of two sets with interleaved repeats.
     fn compared(&self, text: &str, scale: f64) -> Result<Analysis, LabError> {
         let (file, plan) = parsed(text)?;
         let mut results = Vec::new();
@@ -367,7 +371,7 @@ impl Tuning<'_> {
     }
 }
 
-/// What may be made of the last comparison.
+/// Returns the interpretation of the last comparison.
 fn sureness(analysis: &Analysis) -> &'static str {
     let throughputs = analysis.phases.iter().flat_map(|phase| &phase.metrics);
     let found: Vec<Verdict> = throughputs

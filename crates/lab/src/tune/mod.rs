@@ -1,7 +1,8 @@
-//! The search of settings that suit a workload: successive halving (Jamieson and Talwalkar, 2016).
+//! Searches settings that suit a workload by successive halving (Jamieson and Talwalkar, 2016).
 //!
-//! Many settings are tried briefly, the better half of them for twice as long, and so on until one is left; that one is
-//! then compared with the engine's defaults by repeats, as in any experiment, so that what luck chose is not called better.
+//! Many settings are tried briefly, the better half of them for twice as long, and so on until one
+//! is left. That one is compared with the engine's defaults by repeats, as in any experiment, so
+//! that lucky choices are not reported as better.
 
 pub mod command;
 mod space;
@@ -12,10 +13,11 @@ use rand::seq::SliceRandom;
 
 pub use space::{Dimension, space_of};
 
-/// A value for each dimension of a space, by index of the value.
+/// A value for each dimension of a space, by index.
 pub type Choice = Vec<usize>;
 
-/// `count` choices, the first one the defaults; each dimension's values come up about equally often (a Latin hypercube).
+/// Returns `count` choices, the first one the defaults; the values of each dimension occur about
+/// equally often (a Latin hypercube).
 pub fn sample(space: &[Dimension], count: usize, seed: u64) -> Vec<Choice> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let columns: Vec<Vec<usize>> = space
@@ -37,16 +39,16 @@ pub fn sample(space: &[Dimension], count: usize, seed: u64) -> Vec<Choice> {
     choices
 }
 
-/// The better half of `scored` (higher is better), the best first; at least one.
+/// Returns the better half of `scored` (higher is better), best first; at least one.
 pub fn better_half<T>(mut scored: Vec<(T, f64)>) -> Vec<(T, f64)> {
     scored.sort_by(|a, b| b.1.total_cmp(&a.1));
     scored.truncate((scored.len() / 2).max(1));
     scored
 }
 
-/// How much of the scores' differences each dimension explains, by itself: the share of their variance that lies between
-/// its values (eta squared), from 0 to 1. Few trials a value make it too high, so it is corrected for chance (epsilon
-/// squared) and never below 0.
+/// Returns the share of the variance of the scores that each dimension explains by itself: between
+/// its values (eta squared), from 0 to 1. Few trials per value overestimate it, so it is corrected
+/// for chance (epsilon squared) and never below 0.
 pub fn importance(space: &[Dimension], tried: &[(Choice, f64)]) -> Vec<f64> {
     let count = tried.len() as f64;
     let mean = tried.iter().map(|(_, score)| score).sum::<f64>() / count;
@@ -82,7 +84,7 @@ mod tests {
         vec![dimension("matters", 4), dimension("does not", 4), dimension("a little", 2)]
     }
 
-    /// What a choice is worth: the first dimension most, the second nothing.
+    /// Score of a choice: dominated by the first dimension, independent of the second.
     fn worth(choice: &Choice) -> f64 {
         10.0 * choice[0] as f64 + choice[2] as f64
     }

@@ -1,17 +1,17 @@
-//! Which settings are searched, and their values.
+//! Settings to search, and their values.
 
 /// A setting to choose a value for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dimension {
-    /// The option's name, by the engine; `table` for what tables are made WITH.
+    /// Name of the engine's option; `table` for table options (WITH …).
     pub name: String,
-    /// The values to choose among.
+    /// Values to choose from.
     pub values: Vec<String>,
-    /// Which of them is the engine's default.
+    /// Index of the engine's default.
     pub default: usize,
 }
 
-/// The settings of an engine that are worth searching; `None` for an engine that has none.
+/// Returns the settings of an engine that are worth searching; `None` for an engine without any.
 pub fn space_of(engine: &str) -> Option<Vec<Dimension>> {
     const MIB: u64 = 1 << 20;
     let bytes = |values: &[u64]| values.iter().map(u64::to_string).collect::<Vec<_>>();
@@ -65,7 +65,7 @@ pub fn space_of(engine: &str) -> Option<Vec<Dimension>> {
             dimension("compaction_throughput", texts(&["16MiB/s", "64MiB/s", "0MiB/s"]), 1),
             dimension("table", compaction(), 0),
         ],
-        // A server that runs already: only what tables are made with can be chosen.
+        // A running server: only table options can be chosen.
         "cql" => vec![dimension("table", compaction(), 0)],
         _ => return None,
     })

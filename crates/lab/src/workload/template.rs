@@ -1,17 +1,17 @@
-//! CQL with names for values: `... WHERE id = :id`.
+//! CQL with named values: `... WHERE id = :id`.
 
-/// A statement as it is prepared, with the names of the values it binds.
+/// A statement to prepare, with the names of its bound values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     /// The statement, with `?` for each value.
     pub cql: String,
-    /// The values' names, in order; a name may come several times.
+    /// Names of the values, in order; a name may occur several times.
     pub names: Vec<String>,
 }
 
 impl Template {
-    /// Finds `:name` outside quotes and comments. Colons in map literals and casts are followed by no letter, or are
-    /// within quotes; `{'a':b}` needs a space.
+    /// Finds `:name` outside of quotes and comments. Colons in map literals and casts are not
+    /// followed by a letter, or are quoted; `{'a':b}` needs a space.
     pub fn parse(text: &str) -> Self {
         let (mut cql, mut names) = (String::with_capacity(text.len()), Vec::new());
         let mut quote: Option<char> = None;

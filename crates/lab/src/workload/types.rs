@@ -1,6 +1,6 @@
-//! The CQL types whose values can be generated, and how their values are written.
+//! The CQL types whose values can be generated, and their encodings.
 
-/// A type, as far as it decides the bytes of a value.
+/// A type, as far as it determines the encoding of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the variants are CQL's type names")]
 pub enum ValueType {
@@ -20,11 +20,11 @@ pub enum ValueType {
     Map(Box<ValueType>, Box<ValueType>),
 }
 
-/// How deep types may nest.
+/// Maximum nesting of types.
 const NESTING_MAX: usize = 8;
 
 impl ValueType {
-    /// Parses a type as CQL writes it; `frozen<…>` makes no difference to a value.
+    /// Parses a CQL type; `frozen<…>` does not affect a value.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::parse_nested(text, NESTING_MAX)
     }

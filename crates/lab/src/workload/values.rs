@@ -1,4 +1,4 @@
-//! Values told from a number.
+//! Values derived from a number.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,82 +6,82 @@ use super::types::ValueType;
 use crate::ycsb::hash::fnv_hash_64;
 use cassette_transactions::encoding::{tickets, var_long};
 
-/// How a value is generated, as a file says it.
+/// Generator of a value, as described in a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ValueSpec {
-    /// Its CQL type.
+    /// CQL type.
     #[serde(rename = "type")]
     pub cql_type: String,
-    /// What it is told from.
+    /// Source of the value.
     #[serde(default)]
     pub from: Source,
-    /// For texts from a number: what it looks like, `{}` standing for the number.
+    /// For texts from a number: the format, with `{}` for the number.
     #[serde(default)]
     pub format: Option<String>,
-    /// The record's number is divided by this first: so many records share the value.
+    /// Divisor of the record's number: that many records share the value.
     #[serde(default)]
     pub divide: Option<u64>,
-    /// The rest of the record's number by this is taken, after dividing.
+    /// Modulus of the record's number, after dividing.
     #[serde(default)]
     pub modulo: Option<u64>,
-    /// It is multiplied by this last.
+    /// Factor, applied last.
     #[serde(default)]
     pub multiply: Option<u64>,
-    /// For blobs from a number: how the number is written.
+    /// For blobs from a number: the encoding of the number.
     #[serde(default)]
     pub encode: Encoding,
-    /// How many different values there are; without it, as many as there are records.
+    /// Number of distinct values; without it, as many as records.
     #[serde(default)]
     pub distinct: Option<u64>,
-    /// The least and the greatest, for numbers.
+    /// Minimum and maximum, for numbers.
     #[serde(default)]
     pub between: Option<[i64; 2]>,
-    /// Bytes of texts and blobs, or their least and greatest length.
+    /// Length of texts and blobs in bytes, or minimum and maximum.
     #[serde(default)]
     pub length: Option<Span>,
-    /// Elements of collections, or the least and the greatest number.
+    /// Number of elements in collections, or minimum and maximum.
     #[serde(default)]
     pub elements: Option<Span>,
 }
 
-/// What a value is told from.
+/// Source of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// It is the record's number, written as its type writes numbers.
+    /// The number of the record, in the type's encoding of numbers.
     Number,
-    /// It looks random, and is the same whenever it is asked for of the same record.
+    /// Pseudo-random, the same for each use of the record.
     #[default]
     Record,
-    /// It is another one for each operation.
+    /// Another one for each operation.
     Operation,
 }
 
-/// How a blob is a number.
+/// Encoding of a number in a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encoding {
     /// 8 bytes, big-endian.
     #[default]
     Fixed,
-    /// The transactions' VAR_LONG.
+    /// VAR_LONG of the transactions.
     VarLong,
-    /// 8 bytes, big-endian, of the number with its bits reversed: keys of the transactions' tickets.
+    /// 8 bytes, big-endian, of the number with reversed bits: keys of the transactions' tickets.
     BitReversed,
 }
 
-/// A number, or from where to where.
+/// A number, or a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Span {
-    /// Always this.
+    /// Always this number.
     One(u64),
-    /// Any of these, the ends too.
+    /// Any of these, including the ends.
     Between([u64; 2]),
 }
 
-/// The longest text and the largest collection; values longer than that are no benchmark's.
+/// Maximum length of a text and maximum size of a collection.
 const SPAN_MAX: u64 = 16 << 20;
 
 /// A generator of one value.
@@ -89,12 +89,12 @@ const SPAN_MAX: u64 = 16 << 20;
 pub struct Value {
     value_type: ValueType,
     spec: ValueSpec,
-    /// Makes values of the same record differ by name.
+    /// Distinguishes values of the same record by name.
     salt: u64,
 }
 
 impl Value {
-    /// Checks what a file says of the value called `name`.
+    /// Validates the generator of the value `name`.
     pub fn new(name: &str, spec: &ValueSpec) -> Result<Self, String> {
         let value_type = ValueType::parse(&spec.cql_type)?;
         for span in [spec.length, spec.elements].into_iter().flatten() {
@@ -121,7 +121,7 @@ impl Value {
         Ok(Self { value_type, spec: spec.clone(), salt })
     }
 
-    /// Appends the value for the record `number`; `random` is the operation's own number.
+    /// Appends the value for record `number`; `random` is the operation's random number.
     pub fn write(&self, number: u64, random: u64, out: &mut Vec<u8>) {
         let spec = &self.spec;
         let mut number = number / spec.divide.unwrap_or(1);
@@ -229,7 +229,8 @@ impl Value {
         }
     }
 
-    /// Letters and digits, six bits of randomness each: text that compresses about as names and addresses do.
+    /// Appends letters and digits, six bits of randomness each: text that compresses about as well
+    /// as names and addresses.
     fn write_text(&self, mix: &mut Mix, out: &mut Vec<u8>) {
         const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz0123456789 -";
         let length = self.spec.length.unwrap_or(Span::One(16)).pick(mix);
@@ -258,7 +259,7 @@ impl Span {
     }
 }
 
-/// A collection's length or an element's, as the protocol has them from version 3 on: an int.
+/// Appends the length of a collection or an element as an int, as in protocol version 3 and above.
 fn write_length(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&(length as u32).to_be_bytes());
 }
@@ -268,13 +269,13 @@ fn write_element(element: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(element);
 }
 
-/// A UUID of version 4 and the RFC's variant, from 122 of the bits given.
+/// Appends a UUID of version 4 and the RFC's variant, from 122 of the provided bits.
 fn write_uuid(high: u64, low: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&(high & !0xf000 | 0x4000).to_be_bytes());
     out.extend_from_slice(&(low & (u64::MAX >> 2) | 1 << 63).to_be_bytes());
 }
 
-/// SplitMix64, by Vigna: a sequence of numbers that look random, told by its start.
+/// SplitMix64, by Vigna: a pseudo-random sequence determined by its start.
 struct Mix(u64);
 
 impl Mix {
@@ -286,7 +287,7 @@ impl Mix {
         mixed ^ mixed >> 31
     }
 
-    /// From 0 up to 1.
+    /// Returns a number from 0 to below 1.
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -327,7 +328,8 @@ mod tests {
 
     #[test]
     fn numbers_are_written_as_the_transactions_table_has_them() {
-        // The start 25,000,000 of layout 1, and the row and the column of 999,999 in layout 2.
+        // Start timestamp 25,000,000 in layout 1, and the row and the column of 999,999 in layout
+        // 2.
         let var_long = "type='blob'\nfrom='number'\nencode='var-long'";
         assert_eq!(written(&format!("{var_long}\nmultiply=2"), 12_500_000, 0), [0xe1, 0x7d, 0x78, 0x40]);
         assert_eq!(written(&format!("{var_long}\ndivide=16"), 999_999, 0), [0xc0, 0xf4, 0x23]);
@@ -345,7 +347,7 @@ mod tests {
         let elements: Vec<u8> = set[4..].chunks(5).map(|element| element[4]).collect();
         assert!(elements.is_sorted() && elements.windows(2).all(|pair| pair[0] != pair[1]));
         let map = written("type='map<text, frozen<list<text>>>'\nelements=2\nlength=3", 1, 0);
-        // Two pairs of a key of 4 + 3 bytes and a list of 4 + 4 + 2 * (4 + 3) bytes.
+        // Two pairs of a 4 + 3 byte key and a list of 4 + 4 + 2 * (4 + 3) bytes.
         assert_eq!(map.len(), 4 + 2 * (7 + 22));
     }
 

@@ -1,16 +1,17 @@
-//! Counters that give out the numbers of keys to insert, and know which of them were acknowledged.
+//! Counters that assign the numbers of keys to insert, and track their acknowledgement.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
 
-/// How many insertions may be under way between the oldest unacknowledged one and the newest.
+/// Maximum distance between the oldest unacknowledged insertion and the newest one.
 const WINDOW: usize = 1 << 20;
 
-/// A counter whose numbers become readable only once every smaller one was acknowledged.
+/// A counter whose numbers become readable only after all smaller ones were acknowledged.
 ///
-/// Reads choose among keys up to [`last_acknowledged`](Self::last_acknowledged), so that no read asks for a key whose
-/// insertion is still under way. Invariants: `window[n % WINDOW]` is true exactly for numbers acknowledged and above
-/// `readable_end`; `readable_end` only moves under the lock and only forwards.
+/// Reads choose among keys up to [`last_acknowledged`](Self::last_acknowledged), so that no read
+/// asks for a key whose insertion is still under way. Invariants: `window[n % WINDOW]` is true
+/// exactly for numbers acknowledged and above `readable_end`; `readable_end` only moves under the
+/// lock and only forwards.
 #[derive(Debug)]
 pub struct AcknowledgedCounter {
     next: AtomicU64,
@@ -21,7 +22,7 @@ pub struct AcknowledgedCounter {
 }
 
 impl AcknowledgedCounter {
-    /// A counter whose first number is `start`; all below it are taken as acknowledged.
+    /// Creates a counter whose first number is `start`; all below it count as acknowledged.
     pub fn new(start: u64) -> Self {
         Self {
             next: AtomicU64::new(start),
@@ -31,27 +32,30 @@ impl AcknowledgedCounter {
         }
     }
 
-    /// The next number; it must be given back to [`acknowledge`](Self::acknowledge), whether its insertion worked or not.
+    /// Returns the next number. It must be passed to [`acknowledge`](Self::acknowledge) whether its
+    /// insertion succeeds or not.
     pub fn next(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How many numbers from 0 on are readable: one past the last acknowledged.
+    /// Returns the number of readable numbers from 0 on: one past the last acknowledged.
     pub fn readable_end(&self) -> u64 {
         self.readable_end.load(Ordering::Acquire)
     }
 
-    /// Says that the insertion of `number` is over.
+    /// Records that the insertion of `number` is complete.
     ///
     /// # Panics
-    /// When `number` is a whole window ahead of the oldest one under way: a driver lost an acknowledgement.
+    /// Panics if `number` is a whole window ahead of the oldest one in progress: a driver lost an
+    /// acknowledgement.
     pub fn acknowledge(&self, number: u64) {
         let slot = &self.window[number as usize % WINDOW];
         assert!(
             !slot.swap(true, Ordering::AcqRel),
             "{number} is {WINDOW} ahead of an unacknowledged insertion"
         );
-        // Whoever holds the lock is advancing; at worst our number becomes readable with the next acknowledgement.
+        // The holder of the lock is advancing; at worst this number becomes readable with the next
+        // acknowledgement.
         let _guard = match self.advancing.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::WouldBlock) => return,

@@ -1,4 +1,4 @@
-//! The choosers of keys and operations.
+//! Generators of keys and operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,42 +9,43 @@ use super::counter::AcknowledgedCounter;
 use super::hash::fnv_hash_64;
 use super::zipfian::{ZIPFIAN_CONSTANT, Zipfian};
 
-/// Chooses the number of a key to read or change. Each worker has its own; what they share is behind `Arc`s.
+/// Chooses the numbers of keys to read or change. Each worker has one; shared state is behind
+/// `Arc`s.
 #[derive(Debug, Clone)]
 pub enum KeyChooser {
-    /// Every key of `start..start + count` alike.
+    /// Every key of `start..start + count` with the same probability.
     Uniform {
-        /// The first key.
+        /// First key.
         start: u64,
-        /// How many.
+        /// Number of keys.
         count: u64,
     },
-    /// The keys in order, round and round, together over all workers.
+    /// The keys in order, cyclically, over all workers together.
     Sequential {
-        /// The first key.
+        /// First key.
         start: u64,
-        /// How many.
+        /// Number of keys.
         count: u64,
-        /// How many were given out.
+        /// Number of keys chosen so far.
         given: Arc<AtomicU64>,
     },
-    /// Some keys are popular, and the popular ones lie scattered over the key space.
+    /// Some keys are popular, and the popular ones are scattered over the key space.
     ScrambledZipfian(ScrambledZipfian),
     /// The newest keys are the popular ones.
     SkewedLatest(SkewedLatest),
-    /// A share of the operations goes to a share of the keys.
+    /// A share of the operations uses a share of the keys.
     Hotspot(Hotspot),
-    /// The newest keys are the popular ones, falling off exponentially.
+    /// The newest keys are the popular ones, declining exponentially.
     Exponential {
-        /// How fast: one over the mean distance from the newest key.
+        /// Rate: one over the mean distance from the newest key.
         gamma: f64,
-        /// Where the newest key is.
+        /// The newest key.
         newest: Arc<AcknowledgedCounter>,
     },
 }
 
 impl KeyChooser {
-    /// The next key's number. It may be one not yet inserted: the caller then asks again.
+    /// Returns the number of the next key. It may not be inserted yet: the caller then tries again.
     pub fn next(&mut self, rng: &mut impl Rng) -> u64 {
         match self {
             Self::Uniform { start, count } => rng.random_range(*start..*start + *count),
@@ -65,10 +66,11 @@ impl KeyChooser {
     }
 }
 
-/// YCSB's `ScrambledZipfianGenerator`: a zipfian over ten thousand million items, hashed onto the keys there are.
+/// YCSB's `ScrambledZipfianGenerator`: a zipfian over ten billion items, hashed onto the existing
+/// keys.
 ///
-/// The item count is fixed because zeta of it is known, whatever the number of keys. The price is known too: the
-/// hottest key gets 1/26.5 = 3.8 % of the requests however few keys there are.
+/// The item count is fixed because its zeta is known, whatever the number of keys. As a
+/// consequence, the hottest key gets 1/26.5 = 3.8 % of the requests however few keys there are.
 #[derive(Debug, Clone)]
 pub struct ScrambledZipfian {
     start: u64,
@@ -77,7 +79,7 @@ pub struct ScrambledZipfian {
 }
 
 impl ScrambledZipfian {
-    /// YCSB's `ITEM_COUNT`; its zipfian is made for `0..=ITEM_COUNT`.
+    /// YCSB's `ITEM_COUNT`; its zipfian covers `0..=ITEM_COUNT`.
     pub const ITEM_COUNT: u64 = 10_000_000_000;
     /// YCSB's `ZETAN`: zeta(ITEM_COUNT) for theta 0.99.
     pub const ZETAN: f64 = 26.46902820178302;
@@ -113,7 +115,8 @@ impl SkewedLatest {
     }
 }
 
-/// YCSB's `HotspotIntegerGenerator`: the first part of the keys is hot, all alike; so is the cold rest.
+/// YCSB's `HotspotIntegerGenerator`: the first part of the keys is hot, uniformly, and the rest is
+/// cold.
 #[derive(Debug, Clone)]
 pub struct Hotspot {
     start: u64,
@@ -123,7 +126,8 @@ pub struct Hotspot {
 }
 
 impl Hotspot {
-    /// `hot_data` of the keys `start..start + count` get `hot_operations` of the operations; both within 0 to 1.
+    /// `hot_data` of the keys `start..start + count` get `hot_operations` of the operations; both
+    /// from 0 to 1.
     pub fn new(start: u64, count: u64, hot_data: f64, hot_operations: f64) -> Self {
         let hot = (count as f64 * hot_data) as u64;
         Self { start, hot, cold: count - hot.min(count), hot_operations }
@@ -139,15 +143,15 @@ impl Hotspot {
     }
 }
 
-/// YCSB's `DiscreteGenerator`: one of a few values by weight.
+/// YCSB's `DiscreteGenerator`: chooses one of a few values by weight.
 #[derive(Debug, Clone)]
 pub struct Discrete<T> {
-    /// The values with the sum of the weights up to and with each, over the sum of all.
+    /// Cumulative weights up to and including each value, normalized.
     cumulated: Vec<(f64, T)>,
 }
 
 impl<T: Copy> Discrete<T> {
-    /// Takes the values of positive weight; `None` when there is none.
+    /// Creates a generator of the values with a positive weight; `None` if there is none.
     pub fn new(weighted: impl IntoIterator<Item = (f64, T)>) -> Option<Self> {
         let weighted: Vec<(f64, T)> = weighted.into_iter().filter(|(weight, _)| *weight > 0.0).collect();
         let total: f64 = weighted.iter().map(|(weight, _)| weight).sum();
@@ -162,11 +166,11 @@ impl<T: Copy> Discrete<T> {
         (!cumulated.is_empty()).then_some(Self { cumulated })
     }
 
-    /// The next value.
+    /// Returns the next value.
     pub fn next(&self, rng: &mut impl Rng) -> T {
         let at = rng.random::<f64>();
         let found = self.cumulated.iter().find(|(end, _)| at < *end);
-        // Rounding may leave the last end a hair below one.
+        // Rounding may leave the last end slightly below one.
         found.or(self.cumulated.last()).expect("never empty").1
     }
 }
@@ -189,7 +193,8 @@ mod tests {
 
     #[test]
     fn the_precomputed_zeta_is_zeta_of_the_item_count() {
-        // Euler and Maclaurin from 10^6 on: the integral of x^-theta and half of the difference at both ends.
+        // Euler and Maclaurin from 10^6 on: the integral of x^-theta and half of the difference at
+        // both ends.
         let (from, to, theta) = (1e6f64, ScrambledZipfian::ITEM_COUNT as f64, ZIPFIAN_CONSTANT);
         let integral = (to.powf(1.0 - theta) - from.powf(1.0 - theta)) / (1.0 - theta);
         let ends = (to.powf(-theta) - from.powf(-theta)) / 2.0;
@@ -201,7 +206,7 @@ mod tests {
     fn scrambled_zipfian_sends_the_hottest_items_where_the_hash_says() {
         let frequencies =
             counts(&mut KeyChooser::ScrambledZipfian(ScrambledZipfian::new(0, 1000)), 1000, 1_000_000);
-        // Item 0 has a share of 1/zeta; the other items fall on its key by chance with what is left, 1/1000 each.
+        // Item 0 has a share of 1/zeta; of the remaining share, 1/1000 falls on its key by chance.
         let item_share =
             |item: u64| 1.0 / ((item + 1) as f64).powf(ZIPFIAN_CONSTANT) / ScrambledZipfian::ZETAN;
         for item in 0..2u64 {

@@ -1,10 +1,11 @@
-//! YCSB's hash and its key names.
+//! YCSB's hash and key names.
 
 use std::fmt::Write;
 
-/// YCSB's `Utils.fnvhash64`: FNV-1a over the eight bytes of `value`, lowest first, made non-negative.
+/// YCSB's `Utils.fnvhash64`: FNV-1a over the eight bytes of `value`, lowest first, made
+/// non-negative.
 ///
-/// Java's `Math.abs` leaves `Long.MIN_VALUE` negative, and so does this.
+/// Like Java's `Math.abs`, leaves `Long.MIN_VALUE` negative.
 pub fn fnv_hash_64(value: u64) -> i64 {
     const OFFSET_BASIS: u64 = 0xCBF2_9CE4_8422_2325;
     const PRIME: u64 = 1_099_511_628_211;
@@ -16,17 +17,18 @@ pub fn fnv_hash_64(value: u64) -> i64 {
     hash.cast_signed().wrapping_abs()
 }
 
-/// How a key's number becomes its name: `user`, then the number (`ordered`) or its hash, padded with zeros.
+/// How a key's number becomes its name: `user`, then the number (`ordered`) or its hash, padded
+/// with zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyNaming {
     /// YCSB's `insertorder=ordered`; the default is hashed.
     pub ordered: bool,
-    /// YCSB's `zeropadding`: the least number of digits.
+    /// YCSB's `zeropadding`: minimum number of digits.
     pub zero_padding: usize,
 }
 
 impl KeyNaming {
-    /// Writes the name of key `number` into `name`, replacing what it held.
+    /// Writes the name of key `number` into `name`, replacing its content.
     pub fn write(&self, number: u64, name: &mut String) {
         name.clear();
         let shown = if self.ordered { number.cast_signed() } else { fnv_hash_64(number) };

@@ -1,11 +1,13 @@
-//! The core workloads of the Yahoo! Cloud Serving Benchmark, decided apart from any engine.
+//! The core workloads of the Yahoo! Cloud Serving Benchmark, independent of any engine.
 //!
-//! [`properties`] reads YCSB's own property names; [`workload`] turns them into a stream of [`Operation`]s;
-//! the generators below choose the keys exactly as YCSB's Java classes do, so that skew, key names and value bytes
-//! (and with them cache hit rates and compression ratios) compare with published results.
+//! [`properties`] reads YCSB's own property names; [`workload`] turns them into a stream of
+//! [`Operation`]s; the generators below choose the keys exactly as YCSB's Java classes do, so that
+//! skew, key names and value bytes (and with them cache hit rates and compression ratios) compare
+//! with published results.
 //!
-//! Source: `brianfrankcooper/YCSB`, `core/src/main/java/site/ycsb/`: `workloads/CoreWorkload.java`, `generator/*.java`,
-//! `Utils.java`, `RandomByteIterator.java`; "Benchmarking Cloud Serving Systems with YCSB", SoCC 2010.
+//! Source: `brianfrankcooper/YCSB`, `core/src/main/java/site/ycsb/`: `workloads/CoreWorkload.java`,
+//! `generator/*.java`, `Utils.java`, `RandomByteIterator.java`; "Benchmarking Cloud Serving Systems
+//! with YCSB", SoCC 2010.
 
 pub mod counter;
 pub mod generators;

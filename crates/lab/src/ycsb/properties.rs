@@ -1,4 +1,4 @@
-//! The settings of a core workload, by YCSB's property names.
+//! Settings of a core workload, by YCSB's property names.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -6,20 +6,21 @@ use std::str::FromStr;
 
 use super::hash::KeyNaming;
 
-/// What a core workload does. The field docs give YCSB's property names; the defaults are YCSB's.
+/// A core workload. The field docs contain YCSB's property names; the defaults are YCSB's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CoreWorkload {
     /// `table`.
     pub table: String,
-    /// `recordcount`: how many records there are before the run.
+    /// `recordcount`: number of records before the run.
     pub record_count: u64,
-    /// `operationcount`: how many operations a run does; 0 for no bound.
+    /// `operationcount`: number of operations of a run; 0 for no bound.
     pub operation_count: u64,
     /// `maxexecutiontime` in seconds; 0 for no bound.
     pub max_execution_seconds: u64,
-    /// `insertstart`: the first key's number.
+    /// `insertstart`: number of the first key.
     pub insert_start: u64,
-    /// `insertcount`: how many records this instance loads and chooses among; `None` for `recordcount - insertstart`.
+    /// `insertcount`: number of records that this instance loads and chooses from; `None` for
+    /// `recordcount - insertstart`.
     pub insert_count: Option<u64>,
     /// `insertorder` and `zeropadding`.
     pub key_naming: KeyNaming,
@@ -27,29 +28,31 @@ pub struct CoreWorkload {
     pub field_count: usize,
     /// `fieldnameprefix`.
     pub field_name_prefix: String,
-    /// `fieldlength`, in bytes; the longest when the distribution is not constant.
+    /// `fieldlength`, in bytes; the maximum if the distribution is not constant.
     pub field_length: usize,
     /// `minfieldlength`.
     pub min_field_length: usize,
     /// `fieldlengthdistribution`.
     pub field_length_distribution: FieldLengthDistribution,
-    /// `readallfields`: whether reads and scans ask for all fields or for a random one.
+    /// `readallfields`: whether reads and scans request all fields or a random one.
     pub read_all_fields: bool,
     /// `writeallfields`: whether updates write all fields or a random one.
     pub write_all_fields: bool,
-    /// `dataintegrity`: values are told from key and field, and what is read is checked. To be set for the load too.
+    /// `dataintegrity`: values are derived from key and field, and values read are checked. Must be
+    /// set for the load as well.
     pub data_integrity: bool,
-    /// `readproportion`, `updateproportion`, `insertproportion`, `scanproportion`, `readmodifywriteproportion`.
+    /// `readproportion`, `updateproportion`, `insertproportion`, `scanproportion`,
+    /// `readmodifywriteproportion`.
     pub proportions: Proportions,
     /// `requestdistribution`.
     pub request_distribution: RequestDistribution,
-    /// `hotspotdatafraction`: the share of the keys that is hot.
+    /// `hotspotdatafraction`: share of hot keys.
     pub hotspot_data_fraction: f64,
-    /// `hotspotopnfraction`: the share of the operations that goes there.
+    /// `hotspotopnfraction`: share of operations on hot keys.
     pub hotspot_operation_fraction: f64,
-    /// `exponential.percentile`: the percentage of requests within `exponential.frac`.
+    /// `exponential.percentile`: percentage of requests within `exponential.frac`.
     pub exponential_percentile: f64,
-    /// `exponential.frac`: the newest share of the keys that gets that percentage.
+    /// `exponential.frac`: share of the newest keys that gets that percentage.
     pub exponential_fraction: f64,
     /// `minscanlength`, in records.
     pub min_scan_length: u64,
@@ -59,7 +62,7 @@ pub struct CoreWorkload {
     pub scan_length_distribution: ScanLengthDistribution,
 }
 
-/// How the operations of a run divide; the weights need not sum to one.
+/// Proportions of the operations of a run; the weights need not sum to one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(missing_docs, reason = "the names of the operations")]
 pub struct Proportions {
@@ -70,7 +73,7 @@ pub struct Proportions {
     pub read_modify_write: f64,
 }
 
-/// A setting whose values are words.
+/// Defines a setting whose values are words.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -96,17 +99,17 @@ macro_rules! words {
 }
 
 words! {
-    /// Which keys are asked for.
+    /// Distribution of requested keys.
     RequestDistribution {
-        /// All alike.
+        /// Uniform.
         Uniform = "uniform",
-        /// Skewed, the popular keys scattered.
+        /// Skewed, with the popular keys scattered.
         Zipfian = "zipfian",
         /// Skewed towards the newest.
         Latest = "latest",
         /// A hot set and a cold one.
         Hotspot = "hotspot",
-        /// One after the other.
+        /// In order.
         Sequential = "sequential",
         /// Skewed towards the newest, exponentially.
         Exponential = "exponential",
@@ -114,44 +117,44 @@ words! {
 }
 
 words! {
-    /// How many records scans ask for.
+    /// Distribution of scan lengths.
     ScanLengthDistribution {
-        /// All lengths alike.
+        /// Uniform.
         Uniform = "uniform",
-        /// Mostly short ones.
+        /// Mostly short.
         Zipfian = "zipfian",
     }
 }
 
 words! {
-    /// How long field values are.
+    /// Distribution of field lengths.
     FieldLengthDistribution {
-        /// All of `fieldlength`.
+        /// Always `fieldlength`.
         Constant = "constant",
-        /// From `minfieldlength` to `fieldlength`, all alike.
+        /// Uniform from `minfieldlength` to `fieldlength`.
         Uniform = "uniform",
         /// From `minfieldlength` to `fieldlength`, mostly short.
         Zipfian = "zipfian",
     }
 }
 
-/// A property that cannot be taken.
+/// Error of a property.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum PropertyError {
-    /// Nothing of that name is acted upon.
+    /// The property is unknown.
     #[error("unknown property {name}; known are: {known}")]
     Unknown {
-        /// The name given.
+        /// Name of the property.
         name: String,
-        /// Those there are.
+        /// Known properties.
         known: String,
     },
-    /// The value does not parse.
+    /// The value is invalid.
     #[error("property {name} cannot be {value:?}: {reason}")]
     Invalid {
-        /// The property's name.
+        /// Name of the property.
         name: String,
-        /// The value given.
+        /// The value.
         value: String,
         /// What is wrong with it.
         reason: String,
@@ -202,7 +205,8 @@ impl Default for CoreWorkload {
 }
 
 impl CoreWorkload {
-    /// The core workload of YCSB's file `workloads/workload<letter>`, `a` to `f`; `None` for other letters.
+    /// Returns the core workload of YCSB's file `workloads/workload<letter>`, `a` to `f`; `None`
+    /// for other letters.
     pub fn core(letter: char) -> Option<Self> {
         const NONE: Proportions =
             Proportions { read: 0.0, update: 0.0, insert: 0.0, scan: 0.0, read_modify_write: 0.0 };
@@ -225,15 +229,15 @@ impl CoreWorkload {
         Some(workload)
     }
 
-    /// Takes `name=value`.
+    /// Applies `name=value`.
     pub fn set_pair(&mut self, pair: &str) -> Result<(), PropertyError> {
         let (name, value) = pair.split_once('=').ok_or_else(|| PropertyError::Malformed(pair.into()))?;
         self.set(name.trim(), value.trim())
     }
 
-    /// Takes the lines of a property file: `name=value`, empty, or a comment from `#` on.
+    /// Applies the lines of a property file: `name=value`, empty, or a comment from `#` on.
     ///
-    /// The property `workload`, the name of YCSB's Java class, is passed over when it names the core workload.
+    /// Skips the property `workload`, the name of YCSB's Java class, if it names the core workload.
     pub fn set_file(&mut self, text: &str) -> Result<(), PropertyError> {
         let lines = text.lines().map(str::trim);
         for line in lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '!'])) {
@@ -245,7 +249,7 @@ impl CoreWorkload {
         Ok(())
     }
 
-    /// Takes one property by YCSB's name.
+    /// Sets one property by YCSB's name.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), PropertyError> {
         fn parse<T: FromStr<Err: Display>>(name: &str, value: &str) -> Result<T, PropertyError> {
             value.parse().map_err(|reason: T::Err| invalid(name, value, reason))
@@ -301,7 +305,7 @@ impl CoreWorkload {
         Ok(())
     }
 
-    /// Every property with its value, by name: what a report keeps.
+    /// Returns every property with its value, for reports.
     pub fn settings(&self) -> BTreeMap<&'static str, String> {
         let order = if self.key_naming.ordered { "ordered" } else { "hashed" };
         BTreeMap::from([
@@ -337,17 +341,18 @@ impl CoreWorkload {
         ])
     }
 
-    /// How many records are loaded: `insertcount`, or what is left of `recordcount` from `insertstart` on.
+    /// Returns the number of loaded records: `insertcount`, or the rest of `recordcount` from
+    /// `insertstart` on.
     pub fn insert_count(&self) -> u64 {
         self.insert_count.unwrap_or(self.record_count.saturating_sub(self.insert_start))
     }
 
-    /// The names of the fields: prefix and index.
+    /// Returns the names of the fields: prefix and index.
     pub fn field_names(&self) -> Vec<String> {
         (0..self.field_count).map(|field| format!("{}{field}", self.field_name_prefix)).collect()
     }
 
-    /// Refuses settings that contradict each other or that nothing could be done with.
+    /// Rejects contradictory or meaningless settings.
     pub fn check(&self) -> Result<(), PropertyError> {
         let wrong = |what: String| Err(PropertyError::Contradiction(what));
         let Proportions { read, update, insert, scan, read_modify_write } = self.proportions;

@@ -1,19 +1,19 @@
-//! The bytes of a record's fields: random ones, or ones that can be told from key and field.
+//! Values of a record's fields: random, or derived from key and field.
 
 use std::io::Write;
 
 use rand::Rng;
 
-/// Some fields of one record with their values, in one buffer that is filled again for each operation.
+/// Some fields of one record with their values, in one buffer that is reused for each operation.
 #[derive(Debug, Default, Clone)]
 pub struct FieldValues {
     bytes: Vec<u8>,
-    /// The field's index and where its value ends in `bytes`.
+    /// Index of the field, and the end of its value in `bytes`.
     fields: Vec<(u32, u32)>,
 }
 
 impl FieldValues {
-    /// Forgets all fields, keeping the memory.
+    /// Removes all fields, keeping the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.fields.clear();
@@ -25,7 +25,7 @@ impl FieldValues {
         self.end_field(field);
     }
 
-    /// Appends the value that `write` appends to the buffer it is given.
+    /// Appends the value that `write` appends to its buffer.
     pub fn push_with(&mut self, field: usize, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.end_field(field);
@@ -35,7 +35,7 @@ impl FieldValues {
         self.fields.push((field as u32, self.bytes.len() as u32));
     }
 
-    /// Appends `length` random bytes as YCSB's `RandomByteIterator` makes them.
+    /// Appends `length` random bytes like YCSB's `RandomByteIterator`.
     pub fn push_random(&mut self, field: usize, length: usize, rng: &mut impl Rng) {
         let start = self.bytes.len();
         self.bytes.resize(start + length, 0);
@@ -43,13 +43,13 @@ impl FieldValues {
         self.end_field(field);
     }
 
-    /// Appends the value that [`write_deterministic`] gives for `key` and the field's `name`.
+    /// Appends the value of [`write_deterministic`] for `key` and the field's `name`.
     pub fn push_deterministic(&mut self, field: usize, length: usize, key: &str, name: &str) {
         write_deterministic(key, name, length, &mut self.bytes);
         self.end_field(field);
     }
 
-    /// The fields in the order they were pushed.
+    /// Returns the fields in the order they were added.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let mut start = 0;
         self.fields.iter().map(move |(field, end)| {
@@ -59,17 +59,17 @@ impl FieldValues {
         })
     }
 
-    /// How many fields there are.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// The index of the only field; `None` when there are several or none.
+    /// Returns the index of the only field; `None` if there are several or none.
     pub fn only_field(&self) -> Option<usize> {
         match self.fields[..] {
             [(field, _)] => Some(field as usize),
@@ -78,8 +78,9 @@ impl FieldValues {
     }
 }
 
-/// Fills `out` with YCSB's random text: each 32 random bits give six bytes of 5, 6, 5, 5, 6 and 6 bits, all of them
-/// ASCII from space up. How well a store's compression does depends on these bits being these.
+/// Fills `out` with YCSB's random text: each 32 random bits become six bytes of 5, 6, 5, 5, 6 and 6
+/// bits, all of them ASCII from space up. The compression ratio of a store depends on exactly these
+/// bits.
 fn fill_random(out: &mut [u8], rng: &mut impl Rng) {
     let (sixes, rest) = out.as_chunks_mut();
     for six in sixes {
@@ -91,7 +92,7 @@ fn fill_random(out: &mut [u8], rng: &mut impl Rng) {
 }
 
 fn random_six(bits: u32) -> [u8; 6] {
-    // The third and the sixth mask are 95, not 127: bit 5 is left out, as in YCSB.
+    // The third and the sixth mask are 95, not 127: bit 5 is omitted, as in YCSB.
     [
         (bits & 31) as u8 + b' ',
         (bits >> 5 & 63) as u8 + b' ',
@@ -102,8 +103,8 @@ fn random_six(bits: u32) -> [u8; 6] {
     ]
 }
 
-/// Appends YCSB's `buildDeterministicValue` to `out`: `key:field`, then again and again `:` and the hash of the text
-/// so far (Java's `String.hashCode`, in decimal), cut at `length` bytes.
+/// Appends YCSB's `buildDeterministicValue` to `out`: `key:field`, then repeatedly `:` and the hash
+/// of the text so far (Java's `String.hashCode`, in decimal), truncated to `length` bytes.
 pub fn write_deterministic(key: &str, field: &str, length: usize, out: &mut Vec<u8>) {
     let start = out.len();
     let _ = write!(out, "{key}:{field}");

@@ -1,4 +1,4 @@
-//! A workload as a stream of operations, one stream a worker.
+//! A workload as a stream of operations per worker.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,60 +15,60 @@ use super::values::{FieldValues, write_deterministic};
 use super::zipfian::{ZIPFIAN_CONSTANT, Zipfian};
 use crate::workload::StatementWorkload;
 
-/// One thing to do to the engine. Keys are numbers here; [`OperationStream::write_key`] names them.
+/// An operation. Keys are numbers here; [`OperationStream::write_key`] names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// Writes a new record; the key's number is to be acknowledged when done.
+    /// Writes a new record; the number of the key must be acknowledged afterwards.
     Insert {
-        /// The new key.
+        /// New key.
         key: u64,
     },
     /// Reads one record.
     Read {
-        /// Its key.
+        /// Key of the record.
         key: u64,
-        /// The one field asked for; `None` for all.
+        /// The only field to read; `None` for all.
         field: Option<usize>,
     },
-    /// Writes one field or all of a record.
+    /// Writes one field or all fields of a record.
     Update {
-        /// Its key.
+        /// Key of the record.
         key: u64,
-        /// The one field written; `None` for all.
+        /// The only field to write; `None` for all.
         field: Option<usize>,
     },
     /// Reads records from a key on, in the engine's order.
     Scan {
-        /// The first key.
+        /// First key.
         key: u64,
-        /// How many records at most.
+        /// Maximum number of records.
         length: u32,
-        /// The one field asked for; `None` for all.
+        /// The only field to read; `None` for all.
         field: Option<usize>,
     },
     /// Reads a record, then updates it.
     ReadModifyWrite {
-        /// Its key.
+        /// Key of the record.
         key: u64,
-        /// The one field read; `None` for all.
+        /// The only field to read; `None` for all.
         read: Option<usize>,
-        /// The one field written; `None` for all.
+        /// The only field to write; `None` for all.
         written: Option<usize>,
     },
-    /// Does an operation of a workload of statements.
+    /// Runs an operation of a workload of statements.
     Statements {
-        /// Which one.
+        /// Index of the operation.
         operation: u8,
-        /// The number of the record it is about.
+        /// Number of its record.
         key: u64,
-        /// What values that change with each operation are told from.
+        /// Source of values that change with each operation.
         random: u64,
-        /// Whether the record is new: the key's number is to be acknowledged when done.
+        /// Whether the record is new: the number of the key must be acknowledged afterwards.
         inserts: bool,
     },
 }
 
-/// What latencies are counted by: YCSB's names of the operations.
+/// Kinds of latencies: YCSB's names of the operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names of the operations")]
 pub enum OperationKind {
@@ -77,12 +77,12 @@ pub enum OperationKind {
     Update,
     Scan,
     ReadModifyWrite,
-    /// One that the workload names itself, by its index.
+    /// A kind named by the workload, by its index.
     Named(u8),
 }
 
 impl OperationKind {
-    /// YCSB's name, or the one among those that the workload gives.
+    /// Returns YCSB's name, or one of those named by the workload.
     pub fn name_among(self, names: &[String]) -> &str {
         match self {
             Self::Named(index) => names.get(usize::from(index)).map_or("?", String::as_str),
@@ -96,7 +96,7 @@ impl OperationKind {
 }
 
 impl Operation {
-    /// Its kind.
+    /// Returns its kind.
     pub const fn kind(&self) -> OperationKind {
         match self {
             Self::Insert { .. } => OperationKind::Insert,
@@ -108,7 +108,7 @@ impl Operation {
         }
     }
 
-    /// The key it starts at.
+    /// Returns the first key.
     pub const fn key(&self) -> u64 {
         match self {
             Self::Insert { key }
@@ -120,7 +120,7 @@ impl Operation {
         }
     }
 
-    /// The number of the new key, if it makes one.
+    /// Returns the number of the new key, if it creates one.
     pub const fn new_key(&self) -> Option<u64> {
         match self {
             Self::Insert { key } | Self::Statements { key, inserts: true, .. } => Some(*key),
@@ -129,30 +129,30 @@ impl Operation {
     }
 }
 
-/// The keys of a table, shared by all workers and by all phases over that table.
+/// Keys of a table, shared by all workers and all phases on that table.
 #[derive(Debug, Clone)]
 pub struct KeySpace {
     inserted: Arc<AcknowledgedCounter>,
 }
 
 impl KeySpace {
-    /// A table whose next new key has number `next`, all before it being there.
+    /// Creates the keys of a table whose next new key has number `next`; all before it exist.
     pub fn starting_at(next: u64) -> Self {
         Self { inserted: Arc::new(AcknowledgedCounter::new(next)) }
     }
 
-    /// One past the number of the last key known to be there.
+    /// Returns one past the number of the last key known to exist.
     pub fn end(&self) -> u64 {
         self.inserted.readable_end()
     }
 
-    /// Says that the insertion of key `number` is over, whether it worked or not.
+    /// Records that the insertion of key `number` is complete, whether it succeeded or not.
     pub fn acknowledge(&self, number: u64) {
         self.inserted.acknowledge(number);
     }
 }
 
-/// Makes the streams of a phase.
+/// Creates the streams of a phase.
 #[derive(Debug, Clone)]
 pub struct StreamFactory {
     workload: Arc<CoreWorkload>,
@@ -168,7 +168,7 @@ pub struct StreamFactory {
 }
 
 impl StreamFactory {
-    /// For the load phase: inserts of the keys that `keys` gives out.
+    /// Creates streams of the load phase: inserts of new keys.
     pub fn load(workload: &CoreWorkload, keys: KeySpace, seed: u64) -> Result<Self, PropertyError> {
         workload.check()?;
         let zipfian_lengths = |from: u64, to: u64| Zipfian::new(to - from + 1, ZIPFIAN_CONSTANT);
@@ -190,8 +190,8 @@ impl StreamFactory {
         })
     }
 
-    /// Operations that are statements, instead of the core workload's, which still says how many records there are and
-    /// how keys are chosen.
+    /// Replaces the operations by statements. The core workload still determines the number of
+    /// records and the distribution of keys.
     pub fn with_statements(mut self, statements: Arc<StatementWorkload>) -> Result<Self, PropertyError> {
         if let Some((operations, _)) = &mut self.run {
             let weighted = statements.operations.iter().zip(0..);
@@ -204,16 +204,16 @@ impl StreamFactory {
         Ok(self)
     }
 
-    /// The names of the kinds of operations that the workload names itself.
+    /// Returns the names of the kinds of operations named by the workload.
     pub fn kind_names(&self) -> &[String] {
         &self.kind_names
     }
 
-    /// For the run phase: the workload's mix over the keys there are.
+    /// Creates streams of the run phase: the workload's mix over the existing keys.
     pub fn run(workload: &CoreWorkload, keys: KeySpace, seed: u64) -> Result<Self, PropertyError> {
         let mut factory = Self::load(workload, keys, seed)?;
         let parts = workload.proportions;
-        // YCSB's order, so that the same random number means the same operation.
+        // In YCSB's order, so that a random number selects the same operation.
         let operations = Discrete::new([
             (parts.read, OperationKind::Read),
             (parts.update, OperationKind::Update),
@@ -228,17 +228,17 @@ impl StreamFactory {
         Ok(factory)
     }
 
-    /// The stream of worker `worker`; the same seed and worker give the same stream, as far as other workers' inserts
-    /// leave it the same keys.
+    /// Creates the stream of worker `worker`. The same seed and worker result in the same stream,
+    /// as far as other workers' inserts leave it the same keys.
     pub fn stream(&self, worker: usize) -> OperationStream {
-        // Neighbouring seeds are far apart: the generator's seeding runs them through SplitMix64.
+        // Neighbouring seeds are far apart: the generator's seeding applies SplitMix64.
         let rng = SmallRng::seed_from_u64(self.seed.wrapping_mul(1 << 20).wrapping_add(worker as u64));
         OperationStream { factory: self.clone(), rng }
     }
 }
 
 fn key_chooser(workload: &CoreWorkload, keys: &KeySpace) -> KeyChooser {
-    // Runs that inserted enlarge what later runs over the same table choose among.
+    // Runs that inserted extend the key space of later runs on the same table.
     let start = workload.insert_start;
     let count = workload.insert_count() + keys.end().saturating_sub(workload.record_count);
     match workload.request_distribution {
@@ -247,8 +247,9 @@ fn key_chooser(workload: &CoreWorkload, keys: &KeySpace) -> KeyChooser {
             KeyChooser::Sequential { start, count, given: Arc::new(AtomicU64::new(0)) }
         }
         RequestDistribution::Zipfian => {
-            // Keys to come are part of the key space from the start (twice as many as expected), so that an insertion
-            // does not change which keys are popular; those not there yet are drawn again. The one more is YCSB's.
+            // Keys to come are part of the key space from the start (twice as many as expected), so
+            // that an insertion does not change which keys are popular; those not there yet are
+            // drawn again. The one more is YCSB's.
             let expected = (workload.operation_count as f64 * workload.proportions.insert * 2.0) as u64;
             KeyChooser::ScrambledZipfian(ScrambledZipfian::new(start, count + expected + 1))
         }
@@ -269,7 +270,7 @@ fn key_chooser(workload: &CoreWorkload, keys: &KeySpace) -> KeyChooser {
     }
 }
 
-/// One worker's endless stream of operations, and the names and values that go with them.
+/// One worker's endless stream of operations, with their names and values.
 #[derive(Debug)]
 pub struct OperationStream {
     factory: StreamFactory,
@@ -277,7 +278,7 @@ pub struct OperationStream {
 }
 
 impl OperationStream {
-    /// The next operation.
+    /// Returns the next operation.
     pub fn next_operation(&mut self) -> Operation {
         let Some((operations, _)) = &self.factory.run else {
             return match &self.factory.statements {
@@ -312,12 +313,12 @@ impl OperationStream {
         Operation::Statements { operation, key, random: self.rng.random(), inserts }
     }
 
-    /// The workload of statements, if it is one.
+    /// Returns the workload of statements, if it is one.
     pub fn statement_workload(&self) -> Option<&Arc<StatementWorkload>> {
         self.factory.statements.as_ref()
     }
 
-    /// Says that the insertion of key `number` is over, whether it worked or not.
+    /// Records that the insertion of key `number` is complete, whether it succeeded or not.
     pub fn acknowledge(&self, number: u64) {
         self.factory.keys.acknowledge(number);
     }
@@ -327,7 +328,7 @@ impl OperationStream {
         self.factory.workload.key_naming.write(number, name);
     }
 
-    /// Fills `values` with new values of the record `key`: of `field`, or of all fields.
+    /// Fills `values` with new values of record `key`: of `field`, or of all fields.
     pub fn write_values(&mut self, key: &str, field: Option<usize>, values: &mut FieldValues) {
         values.clear();
         let fields = match field {
@@ -344,7 +345,8 @@ impl OperationStream {
         }
     }
 
-    /// What checks read values, when the workload's values can be told from key and field.
+    /// Returns the rule that checks values read, if the workload's values are derived from key and
+    /// field.
     pub fn value_rule(&self) -> Option<ValueRule> {
         let workload = &self.factory.workload;
         workload.data_integrity.then(|| ValueRule {
@@ -397,7 +399,7 @@ impl OperationStream {
     }
 }
 
-/// Tells which value a field must have when the workload runs with `dataintegrity=true`.
+/// Determines the value of a field for workloads with `dataintegrity=true`.
 #[derive(Debug, Clone)]
 pub struct ValueRule {
     field_names: Arc<[String]>,
@@ -406,7 +408,7 @@ pub struct ValueRule {
 }
 
 impl ValueRule {
-    /// Whether `value` is what field `field` of the record `key` must hold.
+    /// Whether `value` is the expected one of field `field` of record `key`.
     pub fn is_right(&mut self, key: &str, field: usize, value: &[u8]) -> bool {
         let Some(name) = self.field_names.get(field) else { return false };
         self.scratch.clear();
@@ -414,13 +416,14 @@ impl ValueRule {
         self.scratch == value
     }
 
-    /// How many fields a whole record has.
+    /// Returns the number of fields in a whole record.
     pub fn field_count(&self) -> usize {
         self.field_names.len()
     }
 }
 
-/// How many operations each of `workers` does so that together they do `total`: the first ones do the odd ones.
+/// Returns the share of operations of one of `workers` in a `total`: the first ones take the
+/// remainder.
 pub fn share_of(total: u64, workers: usize, worker: usize) -> u64 {
     let workers = workers as u64;
     total / workers + u64::from((worker as u64) < total % workers)

@@ -1,4 +1,4 @@
-//! A zipfian choice among items that may grow in number.
+//! A zipfian distribution over a growing number of items.
 
 use rand::{Rng, RngExt};
 
@@ -7,10 +7,10 @@ pub const ZIPFIAN_CONSTANT: f64 = 0.99;
 
 /// Chooses items `0..n` so that item `i` is about `1 / (i + 1)^theta` as popular as item 0.
 ///
-/// The method is that of "Quickly Generating Billion-Record Synthetic Databases" (Gray et al., SIGMOD 1994): two
-/// exact probabilities for the first two items, and an inverted continuous approximation for the rest. It needs
-/// `zeta(n) = sum of 1 / i^theta for i in 1..=n`, which takes time linear in `n` once and only the difference when `n`
-/// grows.
+/// The method is that of "Quickly Generating Billion-Record Synthetic Databases" (Gray et al.,
+/// SIGMOD 1994): two exact probabilities for the first two items, and an inverted continuous
+/// approximation for the rest. It needs `zeta(n) = sum of 1 / i^theta for i in 1..=n`, which takes
+/// time linear in `n` once and only the difference when `n` grows.
 #[derive(Debug, Clone)]
 pub struct Zipfian {
     theta: f64,
@@ -19,18 +19,18 @@ pub struct Zipfian {
     /// `zeta(counted)`.
     zeta_n: f64,
     counted: u64,
-    /// The number of items it was made for: `eta` goes on using it when the items grow, as YCSB's does.
+    /// The initial number of items: `eta` keeps using it when the items grow, as YCSB's does.
     items: u64,
     eta: f64,
 }
 
 impl Zipfian {
-    /// For `items` items; `zeta(items)` is computed here, about 40 ns an item.
+    /// Creates a distribution of `items` items. Computes `zeta(items)`, about 40 ns per item.
     pub fn new(items: u64, theta: f64) -> Self {
         Self::with_zeta(items, theta, zeta(0, items, theta, 0.0))
     }
 
-    /// For `items` items whose `zeta(items)` is known.
+    /// Creates a distribution of `items` items whose `zeta(items)` is known.
     pub fn with_zeta(items: u64, theta: f64, zeta_n: f64) -> Self {
         let zeta_2 = zeta(0, 2, theta, 0.0);
         let mut zipfian =
@@ -43,15 +43,15 @@ impl Zipfian {
         (1.0 - (2.0 / self.items as f64).powf(1.0 - self.theta)) / (1.0 - self.zeta_2 / self.zeta_n)
     }
 
-    /// The next item among those it was made for.
+    /// Returns the next item among the initial ones.
     pub fn next(&mut self, rng: &mut impl Rng) -> u64 {
         self.next_of(self.items, rng)
     }
 
-    /// The next item among the first `items`.
+    /// Returns the next item among the first `items`.
     ///
-    /// More items than before extend `zeta`; fewer are chosen from with the larger `zeta`, since a slightly stale count
-    /// is no reason to sum from the start (YCSB's `allowitemcountdecrease = false`).
+    /// More items than before extend `zeta`. Fewer items use the larger `zeta`, because a slightly
+    /// outdated count does not justify a new sum (YCSB's `allowitemcountdecrease = false`).
     pub fn next_of(&mut self, items: u64, rng: &mut impl Rng) -> u64 {
         if items > self.counted {
             self.zeta_n = zeta(self.counted, items, self.theta, self.zeta_n);
@@ -61,7 +61,7 @@ impl Zipfian {
         self.item_at(items, rng.random::<f64>())
     }
 
-    /// The item at the quantile `u` of the distribution, `0 <= u < 1`.
+    /// Returns the item at the quantile `u` of the distribution, `0 <= u < 1`.
     fn item_at(&self, items: u64, u: f64) -> u64 {
         let uz = u * self.zeta_n;
         if uz < 1.0 {
@@ -74,7 +74,7 @@ impl Zipfian {
     }
 }
 
-/// `initial`, the sum for the first `from` items, extended to the first `to`.
+/// Extends `initial`, the sum for the first `from` items, to the first `to`.
 pub fn zeta(from: u64, to: u64, theta: f64, initial: f64) -> f64 {
     (from..to).fold(initial, |sum, i| sum + 1.0 / ((i + 1) as f64).powf(theta))
 }
@@ -121,12 +121,13 @@ mod tests {
         }
         let zeta_n = zeta(0, 1000, ZIPFIAN_CONSTANT, 0.0);
         let frequency = |count: u32| f64::from(count) / f64::from(DRAWS);
-        // The first two are exact; three standard errors of a share of 13 % in two million draws is 0.0007.
+        // The first two are exact; three standard errors of a share of 13 % in two million draws is
+        // 0.0007.
         for (item, count) in counts.iter().take(2).enumerate() {
             let exact = 1.0 / ((item + 1) as f64).powf(ZIPFIAN_CONSTANT) / zeta_n;
             assert!((frequency(*count) - exact).abs() < 0.001, "item {item}");
         }
-        // The rest is approximated; what matters is the share of the hot set.
+        // The rest is approximated; the share of the hot set matters.
         for head in [10, 100, 500] {
             let share = frequency(counts[..head].iter().sum());
             let law = zeta(0, head as u64, ZIPFIAN_CONSTANT, 0.0) / zeta_n;

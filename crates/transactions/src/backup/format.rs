@@ -1,4 +1,4 @@
-//! A backup as bytes.
+//! Binary format of a backup.
 //!
 //! ```text
 //! file:   magic, 8 bytes | block* | an empty block with nothing behind it, so that two backups in one file are not taken for one
@@ -11,7 +11,7 @@
 //!         'e' | timestamp, 8 bytes | cells, 8 bytes: the last record
 //! ```
 //!
-//! All numbers are big-endian. A table without cells is in it, too.
+//! Numbers are big-endian. Tables without cells are included.
 
 use std::io::{Read, Write};
 
@@ -22,35 +22,35 @@ use super::BackupError;
 use crate::timestamp::Timestamp;
 
 const MAGIC: &[u8; 8] = b"CASSTXB1";
-/// A block is written when it has so many bytes; one record more may be in it.
+/// Size at which a block is written; it may exceed it by one record.
 const BLOCK_BYTES: usize = 256 << 10;
-/// The largest block that is read: a cell of the greatest length that a commit log takes, twice over.
+/// Maximum block size that is read: twice the largest cell that the commit log accepts.
 const BLOCK_BYTES_MAX: usize = 128 << 20;
 
-/// What a backup says of itself.
+/// Header of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// What wrote it.
+    /// Program that wrote it.
     pub program: String,
-    /// The timestamp of its snapshot: transactions that committed below it are in it, and no others.
+    /// Snapshot timestamp: the backup contains exactly the transactions that committed below it.
     pub timestamp: i64,
 }
 
-/// A piece of a backup.
+/// A record of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    /// The table of what follows.
+    /// Table of the following records.
     Table(String),
-    /// The row of what follows.
+    /// Row of the following records.
     Row(Bytes),
-    /// A cell of it.
+    /// A cell of the row.
     Cell(Bytes, Bytes),
-    /// The end.
+    /// End of the backup.
     End {
-        /// A timestamp that was fresh when the backup was done.
+        /// A timestamp that was fresh at the end of the backup.
         last: Timestamp,
-        /// Cells in it.
+        /// Number of cells.
         cells: u64,
     },
 }
@@ -62,7 +62,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins one.
+    /// Begins a backup.
     pub fn new(mut out: W, header: &Header) -> Result<Self, BackupError> {
         let write = |error| BackupError::Io { what: "write the backup", error };
         out.write_all(MAGIC).map_err(write)?;
@@ -72,11 +72,11 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Adds a record.
+    /// Appends a record.
     pub fn write(&mut self, record: &Record) -> Result<(), BackupError> {
         let block = &mut self.block;
         let bytes = |block: &mut BytesMut, bytes: &[u8]| {
-            // Names and values come from the store, whose lengths have 4 bytes.
+            // Names and values come from the store, which uses 4-byte lengths.
             block.put_u32(bytes.len() as u32);
             block.put_slice(bytes);
         };
@@ -114,7 +114,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends it. What is below is flushed, and not synced.
+    /// Ends the backup. Flushes the output without syncing it.
     pub fn finish(mut self) -> Result<W, BackupError> {
         if !self.block.is_empty() {
             self.end_block()?;
@@ -129,24 +129,24 @@ impl<W: Write> Writer<W> {
 pub struct Reader<R> {
     input: R,
     block: Bytes,
-    /// Where the block began, for messages.
+    /// Offset of the current block, for errors.
     position: u64,
     next: u64,
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read one.
+    /// Begins to read a backup.
     ///
     /// # Errors
-    /// If it is none, or one of a version that is not known.
+    /// If the input is no backup, or has an unknown version.
     pub fn new(mut input: R) -> Result<(Self, Header), BackupError> {
         let mut magic = [0; 8];
         read(&mut input, &mut magic, 0)?;
         if &magic != MAGIC {
             let what = if magic.starts_with(b"CASSTXB") {
-                "its version is newer than this program"
+                "the version of the backup is newer than this program"
             } else {
-                "it does not begin as a backup of transactions does"
+                "the input is not a backup of transactions"
             };
             return Err(BackupError::Corrupt { position: 0, what: what.to_owned() });
         }
@@ -171,18 +171,18 @@ impl<R: Read> Reader<R> {
         crc.copy_from_slice(&header[4..]);
         let (length, crc) = (u32::from_be_bytes(length) as usize, u32::from_be_bytes(crc));
         if length > BLOCK_BYTES_MAX {
-            return Err(self.corrupt(format!("a block of {length} bytes")));
+            return Err(self.corrupt(format!("invalid block length {length}")));
         }
-        // Grows as bytes come: a length is a claim.
+        // Grows with the input, because the length is unverified.
         let mut block = Vec::new();
         let taken = self.input.by_ref().take(length as u64).read_to_end(&mut block);
         taken.map_err(|error| BackupError::Io { what: "read the backup", error })?;
         if block.len() < length {
-            return Err(self.corrupt("it ends within a block"));
+            return Err(self.corrupt("the input ends within a block"));
         }
         let actual = crc32fast::hash(&block);
         if actual != crc {
-            return Err(self.corrupt(format!("checksum 0x{actual:08x}, expected 0x{crc:08x}")));
+            return Err(self.corrupt(format!("checksum: expected 0x{crc:08x}, found 0x{actual:08x}")));
         }
         self.next += 8 + length as u64;
         self.block = block.into();
@@ -190,18 +190,18 @@ impl<R: Read> Reader<R> {
     }
 
     fn bytes(&mut self) -> Result<Bytes, BackupError> {
-        let length = self.block.try_get_u32().map_err(|_| self.corrupt("a record is cut off"))? as usize;
+        let length = self.block.try_get_u32().map_err(|_| self.corrupt("truncated record"))? as usize;
         if length <= self.block.len() {
             Ok(self.block.split_to(length))
         } else {
-            Err(self.corrupt(format!("a record of {length} bytes where {} are", self.block.len())))
+            Err(self.corrupt(format!("record of {length} bytes: only {} are left", self.block.len())))
         }
     }
 
-    /// The next record; `None` behind the last.
+    /// Returns the next record; `None` after the last.
     ///
     /// # Errors
-    /// If it cannot be read, is cut off, or is none.
+    /// If the record cannot be read, is truncated or malformed.
     pub fn next(&mut self) -> Result<Option<Record>, BackupError> {
         if self.block.is_empty() {
             self.read_block()?;
@@ -209,7 +209,9 @@ impl<R: Read> Reader<R> {
                 let more = self.input.by_ref().take(1).read_to_end(&mut Vec::new());
                 return match more.map_err(|error| BackupError::Io { what: "read the backup", error })? {
                     0 => Ok(None),
-                    _ => Err(self.corrupt("something stands behind its end: a file has one backup")),
+                    _ => {
+                        Err(self.corrupt("data after the end of the backup: a file holds exactly one backup"))
+                    }
                 };
             }
         }
@@ -225,7 +227,7 @@ impl<R: Read> Reader<R> {
             b'e' if self.block.len() >= 16 => {
                 Record::End { last: Timestamp(self.block.get_i64()), cells: self.block.get_u64() }
             }
-            other => return Err(self.corrupt(format!("a record of kind 0x{other:02x}"))),
+            other => return Err(self.corrupt(format!("unknown record kind 0x{other:02x}"))),
         };
         Ok(Some(record))
     }
@@ -234,7 +236,7 @@ impl<R: Read> Reader<R> {
 fn read(input: &mut impl Read, into: &mut [u8], position: u64) -> Result<(), BackupError> {
     input.read_exact(into).map_err(|error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => {
-            BackupError::Corrupt { position, what: "it ends before its end".to_owned() }
+            BackupError::Corrupt { position, what: "the input ends before the end record".to_owned() }
         }
         _ => BackupError::Io { what: "read the backup", error },
     })
@@ -280,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn cut_off_or_changed_bytes_are_noticed(
+        fn truncated_or_changed_backups_are_detected(
             records in prop::collection::vec(record(), 0..20),
             at: prop::sample::Index,
             with in 1u8..,
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn many_blocks_are_read_as_one() {
+    fn records_span_blocks_of_a_backup() {
         let cell = |n: u32| Record::Cell(n.to_be_bytes().to_vec().into(), vec![7; 1000].into());
         let records: Vec<_> = (0..2_000).map(cell).collect();
         assert_eq!(read_all(&write_all(&records)).unwrap().1, records);

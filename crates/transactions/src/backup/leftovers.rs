@@ -1,8 +1,10 @@
-//! What a restore leaves that fails: versions of a start that never commits. Nobody sees them, but they take room, and a store with them is not empty.
+//! Cleans up after failed restores: versions of a transaction that never commits. They are
+//! invisible, but occupy space, and a store with them is not empty.
 //!
-//! They are not in the sweep queue: that would take as long as the restore. Instead a cell of `_metadata` names the start of the last restore, from before its
-//! first version is stored. A restore that fails undoes what it wrote; the next one undoes that of the last once more, which may have died, or whose
-//! last writes may have been late.
+//! They are not in the sweep queue, which would take as long as the restore. Instead a cell of
+//! `_metadata` records the start timestamp of the last restore before its first version is stored.
+//! A failed restore undoes its writes; the next one undoes those of the last restore once more,
+//! because that may have died or its last writes may have arrived late.
 
 use std::time::Duration;
 
@@ -15,26 +17,28 @@ use crate::error::Error;
 use crate::service::Recorded;
 use crate::store::{Cell, CheckOutcome, ColumnRange, PutOutcome, PutRow, TableKind};
 use crate::timelock::{LockToken, Started};
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 use crate::transaction::{METADATA, start_lock};
 
-/// The row and column of the last restore's start. No table has such a name.
+/// Row and column of the last restore's start timestamp. No table has this name.
 const ROW: &[u8] = b"_restore";
 const COLUMN: &[u8] = b"start";
-/// How long another restore is waited for.
+/// How long to wait for another restore.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A restore that has begun: it alone writes.
+/// A restore in progress, the only writer.
 pub(super) struct Begun {
     pub started: Started,
     pub locks: LockToken,
 }
 
 impl Transactions {
-    /// Undoes what the last restore left, asks `check` whether the store is empty, and begins: B1 to B4, and C2.
+    /// Undoes what the last restore left, calls `check` to verify that the store is empty, and
+    /// begins: B1 to B4, and C2.
     ///
     /// # Errors
-    /// That of `check`; LockTimeout, while another restore runs; those of the store and the timestamps.
+    /// The error of `check`; `LockTimeout` while another restore runs; the errors of the store and
+    /// the timestamps.
     pub(super) fn begin_restore(
         &self,
         check: impl Fn() -> Result<(), BackupError>,
@@ -44,7 +48,7 @@ impl Transactions {
             let last = self.last_restore()?;
             if let Some(last) = &last {
                 let start = var_long::decode_non_negative(last).map_err(Error::RestoreMark)?;
-                // It may be one that is running.
+                // That restore may still run.
                 self.timelock().wait_for(&[start_lock(Timestamp(start))], WAIT)?;
                 self.undo_restore(Timestamp(start))?;
             }
@@ -71,7 +75,7 @@ impl Transactions {
         }
     }
 
-    /// Gives back what a restore holds.
+    /// Releases the locks and the hold of a restore.
     pub(super) fn end_restore(&self, begun: Begun) {
         self.timelock().unlock(begun.locks);
         self.timelock().release(begun.started.hold);
@@ -82,7 +86,7 @@ impl Transactions {
         Ok(self.store().get_serial(METADATA, &row, &[column])?.pop().flatten())
     }
 
-    /// Puts the start of this restore in the place of the last one's; whether it is there.
+    /// Replaces the last restore's start timestamp by this one's. Returns whether it succeeded.
     fn name_restore(&self, start: Timestamp, last: Option<Bytes>) -> Result<bool, BackupError> {
         let cell = Cell::new(ROW, COLUMN);
         let new: Bytes = var_long::encode(start.0).into();
@@ -96,14 +100,15 @@ impl Transactions {
         })
     }
 
-    /// Makes certain that what began at `start` never commits, and removes its versions; unless it has committed. Gives the number of them.
+    /// Ensures that the transaction that began at `start` never commits, and removes its versions,
+    /// unless it has committed. Returns their number.
     ///
     /// # Errors
-    /// Those of the store, the service and the timestamps: some are left then.
+    /// The errors of the store, the service and the timestamps; some versions are left then.
     pub(super) fn undo_restore(&self, start: Timestamp) -> Result<u64, BackupError> {
-        match self.service().put_unless_exists(start, Conclusion::Aborted)? {
-            Recorded::Exists(Conclusion::Committed(_)) => return Ok(0),
-            Recorded::Recorded | Recorded::Exists(Conclusion::Aborted) => {}
+        match self.service().put_unless_exists(start, TransactionStatus::Aborted)? {
+            Recorded::Exists(TransactionStatus::Committed(_)) => return Ok(0),
+            Recorded::Recorded | Recorded::Exists(TransactionStatus::Aborted) => {}
         }
         let store = self.store();
         let mut removed = 0;

@@ -1,8 +1,10 @@
 //! Backup and restore of a store: everything that was committed at one timestamp, and nothing else.
 //!
-//! A backup is what one read-only transaction reads: it runs beside all others, and what has not committed at its timestamp is not
-//! in it, whether it was in progress, is dead, or has committed since. Restoring writes all of it as one transaction into an empty store: embedded, or on a
-//! cluster, whatever it came from. Until that commits, nothing of it is seen; what a restore that failed leaves is undone by itself or by the next.
+//! A backup contains what one read-only transaction reads. It runs beside other transactions, and
+//! excludes those that had not committed at its timestamp, whether they were in progress, dead, or
+//! committed later. A restore writes all of it as one transaction into an empty store, embedded or
+//! on a cluster, whichever the source was. Nothing is visible until that commits. A failed restore
+//! is undone by itself or by the next one.
 
 mod format;
 mod leftovers;
@@ -16,58 +18,62 @@ use crate::error::Error;
 use crate::service::{Recorded, ServiceError};
 use crate::store::{Cell, ColumnRange, Put, Store, StoreError, TableKind};
 use crate::timelock::TimeLockError;
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
 pub use format::Header;
 use format::{Reader, Record, Writer};
 
-/// Columns, and rows, read in one page.
+/// Page size in columns and rows.
 const PAGE: usize = 1_000;
-/// Rows that are looked into at once.
+/// Number of rows that are read at once.
 const ROWS: usize = 100;
-/// Cells, and their bytes, that are written in one call.
+/// Maximum number of cells written in one call.
 const PUTS: usize = 1_000;
 const PUT_BYTES: usize = 1 << 20;
 
-/// What was backed up, or restored.
+/// Contents of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Contents {
-    /// The timestamp of the snapshot.
+    /// Snapshot timestamp.
     pub timestamp: i64,
-    /// Tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Cells.
+    /// Number of cells.
     pub cells: u64,
 }
 
-/// Why a backup was not made or restored.
+/// Errors of backups and restores.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The backup itself cannot be written or read.
+    /// The backup cannot be written or read.
     #[error("cannot {what}: {error}")]
     Io {
-        /// What was tried.
+        /// Attempted operation.
         what: &'static str,
-        /// Why not.
+        /// Cause.
         error: std::io::Error,
     },
-    /// It is not what was written. Nothing of it is seen in the store.
-    #[error("the backup is damaged in the block at byte {position}: {what}. Nothing was restored")]
+    /// The backup is damaged. Nothing of it is visible in the store.
+    #[error(
+        "corrupt backup, block at byte {position}: {what}. Nothing was restored: use another \
+        copy of the backup"
+    )]
     Corrupt {
-        /// Where the block begins.
+        /// Offset of the block.
         position: u64,
         /// What is wrong.
         what: String,
     },
-    /// There is something in the store.
-    #[error("table {table} of the store is not empty: restore into a new keyspace")]
+    /// The store is not empty.
+    #[error("table {table} is not empty: restore into a new keyspace")]
     NotEmpty {
-        /// The table.
+        /// A table with data.
         table: String,
     },
-    /// A step of the transaction that reads or writes failed. A restore is committed whole or not at all.
+    /// A step of the reading or writing transaction failed. A restore commits completely or not at
+    /// all.
     #[error(transparent)]
     Transaction(#[from] Error),
 }
@@ -91,10 +97,11 @@ impl From<ServiceError> for BackupError {
 }
 
 impl Transactions {
-    /// Writes everything that was committed when it began, while others run on. What it reads is kept from sweeping until it ends.
+    /// Writes everything that was committed when the backup began, while other transactions run.
+    /// What it reads is not swept until it ends.
     ///
     /// # Errors
-    /// Those of reads, but for the age of the transaction; Io.
+    /// The errors of reads, except for the age of the transaction; `Io`.
     pub fn backup(&self, out: impl Write) -> Result<Contents, BackupError> {
         let mut tx = self.start_for_backup()?;
         let header = Header {
@@ -146,21 +153,23 @@ impl Transactions {
         Ok(contents)
     }
 
-    /// Puts what is in a backup into this store, which must be empty, as one transaction; before, all timestamps are made greater than
-    /// those of the store that it is of.
+    /// Restores a backup into this store, which must be empty, as one transaction. First advances
+    /// all timestamps above those of the backed-up store.
     ///
     /// # Errors
-    /// NotEmpty, Corrupt, and those of a commit: after them nothing of it is seen, unless [`Error::outcome`] says that this is not known.
+    /// `NotEmpty`, `Corrupt`, and the errors of a commit: afterwards nothing of the backup is
+    /// visible, unless [`Error::outcome`] is unknown.
     pub fn restore(&self, input: impl Read) -> Result<Contents, BackupError> {
         let (mut reader, header) = Reader::new(input)?;
         self.timelock().fast_forward(Timestamp(header.timestamp))?;
-        // C2: a reader that meets a version waits.
+        // C2: readers that find a version wait.
         let begun = self.begin_restore(|| match self.first_table_in_use()? {
             Some(table) => Err(BackupError::NotEmpty { table }),
             None => Ok(()),
         })?;
         let start = begun.started.start;
-        // However long it takes, locks and hold are kept as long as it asks for them; without them it need not go on.
+        // Locks and hold last as long as they are checked, however long the restore takes. Without
+        // them there is no point in continuing.
         let check_held = || {
             if self.timelock().is_held(Some(&begun.locks), begun.started.hold)? {
                 Ok(())
@@ -172,9 +181,9 @@ impl Transactions {
             // C9.
             check_held()?;
             // C10.
-            match self.service().put_unless_exists(start, Conclusion::Committed(commit)) {
+            match self.service().put_unless_exists(start, TransactionStatus::Committed(commit)) {
                 Ok(Recorded::Recorded) => Ok(Contents { timestamp: header.timestamp, ..contents }),
-                Ok(Recorded::Exists(Conclusion::Aborted)) => Err(Error::RolledBack { start }.into()),
+                Ok(Recorded::Exists(TransactionStatus::Aborted)) => Err(Error::RolledBack { start }.into()),
                 Ok(Recorded::Exists(found)) => Err(Error::TwoCommits { start, commit, found }.into()),
                 Err(cause @ ServiceError::NotPut { .. }) => Err(Error::from(cause).into()),
                 Err(cause) => Err(Error::OutcomeUnknown { start, commit, cause }.into()),
@@ -182,9 +191,9 @@ impl Transactions {
         });
         if let Err(error) = &restored {
             match self.undo_restore(start) {
-                Ok(_) => tracing::debug!(%error, %start, "a restore failed, and was undone"),
+                Ok(_) => tracing::debug!(%error, %start, "a restore failed and was undone"),
                 Err(left) => {
-                    tracing::warn!(%error, %left, %start, "what a restore left is undone by the next one");
+                    tracing::warn!(%error, %left, %start, "the next restore undoes what this one left");
                 }
             }
         }
@@ -193,13 +202,13 @@ impl Transactions {
         restored
     }
 
-    /// A table of applications that has versions.
+    /// Returns a table of applications with versions.
     fn first_table_in_use(&self) -> Result<Option<String>, StoreError> {
         let store = self.store();
         for table in data_tables(store)? {
             let mut after: Option<Bytes> = None;
             loop {
-                // Rows of which all was removed may be among them.
+                // May include rows whose versions were all removed.
                 let rows = store.rows(&table, after.as_deref(), ROWS)?;
                 after = rows.last().cloned();
                 let is_last = rows.len() < ROWS;
@@ -216,7 +225,7 @@ impl Transactions {
         Ok(None)
     }
 
-    /// C5 and C6: writes all cells as versions of `start`, and takes the commit timestamp.
+    /// Writes all cells as versions of `start`, and takes the commit timestamp: C5 and C6.
     fn restore_at(
         &self,
         start: Timestamp,
@@ -250,7 +259,7 @@ impl Transactions {
         };
         while let Some(record) = reader.next()? {
             if end.is_some() {
-                return Err(corrupt("a record behind the end"));
+                return Err(corrupt("a record after the end record"));
             }
             match record {
                 Record::Table(name) => {
@@ -264,13 +273,13 @@ impl Transactions {
                 }
                 Record::Row(key) => {
                     if table.is_none() {
-                        return Err(corrupt("a row before all tables"));
+                        return Err(corrupt("a row before the first table"));
                     }
                     contents.rows += 1;
                     row = Some(key);
                 }
                 Record::Cell(column, value) => {
-                    let Some(row) = &row else { return Err(corrupt("a cell before all rows")) };
+                    let Some(row) = &row else { return Err(corrupt("a cell before the first row")) };
                     if value.is_empty() {
                         return Err(corrupt("a cell without a value"));
                     }
@@ -286,16 +295,16 @@ impl Transactions {
             }
         }
         write(table.as_ref(), &mut pending)?;
-        let Some((last, cells)) = end else { return Err(corrupt("it has no end")) };
+        let Some((last, cells)) = end else { return Err(corrupt("the end record is missing")) };
         if cells != contents.cells {
-            return Err(corrupt(&format!("{} cells, and its end says {cells}", contents.cells)));
+            return Err(corrupt(&format!("expected {cells} cells, found {}", contents.cells)));
         }
         self.timelock().fast_forward(last)?;
         Ok((contents, self.timelock().timestamp()?))
     }
 }
 
-/// The tables of applications, in order.
+/// Returns the tables of applications, in order.
 fn data_tables(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let mut tables = store.tables()?;
     tables.retain(|table| !table.starts_with('_'));

@@ -1,4 +1,4 @@
-//! The coordination row: which layout the conclusions of which starts have.
+//! The coordination row: layouts of commit records by start timestamp.
 //!
 //! ```text
 //! key 'm', column VAR_LONG(0):        {"sequence": s, "bound": b}, changed by check-and-set only
@@ -14,64 +14,65 @@ use serde::{Deserialize, Serialize};
 use super::DecodeError;
 use crate::timestamp::Timestamp;
 
-/// The key of the row.
+/// Key of the row.
 pub const ROW: &[u8] = b"m";
 
-/// The version of a value's envelope that is written and understood.
+/// Version of the envelope of values.
 const ENVELOPE_VERSION: i32 = 1;
 
-/// Which value is in force, and up to which timestamp all may decide by it.
+/// Sequence number of the current value, and the timestamp up to which clients may use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceAndBound {
-    /// The column that has the value.
+    /// Column of the value.
     pub sequence: i64,
-    /// The last timestamp that may be decided by the value.
+    /// Last timestamp that the value decides.
     pub bound: i64,
 }
 
 impl SequenceAndBound {
-    /// As stored. Check-and-set compares bytes, so whoever changes it compares with what it read.
+    /// Encodes it. A check-and-set compares bytes, so a writer must compare with the bytes it read.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// What the bytes say.
+    /// Decodes it.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         serde_json::from_slice(bytes)
             .map_err(|error| DecodeError::new("coordination bound", bytes, error.to_string()))
     }
 }
 
-/// Layouts by start: covers [1, infinity) without gaps.
+/// Layout versions by start timestamp: covers [1, infinity) without gaps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionMap {
-    /// Where each range begins and its version, ascending; the first begins at 1.
+    /// First start timestamp and version of each range, ascending; the first begins at 1.
     ranges: Vec<(i64, u32)>,
 }
 
 impl VersionMap {
-    /// Everything in one version.
+    /// Creates a map with a single version.
     pub fn all(version: u32) -> Self {
         Self { ranges: vec![(Timestamp::FIRST.0, version)] }
     }
 
-    /// The version of `start`; `None` below 1.
+    /// Returns the version of `start`; `None` below 1.
     pub fn version(&self, start: Timestamp) -> Option<u32> {
         let after = self.ranges.partition_point(|(first, _)| *first <= start.0);
         Some(self.ranges.get(after.checked_sub(1)?)?.1)
     }
 
-    /// The version that starts without end have.
+    /// Returns the version of the last, unbounded range.
     pub fn last_version(&self) -> u32 {
         self.ranges.last().map_or(0, |(_, version)| *version)
     }
 
-    /// Where the last range begins.
+    /// Returns the beginning of the last range.
     pub fn last_first(&self) -> i64 {
         self.ranges.last().map_or(Timestamp::FIRST.0, |(first, _)| *first)
     }
 
-    /// The same map up to `bound`, and `version` from there on. `None` if the last range has that version, or begins above `bound`.
+    /// Returns the same map up to `bound`, and `version` above it. `None` if the last range has
+    /// that version or begins above `bound`.
     pub fn install(&self, bound: i64, version: u32) -> Option<Self> {
         let first = bound.checked_add(1)?;
         let (last_first, last_version) = *self.ranges.last()?;
@@ -83,12 +84,12 @@ impl VersionMap {
         Some(Self { ranges })
     }
 
-    /// The ranges: first start and version of each, ascending.
+    /// Returns the first start timestamp and the version of each range, ascending.
     pub fn ranges(&self) -> &[(i64, u32)] {
         &self.ranges
     }
 
-    /// As stored, in its envelope.
+    /// Encodes the map with its envelope.
     pub fn encode(&self) -> Vec<u8> {
         let ends = self.ranges.iter().skip(1).map(|(first, _)| Some(*first)).chain([None]);
         let mappings = self.ranges.iter().zip(ends).map(|((first, version), end)| Mapping {
@@ -105,16 +106,16 @@ impl VersionMap {
         serde_json::to_vec(&Envelope { version: ENVELOPE_VERSION, payload }).unwrap_or_default()
     }
 
-    /// The map in an envelope.
+    /// Decodes a map with its envelope.
     ///
     /// # Errors
-    /// If the envelope has another version, or the map leaves out or covers twice any start.
+    /// If the envelope has another version, or the map has gaps or overlaps.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let fail = |why: String| DecodeError::new("coordination value", bytes, why);
         let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| fail(error.to_string()))?;
         if envelope.version != ENVELOPE_VERSION {
             return Err(fail(format!(
-                "its version is {}; {ENVELOPE_VERSION} is understood",
+                "envelope version: expected {ENVELOPE_VERSION}, found {}",
                 envelope.version
             )));
         }
@@ -122,7 +123,7 @@ impl VersionMap {
         Self::decode_map(&payload)
     }
 
-    /// The map as it is within the envelope.
+    /// Decodes a map without its envelope.
     fn decode_map(bytes: &[u8]) -> Result<Self, DecodeError> {
         let fail = |why: String| DecodeError::new("coordination map", bytes, why);
         let map: Map = serde_json::from_slice(bytes).map_err(|error| fail(error.to_string()))?;
@@ -132,18 +133,21 @@ impl VersionMap {
         let mut ranges = Vec::with_capacity(mappings.len());
         for Mapping { long_range: range, value } in mappings {
             if range.lower_bound_type != BoundType::Closed || Some(range.lower_endpoint) != next {
-                return Err(fail(format!("a range begins at {}, expected {next:?}", range.lower_endpoint)));
+                return Err(fail(format!(
+                    "start of a range: expected {next:?}, found {}",
+                    range.lower_endpoint
+                )));
             }
             next = match (range.upper_endpoint, range.upper_bound_type) {
                 (None, None) => None,
                 (Some(end), Some(BoundType::Open)) if end > range.lower_endpoint => Some(end),
-                other => return Err(fail(format!("a range ends with {other:?}"))),
+                other => return Err(fail(format!("invalid end of a range: {other:?}"))),
             };
             ranges.push((range.lower_endpoint, value));
         }
         match next {
             None => Ok(Self { ranges }),
-            Some(end) => Err(fail(format!("nothing covers {end} and above"))),
+            Some(end) => Err(fail(format!("no range covers {end} and above"))),
         }
     }
 }
@@ -196,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_reads_back_and_is_written_as_atlasdb_writes_it() {
+    fn a_map_round_trips_in_the_format_of_atlasdb() {
         let map = VersionMap::all(1).install(999, 2).unwrap();
         let inner = br#"{"timestampToTransactionsTableSchemaVersion":{"timestampMappings":[{"longRange":{"lowerEndpoint":1,"lowerBoundType":"CLOSED","upperEndpoint":1000,"upperBoundType":"OPEN"},"value":1},{"longRange":{"lowerEndpoint":1000,"lowerBoundType":"CLOSED"},"value":2}]}}"#;
         assert_eq!(VersionMap::decode_map(inner).unwrap(), map);
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_answers_by_range_and_not_before_time() {
+    fn a_map_returns_the_version_of_each_range() {
         let map = VersionMap::all(1).install(5_010_001, 3).unwrap();
         let of = |start| map.version(Timestamp(start));
         assert_eq!([of(0), of(1), of(5_010_001)], [None, Some(1), Some(1)]);
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn installing_what_is_installed_or_reaching_back_changes_nothing() {
+    fn installing_the_same_version_or_below_the_bound_is_a_no_op() {
         let map = VersionMap::all(2).install(100, 3).unwrap();
         assert_eq!(map.install(200, 3), None);
         assert_eq!(map.install(100, 2), None);
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_with_gaps_overlaps_or_an_end_are_refused() {
+    fn maps_with_gaps_overlaps_or_an_end_are_rejected() {
         let decode = |mappings: &str| {
             let text = format!(
                 r#"{{"timestampToTransactionsTableSchemaVersion":{{"timestampMappings":[{mappings}]}}}}"#
@@ -252,13 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_of_a_newer_version_is_refused_by_name() {
+    fn newer_envelope_versions_are_rejected_with_a_clear_error() {
         let error = VersionMap::decode(br#"{"version":2,"payload":""}"#).unwrap_err().to_string();
-        assert!(error.contains("its version is 2; 1 is understood"), "{error}");
+        assert!(error.contains("expected 1, found 2"), "{error}");
     }
 
     #[test]
-    fn sequence_and_bound_read_back() {
+    fn sequence_and_bound_round_trip() {
         let value = SequenceAndBound { sequence: 10_001, bound: 5_010_001 };
         assert_eq!(SequenceAndBound::decode(&value.encode()).unwrap(), value);
         assert_eq!(SequenceAndBound::decode(br#"{"bound": 5010001, "sequence": 10001}"#).unwrap(), value);

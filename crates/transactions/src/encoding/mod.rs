@@ -1,5 +1,5 @@
-//! How timestamps, conclusions and coordination values are written as bytes. Pure functions; every format here is persisted and
-//! never changes.
+//! Encodings of timestamps, commit records and coordination values. Pure functions; every format is
+//! persisted and never changes.
 
 pub mod coordination;
 pub mod plain;
@@ -11,7 +11,7 @@ pub mod var_long;
 #[cfg(test)]
 mod tests;
 
-/// Bytes that are not what they should be.
+/// Malformed bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct DecodeError {
@@ -22,13 +22,13 @@ pub struct DecodeError {
 }
 
 impl DecodeError {
-    /// Of these bytes.
+    /// Creates an error for these bytes.
     pub fn new(what: &str, bytes: &[u8], why: impl Into<String>) -> Self {
         Self { what: format!("{what} 0x{}", hex(bytes)), why: why.into() }
     }
 }
 
-/// Bytes in hexadecimal, for messages.
+/// Formats bytes in hexadecimal, for messages.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,5 @@
-//! The sweep queue: what transactions wrote, by shard of the cell and by partition of the start timestamp.
+//! Format of the sweep queue: writes of transactions, by shard of the cell and partition of the
+//! start timestamp.
 //!
 //! ```text
 //! strategy: 'c' conservative, 't' thorough           fine = start / 50,000        coarse = start / 10,000,000
@@ -13,7 +14,7 @@
 //! write: 1 if a deletion + 2 if the cell had no version before; 1 byte | length of table 1 | table | length of row 4 | row | length of column 4 | column
 //! ```
 //!
-//! All numbers are big-endian. The progress is the last start that is done.
+//! Numbers are big-endian. The progress is the last completed start timestamp.
 
 use bytes::{BufMut, Bytes};
 
@@ -21,18 +22,18 @@ use super::DecodeError;
 use crate::store::Cell;
 use crate::timestamp::Timestamp;
 
-/// Starts of a row of entries.
+/// Start timestamps per row of entries.
 pub const FINE: i64 = 50_000;
-/// Starts of a row of the index: 200 fine partitions.
+/// Start timestamps per row of the index: 200 fine partitions.
 pub const COARSE: i64 = 10_000_000;
-/// Shards that the cells are spread over.
+/// Number of shards.
 pub const SHARDS: u8 = 16;
-/// Writes of an entry that stand in it.
+/// Maximum number of writes that are stored in the entry itself.
 pub const INLINE_MAX: usize = 50;
-/// Writes of a row of its own.
+/// Number of writes per dedicated row.
 pub const DEDICATED_MAX: usize = 100_000;
 
-/// Whose queue: the bytes that all keys of it begin with.
+/// A shard of the queue: the prefix of its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard {
     /// Whether its tables are swept thoroughly.
@@ -42,7 +43,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// All of them.
+    /// Returns all shards.
     pub fn all() -> impl Iterator<Item = Self> {
         [false, true]
             .into_iter()
@@ -53,12 +54,12 @@ impl Shard {
         [if self.thorough { b't' } else { b'c' }, self.number]
     }
 
-    /// The key of the progress, and the name of the lock.
+    /// Returns the key of the progress, which is also the name of the lock.
     pub fn key(self) -> Bytes {
         Bytes::copy_from_slice(&self.prefix())
     }
 
-    /// The key of the entries of a fine partition.
+    /// Returns the key of the entries of a fine partition.
     pub fn entries(self, fine: i64) -> Bytes {
         let mut key = Vec::with_capacity(11);
         key.put_slice(&self.prefix());
@@ -67,7 +68,7 @@ impl Shard {
         key.into()
     }
 
-    /// The key of a row that only writes of one start are in.
+    /// Returns the key of a dedicated row, which contains writes of one start timestamp.
     pub fn dedicated(self, start: Timestamp, number: u32) -> Bytes {
         let mut key = Vec::with_capacity(15);
         key.put_slice(&self.prefix());
@@ -77,7 +78,7 @@ impl Shard {
         key.into()
     }
 
-    /// The key of a row of the index.
+    /// Returns the key of an index row.
     pub fn index(self, coarse: i64) -> Bytes {
         let mut key = Vec::with_capacity(10);
         key.put_slice(&self.prefix());
@@ -86,7 +87,7 @@ impl Shard {
     }
 }
 
-/// The shard of a cell: FNV-1a of 64 bits over table, row and column, folded to 32 bits.
+/// Returns the shard of a cell: 64-bit FNV-1a over table, row and column, folded to 32 bits.
 pub fn shard_of(table: &str, cell: &Cell) -> u8 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for part in [table.as_bytes(), &cell.row, &cell.column] {
@@ -97,63 +98,68 @@ pub fn shard_of(table: &str, cell: &Cell) -> u8 {
     ((hash ^ (hash >> 32)) % u64::from(SHARDS)) as u8
 }
 
-/// The column of an entry in its fine partition.
+/// Returns the column of an entry in its fine partition.
 pub fn entry_column(start: i64) -> Bytes {
     number_column((start % FINE) as u32)
 }
 
-/// The start of an entry.
+/// Returns the start timestamp of an entry.
 pub fn entry_start(fine: i64, column: &[u8]) -> Result<Timestamp, DecodeError> {
     let offset = <[u8; 4]>::try_from(column).map(u32::from_be_bytes);
     match offset.map(i64::from) {
         Ok(offset) if offset < FINE => Ok(Timestamp(fine * FINE + offset)),
-        _ => Err(DecodeError::new("sweep queue column", column, "no place in a partition of 50,000")),
+        _ => Err(DecodeError::new(
+            "sweep queue column",
+            column,
+            "not the column of an entry: expected 0 to 49,999",
+        )),
     }
 }
 
-/// The column of a write in a row of its own.
+/// Returns the column of a write in a dedicated row.
 pub fn number_column(number: u32) -> Bytes {
     Bytes::copy_from_slice(&number.to_be_bytes())
 }
 
-/// The column of a fine partition in the index.
+/// Returns the column of a fine partition in the index.
 pub fn index_column(fine: i64) -> Bytes {
     Bytes::copy_from_slice(&((fine % (COARSE / FINE)) as u16).to_be_bytes())
 }
 
-/// The fine partition that a column of the index says.
+/// Returns the fine partition of an index column.
 pub fn index_fine(coarse: i64, column: &[u8]) -> Result<i64, DecodeError> {
     let place = <[u8; 2]>::try_from(column).map(u16::from_be_bytes);
     match place.map(i64::from) {
         Ok(place) if place < COARSE / FINE => Ok(coarse * (COARSE / FINE) + place),
-        _ => Err(DecodeError::new("sweep index column", column, "no place among 200")),
+        _ => Err(DecodeError::new("sweep index column", column, "not a fine partition: expected 0 to 199")),
     }
 }
 
-/// A write, as the queue remembers it.
+/// A write in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedWrite {
-    /// The table.
+    /// Table of the cell.
     pub table: Box<str>,
-    /// The cell.
+    /// Address of the cell.
     pub cell: Cell,
-    /// What it was.
+    /// Kind of the write.
     pub kind: WriteKind,
 }
 
-/// What a write was: all that the sweeper has to know of it beside its place.
+/// What the sweeper needs to know about a write besides its cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteKind {
     /// Whether the cell was deleted.
     pub is_delete: bool,
-    /// Whether its writer found no version of the cell, of any age, with the cell locked. `false` says nothing.
+    /// Whether the writer, holding the cell's lock, found no version of any age. `false` means
+    /// unknown.
     pub is_first: bool,
 }
 
 /// Appends a write.
 pub fn encode_write(table: &str, cell: &Cell, kind: WriteKind, out: &mut Vec<u8>) {
     out.put_u8(u8::from(kind.is_delete) | u8::from(kind.is_first) << 1);
-    // Names of tables have at most 48 bytes.
+    // Table names have at most 48 bytes.
     out.put_u8(table.len() as u8);
     out.put_slice(table.as_bytes());
     for name in [&cell.row, &cell.column] {
@@ -162,19 +168,19 @@ pub fn encode_write(table: &str, cell: &Cell, kind: WriteKind, out: &mut Vec<u8>
     }
 }
 
-/// The value of an entry.
+/// Value of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// All writes.
     Inline(Vec<QueuedWrite>),
-    /// In how many rows the writes are.
+    /// Number of dedicated rows with the writes.
     Dedicated(u32),
 }
 
-/// The first byte of an entry whose writes follow.
+/// First byte of an entry that contains its writes.
 pub const INLINE: u8 = 0;
 
-/// An entry whose writes are in rows of their own.
+/// Encodes an entry whose writes are in dedicated rows.
 pub fn dedicated_entry(rows: u32) -> Bytes {
     let mut out = Vec::with_capacity(5);
     out.put_u8(1);
@@ -182,7 +188,7 @@ pub fn dedicated_entry(rows: u32) -> Bytes {
     out.into()
 }
 
-/// What the value of an entry says.
+/// Decodes an entry.
 pub fn decode_entry(value: &Bytes) -> Result<Entry, DecodeError> {
     let fail = |why: &str| DecodeError::new("sweep queue entry", value, why);
     match value.split_first() {
@@ -190,24 +196,24 @@ pub fn decode_entry(value: &Bytes) -> Result<Entry, DecodeError> {
             let mut rest = value.slice(1..);
             let mut writes = Vec::new();
             while !rest.is_empty() {
-                writes.push(take_write(&mut rest).ok_or_else(|| fail("ends within a write"))?);
+                writes.push(take_write(&mut rest).ok_or_else(|| fail("truncated write"))?);
             }
             Ok(Entry::Inline(writes))
         }
         Some((1, rows)) => match <[u8; 4]>::try_from(rows) {
             Ok(rows) => Ok(Entry::Dedicated(u32::from_be_bytes(rows))),
-            Err(_) => Err(fail("a number of rows has 4 bytes")),
+            Err(_) => Err(fail("number of rows: expected 4 bytes")),
         },
         _ => Err(fail("neither writes nor a number of rows")),
     }
 }
 
-/// What the value in a row of its own says.
+/// Decodes a value of a dedicated row.
 pub fn decode_write(value: &Bytes) -> Result<QueuedWrite, DecodeError> {
     let mut rest = value.clone();
     match take_write(&mut rest) {
         Some(write) if rest.is_empty() => Ok(write),
-        _ => Err(DecodeError::new("sweep queue write", value, "not one write")),
+        _ => Err(DecodeError::new("sweep queue write", value, "expected exactly one write")),
     }
 }
 
@@ -237,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_columns_are_as_drawn() {
+    fn keys_and_columns_match_the_documented_layout() {
         let shard = Shard { thorough: false, number: 5 };
         assert_eq!(shard.entries(2)[..], *b"c\x05e\0\0\0\0\0\0\0\x02");
         assert_eq!(shard.index(1)[..], *b"c\x05\0\0\0\0\0\0\0\x01");
@@ -249,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn the_shard_of_a_cell_never_changes() {
+    fn shard_of_a_cell_is_stable() {
         let of = |row: &'static str, column: &'static str| shard_of("accounts", &Cell::new(row, column));
         assert_eq!([of("alice", "balance"), of("bob", "balance"), of("", "")], [1, 10, 12]);
     }
 
     proptest! {
         #[test]
-        fn entries_read_back_and_torn_ones_are_refused(
+        fn entries_round_trip_and_truncated_ones_are_rejected(
             writes in prop::collection::vec(
                 ("[a-z]{1,48}", prop::collection::vec(any::<u8>(), 0..20), prop::collection::vec(any::<u8>(), 0..20), any::<(bool, bool)>()),
                 0..5,

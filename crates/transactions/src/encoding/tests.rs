@@ -1,9 +1,10 @@
-//! The formats' vectors: computed by an independent implementation from ADR 16's definitions and every value it prints.
+//! Test vectors of the formats, computed by an independent implementation from the definitions in
+//! ADR 16 and all values printed there.
 
 use std::ops::RangeInclusive;
 
 use super::*;
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 use proptest::prelude::*;
 use tickets::Tickets;
 use two_stage::Stage;
@@ -71,7 +72,8 @@ const PLAIN: &[(i64, i64, &str, &str)] = &[
     (25000000, 25000001, "e17d7840", "e17d7841"),
 ];
 
-/// Start, commit (-1: aborted), row number, key, column number, column, value, staging value, committed value.
+/// Start, commit (-1: aborted), row number, key, column number, column, value, staging value,
+/// committed value.
 #[rustfmt::skip]
 #[expect(clippy::type_complexity, reason = "a table")]
 const TICKETS: &[(i64, i64, i64, &str, i64, &str, &str, &str, &str)] = &[
@@ -154,15 +156,15 @@ const RANGES: &[(i64, i64, i64, i64, i64)] = &[
     (1, 1000000000, 0, 655, 656),
 ];
 
-fn conclusion(commit: i64) -> Conclusion {
+fn status(commit: i64) -> TransactionStatus {
     match commit {
-        -1 => Conclusion::Aborted,
-        commit => Conclusion::Committed(Timestamp(commit)),
+        -1 => TransactionStatus::Aborted,
+        commit => TransactionStatus::Committed(Timestamp(commit)),
     }
 }
 
 #[test]
-fn numbers_are_written_as_in_the_vectors_and_read_back() {
+fn numbers_match_the_test_vectors_and_round_trip() {
     for (value, plain, signed) in NUMBERS {
         let bytes = var_long::encode(*value);
         assert_eq!(hex(&bytes), *plain, "{value}");
@@ -175,7 +177,7 @@ fn numbers_are_written_as_in_the_vectors_and_read_back() {
 }
 
 #[test]
-fn numbers_cut_short_or_with_bytes_behind_are_refused() {
+fn truncated_numbers_and_trailing_bytes_are_rejected() {
     for (value, _, _) in NUMBERS {
         for mut bytes in [var_long::encode(*value), var_long::encode_signed(*value)] {
             let decode =
@@ -192,48 +194,48 @@ fn numbers_cut_short_or_with_bytes_behind_are_refused() {
 }
 
 #[test]
-fn layout_1_is_as_in_the_vectors() {
+fn layout_1_matches_the_test_vectors() {
     for (start, commit, row, value) in PLAIN {
         let start = Timestamp(*start);
         assert_eq!(hex(&plain::row(start)), *row);
         assert_eq!(plain::start(&plain::row(start)), Ok(start));
-        let bytes = plain::value(conclusion(*commit));
+        let bytes = plain::value(status(*commit));
         assert_eq!(hex(&bytes), *value);
-        assert_eq!(plain::conclusion(&bytes), Ok(conclusion(*commit)));
+        assert_eq!(plain::status(&bytes), Ok(status(*commit)));
     }
     assert_eq!(hex(plain::COLUMN), "74");
-    assert!(plain::conclusion(&var_long::encode(-2)).is_err());
+    assert!(plain::status(&var_long::encode(-2)).is_err());
 }
 
 #[test]
-fn layouts_2_and_3_are_as_in_the_vectors() {
+fn layouts_2_and_3_match_the_test_vectors() {
     let tickets = Tickets::STANDARD;
     for (start, commit, row, key, column, column_bytes, value, staging, committed) in TICKETS {
-        let (start, conclusion) = (Timestamp(*start), conclusion(*commit));
+        let (start, status) = (Timestamp(*start), status(*commit));
         assert_eq!((tickets.row_number(start.0), tickets.column_number(start.0)), (*row, *column));
         let cell = tickets.cell(start);
         assert_eq!((hex(&cell.0).as_str(), hex(&cell.1).as_str()), (*key, *column_bytes), "{start}");
         assert_eq!(tickets.start(&cell.0, &cell.1), Ok(start));
-        let bytes = tickets::value(start, conclusion);
+        let bytes = tickets::value(start, status);
         assert_eq!(hex(&bytes), *value, "{start}");
-        assert_eq!(tickets::conclusion(start, &bytes), Ok(conclusion));
+        assert_eq!(tickets::status(start, &bytes), Ok(status));
         for (stage, expected) in [(Stage::Staging, staging), (Stage::Committed, committed)] {
-            let bytes = two_stage::value(start, conclusion, stage);
+            let bytes = two_stage::value(start, status, stage);
             assert_eq!(hex(&bytes), *expected, "{start}");
-            assert_eq!(two_stage::conclusion(start, &bytes), Ok((conclusion, stage)));
+            assert_eq!(two_stage::status(start, &bytes), Ok((status, stage)));
         }
     }
 }
 
 #[test]
-fn keys_of_the_first_two_quanta_are_as_in_the_vectors() {
+fn keys_of_the_first_two_quanta_match_the_test_vectors() {
     for (number, key) in KEYS {
         assert_eq!(hex(&tickets::row_key(*number)), *key);
     }
 }
 
 #[test]
-fn other_parameters_are_as_in_the_vectors() {
+fn other_ticket_parameters_match_the_test_vectors() {
     for (quantum, rows, start, row, key, column, column_bytes) in OTHER_PARAMETERS {
         let tickets = Tickets::new(*quantum, *rows).unwrap();
         assert_eq!((tickets.row_number(*start), tickets.column_number(*start)), (*row, *column));
@@ -245,7 +247,7 @@ fn other_parameters_are_as_in_the_vectors() {
 }
 
 #[test]
-fn ranges_of_starts_lie_in_the_rows_of_the_vectors() {
+fn row_ranges_of_start_timestamps_match_the_test_vectors() {
     let tickets = Tickets::STANDARD;
     for (low, high, first, last, count) in RANGES {
         let rows = tickets.row_numbers(*low..=*high).unwrap();
@@ -259,12 +261,12 @@ fn ranges_of_starts_lie_in_the_rows_of_the_vectors() {
 }
 
 #[test]
-fn values_that_nobody_wrote_are_refused() {
+fn malformed_commit_records_are_rejected() {
     let start = Timestamp(5);
-    assert!(two_stage::conclusion(start, &[]).is_err(), "an abort of layout 2");
-    assert!(two_stage::conclusion(start, &[1, 2]).is_err());
-    assert!(tickets::conclusion(Timestamp(i64::MAX), &[1]).is_err());
-    assert!(tickets::conclusion(start, &var_long::encode(-1)).is_err());
+    assert!(two_stage::status(start, &[]).is_err(), "an abort of layout 2");
+    assert!(two_stage::status(start, &[1, 2]).is_err());
+    assert!(tickets::status(Timestamp(i64::MAX), &[1]).is_err());
+    assert!(tickets::status(start, &var_long::encode(-1)).is_err());
     assert!(Tickets::STANDARD.start(&[0; 7], &[0]).is_err());
     assert!(Tickets::STANDARD.start(&[0; 8], &var_long::encode(1_562_500)).is_err(), "beyond the quantum");
     assert!(Tickets::STANDARD.start(&[0xff; 8], &[0]).is_err());

@@ -1,24 +1,24 @@
-//! Layout 3: the values of tickets with one byte behind them, which says how certain they are.
+//! Layout 3: values of tickets, followed by one byte for their stage.
 //!
 //! ```text
 //! value = tickets value | 0x00 staging, or 0x01 committed
 //! ```
 
 use super::{DecodeError, tickets};
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
-/// How certain a value is.
+/// Stage of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Some conditional write put it; it is no answer until another one has touched it.
+    /// Written by a conditional write. Not reliable until another conditional write has touched it.
     Staging,
-    /// It is the answer, for ever.
+    /// Final.
     Committed,
 }
 
-/// The value of a conclusion of `start` in a stage.
-pub fn value(start: Timestamp, conclusion: Conclusion, stage: Stage) -> Vec<u8> {
-    let mut value = tickets::value(start, conclusion);
+/// Encodes the status of `start` in a stage.
+pub fn value(start: Timestamp, status: TransactionStatus, stage: Stage) -> Vec<u8> {
+    let mut value = tickets::value(start, status);
     value.push(match stage {
         Stage::Staging => 0,
         Stage::Committed => 1,
@@ -26,18 +26,18 @@ pub fn value(start: Timestamp, conclusion: Conclusion, stage: Stage) -> Vec<u8> 
     value
 }
 
-/// What a value says of `start`.
+/// Decodes the status of `start` and its stage.
 ///
 /// # Errors
-/// If it is empty, its last byte is no stage, or the rest no value of tickets.
-pub fn conclusion(start: Timestamp, value: &[u8]) -> Result<(Conclusion, Stage), DecodeError> {
+/// If the value is empty, its last byte is no stage, or the rest is no value of tickets.
+pub fn status(start: Timestamp, value: &[u8]) -> Result<(TransactionStatus, Stage), DecodeError> {
     let (stage, rest) = match value.split_last() {
         Some((0, rest)) => (Stage::Staging, rest),
         Some((1, rest)) => (Stage::Committed, rest),
         Some((other, _)) => {
-            return Err(DecodeError::new("two-stage value", value, format!("{other} is no stage")));
+            return Err(DecodeError::new("two-stage value", value, format!("unknown stage {other}")));
         }
-        None => return Err(DecodeError::new("two-stage value", value, "has no stage")),
+        None => return Err(DecodeError::new("two-stage value", value, "the stage is missing")),
     };
-    Ok((tickets::conclusion(start, rest)?, stage))
+    Ok((tickets::status(start, rest)?, stage))
 }

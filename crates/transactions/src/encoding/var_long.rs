@@ -1,4 +1,4 @@
-//! VAR_LONG and VAR_SIGNED_LONG: whole numbers in 1 to 10 bytes, in the order of the numbers.
+//! VAR_LONG and VAR_SIGNED_LONG: order-preserving integers of 1 to 10 bytes.
 //!
 //! ```text
 //! VAR_LONG, of u = the value as an unsigned number, n = max(1, bits(u) / 7 rounded up) bytes:
@@ -7,14 +7,14 @@
 //!     n one bits | a zero bit | m in 7n - 1 bits, big-endian; if v is negative, every bit complemented
 //! ```
 //!
-//! VAR_LONG sorts as unsigned numbers do: a negative one comes after all others and takes 10 bytes.
+//! VAR_LONG sorts as unsigned: negative values follow all others and use 10 bytes.
 
 use super::DecodeError;
 
-/// The most bytes that either form takes.
+/// Maximum length of both encodings.
 pub const LENGTH_MAX: usize = 10;
 
-/// How many bytes VAR_LONG of `value` takes.
+/// Returns the length of VAR_LONG of `value`.
 pub fn length(value: i64) -> usize {
     let bits = (u64::BITS - value.cast_unsigned().leading_zeros()) as usize;
     bits.div_ceil(7).max(1)
@@ -27,17 +27,18 @@ pub fn encode_into(value: i64, out: &mut Vec<u8>) {
     push(marker | u128::from(value.cast_unsigned()), n, out);
 }
 
-/// VAR_LONG of `value`.
+/// Encodes `value` as VAR_LONG.
 pub fn encode(value: i64) -> Vec<u8> {
     let mut out = Vec::with_capacity(LENGTH_MAX);
     encode_into(value, &mut out);
     out
 }
 
-/// The value whose VAR_LONG `bytes` are.
+/// Decodes a VAR_LONG.
 ///
 /// # Errors
-/// If they are too few, too many, more than needed for the value, or begin with more than nine one bits.
+/// If there are too few or too many bytes, more than the value needs, or more than nine leading one
+/// bits.
 pub fn decode(bytes: &[u8]) -> Result<i64, DecodeError> {
     let fail = |why: &str| Err(DecodeError::new("VAR_LONG", bytes, why));
     let (value, n) = match read(bytes, 1) {
@@ -48,18 +49,20 @@ pub fn decode(bytes: &[u8]) -> Result<i64, DecodeError> {
         Ok(value) => value.cast_signed(),
         Err(_) => return fail("more than 64 bits"),
     };
-    if length(value) == n { Ok(value) } else { fail("longer than its value needs") }
+    if length(value) == n { Ok(value) } else { fail("not the shortest encoding") }
 }
 
-/// As [`decode`], of a column or another place where no value below 0 can be.
+/// As [`decode`], for places where negative values are invalid.
 pub fn decode_non_negative(bytes: &[u8]) -> Result<i64, DecodeError> {
     match decode(bytes)? {
-        value if value < 0 => Err(DecodeError::new("VAR_LONG", bytes, format!("{value} is below 0"))),
+        value if value < 0 => {
+            Err(DecodeError::new("VAR_LONG", bytes, format!("expected at least 0, found {value}")))
+        }
         value => Ok(value),
     }
 }
 
-/// VAR_SIGNED_LONG of `value`.
+/// Encodes `value` as VAR_SIGNED_LONG.
 pub fn encode_signed(value: i64) -> Vec<u8> {
     let m = magnitude(value);
     let n = length((m << 1).cast_signed());
@@ -72,7 +75,7 @@ pub fn encode_signed(value: i64) -> Vec<u8> {
     out
 }
 
-/// The value whose VAR_SIGNED_LONG `bytes` are.
+/// Decodes a VAR_SIGNED_LONG.
 ///
 /// # Errors
 /// As [`decode`].
@@ -87,20 +90,20 @@ pub fn decode_signed(bytes: &[u8]) -> Result<i64, DecodeError> {
     };
     let Ok(m) = i64::try_from(m) else { return fail("more than 64 bits") };
     let value = if negative { !m } else { m };
-    if encode_signed(value).len() == n { Ok(value) } else { fail("longer than its value needs") }
+    if encode_signed(value).len() == n { Ok(value) } else { fail("not the shortest encoding") }
 }
 
 fn magnitude(value: i64) -> u64 {
     (if value < 0 { !value } else { value }).cast_unsigned()
 }
 
-/// The last `n` bytes of `bits`; `n` is at most [`LENGTH_MAX`].
+/// Appends the last `n` bytes of `bits`; `n` is at most [`LENGTH_MAX`].
 fn push(bits: u128, n: usize, out: &mut Vec<u8>) {
     let bytes = bits.to_be_bytes();
     out.extend_from_slice(&bytes[bytes.len() - n..]);
 }
 
-/// The payload and the length, where the length is the number of leading one bits plus `more`.
+/// Returns the payload and the length, which is the number of leading one bits plus `more`.
 fn read(bytes: &[u8], more: usize) -> Result<(u128, usize), &'static str> {
     if bytes.len() > LENGTH_MAX {
         return Err("more than 10 bytes");
@@ -114,10 +117,10 @@ fn read(bytes: &[u8], more: usize) -> Result<(u128, usize), &'static str> {
         return Err("too many leading one bits");
     }
     if bytes.is_empty() || bytes.len() < n {
-        return Err("ends too early");
+        return Err("truncated");
     }
     if bytes.len() > n {
-        return Err("bytes after its end");
+        return Err("bytes after the end");
     }
     // Without the ones and the zero; the shift is at most 11.
     let payload = (bits << (ones + 1)) >> (ones + 1);

@@ -1,5 +1,5 @@
-//! Gathers puts: while one batch is on its way, the next gathers. So a client has one round in flight on a partition, however
-//! many of its threads commit. Nobody waits for a timer.
+//! Groups puts: while one batch is in flight, the next one gathers. A client therefore has one
+//! round in flight per partition, however many of its threads commit. No timer delays a put.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,43 +7,44 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use super::{Recorded, ServiceError, ServiceResult, TransactionService};
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
-/// Puts that go in one batch, at most.
+/// Maximum number of puts in one batch.
 const BATCH_MAX: usize = 4096;
 
-/// A service that sends puts in batches, one at a time. Reads pass.
+/// A service that sends puts in batches, one at a time. Reads are passed through.
 pub struct Batching<T> {
     below: T,
     state: Mutex<State>,
-    /// A batch has ended.
+    /// Notified when a batch ends.
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<(Timestamp, Conclusion, Arc<Slot>)>,
+    waiting: VecDeque<(Timestamp, TransactionStatus, Arc<Slot>)>,
     in_flight: bool,
 }
 
-/// Where the thread that sends a batch leaves the result of a put.
+/// Where the sending thread leaves the result of a put.
 #[derive(Default)]
 struct Slot(Mutex<Option<ServiceResult<Recorded>>>);
 
 impl<T: TransactionService> Batching<T> {
-    /// Before another service.
+    /// Wraps another service.
     pub fn new(below: T) -> Self {
         Self { below, state: Mutex::default(), ended: Condvar::new() }
     }
 
-    /// Sends what waits. `in_flight` is set, and unset at the end, also by a panic below.
+    /// Sends the pending puts. `in_flight` is set, and cleared at the end even if the service below
+    /// panics.
     fn send(&self) {
         struct Ended<'a, T>(&'a Batching<T>, Vec<Arc<Slot>>);
         impl<T> Drop for Ended<'_, T> {
             fn drop(&mut self) {
                 for slot in &self.1 {
                     slot.0.lock().get_or_insert_with(|| {
-                        let what = "the thread that put it panicked".to_owned();
+                        let what = "the thread that sent the batch panicked".to_owned();
                         Err(ServiceError::Broken { start: Timestamp::ATOMIC, what })
                     });
                 }
@@ -57,7 +58,7 @@ impl<T: TransactionService> Batching<T> {
             state.waiting.drain(..count).collect()
         };
         let ended = Ended(self, batch.iter().map(|(_, _, slot)| slot.clone()).collect());
-        let puts: Vec<_> = batch.iter().map(|(start, conclusion, _)| (*start, *conclusion)).collect();
+        let puts: Vec<_> = batch.iter().map(|(start, status, _)| (*start, *status)).collect();
         for (slot, result) in ended.1.iter().zip(self.below.put_many_unless_exists(&puts)) {
             *slot.0.lock() = Some(result);
         }
@@ -65,18 +66,18 @@ impl<T: TransactionService> Batching<T> {
 }
 
 impl<T: TransactionService> TransactionService for Batching<T> {
-    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, Conclusion>> {
+    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, TransactionStatus>> {
         self.below.get_many(starts)
     }
 
     fn put_many_unless_exists(
         &self,
-        conclusions: &[(Timestamp, Conclusion)],
+        statuses: &[(Timestamp, TransactionStatus)],
     ) -> Vec<ServiceResult<Recorded>> {
-        let slots: Vec<Arc<Slot>> = conclusions.iter().map(|_| Arc::default()).collect();
+        let slots: Vec<Arc<Slot>> = statuses.iter().map(|_| Arc::default()).collect();
         let mut state = self.state.lock();
-        let entries = conclusions.iter().zip(&slots);
-        state.waiting.extend(entries.map(|((start, conclusion), slot)| (*start, *conclusion, slot.clone())));
+        let entries = statuses.iter().zip(&slots);
+        state.waiting.extend(entries.map(|((start, status), slot)| (*start, *status, slot.clone())));
         for slot in &slots {
             while slot.0.lock().is_none() {
                 if state.in_flight {

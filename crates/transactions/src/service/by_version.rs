@@ -1,50 +1,52 @@
-//! Conclusions in several layouts side by side: each start in that which the coordination row says.
+//! Commit records in several layouts side by side. The coordination row determines the layout of
+//! each start timestamp.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 
 use super::coordination::{Coordination, known};
-use super::{Recorded, ServiceError, ServiceResult, StoredConclusions, TransactionService};
+use super::{CommitRecords, Recorded, ServiceError, ServiceResult, TransactionService};
 use crate::store::Store;
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
-/// Conclusions of a store, wherever its coordination row says they are.
+/// Commit records of a store in all layouts that its coordination row names.
 pub struct ByVersion {
     store: Arc<dyn Store>,
     coordination: Arc<Coordination>,
-    /// Versions 1, 2 and 3, opened when they are first met.
-    layouts: [OnceLock<StoredConclusions<Arc<dyn Store>>>; 3],
+    /// Versions 1, 2 and 3, each opened on first use.
+    layouts: [OnceLock<CommitRecords<Arc<dyn Store>>>; 3],
 }
 
 impl ByVersion {
-    /// Conclusions in `store`, whose row `coordination` is.
+    /// Creates the service of `store`, whose coordination row is `coordination`.
     pub fn new(store: Arc<dyn Store>, coordination: Arc<Coordination>) -> Self {
         Self { store, coordination, layouts: Default::default() }
     }
 
-    /// The service of a version.
-    fn layout(&self, version: u32) -> ServiceResult<&StoredConclusions<Arc<dyn Store>>> {
+    /// Returns the service of a layout version.
+    fn layout(&self, version: u32) -> ServiceResult<&CommitRecords<Arc<dyn Store>>> {
         let layout = known(version)?;
         let slot = (version as usize).checked_sub(1).and_then(|index| self.layouts.get(index));
         let slot = slot.ok_or(ServiceError::NewerLayout { version })?;
         if let Some(opened) = slot.get() {
             return Ok(opened);
         }
-        // Should two threads do it at once, one is dropped.
-        let opened = StoredConclusions::open(self.store.clone(), layout)?;
+        // If two threads open it at the same time, one is dropped.
+        let opened = CommitRecords::open(self.store.clone(), layout)?;
         Ok(slot.get_or_init(|| opened))
     }
 
-    /// Calls `found` with every start of the range that has a conclusion, layout by layout as [`StoredConclusions::enumerate`].
-    /// Starts that were not given out yet are left out.
+    /// Calls `found` for every start timestamp of the range that has a commit record, layout by
+    /// layout as [`CommitRecords::enumerate`] does. Timestamps that were not given out yet are
+    /// skipped.
     ///
     /// # Errors
-    /// As there; NewerLayout, where a part of the range has one.
+    /// As there, and `NewerLayout` if part of the range has an unknown layout.
     pub fn enumerate(
         &self,
         starts: RangeInclusive<Timestamp>,
-        mut found: impl FnMut(Timestamp, Conclusion) -> ServiceResult<()>,
+        mut found: impl FnMut(Timestamp, TransactionStatus) -> ServiceResult<()>,
     ) -> ServiceResult<()> {
         let Some(agreed) = self.coordination.read()? else { return Ok(()) };
         let ranges = agreed.map.ranges();
@@ -59,7 +61,8 @@ impl ByVersion {
     }
 }
 
-/// Items by the version of their start, with their places. Mostly there is one version.
+/// Items grouped by the layout version of their start timestamp, with their positions. Usually
+/// there is one version.
 struct Groups<T>(Vec<(u32, Vec<(usize, T)>)>);
 
 impl<T> Groups<T> {
@@ -76,13 +79,13 @@ fn not_put(start: Timestamp, cause: ServiceError) -> ServiceError {
 }
 
 impl TransactionService for ByVersion {
-    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, Conclusion>> {
+    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, TransactionStatus>> {
         let mut groups = Groups(Vec::new());
         let mut found = HashMap::with_capacity(starts.len());
         for (index, start) in starts.iter().enumerate() {
-            // Before the map is asked: it says nothing of them.
+            // Checked first: the map does not cover these timestamps.
             if *start < Timestamp::FIRST {
-                drop(found.insert(*start, Conclusion::Committed(Timestamp::ATOMIC)))
+                drop(found.insert(*start, TransactionStatus::Committed(Timestamp::ATOMIC)))
             } else {
                 groups.push(self.coordination.version(*start)?, index, *start)
             }
@@ -97,18 +100,18 @@ impl TransactionService for ByVersion {
 
     fn put_many_unless_exists(
         &self,
-        conclusions: &[(Timestamp, Conclusion)],
+        statuses: &[(Timestamp, TransactionStatus)],
     ) -> Vec<ServiceResult<Recorded>> {
-        let mut results: Vec<Option<ServiceResult<Recorded>>> = vec![None; conclusions.len()];
+        let mut results: Vec<Option<ServiceResult<Recorded>>> = vec![None; statuses.len()];
         let mut groups = Groups(Vec::new());
-        for (index, (start, conclusion)) in conclusions.iter().enumerate() {
+        for (index, (start, status)) in statuses.iter().enumerate() {
             let version = if *start < Timestamp::FIRST {
                 Err(ServiceError::BeforeTime(*start))
             } else {
                 self.coordination.version(*start)
             };
             match version {
-                Ok(version) => groups.push(version, index, (*start, *conclusion)),
+                Ok(version) => groups.push(version, index, (*start, *status)),
                 Err(error) => results[index] = Some(Err(not_put(*start, error))),
             }
         }
@@ -123,16 +126,16 @@ impl TransactionService for ByVersion {
             }
         }
         let missing = |start| ServiceError::Broken { start, what: "a put had no result".to_owned() };
-        let results = results.into_iter().zip(conclusions);
+        let results = results.into_iter().zip(statuses);
         results.map(|(result, (start, _))| result.unwrap_or_else(|| Err(missing(*start)))).collect()
     }
 
-    fn put_unless_exists(&self, start: Timestamp, conclusion: Conclusion) -> ServiceResult<Recorded> {
+    fn put_unless_exists(&self, start: Timestamp, status: TransactionStatus) -> ServiceResult<Recorded> {
         if start < Timestamp::FIRST {
             return Err(not_put(start, ServiceError::BeforeTime(start)));
         }
         let version = self.coordination.version(start).map_err(|error| not_put(start, error))?;
         let layout = self.layout(version).map_err(|error| not_put(start, error))?;
-        layout.put_unless_exists(start, conclusion)
+        layout.put_unless_exists(start, status)
     }
 }

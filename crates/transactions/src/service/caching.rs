@@ -1,40 +1,40 @@
-//! Remembers conclusions. There is no way to remember that there was none.
+//! Caches commit records. The absence of a record cannot be cached.
 
 use std::collections::HashMap;
 
 use quick_cache::sync::Cache;
 
 use super::{Recorded, ServiceResult, TransactionService};
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
-/// A service with a cache of conclusions before it.
+/// A service with a cache in front of it.
 pub struct Caching<T> {
     below: T,
-    cache: Cache<Timestamp, Conclusion>,
+    cache: Cache<Timestamp, TransactionStatus>,
 }
 
 impl<T: TransactionService> Caching<T> {
-    /// How many conclusions are kept unless something else is said.
+    /// Default number of cached commit records.
     pub const ENTRIES: usize = 1_000_000;
 
-    /// Keeps up to `entries` conclusions.
+    /// Creates a cache of up to `entries` commit records.
     pub fn new(below: T, entries: usize) -> Self {
         Self { below, cache: Cache::new(entries.max(1)) }
     }
 
-    /// A conclusion that is known without asking.
-    pub fn cached(&self, start: Timestamp) -> Option<Conclusion> {
+    /// Returns a status from the cache only.
+    pub fn cached(&self, start: Timestamp) -> Option<TransactionStatus> {
         if start < Timestamp::FIRST {
-            Some(Conclusion::Committed(Timestamp::ATOMIC))
+            Some(TransactionStatus::Committed(Timestamp::ATOMIC))
         } else {
             self.cache.get(&start)
         }
     }
 
-    /// What stands after `conclusion` was put.
-    fn remember(&self, start: Timestamp, conclusion: Conclusion, result: &ServiceResult<Recorded>) {
+    /// Caches the status that stands after `status` was put.
+    fn remember(&self, start: Timestamp, status: TransactionStatus, result: &ServiceResult<Recorded>) {
         match result {
-            Ok(Recorded::Recorded) => self.cache.insert(start, conclusion),
+            Ok(Recorded::Recorded) => self.cache.insert(start, status),
             Ok(Recorded::Exists(existing)) => self.cache.insert(start, *existing),
             Err(_) => {}
         }
@@ -42,19 +42,19 @@ impl<T: TransactionService> Caching<T> {
 }
 
 impl<T: TransactionService> TransactionService for Caching<T> {
-    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, Conclusion>> {
+    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, TransactionStatus>> {
         let mut found = HashMap::with_capacity(starts.len());
         let mut missing = Vec::new();
         for start in starts {
             match self.cached(*start) {
-                Some(conclusion) => drop(found.insert(*start, conclusion)),
+                Some(status) => drop(found.insert(*start, status)),
                 None => missing.push(*start),
             }
         }
         if !missing.is_empty() {
-            for (start, conclusion) in self.below.get_many(&missing)? {
-                self.cache.insert(start, conclusion);
-                found.insert(start, conclusion);
+            for (start, status) in self.below.get_many(&missing)? {
+                self.cache.insert(start, status);
+                found.insert(start, status);
             }
         }
         Ok(found)
@@ -62,18 +62,18 @@ impl<T: TransactionService> TransactionService for Caching<T> {
 
     fn put_many_unless_exists(
         &self,
-        conclusions: &[(Timestamp, Conclusion)],
+        statuses: &[(Timestamp, TransactionStatus)],
     ) -> Vec<ServiceResult<Recorded>> {
-        let results = self.below.put_many_unless_exists(conclusions);
-        for ((start, conclusion), result) in conclusions.iter().zip(&results) {
-            self.remember(*start, *conclusion, result);
+        let results = self.below.put_many_unless_exists(statuses);
+        for ((start, status), result) in statuses.iter().zip(&results) {
+            self.remember(*start, *status, result);
         }
         results
     }
 
-    fn put_unless_exists(&self, start: Timestamp, conclusion: Conclusion) -> ServiceResult<Recorded> {
-        let result = self.below.put_unless_exists(start, conclusion);
-        self.remember(start, conclusion, &result);
+    fn put_unless_exists(&self, start: Timestamp, status: TransactionStatus) -> ServiceResult<Recorded> {
+        let result = self.below.put_unless_exists(start, status);
+        self.remember(start, status, &result);
         result
     }
 }

@@ -1,7 +1,9 @@
-//! Which layout the conclusions of which starts have: agreed on by all clients of a store, and changed while they run.
+//! Layouts of commit records by start timestamp, which all clients of a store agree on and which
+//! can change while they run.
 //!
-//! The coordination row has a map and a bound. Up to and including the bound everybody decides by the map; it is never changed for
-//! those starts again, so a map that was read once can be used up to its bound for ever.
+//! The coordination row has a map and a bound. Up to and including the bound, every client uses the
+//! map, which never changes again for those timestamps. So a client can use a map permanently up to
+//! the bound with which it was read.
 
 use std::sync::Arc;
 
@@ -16,54 +18,55 @@ use crate::timelock::{TimeLock, TimeLockError};
 use crate::timestamp::Timestamp;
 
 const TABLE: &str = "_coordination";
-/// How far a new bound lies above a fresh timestamp: so many timestamps between two looks at the row. Never to be made smaller: a bound tells how far
-/// timestamps were.
+/// How far a new bound lies above a fresh timestamp: the number of timestamps between two reads of
+/// the row. Must never shrink: a bound indicates how far timestamps have advanced.
 const ADVANCE: i64 = 5_000_000;
-/// How often a change is tried against others who change the row, too.
+/// Number of attempts to change the row while other clients change it too.
 const ATTEMPTS_MAX: usize = 50;
 
-/// What the coordination row says.
+/// Content of the coordination row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreed {
-    /// When the map was installed: a timestamp that was fresh then.
+    /// Timestamp of the map's installation, fresh at that time.
     pub sequence: Timestamp,
-    /// The last start that the map decides. Above it, it is a forecast.
+    /// Last start timestamp decided by the map. Above it, the map is a forecast.
     pub bound: Timestamp,
-    /// The layout of each start.
+    /// Layout of each start timestamp.
     pub map: VersionMap,
 }
 
 impl Agreed {
-    /// A timestamp that was given out before the row was changed last.
+    /// Returns a timestamp that was given out before the last change of the row.
     pub fn given_out(&self) -> Timestamp {
         Timestamp(self.sequence.0.max(self.bound.0.saturating_sub(ADVANCE)))
     }
 }
 
-/// What a migration did.
+/// Result of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migrated {
-    /// The layout of new transactions before.
+    /// Previous layout of new transactions.
     pub from: u32,
-    /// Their layout now.
+    /// New layout.
     pub to: u32,
-    /// The first start that has it.
+    /// First start timestamp with the new layout.
     pub first: Timestamp,
 }
 
-/// The coordination row of a store, cached. Any thread may use it.
+/// The cached coordination row of a store. Any thread may use it.
 pub struct Coordination {
     store: Arc<dyn Store>,
     timelock: Arc<dyn TimeLock>,
-    /// The version of everything in a store that has no map yet.
+    /// Layout version of everything in a store without a map.
     initial: u32,
-    /// What was read last; the bound only grows.
+    /// Row as read last. The bound only grows.
     cached: RwLock<Option<Agreed>>,
-    /// Held by the thread that reads or changes the row, so that the others do not all ask: serial reads are slow.
+    /// Held by the thread that reads or changes the row, so that the others do not repeat the slow
+    /// serial read.
     asking: Mutex<()>,
 }
 
-/// The row as stored; `raw` is what a check-and-set compares with.
+/// The row as stored; a check-and-set compares with `raw`.
 struct Stored {
     raw: Bytes,
     agreed: Agreed,
@@ -74,10 +77,11 @@ fn column(sequence: i64) -> Bytes {
 }
 
 impl Coordination {
-    /// The row of `store`. Nothing is read or written before it is asked for, but its table is made.
+    /// Opens the row of `store`, creating its table. Reads and writes nothing until it is used.
     ///
     /// # Errors
-    /// UnknownLayout, if `initial`, the layout of a store that has none yet, is none; what the store answers.
+    /// `UnknownLayout` if `initial`, the layout for stores without one, is unknown; the store's
+    /// error.
     pub fn open(store: Arc<dyn Store>, timelock: Arc<dyn TimeLock>, initial: u32) -> ServiceResult<Self> {
         known(initial)?;
         store.create_table(TABLE, TableKind::Data)?;
@@ -85,30 +89,30 @@ impl Coordination {
         Ok(Self { store, timelock, initial, cached, asking })
     }
 
-    /// What the row of `store` says, for those who only look and have no timestamps; `None` where there is none. Changes nothing.
-    pub fn look(store: &dyn Store) -> ServiceResult<Option<Agreed>> {
+    /// Reads the row of `store` without timestamps; `None` if there is none. Read-only.
+    pub fn peek(store: &dyn Store) -> ServiceResult<Option<Agreed>> {
         if !store.open_table(TABLE)? {
             return Ok(None);
         }
         Ok(stored_in(store)?.map(|stored| stored.agreed))
     }
 
-    /// What the row says now; `None` in a store that nobody opened for transactions yet. Changes nothing.
+    /// Reads the row; `None` if the store was never opened for transactions. Read-only.
     pub fn read(&self) -> ServiceResult<Option<Agreed>> {
         Ok(self.stored()?.map(|stored| stored.agreed))
     }
 
-    /// The version of the layout of `start`, which must have been given out. Makes the row where there is none, and extends the bound where it lies
-    /// below.
+    /// Returns the layout version of `start`, which must have been given out. Creates the row if
+    /// needed, and extends a bound that lies below `start`.
     ///
     /// # Errors
-    /// NotGivenOut; WentBackwards; what the store and the timestamps answer.
+    /// `NotGivenOut`, `WentBackwards`, or the error of the store or the timestamps.
     pub fn version(&self, start: Timestamp) -> ServiceResult<u32> {
         if let Some(version) = self.cached_version(start) {
             return Ok(version);
         }
         let _asking = self.asking.lock();
-        // Another thread may have asked meanwhile.
+        // Another thread may have read it meanwhile.
         if let Some(version) = self.cached_version(start) {
             return Ok(version);
         }
@@ -128,10 +132,11 @@ impl Coordination {
         Err(ServiceError::Contended { attempts: ATTEMPTS_MAX })
     }
 
-    /// What the row says, after it was made where there was none. Timestamps that are below those of the row are found out here.
+    /// Returns the row, created if needed. Detects timestamps that lie below those of the row.
     ///
     /// # Errors
-    /// NewerLayout, if any start has a layout that is not known here; WentBackwards; as [`version`](Self::version).
+    /// `NewerLayout` if a start timestamp has an unknown layout; `WentBackwards`; the errors of
+    /// [`version`](Self::version).
     pub fn agree(&self) -> ServiceResult<Agreed> {
         let _asking = self.asking.lock();
         for _ in 0..ATTEMPTS_MAX {
@@ -144,8 +149,8 @@ impl Coordination {
                         .iter()
                         .try_for_each(|(_, version)| known(*version).map(drop))?;
                     match self.fresh(Some(&stored)) {
-                        // Who only looks has no timestamps that could be wrong.
-                        Ok(_) | Err(ServiceError::TimeLock(TimeLockError::OnlyLookedAt)) => {}
+                        // A read-only client has no timestamps that could be wrong.
+                        Ok(_) | Err(ServiceError::TimeLock(TimeLockError::ReadOnly)) => {}
                         Err(error) => return Err(error),
                     }
                     return Ok(stored.agreed);
@@ -159,11 +164,12 @@ impl Coordination {
         Err(ServiceError::Contended { attempts: ATTEMPTS_MAX })
     }
 
-    /// Maps all starts above the bound to `version`: they get there as timestamps go on. Nobody has to stop. Installing the layout that is
-    /// installed changes nothing.
+    /// Maps all start timestamps above the bound to `version`. They are reached as timestamps
+    /// advance, without stopping any client. No-op if the layout is already installed.
     ///
     /// # Errors
-    /// UnknownLayout; NewerLayout, where the store's new transactions have one; as [`version`](Self::version).
+    /// `UnknownLayout`; `NewerLayout` if new transactions of the store have one; the errors of
+    /// [`version`](Self::version).
     pub fn install(&self, version: u32) -> ServiceResult<Agreed> {
         known(version)?;
         let _asking = self.asking.lock();
@@ -181,11 +187,12 @@ impl Coordination {
         Err(ServiceError::Contended { attempts: ATTEMPTS_MAX })
     }
 
-    /// Installs `version`, and lets the timestamps jump to where it begins: every transaction that starts after the return has the new
-    /// layout. Those that are open, and conclusions of old starts, go on in the old one. Readers and writers run on.
+    /// Installs `version` and advances the timestamps to where it begins: every transaction that
+    /// starts after this returns has the new layout. Open transactions, and the commit records of
+    /// old ones, keep the old layout. Clients keep running.
     ///
     /// # Errors
-    /// As [`install`](Self::install). What was installed then stays: run it again.
+    /// As [`install`](Self::install). Whatever was installed stays: run it again.
     pub fn migrate(&self, version: u32) -> ServiceResult<Migrated> {
         let from = self.agree()?.map.last_version();
         for _ in 0..ATTEMPTS_MAX {
@@ -193,7 +200,7 @@ impl Coordination {
             let first = Timestamp(self.install(version)?.map.last_first());
             // M2.
             self.timelock.fast_forward(first)?;
-            // M3: somebody else may have installed another one meanwhile.
+            // M3: another client may have installed a different layout meanwhile.
             if self.version(self.timelock.timestamp()?)? == version {
                 return Ok(Migrated { from, to: version, first });
             }
@@ -215,7 +222,7 @@ impl Coordination {
         }
     }
 
-    /// Reads the row, and caches it.
+    /// Reads the row and caches it.
     fn stored(&self) -> ServiceResult<Option<Stored>> {
         let Some(stored) = stored_in(&*self.store)? else { return Ok(None) };
         let mut cached = self.cached.write();
@@ -225,8 +232,8 @@ impl Coordination {
         Ok(Some(stored))
     }
 
-    /// Stores a new map, if `change` makes one, and a bound above `fresh`. Whether it or another client's change was stored is seen when the row is
-    /// read again.
+    /// Stores a new map if `change` returns one, and a bound above `fresh`. The caller reads the
+    /// row again to find out whose change was stored.
     fn advance(
         &self,
         stored: Option<Stored>,
@@ -256,7 +263,7 @@ impl Coordination {
             CheckOutcome::Applied | CheckOutcome::Actual(Some(_)) => Ok(()),
             CheckOutcome::Actual(None) => Err(ServiceError::Broken {
                 start: fresh,
-                what: "the coordination row was there, and is gone".to_owned(),
+                what: "expected a coordination row, found none".to_owned(),
             }),
         }
     }
@@ -265,11 +272,11 @@ impl Coordination {
         let columns = vec![(column(sequence.0), Bytes::from(map.encode()))];
         let put = PutRow { row: Bytes::from_static(ROW), columns: columns.clone() };
         for outcome in self.store.put_unless_exists(TABLE, &[put]) {
-            // The same: an earlier try of this request.
+            // An earlier attempt of this request.
             if let PutOutcome::Exists(existing) = outcome?
                 && existing != columns
             {
-                // Two clients had this timestamp.
+                // Two clients received the same timestamp.
                 return Err(ServiceError::WentBackwards { fresh: sequence, seen: sequence });
             }
         }
@@ -277,7 +284,7 @@ impl Coordination {
     }
 }
 
-/// The row of a store, whose table must be there.
+/// Reads the row of a store whose table exists.
 fn stored_in(store: &dyn Store) -> ServiceResult<Option<Stored>> {
     let row = Bytes::from_static(ROW);
     let value = |sequence: i64| -> ServiceResult<Option<Bytes>> {
@@ -288,7 +295,7 @@ fn stored_in(store: &dyn Store) -> ServiceResult<Option<Stored>> {
         SequenceAndBound::decode(&raw).map_err(ServiceError::Coordination)?;
     let map = value(sequence)?.ok_or_else(|| ServiceError::Broken {
         start: Timestamp(sequence),
-        what: "the coordination row names a map of this sequence number, and has none".to_owned(),
+        what: "the coordination row lacks the map of its sequence number".to_owned(),
     })?;
     let map = VersionMap::decode(&map).map_err(ServiceError::Coordination)?;
     let agreed = Agreed { sequence: Timestamp(sequence), bound: Timestamp(bound), map };
@@ -299,7 +306,7 @@ fn decide(agreed: &Agreed, start: Timestamp) -> Option<u32> {
     if start <= agreed.bound { agreed.map.version(start) } else { None }
 }
 
-/// The layout of a version, which may be that of a newer program.
+/// Returns the layout of a version, which may belong to a newer program.
 pub(super) fn known(version: u32) -> ServiceResult<Layout> {
     Layout::of_version(version).ok_or(ServiceError::NewerLayout { version })
 }
@@ -323,12 +330,12 @@ mod tests {
     }
 
     #[test]
-    fn all_clients_decide_alike_whoever_of_them_knows_of_an_installation() {
+    fn clients_agree_on_layouts_while_a_new_one_is_installed() {
         let shared = store();
         let (old, new) = (client(&shared, 1), client(&shared, 2));
         let first = shared.1.timestamp().unwrap();
-        assert_eq!((new.read(), Coordination::look(&*shared.0)), (Ok(None), Ok(None)));
-        assert_eq!(Coordination::look(&MemoryStore::new()), Ok(None));
+        assert_eq!((new.read(), Coordination::peek(&*shared.0)), (Ok(None), Ok(None)));
+        assert_eq!(Coordination::peek(&MemoryStore::new()), Ok(None));
         assert_eq!(old.version(first), Ok(1));
         let bound = old.read().unwrap().unwrap().bound;
         assert_eq!(new.version(first), Ok(1), "the first to ask decided");
@@ -343,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_migration_is_over_when_it_returns_and_keeps_what_was() {
+    fn migration_applies_on_return_and_keeps_old_layouts() {
         let shared = store();
         let (a, b) = (client(&shared, 1), client(&shared, 1));
         let old = shared.1.timestamp().unwrap();
@@ -354,13 +361,13 @@ mod tests {
         assert!(old < to_2.first && to_2.first < to_3.first);
         let fresh = shared.1.timestamp().unwrap();
         assert_eq!([old, to_2.first, to_3.first, fresh].map(|at| b.version(at).unwrap()), [1, 2, 3, 3]);
-        let ranges = Coordination::look(&*shared.0).unwrap().unwrap().map.ranges().to_vec();
+        let ranges = Coordination::peek(&*shared.0).unwrap().unwrap().map.ranges().to_vec();
         assert_eq!(ranges, [(1, 1), (to_2.first.0, 2), (to_3.first.0, 3)]);
         assert_eq!(a.migrate(3).unwrap().first, to_3.first, "it is there already");
     }
 
     #[test]
-    fn the_bound_goes_on_as_timestamps_do_and_the_row_is_seldom_asked() {
+    fn bound_advances_with_timestamps_and_the_row_is_rarely_read() {
         let shared = store();
         let client = client(&shared, 2);
         client.version(shared.1.timestamp().unwrap()).unwrap();
@@ -374,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_fails_anywhere_can_be_made_again() {
+    fn a_failed_coordination_change_can_be_retried() {
         for fault in [Fault::Lost, Fault::Unanswered] {
             for n in 1.. {
                 let shared = store();
@@ -398,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_install_at_once_end_with_one_map() {
+    fn concurrent_installations_agree_on_one_map() {
         let shared = store();
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -411,12 +418,12 @@ mod tests {
     }
 
     #[test]
-    fn timestamps_that_went_back_are_found_when_a_store_is_opened() {
+    fn opening_a_store_detects_timestamps_that_went_backwards() {
         let shared = store();
         let first = client(&shared, 2);
         first.version(shared.1.timestamp().unwrap()).unwrap();
         first.agree().unwrap();
-        // The bound of another store, or an old one, was put in the place of this one's.
+        // A bound of another store, or an old one, replaced this one's.
         let other: Arc<dyn TimeLock> = Arc::new(LocalTimeLock::open(MemoryStore::new()).unwrap());
         let open = |timelock| Coordination::open(shared.0.clone(), timelock, 2).unwrap();
         other.fast_forward(shared.1.timestamp().unwrap()).unwrap();
@@ -429,13 +436,13 @@ mod tests {
         assert!(given_out > Timestamp(3 * ADVANCE) && given_out < shared.1.timestamp().unwrap());
         other.fast_forward(given_out).unwrap();
         open(other).agree().unwrap();
-        // Who only looks has none.
-        let looking = Arc::new(crate::timelock::Frozen::open(&*shared.0).unwrap());
+        // A read-only client has none.
+        let looking = Arc::new(crate::timelock::ReadOnlyTimeLock::open(&*shared.0).unwrap());
         open(looking).agree().unwrap();
     }
 
     #[test]
-    fn newer_layouts_unknown_ones_and_timestamps_that_went_back_are_refused_by_name() {
+    fn newer_or_unknown_layouts_and_backward_timestamps_are_rejected() {
         let shared = store();
         let client = client(&shared, 2);
         assert_eq!(client.install(4), Err(ServiceError::NewerLayout { version: 4 }));
@@ -443,7 +450,7 @@ mod tests {
         let future = Timestamp(fresh.0 + 2 * ADVANCE);
         let error = client.version(future).unwrap_err();
         assert!(matches!(error, ServiceError::NotGivenOut { start, .. } if start == future), "{error}");
-        // A newer program installs a layout of its own.
+        // A newer program installs an unknown layout.
         let agreed = client.agree().unwrap();
         let newer = agreed.map.install(agreed.bound.0, 7).unwrap();
         let stored = client.stored().unwrap();
@@ -451,7 +458,7 @@ mod tests {
         assert_eq!(client.agree(), Err(ServiceError::NewerLayout { version: 7 }));
         assert_eq!(client.install(3), Err(ServiceError::NewerLayout { version: 7 }));
         assert_eq!(client.version(fresh), Ok(2), "what is older is still understood");
-        // Timestamps from a store of their own begin below.
+        // Timestamps of another store begin below.
         let other: Arc<dyn TimeLock> = Arc::new(LocalTimeLock::open(MemoryStore::new()).unwrap());
         shared.1.fast_forward(agreed.bound).unwrap();
         let late = shared.1.timestamp().unwrap();

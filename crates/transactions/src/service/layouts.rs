@@ -1,4 +1,4 @@
-//! Conclusions as the three layouts store them.
+//! Commit records in the three storage layouts.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,28 +12,29 @@ use crate::encoding::tickets::{self, Tickets};
 use crate::encoding::two_stage::{self, Stage};
 use crate::encoding::{DecodeError, plain};
 use crate::store::{Cell, CheckOutcome, ColumnRange, Put, PutOutcome, PutRow, Store, StoreResult, TableKind};
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
-/// The write time of committed values in layout 3: above that of every conditional write, with room for an operator's correction above it.
+/// Write time of committed values in layout 3: above that of every conditional write, with room for
+/// a correction by an operator.
 const FINAL_WRITE_TIME: i64 = i64::MAX - 10;
-/// Columns put in one row together.
+/// Maximum number of columns put in one row together.
 const PUTS_PER_ROW_MAX: usize = 500;
-/// Columns, and rows, read in one page of an enumeration.
+/// Page size of an enumeration, in columns and in rows.
 const PAGE: usize = 5_000;
 
-/// How conclusions are stored: one of `docs/transactions.md`'s layouts.
+/// Storage layout of commit records; see `docs/transactions.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// 1: a partition for each start.
+    /// Layout 1: a partition per start timestamp.
     Plain,
-    /// 2: tickets.
+    /// Layout 2: tickets.
     Tickets(Tickets),
-    /// 3: tickets with values in two stages.
+    /// Layout 3: tickets with two-stage values.
     TwoStage(Tickets),
 }
 
 impl Layout {
-    /// The layout of a version number; `None` if it has none.
+    /// Returns the layout of a version number; `None` if unknown.
     pub fn of_version(version: u32) -> Option<Self> {
         match version {
             1 => Some(Self::Plain),
@@ -43,7 +44,7 @@ impl Layout {
         }
     }
 
-    /// Its number in the coordination map.
+    /// Returns its version number in the coordination map.
     pub fn version(self) -> u32 {
         match self {
             Self::Plain => 1,
@@ -52,7 +53,7 @@ impl Layout {
         }
     }
 
-    /// Its table.
+    /// Returns the name of its table.
     pub fn table(self) -> &'static str {
         match self {
             Self::Plain => "_transactions",
@@ -85,60 +86,61 @@ impl Layout {
         }
     }
 
-    /// The value that a conditional put puts.
-    fn value(self, start: Timestamp, conclusion: Conclusion) -> Bytes {
+    /// Encodes the value that a conditional put writes.
+    fn value(self, start: Timestamp, status: TransactionStatus) -> Bytes {
         match self {
-            Self::Plain => plain::value(conclusion),
-            Self::Tickets(_) => tickets::value(start, conclusion),
-            Self::TwoStage(_) => two_stage::value(start, conclusion, Stage::Staging),
+            Self::Plain => plain::value(status),
+            Self::Tickets(_) => tickets::value(start, status),
+            Self::TwoStage(_) => two_stage::value(start, status, Stage::Staging),
         }
         .into()
     }
 
-    /// What a value says, and whether it is an answer as it is.
-    fn decode(self, start: Timestamp, value: &[u8]) -> ServiceResult<(Conclusion, Stage)> {
-        let certain = |conclusion| (conclusion, Stage::Committed);
+    /// Decodes a value, and whether it is final.
+    fn decode(self, start: Timestamp, value: &[u8]) -> ServiceResult<(TransactionStatus, Stage)> {
+        let certain = |status| (status, Stage::Committed);
         match self {
-            Self::Plain => plain::conclusion(value).map(certain),
-            Self::Tickets(_) => tickets::conclusion(start, value).map(certain),
-            Self::TwoStage(_) => two_stage::conclusion(start, value),
+            Self::Plain => plain::status(value).map(certain),
+            Self::Tickets(_) => tickets::status(start, value).map(certain),
+            Self::TwoStage(_) => two_stage::status(start, value),
         }
         .map_err(|error| ServiceError::Decode { start, error })
     }
 }
 
-/// Conclusions in a store.
-pub struct StoredConclusions<S> {
+/// Commit records of one layout in a store.
+pub struct CommitRecords<S> {
     store: S,
     layout: Layout,
-    /// Held while a staging value is touched: one touch at a time for a partition (but for the few that share a lock), so that
-    /// readers of one partition do not disturb each other's rounds.
+    /// Held while a staging value is touched, one at a time per partition (except for the few that
+    /// share a lock), so that readers of one partition do not disturb each other's consensus
+    /// rounds.
     touching: [Mutex<()>; 64],
     hasher: RandomState,
 }
 
-impl<S: Store> StoredConclusions<S> {
-    /// Conclusions in `store`, their table made if it is not there.
+impl<S: Store> CommitRecords<S> {
+    /// Opens the commit records in `store`, creating their table if needed.
     pub fn open(store: S, layout: Layout) -> StoreResult<Self> {
         store.create_table(layout.table(), layout.table_kind())?;
         let touching = std::array::from_fn(|_| Mutex::new(()));
         Ok(Self { store, layout, touching, hasher: RandomState::new() })
     }
 
-    /// The layout.
+    /// Returns the layout.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Calls `found` with every start of the range that has a conclusion: for layouts 2 and 3 partition by partition, for 1 in the store's
-    /// order after reading all keys.
+    /// Calls `found` for every start timestamp of the range that has a commit record: partition by
+    /// partition in layouts 2 and 3, in the store's order after reading all keys in layout 1.
     ///
     /// # Errors
-    /// Those of the store, of values that are none, and of `found`.
+    /// The errors of the store, of malformed values, and of `found`.
     pub fn enumerate(
         &self,
         starts: RangeInclusive<Timestamp>,
-        mut found: impl FnMut(Timestamp, Conclusion) -> ServiceResult<()>,
+        mut found: impl FnMut(Timestamp, TransactionStatus) -> ServiceResult<()>,
     ) -> ServiceResult<()> {
         let bounds = starts.start().0.max(Timestamp::FIRST.0)..=starts.end().0;
         match self.layout {
@@ -150,8 +152,8 @@ impl<S: Store> StoredConclusions<S> {
                     let mut wanted =
                         decoded.map_err(|error| ServiceError::Decode { start: *starts.start(), error })?;
                     wanted.retain(|start| bounds.contains(&start.0));
-                    for (start, conclusion) in self.get_many(&wanted)? {
-                        found(start, conclusion)?;
+                    for (start, status) in self.get_many(&wanted)? {
+                        found(start, status)?;
                     }
                     if rows.len() < PAGE {
                         return Ok(());
@@ -173,7 +175,7 @@ impl<S: Store> StoredConclusions<S> {
         &self,
         row: Bytes,
         bounds: &RangeInclusive<i64>,
-        found: &mut impl FnMut(Timestamp, Conclusion) -> ServiceResult<()>,
+        found: &mut impl FnMut(Timestamp, TransactionStatus) -> ServiceResult<()>,
     ) -> ServiceResult<()> {
         let below = Timestamp(Timestamp::ATOMIC.0 + 1);
         let mut from = Bytes::new();
@@ -198,16 +200,21 @@ impl<S: Store> StoredConclusions<S> {
         }
     }
 
-    /// The conclusion of a value that was read: of a staging one after it was touched.
-    fn answer(&self, start: Timestamp, value: Bytes) -> ServiceResult<Conclusion> {
+    /// Returns the status of a value that was read, after touching a staging value.
+    fn answer(&self, start: Timestamp, value: Bytes) -> ServiceResult<TransactionStatus> {
         match self.layout.decode(start, &value)? {
-            (conclusion, Stage::Committed) => Ok(conclusion),
-            (conclusion, Stage::Staging) => self.finish(start, conclusion, value),
+            (status, Stage::Committed) => Ok(status),
+            (status, Stage::Staging) => self.finish(start, status, value),
         }
     }
 
-    /// T1 and T2 of the protocol.
-    fn finish(&self, start: Timestamp, conclusion: Conclusion, staging: Bytes) -> ServiceResult<Conclusion> {
+    /// Finishes a staging value: T1 and T2 of the protocol.
+    fn finish(
+        &self,
+        start: Timestamp,
+        status: TransactionStatus,
+        staging: Bytes,
+    ) -> ServiceResult<TransactionStatus> {
         let cell = self.layout.cell(start);
         let lock = self.hasher.hash_one(&cell.row) as usize % self.touching.len();
         let _one_at_a_time = self.touching[lock].lock();
@@ -216,65 +223,70 @@ impl<S: Store> StoredConclusions<S> {
         let below = Timestamp(Timestamp::ATOMIC.0 + 1);
         let now = self.store.get(table, &[(&cell, below)])?.pop().flatten();
         if let Some(version) = now
-            && self.layout.decode(start, &version.value)? == (conclusion, Stage::Committed)
+            && self.layout.decode(start, &version.value)? == (status, Stage::Committed)
         {
-            return Ok(conclusion);
+            return Ok(status);
         }
         match self.store.check_and_set(table, &cell, &staging, &staging)? {
             CheckOutcome::Applied => {
-                self.put_final(&[(start, conclusion)]);
-                Ok(conclusion)
+                self.put_final(&[(start, status)]);
+                Ok(status)
             }
             CheckOutcome::Actual(Some(value))
-                if self.layout.decode(start, &value)? == (conclusion, Stage::Committed) =>
+                if self.layout.decode(start, &value)? == (status, Stage::Committed) =>
             {
-                Ok(conclusion)
+                Ok(status)
             }
             CheckOutcome::Actual(other) => Err(ServiceError::Broken {
                 start,
-                what: format!("{conclusion:?} was put in two stages, and is {other:02x?} now"),
+                what: format!("expected staging or committed {status:?}, found {other:02x?}"),
             }),
         }
     }
 
-    /// Puts committed values of conclusions whose staging values are certain. It only saves later readers the touch, so an error changes
-    /// nothing.
-    fn put_final(&self, conclusions: &[(Timestamp, Conclusion)]) {
-        let cells: Vec<_> = conclusions.iter().map(|(start, _)| self.layout.cell(*start)).collect();
+    /// Puts the committed values of statuses whose staging values are certain. It only saves later
+    /// readers the touch, so an error has no consequence.
+    fn put_final(&self, statuses: &[(Timestamp, TransactionStatus)]) {
+        let cells: Vec<_> = statuses.iter().map(|(start, _)| self.layout.cell(*start)).collect();
         let mut puts = Vec::with_capacity(cells.len());
-        for ((start, conclusion), cell) in conclusions.iter().zip(&cells) {
+        for ((start, status), cell) in statuses.iter().zip(&cells) {
             puts.push(Put {
                 table: self.layout.table(),
                 cell,
                 timestamp: Timestamp::ATOMIC,
-                value: two_stage::value(*start, *conclusion, Stage::Committed).into(),
+                value: two_stage::value(*start, *status, Stage::Committed).into(),
                 write_time: FINAL_WRITE_TIME,
             });
         }
         if let Err(error) = self.store.put(&puts) {
-            tracing::debug!(%error, "conclusions stay in staging");
+            tracing::debug!(%error, "commit records stay in staging");
         }
     }
 
-    /// Puts conclusions of different starts, each of them 1 or more.
+    /// Puts the statuses of distinct start timestamps, all at least 1.
+    ///
+    /// Each round puts at most one batch per partition. What a refused batch leaves open is put
+    /// again in the next round, together with what exceeded the batch size.
     fn put_distinct(
         &self,
-        mut pending: Vec<(Timestamp, Conclusion)>,
+        mut pending: Vec<(Timestamp, TransactionStatus)>,
         results: &mut HashMap<Timestamp, ServiceResult<Recorded>>,
     ) {
         while !pending.is_empty() {
-            let mut by_row: HashMap<Bytes, Vec<(Timestamp, Conclusion, Bytes, Bytes)>> = HashMap::new();
-            for (start, conclusion) in pending.drain(..) {
+            let mut by_row: HashMap<Bytes, Vec<(Timestamp, TransactionStatus, Bytes, Bytes)>> =
+                HashMap::new();
+            for (start, status) in pending.drain(..) {
                 let Cell { row, column } = self.layout.cell(start);
-                let value = self.layout.value(start, conclusion);
-                by_row.entry(row).or_default().push((start, conclusion, column, value));
+                let value = self.layout.value(start, status);
+                by_row.entry(row).or_default().push((start, status, column, value));
             }
             let mut rows = Vec::with_capacity(by_row.len());
             let mut puts = Vec::with_capacity(by_row.len());
             for (row, mut of_row) in by_row {
-                // The rest of a row waits for the next round: two batches on one partition would only disturb each other.
-                for (start, conclusion, ..) in of_row.drain(of_row.len().min(PUTS_PER_ROW_MAX)..) {
-                    pending.push((start, conclusion));
+                // The rest of the row goes into the next round: two batches on one partition would
+                // only disturb each other.
+                for (start, status, ..) in of_row.drain(of_row.len().min(PUTS_PER_ROW_MAX)..) {
+                    pending.push((start, status));
                 }
                 let columns = of_row.iter().map(|(.., column, value)| (column.clone(), value.clone()));
                 rows.push(PutRow { row, columns: columns.collect() });
@@ -286,8 +298,8 @@ impl<S: Store> StoredConclusions<S> {
             for (of_row, outcome) in puts.into_iter().zip(outcomes) {
                 match outcome {
                     Ok(PutOutcome::Applied) => {
-                        for (start, conclusion, ..) in of_row {
-                            applied.push((start, conclusion));
+                        for (start, status, ..) in of_row {
+                            applied.push((start, status));
                             results.insert(start, Ok(Recorded::Recorded));
                         }
                     }
@@ -295,13 +307,13 @@ impl<S: Store> StoredConclusions<S> {
                         let existing: HashMap<Bytes, Bytes> = existing.into_iter().collect();
                         let mut met = false;
                         let mut rest = Vec::new();
-                        for (start, conclusion, column, _) in of_row {
+                        for (start, status, column, _) in of_row {
                             match existing.get(&column) {
-                                None => rest.push((start, conclusion)),
+                                None => rest.push((start, status)),
                                 Some(value) => {
                                     met = true;
                                     let answer = self.answer(start, value.clone());
-                                    let result = answer.map(|standing| against(standing, conclusion));
+                                    let result = answer.map(|standing| against(standing, status));
                                     results.insert(start, result);
                                 }
                             }
@@ -310,7 +322,7 @@ impl<S: Store> StoredConclusions<S> {
                             pending.extend(rest)
                         } else {
                             results.extend(rest.into_iter().map(|(start, _)| {
-                                let what = "a put was refused for columns that were not asked for";
+                                let what = "a put was refused because of columns that it does not have";
                                 (start, Err(ServiceError::Broken { start, what: what.to_owned() }))
                             }))
                         }
@@ -329,18 +341,18 @@ impl<S: Store> StoredConclusions<S> {
     }
 }
 
-/// What putting `wanted` did, where `standing` stands.
-fn against(standing: Conclusion, wanted: Conclusion) -> Recorded {
+/// Compares the status that stands with the one to put.
+fn against(standing: TransactionStatus, wanted: TransactionStatus) -> Recorded {
     if standing == wanted { Recorded::Recorded } else { Recorded::Exists(standing) }
 }
 
-impl<S: Store> TransactionService for StoredConclusions<S> {
-    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, Conclusion>> {
+impl<S: Store> TransactionService for CommitRecords<S> {
+    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, TransactionStatus>> {
         let mut found = HashMap::with_capacity(starts.len());
         let mut asked = Vec::with_capacity(starts.len());
         for start in starts {
             if *start < Timestamp::FIRST {
-                drop(found.insert(*start, Conclusion::Committed(Timestamp::ATOMIC)))
+                drop(found.insert(*start, TransactionStatus::Committed(Timestamp::ATOMIC)))
             } else {
                 asked.push((*start, self.layout.cell(*start)))
             }
@@ -359,33 +371,33 @@ impl<S: Store> TransactionService for StoredConclusions<S> {
 
     fn put_many_unless_exists(
         &self,
-        conclusions: &[(Timestamp, Conclusion)],
+        statuses: &[(Timestamp, TransactionStatus)],
     ) -> Vec<ServiceResult<Recorded>> {
-        let mut first: HashMap<Timestamp, Conclusion> = HashMap::with_capacity(conclusions.len());
-        for (start, conclusion) in conclusions {
-            // In one batch the last of two would win, and both be told that they had.
-            first.entry(*start).or_insert(*conclusion);
+        let mut first: HashMap<Timestamp, TransactionStatus> = HashMap::with_capacity(statuses.len());
+        for (start, status) in statuses {
+            // In one batch, the last of two values would win, and both puts would report success.
+            first.entry(*start).or_insert(*status);
         }
         let mut results = HashMap::with_capacity(first.len());
         let (distinct, before): (Vec<_>, Vec<_>) =
             first.iter().map(|(start, c)| (*start, *c)).partition(|(start, _)| *start >= Timestamp::FIRST);
         results.extend(before.into_iter().map(|(start, _)| (start, Err(ServiceError::BeforeTime(start)))));
         self.put_distinct(distinct, &mut results);
-        let result = |(start, conclusion): &(Timestamp, Conclusion)| match results.get(start) {
-            Some(Ok(Recorded::Recorded)) => Ok(against(first[start], *conclusion)),
-            Some(Ok(Recorded::Exists(standing))) => Ok(against(*standing, *conclusion)),
+        let result = |(start, status): &(Timestamp, TransactionStatus)| match results.get(start) {
+            Some(Ok(Recorded::Recorded)) => Ok(against(first[start], *status)),
+            Some(Ok(Recorded::Exists(standing))) => Ok(against(*standing, *status)),
             Some(Err(error)) => Err(error.clone()),
             None => Err(ServiceError::Broken { start: *start, what: "a put had no result".to_owned() }),
         };
-        conclusions.iter().map(result).collect()
+        statuses.iter().map(result).collect()
     }
 
-    fn put_unless_exists(&self, start: Timestamp, conclusion: Conclusion) -> ServiceResult<Recorded> {
+    fn put_unless_exists(&self, start: Timestamp, status: TransactionStatus) -> ServiceResult<Recorded> {
         if start < Timestamp::FIRST {
             return Err(ServiceError::BeforeTime(start));
         }
         let Cell { row, column } = self.layout.cell(start);
-        let put = PutRow { row, columns: vec![(column, self.layout.value(start, conclusion))] };
+        let put = PutRow { row, columns: vec![(column, self.layout.value(start, status))] };
         let broken = |what: &str| ServiceError::Broken { start, what: what.to_owned() };
         // W1.
         let mut outcomes = self.store.put_unless_exists(self.layout.table(), std::slice::from_ref(&put));
@@ -393,15 +405,15 @@ impl<S: Store> TransactionService for StoredConclusions<S> {
             PutOutcome::Applied => {
                 // W2.
                 if matches!(self.layout, Layout::TwoStage(_)) {
-                    self.put_final(&[(start, conclusion)]);
+                    self.put_final(&[(start, status)]);
                 }
                 Ok(Recorded::Recorded)
             }
             PutOutcome::Exists(existing) => {
                 let standing = existing.into_iter().find(|(column, _)| *column == put.columns[0].0);
                 let (_, value) = standing
-                    .ok_or_else(|| broken("a put was refused for columns that were not asked for"))?;
-                Ok(against(self.answer(start, value)?, conclusion))
+                    .ok_or_else(|| broken("a put was refused because of columns that it does not have"))?;
+                Ok(against(self.answer(start, value)?, status))
             }
         }
     }

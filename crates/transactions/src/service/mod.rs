@@ -1,4 +1,4 @@
-//! Transaction services: which start timestamps have a conclusion, and what it is.
+//! Transaction services, which store the commit records: the final status by start timestamp.
 
 mod batching;
 mod by_version;
@@ -12,125 +12,130 @@ use std::sync::Arc;
 use crate::encoding::DecodeError;
 use crate::store::StoreError;
 use crate::timelock::TimeLockError;
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
 pub use batching::Batching;
 pub use by_version::ByVersion;
 pub use caching::Caching;
 pub use coordination::{Agreed, Coordination, Migrated};
-pub use layouts::{Layout, StoredConclusions};
+pub use layouts::{CommitRecords, Layout};
 
-/// What putting a conclusion did.
+/// Result of putting a commit record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recorded {
-    /// It stands. Maybe since an earlier try: nobody else knows a start together with its commit timestamp.
+    /// The record stands, perhaps since an earlier attempt: only its writer knows a start timestamp
+    /// together with its commit timestamp.
     Recorded,
-    /// Another one stands, and will.
-    Exists(Conclusion),
+    /// Another record stands permanently.
+    Exists(TransactionStatus),
 }
 
-/// Why a service did not answer.
+/// Errors of transaction services.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
-    /// The store failed. A conclusion that was to be put may be there or not.
-    #[error("conclusions: {0}")]
+    /// The store failed. A record that was being put may have been stored.
+    #[error("commit records: {0}")]
     Store(#[from] StoreError),
-    /// A stored value is none.
-    #[error("conclusion of {start}: {error}")]
+    /// A stored value is malformed.
+    #[error("commit record of {start}: {error}")]
     Decode {
-        /// The start.
+        /// Start timestamp.
         start: Timestamp,
-        /// What is wrong.
+        /// What is wrong with it.
         error: DecodeError,
     },
-    /// Starts below 1 have committed before time began.
-    #[error("start timestamp {0} is below 1, nothing can be put for it")]
+    /// Start timestamps below 1 count as committed since before the first transaction.
+    #[error("invalid start timestamp {0}: expected at least 1")]
     BeforeTime(Timestamp),
-    /// The coordination row is none.
+    /// The coordination row is malformed.
     #[error("coordination row: {0}")]
     Coordination(DecodeError),
-    /// A start has, or was to get, a layout that this program does not know.
+    /// The start timestamp has a layout that this program does not know.
     #[error(
-        "conclusions of layout {version} are not known here, where 1 to 3 are: use the newer program that the store was migrated with"
+        "unknown layout of commit records: expected 1 to 3, found {version}. Use the newer program \
+         that migrated the store"
     )]
     NewerLayout {
-        /// The layout's version.
+        /// Version of the layout.
         version: u32,
     },
-    /// The store's transactions have another layout than the one that was asked for.
+    /// The store's new transactions have another layout than the requested one.
     #[error(
-        "new transactions of the store have layout {stored}, and {asked} was asked for: leave the layout out, or migrate the store (`cassette transactions migrate`)"
+        "layout mismatch: expected {asked}, found {stored} for new transactions of the store. Omit \
+         the layout, or migrate the store (`cassette transactions migrate`)"
     )]
     LayoutMismatch {
-        /// The version asked for.
+        /// Requested version.
         asked: u32,
-        /// The version that new transactions of the store have.
+        /// Version of the store's new transactions.
         stored: u32,
     },
-    /// A layout was asked for with parameters that a store's coordination row cannot say.
-    #[error("tickets of other parameters than the standard ones are for tables without a coordination row")]
+    /// The layout has parameters that the coordination row cannot express.
+    #[error("tickets with non-standard parameters require a table without a coordination row")]
     OddTickets,
-    /// The layout may show a commit to one reader and not to the next, on a store like this.
+    /// On this store, the layout may show a commit to one reader and not to the next.
     #[error(
-        "layout {version} is not for this store: what is left of conditional writes that failed may be seen by one reader and not by the next, so a \
-         commit could come and go. Layout 3 is what survives that. Nothing was changed; where it does not matter, ask for it in spite of that \
-         (--force, Options::any_layout)"
+        "unsafe layout {version} for this store: remains of a failed conditional write may be \
+         visible to one reader and not to the next, so that a commit appears and disappears. \
+         Layout 3 tolerates that. Nothing was changed; to use it nevertheless, specify --force or \
+         Options::any_layout"
     )]
     UnsafeLayout {
-        /// The version.
+        /// Version of the layout.
         version: u32,
     },
-    /// A start was met that nobody was given.
+    /// The start timestamp was never given out.
     #[error(
-        "start timestamp {start} was met, and the timestamps are at {fresh} only: they went backwards, or the bound of the timestamps was lost. Stop all writers, and fast-forward the timestamps"
+        "start timestamp out of range: expected below {fresh}, found {start}. Timestamps went \
+         backwards, or their bound was lost: stop all writers, and fast-forward the timestamps"
     )]
     NotGivenOut {
-        /// The start.
+        /// Start timestamp.
         start: Timestamp,
         /// A fresh timestamp.
         fresh: Timestamp,
     },
     /// A fresh timestamp is not above one that was given out before.
     #[error(
-        "timestamp {fresh} was given out after {seen}: the timestamps went backwards. Stop all writers, and fast-forward the timestamps"
+        "timestamps went backwards: expected above {seen}, found {fresh}. Stop all writers, and \
+         fast-forward the timestamps"
     )]
     WentBackwards {
         /// The fresh timestamp.
         fresh: Timestamp,
-        /// One from before.
+        /// The earlier timestamp.
         seen: Timestamp,
     },
-    /// Others changed the coordination row each time that this client wanted to.
-    #[error(
-        "the coordination row was changed by others {attempts} times meanwhile: run it again when they are done"
-    )]
+    /// Other clients changed the coordination row at every attempt.
+    #[error("the coordination row was changed by other clients {attempts} times: try again later")]
     Contended {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: usize,
     },
-    /// A fresh timestamp was not to be had. Nothing was put.
+    /// No fresh timestamp was available. Nothing was put.
     #[error(transparent)]
     TimeLock(#[from] TimeLockError),
-    /// Nothing was put: where to was not to be found out.
-    #[error("the conclusion of {start} was not put: {cause}")]
+    /// Nothing was put, because the layout of the record could not be determined.
+    #[error("commit record of {start} not put: {cause}")]
     NotPut {
-        /// The start.
+        /// Start timestamp.
         start: Timestamp,
-        /// Why.
+        /// Cause.
         cause: Box<ServiceError>,
     },
-    /// The store did something that it never may.
-    #[error("conclusion of {start}: {what}; the store or its clocks are broken, stop writing to it")]
+    /// The store violated its contract.
+    #[error("commit record of {start}: {what}. The store or its clocks are broken: stop writing to it")]
     Broken {
-        /// The start.
+        /// Start timestamp.
         start: Timestamp,
-        /// What was seen.
+        /// What was observed.
         what: String,
     },
 }
 
 impl ServiceError {
-    /// Whether the cause may pass by itself: a store or timestamps that did not answer in time.
+    /// Whether the cause may pass without intervention: a store or timestamps that did not respond
+    /// in time.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Store(error) => error.is_transient,
@@ -154,47 +159,50 @@ impl ServiceError {
 /// A result with a [`ServiceError`].
 pub type ServiceResult<T> = Result<T, ServiceError>;
 
-/// Conclusions by start timestamp. A start gets at most one, and it never changes; that it has none was true at some moment
-/// during the call. Starts below 1 are committed at 0.
+/// Commit records by start timestamp. A start timestamp gets at most one, which never changes. A
+/// reported absence was true at some moment during the call. Start timestamps below 1 are committed
+/// at 0.
 pub trait TransactionService: Send + Sync {
-    /// The conclusions of those starts that have one.
-    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, Conclusion>>;
+    /// Returns the statuses of those start timestamps that have one.
+    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, TransactionStatus>>;
 
-    /// Gives each start a conclusion unless it has one; each by itself, results in order. After an error, that start may have the
-    /// conclusion or get it later.
-    fn put_many_unless_exists(&self, conclusions: &[(Timestamp, Conclusion)])
-    -> Vec<ServiceResult<Recorded>>;
+    /// Gives each start timestamp a status unless it has one, independently of the others. Results
+    /// are in order. After an error, the status may be stored now or later.
+    fn put_many_unless_exists(
+        &self,
+        statuses: &[(Timestamp, TransactionStatus)],
+    ) -> Vec<ServiceResult<Recorded>>;
 
-    /// The conclusion of one start, if it has one.
-    fn get(&self, start: Timestamp) -> ServiceResult<Option<Conclusion>> {
+    /// Returns the status of one start timestamp, if it has one.
+    fn get(&self, start: Timestamp) -> ServiceResult<Option<TransactionStatus>> {
         Ok(self.get_many(&[start])?.remove(&start))
     }
 
-    /// Gives a start a conclusion unless it has one.
-    fn put_unless_exists(&self, start: Timestamp, conclusion: Conclusion) -> ServiceResult<Recorded> {
-        self.put_many_unless_exists(&[(start, conclusion)])
+    /// Gives a start timestamp a status unless it has one.
+    fn put_unless_exists(&self, start: Timestamp, status: TransactionStatus) -> ServiceResult<Recorded> {
+        self.put_many_unless_exists(&[(start, status)])
             .pop()
             .unwrap_or_else(|| Err(ServiceError::Broken { start, what: "a put had no result".to_owned() }))
     }
 }
 
 impl<T: TransactionService + ?Sized> TransactionService for Arc<T> {
-    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, Conclusion>> {
+    fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, TransactionStatus>> {
         (**self).get_many(starts)
     }
 
     fn put_many_unless_exists(
         &self,
-        conclusions: &[(Timestamp, Conclusion)],
+        statuses: &[(Timestamp, TransactionStatus)],
     ) -> Vec<ServiceResult<Recorded>> {
-        (**self).put_many_unless_exists(conclusions)
+        (**self).put_many_unless_exists(statuses)
     }
 
-    fn get(&self, start: Timestamp) -> ServiceResult<Option<Conclusion>> {
+    fn get(&self, start: Timestamp) -> ServiceResult<Option<TransactionStatus>> {
         (**self).get(start)
     }
 
-    fn put_unless_exists(&self, start: Timestamp, conclusion: Conclusion) -> ServiceResult<Recorded> {
-        (**self).put_unless_exists(start, conclusion)
+    fn put_unless_exists(&self, start: Timestamp, status: TransactionStatus) -> ServiceResult<Recorded> {
+        (**self).put_unless_exists(start, status)
     }
 }

@@ -1,4 +1,4 @@
-//! The store on a cluster: any that speaks CQL, through the `scylla` driver. Prepared, token-aware, pipelined.
+//! The store on any CQL cluster, through the `scylla` driver: prepared, token-aware, pipelined.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,42 +27,46 @@ use super::cql::{Attempted, Cql, CqlStore, NamedRows, Row, StatementKind, Values
 use super::node_settings::NodeSettings;
 use super::{StoreError, StoreResult, layout};
 
-/// Requests of one client that are in flight at once, at most.
+/// Maximum number of in-flight requests of one client.
 const IN_FLIGHT_MAX: usize = 256;
-/// Writes that go in one batch on a partition, at most.
+/// Maximum number of writes in one batch on a partition.
 const WRITES_IN_BATCH_MAX: usize = 100;
-/// And bytes of their values and names, far below the 16 MiB that a mutation of Cassandra's may have.
+/// Maximum bytes of values and names in one batch, far below Cassandra's limit of 16 MiB per
+/// mutation.
 const BYTES_IN_BATCH_MAX: usize = 4 << 20;
 
-/// How to reach a cluster.
+/// Options of a connection to a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
-    /// Nodes to begin with, `host:port`.
+    /// Initial contact points, `host:port`.
     pub contact_points: Vec<String>,
-    /// The keyspace.
+    /// Keyspace of the tables.
     pub keyspace: String,
-    /// Whether the keyspace is made unless it is there.
+    /// Whether to create the keyspace if it does not exist.
     pub create_keyspace: bool,
-    /// Its replication, if it is made: what stands behind `WITH replication =`. One copy; three or more are wanted where data matters.
+    /// Replication of a created keyspace: the map after `WITH replication =`. The default is one
+    /// replica; use three or more for data that matters.
     pub replication: String,
-    /// Of the data center of this name only: its nodes are asked, and LOCAL_QUORUM and LOCAL_SERIAL. Then all who use the keyspace, timelock servers
-    /// included, must name the same one: of LOCAL_SERIAL in one data center and SERIAL, or LOCAL_SERIAL in another, neither knows of the other. `None`: all data
-    /// centers, QUORUM and SERIAL.
+    /// Restricts requests to the data center of this name, with LOCAL_QUORUM and LOCAL_SERIAL. All
+    /// clients of the keyspace, including timelock servers, must then name the same one:
+    /// conditional writes at LOCAL_SERIAL of one data center are not serialized with SERIAL, nor
+    /// with LOCAL_SERIAL of another. `None`: all data centers, QUORUM and SERIAL.
     pub local: Option<String>,
     /// User and password.
     pub credentials: Option<(String, String)>,
-    /// How long a request may take.
+    /// Timeout of a request.
     pub request_timeout: Duration,
-    /// How many cells are loaded.
+    /// How several cells are loaded.
     pub cell_loader: CellLoader,
-    /// Use the store although nodes acknowledge writes before they are synced: `commitlog_sync: periodic`, Cassandra's
-    /// default. Nodes that crash then lose transactions that were reported as committed, and timestamps go backwards.
-    /// Otherwise such a store is refused. Nodes are checked when the store is opened, as far as they can be reached.
+    /// Accepts nodes that acknowledge writes before they sync them: `commitlog_sync: periodic`,
+    /// Cassandra's default. Nodes that crash then lose transactions that were reported as
+    /// committed, and timestamps go backwards. Otherwise such a store is rejected. Reachable nodes
+    /// are checked when the store is opened.
     pub accept_periodic_sync: bool,
 }
 
 impl ClusterOptions {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new(contact_point: impl Into<String>, keyspace: impl Into<String>) -> Self {
         Self {
             contact_points: vec![contact_point.into()],
@@ -78,16 +82,16 @@ impl ClusterOptions {
     }
 }
 
-/// A driver's session that executes a store's statements.
+/// A driver session that executes a store's statements.
 pub struct Cluster {
     session: Arc<Session>,
     keyspace: Box<str>,
     serial_read: Consistency,
     serial: SerialConsistency,
-    /// Bytes of values that every node accepts in one write.
+    /// Maximum bytes of values that every node accepts in one write.
     write_max: Option<usize>,
     in_flight: Arc<Semaphore>,
-    /// `None` only while it is dropped.
+    /// `None` only while being dropped.
     runtime: Option<Runtime>,
 }
 
@@ -95,11 +99,11 @@ pub struct Cluster {
 pub type ClusterStore = CqlStore<Cluster>;
 
 impl ClusterStore {
-    /// Connects, and makes the keyspace unless it is there.
+    /// Connects, and creates the keyspace if needed.
     ///
     /// # Errors
-    /// If no node can be reached; if the name is none; if nodes acknowledge writes before they are synced, unless that
-    /// is [accepted](ClusterOptions::accept_periodic_sync).
+    /// If no node can be reached; if the name is invalid; if nodes acknowledge writes before they
+    /// sync them, unless that is [accepted](ClusterOptions::accept_periodic_sync).
     pub fn connect(options: &ClusterOptions) -> StoreResult<Self> {
         layout::check_name(&options.keyspace)?;
         let attempted = format!("connect to {}", options.contact_points.join(", "));
@@ -115,7 +119,8 @@ impl ClusterStore {
         };
         let mut policy = DefaultPolicy::builder();
         if let Some(data_center) = &options.local {
-            // A coordinator takes its own data center for the local one, so no other may ever coordinate.
+            // A coordinator treats its own data center as the local one, so nodes of other ones
+            // must never coordinate.
             policy = policy.prefer_datacenter(data_center.clone()).permit_dc_failover(false);
         }
         let profile = ExecutionProfile::builder()
@@ -136,7 +141,7 @@ impl ClusterStore {
                 NewSessionError::EmptyKnownNodesList | NewSessionError::IllegalConfig(_) => {
                     StoreError::refused(&*attempted, error)
                 }
-                // Names that are not resolved yet, nodes that do not answer yet.
+                // Names that do not resolve yet, nodes that do not respond yet.
                 _ => StoreError::unavailable(&*attempted, error),
             })?;
         if let Some(data_center) = &options.local {
@@ -170,14 +175,15 @@ impl ClusterStore {
     }
 }
 
-/// Refuses nodes that acknowledge writes before they are synced, unless that is accepted.
+/// Rejects nodes that acknowledge writes before they sync them, unless that is accepted.
 fn check_sync(settings: &NodeSettings, is_accepted: bool) -> Result<(), String> {
     let NodeSettings { periodic, silent, unreachable, .. } = settings;
     if !silent.is_empty() || !unreachable.is_empty() {
         tracing::warn!(
             ?silent,
             ?unreachable,
-            "it is not known whether these nodes sync before they acknowledge a write (commitlog_sync: batch or group); if they do not, a crash loses committed transactions"
+            "could not determine whether these nodes sync writes before they acknowledge them \
+             (commitlog_sync: batch or group); if not, a crash loses committed transactions"
         );
     }
     if periodic.is_empty() {
@@ -187,7 +193,8 @@ fn check_sync(settings: &NodeSettings, is_accepted: bool) -> Result<(), String> 
     if is_accepted {
         tracing::warn!(
             nodes,
-            "nodes acknowledge writes before they are synced (commitlog_sync: periodic): a crash loses committed transactions"
+            "nodes acknowledge writes before they are synced (commitlog_sync: periodic): a crash \
+             loses committed transactions"
         );
         return Ok(());
     }
@@ -198,7 +205,7 @@ fn check_sync(settings: &NodeSettings, is_accepted: bool) -> Result<(), String> 
     ))
 }
 
-/// Refuses a name that no node's data center has.
+/// Rejects the name of an unknown data center.
 fn check_data_center(name: &str, session: &Session) -> Result<(), String> {
     let state = session.get_cluster_state();
     let mut names: Vec<&str> =
@@ -208,20 +215,20 @@ fn check_data_center(name: &str, session: &Session) -> Result<(), String> {
     if names.contains(&name) {
         Ok(())
     } else {
-        Err(format!("there is no data center {name}: the nodes are in {}", names.join(", ")))
+        Err(format!("unknown data center {name}: the nodes are in {}", names.join(", ")))
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // The store may be dropped by a task of another runtime, which may not wait.
+        // A task of another runtime may drop the store, and must not block.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// A value that is encoded already.
+/// An encoded value.
 #[derive(Clone)]
 struct Encoded(Bytes);
 
@@ -239,11 +246,11 @@ fn encoded(values: Values) -> Vec<Encoded> {
     values.into_iter().map(Encoded).collect()
 }
 
-/// Runs a future on the runtime from a thread of the caller's, whatever that is. `None` if it panicked.
+/// Runs a future on the runtime and blocks the calling thread. `None` if it panicked.
 fn wait<T: Send + 'static>(runtime: &Runtime, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
     runtime.spawn(async move {
-        // Nobody waits any more when this fails.
+        // Fails only if the caller no longer waits.
         let _ = sender.send(future.await);
     });
     receiver.recv().ok()
@@ -262,7 +269,7 @@ fn error(attempted: &str, error: ExecutionError) -> StoreError {
             Some(Answered::Broken) => StoreError::broken(attempted, error),
             None => StoreError::unknown(attempted, error),
         },
-        // A timeout of the client's above all.
+        // Mostly timeouts of the client.
         _ => StoreError::unknown(attempted, error),
     }
 }
@@ -278,18 +285,18 @@ fn prepare_error(attempted: &str, error: &PrepareError) -> StoreError {
     }
 }
 
-/// What an attempt's error says of the request.
+/// Classification of the error of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answered {
-    /// Not done, and never will be.
+    /// Not executed, and never will be.
     Refused,
-    /// Not done, but may be later.
+    /// Not executed, but may be later.
     NotNow,
-    /// Done or not; the same request would fail in the same way again.
+    /// Executed or not; the same request would fail again in the same way.
     Broken,
 }
 
-/// `None`: done or not, and the cause may pass.
+/// Returns `None` if the request was executed or not and the cause may pass.
 fn answered(error: &RequestAttemptError) -> Option<Answered> {
     let RequestAttemptError::DbError(error, _) = error else {
         return match error {
@@ -315,7 +322,7 @@ fn answered(error: &RequestAttemptError) -> Option<Answered> {
     }
 }
 
-/// The names of a result's columns and its rows. Statements without rows have none of both.
+/// Returns the column names and the rows of a result; both empty for statements without rows.
 fn rows(attempted: &str, result: QueryResult) -> StoreResult<NamedRows> {
     if !result.is_rows() {
         return Ok((Vec::new(), Vec::new()));
@@ -336,13 +343,13 @@ fn rows(attempted: &str, result: QueryResult) -> StoreResult<NamedRows> {
 }
 
 impl Cluster {
-    /// Bytes of writes that go in one batch.
+    /// Maximum bytes of the writes in one batch.
     fn batch_max(&self) -> usize {
-        // Below the limit by far: what a node adds to each write is not known exactly.
+        // Far below the limit: the overhead that a node adds to each write is not known exactly.
         self.write_max.map_or(BYTES_IN_BATCH_MAX, |max| (max / 2).min(BYTES_IN_BATCH_MAX))
     }
 
-    /// Runs all requests at once, as far as [`IN_FLIGHT_MAX`] lets them; their results in order.
+    /// Runs all requests concurrently, within [`IN_FLIGHT_MAX`]. Returns their results in order.
     fn run_all<T, F>(&self, attempted: &str, requests: Vec<F>) -> Vec<StoreResult<T>>
     where
         T: Send + 'static,
@@ -404,12 +411,14 @@ impl Cql for Cluster {
                 prepared.set_is_idempotent(true);
             }
             StatementKind::Delete => {
-                // A replica that missed it could bring back what was removed, once tombstones are purged.
+                // A replica that missed the removal could resurrect the data once tombstones are
+                // purged.
                 prepared.set_consistency(Consistency::All);
                 prepared.set_is_idempotent(true);
             }
             StatementKind::Read | StatementKind::Write => prepared.set_is_idempotent(true),
-            // A second try could meet the first: the store's caller must know.
+            // A retry could find the first attempt's effect, so the store's caller must know about
+            // it.
             StatementKind::Conditional => prepared.set_is_idempotent(false),
         }
         Ok(prepared)
@@ -485,7 +494,8 @@ impl Cql for Cluster {
     }
 }
 
-/// Cuts the writes of a partition into batches, none of them empty. A write that is too long for one alone is one all the same.
+/// Splits the writes of a partition into non-empty batches. A write that exceeds the limit alone is
+/// a batch of its own.
 fn cut<T>(writes: Vec<T>, bytes: impl Fn(&T) -> usize, max: usize, batches: &mut Vec<Vec<T>>) {
     let mut batch = Vec::new();
     let mut bytes_in_batch = 0;
@@ -504,7 +514,7 @@ fn cut<T>(writes: Vec<T>, bytes: impl Fn(&T) -> usize, max: usize, batches: &mut
     }
 }
 
-/// Executes statements on one partition: one as it is, several as an unlogged batch.
+/// Executes statements on one partition: a single one directly, several as an unlogged batch.
 async fn execute(
     session: &Session,
     attempted: &str,
@@ -519,7 +529,7 @@ async fn execute(
         _ => {
             let mut batch = Batch::new(BatchType::Unlogged);
             batch.set_serial_consistency(Some(serial));
-            // Those of one batch are of one kind.
+            // The statements of a batch are of the same kind.
             if let Some(consistency) = statements.first().and_then(|(first, _)| first.get_consistency()) {
                 batch.set_consistency(consistency);
             }
@@ -540,7 +550,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_have_as_many_writes_and_bytes_as_a_mutation_may() {
+    fn batches_respect_the_limits_on_writes_and_bytes() {
         let cut = |lengths: &[usize]| {
             let mut batches = Vec::new();
             super::cut(lengths.to_vec(), |length| *length, BYTES_IN_BATCH_MAX, &mut batches);
@@ -554,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_acknowledge_before_they_sync_are_refused_unless_accepted() {
+    fn nodes_with_periodic_sync_are_rejected_unless_accepted() {
         let address = || vec!["10.0.0.1:9042".to_owned()];
         let periodic = NodeSettings { periodic: address(), ..NodeSettings::default() };
         let unknown = NodeSettings { silent: address(), unreachable: address(), ..NodeSettings::default() };

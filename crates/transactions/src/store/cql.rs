@@ -1,232 +1,61 @@
-//! The store over anything that executes CQL: what the embedded database and a cluster have in common.
+//! The store on top of any CQL executor: shared by the embedded database and clusters.
+
+mod executor;
+mod multi_get;
+mod statements;
+mod values;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use cassette_database::Promise;
 use cassette_rows::DecoratedKey;
 
-use super::cell_loader::{CellLoader, Request};
-use super::layout::{self, TableKind, Texts, column2};
+use super::cell_loader::CellLoader;
+use super::layout::{self, TableKind, column2};
 use super::{
     Cell, CheckOutcome, ColumnRange, Put, PutOutcome, PutRow, Store, StoreError, StoreId, StoreResult,
     Version, check_put_row, check_puts,
 };
 use crate::timestamp::Timestamp;
+pub use executor::{Attempted, Cql, NamedRows, Row, StatementKind, Values, WriteGroup};
+use statements::Statements;
+use values::{bigint, int, is_applied, list, put_outcome, version};
 
-/// Columns that one statement asks for at most.
+/// Maximum number of columns in one statement.
 const COLUMNS_IN_MAX: usize = 3_000;
-/// Inserts of one conditional batch at most: as many as Cassandra is known to take.
+/// Maximum number of inserts in one conditional batch: as many as Cassandra is known to accept.
 const CONDITIONAL_BATCH_MAX: usize = 1_000;
 
-/// Values of markers, each encoded as its type is on the wire.
-pub type Values = Vec<Bytes>;
-
-/// One row of a result: `None` is null.
-pub type Row = Vec<Option<Bytes>>;
-
-/// What was to be done, for an error to say: it becomes a text only where there is one.
-pub type Attempted<'a> = fmt::Arguments<'a>;
-
-/// The names of a result's columns, and its rows.
-pub type NamedRows = (Vec<String>, Vec<Row>);
-
-/// What is known of a statement's effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StatementKind {
-    /// Reads.
-    Read,
-    /// Reads what conditional writes wrote.
-    SerialRead,
-    /// Writes with a write time of its own, so that it may be done twice.
-    Write,
-    /// Removes with a write time of its own.
-    Delete,
-    /// Writes on a condition.
-    Conditional,
-}
-
-/// Executes prepared CQL. Any thread may use it; calls block.
-pub trait Cql: Send + Sync {
-    /// A prepared statement.
-    type Statement: Clone + Send + Sync;
-
-    /// The keyspace of all tables.
-    fn keyspace(&self) -> &str;
-
-    /// Changes the schema.
-    fn define(&self, cql: &str) -> StoreResult<()>;
-
-    /// Prepares a statement.
-    fn prepare(&self, cql: &str, kind: StatementKind) -> StoreResult<Self::Statement>;
-
-    /// Executes reads, together where possible; for each its rows, to the last.
-    fn read(
-        &self,
-        attempted: Attempted<'_>,
-        requests: Vec<(Self::Statement, Values)>,
-    ) -> StoreResult<Vec<Vec<Row>>>;
-
-    /// Executes writes: those with one key and table are equal in their first component. After an error each may be done or not.
-    fn write(
-        &self,
-        attempted: Attempted<'_>,
-        requests: Vec<(WriteGroup, Self::Statement, Values)>,
-    ) -> StoreResult<()>;
-
-    /// Executes conditional statements on one partition: all of them if all conditions hold, else none. One result for each
-    /// group: the names of its columns and its rows.
-    fn conditional(
-        &self,
-        attempted: Attempted<'_>,
-        groups: Vec<Vec<(Self::Statement, Values)>>,
-    ) -> Vec<StoreResult<NamedRows>>;
-
-    /// Does what the statement `get` of [`Texts`] does for a table that was checked, where there is a shorter way; `None` leaves it to that.
-    fn get_directly(
-        &self,
-        attempted: Attempted<'_>,
-        table: &str,
-        cell: &Cell,
-        below: Timestamp,
-    ) -> Option<StoreResult<Option<Version>>> {
-        let _ = (attempted, table, cell, below);
-        None
-    }
-
-    /// The same for `put`, of tables that were checked. It must be as safe as `promise` says.
-    fn put_directly(
-        &self,
-        attempted: Attempted<'_>,
-        puts: &[Put<'_>],
-        promise: Promise,
-    ) -> Option<StoreResult<()>> {
-        let _ = (attempted, puts, promise);
-        None
-    }
-
-    /// The same for `put_unless_exists` of one column.
-    fn put_unless_exists_directly(
-        &self,
-        attempted: Attempted<'_>,
-        table: &str,
-        row: &Bytes,
-        column: &(Bytes, Bytes),
-    ) -> Option<StoreResult<PutOutcome>> {
-        let _ = (attempted, table, row, column);
-        None
-    }
-
-    /// Where the database is in memory, if only this process has it; it stays there as long as this is.
-    fn database(&self) -> Option<usize> {
-        None
-    }
-
-    /// Bytes of values that one write may have; `None` without a limit.
-    fn write_max(&self) -> Option<usize> {
-        None
-    }
-
-    /// Whether of the writes of one call anything is there only if all before it is.
-    fn writes_in_order(&self) -> bool;
-
-    /// As of [`Store`].
-    fn is_linearizable_after_failures(&self) -> bool;
-}
-
-/// What writes must have in common to go in one batch without being spread: a number for table and key.
-pub type WriteGroup = usize;
-
-/// Cells with versions in tables of CQL.
+/// Versioned cells in CQL tables.
 pub struct CqlStore<C: Cql> {
     cql: C,
     loader: CellLoader,
-    /// Every call looks a table up: without a count that all threads share.
+    /// Every call looks up a table, without touching a reference count that all threads share.
     tables: ArcSwap<HashMap<Box<str>, Shared<C>>>,
 }
 
 type Shared<C> = Arc<Statements<<C as Cql>::Statement>>;
 
-/// The prepared statements of a table.
-struct Statements<P> {
-    get: P,
-    get_many: P,
-    get_rows: P,
-    get_serial: P,
-    columns: P,
-    columns_until: P,
-    rows: P,
-    rows_from: P,
-    put: P,
-    put_unless_exists: P,
-    check_and_set: P,
-    delete: P,
-    delete_older: P,
-    delete_row: P,
-}
-
-/// Statements that are executed together, and which of the cells each answers.
-struct Requests<P> {
-    executed: Vec<(P, Values)>,
-    answers: Vec<Answers>,
-}
-
-/// The places of cells that a statement finds.
-enum Answers {
-    /// All of one row, which the answer does not name.
-    OneRow(Vec<usize>),
-    /// Of rows that the answer names.
-    Rows(Vec<usize>),
-}
-
-impl<P> Requests<P> {
-    fn push(&mut self, request: (P, Values), answers: Answers) {
-        self.executed.push(request);
-        self.answers.push(answers);
-    }
-}
-
-fn bigint(value: i64) -> Bytes {
-    Bytes::copy_from_slice(&value.to_be_bytes())
-}
-
-fn int(value: usize) -> Bytes {
-    Bytes::copy_from_slice(&i32::try_from(value).unwrap_or(i32::MAX).to_be_bytes())
-}
-
-/// `[count] ([length] [bytes])*`, all lengths 4 bytes.
-fn list<T: AsRef<[u8]>>(items: &[T]) -> Bytes {
-    let mut out =
-        BytesMut::with_capacity(4 + items.iter().map(|item| item.as_ref().len() + 4).sum::<usize>());
-    out.put_slice(&int(items.len()));
-    for item in items {
-        let item = item.as_ref();
-        out.put_slice(&int(item.len()));
-        out.put_slice(item);
-    }
-    out.freeze()
-}
-
 impl<C: Cql> CqlStore<C> {
-    /// Over what executes CQL; its keyspace must be there.
+    /// Creates a store on an executor whose keyspace exists.
     pub fn new(cql: C) -> Self {
         Self { cql, loader: CellLoader::default(), tables: ArcSwap::default() }
     }
 
-    /// The same, loading many cells as `loader` says.
+    /// Sets how several cells are loaded.
     pub fn with_loader(self, loader: CellLoader) -> Self {
         Self { loader, ..self }
     }
 
-    /// What executes.
+    /// Returns the executor.
     pub fn cql(&self) -> &C {
         &self.cql
     }
 
-    /// Whether the table was made or opened here, and so has the columns that it should.
+    /// Whether the table was created or opened here, so that its columns were checked.
     fn is_checked(&self, table: &str) -> bool {
         self.tables.load().contains_key(table)
     }
@@ -235,42 +64,13 @@ impl<C: Cql> CqlStore<C> {
         if let Some(statements) = self.tables.load().get(table) {
             return Ok(statements.clone());
         }
-        Err(StoreError::refused(format!("table {table}"), "it was not created through this store"))
+        Err(StoreError::refused(
+            format!("table {table}"),
+            "not opened: create or open the table through this store first",
+        ))
     }
 
-    /// Adds the statements that find of some cells the newest version below a timestamp, as the loader chooses them.
-    fn load(
-        &self,
-        statements: &Statements<C::Statement>,
-        cells: &[(&Cell, Timestamp)],
-        places: &[usize],
-        below: Timestamp,
-        requests: &mut Requests<C::Statement>,
-    ) {
-        let below = bigint(column2(below));
-        let cell = |place: &usize| cells[*place].0;
-        if let [place] = places {
-            let values = vec![cell(place).row.clone(), cell(place).column.clone(), below];
-            requests.push((statements.get.clone(), values), Answers::OneRow(vec![*place]));
-            return;
-        }
-        let names: Vec<_> =
-            places.iter().map(|place| (&cell(place).row[..], &cell(place).column[..])).collect();
-        for Request { rows, columns, cells: of_names } in self.loader.requests(&names) {
-            let places: Vec<usize> = of_names.iter().map(|name| places[*name]).collect();
-            let Some(first) = places.first().map(cell) else { continue };
-            let (row, below) = (first.row.clone(), below.clone());
-            let request = match (rows.len(), columns.len()) {
-                (1, 1) => (statements.get.clone(), vec![row, first.column.clone(), below]),
-                (1, _) => (statements.get_many.clone(), vec![row, list(&columns), below]),
-                _ => (statements.get_rows.clone(), vec![list(&rows), list(&columns), below]),
-            };
-            let answers = if rows.len() == 1 { Answers::OneRow(places) } else { Answers::Rows(places) };
-            requests.push(request, answers);
-        }
-    }
-
-    /// Refuses a table that was there already with other columns.
+    /// Rejects an existing table with other columns.
     fn check_columns(&self, table: &str) -> StoreResult<()> {
         let attempted = format_args!("table {table}");
         let statement = self.cql.prepare(layout::COLUMNS_OF_TABLE, StatementKind::Read)?;
@@ -281,15 +81,15 @@ impl<C: Cql> CqlStore<C> {
         let mut columns: Vec<String> =
             rows.map(|row| row.into_iter().map(text).collect::<Vec<_>>().join(" ")).collect();
         columns.sort_unstable();
-        // None: a node that has not heard of the table yet.
+        // Empty on a node that has not received the schema change yet.
         if columns.is_empty() || columns == layout::COLUMNS {
             Ok(())
         } else {
             Err(StoreError::refused(
                 attempted,
                 format!(
-                    "it is there, and is none of cells with versions: it has the columns [{}], where [{}] are needed. \
-                 Use another keyspace or name",
+                    "expected a table of versioned cells with columns [{1}], found columns [{0}]. \
+                     Use another keyspace or table name",
                     columns.join(", "),
                     layout::COLUMNS.join(", ")
                 ),
@@ -297,10 +97,10 @@ impl<C: Cql> CqlStore<C> {
         }
     }
 
-    /// Prepares the statements of a table that is there.
+    /// Prepares the statements of an existing table.
     fn use_table(&self, table: &str) -> StoreResult<()> {
         self.check_columns(table)?;
-        let statements = Arc::new(self.prepare(table)?);
+        let statements = Arc::new(Statements::prepare(&self.cql, table)?);
         self.tables.rcu(|tables| {
             let mut tables = HashMap::clone(tables);
             tables.insert(table.into(), statements.clone());
@@ -309,12 +109,12 @@ impl<C: Cql> CqlStore<C> {
         Ok(())
     }
 
-    fn put_promised(&self, puts: &[Put<'_>], promise: Promise) -> StoreResult<()> {
+    fn put_with_durability(&self, puts: &[Put<'_>], durability: Promise) -> StoreResult<()> {
         check_puts(puts)?;
         let attempted = format_args!("put {} versions", puts.len());
         let mut tables = puts.chunk_by(|a, b| a.table == b.table).filter_map(|of_one| of_one.first());
         if tables.all(|put| self.is_checked(put.table))
-            && let Some(done) = self.cql.put_directly(attempted, puts, promise)
+            && let Some(done) = self.cql.put_directly(attempted, puts, durability)
         {
             return done;
         }
@@ -339,42 +139,6 @@ impl<C: Cql> CqlStore<C> {
         }
         self.cql.write(attempted, requests)
     }
-
-    fn prepare(&self, table: &str) -> StoreResult<Statements<C::Statement>> {
-        let texts = Texts::new(self.cql.keyspace(), table);
-        let read = |text: &str| self.cql.prepare(text, StatementKind::Read);
-        Ok(Statements {
-            get: read(&texts.get)?,
-            get_many: read(&texts.get_many)?,
-            get_rows: read(&texts.get_rows)?,
-            get_serial: self.cql.prepare(&texts.get_many, StatementKind::SerialRead)?,
-            columns: read(&texts.columns)?,
-            columns_until: read(&texts.columns_until)?,
-            rows: read(&texts.rows)?,
-            rows_from: read(&texts.rows_from)?,
-            put: self.cql.prepare(&texts.put, StatementKind::Write)?,
-            put_unless_exists: self.cql.prepare(&texts.put_unless_exists, StatementKind::Conditional)?,
-            check_and_set: self.cql.prepare(&texts.check_and_set, StatementKind::Conditional)?,
-            delete: self.cql.prepare(&texts.delete, StatementKind::Delete)?,
-            delete_older: self.cql.prepare(&texts.delete_older, StatementKind::Delete)?,
-            delete_row: self.cql.prepare(&texts.delete_row, StatementKind::Delete)?,
-        })
-    }
-}
-
-/// Column and version of a row of `column1, column2, value`.
-fn version(attempted: Attempted<'_>, row: Row) -> StoreResult<(Bytes, Version)> {
-    let fail = |why: &str| StoreError::refused(attempted, why);
-    let [Some(column), Some(column2), value] =
-        <[Option<Bytes>; 3]>::try_from(row).map_err(|_| fail("a row of other columns than asked for"))?
-    else {
-        return Err(fail("a row without a clustering"));
-    };
-    let column2 = <[u8; 8]>::try_from(&column2[..]).map_err(|_| fail("column2 is not 8 bytes"))?;
-    let timestamp = layout::timestamp(i64::from_be_bytes(column2));
-    // Nobody writes null; a row whose value cell alone is gone was removed in part.
-    let value = value.ok_or_else(|| fail("a version without a value"))?;
-    Ok((column, Version { timestamp, value }))
 }
 
 impl<C: Cql> Store for CqlStore<C> {
@@ -390,7 +154,7 @@ impl<C: Cql> Store for CqlStore<C> {
     fn open_table(&self, table: &str) -> StoreResult<bool> {
         let is_known = self.tables.load().contains_key(table);
         if !self.tables()?.iter().any(|there| there == table) {
-            // It may have been there once.
+            // The table may have been dropped.
             self.tables.rcu(|tables| {
                 let mut tables = HashMap::clone(tables);
                 tables.remove(table);
@@ -433,51 +197,7 @@ impl<C: Cql> Store for CqlStore<C> {
             let version = row.map(|row| version(attempted, row)).transpose()?;
             return Ok(vec![version.map(|(_, version)| version)]);
         }
-        let mut bounds: HashMap<Timestamp, Vec<usize>> = HashMap::new();
-        for (place, (_, below)) in cells.iter().enumerate() {
-            bounds.entry(*below).or_default().push(place);
-        }
-        let mut requests = Requests { executed: Vec::new(), answers: Vec::new() };
-        let mut found = vec![None; cells.len()];
-        for (below, places) in bounds {
-            if let [place] = places[..]
-                && let Some(version) = self.cql.get_directly(attempted, table, cells[place].0, below)
-            {
-                found[place] = version?;
-                continue;
-            }
-            self.load(&statements, cells, &places, below, &mut requests);
-        }
-        if requests.executed.is_empty() {
-            return Ok(found);
-        }
-        // All at once, however many bounds there are.
-        let answers = self.cql.read(attempted, requests.executed)?;
-        for (rows, answer) in answers.into_iter().zip(requests.answers) {
-            let (places, one_row) = match answer {
-                Answers::OneRow(places) => (places, true),
-                Answers::Rows(places) => (places, false),
-            };
-            if let ([place], true) = (&places[..], one_row) {
-                let row = rows.into_iter().next();
-                found[*place] =
-                    row.map(|row| version(attempted, row)).transpose()?.map(|(_, version)| version);
-                continue;
-            }
-            let mut versions: HashMap<(Bytes, Bytes), Version> = HashMap::with_capacity(rows.len());
-            for mut row in rows {
-                let key =
-                    if one_row || row.is_empty() { Bytes::new() } else { row.remove(0).unwrap_or_default() };
-                let (column, version) = version(attempted, row)?;
-                versions.insert((key, column), version);
-            }
-            for place in places {
-                let cell = cells[place].0;
-                let key = if one_row { Bytes::new() } else { cell.row.clone() };
-                found[place] = versions.get(&(key, cell.column.clone())).cloned();
-            }
-        }
-        Ok(found)
+        self.get_many(attempted, table, &statements, cells)
     }
 
     fn columns(
@@ -507,8 +227,8 @@ impl<C: Cql> Store for CqlStore<C> {
         let attempted = format_args!("read keys of {table}");
         let statements = self.statements(table)?;
         let after = after.map(|after| DecoratedKey::new(Bytes::copy_from_slice(after)));
-        // The row itself comes first again. Other rows of its token that come before it may come too, if two keys ever have one
-        // token: then ask for more.
+        // The row itself is returned again first. If two keys ever share a token, further rows
+        // before it may be returned as well: then read more.
         let mut extra = usize::from(after.is_some());
         loop {
             let request = match &after {
@@ -539,11 +259,11 @@ impl<C: Cql> Store for CqlStore<C> {
     }
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
-        self.put_promised(puts, Promise::Itself)
+        self.put_with_durability(puts, Promise::Itself)
     }
 
     fn put_ahead(&self, puts: &[Put<'_>]) -> StoreResult<()> {
-        self.put_promised(puts, Promise::WithLater)
+        self.put_with_durability(puts, Promise::WithLater)
     }
 
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {
@@ -572,7 +292,7 @@ impl<C: Cql> Store for CqlStore<C> {
             groups.push(columns.iter().map(insert).collect::<Vec<_>>());
         }
         if groups.iter().any(|group| group.len() > CONDITIONAL_BATCH_MAX) {
-            let cause = format!("more than {CONDITIONAL_BATCH_MAX} columns in a row");
+            let cause = format!("too many columns in a row: expected at most {CONDITIONAL_BATCH_MAX}");
             return rows.iter().map(|_| Err(StoreError::refused(attempted, &cause))).collect();
         }
         let results = self.cql.conditional(attempted, groups).into_iter();
@@ -592,8 +312,8 @@ impl<C: Cql> Store for CqlStore<C> {
         let values = vec![new.clone(), cell.row.clone(), cell.column.clone(), at, expected.clone()];
         let mut results = self.cql.conditional(attempted, vec![vec![(statement, values)]]);
         let (names, rows) =
-            results.pop().unwrap_or_else(|| Err(StoreError::unknown(attempted, "no result came back")))?;
-        if applied(attempted, &names, &rows)? {
+            results.pop().unwrap_or_else(|| Err(StoreError::unknown(attempted, "no result")))?;
+        if is_applied(attempted, &names, &rows)? {
             Ok(CheckOutcome::Applied)
         } else {
             let value = names.iter().position(|name| name == "value");
@@ -661,7 +381,7 @@ impl<C: Cql> Store for CqlStore<C> {
     }
 
     fn version_max(&self) -> Option<usize> {
-        // Beside names and value a version has its column2 and its write time.
+        // Besides names and value, a version has its `column2` and its write time.
         self.cql.write_max().map(|bytes| bytes.saturating_sub(2 * size_of::<i64>()))
     }
 
@@ -674,43 +394,14 @@ impl<C: Cql> Store for CqlStore<C> {
     }
 }
 
-/// Whether a conditional statement was applied.
-fn applied(attempted: Attempted<'_>, names: &[String], rows: &[Row]) -> StoreResult<bool> {
-    let value = names
-        .iter()
-        .position(|name| name == "[applied]")
-        .and_then(|index| rows.first()?.get(index)?.as_ref())
-        .ok_or_else(|| StoreError::unknown(attempted, "the answer does not say whether it was applied"))?;
-    Ok(value[..] == [1])
-}
-
-fn put_outcome(attempted: Attempted<'_>, names: &[String], rows: Vec<Row>) -> StoreResult<PutOutcome> {
-    if applied(attempted, names, &rows)? {
-        return Ok(PutOutcome::Applied);
-    }
-    let position = |wanted: &str| names.iter().position(|name| name == wanted);
-    let (Some(column), Some(value)) = (position("column1"), position("value")) else {
-        return Err(StoreError::refused(attempted, "the answer does not say what is there"));
-    };
-    let existing = rows.into_iter().map(|mut row| {
-        let mut take = |index: usize| row.get_mut(index).and_then(Option::take);
-        let column = take(column);
-        column.zip(take(value))
-    });
-    match existing.collect::<Option<Vec<_>>>() {
-        Some(existing) => Ok(PutOutcome::Exists(existing)),
-        None => Err(StoreError::refused(attempted, "the answer has no column or value of what is there")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::service::{Layout, StoredConclusions, TransactionService};
+    use crate::service::{CommitRecords, Layout, TransactionService};
 
-    /// Counts statements that read, and finds nothing.
+    /// Counts reads, and returns no rows.
     #[derive(Default)]
     struct Counting(AtomicUsize);
 
@@ -756,10 +447,10 @@ mod tests {
     }
 
     #[test]
-    fn eight_thousand_starts_of_a_quantum_are_looked_up_with_sixteen_statements() {
+    fn sixteen_statements_look_up_8000_start_timestamps_of_a_quantum() {
         let store = Arc::new(CqlStore::new(Counting::default()));
         let layout = Layout::of_version(2).unwrap();
-        let service = StoredConclusions::open(store.clone(), layout).unwrap();
+        let service = CommitRecords::open(store.clone(), layout).unwrap();
         let looked_up = |start: fn(i64) -> i64| {
             let starts: Vec<Timestamp> = (0..8000).map(|n| Timestamp(start(n))).collect();
             let before = store.cql().0.load(Ordering::Relaxed);

@@ -1,7 +1,9 @@
-//! The three statements that commits consist of, on an embedded database without the way of a statement: their rows are read and built here.
+//! The three statements that commits consist of, executed on an embedded database without the CQL
+//! path: rows are read and built here.
 //!
-//! Each does what its text in [`layout`](super::layout) says. What is out of the common (a key that is none, a table with a default TTL, very
-//! many bytes) is left to the statement: then these give `None`.
+//! Each is equivalent to its text in [`layout`](super::layout). Unusual cases (an invalid key, a
+//! table with a default TTL, large values) are left to the statement: these functions then return
+//! `None`.
 
 use std::sync::Arc;
 
@@ -16,26 +18,26 @@ use super::layout::{self, column2};
 use super::{Cell, Put, PutOutcome, Version};
 use crate::timestamp::Timestamp;
 
-/// Bytes that are written directly at most: one write then, which the commit log takes.
+/// Maximum bytes of a direct write: a single mutation that the commit log accepts.
 const BYTES_MAX: usize = 1 << 20;
-/// What a version takes of the commit log beside its names and value, and more.
+/// Upper bound on the commit log overhead of a version besides its names and value.
 const OVERHEAD: usize = 100;
 
-/// A table of the store, as it is now.
+/// Current definition of a table of the store.
 pub(super) struct DirectTable<'c> {
     table: &'c Arc<TableMetadata>,
     value: ColumnId,
 }
 
 impl<'c> DirectTable<'c> {
-    /// The table, which has the columns of a store's; `None` if its rows are not to be written so.
+    /// Returns the table if it has a store's columns and can be written directly.
     pub fn of(catalog: &'c Catalog, keyspace: &str, table: &str) -> Option<Self> {
         let table = catalog.table(keyspace, table)?;
         let value = table.column("value")?.id;
         (table.params.default_time_to_live == NO_TTL).then_some(Self { table, value })
     }
 
-    /// The newest version of a cell below a timestamp.
+    /// Returns the newest version of a cell below a timestamp.
     pub fn get(
         &self,
         database: &Database,
@@ -54,9 +56,9 @@ impl<'c> DirectTable<'c> {
         }
     }
 
-    /// What a put writes.
+    /// Builds the mutation of a put.
     pub fn update(&self, put: &Put<'_>) -> Option<PartitionUpdate> {
-        // Cassandra's tables cannot tell it from no timestamp.
+        // Cassandra's tables cannot distinguish it from a missing timestamp.
         if put.write_time == i64::MIN {
             return None;
         }
@@ -84,7 +86,7 @@ impl<'c> DirectTable<'c> {
         }
     }
 
-    /// What an INSERT makes.
+    /// Builds the row of an INSERT.
     fn row(&self, clustering: Clustering, value: &[u8], write_time: i64) -> Row {
         let mut row = RowBuilder::with_capacity(clustering, 1, value.len());
         row.liveness(LivenessInfo::new(write_time));
@@ -92,7 +94,8 @@ impl<'c> DirectTable<'c> {
         row.finish()
     }
 
-    /// `None` for a row without a value, which nobody writes: the statement says what is wrong.
+    /// Returns `None` for a row without a value, which is never written: the statement then reports
+    /// the error.
     fn version(&self, row: &Row, now: u32) -> Option<Version> {
         let column2 = <[u8; 8]>::try_from(row.clustering().value(1)?).ok()?;
         let cell = row.cell(self.value).filter(|cell| cell.is_live(now))?;
@@ -101,7 +104,8 @@ impl<'c> DirectTable<'c> {
     }
 }
 
-/// The changes that puts make; `None` if some of them is not to be made so, or they have more than `bytes_max`.
+/// Builds the mutations of puts; `None` if any of them cannot be written directly, or if they
+/// exceed `bytes_max`.
 pub(super) fn updates<'c>(
     catalog: &'c Catalog,
     keyspace: &str,

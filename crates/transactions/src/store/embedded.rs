@@ -1,4 +1,5 @@
-//! The store in this process: prepared statements on an embedded database, without text or network.
+//! The store in this process: prepared statements on an embedded database, without CQL text or
+//! network.
 
 use std::sync::Arc;
 
@@ -13,11 +14,11 @@ use super::direct::{self, DirectTable};
 use super::{Cell, Put, PutOutcome, StoreError, StoreResult, Version, layout};
 use crate::timestamp::Timestamp;
 
-/// Bytes of values that one write to the database has at most, unless it is a single version.
+/// Maximum bytes of values in one write to the database, unless it is a single version.
 const WRITE_BYTES_MAX: usize = 4 << 20;
-/// Bytes that a version has in a record of the commit log beside its names and value, or fewer.
+/// Upper bound on the commit log overhead of a version besides its names and value.
 const WRITE_OVERHEAD: usize = 100;
-/// Bytes that a record of one version has in the commit log beside them, or fewer.
+/// Upper bound on the additional overhead of a record with one version.
 const RECORD_OVERHEAD: usize = 1024;
 
 /// An embedded database that executes a store's statements.
@@ -25,7 +26,7 @@ pub struct Embedded {
     database: Database,
     keyspace: Box<str>,
     options: StatementOptions,
-    /// Bytes that a record of the commit log may have.
+    /// Maximum bytes of a commit log record.
     record_max: usize,
 }
 
@@ -33,15 +34,15 @@ pub struct Embedded {
 pub type EmbeddedStore = CqlStore<Embedded>;
 
 impl EmbeddedStore {
-    /// The store in a keyspace of the database, which is made unless it is there.
+    /// Opens the store in a keyspace of the database, creating it if needed.
     ///
     /// # Errors
-    /// If the name is none, or the keyspace cannot be made.
+    /// If the name is invalid or the keyspace cannot be created.
     pub fn open(database: Database, keyspace: &str) -> StoreResult<Self> {
         layout::check_name(keyspace)?;
-        // Half a segment of the commit log, as in Cassandra.
+        // Half a commit log segment, as in Cassandra.
         let record_max = database.engine().options().commitlog_segment_size as usize / 2;
-        // A commit is as large as its transaction, in one record.
+        // A commit is one record, as large as its transaction.
         let options = StatementOptions { is_internal: true, ..StatementOptions::default() };
         let embedded = Embedded { database, keyspace: keyspace.into(), options, record_max };
         if embedded.database.catalog().keyspace(keyspace).is_none() {
@@ -53,13 +54,13 @@ impl EmbeddedStore {
         Ok(Self::new(embedded))
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn database(&self) -> &Database {
         &self.cql().database
     }
 }
 
-/// Rows as they come.
+/// Collects rows.
 #[derive(Default)]
 struct Sink {
     names: Vec<String>,
@@ -113,7 +114,7 @@ fn error(attempted: Attempted<'_>, error: DatabaseError) -> StoreError {
         | DatabaseError::Server(_)
         | DatabaseError::Protocol(_)
         | DatabaseError::FunctionFailure { .. } => StoreError::broken(attempted, error),
-        // A write whose sync failed may be there after a restart.
+        // A write whose sync failed may be present after a restart.
         error => StoreError::unknown(attempted, error),
     }
 }
@@ -133,7 +134,7 @@ impl Embedded {
             .map_err(|e| error(attempted, e))
     }
 
-    /// Executes statements as one batch: a single mutation of the engine, seen whole or not at all.
+    /// Executes statements as one batch: a single, atomically visible mutation of the engine.
     fn batch(
         &self,
         attempted: Attempted<'_>,
@@ -262,7 +263,7 @@ impl Cql for Embedded {
     }
 
     fn database(&self) -> Option<usize> {
-        // It is part of what all clones share.
+        // Shared by all clones.
         Some(std::ptr::from_ref(self.database.engine()).addr())
     }
 
@@ -271,7 +272,7 @@ impl Cql for Embedded {
     }
 
     fn writes_in_order(&self) -> bool {
-        // One mutation, or several one after the other.
+        // One mutation, or several in sequence.
         true
     }
 

@@ -1,4 +1,5 @@
-//! A store that fails on command: between it and the one below lies the network of a client that is about to die.
+//! A store that fails on command: simulates the network between a client that is about to die and
+//! its store.
 
 use bytes::Bytes;
 use cassette_database::Promise;
@@ -15,25 +16,25 @@ use crate::timestamp::Timestamp;
 pub enum Fault {
     /// The request is lost.
     Lost,
-    /// Half of what was to be written is.
+    /// Half of the writes are applied.
     Half,
-    /// All is done, and the answer is lost.
+    /// The request is executed, and the response is lost.
     Unanswered,
-    /// All is done twice, and the second answer comes: the request was sent again below.
+    /// The request is executed twice, and the second response arrives: a retry below the client.
     Repeated,
-    /// All is done, but some calls later, when the answer was given up. Removals are lost.
+    /// The request is executed some calls later, after the client gave up. Removals are lost.
     Late,
 }
 
-/// Of random faults, each of them as often.
+/// Random faults, equally likely.
 const FAULTS: [Fault; 5] = [Fault::Lost, Fault::Half, Fault::Unanswered, Fault::Repeated, Fault::Late];
-/// Calls after which a late request arrives, at most.
+/// Maximum number of calls after which a late request arrives.
 const LATE_MAX: u64 = 40;
 
-/// A request on its way.
+/// A request in flight.
 type Request<S> = Box<dyn FnOnce(&S) + Send>;
 
-/// Passes calls on to another store, until one fails.
+/// Passes calls on to another store until one fails.
 pub struct FailingStore<S> {
     below: S,
     state: Mutex<State<S>>,
@@ -44,14 +45,14 @@ struct State<S> {
     fault: Option<(u64, Fault)>,
     dies: bool,
     dead: bool,
-    /// Random faults: the state of the generator, and one call in how many fails.
+    /// State of the random generator, and the inverse rate of failures.
     random: Option<(u64, u64)>,
-    /// Requests, and the call at which they arrive.
+    /// Late requests, and the call at which they arrive.
     late: Vec<(u64, Request<S>)>,
 }
 
 impl<S> State<S> {
-    /// The next number of a xorshift generator.
+    /// Next number of a xorshift generator.
     fn random(&mut self) -> Option<(u64, u64)> {
         let (state, one_in) = self.random.as_mut()?;
         *state ^= *state << 13;
@@ -67,18 +68,18 @@ enum Fate {
 }
 
 impl<S: Store> FailingStore<S> {
-    /// Over another store; nothing fails yet.
+    /// Wraps a store; nothing fails yet.
     pub fn new(below: S) -> Self {
         let state = State { calls: 0, fault: None, dies: false, dead: false, random: None, late: Vec::new() };
         Self { below, state: Mutex::new(state) }
     }
 
-    /// From now on lets one call of `one_in` fail, in any way, as `seed` has it.
+    /// From now on, one in `one_in` calls fails with a random fault, determined by `seed`.
     pub fn fail_randomly(&self, seed: u64, one_in: u64) {
         self.state.lock().random = Some((seed | 1, one_in.max(1)));
     }
 
-    /// Lets all requests that are late arrive, and nothing fail any more.
+    /// Delivers all late requests, and stops failing.
     pub fn settle(&self) {
         let late = {
             let mut state = self.state.lock();
@@ -88,20 +89,20 @@ impl<S: Store> FailingStore<S> {
         late.into_iter().for_each(|(_, request)| request(&self.below));
     }
 
-    /// Lets the `n`th call from now fail (1 is the next).
+    /// Makes the `n`th call from now fail (1 is the next).
     pub fn fail_at(&self, n: u64, fault: Fault) {
         let mut state = self.state.lock();
         state.fault = Some((state.calls + n, fault));
         state.dies = false;
     }
 
-    /// Lets the `n`th call from now fail and all after it be lost: the client died there.
+    /// Makes the `n`th call from now fail and loses all later ones, as if the client had died.
     pub fn die_at(&self, n: u64, fault: Fault) {
         self.fail_at(n, fault);
         self.state.lock().dies = true;
     }
 
-    /// How many calls there were.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> u64 {
         self.state.lock().calls
     }
@@ -125,7 +126,7 @@ impl<S: Store> FailingStore<S> {
         }
     }
 
-    /// `half` does a part; `late` is the request without what it borrows.
+    /// `half` applies a part; `late` is the request without borrowed data.
     fn write<T>(
         &self,
         all: impl Fn(&S) -> StoreResult<T>,

@@ -1,28 +1,30 @@
-//! Tables and statements in CQL, the same for every store that speaks it.
+//! CQL tables and statements, the same for every CQL store.
 //!
 //! ```text
 //! key blob | column1 blob | column2 bigint = !timestamp | value blob        PRIMARY KEY (key, column1, column2)
 //! ```
 //!
-//! The complement makes newer versions come first: the newest below S is the first with `column2 > !S`. Sentinels (timestamp -1,
-//! `column2` 0) come behind all versions.
+//! The complement sorts newer versions first: the newest one below S is the first with `column2 >
+//! !S`. Sentinels (timestamp -1, `column2` 0) follow all versions.
 
 use super::{StoreError, StoreResult};
 use crate::timestamp::Timestamp;
 
-/// What a table is for, which decides its options.
+/// Purpose of a table, which determines its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableKind {
-    /// Cells of users, and small tables.
+    /// Cells of applications, and small tables.
     Data,
-    /// Conclusions of layout 1: a small partition for each start.
+    /// Commit records of layout 1: a small partition per start timestamp.
     SmallPartitions,
-    /// Conclusions of layouts 2 and 3: a few partitions, each read all the time. A billion starts are 656 partitions, so perfect filters
-    /// and indexes cost nothing, and large chunks compress neighbours, which resemble each other.
+    /// Commit records of layouts 2 and 3: few partitions, each read constantly. A billion start
+    /// timestamps are 656 partitions, so perfect filters and indexes cost nothing, and large chunks
+    /// compress neighbouring values, which are similar.
     DensePartitions,
 }
 
-/// How long tombstones are kept, as AtlasDB has it: a removal asks for all replicas, so few ever miss one.
+/// How long tombstones are kept, as in AtlasDB: a removal requires all replicas, so few ever miss
+/// one.
 const GC_GRACE_SECONDS: u32 = 3_600;
 
 impl TableKind {
@@ -41,19 +43,19 @@ impl TableKind {
     }
 }
 
-/// `column2` of a timestamp.
+/// Returns the `column2` of a timestamp.
 pub const fn column2(timestamp: Timestamp) -> i64 {
     !timestamp.0
 }
 
-/// The timestamp of a `column2`.
+/// Returns the timestamp of a `column2`.
 pub const fn timestamp(column2: i64) -> Timestamp {
     Timestamp(!column2)
 }
 
 const NAME_LENGTH_MAX: usize = 48;
 
-/// Refuses names that would have to be escaped.
+/// Rejects names that would need escaping.
 pub fn check_name(name: &str) -> StoreResult<()> {
     let fine = (1..=NAME_LENGTH_MAX).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -62,19 +64,20 @@ pub fn check_name(name: &str) -> StoreResult<()> {
     } else {
         Err(StoreError::refused(
             format!("name {name:?}"),
-            "a name is 1 to 48 letters, digits and underscores of ASCII",
+            "invalid table name: expected 1 to 48 ASCII letters, digits and underscores",
         ))
     }
 }
 
-/// Asks for the tables of a keyspace.
+/// Selects the tables of a keyspace.
 pub const TABLES_OF_KEYSPACE: &str = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
 
-/// Asks for the columns of a table: keyspace, table.
+/// Selects the columns of a table: keyspace, table.
 pub const COLUMNS_OF_TABLE: &str = "SELECT column_name, kind, clustering_order, type FROM system_schema.columns \
      WHERE keyspace_name = ? AND table_name = ?";
 
-/// The answer to it, sorted. Of two clustering columns of different types the statements can only be prepared in this order.
+/// Expected result of [`COLUMNS_OF_TABLE`], sorted. The statements can only be prepared with the
+/// clustering columns in this order, because their types differ.
 pub const COLUMNS: [&str; 4] = [
     "column1 clustering asc blob",
     "column2 clustering asc bigint",
@@ -82,7 +85,7 @@ pub const COLUMNS: [&str; 4] = [
     "value regular none blob",
 ];
 
-/// CREATE TABLE.
+/// Returns the CREATE TABLE statement.
 pub fn create_table(keyspace: &str, table: &str, kind: TableKind) -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS \"{keyspace}\".\"{table}\" (key blob, column1 blob, column2 bigint, value blob, \
@@ -91,13 +94,13 @@ pub fn create_table(keyspace: &str, table: &str, kind: TableKind) -> String {
     )
 }
 
-/// The texts of a table's statements. Markers stand in the order of their mention.
+/// Statements of a table. Their markers are listed in order.
 pub struct Texts {
     /// key, column1, column2: newest version below.
     pub get: String,
     /// key, column1 list, column2.
     pub get_many: String,
-    /// key list, column1 list, column2; the answer has the key first.
+    /// key list, column1 list, column2; the result begins with the key.
     pub get_rows: String,
     /// key, first column1, column2, limit.
     pub columns: String,
@@ -122,7 +125,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Those of a table whose names were checked.
+    /// Returns the statements of a table whose name was checked.
     pub fn new(keyspace: &str, table: &str) -> Self {
         let table = format!("\"{keyspace}\".\"{table}\"");
         let newest = format!("SELECT column1, column2, value FROM {table} WHERE key = ?");

@@ -1,4 +1,5 @@
-//! The store in memory: what the others must do, in the fewest words. For tests, of applications too.
+//! The store in memory: the simplest implementation of the contract. For tests, including those of
+//! applications.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -14,18 +15,18 @@ use super::{
 };
 use crate::timestamp::Timestamp;
 
-/// Columns and `column2`s in order, with value and write time.
+/// Values and write times by column and `column2`.
 type Columns = BTreeMap<(Bytes, i64), (Bytes, i64)>;
 type Table = BTreeMap<DecoratedKey, Columns>;
 
-/// Cells with versions in memory. Nothing of it survives the process.
+/// Versioned cells in memory, lost with the process.
 #[derive(Default)]
 pub struct MemoryStore {
     tables: Mutex<HashMap<String, Table>>,
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -39,7 +40,7 @@ impl MemoryStore {
 }
 
 fn newest(columns: &Columns, column: &Bytes, below: Timestamp) -> Option<Version> {
-    // `column2` above that of `below`; the greatest i64 is that of no timestamp.
+    // `column2` above that of `below`; the greatest i64 belongs to no timestamp.
     let from = (column.clone(), column2(below).saturating_add(1));
     let ((found, at), (value, _)) = columns.range(from..).next()?;
     (found == column).then(|| Version { timestamp: layout::timestamp(*at), value: value.clone() })

@@ -1,7 +1,7 @@
-//! Stores: cells with versions, and what transactions need of them.
+//! Stores of versioned cells, as transactions need them.
 //!
-//! A store knows nothing of transactions. What it must promise: what was written without an error is there for every later
-//! read, and conditional writes on a row are atomic.
+//! A store knows nothing of transactions. Its contract: successful writes are visible to all later
+//! reads, and conditional writes on a row are atomic.
 
 mod cell_loader;
 #[cfg(feature = "cluster")]
@@ -30,35 +30,37 @@ pub use failing::{FailingStore, Fault};
 pub use layout::TableKind;
 pub use memory::MemoryStore;
 
-/// Where a value is, but for its table and timestamp.
+/// Address of a cell within a table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cell {
-    /// The row: the partition key.
+    /// Row name: the partition key.
     pub row: Bytes,
-    /// The column within the row; rows have their columns in the order of bytes.
+    /// Column name within the row. Columns of a row are in byte order.
     pub column: Bytes,
 }
 
 impl Cell {
-    /// The longest name of a row: partition keys have two bytes for their length.
+    /// Maximum length of a row name: partition keys have a two-byte length.
     pub const ROW_LENGTH_MAX: usize = u16::MAX as usize;
-    /// The longest name of a column: it and the 8 bytes of a version's `column2` are one clustering, which has two bytes for its length.
+    /// Maximum length of a column name: together with the 8 bytes of `column2` it forms a
+    /// clustering, which has a two-byte length.
     pub const COLUMN_LENGTH_MAX: usize = u16::MAX as usize - size_of::<i64>();
 
-    /// A cell of these names.
+    /// Creates the address of a cell.
     pub fn new(row: impl Into<Bytes>, column: impl Into<Bytes>) -> Self {
         Self { row: row.into(), column: column.into() }
     }
 
-    /// The length of its names, bytes.
+    /// Returns the total length of its names, bytes.
     pub(crate) fn name_length(&self) -> usize {
         self.row.len() + self.column.len()
     }
 
-    /// Refuses names that no store of any kind can keep.
+    /// Rejects names that no store can represent.
     ///
     /// # Errors
-    /// A row without a name, or a name longer than [`ROW_LENGTH_MAX`](Self::ROW_LENGTH_MAX) or [`COLUMN_LENGTH_MAX`](Self::COLUMN_LENGTH_MAX).
+    /// An empty row name, or a name longer than [`ROW_LENGTH_MAX`](Self::ROW_LENGTH_MAX) or
+    /// [`COLUMN_LENGTH_MAX`](Self::COLUMN_LENGTH_MAX).
     pub fn check(&self) -> Result<(), NameError> {
         check_row(&self.row).and_then(|()| check_column(&self.column))
     }
@@ -79,22 +81,22 @@ fn check_column(column: &[u8]) -> Result<(), NameError> {
     }
 }
 
-/// Why a row or a column cannot have its name.
+/// Why a row or column name is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// The row has none.
-    #[error("a row has a name of at least one byte")]
+    /// The row name is empty.
+    #[error("invalid row name: expected at least 1 byte")]
     NoRow,
-    /// The row's is too long.
-    #[error("the name of the row has {length} bytes, and may have {}", Cell::ROW_LENGTH_MAX)]
+    /// The row name is too long.
+    #[error("row name too long: expected at most {} bytes, found {length}", Cell::ROW_LENGTH_MAX)]
     LongRow {
-        /// How long.
+        /// Its length.
         length: usize,
     },
-    /// The column's is too long.
-    #[error("the name of the column has {length} bytes, and may have {}", Cell::COLUMN_LENGTH_MAX)]
+    /// The column name is too long.
+    #[error("column name too long: expected at most {} bytes, found {length}", Cell::COLUMN_LENGTH_MAX)]
     LongColumn {
-        /// How long.
+        /// Its length.
         length: usize,
     },
 }
@@ -102,108 +104,108 @@ pub enum NameError {
 /// A value at a timestamp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// The timestamp.
+    /// Timestamp of the version.
     pub timestamp: Timestamp,
-    /// The value; empty for a deletion.
+    /// Value; empty for a deletion.
     pub value: Bytes,
 }
 
-/// A version to be written.
+/// A version to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put<'a> {
-    /// The table.
+    /// Table of the cell.
     pub table: &'a str,
-    /// The cell.
+    /// Address of the cell.
     pub cell: &'a Cell,
-    /// The version's timestamp.
+    /// Timestamp of the version.
     pub timestamp: Timestamp,
-    /// The value; may be empty.
+    /// Value; may be empty.
     pub value: Bytes,
-    /// The time that decides between writes of the same version; the greatest wins.
+    /// Write time, which decides between writes of the same version: the greatest wins.
     pub write_time: i64,
 }
 
-/// A part of a row: the columns from `start`, before `end`.
+/// A range of columns of a row: from `start`, before `end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnRange {
-    /// The row.
+    /// Row name.
     pub row: Bytes,
-    /// The first column; empty for the row's first.
+    /// First column; empty for the beginning of the row.
     pub start: Bytes,
-    /// The column that ends the range and is not in it.
+    /// Exclusive end.
     pub end: Option<Bytes>,
-    /// Columns at most; at least 1.
+    /// Maximum number of columns; at least 1.
     pub limit: usize,
 }
 
-/// Columns to be put in one row, together or not at all.
+/// Columns to put in one row atomically.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PutRow {
-    /// The row.
+    /// Row name.
     pub row: Bytes,
-    /// Columns, none twice, and their values.
+    /// Distinct columns and their values.
     pub columns: Vec<(Bytes, Bytes)>,
 }
 
-/// What a conditional put did.
+/// Result of a conditional put.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutOutcome {
     /// All columns were put.
     Applied,
-    /// None was, because of these, all that there are, with their values.
+    /// None was put, because these existed; lists all of them with their values.
     Exists(Vec<(Bytes, Bytes)>),
 }
 
-/// What a check-and-set did.
+/// Result of a check-and-set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckOutcome {
-    /// The value was as expected, and is the new one now.
+    /// The value was as expected and has been replaced.
     Applied,
-    /// The value is this one.
+    /// The actual value.
     Actual(Option<Bytes>),
 }
 
-/// What may have come of a request that failed.
+/// Possible effect of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// None.
     None,
-    /// Nothing, a part or all of it; now or later.
+    /// None, partial or complete; now or later.
     Unknown,
 }
 
-/// Why a store did not do what was asked.
+/// Error of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{attempted}: {cause}")]
 pub struct StoreError {
-    /// What was to be done, on which table.
+    /// Attempted operation, with its table.
     pub attempted: String,
-    /// What went wrong.
+    /// Cause.
     pub cause: String,
-    /// What may have come of it.
+    /// Possible effect.
     pub effect: Effect,
-    /// Whether the cause may pass by itself: a node that is down, a timeout, an overload. The same request
-    /// may then succeed later.
+    /// Whether the cause may pass without intervention: a node that is down, a timeout, an
+    /// overload. The same request may then succeed later.
     pub is_transient: bool,
 }
 
 impl StoreError {
-    /// A request that had no effect and never will succeed.
+    /// A request without effect that will never succeed.
     pub(crate) fn refused(attempted: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self::new(attempted, cause, Effect::None, false)
     }
 
-    /// A request that had no effect, for a cause that may pass.
+    /// A request without effect, for a transient cause.
     pub(crate) fn unavailable(attempted: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self::new(attempted, cause, Effect::None, true)
     }
 
-    /// A request that was done, in part maybe, or was not, for a cause that may pass.
+    /// A request with an unknown effect, for a transient cause.
     pub(crate) fn unknown(attempted: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self::new(attempted, cause, Effect::Unknown, true)
     }
 
-    /// A request that was done, in part maybe, or was not, for a cause that stays.
+    /// A request with an unknown effect, for a permanent cause.
     pub(crate) fn broken(attempted: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self::new(attempted, cause, Effect::Unknown, false)
     }
@@ -218,7 +220,7 @@ impl StoreError {
     }
 }
 
-/// Refuses a call that would write a name that cannot be kept.
+/// Rejects puts with invalid names.
 fn check_puts(puts: &[Put<'_>]) -> StoreResult<()> {
     puts.iter().try_for_each(|put| {
         put.cell
@@ -235,10 +237,10 @@ fn check_put_row(table: &str, put: &PutRow) -> StoreResult<()> {
         .map_err(|why| StoreError::refused(format_args!("put unless exists in {table}"), why))
 }
 
-/// Which store of this process it is: equal for two that have the same tables.
+/// Identity of a store in this process: equal for two stores with the same tables.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId {
-    /// Where the open database is in memory.
+    /// Address of the open database in memory.
     database: usize,
     keyspace: Box<str>,
 }
@@ -252,31 +254,31 @@ impl fmt::Display for StoreId {
 /// A result with a [`StoreError`].
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// Tables of cells with versions. Any thread may use a store; calls block.
+/// Tables of versioned cells. Any thread may use a store; calls block.
 ///
-/// "Atomic" cells are those that only [`put_unless_exists`](Self::put_unless_exists) and
-/// [`check_and_set`](Self::check_and_set) change: they have one version, at [`Timestamp::ATOMIC`].
+/// "Atomic" cells are changed only by [`put_unless_exists`](Self::put_unless_exists) and
+/// [`check_and_set`](Self::check_and_set). They have one version, at [`Timestamp::ATOMIC`].
 pub trait Store: Send + Sync {
-    /// Makes the table, unless it is there. To be called for each table before it is used.
+    /// Creates a table unless it exists. Required once before each table is used.
     ///
     /// # Errors
-    /// If the name is not one to 48 letters, digits and underscores, or the table cannot be made.
+    /// If the name is not 1 to 48 letters, digits and underscores, or the table cannot be created.
     fn create_table(&self, table: &str, kind: TableKind) -> StoreResult<()>;
 
-    /// Whether the table is there. If so it may be used; it is not made.
+    /// Opens a table if it exists. Returns whether it does.
     ///
     /// # Errors
     /// If it has other columns.
     fn open_table(&self, table: &str) -> StoreResult<bool>;
 
-    /// The names of all tables that are there, in any order; whether they can be used without [`create_table`](Self::create_table) is not said.
+    /// Lists all existing tables in any order, whether or not they are open.
     fn tables(&self) -> StoreResult<Vec<String>>;
 
-    /// Of each cell the newest version below a timestamp, in the order asked for.
+    /// Returns the newest version of each cell below a timestamp, in the requested order.
     fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>>;
 
-    /// Of each column in some part of a row the newest version below `below`: for each range its columns in order. Fewer than
-    /// the range's limit means that there are no more.
+    /// Returns the newest version of each column below `below`, in parts of rows: for each range
+    /// its columns in order. Fewer than the range's limit mean that there are no more.
     fn columns(
         &self,
         table: &str,
@@ -284,24 +286,26 @@ pub trait Store: Send + Sync {
         below: Timestamp,
     ) -> StoreResult<Vec<Vec<(Bytes, Version)>>>;
 
-    /// Up to `limit` rows that come after row `after`, in the store's own order, which is that of tokens. Rows without versions may be among
-    /// them. Fewer than `limit` means that there are no more.
+    /// Returns up to `limit` rows after row `after` in the store's order, which is that of tokens.
+    /// May include rows without versions. Fewer than `limit` mean that there are no more.
     fn rows(&self, table: &str, after: Option<&[u8]>, limit: usize) -> StoreResult<Vec<Bytes>>;
 
-    /// Writes versions, of several tables maybe. After an error each may be written or not.
+    /// Writes versions, possibly of several tables. After an error, each may have been written or
+    /// not.
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()>;
 
-    /// [`put`](Self::put) of what is nothing without a later write to this store: reads see it at once, and it is there after whatever
-    /// failure if a write is that began when this had returned. That saves a store that keeps its writes in order a wait.
+    /// Writes versions like [`put`](Self::put). Visible at once, but durable only as soon as any
+    /// later write to this store is durable: use it for writes that are only meaningful together
+    /// with a later one. It saves stores that preserve the order of writes a sync.
     fn put_ahead(&self, puts: &[Put<'_>]) -> StoreResult<()> {
         self.put(puts)
     }
 
-    /// Puts the columns of each row unless one of them has a value: each row whole or not at all, independently of the others. Atomic
-    /// cells.
+    /// Puts the columns of each row unless one of them has a value: each row atomically,
+    /// independently of the others. For atomic cells.
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>>;
 
-    /// Sets an atomic cell that has value `expected` to `new`.
+    /// Replaces the value of an atomic cell by `new` if it is `expected`.
     fn check_and_set(
         &self,
         table: &str,
@@ -310,35 +314,38 @@ pub trait Store: Send + Sync {
         new: &Bytes,
     ) -> StoreResult<CheckOutcome>;
 
-    /// The values of atomic cells of one row, linearizable with conditional writes, also with those that failed: slower than
-    /// [`get`](Self::get).
+    /// Returns the values of atomic cells of one row, linearizable with conditional writes
+    /// including failed ones: slower than [`get`](Self::get).
     fn get_serial(&self, table: &str, row: &Bytes, columns: &[Bytes]) -> StoreResult<Vec<Option<Bytes>>>;
 
     /// Removes exactly these versions, if they were written before `write_time`.
     fn delete(&self, table: &str, versions: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()>;
 
-    /// Removes of each cell the versions from timestamp 0 and below a timestamp, if they were written before `write_time`. Those of one cell
-    /// together.
+    /// Removes the versions of each cell from timestamp 0 and below a timestamp, if they were
+    /// written before `write_time`. Those of one cell are removed together.
     fn delete_older(&self, table: &str, cells: &[(&Cell, Timestamp)], write_time: i64) -> StoreResult<()>;
 
-    /// Removes all of these rows that was written before `write_time`.
+    /// Removes everything in these rows that was written before `write_time`.
     fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()>;
 
-    /// Which one it is, if it is in this process: then only one may give it timestamps. `None` where other processes may have it, too, or nobody else can.
+    /// Returns the identity of the store if it belongs to this process, in which only one source
+    /// may give it timestamps. `None` if other processes may use it too, or if no other instance
+    /// can.
     fn id(&self) -> Option<StoreId> {
         None
     }
 
-    /// Bytes of names and value that one version may have; `None` without a limit. [`put`](Self::put) of a longer one fails.
+    /// Returns the maximum bytes of names and value of one version; `None` without a limit.
+    /// [`put`](Self::put) of a longer one fails.
     fn version_max(&self) -> Option<usize> {
         None
     }
 
-    /// Whether of what one call of [`put`](Self::put) writes anything is there only if all before it in the call is.
+    /// Whether a failure preserves a prefix of the writes of one call of [`put`](Self::put).
     fn puts_in_order(&self) -> bool;
 
-    /// Whether every read sees the same of a conditional write that failed. Where not, conclusions must be stored in two
-    /// stages.
+    /// Whether all reads agree on a failed conditional write. If not, commit records must be stored
+    /// in two stages.
     fn is_linearizable_after_failures(&self) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! What the nodes of a cluster are set to, as far as transactions depend on it: `system_views.settings`.
+//! Settings of a cluster's nodes on which transactions depend: `system_views.settings`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,34 +11,35 @@ use scylla::statement::unprepared::Statement;
 use tokio::task::JoinSet;
 
 const SETTINGS: &str = "SELECT name, value FROM system_views.settings";
-/// How long a node may take. One that does not answer is not checked.
+/// Timeout of a node's response. Nodes that do not respond are not checked.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Bytes that a request has beside the names and values of what it writes.
+/// Upper bound on the bytes of a request besides names and values.
 const OVERHEAD: usize = 4096;
 
-/// What was found out about the nodes.
+/// Settings of the nodes.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct NodeSettings {
-    /// Nodes that acknowledge writes before they are synced.
+    /// Nodes that acknowledge writes before they sync them.
     pub periodic: Vec<String>,
-    /// Nodes that answered and did not say when they sync.
+    /// Nodes that responded without their sync mode.
     pub silent: Vec<String>,
-    /// Nodes that did not answer.
+    /// Nodes that did not respond.
     pub unreachable: Vec<String>,
-    /// Bytes of names and value that every node accepts in one write; `None` where none has a limit.
+    /// Maximum bytes of names and values that every node accepts in one write; `None` without a
+    /// limit.
     pub write_max: Option<usize>,
 }
 
-/// What one node answered.
+/// Response of one node.
 enum Answered {
     Settings(Vec<(String, Option<String>)>),
-    /// It has no such table.
+    /// The node has no such table.
     NoTable,
     Unreachable(String),
 }
 
 impl NodeSettings {
-    /// Asks every node that `session` knows, of one data center if it is named.
+    /// Reads the settings of every known node, or of those of one data center.
     pub async fn read(session: &Arc<Session>, data_center: Option<&str>) -> Self {
         let state = session.get_cluster_state();
         let is_asked = |name: Option<&str>| data_center.is_none() || data_center == name;
@@ -78,7 +79,7 @@ impl NodeSettings {
         }
         let size = |name: &str| value(name).and_then(size_of);
         let (mib, kib) = (|name| size(name).map(|size| size << 20), |name| size(name).map(|size| size << 10));
-        // Names with units since Cassandra 4.1, without before.
+        // Names have units since Cassandra 4.1, suffixes before.
         let segment = size("commitlog_segment_size").or_else(|| mib("commitlog_segment_size_in_mb"));
         let mutation = size("max_mutation_size").or_else(|| kib("max_mutation_size_in_kb"));
         let mutation = mutation.or(segment.map(|segment| segment / 2));
@@ -93,7 +94,8 @@ fn without_overhead(bytes: usize) -> usize {
     bytes.saturating_sub(OVERHEAD)
 }
 
-/// A size as the nodes write it: `16MiB`, `16384KiB`, `100B`, or a number of the unit that the name says.
+/// Parses a size as nodes report it: `16MiB`, `16384KiB`, `100B`, or a number in the unit of the
+/// name.
 fn size_of(text: &str) -> Option<usize> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_limit_of_all_nodes_counts_in_every_spelling() {
+    fn the_smallest_mutation_limit_of_all_nodes_applies() {
         let default = [
             ("commitlog_sync", "batch"),
             ("commitlog_segment_size", "32MiB"),
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_told_apart_by_when_they_sync() {
+    fn nodes_are_classified_by_their_sync_mode() {
         let sync = |value| [("commitlog_sync", value)];
         let mut found = of(&[&sync("batch"), &sync("periodic"), &sync("group"), &[], &sync("null")]);
         found.add("5".to_owned(), Answered::NoTable);

@@ -1,4 +1,4 @@
-//! The thread that sweeps.
+//! The sweeper's background thread.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -8,14 +8,14 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Sweeper;
 
-/// Sweeps until it is dropped, which waits for the step that it is at.
+/// Sweeps until dropped. Dropping waits for the current step.
 pub(crate) struct Background {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Background {
-    /// Sweeps step after step, with a pause where nothing was left.
+    /// Sweeps step by step, pausing when nothing is left.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -28,7 +28,7 @@ impl Background {
                 match sweeper.step() {
                     Ok(swept) if !swept.is_done => continue,
                     Ok(_) => {}
-                    Err(error) => tracing::warn!(%error, "sweeping failed, and is tried again"),
+                    Err(error) => tracing::warn!(%error, "sweeping failed; retrying"),
                 }
                 let mut flag = flag.lock();
                 if !*flag {
@@ -48,7 +48,7 @@ impl Drop for Background {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that sweeps has panicked");
+            tracing::error!("the sweeper's thread panicked");
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Sweeping: versions that nobody will read go away. S1 to S8 of the protocol.
+//! Sweeping removes versions that no reader can see any more: S1 to S8 of the protocol.
 //!
-//! What is swept was in the queue before it was in its table (C4), so nothing is forgotten, and nothing is looked for.
+//! Every write is in the queue before it is in its table (C4), so nothing is missed, and no table
+//! is searched.
 
 mod background;
 mod queue;
@@ -19,20 +20,21 @@ use crate::timestamp::Timestamp;
 pub(crate) use background::Background;
 pub(crate) use queue::{Additions, Queue};
 
-/// How a table's old versions go away. A table has one for ever.
+/// How old versions of a table are removed. A table keeps its strategy permanently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SweepStrategy {
-    /// They stay.
+    /// Not at all.
     Nothing,
-    /// The newest version stays, also where it is a deletion, and a sentinel says that older ones were there: whoever reads without a hold that
-    /// counts meets it, and fails instead of reading nothing.
+    /// The newest version remains, even if it is a deletion, with a sentinel that marks removed
+    /// ones: a reader without a valid hold finds the sentinel and fails instead of missing a value.
     Conservative,
-    /// A deletion goes, too, and leaves nothing behind: for tables in which cells come and go. Each read checks that the transaction's hold still counts.
+    /// Deletions are removed as well, without a trace: for tables whose cells are created and
+    /// deleted often. Each read checks that the transaction's hold is valid.
     Thorough,
 }
 
 impl SweepStrategy {
-    /// As stored.
+    /// Name that is stored for the table.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -42,16 +44,16 @@ impl SweepStrategy {
     }
 }
 
-/// What sweeping did.
+/// Result of sweeping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// Entries of the queue: the writes of a transaction in a shard.
+    /// Entries of the queue: the writes of one transaction in one shard.
     pub entries: u64,
     /// Cells whose old versions were removed.
     pub cells: u64,
-    /// Versions of aborted transactions that were removed.
+    /// Removed versions of aborted transactions.
     pub aborted: u64,
-    /// Whether nothing was left that might have been swept.
+    /// Whether nothing is left to sweep.
     pub is_done: bool,
 }
 
@@ -64,25 +66,27 @@ impl Swept {
     }
 }
 
-/// How far a shard is swept.
+/// Sweeping progress of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardProgress {
-    /// Of tables with which strategy.
+    /// Strategy of its tables.
     pub strategy: SweepStrategy,
-    /// 0 to 15: cells are spread over shards.
+    /// Number of the shard, 0 to 15. Cells are distributed over the shards.
     pub shard: u8,
-    /// All writes of transactions that began up to here are swept.
+    /// All writes of transactions that began up to this timestamp are swept.
     pub swept: Timestamp,
-    /// The first that is not, in the queue now; `None` if there is none up to the immutable timestamp.
+    /// First start timestamp in the queue that is not swept yet; `None` if there is none up to the
+    /// immutable timestamp.
     pub unswept: Option<Timestamp>,
 }
 
-/// How far each shard of a store is swept, with what could be swept below `immutable`. `None` where nobody began a transaction yet. Changes nothing.
+/// Returns the sweeping progress of each shard of a store, given an immutable timestamp. `None` if
+/// the store was never opened for transactions. Read-only.
 ///
 /// # Errors
-/// What the store answers; a queue that is none.
+/// The store's error, or a malformed queue.
 pub fn progress(store: Arc<dyn Store>, immutable: Timestamp) -> Result<Option<Vec<ShardProgress>>> {
-    Queue::look(store)?.map(|queue| progress_of(&queue, immutable)).transpose()
+    Queue::open_existing(store)?.map(|queue| progress_of(&queue, immutable)).transpose()
 }
 
 fn progress_of(queue: &Queue, immutable: Timestamp) -> Result<Vec<ShardProgress>> {
@@ -99,7 +103,8 @@ fn progress_of(queue: &Queue, immutable: Timestamp) -> Result<Vec<ShardProgress>
     Shard::all().map(of_shard).collect()
 }
 
-/// Sweeps a store. Several may at once, in one process or many: each shard is swept by one at a time.
+/// Sweeps a store. Several may run at the same time, in one or several processes: each shard is
+/// swept by one at a time.
 pub struct Sweeper {
     store: Arc<dyn Store>,
     service: Arc<dyn TransactionService>,
@@ -117,10 +122,11 @@ impl Sweeper {
         Self { store, service, timelock, queue }
     }
 
-    /// One step for each shard: up to 1,000 entries. Shards that others are sweeping are left to them.
+    /// Runs one step of up to 1,000 entries for each shard. Skips shards that others are sweeping.
     ///
     /// # Errors
-    /// What the store, the service and the timestamps answer. What was done stays done, and the rest is done another time.
+    /// The error of the store, the service or the timestamps. Completed work stays completed; the
+    /// rest is left to later steps.
     pub fn step(&self) -> Result<Swept> {
         let mut swept = Swept { is_done: true, ..Swept::default() };
         for shard in Shard::all() {
@@ -129,15 +135,16 @@ impl Sweeper {
         Ok(swept)
     }
 
-    /// Sweeps everything that may be swept now, step by step.
+    /// Sweeps everything that can be swept now, step by step.
     ///
     /// # Errors
-    /// As [`step`](Self::step); a lock timeout, where others sweep a shard for a minute.
+    /// As [`step`](Self::step); a lock timeout if another sweeper holds a shard for a minute.
     pub fn sweep_all(&self) -> Result<Swept> {
         self.sweep_all_with(|_, _, _| {})
     }
 
-    /// The same, telling after each step how many shards are done, of how many, and what was done so far.
+    /// As [`sweep_all`](Self::sweep_all), calling `tell` after each step with the number of
+    /// completed shards, the number of shards, and the result so far.
     ///
     /// # Errors
     /// As [`sweep_all`](Self::sweep_all).
@@ -158,7 +165,7 @@ impl Sweeper {
         Ok(swept)
     }
 
-    /// How far each shard is.
+    /// Returns the progress of each shard.
     pub fn progress(&self) -> Result<Vec<ShardProgress>> {
         progress_of(&self.queue, self.timelock.immutable()?)
     }

@@ -1,4 +1,4 @@
-//! The queue: what each commit wrote (C4 of the protocol), and what the sweeper reads of it.
+//! The sweep queue: records what each commit wrote (C4 of the protocol) for the sweeper.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,45 +18,45 @@ use crate::timestamp::Timestamp;
 const QUEUE: &str = "_sweep_queue";
 const INDEX: &str = "_sweep_index";
 const PROGRESS: &str = "_sweep_progress";
-/// The column of the progress.
+/// Column of the progress.
 const LAST_DONE: &[u8] = b"p";
-/// Rows of the index that one look passes at most: 2,000,000,000 starts.
+/// Maximum number of index rows that one search covers: 2,000,000,000 start timestamps.
 const INDEX_ROWS_MAX: i64 = 200;
-/// Writes in rows of their own that are read at once.
+/// Number of writes in dedicated rows that are read at once.
 const PAGE: usize = 1_000;
-/// Remembered index cells; then all are forgotten, and put once more.
+/// Maximum number of cached index cells. Beyond it, the cache is cleared and cells are put again.
 const INDEXED_MAX: usize = 4_096;
 
 /// The sweep queue of a store. Any thread may use it.
 pub(crate) struct Queue {
     store: Arc<dyn Store>,
-    /// Fine partitions that are in the index for certain.
+    /// Fine partitions that are certainly in the index.
     indexed: RwLock<HashSet<(Shard, i64)>>,
-    /// The last start of each shard that is done, as far as is known: it only grows.
+    /// Last known completed start timestamp of each shard. Only grows.
     progress: Mutex<Vec<(Shard, i64)>>,
 }
 
-/// What one transaction adds to the queue.
+/// Queue entries of one transaction.
 pub(crate) struct Additions {
     start: Timestamp,
     cells: Vec<(&'static str, Cell, Bytes)>,
     indexed: Vec<(Shard, i64)>,
 }
 
-/// Table, cell, and what is written.
+/// Table, cell, and kind of a write.
 type Write<'a> = (&'a str, &'a Cell, WriteKind);
 
-/// Where the next entries are.
+/// Location of the next entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// In this fine partition, if anywhere up to there.
+    /// In this fine partition, if anywhere up to it.
     Fine(i64),
-    /// Nowhere up to this fine partition.
+    /// None up to this fine partition.
     NoneUpTo(i64),
 }
 
 impl Additions {
-    /// Writes of the queue, to be there before any version is.
+    /// Writes of the queue, which must be stored before any version is.
     pub fn puts(&self) -> impl Iterator<Item = Put<'_>> {
         self.cells.iter().map(|(table, cell, value)| Put {
             table,
@@ -67,14 +67,14 @@ impl Additions {
         })
     }
 
-    /// Whether nothing is to be added.
+    /// Whether there is nothing to add.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 }
 
 impl Queue {
-    /// The queue in `store`, its tables made if they are not there.
+    /// Opens the queue in `store`, creating its tables if needed.
     pub fn open(store: Arc<dyn Store>) -> StoreResult<Self> {
         for table in [QUEUE, INDEX, PROGRESS] {
             store.create_table(table, TableKind::Data)?;
@@ -82,8 +82,8 @@ impl Queue {
         Ok(Self { store, indexed: RwLock::default(), progress: Mutex::default() })
     }
 
-    /// The queue in `store`, if it was made there.
-    pub fn look(store: Arc<dyn Store>) -> StoreResult<Option<Self>> {
+    /// Opens the queue in `store` if it exists.
+    pub fn open_existing(store: Arc<dyn Store>) -> StoreResult<Option<Self>> {
         for table in [QUEUE, INDEX, PROGRESS] {
             if !store.open_table(table)? {
                 return Ok(None);
@@ -92,8 +92,9 @@ impl Queue {
         Ok(Some(Self { store, indexed: RwLock::default(), progress: Mutex::default() }))
     }
 
-    /// C4: what the transaction that began at `start` adds for its writes: table and its strategy, cell, what is written.
-    /// An entry that would be longer than half of `version_max` has its writes in rows of their own, as one of many has.
+    /// Builds the entries (C4) of the transaction that began at `start` for its writes: table and
+    /// its strategy, cell, kind. An entry longer than half of `version_max` keeps its writes in
+    /// dedicated rows, as an entry with many writes does.
     pub fn additions<'a>(
         &self,
         start: Timestamp,
@@ -146,13 +147,13 @@ impl Queue {
                     sweep::dedicated_entry(rows)
                 }
             };
-            // Behind its rows: where an entry is, they are.
+            // After its rows: an entry implies that they exist.
             cells.push((QUEUE, Cell::new(shard.entries(fine), sweep::entry_column(start.0)), entry));
         }
         Additions { start, cells, indexed }
     }
 
-    /// To be called when additions were stored.
+    /// Called after the additions were stored.
     pub fn added(&self, additions: Additions) {
         if !additions.indexed.is_empty() {
             let mut indexed = self.indexed.write();
@@ -163,7 +164,7 @@ impl Queue {
         }
     }
 
-    /// The last start of a shard that is done, as far as this process knows.
+    /// Returns the last completed start timestamp of a shard, as far as this process knows.
     pub(super) fn progress(&self, shard: Shard) -> Result<i64> {
         let known = |progress: &[(Shard, i64)]| {
             progress.iter().find(|(known, _)| *known == shard).map(|(_, last)| *last)
@@ -184,13 +185,14 @@ impl Queue {
         }
     }
 
-    /// The last start of a shard that is done, as stored.
+    /// Returns the stored last completed start timestamp of a shard.
     pub(super) fn stored_progress(&self, shard: Shard) -> Result<Option<Bytes>> {
         let column = Bytes::from_static(LAST_DONE);
         Ok(self.store.get_serial(PROGRESS, &shard.key(), &[column])?.pop().flatten())
     }
 
-    /// Stores that all starts up to `last` are done, unless another sweeper got further.
+    /// Stores that all start timestamps up to `last` are completed, unless another sweeper got
+    /// further.
     pub(super) fn advance(&self, shard: Shard, last: i64) -> Result<()> {
         let cell = Cell::new(shard.key(), LAST_DONE);
         let new: Bytes = var_long::encode(last).into();
@@ -220,7 +222,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The first start that an entry has, from after `done` to `last`.
+    /// Returns the first start timestamp with an entry, after `done` and up to `last`.
     pub(super) fn first_unswept(&self, shard: Shard, done: i64, last: i64) -> Result<Option<Timestamp>> {
         let mut first = done + 1;
         while first <= last {
@@ -241,7 +243,7 @@ impl Queue {
         Ok(None)
     }
 
-    /// Where the next entries are from fine partition `from` on, and not after `until`.
+    /// Finds the next entries from fine partition `from` on, up to `until`.
     pub(super) fn next(&self, shard: Shard, from: i64, until: i64) -> Result<Next> {
         let coarse_of = |fine: i64| fine * FINE / COARSE;
         let last = coarse_of(until).min(coarse_of(from) + INDEX_ROWS_MAX - 1);
@@ -263,7 +265,8 @@ impl Queue {
         Ok(Next::NoneUpTo(end_of_last.min(until)))
     }
 
-    /// Up to `limit` entries with starts from `first` to `last`, which lie in one fine partition. Fewer: there are no more.
+    /// Returns up to `limit` entries with start timestamps from `first` to `last` of one fine
+    /// partition. Fewer mean that there are no more.
     pub(super) fn entries(
         &self,
         shard: Shard,
@@ -282,7 +285,7 @@ impl Queue {
         page.into_iter().map(decode).collect::<Result<_, _>>().map_err(Error::SweepQueue)
     }
 
-    /// Gives `each` the writes that are in rows of their own, page by page.
+    /// Calls `each` for the writes in dedicated rows, page by page.
     pub(super) fn dedicated(
         &self,
         shard: Shard,
@@ -309,7 +312,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Removes the rows of an entry that is done.
+    /// Removes the dedicated rows of a completed entry.
     pub(super) fn remove_dedicated(
         &self,
         shard: Shard,
@@ -321,18 +324,18 @@ impl Queue {
         Ok(self.store.delete_rows(QUEUE, &rows, now.0)?)
     }
 
-    /// Removes a fine partition that is done.
+    /// Removes a completed fine partition.
     pub(super) fn remove_fine(&self, shard: Shard, fine: i64, now: Timestamp) -> Result<()> {
         Ok(self.store.delete_rows(QUEUE, &[shard.entries(fine)], now.0)?)
     }
 
-    /// Removes the index of a coarse partition that is done.
+    /// Removes the index of a completed coarse partition.
     pub(super) fn remove_coarse(&self, shard: Shard, coarse: i64, now: Timestamp) -> Result<()> {
         Ok(self.store.delete_rows(INDEX, &[shard.index(coarse)], now.0)?)
     }
 }
 
-/// What a stored progress says.
+/// Decodes a stored progress.
 pub(super) fn decode_progress(raw: &[u8]) -> Result<i64> {
     var_long::decode_non_negative(raw).map_err(Error::SweepQueue)
 }

@@ -1,4 +1,4 @@
-//! One step of sweeping a shard: S2 to S8 of the protocol.
+//! One sweep step of a shard: S2 to S8 of the protocol.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,18 +10,20 @@ use crate::encoding::sweep::{COARSE, Entry, FINE, QueuedWrite, Shard, WriteKind}
 use crate::error::Result;
 use crate::service::Recorded;
 use crate::store::{Cell, Put, Store};
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
-/// Entries of a step. Each has up to 50 writes, or is one transaction's that wrote more, which are then read page by page.
+/// Maximum number of entries in a step. Each has up to 50 writes, or refers to more in dedicated
+/// rows that are then read page by page.
 const ENTRIES_MAX: usize = 1_000;
-/// Cells whose old versions are removed together.
+/// Number of cells whose old versions are removed together.
 const CELLS_MAX: usize = 500;
 
-/// The newest write of each cell, by table: its start, and what it was.
+/// Newest write of each cell by table: start timestamp and kind.
 type Newest = HashMap<Box<str>, BTreeMap<Cell, (Timestamp, WriteKind)>>;
 
 impl Sweeper {
-    /// A step. `below` is an immutable timestamp from before; a fresh one is asked for otherwise.
+    /// Runs a step. `below` is an earlier immutable timestamp; without it, a fresh one is
+    /// requested.
     pub(super) fn step_of(&self, shard: Shard, below: Option<Timestamp>) -> Result<Swept> {
         // S2.
         let below = match below {
@@ -50,8 +52,8 @@ impl Sweeper {
         let mut entries = self.queue.entries(shard, first, end, ENTRIES_MAX)?;
         let is_whole = entries.len() < ENTRIES_MAX;
         // S5.
-        let conclusions = self.conclude(&entries.iter().map(|(start, _)| *start).collect::<Vec<_>>())?;
-        let is_too_new = |start: &Timestamp| matches!(conclusions.get(start), Some(Conclusion::Committed(commit)) if *commit >= below);
+        let statuses = self.final_statuses(&entries.iter().map(|(start, _)| *start).collect::<Vec<_>>())?;
+        let is_too_new = |start: &Timestamp| matches!(statuses.get(start), Some(TransactionStatus::Committed(commit)) if *commit >= below);
         let stop = entries.iter().position(|(start, _)| is_too_new(start));
         let reached = match (stop, is_whole) {
             (Some(index), _) => entries[index].0.0 - 1,
@@ -61,43 +63,43 @@ impl Sweeper {
         entries.truncate(stop.unwrap_or(entries.len()));
         swept.entries = entries.len() as u64;
         // S6.
-        self.sweep_entries(shard, entries, &conclusions, &mut swept)?;
+        self.sweep_entries(shard, entries, &statuses, &mut swept)?;
         // S7 and S8.
         self.pass(shard, done, reached, Some(fine).filter(|_| swept.entries > 0 || reached < last))?;
         swept.is_done = stop.is_some() || reached == last;
         Ok(swept)
     }
 
-    /// The conclusions of all `starts`, which lie below the immutable timestamp: their transactions have ended, and one without a
-    /// conclusion gets an abort.
-    fn conclude(&self, starts: &[Timestamp]) -> Result<HashMap<Timestamp, Conclusion>> {
-        let mut conclusions = self.service.get_many(starts)?;
-        let missing = starts.iter().filter(|start| !conclusions.contains_key(start));
-        let aborts: Vec<_> = missing.map(|start| (*start, Conclusion::Aborted)).collect();
+    /// Returns the statuses of all `starts`, which lie below the immutable timestamp: their
+    /// transactions have ended, and those without a commit record are aborted.
+    fn final_statuses(&self, starts: &[Timestamp]) -> Result<HashMap<Timestamp, TransactionStatus>> {
+        let mut statuses = self.service.get_many(starts)?;
+        let missing = starts.iter().filter(|start| !statuses.contains_key(start));
+        let aborts: Vec<_> = missing.map(|start| (*start, TransactionStatus::Aborted)).collect();
         if !aborts.is_empty() {
             let results = self.service.put_many_unless_exists(&aborts);
             for ((start, _), result) in aborts.iter().zip(results) {
                 let standing = match result? {
-                    Recorded::Recorded => Conclusion::Aborted,
+                    Recorded::Recorded => TransactionStatus::Aborted,
                     Recorded::Exists(standing) => standing,
                 };
-                conclusions.insert(*start, standing);
+                statuses.insert(*start, standing);
             }
         }
-        Ok(conclusions)
+        Ok(statuses)
     }
 
     fn sweep_entries(
         &self,
         shard: Shard,
         entries: Vec<(Timestamp, Entry)>,
-        conclusions: &HashMap<Timestamp, Conclusion>,
+        statuses: &HashMap<Timestamp, TransactionStatus>,
         swept: &mut Swept,
     ) -> Result<()> {
         let mut newest = Newest::new();
         let mut aborted: HashMap<Box<str>, Vec<(Cell, Timestamp)>> = HashMap::new();
         for (start, entry) in entries {
-            let committed = matches!(conclusions.get(&start), Some(Conclusion::Committed(_)));
+            let committed = matches!(statuses.get(&start), Some(TransactionStatus::Committed(_)));
             match entry {
                 Entry::Inline(writes) => gather(start, committed, writes, &mut newest, &mut aborted),
                 Entry::Dedicated(rows) => {
@@ -123,7 +125,7 @@ impl Sweeper {
         swept: &mut Swept,
     ) -> Result<()> {
         for (table, versions) in aborted {
-            // Another process may have made it, or somebody dropped it, and it is not to come back.
+            // Another process may have created it, or it was dropped and must not come back.
             if !self.store.open_table(&table)? {
                 continue;
             }
@@ -137,26 +139,30 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Removes what is older than the newest committed version of each cell: every reader stops at that one.
+    /// Removes versions older than the newest committed version of each cell, where every reader
+    /// stops.
     fn remove_older(&self, shard: Shard, newest: Newest, swept: &mut Swept) -> Result<()> {
         for (table, cells) in newest {
             if !self.store.open_table(&table)? {
                 continue;
             }
-            // What was written into nothing has nothing below. Should it have all the same, that goes with the next write of the cell.
+            // The first write of a cell has nothing below. If there is something after all, the
+            // next write of the cell removes it.
             let is_over = |kind: WriteKind| shard.thorough && kind.is_delete;
             let mut cells: Vec<_> = cells.into_iter().collect();
             cells.retain(|(_, (_, kind))| !kind.is_first || is_over(*kind));
             for cells in cells.chunks(CELLS_MAX) {
                 let asked: Vec<_> = cells.iter().map(|(cell, (start, _))| (cell, *start)).collect();
-                // A cell with nothing below needs neither sentinel nor tombstone, which readers would meet for long.
+                // A cell with nothing below needs neither sentinel nor tombstone, which would slow
+                // readers down for long.
                 let older = self.store.get(&table, &asked)?;
                 let is_older =
                     older.iter().map(|v| v.as_ref().is_some_and(|v| v.timestamp > Timestamp::SENTINEL));
                 let mut stale = Vec::new();
                 for ((cell, (start, kind)), is_older) in cells.iter().zip(is_older) {
                     match is_over(*kind) {
-                        // The deletion itself goes with what it hid, in one tombstone: none comes back between.
+                        // The deletion itself is removed with the versions it hid, by one
+                        // tombstone, so that none reappears in between.
                         true => stale.push((cell, Timestamp(start.0 + 1))),
                         false if is_older => stale.push((cell, *start)),
                         false => {}
@@ -176,7 +182,7 @@ impl Sweeper {
                         value: Bytes::new(),
                         write_time: now.0,
                     });
-                    // Before the removal: who meets neither would read nothing where there was something.
+                    // Before the removal: a reader that finds neither would miss a value.
                     self.store.put(&puts.collect::<Vec<_>>())?;
                 }
                 self.store.delete_older(&table, &stale, now.0)?;
@@ -186,8 +192,9 @@ impl Sweeper {
         Ok(())
     }
 
-    /// S7 and S8: all starts of the shard from after `done` to `reached` are swept, those of the fine partition `fine` among them. Partitions that are
-    /// over are removed; then the progress is stored, where that spares the next step something.
+    /// Completes all start timestamps of the shard after `done` up to `reached` (S7 and S8),
+    /// including those of fine partition `fine`. Removes completed partitions, then stores the
+    /// progress if that saves the next step work.
     fn pass(&self, shard: Shard, done: i64, reached: i64, fine: Option<i64>) -> Result<()> {
         if reached <= done {
             return Ok(());

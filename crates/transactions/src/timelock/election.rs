@@ -1,57 +1,60 @@
-//! Who leads: what to ask of the store, and what its answers mean. No I/O, no waiting; times come from outside.
+//! Leader election: which request to send to the store next, and what its response means. Without
+//! I/O or waiting; the caller passes the time.
 //!
-//! `docs/transactions.md` has the steps, L1 to L6, and why two servers never give out timestamps at one time.
+//! `docs/transactions.md` describes the steps, L1 to L6, and why two servers never give out
+//! timestamps at the same time.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::halt::Halt;
-use super::lease::{Reading, Record, Stored};
+use super::lease::{ClockReading, Record, Stored};
 use super::timestamps::{BOUND_BUFFER, INITIAL_BOUND};
 use super::{FAST_FORWARD_MAX, TimeLockError};
 use crate::store::StoreError;
 use crate::timestamp::Timestamp;
 
-/// What is asked of the store.
+/// A request to the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ask {
-    /// What is stored, serially.
+pub(super) enum Request {
+    /// Reads the stored value serially.
     Read,
-    /// To store this unless something is. Only where nothing says that something was.
+    /// Stores a value unless there is one. Sent only if nothing indicates that there was one.
     Create { new: Bytes },
-    /// To store this in place of what was.
+    /// Replaces the stored value.
     Replace { expected: Bytes, new: Bytes },
 }
 
-/// What the store answered.
+/// The store's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// It is stored.
+pub(super) enum Response {
+    /// The value was stored.
     Applied,
-    /// This is stored.
+    /// The value found in the store.
     Found(Option<Bytes>),
-    /// Nothing is stored, but something was: what says so.
+    /// Nothing is stored, but there is evidence that something was.
     Lost(String),
-    /// Nobody knows whether it is stored.
+    /// The outcome is unknown.
     Failed(StoreError),
 }
 
-/// A server's part in who leads.
+/// The election from the point of view of one server.
 pub(super) struct Election {
     holder: u64,
     address: String,
     lease: Duration,
-    /// For timestamps whose bound was lost: what an operator says is above all of them.
+    /// After the loss of the bound: the operator's timestamp above all that were given out.
     recovered: Option<i64>,
     phase: Phase,
-    /// What was stored when this server knew it last. Nothing that is stored later lies below.
+    /// The newest state that this server knows to have been stored. The stored state never falls
+    /// below it unless the store lost data.
     known: Option<Mark>,
-    /// A write that nobody may know the outcome of. It is tried again until one is known.
+    /// A write whose outcome may be unknown. It is retried until the outcome is known.
     attempt: Option<Attempt>,
 }
 
-/// How far what is stored has got.
+/// Progress of the stored state.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     term: u64,
@@ -72,7 +75,8 @@ impl Mark {
         Self { term: record.term, sequence: record.sequence, bound: record.bound }
     }
 
-    /// Whether the store has lost what it had at `self`, when `later` is what it has: an older copy of it was put in its place.
+    /// Whether the store lost the state `self`, given that it holds `later`: an older copy was put
+    /// in its place.
     fn is_lost_at(self, later: Self) -> bool {
         later.bound < self.bound || (later.term, later.sequence) < (self.term, self.sequence)
     }
@@ -81,28 +85,28 @@ impl Mark {
 enum Phase {
     Standby(Standby),
     Leading(Leadership),
-    /// The store has lost what this server knows of: it stops the timestamps for all servers.
+    /// The store lost state that this server knows of, so it halts the timestamps for all servers.
     Halting(Halting),
     Ended(TimeLockError),
 }
 
 struct Halting {
-    /// What the server knows of.
+    /// State known to this server.
     known: Mark,
     what: String,
     error: TimeLockError,
-    /// What is stored.
+    /// Stored value.
     expected: Bytes,
     new: Bytes,
-    failed: Option<Reading>,
+    failed: Option<ClockReading>,
 }
 
 #[derive(Default)]
 struct Standby {
-    /// What is stored, and since when it has been seen.
-    seen: Option<(Bytes, Stored, Reading)>,
-    looked: Option<Reading>,
-    /// Nothing was stored at the last look.
+    /// Stored value, and when it was first seen.
+    seen: Option<(Bytes, Stored, ClockReading)>,
+    last_read: Option<ClockReading>,
+    /// Nothing was stored at the last read.
     absent: bool,
 }
 
@@ -110,35 +114,35 @@ struct Attempt {
     expected: Option<Bytes>,
     new: Bytes,
     record: Record,
-    /// The last timestamp that the leader before may have given out, for a claim.
+    /// For a claim: the last timestamp that the previous leader may have given out.
     last: i64,
-    /// Before it was first sent.
-    sent: Reading,
-    /// When it failed.
-    failed: Option<Reading>,
+    /// Time before it was first sent.
+    sent: ClockReading,
+    /// Time of the last failure.
+    failed: Option<ClockReading>,
 }
 
-/// What a server that leads may give out.
+/// Timestamps that the leader may give out.
 pub(super) struct Leadership {
     record: Record,
     stored: Bytes,
-    /// Before the record was sent.
-    began: Reading,
-    /// The last timestamp given out.
+    /// Time before the record was sent.
+    began: ClockReading,
+    /// Last timestamp given out.
     last: i64,
-    /// Up to where timestamps are wanted.
+    /// Greatest timestamp requested.
     wanted: i64,
     resigns: bool,
 }
 
-/// Why there are no timestamps now.
+/// Why no timestamps are available.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Short {
+pub(super) enum NeedMore {
     /// The bound must be raised first.
     Bound,
-    /// For ever.
+    /// Permanently: no timestamps are left.
     Exhausted,
-    /// So far nobody may go.
+    /// The requested timestamp is above the limit.
     OutOfRange(i64),
 }
 
@@ -159,42 +163,43 @@ impl Leadership {
         self.last
     }
 
-    /// L4: the first and the last of `count` timestamps that follow each other. They may only be given out after
-    /// [`confirm`](Self::confirm).
-    pub fn take(&mut self, count: i64) -> Result<(i64, i64), Short> {
+    /// Reserves `count` consecutive timestamps and returns the first and the last: step L4. They
+    /// may be given out only after [`confirm`](Self::confirm).
+    pub fn take(&mut self, count: i64) -> Result<(i64, i64), NeedMore> {
         let last = self.reserve(count)?;
         let first = self.last + 1;
         self.last = last;
         Ok((first, last))
     }
 
-    /// Makes sure that `count` timestamps can be taken, and says which would be the last.
-    pub fn reserve(&mut self, count: i64) -> Result<i64, Short> {
+    /// Checks that `count` timestamps are available and returns the last of them.
+    pub fn reserve(&mut self, count: i64) -> Result<i64, NeedMore> {
         let last = self.last.checked_add(count.max(1)).filter(|last| *last < i64::MAX - 2 * BOUND_BUFFER);
-        let last = last.ok_or(Short::Exhausted)?;
+        let last = last.ok_or(NeedMore::Exhausted)?;
         if last <= self.record.bound {
             Ok(last)
         } else {
             self.wanted = self.wanted.max(last);
-            Err(Short::Bound)
+            Err(NeedMore::Bound)
         }
     }
 
-    /// Makes all later timestamps greater than `timestamp`. Never goes back.
-    pub fn fast_forward(&mut self, timestamp: i64) -> Result<(), Short> {
+    /// Makes all later timestamps greater than `timestamp`. Timestamps never go back.
+    pub fn fast_forward(&mut self, timestamp: i64) -> Result<(), NeedMore> {
         if timestamp <= self.last {
             return Ok(());
         }
         if timestamp > FAST_FORWARD_MAX {
-            return Err(Short::OutOfRange(timestamp));
+            return Err(NeedMore::OutOfRange(timestamp));
         }
         self.reserve(timestamp.saturating_sub(self.last))?;
         self.last = timestamp;
         Ok(())
     }
 
-    /// L5: whether the server has led until now. To be asked after timestamps were taken, and before they are given out.
-    pub fn confirm(&self, now: Reading) -> Result<(), TimeLockError> {
+    /// Whether the server has led until now: step L5. Called after timestamps were taken and before
+    /// they are given out.
+    pub fn confirm(&self, now: ClockReading) -> Result<(), TimeLockError> {
         if self.resigns {
             return Err(TimeLockError::Stopped);
         }
@@ -212,13 +217,14 @@ impl Leadership {
 }
 
 impl Election {
-    /// A server that has not looked yet. `holder` must be unlike any other server's, also this machine's before.
+    /// Creates the election of a server that has not read the store yet. `holder` must be unique
+    /// among all servers, including previous ones on this machine.
     pub fn new(holder: u64, address: String, lease: Duration, recovered: Option<i64>) -> Self {
         let phase = Phase::Standby(Standby::default());
         Self { holder, address, lease, recovered, phase, known: None, attempt: None }
     }
 
-    /// What this server may give out, if it leads.
+    /// Returns the leadership, if this server leads.
     pub fn leadership(&mut self) -> Option<&mut Leadership> {
         match &mut self.phase {
             Phase::Leading(leadership) => Some(leadership),
@@ -226,7 +232,7 @@ impl Election {
         }
     }
 
-    /// Who leads, as far as this server knows.
+    /// Returns the address of the leader, as far as this server knows.
     pub fn leader(&self) -> Option<&str> {
         match &self.phase {
             Phase::Leading(_) => Some(&self.address),
@@ -237,7 +243,7 @@ impl Election {
         }
     }
 
-    /// Why it asks nothing of the store any more.
+    /// Returns why this server sends no more requests to the store.
     pub fn ended(&self) -> Option<&TimeLockError> {
         match &self.phase {
             Phase::Ended(error) => Some(error),
@@ -245,7 +251,8 @@ impl Election {
         }
     }
 
-    /// Why it gives nothing out any more, also while it still stops the timestamps for others.
+    /// Returns why this server gives out no more timestamps, including while it still halts those
+    /// of the others.
     pub fn stopped(&self) -> Option<&TimeLockError> {
         match &self.phase {
             Phase::Halting(halting) => Some(&halting.error),
@@ -253,7 +260,8 @@ impl Election {
         }
     }
 
-    /// L6: gives the lease back at the next write, if this server has it. It gives out nothing from now on.
+    /// Gives the lease back with the next write if this server leads: step L6. From now on it gives
+    /// out nothing.
     pub fn resign(&mut self) {
         match &mut self.phase {
             Phase::Leading(leadership) => leadership.resigns = true,
@@ -262,13 +270,16 @@ impl Election {
         }
     }
 
-    /// How often the store is asked, at least.
+    /// Maximum interval between requests to the store.
     pub fn period(&self) -> Duration {
         self.lease / 5
     }
 
-    /// What to ask of the store now; `None` if nothing. One thing at a time.
-    pub fn ask(&mut self, now: Reading) -> Option<Ask> {
+    /// Returns the next request to the store, if one is due. There is at most one at a time.
+    ///
+    /// The order of the cases follows the protocol: a write of unknown outcome is repeated with the
+    /// same bytes before anything else, so that either attempt counts as the same write.
+    pub fn next_request(&mut self, now: ClockReading) -> Option<Request> {
         let period = self.period();
         if let Some(attempt) = &self.attempt
             && attempt.failed.is_some_and(|failed| now.shortest_since(failed) < period / 4)
@@ -281,10 +292,10 @@ impl Election {
                 if halting.failed.is_some_and(|failed| now.shortest_since(failed) < period / 4) {
                     return None;
                 }
-                Some(Ask::Replace { expected: halting.expected.clone(), new: halting.new.clone() })
+                Some(Request::Replace { expected: halting.expected.clone(), new: halting.new.clone() })
             }
             Phase::Standby(standby) => {
-                // The wall clock was set back: it is no measure any more. Wait from now on.
+                // The wall clock was set back and measures nothing any more: the wait starts again.
                 if let Some((_, _, since)) = &mut standby.seen
                     && now.wall_micros < since.wall_micros
                 {
@@ -302,11 +313,12 @@ impl Election {
                     None if standby.absent => (self.recovered.unwrap_or(INITIAL_BOUND), None, 1),
                     // L1.
                     _ => {
-                        let due = standby.looked.is_none_or(|looked| now.longest_since(looked) >= period);
-                        return due.then_some(Ask::Read);
+                        let due =
+                            standby.last_read.is_none_or(|last_read| now.longest_since(last_read) >= period);
+                        return due.then_some(Request::Read);
                     }
                 };
-                // The same bytes as before, if it was tried before: then either try is good.
+                // The same bytes as the previous attempt, so that the success of either is enough.
                 let attempt = match self.attempt.take().filter(|attempt| attempt.expected == expected) {
                     Some(attempt) => attempt,
                     None => {
@@ -321,7 +333,7 @@ impl Election {
                         Attempt { expected, new: record.encode(), record, last, sent: now, failed: None }
                     }
                 };
-                Some(self.attempt.insert(attempt).ask())
+                Some(self.attempt.insert(attempt).request())
             }
             // L3.
             Phase::Leading(leadership) => {
@@ -342,73 +354,74 @@ impl Election {
                     let last = leadership.last;
                     Attempt { expected, new: record.encode(), record, last, sent: now, failed: None }
                 });
-                Some(attempt.ask())
+                Some(attempt.request())
             }
         }
     }
 
-    /// Takes the answer to what was asked; `now` is after it came.
-    pub fn answer(&mut self, answer: Answer, now: Reading) {
+    /// Handles the response to the last request. `now` is the time after it arrived.
+    pub fn handle_response(&mut self, response: Response, now: ClockReading) {
         if let Phase::Halting(halting) = &mut self.phase {
-            return match answer {
-                Answer::Failed(_) => halting.failed = Some(now),
-                Answer::Applied => {
+            return match response {
+                Response::Failed(_) => halting.failed = Some(now),
+                Response::Applied => {
                     let error = halting.error.clone();
                     self.end(error);
                 }
-                Answer::Found(Some(found)) if found == halting.new => {
+                Response::Found(Some(found)) if found == halting.new => {
                     let error = halting.error.clone();
                     self.end(error);
                 }
-                Answer::Found(Some(found)) => {
+                Response::Found(Some(found)) => {
                     let (known, what) = (halting.known, halting.what.clone());
                     self.halt(known, what, found);
                 }
-                Answer::Found(None) | Answer::Lost(_) => {
+                Response::Found(None) | Response::Lost(_) => {
                     let what = halting.what.clone();
                     self.end(TimeLockError::BoundLost { what });
                 }
             };
         }
-        let found = match answer {
-            Answer::Failed(_) => {
+        let found = match response {
+            Response::Failed(_) => {
                 match &mut self.attempt {
                     Some(attempt) => attempt.failed = Some(now),
                     None => {
                         if let Phase::Standby(standby) = &mut self.phase {
-                            standby.looked = Some(now);
+                            standby.last_read = Some(now);
                         }
                     }
                 }
-                // The same write again is also the look whether the first was done.
+                // Retrying the same write also finds out whether the first attempt succeeded.
                 return;
             }
-            Answer::Lost(what) => return self.end(TimeLockError::BoundLost { what }),
-            Answer::Applied => self.attempt.as_ref().map(|attempt| attempt.new.clone()),
-            Answer::Found(found) => found,
+            Response::Lost(what) => return self.end(TimeLockError::BoundLost { what }),
+            Response::Applied => self.attempt.as_ref().map(|attempt| attempt.new.clone()),
+            Response::Found(found) => found,
         };
         let Some(found) = found else {
             return match &mut self.phase {
                 Phase::Standby(standby) if standby.seen.is_none() => {
-                    (standby.looked, standby.absent) = (Some(now), true);
+                    (standby.last_read, standby.absent) = (Some(now), true);
                 }
                 Phase::Halting(_) | Phase::Ended(_) => {}
                 _ => {
-                    let what = "it was there, and is not there any more".to_owned();
+                    let what = "expected a stored bound, found none".to_owned();
                     self.end(TimeLockError::BoundLost { what });
                 }
             };
         };
         match self.attempt.take() {
-            // An own write, also an earlier try of it: nobody else writes these bytes.
+            // Our own write or an earlier attempt of it: no other server writes these bytes.
             Some(attempt) if attempt.new == found => self.written(attempt),
-            // Not yet, and maybe never.
+            // Not applied yet, and maybe never.
             Some(attempt) if attempt.expected.as_ref() == Some(&found) => {
                 self.attempt = Some(Attempt { failed: Some(now), ..attempt });
-                self.saw(found, now);
+                self.observe(found, now);
             }
-            // No value comes back, so an attempt to replace one that is gone does nothing any more.
-            _ => self.saw(found, now),
+            // No value comes back, so a pending attempt to replace an older one can have no effect
+            // any more.
+            _ => self.observe(found, now),
         }
     }
 
@@ -436,8 +449,8 @@ impl Election {
         }
     }
 
-    /// Another's value is stored.
-    fn saw(&mut self, found: Bytes, now: Reading) {
+    /// Handles the value of another server.
+    fn observe(&mut self, found: Bytes, now: ClockReading) {
         let stored = match Stored::decode(&found) {
             Ok(stored) => stored,
             Err(why) => return self.end(TimeLockError::BoundLost { what: why }),
@@ -450,7 +463,8 @@ impl Election {
             && known.is_lost_at(mark)
         {
             let what = format!(
-                "the store says bound {} in term {}, write {}, and had {} in term {}, write {} before: an older copy of it was put in its place",
+                "the stored bound went back: expected at least bound {3} in term {4}, write {5}, \
+                 found bound {0} in term {1}, write {2}: an older copy replaced it",
                 mark.bound, mark.term, mark.sequence, known.bound, known.term, known.sequence
             );
             return self.halt(known, what, found);
@@ -458,7 +472,7 @@ impl Election {
         match &mut self.phase {
             Phase::Halting(_) | Phase::Ended(_) => {}
             Phase::Standby(standby) => {
-                standby.looked = Some(now);
+                standby.last_read = Some(now);
                 standby.absent = false;
                 if standby.seen.as_ref().is_none_or(|(seen, ..)| *seen != found) {
                     standby.seen = Some((found, stored, now));
@@ -466,19 +480,19 @@ impl Election {
             }
             Phase::Leading(leadership) if leadership.resigns => self.end(TimeLockError::Stopped),
             Phase::Leading(leadership) if leadership.stored == found => {}
-            // Deposed.
+            // This server was deposed.
             Phase::Leading(_) => {
                 let seen = Some((found, stored, now));
-                self.phase = Phase::Standby(Standby { seen, looked: Some(now), absent: false });
+                self.phase = Phase::Standby(Standby { seen, last_read: Some(now), absent: false });
             }
         }
     }
 
-    /// Gives out nothing from now on, and puts a record in place of `found` that keeps every server from
-    /// doing so: only this one knows that the store has lost `known`.
+    /// Stops giving out timestamps, and replaces `found` by a record that stops every other server:
+    /// only this one knows that the store lost `known`.
     fn halt(&mut self, known: Mark, what: String, found: Bytes) {
         let stored = match Stored::decode(&found) {
-            // Another server was first.
+            // Another server halted first.
             Ok(Stored::Halted(halt)) => return self.end(halt.error()),
             Ok(stored) => Mark::of(&stored),
             Err(why) => return self.end(TimeLockError::BoundLost { what: why }),
@@ -504,16 +518,16 @@ impl Election {
 }
 
 impl Attempt {
-    fn ask(&mut self) -> Ask {
+    fn request(&mut self) -> Request {
         self.failed = None;
         match &self.expected {
-            Some(expected) => Ask::Replace { expected: expected.clone(), new: self.new.clone() },
-            None => Ask::Create { new: self.new.clone() },
+            Some(expected) => Request::Replace { expected: expected.clone(), new: self.new.clone() },
+            None => Request::Create { new: self.new.clone() },
         }
     }
 }
 
-/// The error of a server that has no timestamps left.
+/// Returns the error of a server without timestamps left.
 pub(super) fn exhausted(leadership: &Leadership) -> TimeLockError {
     TimeLockError::Exhausted(Timestamp(leadership.last))
 }
@@ -522,8 +536,11 @@ pub(super) fn exhausted(leadership: &Leadership) -> TimeLockError {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Reading {
-        Reading { monotonic: Duration::from_secs(seconds), wall_micros: (seconds * 1_000_000).cast_signed() }
+    fn at(seconds: u64) -> ClockReading {
+        ClockReading {
+            monotonic: Duration::from_secs(seconds),
+            wall_micros: (seconds * 1_000_000).cast_signed(),
+        }
     }
 
     fn record(term: u64, sequence: u64, bound: i64) -> Bytes {
@@ -531,21 +548,21 @@ mod tests {
         Record { term, sequence, bound, holder: 9, lease, address }.encode()
     }
 
-    /// A server that leads, with what it has stored.
+    /// Returns a leading server and its stored record.
     fn leading() -> (Election, Record) {
         let mut election = Election::new(1, "own".to_owned(), Duration::from_secs(5), None);
-        assert_eq!(election.ask(at(100)), Some(Ask::Read));
-        election.answer(Answer::Found(Some(record(3, 7, 5_000_000))), at(100));
-        let asked = election.ask(at(200));
-        let Some(Ask::Replace { new, .. }) = asked else { panic!("{asked:?}") };
-        election.answer(Answer::Applied, at(200));
+        assert_eq!(election.next_request(at(100)), Some(Request::Read));
+        election.handle_response(Response::Found(Some(record(3, 7, 5_000_000))), at(100));
+        let asked = election.next_request(at(200));
+        let Some(Request::Replace { new, .. }) = asked else { panic!("{asked:?}") };
+        election.handle_response(Response::Applied, at(200));
         let Ok(Stored::Leased(record)) = Stored::decode(&new) else { panic!("{new:?}") };
         assert!(election.leadership().is_some());
         (election, record)
     }
 
     #[test]
-    fn a_server_ends_when_the_store_has_less_than_what_it_knows_to_have_been_stored() {
+    fn a_server_ends_when_the_store_lost_a_record_it_knows() {
         let (_, own) = leading();
         for (found, is_lost) in [
             (record(own.term + 1, 0, own.bound + BOUND_BUFFER), false),
@@ -554,17 +571,17 @@ mod tests {
             (record(3, 7, 5_000_000), true),
             (Bytes::copy_from_slice(&(own.bound + 1).to_be_bytes()), true),
         ] {
-            // A leader that is deposed, and what it looks at when it stands by.
+            // A deposed leader, and a standby server.
             for is_leading in [true, false] {
                 let mut election = leading().0;
                 if !is_leading {
-                    assert!(election.ask(at(202)).is_some());
+                    assert!(election.next_request(at(202)).is_some());
                     let next = record(own.term + 1, 0, own.bound + BOUND_BUFFER);
-                    election.answer(Answer::Found(Some(next)), at(202));
+                    election.handle_response(Response::Found(Some(next)), at(202));
                     assert!(election.leadership().is_none() && election.ended().is_none());
                 }
-                assert!(election.ask(at(204)).is_some());
-                election.answer(Answer::Found(Some(found.clone())), at(204));
+                assert!(election.next_request(at(204)).is_some());
+                election.handle_response(Response::Found(Some(found.clone())), at(204));
                 let case = format!("leading: {is_leading}, {:?}", Stored::decode(&found));
                 let stopped = matches!(election.stopped(), Some(TimeLockError::Halted { .. }));
                 assert_eq!(stopped, is_lost, "{case}");
@@ -576,35 +593,35 @@ mod tests {
         }
     }
 
-    /// What a server does that has found out that the store lost a bound.
+    /// Checks how a server acts after it found that the store lost a bound.
     fn stops_the_others(mut election: Election, bound: i64, found: Bytes) {
-        let halt = |asked: Option<Ask>, instead_of: &Bytes| {
-            let Some(Ask::Replace { expected, new }) = asked else { panic!("{asked:?}") };
+        let halt = |asked: Option<Request>, instead_of: &Bytes| {
+            let Some(Request::Replace { expected, new }) = asked else { panic!("{asked:?}") };
             assert_eq!(expected, instead_of);
             let Ok(Stored::Halted(halt)) = Stored::decode(&new) else { panic!("{new:?}") };
             assert!(halt.bound >= bound && halt.reason.contains("an older copy"), "{halt:?}");
             new
         };
-        halt(election.ask(at(205)), &found);
-        // The store does not answer, and then another server of the lost term has written.
-        election.answer(Answer::Failed(StoreError::unknown("", "")), at(205));
-        assert_eq!(election.ask(at(205)), None, "not at once again");
-        halt(election.ask(at(206)), &found);
+        halt(election.next_request(at(205)), &found);
+        // The store does not respond, and then another server of the lost term has written.
+        election.handle_response(Response::Failed(StoreError::unknown("", "")), at(205));
+        assert_eq!(election.next_request(at(205)), None, "not at once again");
+        halt(election.next_request(at(206)), &found);
         let next = record(4, 1, bound - 5);
-        election.answer(Answer::Found(Some(next.clone())), at(206));
-        let new = halt(election.ask(at(206)), &next);
-        // SIGTERM does not keep it from stopping the others.
+        election.handle_response(Response::Found(Some(next.clone())), at(206));
+        let new = halt(election.next_request(at(206)), &next);
+        // A request to stop does not keep it from halting the others.
         election.resign();
-        election.answer(Answer::Applied, at(206));
+        election.handle_response(Response::Applied, at(206));
         assert!(matches!(election.ended(), Some(TimeLockError::Halted { .. })));
-        // Others that lead, stand by or start find it, and end.
+        // Leaders, standbys and new servers find the record and end.
         let mut fresh = Election::new(5, "fresh".to_owned(), Duration::from_secs(5), None);
         let (mut leader, mut standby) = (leading().0, leading().0);
-        assert!(standby.ask(at(202)).is_some());
-        standby.answer(Answer::Found(Some(record(9, 0, bound + BOUND_BUFFER))), at(202));
+        assert!(standby.next_request(at(202)).is_some());
+        standby.handle_response(Response::Found(Some(record(9, 0, bound + BOUND_BUFFER))), at(202));
         for other in [&mut fresh, &mut leader, &mut standby] {
-            assert!(other.ask(at(208)).is_some());
-            other.answer(Answer::Found(Some(new.clone())), at(208));
+            assert!(other.next_request(at(208)).is_some());
+            other.handle_response(Response::Found(Some(new.clone())), at(208));
             assert!(matches!(other.ended(), Some(TimeLockError::Halted { .. })));
         }
     }

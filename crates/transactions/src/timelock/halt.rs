@@ -1,8 +1,9 @@
-//! The record by which a server stops the timestamps of a store until an operator clears it.
+//! The record by which a server halts the timestamps of a store until an operator clears it.
 //!
-//! A server that reads an older record than it knows of has met a store that lost acknowledged writes. It
-//! alone knows that, so it puts this record in place of the older one. Every server that leads, stands by or
-//! starts later reads it and ends; versions that do not know the format end as well.
+//! A server that reads an older record than it knows of has found that the store lost acknowledged
+//! writes. No other server may know that, so it replaces the older record by this one. Every server
+//! that leads, stands by or starts later reads it and ends; versions that do not know the format
+//! end as well.
 //!
 //! ```text
 //! [1] format: 2
@@ -25,15 +26,15 @@ use super::{FAST_FORWARD_MAX, TimeLockError};
 use crate::store::{CheckOutcome, Store, StoreError};
 use crate::timestamp::Timestamp;
 
-/// The format of these records. Never change what a number means.
+/// Format of these records. Never change the meaning of a number.
 pub(super) const FORMAT: u8 = 2;
 const HEAD_LENGTH: usize = 1 + 8 + 8 + 8;
-/// The longest reason, bytes.
+/// Maximum length of the reason, bytes.
 const REASON_LENGTH_MAX: usize = 4096;
-/// How often a record is cleared against servers that write it at the same time.
+/// Number of attempts to clear a record that servers write at the same time.
 const ATTEMPTS_MAX: usize = 10;
 
-/// That no timestamps are given out, and why.
+/// Halted timestamps, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Halt {
     pub term: u64,
@@ -59,12 +60,19 @@ impl Halt {
     /// What is wrong with the bytes, which begin with [`FORMAT`].
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let Some((head, reason)) = bytes.split_at_checked(HEAD_LENGTH) else {
-            return Err(format!("a record of format {FORMAT} has {} bytes", bytes.len()));
+            return Err(format!(
+                "halt record of format {FORMAT}: expected at least {HEAD_LENGTH} bytes, found {}",
+                bytes.len()
+            ));
         };
         if reason.len() > REASON_LENGTH_MAX {
-            return Err(format!("its reason has {} bytes", reason.len()));
+            return Err(format!(
+                "halt record: expected a reason of at most {REASON_LENGTH_MAX} bytes, found {}",
+                reason.len()
+            ));
         }
-        let reason = std::str::from_utf8(reason).map_err(|_| "its reason is not UTF-8".to_owned())?;
+        let reason =
+            std::str::from_utf8(reason).map_err(|_| "halt record: reason is not UTF-8".to_owned())?;
         let number = |at: usize| {
             let mut number = [0; 8];
             number.copy_from_slice(&head[at..at + 8]);
@@ -78,26 +86,26 @@ impl Halt {
         })
     }
 
-    /// The error of a read of it.
+    /// Returns the error for callers that find the record.
     pub fn error(&self) -> TimeLockError {
         TimeLockError::Halted { reason: self.reason.clone(), bound: Timestamp(self.bound) }
     }
 }
 
-/// What [`clear_halt`] has done.
+/// Result of [`clear_halt`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleared {
-    /// Why the timestamps were stopped.
+    /// Why the timestamps were halted.
     pub reason: String,
-    /// The next timestamps are greater.
+    /// Later timestamps are greater.
     pub bound: Timestamp,
 }
 
-/// Lets servers give out timestamps again after one has stopped them. They go on above the greatest bound
-/// that was known, and above `above`. Servers that read the record have ended: start them again.
+/// Clears a halt, so that servers give out timestamps again. They continue above the greatest known
+/// bound and above `above`. Servers that read the record have ended and must be started again.
 ///
 /// # Errors
-/// NotHalted, if nothing was stopped; OutOfRange; what the store answers.
+/// `NotHalted`, `OutOfRange`, or the store's error.
 pub fn clear_halt(store: Arc<dyn Store>, above: Option<Timestamp>) -> Result<Cleared, TimeLockError> {
     if let Some(asked) = above.filter(|above| above.0 > FAST_FORWARD_MAX) {
         return Err(TimeLockError::OutOfRange { asked });
@@ -117,7 +125,7 @@ pub fn clear_halt(store: Arc<dyn Store>, above: Option<Timestamp>) -> Result<Cle
             sequence: 0,
             bound,
             holder: rand::random(),
-            // Nobody leads: the next server does at once.
+            // No leader: the next server leads at once.
             lease: Duration::ZERO,
             address: "cassette timelock clear".to_owned(),
         };
@@ -128,8 +136,8 @@ pub fn clear_halt(store: Arc<dyn Store>, above: Option<Timestamp>) -> Result<Cle
             CheckOutcome::Actual(actual) => found = actual,
         }
     }
-    let cause = "others changed it each time";
-    Err(TimeLockError::Bound(StoreError::unavailable("clear the record that stops the timestamps", cause)))
+    let cause = "other clients changed it at every attempt";
+    Err(TimeLockError::Bound(StoreError::unavailable("clear the halted timestamps", cause)))
 }
 
 #[cfg(test)]
@@ -137,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_that_stop_timestamps_are_read_as_they_were_written() {
+    fn halt_records_round_trip() {
         let halt = Halt { term: 7, sequence: 9, bound: -5, reason: "an older bound".to_owned() };
         let bytes = halt.encode();
         assert_eq!(bytes[..9], [2, 0, 0, 0, 0, 0, 0, 0, 7], "as drawn above");

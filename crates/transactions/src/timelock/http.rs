@@ -1,8 +1,9 @@
-//! The server's paths; see [`messages`](super::messages).
+//! HTTP routes of the server; see [`messages`](super::messages).
 //!
-//! There are no passwords: whoever can connect may ask, and by default only this machine can. Web pages may not: what a browser sends says where
-//! its page is from, and is refused. So is a request for a host that is neither an address nor a configured name of this server: a page
-//! may have made that name resolve to this machine.
+//! There is no authentication: any client that can connect is served, and by default only this
+//! machine can. Requests of web pages are rejected by the headers that browsers add. Requests for a
+//! host that is neither an address nor a configured name of this server are rejected as well,
+//! because a page may have made that name resolve to this machine.
 
 use std::future::Future;
 use std::io;
@@ -26,53 +27,54 @@ use super::TimeLockError;
 use super::connections::OfConnection;
 use super::messages::{Batch, FastForward, LockRequest, Refusal, RefusalKind};
 use super::registry::Name;
-use super::server::{Desk, TimeLockServer};
+use super::server::{LockService, TimeLockServer};
 
-/// The longest request, bytes: the names of the locks of a transaction of some 100,000 writes.
+/// Maximum request length, bytes: the lock names of a transaction of about 100,000 writes.
 const REQUEST_LENGTH_MAX: usize = 32 << 20;
-/// Bodies up to this length, bytes, need no room: a connection costs as much.
+/// Bodies up to this length, bytes, need no reservation: a connection costs as much.
 const SHORT_LENGTH_MAX: usize = 64 << 10;
-/// How long a request with a longer one waits for room in memory.
+/// How long a request with a longer body waits for memory.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long such a body may take to arrive.
 const BODY_WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long a server that ends goes on answering.
+/// How long a stopping server keeps answering.
 const LAST_ANSWERS_MAX: Duration = Duration::from_millis(500);
 
 impl TimeLockServer {
-    /// Answers clients until `stop` is done, a client tells it to stop, or its part has ended for good. Then gives the lease back.
+    /// Serves clients until `stop` completes, a client stops the server, or it can never lead
+    /// again. Then gives the lease back.
     ///
     /// # Errors
-    /// What the listener fails with, or why the server's part has ended.
+    /// The listener's error, or why the server ended.
     pub async fn serve(
         mut self,
         listener: TcpListener,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        let desk = self.desk.clone();
+        let service = self.service.clone();
         let (told, is_told) = oneshot::channel::<()>();
-        let over = async move {
+        let finished = async move {
             tokio::select! {
                 () = stop => {}
-                () = desk.over() => {}
+                () = service.finished() => {}
             }
-            desk.ask_to_stop();
+            service.request_stop();
             drop(told);
         };
-        // What is being answered then is; who waits for a lock of others is not waited for.
+        // Requests in progress are completed, but not those that wait for a lock.
         let cut = async {
             let _ = is_told.await;
             tokio::time::sleep(LAST_ANSWERS_MAX).await;
         };
-        let (router, limits) = (router(self.desk.clone()), self.desk.limits);
+        let (router, limits) = (router(self.service.clone()), self.service.limits);
         tokio::select! {
-            served = serve(listener, router, limits, OfConnection::default, over) => served?,
+            served = serve(listener, router, limits, OfConnection::default, finished) => served?,
             () = cut => {}
         }
-        // It waits for the store.
+        // Blocks on the store.
         let stopped = tokio::task::spawn_blocking(move || {
             self.stop();
-            self.desk.stopped()
+            self.service.stopped()
         });
         match stopped.await {
             Ok(None | Some(TimeLockError::Stopped)) => Ok(()),
@@ -82,27 +84,30 @@ impl TimeLockServer {
     }
 }
 
-fn router(desk: Arc<Desk>) -> Router {
+fn router(service: Arc<LockService>) -> Router {
     Router::new()
         .route("/v1/batch", post(batch))
         .route("/v1/lock", post(lock))
         .route("/v1/fast-forward", post(fast_forward))
         .route("/v1/stop", post(stop))
-        .route("/v1/status", get(|State(desk): State<Arc<Desk>>| async move { Json(desk.status()) }))
-        .fallback(|| async { refuse(Refusal::new(RefusalKind::Usage, "there is nothing of this name")) })
+        .route(
+            "/v1/status",
+            get(|State(service): State<Arc<LockService>>| async move { Json(service.status()) }),
+        )
+        .fallback(|| async { refuse(Refusal::new(RefusalKind::Usage, "unknown path")) })
         .layer(DefaultBodyLimit::max(REQUEST_LENGTH_MAX))
-        .layer(middleware::from_fn_with_state(desk.clone(), admitted))
-        .layer(middleware::from_fn_with_state(desk.clone(), guarded))
-        .with_state(desk)
+        .layer(middleware::from_fn_with_state(service.clone(), admitted))
+        .layer(middleware::from_fn_with_state(service.clone(), guarded))
+        .with_state(service)
 }
 
-/// Turns away what a page in a browser sends.
-async fn guarded(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
+/// Rejects requests of web pages.
+async fn guarded(State(service): State<Arc<LockService>>, request: Request, next: Next) -> Response {
     let host = match sole_host(&request) {
         Ok(host) => host,
         Err(reason) => return refuse(Refusal::new(RefusalKind::Usage, reason)),
     };
-    if !is_own(host, desk.hosts.iter().map(|name| &**name)) {
+    if !is_own(host, service.hosts.iter().map(|name| &**name)) {
         let refusal = format!(
             "invalid Host: expected an address, localhost or a name of this server, found {host}; \
              name it when the server is started (--host)"
@@ -112,13 +117,13 @@ async fn guarded(State(desk): State<Arc<Desk>>, request: Request, next: Next) ->
     let is_of_page =
         [header::ORIGIN.as_str(), "sec-fetch-site"].iter().any(|name| request.headers().contains_key(*name));
     if is_of_page {
-        return refuse(Refusal::new(RefusalKind::Usage, "web pages may not ask"));
+        return refuse(Refusal::new(RefusalKind::Usage, "requests of web pages are not allowed"));
     }
     next.run(request).await
 }
 
-/// Reads a long body when there is room for it in memory. The room is given back when the body is understood.
-async fn admitted(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
+/// Reads a long body after reserving memory for it. The memory is released when the body is parsed.
+async fn admitted(State(service): State<Arc<LockService>>, request: Request, next: Next) -> Response {
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
     let length: usize = match length {
@@ -127,22 +132,25 @@ async fn admitted(State(desk): State<Arc<Desk>>, request: Request, next: Next) -
         None => REQUEST_LENGTH_MAX,
     };
     if length > REQUEST_LENGTH_MAX {
-        return refuse(Refusal::new(RefusalKind::Usage, "the request is too long"));
+        return refuse(Refusal::new(
+            RefusalKind::Usage,
+            format!("request too long: expected at most {REQUEST_LENGTH_MAX} bytes"),
+        ));
     }
     let not_now = |what: &str| refuse(Refusal::new(RefusalKind::NotNow, what));
-    const LATE: &str = "the request's body did not come in time";
+    const LATE: &str = "the request body did not arrive in time";
     if length <= SHORT_LENGTH_MAX {
-        let request = buffered(request, SHORT_LENGTH_MAX, desk.limits.body_wait_max).await;
+        let request = buffered(request, SHORT_LENGTH_MAX, service.limits.body_wait_max).await;
         let Ok(request) = request else { return not_now(LATE) };
         return next.run(request).await;
     }
-    let room = desk.bodies.clone().acquire_many_owned((length >> 10) as u32 + 1);
+    let room = service.bodies.clone().acquire_many_owned((length >> 10) as u32 + 1);
     let Ok(Ok(room)) = tokio::time::timeout(ROOM_WAIT_MAX, room).await else {
-        return not_now("no room for the request's body");
+        return not_now("no memory available for the request body");
     };
     let request = buffered(request, REQUEST_LENGTH_MAX, BODY_WAIT_MAX).await;
     let Ok(mut request) = request else { return not_now(LATE) };
-    // Dropped with the request, when the handler has its contents.
+    // Dropped with the request, when the handler has parsed it.
     request.extensions_mut().insert(Arc::new(room));
     next.run(request).await
 }
@@ -163,43 +171,43 @@ fn answer<T: serde::Serialize>(result: Result<T, Refusal>) -> Response {
 }
 
 async fn batch(
-    State(desk): State<Arc<Desk>>,
+    State(service): State<Arc<LockService>>,
     Extension(OfConnection(connection)): Extension<OfConnection>,
     Json(batch): Json<Batch>,
 ) -> Response {
-    connection.carries(&desk, batch.session);
-    answer(desk.batch(&batch).await)
+    connection.carries(&service, batch.session);
+    answer(service.batch(&batch).await)
 }
 
 async fn lock(
-    State(desk): State<Arc<Desk>>,
+    State(service): State<Arc<LockService>>,
     Extension(OfConnection(connection)): Extension<OfConnection>,
     Json(mut request): Json<LockRequest>,
 ) -> Response {
-    connection.carries(&desk, request.session);
-    // Not kept while the request waits.
+    connection.carries(&service, request.session);
+    // Not kept in memory while the request waits.
     let names = std::mem::take(&mut request.names);
     let names: Result<Vec<Name>, _> =
-        names.into_iter().map(|name| STANDARD.decode(name).map(|text| desk.name(&text))).collect();
+        names.into_iter().map(|name| STANDARD.decode(name).map(|text| service.name(&text))).collect();
     match names {
         Ok(mut names) => {
             names.sort_unstable();
             names.dedup();
-            answer(desk.lock(&request, names).await)
+            answer(service.lock(&request, names).await)
         }
-        Err(error) => refuse(Refusal::new(RefusalKind::Usage, format!("the name of a lock: {error}"))),
+        Err(error) => refuse(Refusal::new(RefusalKind::Usage, format!("invalid lock name: {error}"))),
     }
 }
 
 async fn fast_forward(
-    State(desk): State<Arc<Desk>>,
+    State(service): State<Arc<LockService>>,
     Json(FastForward { to }): Json<FastForward>,
 ) -> Response {
-    answer(desk.fast_forward(to).await.map(|()| desk.status()))
+    answer(service.fast_forward(to).await.map(|()| service.status()))
 }
 
-async fn stop(State(desk): State<Arc<Desk>>) -> Response {
-    let status = desk.status();
-    desk.ask_to_stop();
+async fn stop(State(service): State<Arc<LockService>>) -> Response {
+    let status = service.status();
+    service.request_stop();
     Json(status).into_response()
 }

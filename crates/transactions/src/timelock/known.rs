@@ -1,4 +1,4 @@
-//! What a store says of the timestamps that were given out, beside their bound: for when that is lost.
+//! Timestamps that are known to be given out, for the recovery of a lost bound.
 
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use crate::store::Store;
 use crate::sweep;
 use crate::timestamp::Timestamp;
 
-/// A timestamp that was given out for this store, as great a one as can be known without reading its tables: by the coordination row and by how far
-/// it is swept. Others may have been given out above it. `None` where nothing says so. Changes nothing.
+/// Returns the greatest timestamp known to be given out for this store, found without reading its
+/// tables: from the coordination row and the progress of sweeping. Greater ones may have been given
+/// out. `None` if nothing is recorded. Read-only.
 ///
 /// # Errors
-/// What the store answers; a row that is none.
+/// The store's error, or a malformed row.
 pub fn known_timestamp(store: &Arc<dyn Store>) -> Result<Option<Timestamp>> {
-    let agreed = Coordination::look(&**store)?.map(|agreed| agreed.given_out());
+    let agreed = Coordination::peek(&**store)?.map(|agreed| agreed.given_out());
     let swept = sweep::progress(store.clone(), Timestamp::ATOMIC)?;
     let swept = swept.and_then(|shards| shards.iter().map(|shard| shard.swept).max());
     Ok(agreed.max(swept).filter(|known| *known >= Timestamp::FIRST))
@@ -28,7 +29,7 @@ mod tests {
     use crate::{ConflictHandler, Options, Transactions};
 
     #[test]
-    fn a_store_that_lost_its_bound_knows_how_far_timestamps_were() {
+    fn known_timestamp_covers_committed_and_swept_transactions() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         assert_eq!(known_timestamp(&store).unwrap(), None);
         let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());

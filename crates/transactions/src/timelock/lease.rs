@@ -1,7 +1,8 @@
-//! The record by which one server leads, and how long a lease is measured to be.
+//! The leader's record, and how the length of a lease is measured.
 //!
-//! It lies where a plain bound of timestamps would: row and column `ts` of table `_timestamp`. So whoever raises the bound renews its lease by
-//! the same write, and a server that lost the lease cannot raise the bound any more.
+//! It is stored in place of a plain bound of timestamps: row and column `ts` of table `_timestamp`.
+//! So the write that raises the bound also renews the lease, and a server that lost the lease
+//! cannot raise the bound.
 //!
 //! ```text
 //! [1] format: 1
@@ -13,7 +14,8 @@
 //! [.] where clients reach it, UTF-8
 //! ```
 //!
-//! Numbers are big-endian. A plain bound, as [`Timestamps`](super::Timestamps) stores it, is 8 bytes long, and no record is.
+//! Numbers are big-endian. A plain bound, as [`Timestamps`](super::Timestamps) stores it, has 8
+//! bytes; no record does.
 
 use std::time::Duration;
 
@@ -22,38 +24,39 @@ use cassette_vfs::Clock;
 
 use super::halt::{self, Halt};
 
-/// The format of records. Never change what a number means.
+/// Format of the records. Never change the meaning of a number.
 const FORMAT: u8 = 1;
 /// Bytes before the address.
 const HEAD_LENGTH: usize = 1 + 8 + 8 + 8 + 8 + 4;
-/// The longest address.
+/// Maximum length of the address.
 const ADDRESS_LENGTH_MAX: usize = 1024;
 
-/// Who leads, and up to where it may give out timestamps.
+/// The leader, and the bound of its timestamps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Greater with every leader.
+    /// Increases with every leader.
     pub term: u64,
-    /// Greater with every write of one leader.
+    /// Increases with every write of a leader.
     pub sequence: u64,
-    /// All timestamps given out are at most this.
+    /// No timestamp above it was given out.
     pub bound: i64,
-    /// The server.
+    /// Random number of the server.
     pub holder: u64,
-    /// For how long it may think that it leads, from before this record was written. Zero if it has given the lease back.
+    /// How long the server may consider itself the leader, from before this record was written.
+    /// Zero after it gave the lease back.
     pub lease: Duration,
-    /// Where clients reach it.
+    /// Address where clients reach it.
     pub address: String,
 }
 
-/// What is stored for the timestamps of a store.
+/// The value stored for the timestamps of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// The bound of timestamps that a process gives to itself.
+    /// Bound of a process that gives out its own timestamps.
     Plain(i64),
-    /// The record of a server.
+    /// Record of a leader.
     Leased(Record),
-    /// The record of a server that stopped the timestamps.
+    /// Record of a server that halted the timestamps.
     Halted(Halt),
 }
 
@@ -82,15 +85,23 @@ impl Stored {
             return Halt::decode(bytes).map(Self::Halted);
         }
         let Some((head, address)) = bytes.split_at_checked(HEAD_LENGTH) else {
-            return Err(format!("it has {} bytes, and neither a bound nor a lease has", bytes.len()));
+            return Err(format!(
+                "expected a bound of 8 bytes or a lease record of at least \
+                {HEAD_LENGTH}, found {} bytes",
+                bytes.len()
+            ));
         };
         if head.first() != Some(&FORMAT) {
-            return Err(format!("its format is {:?}, and this version knows {FORMAT}", head.first()));
+            return Err(format!("lease record: expected format {FORMAT}, found {:?}", head.first()));
         }
         if address.len() > ADDRESS_LENGTH_MAX {
-            return Err(format!("its address has {} bytes", address.len()));
+            return Err(format!(
+                "lease record: expected an address of at most {ADDRESS_LENGTH_MAX} bytes, found {}",
+                address.len()
+            ));
         }
-        let address = std::str::from_utf8(address).map_err(|_| "its address is not UTF-8".to_owned())?;
+        let address =
+            std::str::from_utf8(address).map_err(|_| "lease record: address is not UTF-8".to_owned())?;
         let number = |at: usize| {
             let mut number = [0; 8];
             number.copy_from_slice(&head[at..at + 8]);
@@ -115,33 +126,35 @@ impl Stored {
         }
     }
 
-    /// How long another server must have seen this, unchanged, before it may lead.
+    /// How long another server must see this value unchanged before it may lead.
     pub fn wait(&self) -> Duration {
         match self {
             Self::Plain(_) => Duration::ZERO,
             Self::Leased(record) => with_drift(record.lease),
-            // Nobody may lead while it stands.
+            // Nobody may lead while it is stored.
             Self::Halted(_) => Duration::MAX,
         }
     }
 }
 
-/// How long others wait for a lease to end: a quarter longer than its holder. So much may the clocks of both differ in pace.
+/// How long others wait for the end of a lease: a quarter longer than its holder, to allow for
+/// clocks of different rates.
 pub(super) fn with_drift(lease: Duration) -> Duration {
     lease + lease / 4
 }
 
-/// What both clocks of a machine say at one moment.
+/// Readings of a machine's clocks, taken together.
 ///
-/// A monotonic clock may stand still while the machine sleeps; a wall clock may be set. A holder of a lease counts the longer of both, and who
-/// waits for its end the shorter, so that one of both may be wrong on each side.
+/// A monotonic clock may stand still while the machine sleeps, and a wall clock may be set. The
+/// holder of a lease uses the longer of both durations, a server that waits for its end the shorter
+/// one, so that one clock on each side may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reading {
+pub(super) struct ClockReading {
     pub monotonic: Duration,
     pub wall_micros: i64,
 }
 
-impl Reading {
+impl ClockReading {
     pub fn of(clock: &dyn Clock) -> Self {
         Self { monotonic: clock.monotonic(), wall_micros: clock.now_micros() }
     }
@@ -155,17 +168,18 @@ impl Reading {
         self.monotonic.saturating_sub(earlier.monotonic)
     }
 
-    /// The time since `earlier`, by the clock that says more.
+    /// Time since `earlier` according to the clock that advanced more.
     pub fn longest_since(self, earlier: Self) -> Duration {
         self.on_wall(earlier).max(self.on_monotonic(earlier))
     }
 
-    /// The time since `earlier`, by the clock that says less.
+    /// Time since `earlier` according to the clock that advanced less.
     pub fn shortest_since(self, earlier: Self) -> Duration {
         self.on_wall(earlier).min(self.on_monotonic(earlier))
     }
 
-    /// Whether the wall clock says much more than the monotonic one: it was set, or the machine slept.
+    /// Whether the wall clock advanced much more than the monotonic one: it was set, or the machine
+    /// slept.
     pub fn jumped_since(self, earlier: Self) -> bool {
         self.on_wall(earlier) > self.on_monotonic(earlier) * 2 + Duration::from_secs(1)
     }
@@ -187,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn records_and_plain_bounds_are_told_apart() {
+    fn records_and_plain_bounds_are_distinguished() {
         let bytes = record().encode();
         assert_eq!(Stored::decode(&bytes), Ok(Stored::Leased(record())));
         assert_eq!(Stored::decode(&10_000i64.to_be_bytes()), Ok(Stored::Plain(10_000)));
@@ -196,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn malformed_records_are_rejected() {
         let bytes = record().encode();
         for length in (0..HEAD_LENGTH).filter(|length| *length != 8) {
             assert!(Stored::decode(&bytes[..length]).is_err(), "{length} bytes");
@@ -211,8 +225,8 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_counts_the_longer_and_others_the_shorter_time() {
-        let reading = |monotonic, wall: i64| Reading {
+    fn holders_use_the_longer_duration_and_others_the_shorter() {
+        let reading = |monotonic, wall: i64| ClockReading {
             monotonic: Duration::from_secs(monotonic),
             wall_micros: wall * 1_000_000,
         };

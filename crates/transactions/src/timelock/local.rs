@@ -1,4 +1,4 @@
-//! Timestamps and locks in this process, for a store that only this process writes.
+//! Timestamps and locks of this process, for a store that only this process writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::{Hold, LockToken, Started, TimeLock, TimeLockError, Timestamps};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 
-/// Timestamps and locks in this process. Exactly one may be in use for a store at a time.
+/// In-process timestamps and locks. Exactly one instance may use a store at a time.
 pub struct LocalTimeLock<S> {
     timestamps: Timestamps<S>,
     locks: Locks,
     owners: AtomicU64,
-    /// Locks and holds of an earlier epoch are lost.
+    /// Locks and holds of earlier epochs are lost.
     epoch: AtomicU64,
-    /// Clients that asked for a residue.
+    /// Number of clients that requested a residue.
     residues: AtomicU64,
-    /// Held timestamps, and how often each is.
+    /// Held timestamps and their counts.
     held: Mutex<BTreeMap<Timestamp, usize>>,
 }
 
 impl<S: Store> LocalTimeLock<S> {
-    /// Goes on where the last instance on this store ended.
+    /// Continues above the bound of the previous instance on this store.
     pub fn open(store: S) -> Result<Self, TimeLockError> {
         Ok(Self {
             timestamps: Timestamps::open(store)?,
@@ -39,13 +39,13 @@ impl<S: Store> LocalTimeLock<S> {
         })
     }
 
-    /// The timestamps: to fast-forward them after a restore.
+    /// Returns the timestamps, to fast-forward them after a restore.
     pub fn timestamps(&self) -> &Timestamps<S> {
         &self.timestamps
     }
 
-    /// Takes all locks and holds away from everybody, as a new leader of a lock service does. Transactions that commit
-    /// fail at their last check and can be run again.
+    /// Revokes all locks and holds, as a new leader of a lock service does. Transactions that
+    /// commit fail at the last check and can be run again.
     pub fn revoke_all(&self) {
         let mut held = self.held.lock();
         self.epoch.fetch_add(1, Ordering::SeqCst);
@@ -55,7 +55,7 @@ impl<S: Store> LocalTimeLock<S> {
 }
 
 impl<S: Store> TimeLock for LocalTimeLock<S> {
-    /// Whoever opened it chose its store.
+    /// The caller that opened it chose its store.
     fn check_store(&self, _: &dyn Store) -> Result<(), TimeLockError> {
         Ok(())
     }
@@ -96,7 +96,7 @@ impl<S: Store> TimeLock for LocalTimeLock<S> {
     }
 
     fn immutable(&self) -> Result<Timestamp, TimeLockError> {
-        // Taken before looking: whoever holds one later starts above it.
+        // Taken first: later holders start above it.
         let (fresh, _) = self.timestamps.take(1)?;
         Ok(self.held.lock().first_key_value().map_or(fresh, |(smallest, _)| fresh.min(*smallest)))
     }
@@ -105,7 +105,8 @@ impl<S: Store> TimeLock for LocalTimeLock<S> {
         names.sort_unstable();
         names.dedup();
         let owner = self.owners.fetch_add(1, Ordering::Relaxed);
-        // Read first: if all is revoked while it waits, the token is lost, though the locks be held.
+        // Read first: if everything is revoked while the request waits, the token is lost although
+        // the locks are held.
         let epoch = self.epoch.load(Ordering::SeqCst);
         self.locks
             .lock(&names, owner, Instant::now() + timeout)
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_clients_as_there_are_residues_have_one_of_their_own() {
+    fn clients_get_distinct_residues_while_enough_are_left() {
         let timelock = timelock();
         let mut residues: Vec<_> = (0..16).filter_map(|_| timelock.next_residue(16)).collect();
         residues.sort_unstable();
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_taken_all_or_none() {
+    fn locks_are_acquired_all_or_none() {
         let timelock = timelock();
         let held = timelock.lock(names(&["b", "b"]), SHORT).unwrap();
         assert!(timelock.lock(names(&["a", "b", "c"]), SHORT).is_err());
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_holds_a_lock() {
+    fn locks_are_exclusive() {
         let (timelock, counter) = (timelock(), Mutex::new((0, ())));
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn revoked_locks_and_holds_are_not_held_and_do_not_come_back() {
+    fn revoked_locks_and_holds_stay_lost() {
         let timelock = timelock();
         let started = timelock.start().unwrap();
         let old = timelock.lock(names(&["a"]), SHORT).unwrap();

@@ -1,4 +1,4 @@
-//! Exclusive locks by name, in memory.
+//! Exclusive in-memory locks by name.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -7,10 +7,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
-/// Parts that the locks are spread over, so that threads seldom meet.
+/// Number of shards, which keeps contention between threads low.
 const SHARDS: usize = 64;
 
-/// Locks that nobody gives back when a holder dies: holders are threads of this process.
+/// Locks without expiry: their holders are threads of this process.
 pub(super) struct Locks {
     shards: Vec<Shard>,
     hasher: RandomState,
@@ -18,9 +18,9 @@ pub(super) struct Locks {
 
 #[derive(Default)]
 struct Shard {
-    /// Names that are held, by whom, and how many wait for them.
+    /// Held names with their holder and the number of waiters.
     held: Mutex<HashMap<Bytes, Holder>>,
-    /// One of the shard's locks was given back, and somebody waited for it.
+    /// Notified when a lock with waiters is released.
     freed: Condvar,
 }
 
@@ -29,7 +29,7 @@ struct Holder {
     waiting: usize,
 }
 
-/// Waiting took longer than allowed.
+/// The deadline passed.
 pub(super) struct TimedOut;
 
 impl Locks {
@@ -42,7 +42,8 @@ impl Locks {
         &self.shards[self.hasher.hash_one(name) as usize % SHARDS]
     }
 
-    /// Takes all of `names`, which are sorted and none twice, or none. The order keeps holders from waiting in a circle.
+    /// Acquires all of `names`, or none. They are sorted without duplicates, so holders cannot
+    /// deadlock.
     pub fn lock(&self, names: &[Bytes], owner: u64, deadline: Instant) -> Result<(), TimedOut> {
         for (index, name) in names.iter().enumerate() {
             if self.acquire(name, Some(owner), deadline).is_err() {
@@ -53,7 +54,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Waits until each was free at some moment.
+    /// Blocks until each was free at some moment.
     pub fn wait_for(&self, names: &[Bytes], deadline: Instant) -> Result<(), TimedOut> {
         names.iter().try_for_each(|name| self.acquire(name, None, deadline))
     }
@@ -77,7 +78,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Gives back those of `names` that `owner` holds.
+    /// Releases those of `names` that `owner` holds.
     pub fn unlock(&self, names: &[Bytes], owner: u64) {
         for name in names {
             let shard = self.shard(name);
@@ -91,7 +92,7 @@ impl Locks {
         }
     }
 
-    /// Takes all locks away from their holders.
+    /// Revokes all locks.
     pub fn clear(&self) {
         for shard in &self.shards {
             shard.held.lock().clear();

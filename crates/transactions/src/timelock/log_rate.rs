@@ -1,11 +1,11 @@
-//! Bounds how often a line is logged that could be logged many times a second.
+//! Limits the rate of log lines about a lasting condition.
 
 use std::time::{Duration, Instant};
 
-/// Between two lines on the same condition.
+/// Interval between two lines about the same condition.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The state of one condition that is logged while it lasts.
+/// State of one condition.
 #[derive(Debug, Default)]
 pub(super) struct LogRate {
     began: Option<Instant>,
@@ -13,7 +13,7 @@ pub(super) struct LogRate {
     failures: u64,
 }
 
-/// What to log of a condition that has ended.
+/// Summary of a condition that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ended {
     pub lasted: Duration,
@@ -21,8 +21,8 @@ pub(super) struct Ended {
 }
 
 impl LogRate {
-    /// Counts a failure. Returns the number of failures so far if a line is due: at the first one, and then
-    /// once in [`PERIOD`].
+    /// Counts a failure. Returns the number of failures so far if a line is due: at the first
+    /// failure, and then once per [`PERIOD`].
     pub fn failed(&mut self, now: Instant) -> Option<u64> {
         self.began.get_or_insert(now);
         self.failures += 1;
@@ -33,7 +33,7 @@ impl LogRate {
         is_due.then_some(self.failures)
     }
 
-    /// Ends the condition. Returns what to log, if a failure was logged.
+    /// Ends the condition. Returns its summary if a failure was logged.
     pub fn succeeded(&mut self, now: Instant) -> Option<Ended> {
         let Self { began, failures, .. } = std::mem::take(self);
         began.map(|began| Ended { lasted: now.saturating_duration_since(began), failures })
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_logged_at_its_begin_once_in_a_period_and_at_its_end() {
+    fn a_condition_is_logged_at_begin_once_per_period_and_at_end() {
         let began = Instant::now();
         let mut rate = LogRate::default();
         assert_eq!(rate.succeeded(began), None);

@@ -1,4 +1,4 @@
-//! What clients and the server say to each other: JSON over HTTP.
+//! Messages between clients and the server: JSON over HTTP.
 //!
 //! | path | what |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | `POST /v1/stop` | gives the lease back and ends the server |
 //! | `GET /v1/status` | [`Status`] |
 //!
-//! A refusal has status 503 and says why as a [`Refusal`].
+//! A refusal has status 503 and a [`Refusal`] as its body.
 
 use std::time::Duration;
 
@@ -16,175 +16,176 @@ use serde::{Deserialize, Serialize};
 
 use super::TimeLockError;
 
-/// Transactions that begin with one batch, at most.
+/// Maximum number of transactions that begin with one batch.
 pub(super) const BATCH_STARTS_MAX: u32 = 500;
-/// Fresh timestamps of one batch, at most.
+/// Maximum number of fresh timestamps in one batch.
 pub(super) const BATCH_FRESH_MAX: u32 = 1000;
-/// How often a client sends a heartbeat.
+/// Interval between heartbeats of a client.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
-/// Names of locks in one request, at most: those of a transaction of as many writes.
+/// Maximum number of lock names in one request: those of a transaction with as many writes.
 pub(super) const REQUEST_LOCKS_MAX: usize = 100_000;
-/// Bytes of the names of locks in one request, at most. In base64 and with the rest they are a request that servers read.
+/// Maximum total length of the lock names of a request, bytes. In base64 and with the other fields,
+/// they fit the server's limit on requests.
 pub(super) const REQUEST_BYTES_MAX: usize = 20 << 20;
 
-/// What clients ask together: everything that does not wait for others.
+/// Requests of a client that are served together: all that never wait for other clients.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Batch {
-    /// The client, a random number.
+    /// Session of the client, a random number.
     pub session: u64,
-    /// Greater with every batch of the client. Comes back with the answer.
+    /// Number of the batch, which increases. The reply repeats it.
     pub batch: u64,
-    /// Greater with every try of the batch.
+    /// Attempt of the batch, which increases.
     pub attempt: u32,
-    /// The newest batch whose answer came. What later ones hold nobody knows of.
+    /// Newest batch whose reply arrived. The client does not know the holds of later ones.
     pub answered: u64,
-    /// Transactions that begin.
+    /// Number of transactions that begin.
     pub starts: u32,
-    /// Fresh timestamps.
+    /// Number of fresh timestamps.
     pub timestamps: u32,
-    /// Whether the immutable timestamp is asked for.
+    /// Whether the immutable timestamp is requested.
     pub immutable: bool,
-    /// Holds, each with the token of locks, to be checked.
+    /// Holds to check, each with the fencing token of its locks.
     pub checks: Vec<(i64, Option<i64>)>,
-    /// Tokens of locks to be given back. May come again.
+    /// Fencing tokens to release. May be repeated.
     pub unlock: Vec<i64>,
-    /// Holds to be given back, once for each transaction.
+    /// Holds to release, one entry per transaction.
     pub release: Vec<i64>,
-    /// Requests for locks that are not waited for any more.
+    /// Lock requests that the client no longer waits for.
     pub cancel: Vec<u64>,
 }
 
-/// The answer to a [`Batch`].
+/// Reply to a [`Batch`].
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct BatchReply {
-    /// As in the question.
+    /// Number of the batch.
     pub batch: u64,
-    /// As in the question.
+    /// Attempt of the batch.
     pub attempt: u32,
-    /// For transactions that begin.
+    /// Timestamps of the transactions that begin.
     pub starts: Option<Starts>,
-    /// The first of the fresh timestamps; the others follow it.
+    /// First of the fresh timestamps, which are consecutive.
     pub timestamps: Option<i64>,
-    /// The immutable timestamp.
+    /// Immutable timestamp.
     pub immutable: Option<i64>,
-    /// Whether each of the checked is held.
+    /// Result of each check.
     pub held: Vec<bool>,
 }
 
 /// Timestamps of transactions that begin together.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Starts {
-    /// What they hold, each once.
+    /// Timestamp that each of them holds once.
     pub hold: i64,
-    /// The immutable timestamp.
+    /// Immutable timestamp.
     pub immutable: i64,
-    /// The first start.
+    /// First start timestamp.
     pub first: i64,
-    /// From one start to the next.
+    /// Difference between consecutive start timestamps.
     pub step: i64,
 }
 
-/// Asks for locks.
+/// Request for locks.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct LockRequest {
-    /// The client.
+    /// Session of the client.
     pub session: u64,
-    /// The request. Tried again with the same number, it has the same locks.
+    /// Number of the request. A retry with the same number has the same locks.
     pub number: u64,
-    /// The smallest number of a request that the client has not ended with.
+    /// Smallest number of a request that the client has not ended.
     pub oldest_open: u64,
-    /// Names in base64.
+    /// Lock names in base64.
     pub names: Vec<String>,
-    /// How long to wait.
+    /// How long to wait for the locks.
     pub timeout_ms: u64,
-    /// To see each free at some moment, and take none.
+    /// Waits until each lock was free at some moment, and acquires none.
     pub only_wait: bool,
 }
 
-/// The locks are held, or were seen free.
+/// Reply to a [`LockRequest`]: the locks are held, or were observed free.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct LockReply {
-    /// As in the question.
+    /// Number of the request.
     pub number: u64,
-    /// A timestamp taken when the locks were: greater than that of every holder before.
+    /// Fencing token, taken after the locks: greater than that of every previous holder.
     pub fence: Option<i64>,
 }
 
-/// Makes all later timestamps greater than one.
+/// Makes all later timestamps greater than a timestamp.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
 pub struct FastForward {
     /// The timestamp.
     pub to: i64,
 }
 
-/// What a server says of itself.
+/// Status of a server.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Status {
-    /// `leading`, `standby`, or why it has ended.
+    /// `leading`, `standby`, or why the server has ended.
     pub state: String,
-    /// Where clients reach it.
+    /// Address where clients reach it.
     pub address: String,
-    /// Who leads, as far as it knows.
+    /// Address of the leader, as far as the server knows.
     pub leader: Option<String>,
-    /// Its version of Cassette.
+    /// Version of Cassette.
     pub version: String,
-    /// Seconds since its start.
+    /// Seconds since the server started.
     pub uptime_seconds: u64,
-    /// What a leader has.
+    /// Statistics of the leader.
     pub leading: Option<LeaderStatus>,
-    /// Requests answered since the start.
+    /// Requests served since the start.
     pub requests: u64,
 }
 
-/// What a leader has.
+/// Statistics of a leader.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct LeaderStatus {
-    /// The random number by which its store knows it.
+    /// Random number of the server in the store.
     pub holder: u64,
-    /// Greater with every leader.
+    /// Increases with every leader.
     pub term: u64,
-    /// The last timestamp given out.
+    /// Last timestamp given out.
     pub last: i64,
-    /// The stored bound.
+    /// Stored bound.
     pub bound: i64,
-    /// The smallest timestamp that is held.
+    /// Smallest held timestamp.
     pub smallest_held: Option<i64>,
-    /// Clients.
+    /// Number of sessions.
     pub sessions: usize,
-    /// Locks that are held.
+    /// Number of held locks.
     pub locks: usize,
-    /// Requests that wait for locks.
+    /// Number of queued requests.
     pub queued: usize,
-    /// Holds.
+    /// Number of holds.
     pub holds: usize,
 }
 
-/// Why a server does not do what is asked.
+/// Why a server does not serve a request.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Refusal {
-    /// What a client makes of it.
+    /// How the client should react.
     pub kind: RefusalKind,
-    /// In words.
+    /// Explanation.
     pub message: String,
-    /// Who leads, if this server knows.
+    /// Address of the leader, if the server knows.
     pub leader: Option<String>,
 }
 
-/// What a client makes of a refusal.
+/// How a client should react to a refusal.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
-    /// Ask another server.
+    /// Try another server.
     NotLeading,
-    /// Ask again: the lease or the bound is being renewed.
+    /// Try again: the lease or the bound is being renewed.
     NotNow,
-    /// The locks were not free in time. Nothing is held.
+    /// The locks were not free in time. No lock is held.
     LockTimeout,
-    /// A late copy of a request that has ended. Nothing was done.
+    /// A stale duplicate of a request that has ended. It had no effect.
     Ended,
-    /// Never ask again.
+    /// Never try again.
     Never,
-    /// The question is none.
+    /// The request is malformed.
     Usage,
 }
 

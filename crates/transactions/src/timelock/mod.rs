@@ -1,4 +1,4 @@
-//! Timestamps and locks: what orders transactions.
+//! Timestamps and locks, which order transactions.
 
 // The server and its client share halts, leases, messages and bounds with what is always compiled.
 #![cfg_attr(not(feature = "timelock"), allow(dead_code, reason = "only the server uses all of them"))]
@@ -7,7 +7,6 @@
 mod connections;
 #[cfg(feature = "timelock")]
 mod election;
-mod frozen;
 mod halt;
 #[cfg(feature = "timelock")]
 mod http;
@@ -18,6 +17,7 @@ mod locks;
 #[cfg(feature = "timelock")]
 mod log_rate;
 pub mod messages;
+mod read_only;
 #[cfg(feature = "timelock")]
 mod registry;
 #[cfg(feature = "timelock-client")]
@@ -38,27 +38,29 @@ use crate::timestamp::Timestamp;
 
 #[cfg(feature = "timelock")]
 pub use cassette_http::Limits;
-pub use frozen::Frozen;
 pub use halt::{Cleared, clear_halt};
 pub use known::known_timestamp;
 pub use local::LocalTimeLock;
+pub use read_only::ReadOnlyTimeLock;
 #[cfg(feature = "timelock-client")]
 pub use remote::{Operator, RemoteOptions, RemoteTimeLock};
 #[cfg(feature = "timelock")]
 pub use server::{ServerOptions, TimeLockServer};
 pub use timestamps::{Timestamps, stored_bound};
 
-/// Above it no operator and no backup can make timestamps go on: half of all are left then, for 146 years at a billion a second.
+/// The greatest timestamp that an operator or a backup can fast-forward to. It leaves half of the
+/// range: 146 years at a billion timestamps per second.
 pub const FAST_FORWARD_MAX: i64 = 1 << 62;
 
-/// The timestamps that a transaction begins with, and the hold that protects its snapshot.
+/// The timestamps of a new transaction, and the hold that protects its snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
-    /// Its start.
+    /// Start timestamp.
     pub start: Timestamp,
-    /// The immutable timestamp when it began: every transaction with a smaller start had ended.
+    /// Immutable timestamp when the transaction began: all transactions with a smaller start
+    /// timestamp had ended.
     pub immutable: Timestamp,
-    /// Keeps the immutable timestamp from passing its start, until it is given back.
+    /// Keeps the immutable timestamp below the start timestamp until released.
     pub hold: Hold,
 }
 
@@ -69,7 +71,7 @@ pub struct Hold {
     pub(crate) epoch: u64,
 }
 
-/// Locks that were taken together.
+/// Locks acquired by one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockToken {
     pub(crate) names: Arc<[Bytes]>,
@@ -79,185 +81,200 @@ pub struct LockToken {
 }
 
 impl LockToken {
-    /// A number greater than that of whoever held one of the locks before, for stores of other kinds that are to refuse late writers. `None` from a
-    /// timelock in this process, where locks are lost only with the process.
+    /// Returns the fencing token: greater than that of every previous holder of any of these locks.
+    /// External stores use it to reject writes of former holders. `None` for an in-process
+    /// timelock, whose locks are lost only when the process ends.
     pub fn fence(&self) -> Option<Timestamp> {
         self.fence
     }
 }
 
-/// Why timestamps or locks were not to be had.
+/// Errors of timestamps and locks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimeLockError {
-    /// Others held a lock for too long.
-    #[error("a lock was not free within {} ms", waited.as_millis())]
+    /// Another holder kept a lock longer than the timeout.
+    #[error("lock not acquired within {} ms", waited.as_millis())]
     LockTimeout {
-        /// How long it was waited for.
+        /// Time spent waiting.
         waited: Duration,
     },
     /// The bound could not be stored.
-    #[error("bound of timestamps: {0}")]
+    #[error("timestamp bound: {0}")]
     Bound(#[from] StoreError),
     /// Another instance gives out timestamps of this store.
     #[error(
-        "another instance gives out timestamps: the stored bound is {found}, expected {expected}. This one has stopped for good, and what it was asked for has not \
-         committed: let one process alone have the store, or give all of them timestamps from `cassette timelock`"
+        "another instance gives out timestamps: expected stored bound {expected}, found {found}. \
+         This instance has stopped permanently, and the request has not committed: let a single \
+         process use the store, or run `cassette timelock` and let all processes use it"
     )]
     AnotherInstance {
-        /// What this instance had stored.
+        /// Bound that this instance stored.
         expected: i64,
-        /// What is stored.
+        /// Bound found in the store.
         found: String,
     },
-    /// This process gives out timestamps of this store already: two who do would order nothing between them.
+    /// This process already gives out timestamps of this store. Two independent sources in one
+    /// process would not order their timestamps relative to each other.
     #[error(
-        "the store in keyspace {keyspace} is open in this process already, with timestamps and locks of its own. Nothing was begun: use those \
-         Transactions, which are cheap to clone, instead of opening others"
+        "the store in keyspace {keyspace} is already open in this process, with its own timestamps \
+         and locks. Nothing was begun: clone the existing Transactions, which is cheap, instead of \
+         opening another"
     )]
     AlreadyOpen {
-        /// Its keyspace.
+        /// Keyspace of the store.
         keyspace: String,
     },
-    /// The store was opened to be looked at.
-    #[error("the store is only looked at: no timestamps are given out, and nothing is locked")]
-    OnlyLookedAt,
-    /// The stored bound is gone, or is none.
+    /// The store was opened read-only.
+    #[error("the store is open read-only: timestamps and locks are unavailable")]
+    ReadOnly,
+    /// The stored bound is missing or malformed.
     #[error(
-        "the bound of timestamps is lost: {what}. Nothing is given out until an operator says what is above all timestamps that ever were: stop all \
-         writers, take the greatest version and commit that any table holds, and run `cassette timelock fast-forward --lost-bound`"
+        "the timestamp bound is lost: {what}. No timestamps are given out until an operator \
+         supplies a timestamp above all previous ones: stop all writers, take the greatest version \
+         or commit timestamp in any table, and run `cassette timelock fast-forward --lost-bound`"
     )]
     BoundLost {
-        /// What is wrong.
+        /// Reason.
         what: String,
     },
-    /// A server has stopped the timestamps of this store, until an operator clears that.
+    /// A server halted the timestamps of this store until an operator clears the halt.
     #[error(
-        "the timestamps of this store were stopped: {reason}. Nothing is given out until an operator has found out what was lost and runs \
-         `cassette timelock clear`; they then go on above {bound}"
+        "the timestamps of this store are halted: {reason}. No timestamps are given out until an \
+         operator determines what was lost and runs `cassette timelock clear`; they then continue \
+         above {bound}"
     )]
     Halted {
-        /// Why.
+        /// Reason.
         reason: String,
-        /// The greatest bound that was known: all timestamps given out are at most this.
+        /// Greatest known bound: no timestamp above it was given out.
         bound: Timestamp,
     },
-    /// There is nothing to clear.
-    #[error("the timestamps of this store were not stopped by a server: nothing was changed")]
+    /// The store's timestamps are not halted.
+    #[error("the timestamps of this store are not halted: nothing was changed")]
     NotHalted,
-    /// What was said to be above all timestamps lies below one that was given out.
+    /// The timestamp to recover above is not above one that was given out.
     #[error(
-        "timestamp {known} was given out, as the store says, and {asked} is not above it: nothing was changed. The least that can be right is {}; any \
-         version or commit in a table may be greater", known.0.saturating_add(1)
+        "recovery timestamp too small: expected above {known}, which the store records as given \
+         out, found {asked}. Nothing was changed: use at least {}, and more if any table holds a \
+         greater version or commit timestamp", known.0.saturating_add(1)
     )]
     RecoveredBelow {
-        /// What was asked for.
+        /// Requested timestamp.
         asked: Timestamp,
-        /// The greatest that the store knows of.
+        /// Greatest timestamp recorded in the store.
         known: Timestamp,
     },
-    /// A server gives out the timestamps of this store.
+    /// A timelock server gives out the timestamps of this store.
     #[error(
-        "the timestamps of this store are given out by a timelock server, last at {address}: connect to it instead of giving them out in this process"
+        "a timelock server gives out the timestamps of this store, last at {address}: connect to \
+         it instead of giving them out in this process"
     )]
     ServedElsewhere {
-        /// Where it was reached.
+        /// Last known address of the server.
         address: String,
     },
-    /// A server's lease ran out before it was renewed. What it was asked was not done.
+    /// The server's lease ran out before it was renewed. The request had no effect.
     #[error(
-        "the lease to give out timestamps is {} ms old and was good for {} ms{}; nothing was given out. It is renewed when the store answers",
-        elapsed.as_millis(), lease.as_millis(), if *jumped { ", for the clock has jumped" } else { "" }
+        "the lease lapsed: expected an age below {1} ms, found {0} ms{2}. No timestamps were given \
+         out: try again when the store responds and the lease is renewed",
+        elapsed.as_millis(), lease.as_millis(), if *jumped { ", because the clock jumped" } else { "" }
     )]
     LeaseLapsed {
-        /// Its age.
+        /// Age of the lease.
         elapsed: Duration,
-        /// For how long it was good.
+        /// Length of the lease.
         lease: Duration,
-        /// Whether the wall clock went much further than the monotonic one.
+        /// Whether the wall clock advanced much further than the monotonic clock.
         jumped: bool,
     },
-    /// The server was told to stop.
-    #[error("the timelock server has been stopped")]
+    /// The server was stopped.
+    #[error("the timelock server is stopped")]
     Stopped,
-    /// No server answered in time. Transactions that were to begin have not begun, and those that were to commit have not committed.
-    #[error("no timelock server that leads was reached in {} ms; the last answer: {last}", waited.as_millis())]
+    /// No server answered in time. New transactions have not begun, and transactions that were
+    /// about to commit have not committed.
+    #[error("no leading timelock server reached within {} ms; last response: {last}", waited.as_millis())]
     NoLeader {
-        /// How long servers were asked.
+        /// Time spent trying.
         waited: Duration,
-        /// What the last one said.
+        /// Last response or error.
         last: String,
     },
-    /// A transaction writes more cells or rows, or with longer names, than can be locked at a time.
+    /// A transaction needs more locks, or longer lock names, than one request may have.
     #[error(
-        "{count} locks with names of {bytes} bytes are too many for one transaction: at most {} with names of {} bytes can be taken. Nothing was \
-         written: write in several transactions, or in tables that lock rows",
+        "too many locks for one transaction: expected at most {} with names of {} bytes, found \
+         {count} with names of {bytes} bytes. Nothing was written: use several transactions, or \
+         tables that lock rows",
         messages::REQUEST_LOCKS_MAX,
         messages::REQUEST_BYTES_MAX
     )]
     TooManyLocks {
-        /// How many locks it needs.
+        /// Number of locks needed.
         count: usize,
-        /// The length of their names.
+        /// Total length of their names.
         bytes: usize,
     },
-    /// The server has ended a request for locks that the client still waits for. No lock is held.
+    /// The server ended a lock request that the client is still waiting for. No lock is held.
     #[error(
-        "the timelock server at {server} has ended this request for locks: no lock is held; run the transaction again"
+        "the timelock server at {server} ended this lock request, and no lock is held: run the \
+         transaction again"
     )]
     RequestEnded {
-        /// The server.
+        /// Address of the server.
         server: String,
     },
     /// Timestamps went backwards.
     #[error(
-        "timestamps went backwards: {got} came from {server} after {seen} had been seen. This client has stopped for good, and what it was doing has not \
-         committed. Stop all writers: a bound was lost or an old one restored, or the clocks of two servers failed; then fast-forward above the \
-         greatest timestamp known"
+        "timestamps went backwards: expected above {seen}, found {got} from {server}. This client \
+         has stopped permanently, and its request has not committed. Stop all writers: the bound \
+         was lost or restored from an old copy, or the clocks of two servers failed. Then \
+         fast-forward above the greatest known timestamp"
     )]
     WentBackwards {
-        /// The greatest seen before the request was sent.
+        /// Greatest timestamp seen before the request was sent.
         seen: Timestamp,
-        /// What came.
+        /// Timestamp received.
         got: Timestamp,
-        /// From where.
+        /// Server that sent it.
         server: String,
     },
-    /// A server's timestamps are of another store: transactions with them could read what is not written yet, and overwrite what is newer.
+    /// The server gives out the timestamps of another store. Transactions that used them could read
+    /// data that is not written yet and overwrite newer data.
     #[error(
-        "the timelock server at {server} gives out the timestamps of another store: in this one {found}. Nothing was begun; name the servers that were \
-         started with this store's --store and --keyspace"
+        "the timelock server at {server} gives out timestamps of another store: in this one \
+         {found}. Nothing was begun: use the servers started with this store's --store and \
+         --keyspace"
     )]
     OtherStore {
-        /// The server.
+        /// Address of the server.
         server: String,
-        /// What the store says of its timestamps.
+        /// State of the timestamps according to the store.
         found: String,
     },
-    /// A server will not do what it was asked, ever.
-    #[error("the timelock server at {server} refuses: {}", refusal.message)]
+    /// The server rejected the request permanently.
+    #[error("the timelock server at {server} refused the request: {}", refusal.message)]
     Refused {
-        /// The server.
+        /// Address of the server.
         server: String,
-        /// What it says.
+        /// Reason given by the server.
         refusal: messages::Refusal,
     },
-    /// Timestamps cannot go on from there.
+    /// Timestamps cannot continue above the requested one.
     #[error(
-        "timestamps cannot go on above {asked}: the greatest to go on above is {}, so that enough are left. Nothing was changed",
+        "fast-forward out of range: expected at most {}, found {asked}. Nothing was changed",
         FAST_FORWARD_MAX
     )]
     OutOfRange {
-        /// What was asked for.
+        /// Requested timestamp.
         asked: Timestamp,
     },
-    /// There are none left.
-    #[error("timestamps are used up at {0}")]
+    /// No timestamps are left.
+    #[error("timestamps exhausted at {0}")]
     Exhausted(Timestamp),
 }
 
 impl TimeLockError {
-    /// Whether the cause may pass by itself: servers that do not answer now, a bound that could not be
-    /// stored in time.
+    /// Whether the cause may pass without intervention: unreachable servers, or a bound that could
+    /// not be stored in time.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Bound(error) => error.is_transient,
@@ -267,7 +284,7 @@ impl TimeLockError {
             | Self::TooManyLocks { .. }
             | Self::AnotherInstance { .. }
             | Self::AlreadyOpen { .. }
-            | Self::OnlyLookedAt
+            | Self::ReadOnly
             | Self::BoundLost { .. }
             | Self::Halted { .. }
             | Self::NotHalted
@@ -283,51 +300,53 @@ impl TimeLockError {
     }
 }
 
-/// Gives out timestamps and locks. A timestamp that is asked for after another was returned is greater.
+/// Source of timestamps and locks. A timestamp requested after another was returned is greater.
 pub trait TimeLock: Send + Sync {
-    /// B1 to B4 of the protocol.
+    /// Begins a transaction: steps B1 to B4 of the protocol.
     fn start(&self) -> Result<Started, TimeLockError>;
 
-    /// B1 to B4 of the protocol, with a start that leaves `residue` when divided by `modulus`, where the service can: then clients of different
-    /// residues put conclusions in partitions of their own.
+    /// Begins a transaction (B1 to B4) with a start timestamp congruent to `residue` modulo
+    /// `modulus`, where the implementation supports it. Clients with different residues write their
+    /// commit records to different partitions.
     fn start_with_residue(&self, residue: i64, modulus: i64) -> Result<Started, TimeLockError> {
         let _ = (residue, modulus);
         self.start()
     }
 
-    /// A residue modulo `modulus` for the starts of one client: of those that asked, fewest have it. `None` where clients need not ask.
+    /// Returns the residue modulo `modulus` that the fewest clients use. `None` if clients need no
+    /// residue.
     fn next_residue(&self, modulus: i64) -> Option<i64> {
         let _ = modulus;
         None
     }
 
-    /// Fails if the timestamps are known to be another store's.
+    /// Checks that the timestamps belong to `store`.
     ///
     /// # Errors
-    /// OtherStore; or it cannot be found out.
+    /// `OtherStore` if they belong to another store, or the error of the check.
     fn check_store(&self, store: &dyn Store) -> Result<(), TimeLockError>;
 
-    /// A fresh timestamp.
+    /// Returns a fresh timestamp.
     fn timestamp(&self) -> Result<Timestamp, TimeLockError>;
 
-    /// The smallest timestamp that is held, or a fresh one if none is.
+    /// Returns the smallest held timestamp, or a fresh one if none is held.
     fn immutable(&self) -> Result<Timestamp, TimeLockError>;
 
-    /// Takes all locks, one after the other in the order of their names, or none.
+    /// Acquires all locks in the order of their names, or none.
     fn lock(&self, names: Vec<Bytes>, timeout: Duration) -> Result<LockToken, TimeLockError>;
 
-    /// Waits until each of the locks was free at some moment, taking none.
+    /// Blocks until each lock was free at some moment. Acquires none.
     fn wait_for(&self, names: &[Bytes], timeout: Duration) -> Result<(), TimeLockError>;
 
-    /// Whether the locks and the hold have been ours all the time.
+    /// Whether the locks and the hold were held without interruption since they were acquired.
     fn is_held(&self, locks: Option<&LockToken>, hold: Hold) -> Result<bool, TimeLockError>;
 
-    /// Gives locks back. Those that were lost stay lost.
+    /// Releases locks. Lost locks stay lost.
     fn unlock(&self, locks: LockToken);
 
-    /// Gives a hold back.
+    /// Releases a hold.
     fn release(&self, hold: Hold);
 
-    /// Makes all later timestamps greater than `timestamp`. Never goes back.
+    /// Makes all later timestamps greater than `timestamp`. Timestamps never go back.
     fn fast_forward(&self, timestamp: Timestamp) -> Result<(), TimeLockError>;
 }

@@ -1,5 +1,6 @@
-//! Several servers on one store, in simulated time: clocks that differ, jump and stand still, pauses anywhere, writes whose outcome nobody knows
-//! and that happen late. The claim: timestamps increase in the order they are taken, whoever gives them out.
+//! Simulates several servers on one store: clocks that differ, jump and stand still, pauses at any
+//! point, and writes of unknown outcome that are applied late. Checks that timestamps increase in
+//! the order in which they are taken, across servers.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::TimeLockError;
-use super::election::{Answer, Ask, Election};
-use super::lease::{Reading, Record, Stored};
+use super::election::{Election, Request, Response};
+use super::lease::{ClockReading, Record, Stored};
 use crate::store::StoreError;
 
 const LEASE: Duration = Duration::from_secs(5);
@@ -20,17 +21,18 @@ enum Step {
     Pass {
         millis: u64,
     },
-    /// A server's clock that may be wrong jumps, or stands still while time passes.
+    /// A server's faulty clock jumps, or stands still while time passes.
     Jump {
         server: usize,
         millis: i64,
     },
-    /// The keeper of a server asks, its question reaches the store, or the answer reaches it.
+    /// The lease keeper of a server sends a request, the request reaches the store, or the response
+    /// reaches the keeper.
     Keep {
         server: usize,
         fate: Fate,
     },
-    /// A write that was given up reaches the store after all.
+    /// A write whose client gave up reaches the store after all.
     Late {
         which: usize,
     },
@@ -39,11 +41,11 @@ enum Step {
         server: usize,
         count: i64,
     },
-    /// Some that were taken are given out, if they may be.
+    /// Timestamps that were taken are given out, if the lease permits.
     GiveOut {
         which: usize,
     },
-    /// A process ends and another begins.
+    /// A process ends and another one begins.
     Restart {
         server: usize,
     },
@@ -80,28 +82,28 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What may be wrong of a server's clocks.
+/// Faults of a server's clocks.
 #[derive(Debug, Clone, Copy)]
 struct Clocks {
-    /// Percent of the true pace.
+    /// Rate in percent of true time.
     pace: u64,
-    /// The wall clock jumps; else the monotonic one stands still.
+    /// Whether the wall clock jumps; otherwise the monotonic clock stands still.
     wall_is_wrong: bool,
 }
 
 struct Server {
     election: Election,
     clocks: Clocks,
-    now: Reading,
+    now: ClockReading,
     /// How much longer the monotonic clock stands still.
     still_millis: u64,
-    op: Option<(Ask, Option<Answer>)>,
+    op: Option<(Request, Option<Response>)>,
 }
 
 struct Taken {
     server: usize,
     term: u64,
-    /// Its place in the order of taking.
+    /// Position in the order of taking.
     order: usize,
     first: i64,
     last: i64,
@@ -110,13 +112,13 @@ struct Taken {
 struct World {
     stored: Option<Bytes>,
     /// Writes whose clients gave up.
-    late: Vec<Ask>,
+    late: Vec<Request>,
     servers: Vec<Server>,
     taken: Vec<Taken>,
     order: usize,
     holders: u64,
     given_out: Vec<Taken>,
-    /// Both clocks of a server may stand still: outside of what is assumed.
+    /// Both clocks of a server may stand still, which violates the assumptions.
     freezes: bool,
 }
 
@@ -134,7 +136,7 @@ impl World {
         };
         for clocks in clocks {
             let election = world.election();
-            let now = Reading { monotonic: Duration::from_secs(100), wall_micros: 1_000_000_000 };
+            let now = ClockReading { monotonic: Duration::from_secs(100), wall_micros: 1_000_000_000 };
             world.servers.push(Server { election, clocks: *clocks, now, still_millis: 0, op: None });
         }
         world
@@ -145,18 +147,18 @@ impl World {
         Election::new(self.holders, format!("server {}", self.holders), LEASE, None)
     }
 
-    fn write(&mut self, ask: &Ask) -> Answer {
-        match ask {
-            Ask::Read => Answer::Found(self.stored.clone()),
-            Ask::Create { new } if self.stored.is_none() => {
+    fn write(&mut self, request: &Request) -> Response {
+        match request {
+            Request::Read => Response::Found(self.stored.clone()),
+            Request::Create { new } if self.stored.is_none() => {
                 self.stored = Some(new.clone());
-                Answer::Applied
+                Response::Applied
             }
-            Ask::Replace { expected, new } if self.stored.as_ref() == Some(expected) => {
+            Request::Replace { expected, new } if self.stored.as_ref() == Some(expected) => {
                 self.stored = Some(new.clone());
-                Answer::Applied
+                Response::Applied
             }
-            Ask::Create { .. } | Ask::Replace { .. } => Answer::Found(self.stored.clone()),
+            Request::Create { .. } | Request::Replace { .. } => Response::Found(self.stored.clone()),
         }
     }
 
@@ -183,29 +185,31 @@ impl World {
             Step::Keep { server: number, fate } => {
                 let server = &mut self.servers[number];
                 match server.op.take() {
-                    None => server.op = server.election.ask(server.now).map(|ask| (ask, None)),
-                    Some((ask, None)) if fate == Fate::LostOrLate => {
-                        let failed = Answer::Failed(StoreError::unknown("ask", "no answer"));
-                        server.election.answer(failed, server.now);
-                        self.late.push(ask);
+                    None => {
+                        server.op = server.election.next_request(server.now).map(|request| (request, None))
                     }
-                    Some((ask, None)) => {
-                        let answer = self.write(&ask);
-                        self.servers[number].op = Some((ask, Some(answer)));
+                    Some((request, None)) if fate == Fate::LostOrLate => {
+                        let failed = Response::Failed(StoreError::unknown("ask", "no answer"));
+                        server.election.handle_response(failed, server.now);
+                        self.late.push(request);
                     }
-                    Some((_, Some(answer))) => {
-                        let answer = match fate {
-                            Fate::Well => answer,
-                            _ => Answer::Failed(StoreError::unknown("ask", "no answer")),
+                    Some((request, None)) => {
+                        let response = self.write(&request);
+                        self.servers[number].op = Some((request, Some(response)));
+                    }
+                    Some((_, Some(response))) => {
+                        let response = match fate {
+                            Fate::Well => response,
+                            _ => Response::Failed(StoreError::unknown("ask", "no answer")),
                         };
-                        server.election.answer(answer, server.now);
+                        server.election.handle_response(response, server.now);
                     }
                 }
             }
             Step::Late { which } => {
                 if which < self.late.len() {
-                    let ask = self.late.swap_remove(which);
-                    self.write(&ask);
+                    let request = self.late.swap_remove(which);
+                    self.write(&request);
                 }
             }
             Step::Take { server, count } => {
@@ -239,14 +243,14 @@ impl World {
             Step::FastForward { server, by } => {
                 if let Some(leadership) = self.servers[server].election.leadership() {
                     let to = leadership.last() + by;
-                    // Short of a bound: then nothing happens.
+                    // Has no effect if the bound must be raised first.
                     let _ = leadership.fast_forward(to);
                 }
             }
         }
     }
 
-    /// Those that were given out, in the order they were taken.
+    /// Returns the timestamps given out, in the order in which they were taken.
     fn in_order(&mut self) -> &[Taken] {
         self.given_out.sort_by_key(|taken| taken.order);
         &self.given_out
@@ -262,7 +266,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
-    fn within_what_is_assumed_of_clocks_timestamps_increase_whoever_gives_them_out(
+    fn timestamps_increase_across_servers_within_the_clock_assumptions(
         clocks in clocks(),
         steps in prop::collection::vec(step(), 1..300),
     ) {
@@ -274,7 +278,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_clocks_do_no_timestamp_is_given_out_twice(
+    fn no_timestamp_is_given_out_twice_even_with_arbitrary_clocks(
         clocks in clocks(),
         steps in prop::collection::vec(step(), 1..300),
     ) {
@@ -287,7 +291,7 @@ proptest! {
     }
 }
 
-/// Lets a server's keeper ask, the store answer, and the answer arrive.
+/// Lets a server's keeper send a request, the store respond, and the response arrive.
 fn keep(world: &mut World, server: usize) {
     for _ in 0..3 {
         world.step(Step::Keep { server, fate: Fate::Well });
@@ -302,8 +306,8 @@ fn pass(world: &mut World, millis: u64) {
     world.step(Step::Pass { millis });
 }
 
-/// A world in which server 0 leads.
-fn led(freezes: bool) -> World {
+/// Returns a world in which server 0 leads.
+fn leading_world(freezes: bool) -> World {
     let mut world = World::new(&exact(), freezes);
     for _ in 0..2 {
         keep(&mut world, 0);
@@ -313,8 +317,8 @@ fn led(freezes: bool) -> World {
 }
 
 #[test]
-fn a_standby_leads_when_the_lease_has_surely_ended_and_not_before() {
-    let mut world = led(false);
+fn a_standby_leads_only_after_the_lease_has_certainly_ended() {
+    let mut world = leading_world(false);
     keep(&mut world, 1);
     for waited in 0..25 {
         keep(&mut world, 1);
@@ -324,15 +328,15 @@ fn a_standby_leads_when_the_lease_has_surely_ended_and_not_before() {
     keep(&mut world, 1);
     let term = world.servers[1].election.leadership().map(|leadership| leadership.term());
     assert_eq!(term, Some(2));
-    // The old one learns of it at its next write.
+    // The previous leader finds out with its next write.
     keep(&mut world, 0);
     assert!(world.servers[0].election.leadership().is_none());
     assert_eq!(world.servers[0].election.leader(), Some("server 2"));
 }
 
 #[test]
-fn what_was_taken_before_a_long_pause_is_not_given_out_after_it() {
-    let mut world = led(false);
+fn timestamps_taken_before_a_long_pause_are_not_given_out() {
+    let mut world = leading_world(false);
     world.step(Step::Take { server: 0, count: 1 });
     pass(&mut world, 5000);
     world.step(Step::GiveOut { which: 0 });
@@ -340,7 +344,7 @@ fn what_was_taken_before_a_long_pause_is_not_given_out_after_it() {
     let now = world.servers[0].now;
     let lapsed = world.servers[0].election.leadership().unwrap().confirm(now).unwrap_err();
     assert!(matches!(lapsed, TimeLockError::LeaseLapsed { jumped: false, .. }), "{lapsed}");
-    // Nobody else led meanwhile: it goes on with the same term.
+    // No other server led meanwhile: it continues with the same term.
     keep(&mut world, 0);
     world.step(Step::Take { server: 0, count: 1 });
     world.step(Step::GiveOut { which: 0 });
@@ -348,18 +352,19 @@ fn what_was_taken_before_a_long_pause_is_not_given_out_after_it() {
 }
 
 #[test]
-fn a_wall_clock_that_jumps_ends_the_lease_early_and_says_so() {
-    let mut world = led(false);
+fn a_wall_clock_jump_ends_the_lease_early() {
+    let mut world = leading_world(false);
     world.servers[0].now.wall_micros += 3_600_000_000;
     let now = world.servers[0].now;
     let lapsed = world.servers[0].election.leadership().unwrap().confirm(now).unwrap_err();
     assert!(matches!(lapsed, TimeLockError::LeaseLapsed { jumped: true, .. }), "{lapsed}");
 }
 
-/// What the assumption is for: both clocks of a leader stand still, and it goes on with what it has below its bound.
+/// Shows why the assumption is needed: both clocks of a leader stand still, and it continues with
+/// the timestamps below its bound.
 #[test]
-fn a_leader_whose_clocks_both_stand_still_breaks_the_order_but_gives_nothing_out_twice() {
-    let mut world = led(true);
+fn a_leader_with_frozen_clocks_breaks_order_but_not_uniqueness() {
+    let mut world = leading_world(true);
     keep(&mut world, 1);
     world.step(Step::Jump { server: 0, millis: 10_000 });
     pass(&mut world, 7000);
@@ -373,9 +378,9 @@ fn a_leader_whose_clocks_both_stand_still_breaks_the_order_but_gives_nothing_out
 }
 
 #[test]
-fn a_write_of_unknown_outcome_is_tried_again_and_is_one_write() {
+fn a_write_of_unknown_outcome_is_retried_and_applied_once() {
     for fate in [Fate::AnswerLost, Fate::LostOrLate] {
-        let mut world = led(false);
+        let mut world = leading_world(false);
         pass(&mut world, 1000);
         world.step(Step::Keep { server: 0, fate: Fate::Well });
         world.step(Step::Keep { server: 0, fate });
@@ -390,7 +395,7 @@ fn a_write_of_unknown_outcome_is_tried_again_and_is_one_write() {
         };
         assert_eq!(record.term, 1);
         assert_eq!(world.servers[0].election.leadership().unwrap().bound(), record.bound);
-        // The copy that comes late finds another value.
+        // The late duplicate finds another value.
         let stored = world.stored.clone();
         world.step(Step::Late { which: 0 });
         assert_eq!(world.stored, stored);
@@ -398,8 +403,8 @@ fn a_write_of_unknown_outcome_is_tried_again_and_is_one_write() {
 }
 
 #[test]
-fn a_lost_bound_stops_whoever_meets_it_for_good() {
-    let mut world = led(false);
+fn a_lost_bound_stops_servers_permanently() {
+    let mut world = leading_world(false);
     keep(&mut world, 1);
     world.stored = None;
     pass(&mut world, 1000);
@@ -415,8 +420,8 @@ fn a_lost_bound_stops_whoever_meets_it_for_good() {
 }
 
 #[test]
-fn a_lease_that_is_given_back_is_taken_at_once() {
-    let mut world = led(false);
+fn a_returned_lease_is_acquired_immediately() {
+    let mut world = leading_world(false);
     world.step(Step::Take { server: 0, count: 5 });
     world.step(Step::Resign { server: 0 });
     world.step(Step::GiveOut { which: 0 });
@@ -430,7 +435,7 @@ fn a_lease_that_is_given_back_is_taken_at_once() {
 }
 
 #[test]
-fn a_bound_of_a_process_of_before_is_gone_on_with() {
+fn a_server_continues_above_the_bound_of_an_earlier_process() {
     let mut world = World::new(&exact(), false);
     world.stored = Some(Bytes::copy_from_slice(&5_000_000i64.to_be_bytes()));
     keep(&mut world, 0);
@@ -439,7 +444,7 @@ fn a_bound_of_a_process_of_before_is_gone_on_with() {
 }
 
 #[test]
-fn the_largest_record_leaves_no_timestamps_and_no_panic() {
+fn the_largest_record_exhausts_timestamps_without_a_panic() {
     let record = Record {
         term: u64::MAX,
         sequence: u64::MAX,

@@ -1,4 +1,4 @@
-//! Strictly increasing timestamps, below a bound that is stored before.
+//! Strictly increasing timestamps below a bound that is stored first.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,16 +16,17 @@ use crate::timestamp::Timestamp;
 
 const TABLE: &str = "_timestamp";
 const NAME: &[u8] = b"ts";
-/// The first bound. Timestamps begin above it.
+/// Initial bound. Timestamps begin above it.
 pub(super) const INITIAL_BOUND: i64 = 10_000;
-/// How far a new bound lies above what is needed: one write for so many timestamps, and so many lost at a restart.
+/// How far a new bound lies above the timestamps needed: one write per so many timestamps, and so
+/// many are lost at a restart.
 pub(super) const BOUND_BUFFER: i64 = 1_000_000;
 
-/// Where the bound is stored. Reads and writes of it are linearizable.
+/// Cell of the stored bound. Its reads and writes are linearizable.
 pub(super) struct BoundCell<S = std::sync::Arc<dyn Store>>(S);
 
 impl<S: Store> BoundCell<S> {
-    /// Makes the table, if it is not there.
+    /// Opens the cell, creating its table if needed.
     pub fn open(store: S) -> StoreResult<Self> {
         store.create_table(TABLE, TableKind::Data)?;
         Ok(Self(store))
@@ -35,11 +36,11 @@ impl<S: Store> BoundCell<S> {
         read(&self.0)
     }
 
-    /// Stores the first value, unless there is one.
+    /// Stores the first value unless there is one.
     pub fn create(&self, new: &Bytes) -> StoreResult<PutOutcome> {
         let name = Bytes::from_static(NAME);
         let row = PutRow { row: name.clone(), columns: vec![(name, new.clone())] };
-        let none = || Err(StoreError::unknown("store the bound of timestamps", "there was no answer"));
+        let none = || Err(StoreError::unknown("store the timestamp bound", "no response"));
         self.0.put_unless_exists(TABLE, &[row]).pop().unwrap_or_else(none)
     }
 
@@ -47,7 +48,8 @@ impl<S: Store> BoundCell<S> {
         self.0.check_and_set(TABLE, &Cell::new(NAME, NAME), expected, new)
     }
 
-    /// What says that timestamps were given out for this store: conclusions of transactions. With them and without a bound, it is lost.
+    /// Returns evidence that timestamps were given out for this store: commit records of
+    /// transactions. If there are any and no bound, the bound is lost.
     pub fn evidence_of_use(&self) -> StoreResult<Option<String>> {
         let tables = self.0.tables()?;
         for layout in [1, 2, 3].into_iter().filter_map(Layout::of_version) {
@@ -55,7 +57,7 @@ impl<S: Store> BoundCell<S> {
             if tables.iter().any(|table| table == name) {
                 self.0.create_table(name, layout.table_kind())?;
                 if !self.0.rows(name, None, 1)?.is_empty() {
-                    return Ok(Some(format!("there is none, and table {name} is not empty")));
+                    return Ok(Some(format!("no bound is stored, and table {name} is not empty")));
                 }
             }
         }
@@ -63,26 +65,29 @@ impl<S: Store> BoundCell<S> {
     }
 }
 
-/// Gives out timestamps. The bound in the store is above all of them, and a restart goes on above the bound.
+/// Gives out timestamps. The stored bound is above all of them, and after a restart they continue
+/// above it.
 ///
-/// Two instances on one store never give out the same timestamp, since each stores its bounds by check-and-set and stops for good when it finds
-/// another one; but until then they may give them out in an order that is none. So there must be one instance.
+/// Two instances on one store never give out the same timestamp: each stores its bounds by
+/// check-and-set, and stops permanently when it finds another one. Until then their timestamps are
+/// not ordered relative to each other, so there must be one instance.
 pub struct Timestamps<S> {
-    /// Before the store: as long as that is there, its number is no other's.
+    /// Declared before the store: the store's identity is unique only while the store exists.
     _only: Only,
     cell: BoundCell<S>,
-    /// The last one given out. It only grows.
+    /// Last timestamp given out. Only grows.
     last: AtomicI64,
-    /// The stored bound: given out are timestamps up to it. It grows with `storing` held, after it was stored.
+    /// Stored bound; timestamps up to it may be given out. Raised under `storing`, after it was
+    /// stored.
     bound: AtomicI64,
     /// Held while a bound is stored.
     storing: Mutex<Storing>,
 }
 
-/// Stores of this process that have somebody who gives them timestamps.
+/// Stores of this process with a source of timestamps.
 static IN_USE: Mutex<BTreeSet<StoreId>> = Mutex::new(BTreeSet::new());
 
-/// That nobody else in this process gives timestamps to a store, until it is dropped.
+/// Exclusive right of one instance in this process to give out a store's timestamps, until dropped.
 struct Only(Option<StoreId>);
 
 impl Only {
@@ -107,7 +112,7 @@ impl Drop for Only {
 
 #[derive(Default)]
 struct Storing {
-    /// A bound whose storing failed, and may have been stored all the same.
+    /// Bound of a failed write, which may have been applied.
     attempted: Option<i64>,
     failed: Option<TimeLockError>,
 }
@@ -121,7 +126,7 @@ fn encode(bound: i64) -> Bytes {
     Bytes::copy_from_slice(&bound.to_be_bytes())
 }
 
-/// The bound of timestamps that this process gives to itself.
+/// Decodes the bound of a process that gives out its own timestamps.
 fn decode(bytes: &[u8]) -> Result<i64, TimeLockError> {
     match Stored::decode(bytes) {
         Ok(Stored::Plain(bound)) => Ok(bound),
@@ -131,26 +136,27 @@ fn decode(bytes: &[u8]) -> Result<i64, TimeLockError> {
     }
 }
 
-/// Which server leads for a store's timestamps, by what is stored; in words, if none does.
+/// Returns the record of the leader of a store's timestamps, or the reason why there is none.
 pub(super) fn stored_record(store: &dyn Store) -> StoreResult<Result<Record, String>> {
     if !store.open_table(TABLE)? {
-        return Ok(Err("none was ever given out".to_owned()));
+        return Ok(Err("none were given out yet".to_owned()));
     }
-    let Some(stored) = read(store)? else { return Ok(Err("none was ever given out".to_owned())) };
+    let Some(stored) = read(store)? else { return Ok(Err("none were given out yet".to_owned())) };
     Ok(match Stored::decode(&stored) {
         Ok(Stored::Leased(record)) => Ok(record),
         Ok(Stored::Plain(_)) => {
-            Err("they are given out by the process that opens it, by no server".to_owned())
+            Err("the process that opens the store gives them out, not a server".to_owned())
         }
         Ok(Stored::Halted(halt)) => Err(halt.error().to_string()),
-        Err(why) => Err(format!("the bound of timestamps is none: {why}")),
+        Err(why) => Err(format!("the stored timestamp bound is malformed: {why}")),
     })
 }
 
-/// The stored bound: no timestamp above it has been given out. `None`, if the store has none yet. Nothing is changed.
+/// Returns the stored bound: no timestamp above it was given out. `None` if the store has none.
+/// Read-only.
 ///
 /// # Errors
-/// If it cannot be read, or is none.
+/// If the bound cannot be read or is malformed.
 pub fn stored_bound(store: &dyn Store) -> Result<Option<Timestamp>, StoreError> {
     if !store.open_table(TABLE)? {
         return Ok(None);
@@ -158,15 +164,15 @@ pub fn stored_bound(store: &dyn Store) -> Result<Option<Timestamp>, StoreError> 
     let Some(stored) = read(store)? else { return Ok(None) };
     match Stored::decode(&stored) {
         Ok(stored) => Ok(Some(Timestamp(stored.bound()))),
-        Err(why) => Err(StoreError::refused("read the bound of timestamps", why)),
+        Err(why) => Err(StoreError::refused("read the timestamp bound", why)),
     }
 }
 
 impl<S: Store> Timestamps<S> {
-    /// Goes on above the stored bound.
+    /// Continues above the stored bound.
     ///
     /// # Errors
-    /// AlreadyOpen; or if the bound cannot be read, or made when there is none.
+    /// `AlreadyOpen`, or the error of reading or creating the bound.
     pub fn open(store: S) -> Result<Self, TimeLockError> {
         let only = Only::take(&store)?;
         let cell = BoundCell::open(store)?;
@@ -177,7 +183,7 @@ impl<S: Store> Timestamps<S> {
                     return Err(TimeLockError::BoundLost { what });
                 }
                 if let PutOutcome::Exists(_) = cell.create(&encode(INITIAL_BOUND))? {
-                    let found = "one that was put just now".to_owned();
+                    let found = "a bound stored at the same time".to_owned();
                     return Err(TimeLockError::AnotherInstance { expected: INITIAL_BOUND, found });
                 }
                 INITIAL_BOUND
@@ -186,9 +192,10 @@ impl<S: Store> Timestamps<S> {
         Ok(Self { _only: only, cell, last: bound.into(), bound: bound.into(), storing: Mutex::default() })
     }
 
-    /// `count` timestamps that follow each other, as the first and the last.
+    /// Takes `count` consecutive timestamps and returns the first and the last.
     pub fn take(&self, count: i64) -> Result<(Timestamp, Timestamp), TimeLockError> {
-        // No lock: whoever asks after an answer finds at least that one here.
+        // Without a lock: a caller that starts after another call returned loads at least that
+        // call's value.
         let mut before = self.last.load(Ordering::Relaxed);
         loop {
             let last = before.checked_add(count.max(1)).filter(|last| *last < i64::MAX - BOUND_BUFFER);
@@ -207,15 +214,15 @@ impl<S: Store> Timestamps<S> {
         }
     }
 
-    /// A timestamp that leaves `residue` when divided by `modulus`: clients with residues of their own put conclusions in partitions
-    /// of their own. It uses up to `modulus` timestamps.
+    /// Takes a timestamp congruent to `residue` modulo `modulus`, consuming up to `modulus`
+    /// timestamps. Clients with different residues write commit records to different partitions.
     pub fn take_residue(&self, residue: i64, modulus: i64) -> Result<Timestamp, TimeLockError> {
         let modulus = modulus.max(1);
         let (first, _) = self.take(modulus)?;
         Ok(Timestamp(first.0 + (residue - first.0).rem_euclid(modulus)))
     }
 
-    /// Makes all later timestamps greater than `timestamp`. Never goes back.
+    /// Makes all later timestamps greater than `timestamp`. Timestamps never go back.
     pub fn fast_forward(&self, timestamp: Timestamp) -> Result<(), TimeLockError> {
         let mut storing = self.storing.lock();
         if timestamp.0 <= self.last.load(Ordering::Relaxed) {
@@ -245,14 +252,14 @@ impl<S: Store> Timestamps<S> {
                 }
                 Ok(CheckOutcome::Actual(found)) => {
                     let Some(found) = found else {
-                        let what = "it was there, and is not there any more".to_owned();
+                        let what = "expected a stored bound, found none".to_owned();
                         let error = TimeLockError::BoundLost { what };
                         state.failed = Some(error.clone());
                         return Err(error);
                     };
                     let found = decode(&found).inspect_err(|error| state.failed = Some(error.clone()))?;
                     match (found, state.attempted.take()) {
-                        // Our own earlier try, whose answer was lost.
+                        // Our own earlier attempt, whose reply was lost.
                         (found, Some(attempted)) if found == attempted => {
                             self.bound.store(found, Ordering::Release);
                             if found >= bound {
@@ -284,7 +291,7 @@ mod tests {
     use crate::store::{FailingStore, Fault, MemoryStore};
 
     #[test]
-    fn timestamps_increase_also_after_a_restart() {
+    fn timestamps_increase_across_a_restart() {
         let store = Arc::new(MemoryStore::new());
         let first = Timestamps::open(store.clone()).unwrap();
         let (low, high) = first.take(10).unwrap();
@@ -305,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn residues_are_as_asked_for_and_increase() {
+    fn timestamps_have_the_requested_residue_and_increase() {
         let timestamps = Timestamps::open(MemoryStore::new()).unwrap();
         let mut last = Timestamp(0);
         for residue in [3, 3, 0, 15, 15, 1] {
@@ -316,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_of_two_instances_stops_for_good() {
+    fn the_older_of_two_instances_stops_permanently() {
         let store = Arc::new(MemoryStore::new());
         let old = Timestamps::open(store.clone()).unwrap();
         old.take(1).unwrap();
@@ -329,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_whose_storing_nobody_answered_is_gone_on_with() {
+    fn a_bound_write_without_a_response_is_recovered() {
         let store = Arc::new(FailingStore::new(MemoryStore::new()));
         let timestamps = Timestamps::open(store.clone()).unwrap();
         for fault in [Fault::Unanswered, Fault::Lost] {

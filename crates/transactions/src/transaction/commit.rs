@@ -1,4 +1,4 @@
-//! C1 to C11 of the protocol.
+//! The commit: steps C1 to C11 of the protocol.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::service::{Recorded, ServiceError, TransactionService};
 use crate::store::{Cell, Put, Store};
 use crate::sweep::{Additions, SweepStrategy};
 use crate::timelock::LockToken;
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
 pub(super) fn commit(
     transaction: &mut Transaction,
@@ -21,7 +21,7 @@ pub(super) fn commit(
     // C1.
     transaction.check_age()?;
     if transaction.writes.is_empty() {
-        // All that it read was there at its start: it happened then.
+        // Everything that it read existed at its start timestamp, which is where it takes place.
         condition(None)?;
         return Ok(None);
     }
@@ -53,7 +53,7 @@ fn with_locks(
             .try_for_each(|put| check_length(put.table, put.cell, put.value.len(), inner.version_max))
     };
     let additions = if inner.store.puts_in_order() {
-        // C3. C4 goes with C5, and can say what C3 found.
+        // C3. C4 goes with C5, and uses the findings of C3.
         let firsts = check()?;
         let additions = inner.queue.additions(start, queued(transaction, &firsts), inner.version_max);
         fits(&additions)?;
@@ -64,7 +64,7 @@ fn with_locks(
         if additions.is_empty() {
             check()?;
         } else {
-            // C3 and C4, which do not know of each other, in the time of one.
+            // C3 and C4 are independent, so they run concurrently.
             let put = || inner.store.put(&additions.puts().collect::<Vec<_>>());
             let (checked, put) = std::thread::scope(|scope| {
                 let put = scope.spawn(put);
@@ -82,24 +82,24 @@ fn with_locks(
     let commit = match prepare(transaction, inner, locks, additions, condition) {
         Ok(commit) => commit,
         Err(error) => {
-            // Saves readers of what was written the wait and the look-up. It may fail.
-            if let Err(error) = inner.service.put_unless_exists(start, Conclusion::Aborted) {
-                tracing::debug!(%error, %start, "left to be rolled back by readers");
+            // Saves readers of the written cells the wait and the lookup. May fail.
+            if let Err(error) = inner.service.put_unless_exists(start, TransactionStatus::Aborted) {
+                tracing::debug!(%error, %start, "readers will roll the transaction back");
             }
             return Err(error);
         }
     };
     // C10.
-    match inner.service.put_unless_exists(start, Conclusion::Committed(commit)) {
+    match inner.service.put_unless_exists(start, TransactionStatus::Committed(commit)) {
         Ok(Recorded::Recorded) => Ok(commit),
-        Ok(Recorded::Exists(Conclusion::Aborted)) => Err(Error::RolledBack { start }),
+        Ok(Recorded::Exists(TransactionStatus::Aborted)) => Err(Error::RolledBack { start }),
         Ok(Recorded::Exists(found)) => Err(Error::TwoCommits { start, commit, found }),
         Err(cause @ ServiceError::NotPut { .. }) => Err(cause.into()),
         Err(cause) => Err(Error::OutcomeUnknown { start, commit, cause }),
     }
 }
 
-/// The writes, for the queue. `firsts` are those of cells without any version, in their order.
+/// Returns the writes for the sweep queue. `firsts` are the cells without any version, in order.
 fn queued<'a>(
     transaction: &'a Transaction,
     firsts: &[&'a Cell],
@@ -113,8 +113,8 @@ fn queued<'a>(
     })
 }
 
-/// C5 to C9: all that can fail without leaving the commit in doubt. `additions` are those that C4 has
-/// not stored yet: they are stored here, before the versions.
+/// Runs C5 to C9: everything that can fail without leaving the commit in doubt. `additions` are
+/// queue entries that C4 has not stored yet; they are stored here, before the versions.
 fn prepare(
     transaction: &Transaction,
     inner: &Inner,
@@ -123,7 +123,7 @@ fn prepare(
     condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
 ) -> Result<Timestamp> {
     let start = transaction.start;
-    // C4, where it was not done before, and C5.
+    // C4, unless done before, and C5.
     let mut puts: Vec<Put<'_>> = additions.iter().flat_map(Additions::puts).collect();
     for (table, cells) in transaction.writes.tables() {
         puts.extend(cells.iter().map(|(cell, value)| Put {
@@ -134,10 +134,11 @@ fn prepare(
             write_time: start.0,
         }));
     }
-    // They are nothing without C10, and need not be safe before it.
+    // Without C10 they have no effect, so they need not be durable before it.
     inner.store.put_ahead(&puts)?;
     drop(puts);
-    // Only now: an index cell that was remembered and not stored would hide later entries from sweepers.
+    // Only now: an index cell that is remembered but not stored would hide later entries from
+    // sweepers.
     if let Some(additions) = additions {
         inner.queue.added(additions);
     }
@@ -158,7 +159,7 @@ fn prepare(
     if held { Ok(commit) } else { Err(Error::LocksLost { start }) }
 }
 
-/// C3. Gives the cells, in their order, that have no version of any age.
+/// Checks the writes (C3). Returns the cells without a version of any age, in order.
 fn check_all<'a>(transaction: &'a Transaction, inner: &Inner) -> Result<Vec<&'a Cell>> {
     let mut firsts = Vec::new();
     for (table, cells) in transaction.writes.tables().filter(|(table, _)| table.handler().checks_writes()) {
@@ -167,7 +168,7 @@ fn check_all<'a>(transaction: &'a Transaction, inner: &Inner) -> Result<Vec<&'a 
     Ok(firsts)
 }
 
-/// C3 for the cells of one table, which are locked.
+/// Checks the writes (C3) of one table's cells, which are locked.
 fn check_writes<'a>(
     inner: &Inner,
     start: Timestamp,
@@ -193,22 +194,22 @@ fn check_writes<'a>(
         let mut starts: Vec<Timestamp> = newest.iter().map(|(_, start)| *start).collect();
         starts.sort_unstable();
         starts.dedup();
-        let mut conclusions = inner.service.get_many(&starts)?;
-        starts.retain(|start| !conclusions.contains_key(start));
-        // Not waited for: a writer that is alive would hold the lock that we hold.
-        inner.roll_back(&starts, &mut conclusions)?;
+        let mut statuses = inner.service.get_many(&starts)?;
+        starts.retain(|start| !statuses.contains_key(start));
+        // Not waited for: a live writer would hold the lock that this transaction holds.
+        inner.roll_back(&starts, &mut statuses)?;
         cells.clear();
         for (cell, other) in newest {
-            match conclusions.get(&other) {
-                Some(Conclusion::Committed(commit)) if other > start || *commit > start => {
+            match statuses.get(&other) {
+                Some(TransactionStatus::Committed(commit)) if other > start || *commit > start => {
                     return Err(Error::WriteWriteConflict {
                         table: table.name().to_owned(),
                         cell: cell.clone(),
                         other,
                     });
                 }
-                Some(Conclusion::Committed(_)) => {}
-                Some(Conclusion::Aborted) | None => {
+                Some(TransactionStatus::Committed(_)) => {}
+                Some(TransactionStatus::Aborted) | None => {
                     aborted.push((cell, other));
                     below.insert(cell, other);
                     cells.push(cell);

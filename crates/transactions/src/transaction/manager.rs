@@ -1,4 +1,4 @@
-//! Where transactions begin: store, conclusions, timestamps and locks together.
+//! The entry point of transactions: store, commit records, timestamps and locks together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -27,34 +27,43 @@ use crate::timelock::{LocalTimeLock, Started, TimeLock};
 use crate::timelock::{RemoteOptions, RemoteTimeLock};
 use crate::timestamp::Timestamp;
 
-/// How transactions are to behave.
+/// Options of transactions.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How conclusions of new transactions are stored. `None`: as the store says; one that is new gets layout 2, or 3 if it is not linearizable
-    /// after failures. Another layout than the store's is refused: [`Transactions::migrate`] changes it.
+    /// Layout of the commit records of new transactions. `None`: the store's; a new store gets
+    /// layout 2, or 3 if it is not linearizable after failures. Any layout but the store's is
+    /// rejected: [`Transactions::migrate`] changes it.
     pub layout: Option<Layout>,
-    /// Take layouts 1 and 2 also on stores that are not linearizable after failures, where readers may then disagree on whether a transaction whose commit
-    /// failed has committed: to compare them, or on one node.
+    /// Accepts layouts 1 and 2 also on stores that are not linearizable after failures, where
+    /// readers may disagree on whether a transaction with a failed commit has committed. For
+    /// comparisons, or for a single node.
     pub any_layout: bool,
-    /// Start only with timestamps of one residue modulo 16: one that the timelock says, or a random one where it does not. `None`: on stores where a put of a conclusion is
-    /// a round of consensus on one of 16 partitions, so that up to 16 clients do not meet. It uses up 16 times the timestamps.
+    /// Uses only start timestamps of one residue modulo 16: the timelock's choice, or else a random
+    /// one. `None`: on stores where putting a commit record is a round of consensus on one of 16
+    /// partitions, so that up to 16 clients do not contend. It consumes 16 times as many
+    /// timestamps.
     pub residues: Option<bool>,
-    /// Whether puts of conclusions go in batches. `None`: on stores where each is a round of consensus.
-    pub batch_conclusions: Option<bool>,
-    /// Conclusions that are remembered.
-    pub cached_conclusions: usize,
-    /// How long a lock is waited for.
+    /// Whether commit records are put in batches. `None`: on stores where each put is a round of
+    /// consensus.
+    pub batch_commit_records: Option<bool>,
+    /// Maximum number of cached commit records.
+    pub cached_statuses: usize,
+    /// How long to wait for a lock.
     pub lock_timeout: Duration,
-    /// How long a transaction may be open. What it reads is not swept meanwhile; on a cluster that takes a read at least every two hours.
+    /// Maximum age of an open transaction. The data that it reads is not swept meanwhile; on a
+    /// cluster this requires a read at least every two hours.
     pub age_max: Duration,
-    /// The longest pause before a transaction is run again. Pauses are random, from 0 to a limit that doubles from 1 ms.
+    /// Maximum pause before a transaction is run again. Pauses are random, from 0 to a limit that
+    /// doubles from 1 ms.
     pub retry_pause_max: Duration,
-    /// Sweep in the background, with pauses so long where nothing is left to sweep. `None`: not in this process.
+    /// Sweeps in the background with pauses of this length when nothing is left to sweep. `None`:
+    /// not in this process.
     pub sweep_pause: Option<Duration>,
-    /// How often a transaction is run again. `None`: until it succeeds.
+    /// Maximum number of times that a transaction is run again. `None`: until it succeeds.
     pub retries_max: Option<u32>,
-    /// How long a transaction is run again while the store or the timestamps do not answer, counted from the
-    /// first such failure in a row. Zero: not at all. Conflicts are not bounded by it.
+    /// How long a transaction is run again while the store or the timestamps do not respond,
+    /// measured from the first of consecutive failures. Zero: not at all. Does not limit runs after
+    /// conflicts.
     pub outage_max: Duration,
 }
 
@@ -64,8 +73,8 @@ impl Default for Options {
             layout: None,
             any_layout: false,
             residues: None,
-            batch_conclusions: None,
-            cached_conclusions: Caching::<Arc<dyn TransactionService>>::ENTRIES,
+            batch_commit_records: None,
+            cached_statuses: Caching::<Arc<dyn TransactionService>>::ENTRIES,
             lock_timeout: Duration::from_secs(60),
             age_max: Duration::from_secs(3600),
             retry_pause_max: Duration::from_secs(1),
@@ -76,24 +85,25 @@ impl Default for Options {
     }
 }
 
-/// Where the strategy and the conflict handler of each table are: its name is the row.
+/// Table with the sweep strategy and the conflict handler of each table, by table name.
 pub(crate) const METADATA: &str = "_metadata";
-/// The column of the strategy.
+/// Column of the sweep strategy.
 const SWEEP: &[u8] = b"sweep";
-/// The column of the handler; not there for tables that were made before it was kept.
+/// Column of the conflict handler; absent for tables created before it was stored.
 const HANDLER: &[u8] = b"handler";
-/// The pause of the sweeper of an embedded store.
+/// Pause of the sweeper of an embedded store.
 const EMBEDDED_SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
-/// Transactions on a store. Cheap to clone; any thread may use it. When the last clone is dropped, what runs in the background ends.
+/// Transactions on a store. Cheap to clone; any thread may use it. Background work ends when the
+/// last clone is dropped.
 #[derive(Clone)]
 pub struct Transactions(
     Arc<Inner>,
-    /// Sweeps until it is dropped.
+    /// Sweeps until dropped.
     Option<Arc<Background>>,
 );
 
-/// Does not keep transactions open.
+/// Does not keep the transactions open.
 pub(super) struct WeakTransactions(Weak<Inner>, Weak<Background>);
 
 impl WeakTransactions {
@@ -102,12 +112,13 @@ impl WeakTransactions {
         Self(Arc::downgrade(inner), background.as_ref().map_or_else(Weak::new, Arc::downgrade))
     }
 
-    /// Whether somebody has them.
+    /// Whether a strong reference exists.
     pub fn is_open(&self) -> bool {
         self.0.strong_count() > 0
     }
 
-    /// The transactions, if they are still open; swept again, if only a transaction had kept them so.
+    /// Returns the transactions if they are still open, and restarts sweeping if only an open
+    /// transaction kept them alive.
     pub fn upgrade(&self) -> Option<Result<Transactions>> {
         let inner = self.0.upgrade()?;
         let background = match (self.1.upgrade(), inner.options.sweep_pause) {
@@ -124,22 +135,23 @@ impl WeakTransactions {
 pub(super) struct Inner {
     pub store: Arc<dyn Store>,
     pub service: Arc<Caching<Arc<dyn TransactionService>>>,
-    pub conclusions: Arc<ByVersion>,
+    pub statuses: Arc<ByVersion>,
     pub coordination: Arc<Coordination>,
     pub timelock: Arc<dyn TimeLock>,
     pub options: Options,
     pub queue: Arc<Queue>,
-    /// Removes versions of aborted transactions where readers should not wait for that: where a removal asks all replicas.
+    /// Removes versions of aborted transactions in the background, where a removal waits for all
+    /// replicas and readers should not.
     pub reaper: Option<Reaper>,
-    /// Bytes of names and value that the store can write at once.
+    /// Maximum bytes of names and value that the store can write at once.
     pub version_max: Option<usize>,
-    /// The residue of starts, if they have one.
+    /// Residue of the start timestamps, if any.
     residue: Option<i64>,
     sweeper: Arc<Sweeper>,
     tables: Mutex<HashMap<String, (ConflictHandler, SweepStrategy)>>,
 }
 
-/// The name of the lock that a transaction holds while it commits.
+/// Returns the name of the lock that a transaction holds while it commits.
 pub(crate) fn start_lock(start: Timestamp) -> Bytes {
     let mut name = BytesMut::with_capacity(1 + var_long::LENGTH_MAX);
     name.put_u8(b't');
@@ -147,7 +159,7 @@ pub(crate) fn start_lock(start: Timestamp) -> Bytes {
     name.freeze()
 }
 
-/// Refuses layouts that a store does not keep safe.
+/// Rejects layouts that are unsafe on a store.
 fn check_layout(store: &dyn Store, options: &Options, version: u32) -> Result<()> {
     let is_safe = version >= 3 || store.is_linearizable_after_failures() || options.any_layout;
     if is_safe { Ok(()) } else { Err(ServiceError::UnsafeLayout { version }.into()) }
@@ -158,7 +170,7 @@ fn sweep_in_background(sweeper: &Arc<Sweeper>, pause: Duration) -> Result<Arc<Ba
 }
 
 impl Inner {
-    /// B1 to B4.
+    /// Begins a transaction: B1 to B4.
     fn started(&self) -> Result<Started> {
         Ok(match self.residue {
             Some(residue) => {
@@ -170,10 +182,12 @@ impl Inner {
 }
 
 impl Transactions {
-    /// Transactions in an embedded database, with their tables in `keyspace`. Opened again while they are open, they are the same ones, as a clone is.
+    /// Opens transactions in an embedded database, with their tables in `keyspace`. While they are
+    /// open, opening them again returns a clone.
     ///
     /// # Errors
-    /// AlreadyOpen, if the store is open with timestamps of other making; or the keyspace or the tables of transactions cannot be made, or the bound of timestamps is lost.
+    /// `AlreadyOpen` if the store is open with timestamps from another source; the error of
+    /// creating the keyspace or the tables; or a lost bound of timestamps.
     pub fn embedded(database: cassette_database::Database, keyspace: &str) -> Result<Self> {
         let store = Arc::new(EmbeddedStore::open(database, keyspace)?);
         let options = Options { sweep_pause: Some(EMBEDDED_SWEEP_PAUSE), ..Options::default() };
@@ -183,11 +197,13 @@ impl Transactions {
         })
     }
 
-    /// Transactions on a cluster, with timestamps and locks from timelock servers (`cassette timelock start`), each `host:port`.
+    /// Opens transactions on a cluster, with timestamps and locks of timelock servers (`cassette
+    /// timelock start`), each `host:port`.
     ///
-    /// The nodes must not acknowledge writes before they are synced: `commitlog_sync: batch` or `group` in every
-    /// cassandra.yaml. With `periodic`, Cassandra's default, nodes that crash lose transactions that were reported as
-    /// committed. Such a store is refused, unless [`ClusterOptions::accept_periodic_sync`] is set.
+    /// The nodes must sync writes before they acknowledge them: `commitlog_sync: batch` or `group`
+    /// in every cassandra.yaml. With `periodic`, Cassandra's default, nodes that crash lose
+    /// transactions that were reported as committed. Such a store is rejected unless
+    /// [`ClusterOptions::accept_periodic_sync`] is set.
     ///
     /// ```no_run
     /// use cassette_transactions::store::ClusterOptions;
@@ -201,7 +217,8 @@ impl Transactions {
     /// ```
     ///
     /// # Errors
-    /// If no node or no server that leads can be reached; if nodes acknowledge writes before they are synced.
+    /// If no node or no leading server can be reached, or if nodes acknowledge writes before they
+    /// sync them.
     #[cfg(feature = "cluster")]
     pub fn on_cluster<S: Into<String>>(
         cluster: &ClusterOptions,
@@ -212,10 +229,12 @@ impl Transactions {
         Self::open(store, timelock, Options::default())
     }
 
-    /// Transactions on a store, with timestamps and locks from elsewhere. All who use the store must have them from the same place.
+    /// Opens transactions on a store with the specified timestamps and locks. All clients of a
+    /// store must use the same source.
     ///
     /// # Errors
-    /// If the timestamps are another store's, the coordination row cannot be read or made, or names a layout that this program does not know, or another than was asked for.
+    /// If the timestamps belong to another store; if the coordination row cannot be read or
+    /// created; if its layout is unknown or differs from the requested one.
     pub fn open(store: Arc<dyn Store>, timelock: Arc<dyn TimeLock>, options: Options) -> Result<Self> {
         let linearizable = store.is_linearizable_after_failures();
         let asked = options.layout.map(Layout::version);
@@ -235,13 +254,13 @@ impl Transactions {
         if let Err(error) = check_layout(&*store, &options, stored) {
             tracing::warn!(%error, "new transactions have layout {stored}: migrate the store to 3");
         }
-        let conclusions = Arc::new(ByVersion::new(store.clone(), coordination.clone()));
-        let service: Arc<dyn TransactionService> = if options.batch_conclusions.unwrap_or(!linearizable) {
-            Arc::new(Batching::new(conclusions.clone()))
+        let statuses = Arc::new(ByVersion::new(store.clone(), coordination.clone()));
+        let service: Arc<dyn TransactionService> = if options.batch_commit_records.unwrap_or(!linearizable) {
+            Arc::new(Batching::new(statuses.clone()))
         } else {
-            conclusions.clone()
+            statuses.clone()
         };
-        let service = Arc::new(Caching::new(service, options.cached_conclusions));
+        let service = Arc::new(Caching::new(service, options.cached_statuses));
         store.create_table(METADATA, TableKind::Data)?;
         let queue = Arc::new(Queue::open(store.clone())?);
         let sweeper = Sweeper::new(store.clone(), service.clone(), timelock.clone(), queue.clone());
@@ -264,7 +283,7 @@ impl Transactions {
             version_max: store.version_max(),
             store,
             service,
-            conclusions,
+            statuses,
             coordination,
             timelock,
             options,
@@ -277,15 +296,18 @@ impl Transactions {
         Ok(Self(Arc::new(inner), background))
     }
 
-    /// A table, made if it is not there, and swept conservatively. Who opens it first decides its conflict handler, which is stored.
+    /// Opens a table, creating it if needed, with conservative sweeping. The first client to open
+    /// it determines its conflict handler, which is stored.
     ///
     /// # Errors
-    /// ReservedTable, for names that begin with an underscore; OtherHandler; OtherSweep; what the store answers.
+    /// `ReservedTable` for names that begin with an underscore; `OtherHandler`; `OtherSweep`; the
+    /// store's error.
     pub fn table(&self, name: &str, handler: ConflictHandler) -> Result<Table> {
         self.table_swept(name, handler, SweepStrategy::Conservative)
     }
 
-    /// A table whose old versions go away in another way than usual. It is swept so for ever, and has its conflict handler for ever.
+    /// Opens a table with a specific sweep strategy. A table keeps its strategy and its conflict
+    /// handler permanently.
     ///
     /// # Errors
     /// As [`table`](Self::table).
@@ -311,7 +333,8 @@ impl Transactions {
         Ok(Table::new(name, handler, sweep))
     }
 
-    /// Stores what holds for a table for ever, unless it is stored; gives what is, if it is another.
+    /// Stores a permanent property of a table unless one is stored. Returns the stored one if it
+    /// differs.
     fn agree_on(&self, table: &str, column: &'static [u8], asked: &'static str) -> Result<Option<String>> {
         let cell = Cell::new(Bytes::copy_from_slice(table.as_bytes()), column);
         let store = &self.0.store;
@@ -335,31 +358,32 @@ impl Transactions {
         Ok(Transaction::new(self.0.clone(), self.0.started()?, false))
     }
 
-    /// Begins a transaction that may only read.
+    /// Begins a read-only transaction.
     pub fn start_read_only(&self) -> Result<Transaction> {
         Ok(Transaction::new(self.0.clone(), self.0.timelock.start()?, true))
     }
 
-    /// Begins a read-only transaction that may be open as long as it takes: its hold keeps what it sees.
+    /// Begins a read-only transaction without a maximum age: its hold preserves what it reads.
     pub(crate) fn start_for_backup(&self) -> Result<Transaction> {
         let mut transaction = self.start_read_only()?;
         transaction.age_max = Duration::MAX;
         Ok(transaction)
     }
 
-    /// A table that is there, whatever its conflict handler is. For reading.
+    /// Opens an existing table for reading, whatever its conflict handler is.
     pub(crate) fn table_for_backup(&self, name: &str) -> Table {
-        // However it is swept, each read checks its hold: a backup that lost it must fail.
+        // Whatever the table's strategy, each read checks the hold: a backup that lost it must
+        // fail.
         Table::new(name, ConflictHandler::Ignore, SweepStrategy::Thorough)
     }
 
-    /// Runs a transaction and commits it. Repeats both, with pauses, as long as the transaction fails in a
-    /// [retriable](Error::is_retriable) way. So `body` may run several times, and must have no effects but
-    /// through the transaction.
+    /// Runs a transaction and commits it. Repeats both, with pauses, while the transaction fails in
+    /// a [retriable](Error::is_retriable) way. `body` may therefore run several times and must have
+    /// no effects other than through the transaction.
     ///
     /// # Errors
-    /// The first error that is not retriable; the last one, after [`Options::retries_max`] more runs, or
-    /// when store or timestamps have not answered for [`Options::outage_max`].
+    /// The first error that is not retriable; the last error after [`Options::retries_max`] more
+    /// runs, or when the store or the timestamps have not responded for [`Options::outage_max`].
     pub fn run<T>(&self, mut body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         let options = &self.0.options;
         let mut limit = Duration::from_millis(1);
@@ -384,7 +408,7 @@ impl Transactions {
             } else {
                 unavailable_since = None;
             }
-            tracing::debug!(%error, runs, "a transaction is run again");
+            tracing::debug!(%error, runs, "running a transaction again");
             runs += 1;
             limit = limit.min(options.retry_pause_max);
             std::thread::sleep(limit.mul_f64(rand::rng().random::<f64>()));
@@ -392,17 +416,17 @@ impl Transactions {
         }
     }
 
-    /// Runs a transaction that only reads.
+    /// Runs a read-only transaction.
     pub fn read<T>(&self, body: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
         body(&mut self.start_read_only()?)
     }
 
-    /// Conclusions, for those who look at them.
+    /// Returns the commit records, for inspection.
     pub fn service(&self) -> &dyn TransactionService {
         &*self.0.service
     }
 
-    /// Removes all versions that nobody can read any more.
+    /// Removes all versions that no reader can see any more.
     ///
     /// # Errors
     /// As [`Sweeper::sweep_all`].
@@ -410,41 +434,42 @@ impl Transactions {
         self.0.sweeper.sweep_all()
     }
 
-    /// What sweeps, step by step, and knows how far it is.
+    /// Returns the sweeper, which sweeps step by step and reports its progress.
     pub fn sweeper(&self) -> &Sweeper {
         &self.0.sweeper
     }
 
-    /// Conclusions in the store, without a cache before them: to go through those of a range.
-    pub fn conclusions(&self) -> &ByVersion {
-        &self.0.conclusions
+    /// Returns the stored commit records without a cache, to enumerate ranges of them.
+    pub fn commit_records(&self) -> &ByVersion {
+        &self.0.statuses
     }
 
-    /// Which layout the conclusions of which starts have.
+    /// Returns the coordination row, which maps start timestamps to layouts.
     pub fn coordination(&self) -> &Coordination {
         &self.0.coordination
     }
 
-    /// Gives new transactions layout `version`, while all others run on: see [`Coordination::migrate`].
+    /// Changes the layout of new transactions to `version` while all clients run: see
+    /// [`Coordination::migrate`].
     ///
     /// # Errors
-    /// UnsafeLayout; those of the service. A migration that failed is run again.
+    /// `UnsafeLayout`, or an error of the service. Run a failed migration again.
     pub fn migrate(&self, version: u32) -> Result<Migrated> {
         check_layout(self.store(), &self.0.options, version)?;
         Ok(self.0.coordination.migrate(version)?)
     }
 
-    /// What the coordination row says.
+    /// Returns the content of the coordination row.
     pub fn agreed(&self) -> Result<Agreed> {
         Ok(self.0.coordination.agree()?)
     }
 
-    /// The store.
+    /// Returns the store.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.store
     }
 
-    /// The timestamps and locks.
+    /// Returns the source of timestamps and locks.
     pub fn timelock(&self) -> &dyn TimeLock {
         &*self.0.timelock
     }

@@ -1,4 +1,4 @@
-//! Transactions: buffered writes over a snapshot, and the commit.
+//! Transactions: writes buffered over a snapshot, and the commit.
 
 mod commit;
 mod manager;
@@ -32,25 +32,25 @@ use reads::Snapshot;
 use serializable::Reads;
 use writes::Writes;
 
-/// How long a transaction reads before it asks whether it still has its hold: much more often than a timelock server takes away those that nobody asks
-/// for.
+/// How long a transaction reads before it renews its hold: much more often than a timelock server
+/// expires unused holds.
 const RENEWAL: Duration = Duration::from_secs(60);
-/// Bytes of a name that errors show, at most.
+/// Maximum bytes of a name shown in errors.
 const NAME_SHOWN_MAX: usize = 64;
 
-/// A transaction: it sees what was committed before it began, and its own writes. Dropped without a commit, it leaves
-/// nothing.
+/// A transaction. It sees what was committed before it began, and its own writes. Dropped without a
+/// commit, it has no effect.
 ///
-/// From [`Transactions::start`] or, mostly, [`Transactions::run`].
+/// Created by [`Transactions::start`] or, usually, [`Transactions::run`].
 pub struct Transaction {
     inner: Arc<Inner>,
-    /// `None` when the hold was given back.
+    /// `None` after the hold was released.
     started: Option<Started>,
     start: Timestamp,
     immutable: Timestamp,
     began: Instant,
     age_max: Duration,
-    /// When the timelock is told again that the hold is in use.
+    /// When to renew the hold.
     renew_at: Instant,
     read_only: bool,
     writes: Writes,
@@ -73,12 +73,12 @@ impl Transaction {
         }
     }
 
-    /// The timestamp that it reads at.
+    /// Returns the start timestamp, at which it reads.
     pub fn start_timestamp(&self) -> Timestamp {
         self.start
     }
 
-    /// The value of a cell.
+    /// Returns the value of a cell.
     pub fn get(
         &mut self,
         table: &Table,
@@ -88,7 +88,7 @@ impl Transaction {
         Ok(self.get_many(table, &[cell(row, column)])?.pop().flatten())
     }
 
-    /// The values of many cells, in their order.
+    /// Returns the values of several cells, in order.
     pub fn get_many(&mut self, table: &Table, cells: &[Cell]) -> Result<Vec<Option<Bytes>>> {
         self.check_age()?;
         cells.iter().try_for_each(|cell| check_name(table, cell))?;
@@ -113,7 +113,8 @@ impl Transaction {
         Ok(own.into_iter().map(value).collect())
     }
 
-    /// Up to `limit` columns of a row in order, with their values. To go on, ask for those after the last.
+    /// Returns up to `limit` columns of a row in order, with their values. To continue, read the
+    /// columns after the last one.
     pub fn columns<B: AsRef<[u8]>>(
         &mut self,
         table: &Table,
@@ -128,7 +129,8 @@ impl Transaction {
         Ok(columns)
     }
 
-    /// Up to `limit` rows that have columns, each with all of them, after row `after`, in the store's order, which is not that of their names.
+    /// Returns up to `limit` rows that have columns, each with all of them, after row `after`, in
+    /// the store's order, which is not the order of their names.
     pub fn rows(&mut self, table: &Table, after: Option<&[u8]>, limit: usize) -> Result<Vec<RowOfCells>> {
         self.check_age()?;
         let rows = scans::rows(self, table, after, limit)?;
@@ -136,11 +138,11 @@ impl Transaction {
         Ok(rows)
     }
 
-    /// Writes a value, when the transaction commits.
+    /// Buffers the write of a value until the commit.
     ///
     /// # Errors
-    /// EmptyValue, for none; Name, for a row or a column that no store can keep; TooLong, for a value that this store cannot
-    /// write; ReadOnly.
+    /// `EmptyValue` for an empty value; `Name` for a row or a column that no store can represent;
+    /// `TooLong` for a value that this store cannot write; `ReadOnly`.
     pub fn put(
         &mut self,
         table: &Table,
@@ -155,7 +157,7 @@ impl Transaction {
         self.write(table, cell(row, column), Bytes::copy_from_slice(value))
     }
 
-    /// Deletes a cell, when the transaction commits.
+    /// Buffers the deletion of a cell until the commit.
     pub fn delete(&mut self, table: &Table, row: impl AsRef<[u8]>, column: impl AsRef<[u8]>) -> Result<()> {
         self.write(table, cell(row, column), Bytes::new())
     }
@@ -170,9 +172,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits, and says at which timestamp; a transaction that wrote nothing has none.
+    /// Commits. Returns the commit timestamp, or `None` if the transaction wrote nothing.
     ///
-    /// It ends with it, so nothing can be written after the commit:
+    /// Committing consumes the transaction, so nothing can be written afterwards:
     ///
     /// ```compile_fail,E0382
     /// # fn example(mut tx: cassette_transactions::Transaction, table: cassette_transactions::Table) {
@@ -182,12 +184,12 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// See [`Error::outcome`] for what is known then.
+    /// [`Error::outcome`] tells what is known of the transaction.
     pub fn commit(self) -> Result<Option<Timestamp>> {
         self.commit_if(|_| Ok(()))
     }
 
-    /// Commits if `condition`, which is asked last and given the commit timestamp to be, does not fail.
+    /// Commits if `condition` succeeds. It is called last, with the prospective commit timestamp.
     pub fn commit_if(
         mut self,
         condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
@@ -199,7 +201,8 @@ impl Transaction {
         Snapshot::new(&self.inner, self.start, self.immutable)
     }
 
-    /// After a read of a table that is swept thoroughly: without the hold it may have read nothing where there was something.
+    /// Checks the hold after a read of a thoroughly swept table: without the hold, the read may
+    /// have missed swept versions.
     fn check_hold(&self, table: &Table) -> Result<()> {
         match table.sweep() {
             SweepStrategy::Thorough => self.check_held(),
@@ -215,7 +218,7 @@ impl Transaction {
         if held { Ok(()) } else { Err(Error::LocksLost { start: self.start }) }
     }
 
-    /// Before each read and the commit. A hold lasts as long as it is asked for.
+    /// Called before each read and the commit. A hold lasts as long as it is renewed.
     fn check_age(&mut self) -> Result<()> {
         if Instant::now() >= self.renew_at {
             self.check_held()?;
@@ -246,7 +249,7 @@ fn check_name(table: &Table, cell: &Cell) -> Result<()> {
     cell.check().map_err(|error| Error::Name { table: table.name().to_owned(), error })
 }
 
-/// Refuses a version that is longer than the store can write.
+/// Rejects a version that is longer than the store can write.
 fn check_length(table: &str, cell: &Cell, value: usize, max: Option<usize>) -> Result<()> {
     let bytes = cell.name_length() + value;
     match max.filter(|max| bytes > *max) {
@@ -258,7 +261,7 @@ fn check_length(table: &str, cell: &Cell, value: usize, max: Option<usize>) -> R
     }
 }
 
-/// The names of a cell, as far as they can be read in an error.
+/// Returns the names of a cell, shortened for an error message.
 fn shortened(cell: &Cell) -> String {
     let part = |name: &[u8]| {
         let end = name.len().min(NAME_SHOWN_MAX);
@@ -279,7 +282,7 @@ mod tests {
     use crate::timelock::LocalTimeLock;
 
     #[test]
-    fn a_transaction_that_is_open_for_long_asks_for_its_hold_and_ends_without_it() {
+    fn a_long_transaction_renews_its_hold_and_fails_without_it() {
         let store = Arc::new(MemoryStore::new());
         let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
         let transactions = Transactions::open(store, timelock.clone(), Options::default()).unwrap();

@@ -1,6 +1,7 @@
-//! Transactions that are open in this process: who opens the same store again shares them.
+//! Transactions that are open in this process. Opening the same store again shares them.
 //!
-//! Two that gave themselves timestamps and locks would not see each other's, and lose updates.
+//! Two independent instances would not see each other's timestamps and locks, and would lose
+//! updates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +16,12 @@ use crate::timelock::TimeLockError;
 
 static OPENED: Mutex<BTreeMap<StoreId, WeakTransactions>> = Mutex::new(BTreeMap::new());
 
-/// How long a store that is just being closed by another thread is waited for: its sweeper is at the last step.
+/// How long to wait for another thread that is closing the store: its sweeper completes its last
+/// step.
 const CLOSING_MAX: Duration = Duration::from_secs(30);
 
-/// The transactions that are open on `store`, or those that `open` opens. Held over `open`: two threads that open a store at once share it.
+/// Returns the transactions that are open on `store`, or those that `open` creates. The lock is
+/// held during `open`, so that two threads that open a store at the same time share it.
 pub(super) fn share(store: Arc<dyn Store>, open: impl Fn() -> Result<Transactions>) -> Result<Transactions> {
     let Some(id) = store.id() else { return open() };
     let mut opened = OPENED.lock();

@@ -1,4 +1,4 @@
-//! Reads of a snapshot: R2 to R6 of the protocol.
+//! Snapshot reads: R2 to R6 of the protocol.
 
 use std::collections::HashMap;
 
@@ -10,21 +10,22 @@ use crate::error::{Error, Result};
 use crate::service::{Recorded, TransactionService};
 use crate::store::{Cell, Store, Version};
 use crate::timelock::TimeLock;
-use crate::timestamp::{Conclusion, Timestamp};
+use crate::timestamp::{Timestamp, TransactionStatus};
 
-/// Versions of a cell that one read passes over at most, not counting those of transactions that aborted: of those that were open when it began and
-/// committed later.
+/// Maximum number of versions of a cell that one read skips, not counting those of aborted
+/// transactions: versions of transactions that were open when it began and committed later.
 const VERSIONS_MAX: usize = 200;
-/// Versions of aborted transactions that a read finds before it removes them and goes on.
+/// Number of versions of aborted transactions that a read finds before it removes them and
+/// continues.
 const ABORTED_MAX: usize = 1_000;
 
 /// The committed state at a timestamp.
 pub(super) struct Snapshot<'a> {
     inner: &'a Inner,
     at: Timestamp,
-    /// Starts below it are not waited for: their transactions have ended.
+    /// Transactions that started below it have ended and are not waited for.
     immutable: Timestamp,
-    /// For the check of what a committing transaction read: its own start.
+    /// For the check of a committing transaction's reads: its own start timestamp.
     committing: Option<Timestamp>,
 }
 
@@ -33,22 +34,23 @@ impl<'a> Snapshot<'a> {
         Self { inner, at, immutable, committing: None }
     }
 
-    /// The state that a transaction which began at `start` and commits at `commit` checks its reads against. Its own versions are seen.
+    /// Creates the state against which a transaction that began at `start` and commits at `commit`
+    /// checks its reads. Includes its own versions.
     pub fn of_commit(inner: &'a Inner, start: Timestamp, commit: Timestamp, immutable: Timestamp) -> Self {
         Self { inner, at: commit, immutable, committing: Some(start) }
     }
 
-    /// Where it is.
+    /// Returns the timestamp of the snapshot.
     pub fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// The store below.
+    /// Returns the shared state below.
     pub fn inner(&self) -> &'a Inner {
         self.inner
     }
 
-    /// Of each cell the version that is seen, which may be a deletion.
+    /// Returns the visible version of each cell, which may be a deletion.
     pub fn get(&self, table: &Table, cells: &[&Cell]) -> Result<Vec<Option<Version>>> {
         if cells.is_empty() {
             return Ok(Vec::new());
@@ -59,7 +61,11 @@ impl<'a> Snapshot<'a> {
         self.resolve(table, cells, newest)
     }
 
-    /// Of each cell the version that is seen, `versions` being the newest below the snapshot.
+    /// Finds the visible version of each cell, starting from `versions`, the newest ones below the
+    /// snapshot.
+    ///
+    /// Versions of transactions that committed after the snapshot or aborted are skipped by reading
+    /// below them, so the loop continues with the cells that are left.
     pub fn resolve(
         &self,
         table: &Table,
@@ -88,17 +94,17 @@ impl<'a> Snapshot<'a> {
             starts.sort_unstable();
             starts.dedup();
             // R4 and R5.
-            let conclusions = self.conclude(table, &starts)?;
+            let statuses = self.final_statuses(table, &starts)?;
             // R6.
             let mut again = Vec::new();
             let mut hides_later_ones = false;
             for index in open {
                 let start = timestamp(index);
-                match conclusions.get(&start) {
-                    Some(Conclusion::Committed(commit)) if *commit < self.at => {}
-                    // Its own, at its commit timestamp.
+                match statuses.get(&start) {
+                    Some(TransactionStatus::Committed(commit)) if *commit < self.at => {}
+                    // Its own version, at its commit timestamp.
                     _ if self.committing == Some(start) => {}
-                    Some(Conclusion::Aborted) => {
+                    Some(TransactionStatus::Aborted) => {
                         aborted.push((cells[index], start));
                         again.push(index);
                     }
@@ -137,8 +143,8 @@ impl<'a> Snapshot<'a> {
         Ok(versions)
     }
 
-    /// A cell of which only the sentinel is below the snapshot: nothing, if no newer version is there either; otherwise what
-    /// was to be seen may have been swept.
+    /// Handles a cell with only the sentinel below the snapshot: empty if there is no newer
+    /// version; otherwise the visible version may have been swept.
     fn after_sentinel(&self, table: &Table, cell: &Cell) -> Result<Option<Version>> {
         let newest = self.inner.store.get(table.name(), &[(cell, Timestamp::MAX)])?.pop().flatten();
         match newest {
@@ -149,23 +155,27 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// The conclusions of all `starts`, but for the transaction's own when it commits. Those that were in progress and whose writers are
-    /// dead have one afterwards.
-    fn conclude(&self, table: &Table, starts: &[Timestamp]) -> Result<HashMap<Timestamp, Conclusion>> {
+    /// Returns the statuses of all `starts`, except that of the committing transaction itself.
+    /// Transactions in progress whose writers are dead are rolled back first.
+    fn final_statuses(
+        &self,
+        table: &Table,
+        starts: &[Timestamp],
+    ) -> Result<HashMap<Timestamp, TransactionStatus>> {
         let service = &self.inner.service;
-        let mut conclusions = HashMap::with_capacity(starts.len());
+        let mut statuses = HashMap::with_capacity(starts.len());
         let mut unknown = Vec::new();
         for start in starts {
             match service.cached(*start) {
-                Some(conclusion) => drop(conclusions.insert(*start, conclusion)),
+                Some(status) => drop(statuses.insert(*start, status)),
                 None if self.committing == Some(*start) => {}
                 None => unknown.push(*start),
             }
         }
         if unknown.is_empty() {
-            return Ok(conclusions);
+            return Ok(statuses);
         }
-        // A transaction that commits waits only for older ones, so that no two wait for each other.
+        // A committing transaction waits only for older ones, so that no two wait for each other.
         let is_waited_for =
             |start: &Timestamp| *start >= self.immutable && self.committing.is_none_or(|own| *start < own);
         let locks: Vec<Bytes> =
@@ -173,10 +183,10 @@ impl<'a> Snapshot<'a> {
         if !locks.is_empty() {
             self.inner.timelock.wait_for(&locks, self.inner.options.lock_timeout)?;
         }
-        conclusions.extend(service.get_many(&unknown)?);
+        statuses.extend(service.get_many(&unknown)?);
         let mut dead = Vec::new();
         for start in unknown {
-            if conclusions.contains_key(&start) {
+            if statuses.contains_key(&start) {
                 continue;
             }
             if self.committing.is_some_and(|own| start > own) {
@@ -187,8 +197,8 @@ impl<'a> Snapshot<'a> {
             }
             dead.push(start);
         }
-        self.inner.roll_back(&dead, &mut conclusions)?;
-        Ok(conclusions)
+        self.inner.roll_back(&dead, &mut statuses)?;
+        Ok(statuses)
     }
 
     fn delete(&self, table: &Table, aborted: &[(&Cell, Timestamp)]) {
@@ -197,27 +207,29 @@ impl<'a> Snapshot<'a> {
 }
 
 impl Inner {
-    /// R5: gives each start that has no conclusion one, an abort, and adds what stands to `conclusions`.
+    /// Aborts each start timestamp without a status (R5), and adds the statuses that stand to
+    /// `statuses`.
     pub(super) fn roll_back(
         &self,
         starts: &[Timestamp],
-        conclusions: &mut HashMap<Timestamp, Conclusion>,
+        statuses: &mut HashMap<Timestamp, TransactionStatus>,
     ) -> Result<()> {
         if starts.is_empty() {
             return Ok(());
         }
-        let aborts: Vec<_> = starts.iter().map(|start| (*start, Conclusion::Aborted)).collect();
+        let aborts: Vec<_> = starts.iter().map(|start| (*start, TransactionStatus::Aborted)).collect();
         for (start, result) in starts.iter().zip(self.service.put_many_unless_exists(&aborts)) {
             let standing = match result? {
-                Recorded::Recorded => Conclusion::Aborted,
+                Recorded::Recorded => TransactionStatus::Aborted,
                 Recorded::Exists(standing) => standing,
             };
-            conclusions.insert(*start, standing);
+            statuses.insert(*start, standing);
         }
         Ok(())
     }
 
-    /// Removes versions whose writers aborted. They are never seen, so that it fails is no failure.
+    /// Removes versions of aborted transactions. They are never visible, so a failure has no
+    /// consequence.
     pub(super) fn delete_aborted(&self, table: &Table, versions: &[(&Cell, Timestamp)]) {
         match &self.reaper {
             _ if versions.is_empty() => {}
@@ -227,7 +239,7 @@ impl Inner {
     }
 }
 
-/// Removes versions, if it can.
+/// Removes versions on a best-effort basis.
 pub(super) fn remove_aborted(
     store: &dyn Store,
     timelock: &dyn TimeLock,
@@ -239,6 +251,6 @@ pub(super) fn remove_aborted(
         .map_err(Error::from)
         .and_then(|fresh| store.delete(table, versions, fresh.0).map_err(Error::from));
     if let Err(error) = deleted {
-        tracing::debug!(%error, table, "aborted versions stay");
+        tracing::debug!(%error, table, "aborted versions were not removed");
     }
 }

@@ -1,5 +1,5 @@
-//! Removes versions of aborted transactions in the background, where a removal asks all replicas: a reader that met them does not wait for a
-//! node that hangs.
+//! Removes versions of aborted transactions in the background, for stores where a removal waits for
+//! all replicas: readers do not wait for a node that hangs.
 
 use std::io;
 use std::sync::Arc;
@@ -9,16 +9,18 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use crate::store::Cell;
 use crate::timestamp::Timestamp;
 
-/// Removals that wait, at most. What is beyond stays: whoever meets it next removes it.
+/// Maximum number of queued removals. Further ones are dropped: the next reader that finds the
+/// versions removes them.
 const WAITING_MAX: usize = 64;
 
-/// Versions of a table.
+/// Aborted versions of a table.
 struct Aborted {
     table: String,
     versions: Vec<(Cell, Timestamp)>,
 }
 
-/// A thread that removes, one removal at a time. Nobody waits for it, not even when it is dropped: then it ends after the one that it is at.
+/// A thread that executes removals one at a time. Nothing waits for it; when dropped, it ends after
+/// the current removal.
 pub(super) struct Reaper {
     waiting: SyncSender<Aborted>,
     stopped: Arc<AtomicBool>,
@@ -28,7 +30,7 @@ impl Reaper {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the thread cannot be started.
     pub fn start(remove: impl Fn(&str, &[(&Cell, Timestamp)]) + Send + 'static) -> io::Result<Self> {
         let (waiting, wanted) = sync_channel::<Aborted>(WAITING_MAX);
         let stopped = Arc::new(AtomicBool::new(false));
@@ -46,11 +48,11 @@ impl Reaper {
         Ok(Self { waiting, stopped })
     }
 
-    /// Removes versions soon, or never: they are not seen in any case.
+    /// Queues the removal of versions. It may never happen: they are invisible in any case.
     pub fn remove(&self, table: &str, versions: &[(&Cell, Timestamp)]) {
         let versions = versions.iter().map(|(cell, at)| ((*cell).clone(), *at)).collect();
         if self.waiting.try_send(Aborted { table: table.to_owned(), versions }).is_err() {
-            tracing::debug!(table, "aborted versions stay: too many are being removed");
+            tracing::debug!(table, "aborted versions were not removed: too many removals are pending");
         }
     }
 }
@@ -68,12 +70,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_removals_and_those_that_cannot_wait_are_left() {
+    fn removals_do_not_block_readers_and_excess_ones_are_dropped() {
         let (begun, is_begun) = channel();
         let (go_on, may_go_on) = channel::<()>();
         let reaper = Reaper::start(move |table, versions| {
             begun.send((table.to_owned(), versions.len())).unwrap();
-            // As at a node that hangs.
+            // Like a node that hangs.
             let _ = may_go_on.recv();
         })
         .unwrap();

@@ -1,4 +1,4 @@
-//! Reads of ranges: columns of a row, and rows.
+//! Range reads: columns of a row, and rows.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
@@ -12,36 +12,37 @@ use super::table::Table;
 use crate::error::Result;
 use crate::store::{Cell, ColumnRange, Store, Version};
 
-/// Rows of the store that one page has at most, and columns of one read of a whole row.
+/// Maximum rows of one page, and maximum columns of one read of a whole row.
 const PAGE_MAX: usize = 1_000;
 
-/// A row and all of its columns that have values, in order.
+/// A row and all of its columns with values, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowOfCells {
-    /// The row.
+    /// Name of the row.
     pub row: Bytes,
-    /// Columns and values.
+    /// Columns and their values.
     pub columns: Vec<(Bytes, Bytes)>,
 }
 
-/// The column that comes right after `column`.
+/// Returns the smallest column name after `column`.
 pub(super) fn successor(column: &[u8]) -> Bytes {
     [column, &[0]].concat().into()
 }
 
-/// A row, and its columns with the versions seen, deletions among them.
+/// A row with the visible versions of its columns, including deletions.
 pub(super) type SeenRow = (Bytes, Vec<(Bytes, Version)>);
 
-/// A page of what a snapshot has of a row.
+/// A page of a row in a snapshot.
 pub(super) struct ColumnPage {
-    /// Columns and the versions seen, deletions among them.
+    /// Columns with their visible versions, including deletions.
     pub seen: Vec<(Bytes, Version)>,
-    /// Where the next page begins; `None` if this was the last.
+    /// Start of the next page; `None` after the last one.
     pub next: Option<Bytes>,
 }
 
 impl Snapshot<'_> {
-    /// What is seen of the columns from `start`, before `end`, up to about `limit` of them.
+    /// Returns the visible versions of the columns from `start`, before `end`, about `limit` of
+    /// them.
     pub fn columns(
         &self,
         table: &Table,
@@ -64,7 +65,7 @@ impl Snapshot<'_> {
         Ok(ColumnPage { seen, next })
     }
 
-    /// What is seen of a whole row.
+    /// Returns the visible versions of a whole row.
     pub fn row(&self, table: &Table, row: &Bytes) -> Result<Vec<(Bytes, Version)>> {
         let mut seen = Vec::new();
         let mut start = Bytes::new();
@@ -78,14 +79,15 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Up to `limit` rows after `after`, each with what is seen of it, maybe nothing. Fewer: there are no more.
+    /// Returns up to `limit` rows after `after` with their visible versions, which may be empty.
+    /// Fewer rows mean that there are no more.
     pub fn rows(&self, table: &Table, after: Option<&[u8]>, limit: usize) -> Result<Vec<SeenRow>> {
         let rows = self.inner().store.rows(table.name(), after, limit)?;
         rows.into_iter().map(|row| Ok((row.clone(), self.row(table, &row)?))).collect()
     }
 }
 
-/// The first column of a range and the one that ends it.
+/// Returns the first column of a range and the column that ends it.
 fn bounds<B: AsRef<[u8]>>(range: &impl RangeBounds<B>) -> (Bytes, Option<Bytes>) {
     let start = match range.start_bound() {
         Bound::Included(start) => Bytes::copy_from_slice(start.as_ref()),
@@ -109,7 +111,7 @@ pub(super) fn columns<B: AsRef<[u8]>>(
 ) -> Result<Vec<(Bytes, Bytes)>> {
     let (mut start, end) = bounds(range);
     let mut out = Vec::new();
-    // A tenth more, for columns that turn out not to be seen.
+    // A tenth more, for columns that turn out to be invisible.
     let page_size = limit.saturating_add(limit.div_ceil(10)).clamp(1, PAGE_MAX);
     while out.len() < limit {
         let page = transaction.snapshot().columns(table, &row, &start, end.as_ref(), page_size)?;
@@ -151,7 +153,7 @@ pub(super) fn rows(
         if table.handler().is_serializable() {
             transaction.reads.rows(table, after.as_ref(), last.as_ref(), &page);
         }
-        // Rows that are only written here belong between those of the store.
+        // Rows that only this transaction writes belong between those of the store.
         let (low, high) = (after.as_ref().map(position), last.as_ref().map(position));
         let mut merged: BTreeMap<DecoratedKey, BTreeMap<Bytes, Bytes>> = written
             .iter()

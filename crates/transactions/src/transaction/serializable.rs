@@ -1,4 +1,4 @@
-//! What a transaction has read in serializable tables, and whether that is still so when it commits: C7 of the protocol.
+//! Validates the reads of serializable tables at the commit: C7 of the protocol.
 
 use bytes::Bytes;
 use cassette_rows::DecoratedKey;
@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::store::{Cell, Version};
 use crate::timestamp::Timestamp;
 
-/// Cells that are read again in one call.
+/// Maximum number of cells that one call reads again.
 const BATCH: usize = 1_000;
-/// Columns, and rows, that are read again in one page.
+/// Page size in columns and rows when ranges are read again.
 const PAGE: usize = 1_000;
 
-/// Reads by what was seen: the versions' timestamps. A version is never changed, so the timestamp stands for the value. Deletions are
-/// remembered as nothing.
+/// Reads and the timestamps of the versions they returned. Versions are immutable, so a timestamp
+/// represents the value. Deletions are recorded as nothing.
 #[derive(Default)]
 pub(super) struct Reads {
     cells: Vec<(Table, Cell, Option<Timestamp>)>,
@@ -36,12 +36,13 @@ struct ColumnsRead {
 struct RowsRead {
     table: Table,
     after: Option<Bytes>,
-    /// The last row that was read; `None`: to the end.
+    /// The last row read; `None`: up to the end.
     last: Option<Bytes>,
     seen: Vec<(Cell, Timestamp)>,
 }
 
-/// What stands for a version: its timestamp, but nothing for a deletion, which sweeping makes nothing.
+/// Returns what represents a version: its timestamp, or nothing for a deletion, because sweeping
+/// removes deletions.
 pub(super) fn seen(version: Option<&Version>) -> Option<Timestamp> {
     version.filter(|version| !version.value.is_empty()).map(|version| version.timestamp)
 }
@@ -93,7 +94,8 @@ impl Reads {
         self.cells.is_empty() && self.columns.is_empty() && self.rows.is_empty()
     }
 
-    /// Compares all reads with `now`. Cells that the transaction writes are left out: the check of writes is theirs.
+    /// Compares all reads with `now`. Skips cells that the transaction writes, which the check of
+    /// writes covers.
     pub fn check(&self, now: &Snapshot<'_>, writes: &Writes) -> Result<()> {
         for batch in self.cells.chunks(BATCH) {
             let mut rest = batch;

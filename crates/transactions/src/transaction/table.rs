@@ -1,4 +1,4 @@
-//! Tables of applications, and what counts as a conflict in them.
+//! Tables of applications, and their conflict handlers.
 
 use std::sync::Arc;
 
@@ -7,24 +7,25 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::store::Cell;
 use crate::sweep::SweepStrategy;
 
-/// What two transactions that overlap in time may not both do in a table. Conflicts are found by cell; locks are of
-/// rows or cells.
+/// What two concurrent transactions may not both do in a table. Conflicts are detected by cell;
+/// rows or cells are locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConflictHandler {
-    /// They may do anything: of two writes of a cell that of the transaction which began last is seen.
+    /// No conflicts: of two writes of a cell, that of the transaction with the greater start
+    /// timestamp is visible.
     Ignore,
-    /// They may not write one cell: snapshot isolation. Rows are locked.
+    /// Snapshot isolation: they may not both write a cell. Locks rows.
     WriteWriteByRow,
-    /// The same with cells locked: for rows that many write different columns of.
+    /// The same, locking cells: for rows whose columns are written concurrently.
     WriteWriteByCell,
-    /// Neither may write what the other read, nor both the same: as if one had run after the other. Rows are locked.
+    /// Serializable: neither may write what the other read, nor may both write a cell. Locks rows.
     SerializableByRow,
-    /// The same with cells locked.
+    /// The same, locking cells.
     SerializableByCell,
 }
 
 impl ConflictHandler {
-    /// The name that is stored for the table.
+    /// Returns the name that is stored for the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ignore => "ignore",
@@ -44,7 +45,7 @@ impl ConflictHandler {
     }
 }
 
-/// A table that transactions use. Cheap to clone.
+/// A table used by transactions. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     name: Arc<str>,
@@ -57,32 +58,32 @@ impl Table {
         Self { name: name.into(), handler, sweep }
     }
 
-    /// Its name.
+    /// Returns the name of the table.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What counts as a conflict in it.
+    /// Returns the conflict handler.
     pub fn handler(&self) -> ConflictHandler {
         self.handler
     }
 
-    /// How its old versions go away.
+    /// Returns the sweep strategy.
     pub fn sweep(&self) -> SweepStrategy {
         self.sweep
     }
 
-    /// The name of the lock that a write of `cell` takes, if it takes one.
+    /// Returns the name of the lock for a write of `cell`, if one is needed.
     ///
     /// ```text
     /// row:  'r' | length of table, 1 byte | table | row
     /// cell: 'c' | length of table, 1 byte | table | length of row, 4 bytes | row | column
     /// ```
     ///
-    /// Lengths keep two cells from sharing a name, whatever bytes their names have.
+    /// The lengths keep the names of two cells distinct, whatever bytes they contain.
     pub(super) fn lock_name(&self, cell: &Cell) -> Option<Bytes> {
         let mut name = BytesMut::with_capacity(6 + self.name.len() + cell.row.len() + cell.column.len());
-        // Names of tables have at most 48 bytes.
+        // Table names have at most 48 bytes.
         let length = self.name.len() as u8;
         match self.handler {
             ConflictHandler::Ignore => return None,

@@ -1,4 +1,4 @@
-//! What a transaction has written so far: in memory, until it commits.
+//! Buffered writes of a transaction.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::table::Table;
 use crate::store::Cell;
 
-/// Writes by table and cell; the last one of a cell counts. Empty values are deletions.
+/// Writes by table and cell; the last write of a cell counts. Empty values are deletions.
 #[derive(Default)]
 pub(super) struct Writes {
     tables: Vec<(Table, BTreeMap<Cell, Bytes>)>,
@@ -34,12 +34,12 @@ impl Writes {
         self.of(table)?.get(cell)
     }
 
-    /// Tables with their cells, in order.
+    /// Returns the tables with their cells, in order.
     pub fn tables(&self) -> impl Iterator<Item = (&Table, &BTreeMap<Cell, Bytes>)> {
         self.tables.iter().map(|(table, cells)| (table, cells))
     }
 
-    /// The writes to columns of a row from `start`, before `end`, in order.
+    /// Returns the writes to columns of a row from `start`, before `end`, in order.
     pub fn columns(
         &self,
         table: &Table,
@@ -62,7 +62,7 @@ impl Writes {
             .map(|(cell, value)| (cell.column.clone(), value.clone()))
     }
 
-    /// The rows of a table that are written to.
+    /// Returns the rows of a table that are written.
     pub fn rows(&self, table: &Table) -> Vec<Bytes> {
         let mut rows: Vec<Bytes> =
             self.of(table).into_iter().flatten().map(|(cell, _)| cell.row.clone()).collect();

@@ -1,4 +1,4 @@
-//! What a backup has, and what a restore leaves.
+//! Contents of backups, and remains of failed restores.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,7 @@ fn backup(transactions: &Transactions) -> Vec<u8> {
     bytes
 }
 
-/// A backup that is read while the locks of all who have some are lost.
+/// A backup that is read while all locks are revoked.
 struct Revoking<'a> {
     bytes: &'a [u8],
     timelock: &'a LocalTimeLock<Arc<dyn Store>>,
@@ -47,7 +47,7 @@ impl std::io::Read for Revoking<'_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let before = self.bytes.len();
         let read = self.bytes.read(into)?;
-        // Not before the restore has begun: that is after the header.
+        // Not before the restore has begun, which is after the header.
         if before > 2_000_000 && self.bytes.len() <= 2_000_000 {
             self.timelock.revoke_all();
         }
@@ -56,7 +56,7 @@ impl std::io::Read for Revoking<'_> {
 }
 
 #[test]
-fn a_restore_asks_for_its_locks_all_the_while_and_does_not_go_on_without_them() {
+fn a_restore_renews_its_locks_and_fails_without_them() {
     let source = in_memory();
     let table = source.table("t", ConflictHandler::WriteWriteByRow).unwrap();
     let value = "v".repeat(500);
@@ -74,7 +74,7 @@ fn a_restore_asks_for_its_locks_all_the_while_and_does_not_go_on_without_them() 
 }
 
 #[test]
-fn a_file_with_two_backups_is_refused_and_nothing_of_it_is_seen() {
+fn a_file_with_two_backups_is_rejected_without_effect() {
     let bytes = backup(&bank());
     let target = in_memory();
     let error = target.restore(&*[&bytes[..], &bytes].concat()).unwrap_err();
@@ -86,7 +86,7 @@ fn a_file_with_two_backups_is_refused_and_nothing_of_it_is_seen() {
 }
 
 #[test]
-fn a_backup_under_load_is_what_was_committed_at_one_moment() {
+fn a_backup_under_load_is_a_consistent_snapshot() {
     let embedded = Arc::new(EmbeddedStore::open(database(), "bank").unwrap());
     let transactions = over(embedded, Options::default());
     let balance = accounts(&transactions);
@@ -125,14 +125,14 @@ fn a_backup_under_load_is_what_was_committed_at_one_moment() {
         assert!(contents.timestamp < last.0);
         assert!(restored.timelock().timestamp().unwrap().0 > contents.timestamp);
         assert_eq!(sum(&restored), 100 * ACCOUNTS);
-        // It is a store as any other.
+        // It is an ordinary store.
         let balance = accounts(&restored);
         restored.run(|tx| balance.put(tx, 0, 0)).unwrap();
     }
 }
 
 #[test]
-fn what_had_not_committed_at_the_backup_is_not_restored() {
+fn uncommitted_transactions_are_not_in_a_backup() {
     let store = Arc::new(MemoryStore::new());
     let transactions = over(store.clone(), Options::default());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
@@ -140,7 +140,7 @@ fn what_had_not_committed_at_the_backup_is_not_restored() {
     transactions.run(|tx| value.put(tx, "kept", "old")).unwrap();
     transactions.run(|tx| value.put(tx, "gone", "deleted below")).unwrap();
     transactions.run(|tx| value.delete(tx, "gone")).unwrap();
-    // A client that died between storing its versions and its conclusion.
+    // A client that died between storing its versions and its commit record.
     let dead = transactions.start().unwrap().start_timestamp();
     let cell = Cell::new("kept", "c");
     let put = Put { table: "t", cell: &cell, timestamp: dead, value: "dead".into(), write_time: dead.0 };
@@ -161,7 +161,7 @@ fn what_had_not_committed_at_the_backup_is_not_restored() {
 }
 
 #[test]
-fn timestamps_go_on_above_those_of_the_store_that_was_backed_up() {
+fn restore_advances_timestamps_above_those_of_the_source() {
     let source = bank();
     source.timelock().fast_forward(Timestamp(70_000_000)).unwrap();
     let bytes = backup(&source);
@@ -171,7 +171,7 @@ fn timestamps_go_on_above_those_of_the_store_that_was_backed_up() {
 }
 
 #[test]
-fn a_store_with_anything_in_it_is_not_restored_into() {
+fn restore_rejects_a_store_that_is_not_empty() {
     let bytes = backup(&bank());
     let other = in_memory();
     let table = other.table("other", ConflictHandler::WriteWriteByCell).unwrap();
@@ -181,7 +181,7 @@ fn a_store_with_anything_in_it_is_not_restored_into() {
 }
 
 #[test]
-fn of_a_damaged_backup_nothing_is_seen() {
+fn nothing_of_a_damaged_backup_is_visible() {
     let bytes = backup(&bank());
     for length in [0, 7, 8, 20, bytes.len() / 2, bytes.len() - 8, bytes.len() - 1] {
         let restored = in_memory();
@@ -205,7 +205,7 @@ fn stores() -> [Arc<dyn Store>; 2] {
 }
 
 #[test]
-fn a_restore_that_fails_undoes_what_it_did() {
+fn a_failed_restore_undoes_its_writes() {
     let bytes = backup(&bank());
     for store in stores() {
         let failing = Arc::new(FailingStore::new(store.clone()));
@@ -226,7 +226,7 @@ fn a_restore_that_fails_undoes_what_it_did() {
 }
 
 #[test]
-fn what_a_restore_left_that_died_is_removed_by_the_next() {
+fn the_next_restore_removes_leftovers_of_a_dead_one() {
     let bytes = backup(&bank());
     for store in stores() {
         let failing = Arc::new(FailingStore::new(store.clone()));
@@ -250,7 +250,7 @@ fn what_a_restore_left_that_died_is_removed_by_the_next() {
 }
 
 #[test]
-fn a_restore_that_fails_anywhere_leaves_all_or_nothing() {
+fn a_restore_is_atomic_at_every_failure_point() {
     let bytes = backup(&bank());
     for fault in [Fault::Lost, Fault::Half, Fault::Unanswered] {
         for n in 1.. {
@@ -260,13 +260,13 @@ fn a_restore_that_fails_anywhere_leaves_all_or_nothing() {
             store.fail_at(n, fault);
             let result = restored.restore(&bytes[..]);
             let calls = store.calls() - before;
-            // From here on nothing fails.
+            // No more faults from here on.
             store.fail_at(1 << 40, fault);
             let found = sum(&restored);
             assert!(found == 0 || found == 100 * ACCOUNTS, "{found} after call {n}");
             if found == 0 {
                 assert!(result.is_err());
-                // What it left does not count: it is restored at the next try.
+                // Leftovers do not count: the next attempt restores.
                 restored.restore(&bytes[..]).unwrap();
                 assert_eq!(sum(&restored), 100 * ACCOUNTS, "again after call {n}");
             }

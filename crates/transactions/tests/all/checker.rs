@@ -1,9 +1,12 @@
-//! Histories of clients that run at once, on stores that lose, repeat and delay requests, with clients that die, locks that are lost,
-//! timestamps that jump, sweeping and migration in between; and a checker that replays them.
+//! Histories of concurrent clients on stores that lose, repeat and delay requests, with dying
+//! clients, lost locks, jumping timestamps, sweeping and migration; and a checker that replays
+//! them.
 //!
-//! What a transaction read must be the state at its start: what those left behind that committed below it. In serializable tables it must be
-//! the state at its commit as well. No two that ran at the same time wrote one cell. Who was told that it committed, did; who was told that it did
-//! not, did not; and who was told neither, did one of both for ever.
+//! A transaction must have read the state at its start timestamp: all transactions that committed
+//! below it. In serializable tables its reads must also match the state at its commit timestamp.
+//! Concurrent transactions must not have written the same cell. A reported commit must have
+//! happened, a reported failure must not have, and an unknown outcome must be one of both,
+//! permanently.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,7 +18,7 @@ use cassette_transactions::store::{EmbeddedStore, FailingStore, MemoryStore, Sto
 use cassette_transactions::sweep::SweepStrategy;
 use cassette_transactions::timelock::{LocalTimeLock, TimeLock};
 use cassette_transactions::{
-    Conclusion, ConflictHandler, Error, Options, Outcome, Table, Timestamp, Transaction, Transactions,
+    ConflictHandler, Error, Options, Outcome, Table, Timestamp, Transaction, TransactionStatus, Transactions,
 };
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -27,10 +30,10 @@ const CELLS: u8 = 8;
 const CLIENTS: usize = 4;
 const ATTEMPTS: usize = 120;
 
-/// What a transaction did, as far as it knows.
+/// Observations of one transaction.
 struct Record {
     start: Timestamp,
-    /// What it read before it wrote there: `None` where nothing was.
+    /// A read before its own write; `None` if the cell was empty.
     reads: Vec<(u8, Option<String>)>,
     writes: BTreeMap<u8, Option<String>>,
     outcome: Told,
@@ -54,11 +57,8 @@ type Failing = Arc<FailingStore<Arc<dyn Store>>>;
 
 impl World {
     fn client(&self, store: Arc<dyn Store>) -> Result<(Transactions, Table), Error> {
-        let options = Options {
-            lock_timeout: Duration::from_millis(200),
-            cached_conclusions: 50,
-            ..Options::default()
-        };
+        let options =
+            Options { lock_timeout: Duration::from_millis(200), cached_statuses: 50, ..Options::default() };
         let transactions = Transactions::open(store, self.timelock.clone(), options)?;
         let table = transactions.table_swept("t", self.handler, self.strategy)?;
         Ok((transactions, table))
@@ -132,8 +132,8 @@ fn attempt(transactions: &Transactions, table: &Table, random: &mut StdRng) -> O
     Some(Record { start, reads, writes, outcome })
 }
 
-/// What stands of each start in the end, asked by clients that never met it.
-fn standing(world: &World, records: &[Record]) -> HashMap<Timestamp, Conclusion> {
+/// The final status of each start timestamp, as read by unrelated clients.
+fn standing(world: &World, records: &[Record]) -> HashMap<Timestamp, TransactionStatus> {
     let (one, _) = world.client(world.store.clone()).unwrap();
     let (other, _) = world.client(world.store.clone()).unwrap();
     let mut standing = HashMap::new();
@@ -141,17 +141,17 @@ fn standing(world: &World, records: &[Record]) -> HashMap<Timestamp, Conclusion>
         let found = one.service().get(record.start).unwrap();
         match (record.outcome, found) {
             (Told::Committed(commit), found) => {
-                assert_eq!(found, Some(Conclusion::Committed(commit)), "{}", record.start);
+                assert_eq!(found, Some(TransactionStatus::Committed(commit)), "{}", record.start);
             }
             (Told::NotCommitted, found) => {
-                assert!(found.and_then(Conclusion::commit).is_none(), "{} committed", record.start);
+                assert!(found.and_then(TransactionStatus::commit).is_none(), "{} committed", record.start);
             }
             (Told::Nothing, _) => {}
         }
         let found = found.unwrap_or_else(|| {
-            // So that it is decided for the checker, too.
-            match one.service().put_unless_exists(record.start, Conclusion::Aborted).unwrap() {
-                Recorded::Recorded => Conclusion::Aborted,
+            // Decides it for the checker as well.
+            match one.service().put_unless_exists(record.start, TransactionStatus::Aborted).unwrap() {
+                Recorded::Recorded => TransactionStatus::Aborted,
                 Recorded::Exists(standing) => standing,
             }
         });
@@ -161,10 +161,14 @@ fn standing(world: &World, records: &[Record]) -> HashMap<Timestamp, Conclusion>
     standing
 }
 
-/// What is wrong with a history.
-fn check(records: &[Record], standing: &HashMap<Timestamp, Conclusion>, serializable: bool) -> Vec<String> {
+/// Violation in a history.
+fn check(
+    records: &[Record],
+    standing: &HashMap<Timestamp, TransactionStatus>,
+    serializable: bool,
+) -> Vec<String> {
     let mut wrong = Vec::new();
-    // By cell, in the order of commits: commit, start, value.
+    // By cell in commit order: commit timestamp, start timestamp, value.
     let mut cells: HashMap<u8, Vec<(Timestamp, Timestamp, Option<String>)>> = HashMap::new();
     for record in records {
         if let Some(commit) = standing.get(&record.start).and_then(|found| found.commit()) {
@@ -227,7 +231,7 @@ fn run(world: &World, seed: u64, one_in: u64, migrates: bool) -> usize {
                 let (mut failing, mut transactions, mut table) =
                     world.failing_client(random.random(), one_in);
                 for _ in 0..ATTEMPTS {
-                    // Now and then the client dies in the middle, and another one takes its place.
+                    // Occasionally the client dies in the middle and another one replaces it.
                     let dies = random.random_range(0..20) == 0;
                     if dies {
                         failing.die_at(random.random_range(1..12), cassette_transactions::store::Fault::Half);
@@ -242,7 +246,7 @@ fn run(world: &World, seed: u64, one_in: u64, migrates: bool) -> usize {
                 late.lock().push(failing);
             });
         }
-        // Who sweeps fails, too.
+        // Sweepers fail too.
         scope.spawn(|| {
             let (failing, transactions, _) = world.failing_client(seed + 7, one_in);
             while running.load(Ordering::SeqCst) > 0 {
@@ -276,7 +280,7 @@ fn run(world: &World, seed: u64, one_in: u64, migrates: bool) -> usize {
     let serializable = world.handler == ConflictHandler::SerializableByCell;
     let wrong = check(&records, &before, serializable);
     assert!(wrong.is_empty(), "seed {seed}: {} of {}: {:#?}", wrong.len(), records.len(), &wrong);
-    // The last state is what the history says, after everything is swept, too.
+    // The final state matches the history after everything is swept.
     let (later, table) = world.client(world.store.clone()).unwrap();
     later.sweep().unwrap();
     let mut last = Record {
@@ -298,7 +302,7 @@ fn run(world: &World, seed: u64, one_in: u64, migrates: bool) -> usize {
     let wrong = check(&records, &before, serializable);
     assert!(wrong.is_empty(), "seed {seed}, in the end: {wrong:#?}");
     assert_eq!(standing(world, &records[..records.len() - 1]), before, "once read, it stays");
-    before.values().filter(|conclusion| conclusion.commit().is_some()).count()
+    before.values().filter(|status| status.commit().is_some()).count()
 }
 
 fn world(store: Arc<dyn Store>, handler: ConflictHandler, strategy: SweepStrategy, layout: u32) -> World {
@@ -309,7 +313,7 @@ fn world(store: Arc<dyn Store>, handler: ConflictHandler, strategy: SweepStrateg
 }
 
 #[test]
-fn histories_are_as_claimed_whatever_fails() {
+fn histories_satisfy_isolation_under_faults() {
     let handlers = [ConflictHandler::WriteWriteByCell, ConflictHandler::SerializableByCell];
     let strategies = [SweepStrategy::Conservative, SweepStrategy::Thorough];
     let mut seed = 1;
@@ -326,7 +330,7 @@ fn histories_are_as_claimed_whatever_fails() {
 }
 
 #[test]
-fn histories_on_the_embedded_store_are_as_claimed() {
+fn histories_on_the_embedded_store_satisfy_isolation() {
     for (seed, strategy) in [(101, SweepStrategy::Conservative), (102, SweepStrategy::Thorough)] {
         let store = Arc::new(EmbeddedStore::open(database(), "checked").unwrap());
         let world = world(store, ConflictHandler::SerializableByCell, strategy, 1);
@@ -336,7 +340,7 @@ fn histories_on_the_embedded_store_are_as_claimed() {
 }
 
 #[test]
-fn the_checker_finds_what_is_wrong() {
+fn the_checker_detects_violations() {
     let record = |start: i64, reads: &[(u8, Option<&str>)], writes: &[(u8, Option<&str>)], commit: i64| {
         let owned = |(cell, value): &(u8, Option<&str>)| (*cell, value.map(str::to_owned));
         Record {
@@ -349,7 +353,7 @@ fn the_checker_finds_what_is_wrong() {
     let count = |records: &[Record], serializable| {
         let standing = records.iter().map(|record| {
             let Told::Committed(commit) = record.outcome else { panic!() };
-            (record.start, Conclusion::Committed(commit))
+            (record.start, TransactionStatus::Committed(commit))
         });
         check(records, &standing.collect(), serializable).len()
     };
@@ -370,9 +374,10 @@ fn the_checker_finds_what_is_wrong() {
     assert_eq!((count(&skew, false), count(&skew, true)), (0, 1));
 }
 
-/// Nodes in a ring, each with the name of the next; transactions swap neighbours. However it goes, it stays one ring.
+/// Nodes in a ring that store the name of the next one; transactions swap neighbours. The ring
+/// always stays intact.
 #[test]
-fn a_ring_that_threads_rewire_is_never_broken() {
+fn concurrent_rewiring_never_breaks_a_ring() {
     const NODES: usize = 10;
     for handler in [ConflictHandler::WriteWriteByCell, ConflictHandler::SerializableByRow] {
         let world = world(Arc::new(MemoryStore::new()), handler, SweepStrategy::Conservative, 2);

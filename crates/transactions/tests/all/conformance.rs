@@ -1,4 +1,5 @@
-//! The suite of stores: in memory, embedded, and over CQL from `cassette serve`. On a Cassandra it runs in `crates/cli/tests/timelock`.
+//! Runs the store suite on memory and embedded stores, and over CQL on `cassette serve`. On
+//! Cassandra it runs in `crates/cli/tests/timelock`.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use cassette_vfs::FakeFileSystem;
 
 use super::suite::{Table, columns_are_put_together_unless_one_is_there, every_loader_finds_the_same, suite};
 
-/// A database in memory.
+/// Opens a database in memory.
 pub fn database() -> Database {
     let file_system = Arc::new(FakeFileSystem::new());
     let mut options = cassette_database::Options { file_system, ..cassette_database::Options::new("/data") };
@@ -22,12 +23,12 @@ pub fn database() -> Database {
 }
 
 #[test]
-fn the_store_in_memory_keeps_its_promises() {
+fn the_memory_store_meets_the_store_contract() {
     suite(&MemoryStore::new());
 }
 
 #[test]
-fn the_embedded_store_keeps_its_promises() {
+fn the_embedded_store_meets_the_store_contract() {
     let database = database();
     let open = |keyspace: &str| EmbeddedStore::open(database.clone(), keyspace).unwrap();
     suite(&open("suite"));
@@ -35,7 +36,7 @@ fn the_embedded_store_keeps_its_promises() {
 }
 
 #[test]
-fn the_store_on_a_cluster_keeps_its_promises() {
+fn the_cluster_store_meets_the_store_contract() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let config = ServerConfig { listen_address: ([127, 0, 0, 1], 0).into(), ..ServerConfig::default() };
     let server = runtime.block_on(Server::bind(config, Arc::new(database()))).unwrap();

@@ -1,5 +1,5 @@
-//! A client that dies at any call of the store, and a machine that dies at any time: a transaction is there whole or not at all, and
-//! what was reported stays true.
+//! A client that dies at any call of the store, and a machine that dies at any time: transactions
+//! are atomic, and reported outcomes stay true.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ fn write(
     tx.commit().map(drop)
 }
 
-/// The one value that all cells have.
+/// The value shared by all cells.
 fn read(transactions: &Transactions, table: &Table) -> String {
     let mut tx = transactions.start_read_only().unwrap();
     let mut values: Vec<_> =
@@ -39,7 +39,7 @@ fn read(transactions: &Transactions, table: &Table) -> String {
 }
 
 #[test]
-fn a_client_that_dies_at_any_call_leaves_all_or_nothing() {
+fn a_client_dying_at_any_call_leaves_all_or_nothing() {
     for layout in [1, 2, 3].map(Layout::of_version) {
         for handler in [ConflictHandler::WriteWriteByCell, ConflictHandler::SerializableByRow] {
             for fault in [Fault::Lost, Fault::Half, Fault::Unanswered] {
@@ -91,7 +91,7 @@ fn database(file_system: &FakeFileSystem, sync: SyncMode) -> Database {
 }
 
 #[test]
-fn what_an_embedded_store_committed_is_there_whole_after_its_process_was_killed_anywhere() {
+fn embedded_commits_survive_a_kill_at_any_time() {
     let mut file_system = FakeFileSystem::new();
     let sync = SyncMode::Periodic { period: Duration::from_secs(10) };
     let open = |file_system: &FakeFileSystem| {
@@ -124,7 +124,7 @@ fn what_an_embedded_store_committed_is_there_whole_after_its_process_was_killed_
 }
 
 #[test]
-fn an_embedded_commit_waits_for_the_disk_once() {
+fn an_embedded_commit_syncs_once() {
     let file_system = FakeFileSystem::new();
     let database = database(&file_system, SyncMode::Batch);
     let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(database, "tx").unwrap());
@@ -141,5 +141,5 @@ fn an_embedded_commit_waits_for_the_disk_once() {
         None
     });
     write(&transactions, &table, "after").unwrap();
-    assert_eq!(syncs.load(Ordering::Relaxed), 1, "the versions go with the conclusion");
+    assert_eq!(syncs.load(Ordering::Relaxed), 1, "the versions are synced with the commit record");
 }

@@ -1,4 +1,4 @@
-//! The examples, on every store.
+//! Runs the examples on every store.
 
 use std::sync::Arc;
 
@@ -27,16 +27,16 @@ fn on_every_store(example: fn(Transactions) -> Result<()>) {
 }
 
 #[test]
-fn the_bank_keeps_its_money() {
+fn the_bank_preserves_its_total() {
     on_every_store(bank::run);
 }
 
 #[test]
-fn every_job_of_the_queue_is_done_once() {
+fn each_job_of_the_queue_is_processed_once() {
     on_every_store(queue::run);
 }
 
 #[test]
-fn the_index_is_in_step() {
+fn the_index_stays_consistent() {
     on_every_store(index::run);
 }

@@ -1,4 +1,4 @@
-//! A store that has lost writes: servers that notice stop the timestamps until an operator clears that.
+//! A store that lost writes: servers that notice halt the timestamps until an operator clears them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn stored(store: &dyn Store) -> Bytes {
     store.get_serial("_timestamp", &name, std::slice::from_ref(&name)).unwrap().pop().flatten().unwrap()
 }
 
-/// Puts an older record back, as nodes do that lose what they acknowledged.
+/// Restores an older record, as nodes do that lose acknowledged writes.
 fn regress(store: &dyn Store, to: &Bytes) {
     let cell = Cell::new("ts", "ts");
     let mut now = stored(store);
@@ -39,13 +39,13 @@ fn a_regressed_bound_stops_every_server_until_an_operator_clears_it() {
     regress(&*store, &old);
     for served in [leader, standby] {
         let ended = runtime.block_on(served.ended()).unwrap_err().to_string();
-        assert!(ended.contains("were stopped") && ended.contains("cassette timelock clear"), "{ended}");
+        assert!(ended.contains("are halted") && ended.contains("cassette timelock clear"), "{ended}");
     }
     drop(client);
-    // A server that starts later knows nothing of it by itself.
+    // A server that starts later has no memory of it.
     let restarted = Served::start(&runtime, store.clone());
     let ended = runtime.block_on(restarted.ended()).unwrap_err().to_string();
-    assert!(ended.contains("were stopped"), "{ended}");
+    assert!(ended.contains("are halted"), "{ended}");
     for error in [
         Timestamps::open(store.clone()).map(drop).unwrap_err(),
         LocalTimeLock::open(store.clone()).map(drop).unwrap_err(),
@@ -55,7 +55,7 @@ fn a_regressed_bound_stops_every_server_until_an_operator_clears_it() {
 
     assert!(matches!(clear_halt(store.clone(), Some(Timestamp::MAX)), Err(TimeLockError::OutOfRange { .. })));
     let cleared = clear_halt(store.clone(), Some(Timestamp(5))).unwrap();
-    assert!(cleared.reason.contains("an older copy of it"), "{}", cleared.reason);
+    assert!(cleared.reason.contains("an older copy"), "{}", cleared.reason);
     assert!(cleared.bound >= known, "all that was given out lies below");
     assert_eq!(clear_halt(store.clone(), None), Err(TimeLockError::NotHalted));
     let served = Served::start(&runtime, store.clone());
@@ -68,7 +68,7 @@ fn a_regressed_bound_stops_every_server_until_an_operator_clears_it() {
 }
 
 #[test]
-fn cleared_timestamps_go_on_above_what_the_operator_says() {
+fn cleared_timestamps_continue_above_the_specified_one() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let served = Served::start(&runtime, store.clone());
     drop(connect(&[&served]));

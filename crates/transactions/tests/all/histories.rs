@@ -1,5 +1,5 @@
-//! Random interleavings of transactions against a model of snapshot isolation, and of serializability; with sweeping and migration in
-//! between, which nobody may notice.
+//! Random interleavings of transactions compared with a model of snapshot isolation and of
+//! serializability, with sweeping and migration in between, which must not be noticeable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
     (0..4usize, step)
 }
 
-/// An open transaction, and what the model knows of it.
+/// An open transaction and its model.
 struct Open {
     tx: Transaction,
     snapshot: Cells,
@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn transactions_see_their_snapshots_and_the_first_of_two_that_conflict_commits(
+    fn snapshots_hold_and_the_first_of_two_conflicting_commits_wins(
         (serializable, by_row) in any::<(bool, bool)>(),
         strategy in prop_oneof![
             Just(SweepStrategy::Nothing), Just(SweepStrategy::Conservative), Just(SweepStrategy::Thorough)
@@ -87,7 +87,7 @@ proptest! {
         let table = transactions.table_swept("t", handler, strategy).unwrap();
         let mut open: [Option<Open>; 4] = [const { None }; 4];
         let mut committed: Cells = Cells::new();
-        // The cells that each commit wrote, in order.
+        // Cells written by each commit, in order.
         let mut log: Vec<BTreeSet<(u8, u8)>> = Vec::new();
         for (number, (slot, step)) in steps.into_iter().enumerate() {
             match step {
@@ -159,7 +159,7 @@ proptest! {
                     let Some(ended) = open[slot].take() else { continue };
                     let since: BTreeSet<_> = log[ended.began..].iter().flatten().copied().collect();
                     let writes = ended.writes.keys().any(|cell| since.contains(cell));
-                    // Values are never written twice; a deletion of nothing changes nothing.
+                    // Values are never repeated; deleting nothing changes nothing.
                     let is_changed = |c: &(u8, u8)| ended.snapshot.get(c) != committed.get(c);
                     let reads = serializable
                         && ended.reads.iter().any(|c| !ended.writes.contains_key(c) && is_changed(c));

@@ -1,4 +1,5 @@
-//! What the timelock's HTTP server refuses before it reads a request's body: other hosts, and clients that stall.
+//! Requests that the timelock's HTTP server rejects before it reads their bodies: other hosts, and
+//! clients that stall.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +11,7 @@ use cassette_transactions::timelock::{Limits, Operator};
 
 use super::timelock::{LONG, Served, runtime};
 
-/// Sends `head`, and returns the response.
+/// Sends `head` and returns the response.
 fn send(served: &Served, head: &str) -> String {
     let mut stream = TcpStream::connect(&served.address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -21,7 +22,7 @@ fn send(served: &Served, head: &str) -> String {
 }
 
 #[test]
-fn requests_for_other_hosts_are_refused_on_every_path() {
+fn requests_for_other_hosts_are_rejected_on_every_path() {
     let runtime = runtime();
     let served = Served::at(&runtime, Arc::new(MemoryStore::new()), ([127, 0, 0, 1], 0).into(), |options| {
         let port = options.address.rsplit_once(':').unwrap().1.to_owned();
@@ -49,7 +50,7 @@ fn requests_for_other_hosts_are_refused_on_every_path() {
         let answer = send(&served, &format!("GET /v1/status HTTP/1.1\r\nHost: {host}\r\n"));
         assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
     }
-    // By the name that a client's resolver knows.
+    // By a host name.
     Operator::new(&format!("localhost:{port}")).status().unwrap();
     served.stop(&runtime);
 }

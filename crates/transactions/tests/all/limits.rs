@@ -1,4 +1,4 @@
-//! Values that a store cannot write are refused before anything is written.
+//! Values that a store cannot write are rejected before anything is written.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use cassette_vfs::FakeFileSystem;
 use super::conformance::database;
 use super::transactions::over;
 
-/// A database whose commit log takes records of half so many bytes.
+/// Opens a database whose commit log accepts records of half the specified size.
 fn with_segments(bytes: u32, sync: SyncMode) -> Database {
     let file_system = Arc::new(FakeFileSystem::new());
     let mut options = cassette_database::Options { file_system, ..cassette_database::Options::new("/data") };
@@ -22,7 +22,7 @@ fn with_segments(bytes: u32, sync: SyncMode) -> Database {
     Database::open(options).unwrap()
 }
 
-/// Writes the longest value and one that is too long, and many writes that are too long together.
+/// Writes the longest value, one that is too long, and many writes that are too long together.
 fn check(store: Arc<dyn Store>) {
     let max = store.version_max().unwrap();
     let transactions = over(store, Options::default());
@@ -36,13 +36,13 @@ fn check(store: Arc<dyn Store>) {
     for part in ["table t", "\"row\"", "\"column\"", &max.to_string(), &(max + 1).to_string()] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // The transaction goes on without it.
+    // The transaction continues without it.
     tx.put(&table, "row", "other", "value").unwrap();
     tx.commit().unwrap();
     transactions.run(|tx| tx.put(&table, "row", "column", vec![1; max - names])).unwrap();
     let read = transactions.read(|tx| tx.get(&table, "row", "column")).unwrap();
     assert_eq!(read.map(|value| value.len()), Some(max - names));
-    // Many short ones, and some long ones with long names, of which no two fit in one write.
+    // Many short ones, and some long ones with long names, no two of which fit in one write.
     transactions
         .run(|tx| {
             (0..20_000u32).try_for_each(|n| tx.put(&table, n.to_be_bytes(), "c", "v"))?;
@@ -55,7 +55,7 @@ fn check(store: Arc<dyn Store>) {
 }
 
 #[test]
-fn values_beyond_the_limit_of_an_embedded_store_are_refused() {
+fn values_beyond_the_limit_of_an_embedded_store_are_rejected() {
     let sync = SyncMode::Batch;
     let database = with_segments(1 << 20, sync);
     check(Arc::new(EmbeddedStore::open(database, "tx").unwrap()));
@@ -77,7 +77,7 @@ fn serving(database: Database, act: impl FnOnce(String)) {
 }
 
 #[test]
-fn values_beyond_the_limits_of_a_clusters_nodes_are_refused() {
+fn values_beyond_the_limits_of_a_clusters_nodes_are_rejected() {
     serving(with_segments(1 << 20, SyncMode::Batch), |address| {
         let store = ClusterStore::connect(&ClusterOptions::new(address, "tx")).unwrap();
         assert!(store.version_max().is_some_and(|max| max < 512 << 10));
@@ -86,7 +86,7 @@ fn values_beyond_the_limits_of_a_clusters_nodes_are_refused() {
 }
 
 #[test]
-fn nodes_that_acknowledge_before_they_sync_are_refused_unless_that_is_accepted() {
+fn clusters_with_periodic_sync_are_rejected_unless_accepted() {
     let period = std::time::Duration::from_secs(10);
     serving(with_segments(32 << 20, SyncMode::Periodic { period }), |address| {
         let refused = ClusterOptions::new(&*address, "tx");

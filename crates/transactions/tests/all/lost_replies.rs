@@ -1,4 +1,4 @@
-//! Requests to a timelock server whose replies are lost on the way.
+//! Requests to a timelock server whose replies are lost.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,8 @@ use cassette_transactions::timelock::{RemoteOptions, RemoteTimeLock, TimeLock, T
 
 use super::timelock::{Served, connect, names, runtime};
 
-/// One HTTP message: its head and a body of the announced length. `None` at the end of the stream.
+/// Reads one HTTP message: its head and a body of the declared length. `None` at the end of the
+/// stream.
 pub fn message(from: &mut impl BufRead) -> Option<Vec<u8>> {
     let (mut message, mut length) = (Vec::new(), 0);
     loop {
@@ -33,8 +34,8 @@ pub fn message(from: &mut impl BufRead) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// A proxy before a server that forwards requests, and drops the replies to the first `cuts` of them that
-/// go to `path`. Its threads end with their connections.
+/// A proxy in front of a server that forwards requests and drops the replies to the first `cuts`
+/// requests for `path`. Its threads end with their connections.
 fn proxy(server: &str, path: &'static str, cuts: Arc<AtomicUsize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -57,7 +58,7 @@ fn forward(mut client: TcpStream, server: &str, path: &str, cuts: &AtomicUsize) 
         server.write_all(&request).ok()?;
         let reply = message(&mut replies)?;
         let is_meant = request.starts_with(format!("POST {path} ").as_bytes());
-        // One request at a time goes there.
+        // Forwards one request at a time.
         if is_meant && cuts.load(Ordering::SeqCst) > 0 {
             cuts.fetch_sub(1, Ordering::SeqCst);
             return None;
@@ -67,7 +68,7 @@ fn forward(mut client: TcpStream, server: &str, path: &str, cuts: &AtomicUsize) 
 }
 
 #[test]
-fn a_wait_for_a_lock_is_answered_as_often_as_it_is_repeated() {
+fn a_repeated_wait_for_a_lock_completes_each_time() {
     let runtime = runtime();
     let served = Served::start(&runtime, Arc::new(MemoryStore::new()));
     drop(connect(&[&served]));
@@ -85,7 +86,7 @@ fn a_wait_for_a_lock_is_answered_as_often_as_it_is_repeated() {
 }
 
 #[test]
-fn a_client_whose_replies_are_lost_goes_on_when_it_repeats_its_request() {
+fn a_client_recovers_from_lost_replies_by_retrying() {
     let runtime = runtime();
     let served = Served::start(&runtime, Arc::new(MemoryStore::new()));
     for path in ["/v1/lock", "/v1/batch"] {
@@ -111,8 +112,8 @@ fn a_client_whose_replies_are_lost_goes_on_when_it_repeats_its_request() {
 }
 
 #[test]
-fn a_request_that_the_server_has_ended_fails_at_once_and_may_be_run_again() {
-    // A server that has ended every request for locks.
+fn an_ended_lock_request_fails_at_once_and_is_retriable() {
+    // A server that has ended every lock request.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {

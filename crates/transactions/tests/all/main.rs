@@ -1,4 +1,4 @@
-//! Stores, services and transactions, from outside.
+//! Integration tests of stores, services and transactions.
 
 mod backup;
 mod checker;

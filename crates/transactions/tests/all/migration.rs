@@ -1,4 +1,4 @@
-//! Migration between layouts while readers and writers run, and stores that are not to be opened.
+//! Migration between layouts under load, and stores that must not be opened.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use cassette_database::Database;
 use cassette_transactions::encoding::tickets::Tickets;
-use cassette_transactions::service::{Layout, ServiceError, StoredConclusions, TransactionService};
+use cassette_transactions::service::{CommitRecords, Layout, ServiceError, TransactionService};
 use cassette_transactions::store::{EmbeddedStore, FailingStore, Fault, MemoryStore, Store};
 use cassette_transactions::timelock::{LocalTimeLock, TimeLock};
-use cassette_transactions::{Conclusion, ConflictHandler, Error, Options, Outcome, Timestamp, Transactions};
+use cassette_transactions::{
+    ConflictHandler, Error, Options, Outcome, Timestamp, TransactionStatus, Transactions,
+};
 use parking_lot::Mutex;
 
 use super::conformance::database;
 
 const ACCOUNTS: usize = 8;
 
-/// Ends the others when its thread ends, also by a panic.
+/// Stops the other threads when its thread ends, including by a panic.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -31,8 +33,8 @@ fn client(
     layout: Option<u32>,
 ) -> Result<Transactions, Error> {
     let layout = layout.and_then(Layout::of_version);
-    // Hardly a cache: conclusions are to be looked up.
-    let options = Options { layout, cached_conclusions: 1, ..Options::default() };
+    // A tiny cache, so that commit records are looked up.
+    let options = Options { layout, cached_statuses: 1, ..Options::default() };
     Transactions::open(store.clone(), timelock.clone(), options)
 }
 
@@ -50,7 +52,7 @@ fn transfer(transactions: &Transactions, from: usize, to: usize) -> Result<(Time
         let balance = tx.get(&table, &row, "balance")?.unwrap_or_default();
         let balance: i64 = std::str::from_utf8(&balance).unwrap().parse().unwrap();
         tx.put(&table, &row, "balance", (balance + change).to_string())?;
-        // So that every transfer leaves something that no later one replaces.
+        // Every transfer leaves something that no later one replaces.
         tx.put(&table, format!("log{account}"), start.0.to_be_bytes(), "moved")?;
     }
     Ok((start, tx.commit()?.unwrap()))
@@ -117,12 +119,12 @@ fn migrate_under_load(store: Arc<dyn Store>) {
         }
         wait_for_more();
     });
-    // Whoever comes later finds every conclusion, where the map says.
+    // Later readers find every commit record in the layout of the map.
     let later = client(&store, &timelock, Some(3)).unwrap();
     assert_eq!(sum(&later), 100 * ACCOUNTS as i64);
     let map = later.agreed().unwrap().map;
     let stored = [1, 2, 3]
-        .map(|version| StoredConclusions::open(store.clone(), Layout::of_version(version).unwrap()).unwrap());
+        .map(|version| CommitRecords::open(store.clone(), Layout::of_version(version).unwrap()).unwrap());
     let mut counts = [0; 3];
     let committed = committed.into_inner();
     for (start, commit) in &committed {
@@ -130,16 +132,16 @@ fn migrate_under_load(store: Arc<dyn Store>) {
         counts[version as usize - 1] += 1;
         for of_version in &stored {
             let expected =
-                (of_version.layout().version() == version).then_some(Conclusion::Committed(*commit));
+                (of_version.layout().version() == version).then_some(TransactionStatus::Committed(*commit));
             assert_eq!(of_version.get(*start), Ok(expected), "{start} in {version}");
         }
     }
     assert!(counts.iter().all(|count| *count >= 20), "{counts:?}");
     let mut found = 0;
     later
-        .conclusions()
-        .enumerate(Timestamp::FIRST..=Timestamp::MAX, |_, conclusion| {
-            found += usize::from(conclusion != Conclusion::Aborted);
+        .commit_records()
+        .enumerate(Timestamp::FIRST..=Timestamp::MAX, |_, status| {
+            found += usize::from(status != TransactionStatus::Aborted);
             Ok(())
         })
         .unwrap();
@@ -156,13 +158,13 @@ fn migrate_under_load(store: Arc<dyn Store>) {
 }
 
 #[test]
-fn layouts_are_changed_under_readers_and_writers_and_nothing_is_lost() {
+fn migration_under_load_loses_nothing() {
     migrate_under_load(Arc::new(MemoryStore::new()));
     migrate_under_load(Arc::new(EmbeddedStore::open(database(), "migrated").unwrap()));
 }
 
 #[test]
-fn a_transaction_that_is_open_during_a_migration_ends_in_its_old_layout() {
+fn a_transaction_open_during_migration_keeps_its_layout() {
     let (store, timelock) = shared(Arc::new(MemoryStore::new()));
     let transactions = client(&store, &timelock, Some(1)).unwrap();
     let table = transactions.table("t", ConflictHandler::SerializableByCell).unwrap();
@@ -171,21 +173,21 @@ fn a_transaction_that_is_open_during_a_migration_ends_in_its_old_layout() {
     open.put(&table, "r", "c", "v").unwrap();
     client(&store, &timelock, None).unwrap().migrate(2).unwrap();
     let commit = open.commit().unwrap().unwrap();
-    let old = StoredConclusions::open(store.clone(), Layout::Plain).unwrap();
-    assert_eq!(old.get(start), Ok(Some(Conclusion::Committed(commit))));
+    let old = CommitRecords::open(store.clone(), Layout::Plain).unwrap();
+    assert_eq!(old.get(start), Ok(Some(TransactionStatus::Committed(commit))));
     assert_eq!(transactions.read(|tx| tx.get(&table, "r", "c")).unwrap().as_deref(), Some(&b"v"[..]));
 }
 
 #[test]
-fn a_commit_that_does_not_find_out_where_its_conclusion_belongs_has_not_committed() {
+fn a_commit_without_a_known_layout_has_not_committed() {
     let (store, timelock) = shared(Arc::new(MemoryStore::new()));
     let failing = Arc::new(FailingStore::new(store.clone()));
     let dying = Transactions::open(failing.clone(), timelock.clone(), Options::default()).unwrap();
     let table = dying.table("t", ConflictHandler::WriteWriteByCell).unwrap();
-    // Above the bound of the coordination row, which is to be extended when this commits.
+    // Above the bound of the coordination row, which this commit must extend.
     let far = timelock.timestamp().unwrap().0 + 20_000_000;
     timelock.fast_forward(Timestamp(far)).unwrap();
-    // What is asked for first, and what is changed then.
+    // The read that comes first, and the change after it.
     for call in [1, 3] {
         let mut tx = dying.start().unwrap();
         let start = tx.start_timestamp();
@@ -199,7 +201,7 @@ fn a_commit_that_does_not_find_out_where_its_conclusion_belongs_has_not_committe
         assert_eq!(error.outcome(), Outcome::NotCommitted);
         let survivor = client(&store, &timelock, None).unwrap();
         assert_eq!(survivor.read(|tx| tx.get(&table, "r", "c")).unwrap(), None);
-        assert_eq!(survivor.service().get(start), Ok(Some(Conclusion::Aborted)));
+        assert_eq!(survivor.service().get(start), Ok(Some(TransactionStatus::Aborted)));
         // The survivor has extended the bound.
         let fresh = timelock.timestamp().unwrap();
         timelock.fast_forward(Timestamp(fresh.0 + 20_000_000)).unwrap();
@@ -207,7 +209,7 @@ fn a_commit_that_does_not_find_out_where_its_conclusion_belongs_has_not_committe
 }
 
 #[test]
-fn another_layout_than_the_stores_is_refused_and_says_what_to_do() {
+fn a_layout_mismatch_is_rejected_with_advice() {
     let (store, timelock) = shared(Arc::new(MemoryStore::new()));
     client(&store, &timelock, Some(1)).unwrap();
     let error = client(&store, &timelock, Some(3)).err().unwrap();
@@ -221,7 +223,7 @@ fn another_layout_than_the_stores_is_refused_and_says_what_to_do() {
 }
 
 #[test]
-fn a_table_with_other_columns_is_refused_with_what_it_has() {
+fn a_table_with_other_columns_is_rejected() {
     let database: Database = database();
     let store = EmbeddedStore::open(database.clone(), "ks").unwrap();
     let session = database.session();

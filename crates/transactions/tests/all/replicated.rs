@@ -1,24 +1,25 @@
-//! Conclusions on replicas that disagree: five of them, of which each operation asks three, and conditional writes that fail when some have
-//! taken them. What Cassandra's are when the state of their rounds is gone.
+//! Commit records on disagreeing replicas: five replicas, of which each operation uses three, and
+//! conditional writes that fail after some have accepted them. Models Cassandra after the state of
+//! its Paxos rounds is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use cassette_transactions::service::{Layout, Recorded, ServiceError, StoredConclusions, TransactionService};
+use cassette_transactions::service::{CommitRecords, Layout, Recorded, ServiceError, TransactionService};
 use cassette_transactions::store::{
     Cell, CheckOutcome, ColumnRange, Effect, Put, PutOutcome, PutRow, Store, StoreError, StoreResult,
     TableKind, Version,
 };
 use cassette_transactions::timelock::LocalTimeLock;
-use cassette_transactions::{Conclusion, Error, Options, Timestamp, Transactions};
+use cassette_transactions::{Error, Options, Timestamp, TransactionStatus, Transactions};
 
 const REPLICAS: usize = 5;
 const QUORUM: usize = 3;
 
 /// Table, row, column.
 type Key = (String, Bytes, Bytes);
-/// Write time and value: of two the greater is newer.
+/// Write time and value; the greater is newer.
 type Value = (i64, Bytes);
 
 struct State {
@@ -26,9 +27,9 @@ struct State {
     replicas: [BTreeMap<Key, Value>; REPLICAS],
     /// A xorshift generator.
     random: u64,
-    /// The last write time of a conditional write.
+    /// Last write time of a conditional write.
     ballot: i64,
-    /// Of a hundred writes to a replica so many fail.
+    /// Percentage of failing writes to a replica.
     failures: u64,
 }
 
@@ -53,7 +54,7 @@ impl State {
         all
     }
 
-    /// Writes to a quorum, one after the other, until one fails.
+    /// Writes to a quorum, one replica after the other, until one fails.
     fn write(&mut self, quorum: &[usize], key: &Key, value: &Value) -> StoreResult<()> {
         for replica in quorum {
             let failures = self.failures;
@@ -69,7 +70,7 @@ impl State {
         Ok(())
     }
 
-    /// The newest of a quorum, which has it afterwards.
+    /// Reads the newest value of a quorum, which has it afterwards.
     fn read(&mut self, key: &Key) -> StoreResult<Option<Bytes>> {
         let quorum = self.quorum();
         let Some(newest) =
@@ -216,22 +217,23 @@ impl Store for ReplicatedStore {
     }
 }
 
-/// What a committer, others that think it dead, and readers are told of one start, in this order.
-fn told(version: u32, seed: u64) -> Vec<Conclusion> {
+/// Outcomes of one start timestamp for its committer, for clients that consider it dead, and for
+/// readers, in this order.
+fn told(version: u32, seed: u64) -> Vec<TransactionStatus> {
     let store = Arc::new(ReplicatedStore::new(seed, 20));
-    let service = StoredConclusions::open(store.clone(), Layout::of_version(version).unwrap()).unwrap();
+    let service = CommitRecords::open(store.clone(), Layout::of_version(version).unwrap()).unwrap();
     let start = Timestamp(100);
     let mut told = Vec::new();
     for _ in 0..12 {
         let put = match store.with(|state| state.random(4)) {
-            0 => Some(Conclusion::Committed(Timestamp(110))),
-            1 => Some(Conclusion::Aborted),
+            0 => Some(TransactionStatus::Committed(Timestamp(110))),
+            1 => Some(TransactionStatus::Aborted),
             _ => None,
         };
         // After an error nothing is known.
         match put {
-            Some(conclusion) => match service.put_unless_exists(start, conclusion) {
-                Ok(Recorded::Recorded) => told.push(conclusion),
+            Some(status) => match service.put_unless_exists(start, status) {
+                Ok(Recorded::Recorded) => told.push(status),
                 Ok(Recorded::Exists(standing)) => told.push(standing),
                 Err(_) => {}
             },
@@ -254,7 +256,7 @@ fn readers_on_replicas_disagree_in_layout_2_and_never_in_layout_3() {
 }
 
 #[test]
-fn layouts_that_such_a_store_does_not_keep_are_refused_unless_they_are_asked_for_by_force() {
+fn unsafe_layouts_are_rejected_unless_forced() {
     let store: Arc<dyn Store> = Arc::new(ReplicatedStore::new(1, 0));
     let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
     let open = |version: Option<u32>, any_layout: bool| {

@@ -1,4 +1,4 @@
-//! Which failures may be run again: those that are known not to have committed, for a cause that may pass.
+//! Which failures are retriable: those that certainly did not commit, for a cause that may pass.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -53,7 +53,7 @@ fn transient_failures_before_the_commit_point_are_retriable() {
         (Error::LocksLost { start: AT }, known, true, false),
         (Error::RolledBack { start: AT }, known, true, false),
         (Error::ReservedTable(String::new()), known, false, false),
-        // What may have committed is never run again by itself, whatever the cause.
+        // A transaction that may have committed is never run again automatically.
         (unknown(ServiceError::Store(passes())), unknown_outcome, false, false),
         (unknown(ServiceError::TimeLock(no_leader())), unknown_outcome, false, false),
         (unknown(broken), unknown_outcome, false, false),
@@ -64,7 +64,7 @@ fn transient_failures_before_the_commit_point_are_retriable() {
     }
 }
 
-/// Adds one to a counter in a serializable table.
+/// Increments a counter in a serializable table.
 fn increment(transactions: &Transactions, table: &Table) -> Result<(), Error> {
     let mut tx = transactions.start()?;
     let count = tx.get(table, "row", "count")?.map_or(0, |count| count[0]);
@@ -76,7 +76,7 @@ fn count(transactions: &Transactions, table: &Table) -> u8 {
     transactions.read(|tx| tx.get(table, "row", "count")).unwrap().map_or(0, |count| count[0])
 }
 
-/// A store that puts in order and one that does not, each with the layout that it gets.
+/// Stores that preserve and that do not preserve the order of puts, each with its default layout.
 fn stores() -> [(Arc<dyn Store>, u32); 2] {
     let unordered = Counting { below: MemoryStore::new(), calls: AtomicU64::new(0) };
     [(Arc::new(MemoryStore::new()), 2), (Arc::new(unordered), 3)]
@@ -84,7 +84,8 @@ fn stores() -> [(Arc<dyn Store>, u32); 2] {
 
 type Failing = Arc<FailingStore<Arc<dyn Store>>>;
 
-/// Transactions over a store that fails on command, and others over the same store that never does.
+/// Opens transactions over a store that fails on command, and others over the same store that never
+/// does.
 fn over(below: Arc<dyn Store>, layout: u32, outage_max: Duration) -> (Failing, Transactions, Transactions) {
     let timelock = Arc::new(LocalTimeLock::open(below.clone()).unwrap());
     let layout = Layout::of_version(layout);
@@ -134,13 +135,13 @@ fn every_store_failure_of_a_commit_is_retriable_unless_it_may_have_committed() {
 }
 
 #[test]
-fn run_repeats_a_transaction_through_an_outage_and_commits_it_once() {
+fn run_retries_through_an_outage_and_commits_once() {
     for call in 1..4 {
         for (below, layout) in stores() {
             let (failing, ours, others) = over(below, layout, Duration::from_secs(60));
             let table = ours.table("t", ConflictHandler::SerializableByCell).unwrap();
             others.table("t", ConflictHandler::SerializableByCell).unwrap();
-            // The store is away for the first runs.
+            // The store is unavailable for the first runs.
             failing.die_at(call, Fault::Lost);
             let runs = AtomicUsize::new(0);
             ours.run(|tx| {
@@ -157,7 +158,7 @@ fn run_repeats_a_transaction_through_an_outage_and_commits_it_once() {
 }
 
 #[test]
-fn run_ends_with_the_last_error_when_an_outage_outlasts_its_bound() {
+fn run_returns_the_last_error_when_an_outage_lasts_too_long() {
     let below: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (failing, ours, others) = over(below, 2, Duration::from_millis(20));
     let table = ours.table("t", ConflictHandler::WriteWriteByCell).unwrap();

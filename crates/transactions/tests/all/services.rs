@@ -1,14 +1,14 @@
-//! The transaction services, over every layout.
+//! Tests of the transaction services with every layout.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use cassette_transactions::encoding::tickets::Tickets;
 use cassette_transactions::service::{
-    Batching, Caching, Layout, Recorded, ServiceError, StoredConclusions, TransactionService,
+    Batching, Caching, CommitRecords, Layout, Recorded, ServiceError, TransactionService,
 };
 use cassette_transactions::store::{FailingStore, Fault, MemoryStore};
-use cassette_transactions::{Conclusion, Timestamp};
+use cassette_transactions::{Timestamp, TransactionStatus};
 use proptest::prelude::*;
 
 const LAYOUTS: [Layout; 3] =
@@ -18,37 +18,44 @@ fn at(start: i64) -> Timestamp {
     Timestamp(start)
 }
 
-fn committed(commit: i64) -> Conclusion {
-    Conclusion::Committed(Timestamp(commit))
+fn committed(commit: i64) -> TransactionStatus {
+    TransactionStatus::Committed(Timestamp(commit))
 }
 
 type Failing = Arc<FailingStore<Arc<MemoryStore>>>;
 
-fn service(layout: Layout) -> (Failing, StoredConclusions<Failing>) {
+fn service(layout: Layout) -> (Failing, CommitRecords<Failing>) {
     let store = Arc::new(FailingStore::new(Arc::new(MemoryStore::new())));
-    (store.clone(), StoredConclusions::open(store, layout).unwrap())
+    (store.clone(), CommitRecords::open(store, layout).unwrap())
 }
 
 #[test]
-fn a_start_has_one_conclusion_for_ever() {
+fn a_start_timestamp_keeps_its_first_status() {
     for layout in LAYOUTS {
         let (_, service) = service(layout);
         assert_eq!(service.get(at(5)), Ok(None));
         assert_eq!(service.put_unless_exists(at(5), committed(9)), Ok(Recorded::Recorded));
-        assert_eq!(service.put_unless_exists(at(5), Conclusion::Aborted), Ok(Recorded::Exists(committed(9))));
+        assert_eq!(
+            service.put_unless_exists(at(5), TransactionStatus::Aborted),
+            Ok(Recorded::Exists(committed(9)))
+        );
         assert_eq!(service.put_unless_exists(at(5), committed(9)), Ok(Recorded::Recorded), "a second try");
-        assert_eq!(service.put_unless_exists(at(6), Conclusion::Aborted), Ok(Recorded::Recorded));
-        assert_eq!(service.put_unless_exists(at(6), committed(9)), Ok(Recorded::Exists(Conclusion::Aborted)));
+        assert_eq!(service.put_unless_exists(at(6), TransactionStatus::Aborted), Ok(Recorded::Recorded));
+        assert_eq!(
+            service.put_unless_exists(at(6), committed(9)),
+            Ok(Recorded::Exists(TransactionStatus::Aborted))
+        );
         assert_eq!(service.get(at(5)), Ok(Some(committed(9))));
         let known = service.get_many(&[at(5), at(6), at(7), at(-1), at(0)]).unwrap();
-        let expected = [(5, committed(9)), (6, Conclusion::Aborted), (-1, committed(0)), (0, committed(0))];
-        assert_eq!(known, expected.map(|(start, conclusion)| (at(start), conclusion)).into());
+        let expected =
+            [(5, committed(9)), (6, TransactionStatus::Aborted), (-1, committed(0)), (0, committed(0))];
+        assert_eq!(known, expected.map(|(start, status)| (at(start), status)).into());
         assert_eq!(service.put_unless_exists(at(0), committed(9)), Err(ServiceError::BeforeTime(at(0))));
     }
 }
 
 #[test]
-fn each_put_of_many_has_a_result_of_its_own() {
+fn each_put_of_a_batch_has_its_result() {
     for layout in LAYOUTS {
         let (_, service) = service(layout);
         for start in [16, 48, 3] {
@@ -62,7 +69,7 @@ fn each_put_of_many_has_a_result_of_its_own() {
             };
             assert_eq!(result, Ok(expected), "{start}");
         }
-        let twice = [(at(70), committed(80)), (at(70), Conclusion::Aborted), (at(70), committed(80))];
+        let twice = [(at(70), committed(80)), (at(70), TransactionStatus::Aborted), (at(70), committed(80))];
         let results = service.put_many_unless_exists(&twice);
         assert_eq!(
             results,
@@ -73,7 +80,7 @@ fn each_put_of_many_has_a_result_of_its_own() {
 }
 
 #[test]
-fn eight_thousand_starts_of_a_quantum_are_read_with_one_call_of_the_store() {
+fn one_store_call_reads_8000_start_timestamps_of_a_quantum() {
     let (store, service) = service(Layout::Tickets(Tickets::STANDARD));
     let puts: Vec<_> = (1..=8000).map(|start| (at(start), committed(start + 1))).collect();
     assert!(service.put_many_unless_exists(&puts).iter().all(|result| *result == Ok(Recorded::Recorded)));
@@ -84,15 +91,15 @@ fn eight_thousand_starts_of_a_quantum_are_read_with_one_call_of_the_store() {
 }
 
 #[test]
-fn ranges_of_starts_are_enumerated_whole() {
+fn enumeration_covers_ranges_of_start_timestamps() {
     let small = Tickets::new(100, 16).unwrap();
     for layout in [Layout::Plain, Layout::Tickets(small), Layout::TwoStage(small)] {
         let (_, service) = service(layout);
-        let conclusion = |start: i64| match start % 7 {
-            0 => Conclusion::Aborted,
+        let status = |start: i64| match start % 7 {
+            0 => TransactionStatus::Aborted,
             _ => committed(start + 5),
         };
-        let all: Vec<_> = (1..=450).step_by(3).map(|start| (at(start), conclusion(start))).collect();
+        let all: Vec<_> = (1..=450).step_by(3).map(|start| (at(start), status(start))).collect();
         assert!(service.put_many_unless_exists(&all).iter().all(Result::is_ok));
         for (low, high) in [(1, 450), (-5, 99), (100, 100), (99, 301), (449, i64::MAX / 2)] {
             let high = high.min(10_000);
@@ -112,7 +119,7 @@ fn ranges_of_starts_are_enumerated_whole() {
 }
 
 #[test]
-fn a_put_that_nobody_answered_is_recognized_as_done() {
+fn a_put_without_a_response_is_recognized_on_retry() {
     for layout in LAYOUTS {
         let (store, service) = service(layout);
         store.fail_at(1, Fault::Unanswered);
@@ -123,7 +130,7 @@ fn a_put_that_nobody_answered_is_recognized_as_done() {
 }
 
 #[test]
-fn a_staging_value_is_touched_and_finished_by_its_reader() {
+fn readers_touch_and_finish_staging_values() {
     let (store, service) = service(Layout::TwoStage(Tickets::STANDARD));
     store.fail_at(2, Fault::Lost);
     assert_eq!(service.put_unless_exists(at(5), committed(9)), Ok(Recorded::Recorded), "W1 decides");
@@ -136,21 +143,21 @@ fn a_staging_value_is_touched_and_finished_by_its_reader() {
 }
 
 #[test]
-fn only_conclusions_are_cached() {
+fn only_final_statuses_are_cached() {
     let (store, stored) = service(Layout::Tickets(Tickets::STANDARD));
     let service = Caching::new(stored, 1000);
     assert_eq!(service.get(at(5)), Ok(None));
     assert_eq!(service.cached(at(5)), None);
     service.put_unless_exists(at(5), committed(9)).unwrap();
-    service.put_unless_exists(at(6), Conclusion::Aborted).unwrap();
+    service.put_unless_exists(at(6), TransactionStatus::Aborted).unwrap();
     let before = store.calls();
     assert_eq!(service.get(at(5)), Ok(Some(committed(9))));
-    assert_eq!(service.get(at(6)), Ok(Some(Conclusion::Aborted)));
+    assert_eq!(service.get(at(6)), Ok(Some(TransactionStatus::Aborted)));
     assert_eq!(store.calls(), before);
 }
 
 #[test]
-fn puts_of_many_threads_go_in_batches_and_each_has_its_own_result() {
+fn concurrent_puts_share_batches_and_each_has_its_result() {
     let (store, stored) = service(Layout::Tickets(Tickets::STANDARD));
     let service = Batching::new(stored);
     let wins: usize = std::thread::scope(|scope| {
@@ -169,14 +176,14 @@ fn puts_of_many_threads_go_in_batches_and_each_has_its_own_result() {
 }
 
 proptest! {
-    /// Whatever fails: no start ever has two conclusions, and once one was read, it stays.
+    /// Under any faults, no start timestamp has two statuses, and a status that was read stays.
     #[test]
-    fn what_was_read_once_stays(
+    fn a_status_that_was_read_never_changes(
         layout in 0..3usize,
         steps in prop::collection::vec((1..6i64, 0..3i64, prop::option::of((1..4u64, 0..3u8))), 1..60),
     ) {
         let (store, service) = service(LAYOUTS[layout]);
-        let mut seen: HashMap<Timestamp, Conclusion> = HashMap::new();
+        let mut seen: HashMap<Timestamp, TransactionStatus> = HashMap::new();
         for (start, act, fault) in steps {
             if let Some((call, fault)) = fault {
                 let faults = [Fault::Lost, Fault::Half, Fault::Unanswered];
@@ -190,7 +197,7 @@ proptest! {
                     answer.unwrap_or(None)
                 }
                 _ => {
-                    let wanted = if act == 1 { Conclusion::Aborted } else { committed(start.0 + 10) };
+                    let wanted = if act == 1 { TransactionStatus::Aborted } else { committed(start.0 + 10) };
                     match service.put_unless_exists(start, wanted) {
                         Ok(Recorded::Recorded) => Some(wanted),
                         Ok(Recorded::Exists(other)) => Some(other),

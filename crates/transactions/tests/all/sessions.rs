@@ -1,4 +1,4 @@
-//! What becomes of the locks of clients that are killed, and of those that only lose a connection.
+//! Locks of clients that are killed, and of clients that only lose a connection.
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use super::lost_replies::message;
 use super::timelock::{LONG, Served, connect, names, runtime};
 
-/// A server whose clock stands still, and where sessions would last for an hour without a sign of life.
+/// A server with a stopped clock, on which sessions would last for an hour without a heartbeat.
 fn served(runtime: &Runtime) -> (Served, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at_micros(1_000_000_000));
     let of_server = clock.clone();
@@ -27,7 +27,7 @@ fn served(runtime: &Runtime) -> (Served, Arc<ManualClock>) {
     (served, clock)
 }
 
-/// Asks over a connection, which stays open; the body of the answer.
+/// Sends a request over a connection, which stays open, and returns the body of the response.
 fn post(stream: &mut TcpStream, path: &str, body: &str) -> String {
     let length = body.len();
     let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
@@ -39,7 +39,7 @@ fn post(stream: &mut TcpStream, path: &str, body: &str) -> String {
     body.to_owned()
 }
 
-/// Takes lock `a` for session 7 and returns its fencing token.
+/// Acquires lock `a` for session 7 and returns its fencing token.
 fn lock(stream: &mut TcpStream) -> String {
     let request =
         r#"{"session":7,"number":1,"oldest_open":1,"names":["YQ=="],"timeout_ms":1,"only_wait":false}"#;
@@ -47,7 +47,7 @@ fn lock(stream: &mut TcpStream) -> String {
     answer.trim_end_matches('}').rsplit_once(':').unwrap().1.to_owned()
 }
 
-/// Another sign of life of session 7, which begins a transaction.
+/// Sends another heartbeat of session 7, which begins a transaction.
 fn begin(stream: &mut TcpStream, batch: u32) -> String {
     let request = format!(
         r#"{{"session":7,"batch":{batch},"attempt":0,"answered":0,"starts":1,"timestamps":0,"immutable":false,"checks":[],"unlock":[],"release":[],"cancel":[]}}"#
@@ -55,13 +55,13 @@ fn begin(stream: &mut TcpStream, batch: u32) -> String {
     post(stream, "/v1/batch", &request)
 }
 
-/// Lets time pass for the server, step by step, until something is done.
+/// Advances the server's clock step by step until a condition holds.
 fn while_time_passes<T: Send>(clock: &ManualClock, act: impl FnOnce() -> T + Send) -> T {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(Ordering::SeqCst) {
-                // Less than a lease, so that the server leads all the time.
+                // Less than a lease, so that the server keeps leading.
                 clock.advance(Duration::from_millis(100));
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -101,7 +101,7 @@ fn a_client_that_loses_one_connection_keeps_its_locks() {
     let short = Duration::from_millis(500);
     let refused = while_time_passes(&clock, || other.lock(names(&["a"]), short)).map(drop);
     assert_eq!(refused, Err(TimeLockError::LockTimeout { waited: short }));
-    // It connects again with its next sign of life.
+    // It reconnects with its next heartbeat.
     drop(one);
     let mut again = TcpStream::connect(&served.address).unwrap();
     let begun = begin(&mut again, 2);
@@ -117,7 +117,7 @@ fn a_client_that_loses_one_connection_keeps_its_locks() {
 }
 
 #[test]
-fn a_client_learns_that_its_locks_were_lost_with_its_connections() {
+fn a_client_detects_locks_lost_with_its_connections() {
     let runtime = runtime();
     let (served, clock) = served(&runtime);
     let mut one = TcpStream::connect(&served.address).unwrap();
@@ -138,7 +138,7 @@ fn a_client_learns_that_its_locks_were_lost_with_its_connections() {
 }
 
 #[test]
-fn more_locks_than_a_server_accepts_are_refused_before_they_are_sent() {
+fn too_many_locks_are_rejected_before_sending() {
     let runtime = runtime();
     let served = Served::start(&runtime, Arc::new(MemoryStore::new()));
     let client = connect(&[&served]);
@@ -161,7 +161,7 @@ fn more_locks_than_a_server_accepts_are_refused_before_they_are_sent() {
 }
 
 #[test]
-fn bodies_that_do_not_arrive_keep_nobody_else_from_an_answer() {
+fn stalled_request_bodies_do_not_block_other_clients() {
     let runtime = runtime();
     let served = Served::start(&runtime, Arc::new(MemoryStore::new()));
     let client = connect(&[&served]);

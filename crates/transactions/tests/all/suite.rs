@@ -1,4 +1,4 @@
-//! One suite that every store must pass. Tests of other crates, which know other stores, take this file as theirs.
+//! The contract of stores as a suite. Other crates include this file to test further stores.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,9 +19,9 @@ fn version(timestamp: i64, value: &str) -> Version {
 
 /// A table of a store.
 pub struct Table<'s> {
-    /// The store.
+    /// Store of the table.
     pub store: &'s dyn Store,
-    /// Its name.
+    /// Name of the table.
     pub name: String,
 }
 
@@ -66,7 +66,7 @@ impl Table<'_> {
     }
 }
 
-/// Runs every promise of the trait against a store, each in a table of its own.
+/// Tests the whole contract of the trait on a store, each part with a separate table.
 pub fn suite(store: &dyn Store) {
     static TABLES: AtomicU64 = AtomicU64::new(0);
     let run = std::process::id();
@@ -258,7 +258,7 @@ fn only_the_expected_value_is_replaced(t: &Table<'_>) {
     assert_eq!(set("2", "3"), CheckOutcome::Actual(Some(bytes("1"))));
     assert_eq!(set("1", "2"), CheckOutcome::Applied);
     assert_eq!(set("1", "2"), CheckOutcome::Actual(Some(bytes("2"))));
-    // A plain put above every conditional write, as conclusions in two stages are finished.
+    // A plain put above every conditional write, as two-stage commit records are finished.
     t.put_at("r", "c", 0, "final", i64::MAX - 10);
     assert_eq!(set("2", "2"), CheckOutcome::Actual(Some(bytes("final"))));
 }
@@ -275,7 +275,7 @@ fn one_of_many_conditional_puts_wins(t: &Table<'_>) {
     assert_eq!(wins, 1);
 }
 
-/// Loaders with limits so low that every rule of theirs is met.
+/// Loaders with limits low enough to reach each of their rules.
 pub fn every_loader_finds_the_same<S: Store>(open: impl Fn(CellLoader) -> S) {
     let loaders = [CellBatching::ByRow, CellBatching::ByColumn, CellBatching::Selective, CellBatching::Full];
     for batching in loaders {

@@ -1,4 +1,4 @@
-//! Sweeping: old versions go away, and nobody who reads can tell.
+//! Sweeping removes old versions without a visible effect on readers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Client {
         self.transactions.read(|tx| tx.get(&self.table, row, "c")).unwrap()
     }
 
-    /// All versions of a cell, newest first.
+    /// Returns all versions of a cell, newest first.
     fn versions(&self, row: &str) -> Vec<Version> {
         let cell = Cell::new(Bytes::copy_from_slice(row.as_bytes()), "c");
         let mut versions: Vec<Version> = Vec::new();
@@ -97,7 +97,7 @@ fn both() -> [Client; 4] {
 }
 
 #[test]
-fn of_a_cell_that_was_overwritten_the_newest_version_stays() {
+fn sweeping_keeps_the_newest_version_of_an_overwritten_cell() {
     for c in both() {
         (0..5).for_each(|n| c.set("r", &format!("v{n}")));
         c.set("other", "once");
@@ -116,7 +116,7 @@ fn of_a_cell_that_was_overwritten_the_newest_version_stays() {
 }
 
 #[test]
-fn a_deletion_goes_thoroughly_or_stays_with_its_sentinel() {
+fn a_deletion_is_removed_thoroughly_or_kept_with_a_sentinel() {
     for c in both() {
         c.set("r", "v");
         c.delete("r");
@@ -136,7 +136,7 @@ fn a_deletion_goes_thoroughly_or_stays_with_its_sentinel() {
 }
 
 #[test]
-fn the_queue_says_which_writes_had_nothing_below_them() {
+fn the_queue_records_first_writes_of_cells() {
     for c in both() {
         c.set("r", "v0");
         c.set("r", "v1");
@@ -168,7 +168,7 @@ fn tables_that_are_not_swept_keep_every_version() {
 }
 
 #[test]
-fn nothing_is_swept_that_an_open_transaction_sees() {
+fn sweeping_preserves_what_open_transactions_see() {
     for c in both() {
         c.set("r", "old");
         let mut open = c.transactions.start_read_only().unwrap();
@@ -189,7 +189,7 @@ fn nothing_is_swept_that_an_open_transaction_sees() {
 }
 
 #[test]
-fn versions_of_aborted_and_of_dead_writers_go() {
+fn sweeping_removes_versions_of_aborted_and_dead_writers() {
     for c in both() {
         c.set("r", "good");
         let mut tx = c.transactions.start().unwrap();
@@ -201,7 +201,7 @@ fn versions_of_aborted_and_of_dead_writers_go() {
         let table = dying.table_swept("t", HANDLER, c.table.sweep()).unwrap();
         let mut tx = dying.start().unwrap();
         tx.put(&table, "r", "c", "worse").unwrap();
-        // Its versions are there, and nothing that comes after them.
+        // Its versions are stored, and nothing that follows them.
         let dies = |_| {
             failing.die_at(1, Fault::Lost);
             Ok(())
@@ -215,7 +215,7 @@ fn versions_of_aborted_and_of_dead_writers_go() {
 }
 
 #[test]
-fn who_reads_without_a_hold_that_counts_is_told() {
+fn a_reader_without_a_valid_hold_fails() {
     for c in both() {
         c.set("r", "old");
         let mut lost = c.transactions.start_read_only().unwrap();
@@ -235,7 +235,7 @@ fn who_reads_without_a_hold_that_counts_is_told() {
 }
 
 #[test]
-fn transactions_of_many_writes_are_swept_whole() {
+fn transactions_with_many_writes_are_swept_completely() {
     for c in both() {
         for round in 0..2 {
             let put_all = |tx: &mut cassette_transactions::Transaction| {
@@ -253,7 +253,7 @@ fn transactions_of_many_writes_are_swept_whole() {
 }
 
 #[test]
-fn partitions_of_the_queue_that_are_over_go() {
+fn completed_queue_partitions_are_removed() {
     let c = in_memory(SweepStrategy::Conservative);
     for _ in 0..3 {
         (0..40).for_each(|n| c.set(&format!("r{n}"), "v"));
@@ -265,7 +265,7 @@ fn partitions_of_the_queue_that_are_over_go() {
         assert_eq!(c.store.rows(table, None, 1_000).unwrap(), Vec::<Bytes>::new(), "{table}");
     }
     assert!(c.versions("r7").len() == 2);
-    // Far ahead, as after a restore: there is nothing between.
+    // Far ahead, as after a restore, with a gap in between.
     let now = c.timelock.timestamp().unwrap();
     c.timelock.fast_forward(Timestamp(now.0 + 50_000_000_000)).unwrap();
     c.set("r7", "far");
@@ -274,9 +274,9 @@ fn partitions_of_the_queue_that_are_over_go() {
 }
 
 #[test]
-fn a_sweep_that_dies_at_any_call_is_ended_by_the_next() {
+fn the_next_sweep_completes_one_that_died_at_any_call() {
     for strategy in [SweepStrategy::Conservative, SweepStrategy::Thorough] {
-        // More in one shard than an entry holds.
+        // More writes in one shard than an entry holds.
         let in_shard = |n: &u32| shard_of("t", &Cell::new("large", n.to_string())) == 3;
         let large: Vec<u32> = (0..).filter(in_shard).take(60).collect();
         for fault in [Fault::Lost, Fault::Half, Fault::Unanswered] {
@@ -332,7 +332,7 @@ fn a_sweep_that_dies_at_any_call_is_ended_by_the_next() {
 }
 
 #[test]
-fn what_is_written_is_swept_in_the_background() {
+fn writes_are_swept_in_the_background() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let options = Options { sweep_pause: Some(Duration::from_millis(1)), ..Options::default() };
     let transactions = over(store.clone(), options);
@@ -349,13 +349,13 @@ fn what_is_written_is_swept_in_the_background() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(transactions.read(|tx| tx.get(&table, "r", "c")).unwrap().as_deref(), Some(&b"19"[..]));
-    // Ends with the last clone, and lets go of the store.
+    // Ends with the last clone and releases the store.
     drop((transactions.clone(), transactions));
     assert_eq!(Arc::strong_count(&store), 1);
 }
 
 #[test]
-fn a_table_that_was_dropped_does_not_come_back_and_holds_nothing_up() {
+fn sweeping_neither_recreates_nor_waits_for_a_dropped_table() {
     for strategy in [SweepStrategy::Conservative, SweepStrategy::Thorough] {
         let database = database();
         let embedded = || Arc::new(EmbeddedStore::open(database.clone(), "swept").unwrap());
@@ -370,7 +370,7 @@ fn a_table_that_was_dropped_does_not_come_back_and_holds_nothing_up() {
         }
         database.session().execute("DROP TABLE swept.t", ()).unwrap();
         let other_client = Transactions::open(embedded(), c.timelock.clone(), Options::default()).unwrap();
-        // By who had it open, and who never had.
+        // By a process that had it open, and by one that never had.
         for transactions in [&c.transactions, &other_client] {
             assert!(transactions.sweep().unwrap().is_done);
             assert!(!c.store.tables().unwrap().iter().any(|table| table == "t"));
@@ -388,7 +388,7 @@ fn a_table_keeps_its_strategy() {
     for transactions in [&c.transactions, &over(c.store.clone(), Options::default())] {
         let error = transactions.table("t", HANDLER).unwrap_err();
         assert!(matches!(error, Error::OtherSweep { .. }), "{error}");
-        assert!(error.to_string().contains("swept thorough, and conservative"), "{error}");
+        assert!(error.to_string().contains("expected conservative, found thorough"), "{error}");
         transactions.table_swept("t", HANDLER, SweepStrategy::Thorough).unwrap();
     }
 }

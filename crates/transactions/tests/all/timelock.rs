@@ -1,4 +1,4 @@
-//! Transactions with timestamps and locks from a timelock server, over HTTP.
+//! Transactions with timestamps and locks of a timelock server, over HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// A server and its address. It ends, with its lease given back, when told to.
+/// A server and its address. When told to stop, it gives its lease back.
 pub struct Served {
     pub address: String,
     stop: tokio::sync::oneshot::Sender<()>,
@@ -33,7 +33,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// A server at an address, with its lease.
+    /// Starts a server at an address with a lease.
     pub fn at(
         runtime: &Runtime,
         store: Arc<dyn Store>,
@@ -59,7 +59,7 @@ impl Served {
 
     /// Waits for its end.
     pub async fn ended(self) -> std::io::Result<()> {
-        // Until then it is not told to stop.
+        // Until then it is not stopped.
         let ended = self.ended.await.unwrap();
         drop(self.stop);
         ended
@@ -81,7 +81,7 @@ pub fn names(names: &[&'static str]) -> Vec<Bytes> {
 }
 
 #[test]
-fn transactions_of_many_threads_through_a_server_lose_no_update() {
+fn concurrent_transactions_through_a_server_lose_no_update() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let served = Served::start(&runtime, store.clone());
     {
@@ -106,7 +106,7 @@ fn transactions_of_many_threads_through_a_server_lose_no_update() {
 }
 
 #[test]
-fn timestamps_of_another_store_are_refused() {
+fn timestamps_of_another_store_are_rejected() {
     let runtime = runtime();
     let stores: [Arc<MemoryStore>; 3] = std::array::from_fn(|_| Arc::new(MemoryStore::new()));
     let served: Vec<Served> =
@@ -120,10 +120,10 @@ fn timestamps_of_another_store_are_refused() {
     let says = |store, server| open(store, server).unwrap_err().to_string();
     let of_other = says(0, 1);
     assert!(of_other.contains(&format!("{} leads", served[0].address)), "{of_other}");
-    assert!(says(2, 0).contains("none was ever given out"));
+    assert!(says(2, 0).contains("none were given out yet"));
     let own = LocalTimeLock::open(stores[2].clone()).unwrap();
     own.timestamp().unwrap();
-    assert!(says(2, 0).contains("by no server"));
+    assert!(says(2, 0).contains("not a server"));
     served.into_iter().for_each(|served| served.stop(&runtime));
 }
 
@@ -169,7 +169,7 @@ fn locks_exclude_clients_from_each_other_and_fences_increase() {
 }
 
 #[test]
-fn what_a_client_holds_is_lost_when_nothing_is_heard_of_it() {
+fn a_client_without_heartbeat_loses_locks_and_holds() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let clock = Arc::new(ManualClock::at_micros(1_000_000_000));
     let of_server = clock.clone();
@@ -178,7 +178,7 @@ fn what_a_client_holds_is_lost_when_nothing_is_heard_of_it() {
     let hold = one.start().unwrap().hold;
     let locks = one.lock(names(&["a"]), LONG).unwrap();
     assert!(one.is_held(Some(&locks), hold).unwrap());
-    // For the server, more time passes than a session lasts without a sign of life.
+    // For the server, more time passes than a session lasts without a heartbeat.
     clock.advance(Duration::from_secs(21));
     let others = other.lock(names(&["a"]), LONG).unwrap();
     assert!(!one.is_held(Some(&locks), hold).unwrap());
@@ -194,7 +194,7 @@ fn what_a_client_holds_is_lost_when_nothing_is_heard_of_it() {
 }
 
 #[test]
-fn a_standby_goes_on_above_what_was_given_out_and_old_locks_are_lost() {
+fn a_standby_continues_above_all_timestamps_and_old_locks_are_lost() {
     let (runtime, below) = (runtime(), Arc::new(MemoryStore::new()));
     let failing = Arc::new(FailingStore::new(below.clone()));
     let first = Served::start(&runtime, failing.clone());
@@ -207,7 +207,8 @@ fn a_standby_goes_on_above_what_was_given_out_and_old_locks_are_lost() {
         let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
         let mut caught = transactions.start().unwrap();
         caught.put(&table, "row", "a", "caught").unwrap();
-        // The store does not answer the first any more: its lease ends, and the second takes it.
+        // The store stops responding to the first server: its lease ends, and the second one
+        // acquires it.
         failing.die_at(1, Fault::Lost);
         let mut terms = Vec::new();
         let mut last = timelock.timestamp().unwrap();
@@ -229,7 +230,7 @@ fn a_standby_goes_on_above_what_was_given_out_and_old_locks_are_lost() {
 }
 
 #[test]
-fn a_server_that_stops_leaves_its_lease_and_clients_find_the_next() {
+fn a_stopping_server_returns_its_lease_and_clients_fail_over() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let first = Served::start(&runtime, store.clone());
     let client = connect(&[&first]);
@@ -248,7 +249,7 @@ fn a_server_that_stops_leaves_its_lease_and_clients_find_the_next() {
 }
 
 #[test]
-fn fast_forward_is_for_ever_also_over_a_restart() {
+fn fast_forward_survives_a_restart() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let served = Served::start(&runtime, store.clone());
     let client = connect(&[&served]);
@@ -258,7 +259,7 @@ fn fast_forward_is_for_ever_also_over_a_restart() {
     let last = client.timestamp().unwrap();
     assert!(last > Timestamp(50_000_000), "it never goes back");
     let error = client.fast_forward(Timestamp::MAX).unwrap_err();
-    assert!(error.to_string().contains("cannot go on above"), "{error}");
+    assert!(error.to_string().contains("fast-forward out of range"), "{error}");
     drop(client);
     served.stop(&runtime);
     let served = Served::start(&runtime, store);
@@ -267,7 +268,7 @@ fn fast_forward_is_for_ever_also_over_a_restart() {
 }
 
 #[test]
-fn a_client_stops_for_good_when_timestamps_go_backwards() {
+fn a_client_stops_permanently_when_timestamps_go_backwards() {
     let runtime = runtime();
     let served = Served::start(&runtime, Arc::new(MemoryStore::new()));
     let client = connect(&[&served]);
@@ -275,7 +276,7 @@ fn a_client_stops_for_good_when_timestamps_go_backwards() {
     client.timestamp().unwrap();
     let address: SocketAddr = served.address.parse().unwrap();
     served.stop(&runtime);
-    // As when a backup of the store was put back, and nobody fast-forwarded.
+    // As after restoring a backup of the store without fast-forward.
     let restored = Served::at(&runtime, Arc::new(MemoryStore::new()), address, |_| {});
     let error = client.start().unwrap_err();
     assert!(matches!(error, TimeLockError::WentBackwards { .. }), "{error}");
@@ -286,14 +287,14 @@ fn a_client_stops_for_good_when_timestamps_go_backwards() {
     restored.stop(&runtime);
 }
 
-/// Removes the bound, as somebody who empties the wrong table.
+/// Removes the bound, like an operator who empties the wrong table.
 fn lose_bound(store: &dyn Store) {
     let cell = Cell::new("ts", "ts");
     store.delete("_timestamp", &[(&cell, Timestamp::ATOMIC)], i64::MAX).unwrap();
 }
 
 #[test]
-fn without_a_bound_nothing_is_given_out_until_an_operator_says_where_to_go_on() {
+fn without_a_bound_no_timestamps_are_given_out_until_recovery() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let transactions = super::transactions::over(store.clone(), Options::default());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
@@ -304,7 +305,7 @@ fn without_a_bound_nothing_is_given_out_until_an_operator_says_where_to_go_on() 
     let served = Served::start(&runtime, store.clone());
     let ended = runtime.block_on(served.ended).unwrap().unwrap_err();
     assert!(ended.to_string().contains("_transactions2 is not empty"), "{ended}");
-    // What cannot be above all timestamps is refused, with the least that can.
+    // Timestamps that cannot be above all others are rejected, with the minimum.
     let recover = |to: Timestamp| {
         let options = ServerOptions { recovered: Some(to), ..ServerOptions::new("nowhere") };
         TimeLockServer::start(store.clone(), options).map(drop).unwrap_err()
@@ -322,17 +323,17 @@ fn without_a_bound_nothing_is_given_out_until_an_operator_says_where_to_go_on() 
 }
 
 #[test]
-fn a_bound_that_is_lost_while_a_server_leads_ends_it() {
+fn a_leader_ends_when_its_bound_is_lost() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let served = Served::start(&runtime, store.clone());
     drop(connect(&[&served]));
     lose_bound(&*store);
     let ended = runtime.block_on(served.ended).unwrap().unwrap_err();
-    assert!(ended.to_string().contains("not there any more"), "{ended}");
+    assert!(ended.to_string().contains("expected a stored bound, found none"), "{ended}");
 }
 
 #[test]
-fn a_process_does_not_give_itself_timestamps_where_a_server_does() {
+fn a_process_refuses_local_timestamps_when_a_server_gives_them_out() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let local = LocalTimeLock::open(store.clone()).unwrap();
     let before = local.timestamp().unwrap();
@@ -341,7 +342,7 @@ fn a_process_does_not_give_itself_timestamps_where_a_server_does() {
     assert!(client.timestamp().unwrap() > before);
     let error = LocalTimeLock::open(store).map(drop).unwrap_err();
     assert_eq!(error, TimeLockError::ServedElsewhere { address: served.address.clone() });
-    // The one from before stops when it needs the bound.
+    // The earlier one stops when it needs the bound.
     let error = local.timestamps().take(2_000_000).unwrap_err();
     assert!(matches!(error, TimeLockError::ServedElsewhere { .. }), "{error}");
     drop(client);
@@ -349,7 +350,7 @@ fn a_process_does_not_give_itself_timestamps_where_a_server_does() {
 }
 
 #[test]
-fn timestamps_increase_though_writes_of_the_bound_have_no_answer() {
+fn timestamps_increase_despite_lost_responses_of_bound_writes() {
     let (runtime, failing) = (runtime(), Arc::new(FailingStore::new(MemoryStore::new())));
     let served = Served::start(&runtime, failing.clone());
     let client = connect(&[&served]);
@@ -367,7 +368,7 @@ fn timestamps_increase_though_writes_of_the_bound_have_no_answer() {
 }
 
 #[test]
-fn what_is_no_question_is_refused_and_web_pages_are() {
+fn malformed_requests_and_web_pages_are_rejected() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let served = Served::start(&runtime, store);
     let post = |headers: &[(&str, &str)], path: &str, body: &str| {
@@ -399,7 +400,8 @@ fn what_is_no_question_is_refused_and_web_pages_are() {
     served.stop(&runtime);
 }
 
-/// Counts calls, each of which is one round trip at most: statements of one call go to the store together.
+/// Counts calls, each of which is at most one round trip: the statements of one call are sent
+/// together.
 pub struct Counting<S> {
     pub below: S,
     pub calls: AtomicU64,
@@ -518,7 +520,7 @@ impl TimeLock for Counting<RemoteTimeLock> {
         self.count().fast_forward(timestamp)
     }
 
-    // Nobody waits for these.
+    // Nothing waits for these.
 
     fn unlock(&self, locks: LockToken) {
         self.below.unlock(locks);
@@ -530,7 +532,7 @@ impl TimeLock for Counting<RemoteTimeLock> {
 }
 
 #[test]
-fn a_transaction_of_four_writes_asks_the_server_four_times_and_the_store_four_times_in_a_row() {
+fn a_transaction_of_four_writes_needs_four_sequential_round_trips_each() {
     let (runtime, below) = (runtime(), Arc::new(MemoryStore::new()));
     let served = Served::start(&runtime, below.clone());
     {
@@ -547,7 +549,8 @@ fn a_transaction_of_four_writes_asks_the_server_four_times_and_the_store_four_ti
             tx.commit().unwrap();
             let after = (timelock.calls.load(Ordering::Relaxed), store.calls.load(Ordering::Relaxed));
             assert_eq!(after.0 - before.0, 4, "run {run}");
-            // Newest versions, and at the same time the sweep queue; versions; the conclusion; its second stage.
+            // Newest versions and sweep queue concurrently; versions; commit record; its second
+            // stage.
             assert!(run == 0 || after.1 - before.1 <= 5, "run {run}: {}", after.1 - before.1);
         }
     }

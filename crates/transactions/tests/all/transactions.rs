@@ -1,4 +1,4 @@
-//! What a transaction sees, and which ones may commit beside each other.
+//! Visibility of writes, and conflicts between concurrent transactions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use cassette_transactions::service::Layout;
 use cassette_transactions::store::{Cell, EmbeddedStore, MemoryStore, Put, PutRow, Store};
 use cassette_transactions::timelock::{LocalTimeLock, TimeLockError};
 use cassette_transactions::{
-    Conclusion, ConflictHandler, Error, Options, Outcome, Table, Timestamp, Transaction, Transactions,
+    ConflictHandler, Error, Options, Outcome, Table, Timestamp, Transaction, TransactionStatus, Transactions,
 };
 
 use super::conformance::database;
 
-/// Transactions over a store with timestamps of their own.
+/// Opens transactions over a store with local timestamps.
 pub fn over(store: Arc<dyn Store>, options: Options) -> Transactions {
     let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
     Transactions::open(store, timelock, options).unwrap()
 }
 
-/// Transactions in memory that do not wait long for locks.
+/// Opens transactions in memory with a short lock timeout.
 pub fn in_memory() -> Transactions {
     let options = Options { lock_timeout: Duration::from_millis(50), ..Options::default() };
     over(Arc::new(MemoryStore::new()), options)
@@ -71,7 +71,7 @@ fn a_transaction_sees_its_snapshot_and_its_own_writes() {
 }
 
 #[test]
-fn ranges_of_columns_are_paged_through_with_own_writes_among_them() {
+fn column_ranges_page_with_own_writes_merged() {
     for store in [
         Arc::new(MemoryStore::new()) as Arc<dyn Store>,
         Arc::new(EmbeddedStore::open(database(), "tx").unwrap()),
@@ -112,7 +112,7 @@ fn ranges_of_columns_are_paged_through_with_own_writes_among_them() {
 }
 
 #[test]
-fn all_rows_are_paged_through_with_own_ones_in_their_places() {
+fn row_scans_page_with_own_writes_merged() {
     let transactions = in_memory();
     let table = transactions.table("t", ConflictHandler::WriteWriteByRow).unwrap();
     transactions.run(|tx| (0..20).try_for_each(|n| tx.put(&table, format!("r{n}"), "c", "v"))).unwrap();
@@ -164,7 +164,7 @@ fn an_update_is_not_lost() {
 }
 
 #[test]
-fn where_conflicts_are_ignored_the_transaction_that_began_last_wins() {
+fn without_conflict_checks_the_last_started_transaction_wins() {
     let transactions = in_memory();
     let table = transactions.table("t", ConflictHandler::Ignore).unwrap();
     let (mut first, mut last) = (transactions.start().unwrap(), transactions.start().unwrap());
@@ -175,7 +175,8 @@ fn where_conflicts_are_ignored_the_transaction_that_began_last_wins() {
     assert_eq!(get(&mut transactions.start().unwrap(), &table, "n").as_deref(), Some("last"));
 }
 
-/// Two doctors on call, each goes off when the other stays: with snapshot isolation both may.
+/// Two doctors on call, each of whom leaves if the other one stays: possible for both with snapshot
+/// isolation.
 fn write_skew(handler: ConflictHandler) -> (bool, bool) {
     let transactions = in_memory();
     let table = transactions.table("t", handler).unwrap();
@@ -194,13 +195,13 @@ fn write_skew(handler: ConflictHandler) -> (bool, bool) {
 }
 
 #[test]
-fn write_skew_happens_only_where_it_is_allowed() {
+fn write_skew_is_possible_only_without_serializability() {
     assert_eq!(write_skew(ConflictHandler::WriteWriteByCell), (true, true));
     assert_eq!(write_skew(ConflictHandler::SerializableByCell), (true, false));
 }
 
 #[test]
-fn what_appears_in_a_range_that_was_read_is_a_conflict_in_serializable_tables() {
+fn phantoms_are_conflicts_in_serializable_tables() {
     for by_rows in [false, true] {
         let transactions = in_memory();
         let table = transactions.table("t", ConflictHandler::SerializableByCell).unwrap();
@@ -216,7 +217,7 @@ fn what_appears_in_a_range_that_was_read_is_a_conflict_in_serializable_tables() 
         let mut reader = transactions.start().unwrap();
         count(&mut reader);
         reader.put(&log, "count", "n", "1").unwrap();
-        // Its own write in the range is none of the others.
+        // Its own write in the range is not a conflict.
         put(&mut reader, &table, "own", "1");
         let mut undisturbed = transactions.start().unwrap();
         count(&mut undisturbed);
@@ -230,7 +231,7 @@ fn what_appears_in_a_range_that_was_read_is_a_conflict_in_serializable_tables() 
 }
 
 #[test]
-fn a_reader_waits_for_a_writer_that_is_committing_and_then_sees_it() {
+fn a_reader_waits_for_a_committing_writer_and_sees_its_write() {
     let transactions = over(Arc::new(MemoryStore::new()), Options::default());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let mut writer = transactions.start().unwrap();
@@ -238,7 +239,7 @@ fn a_reader_waits_for_a_writer_that_is_committing_and_then_sees_it() {
     let mut reader = None;
     writer
         .commit_if(|commit| {
-            // It begins above the commit timestamp, so what is written belongs to its snapshot.
+            // It begins above the commit timestamp, so its snapshot includes the write.
             let mut tx = transactions.start().unwrap();
             assert!(tx.start_timestamp() > commit.unwrap());
             let table = table.clone();
@@ -250,7 +251,7 @@ fn a_reader_waits_for_a_writer_that_is_committing_and_then_sees_it() {
 }
 
 #[test]
-fn a_transaction_whose_locks_were_lost_does_not_commit() {
+fn a_transaction_with_lost_locks_does_not_commit() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
     let transactions = Transactions::open(store, timelock.clone(), Options::default()).unwrap();
@@ -265,19 +266,23 @@ fn a_transaction_whose_locks_were_lost_does_not_commit() {
         })
         .unwrap_err();
     assert!(matches!(error, Error::LocksLost { .. }) && error.is_retriable(), "{error}");
-    assert_eq!(transactions.service().get(start).unwrap(), Some(Conclusion::Aborted));
+    assert_eq!(transactions.service().get(start).unwrap(), Some(TransactionStatus::Aborted));
     assert_eq!(get(&mut transactions.start().unwrap(), &table, "a"), None);
 }
 
 #[test]
-fn a_transaction_that_was_rolled_back_meanwhile_does_not_commit() {
+fn a_rolled_back_transaction_does_not_commit() {
     let transactions = in_memory();
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let mut tx = transactions.start().unwrap();
     put(&mut tx, &table, "a", "1");
     let start = tx.start_timestamp();
     let roll_back = |_| {
-        transactions.service().put_unless_exists(start, Conclusion::Aborted).map(drop).map_err(Error::from)
+        transactions
+            .service()
+            .put_unless_exists(start, TransactionStatus::Aborted)
+            .map(drop)
+            .map_err(Error::from)
     };
     let error = tx.commit_if(roll_back).unwrap_err();
     assert!(matches!(error, Error::RolledBack { .. }) && error.is_retriable(), "{error}");
@@ -285,7 +290,7 @@ fn a_transaction_that_was_rolled_back_meanwhile_does_not_commit() {
 }
 
 #[test]
-fn versions_of_aborted_transactions_are_passed_over_and_removed() {
+fn reads_skip_and_remove_versions_of_aborted_transactions() {
     let store = Arc::new(MemoryStore::new());
     let transactions = over(store.clone(), Options::default());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
@@ -302,7 +307,7 @@ fn versions_of_aborted_transactions_are_passed_over_and_removed() {
 }
 
 #[test]
-fn any_number_of_versions_of_dead_transactions_is_passed_over_and_removed() {
+fn reads_skip_any_number_of_versions_of_dead_transactions() {
     let store = Arc::new(MemoryStore::new());
     let transactions = over(store.clone(), Options::default());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
@@ -320,7 +325,7 @@ fn any_number_of_versions_of_dead_transactions_is_passed_over_and_removed() {
 }
 
 #[test]
-fn a_snapshot_that_too_many_later_commits_hide_is_told_so_and_a_newer_one_reads() {
+fn a_read_behind_too_many_commits_fails_and_a_newer_one_succeeds() {
     let transactions = in_memory();
     let table = transactions.table("t", ConflictHandler::Ignore).unwrap();
     set(&transactions, &table, "a", "old");
@@ -334,12 +339,12 @@ fn a_snapshot_that_too_many_later_commits_hide_is_told_so_and_a_newer_one_reads(
     }
     let error = reader.get(&table, "row", "a").unwrap_err();
     assert!(matches!(error, Error::TooManyVersions { versions: 200, .. }), "{error}");
-    assert!(error.to_string().contains("begin it anew"), "{error}");
+    assert!(error.to_string().contains("begin the transaction again"), "{error}");
     assert_eq!(get(&mut transactions.start().unwrap(), &table, "a").as_deref(), Some("new 200"));
 }
 
 #[test]
-fn two_commits_of_one_start_are_found_and_stop_the_program() {
+fn duplicate_start_timestamps_are_detected_at_commit() {
     let transactions = in_memory();
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let mut tx = transactions.start().unwrap();
@@ -347,18 +352,18 @@ fn two_commits_of_one_start_are_found_and_stop_the_program() {
     let start = tx.start_timestamp();
     let error = tx
         .commit_if(|commit| {
-            // What another transaction would do that was given the same timestamp.
-            let other = Conclusion::Committed(Timestamp(commit.unwrap().0 - 1));
+            // As another transaction with the same start timestamp would.
+            let other = TransactionStatus::Committed(Timestamp(commit.unwrap().0 - 1));
             transactions.service().put_unless_exists(start, other).map(drop).map_err(Error::from)
         })
         .unwrap_err();
     assert!(matches!(error, Error::TwoCommits { .. }), "{error}");
     assert_eq!((error.outcome(), error.is_retriable()), (Outcome::Unknown, false));
-    assert!(error.to_string().contains("Stop all writers"), "{error}");
+    assert!(error.to_string().contains("stop all writers"), "{error}");
 }
 
 #[test]
-fn write_skew_in_rows_and_between_them_is_found_where_rows_are_locked() {
+fn row_locking_detects_write_skew_within_and_between_rows() {
     let transactions = in_memory();
     let table = transactions.table("t", ConflictHandler::SerializableByRow).unwrap();
     for (n, (one, other)) in [(("r", "a"), ("r", "b")), (("r", "c"), ("s", "c"))].into_iter().enumerate() {
@@ -379,7 +384,7 @@ fn write_skew_in_rows_and_between_them_is_found_where_rows_are_locked() {
 }
 
 #[test]
-fn a_failing_condition_or_body_leaves_nothing() {
+fn a_failing_condition_or_body_has_no_effect() {
     let transactions = in_memory();
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let error = transactions
@@ -393,7 +398,7 @@ fn a_failing_condition_or_body_leaves_nothing() {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_by_name() {
+fn invalid_operations_are_rejected_with_their_error() {
     let transactions = in_memory();
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let mut tx = transactions.start().unwrap();
@@ -414,7 +419,7 @@ fn what_is_not_allowed_is_refused_by_name() {
 }
 
 #[test]
-fn names_that_no_store_can_keep_are_refused_when_they_are_written() {
+fn invalid_cell_names_are_rejected_when_written() {
     let embedded = Arc::new(EmbeddedStore::open(database(), "tx").unwrap());
     for store in [Arc::new(MemoryStore::new()) as Arc<dyn Store>, embedded] {
         let transactions = over(store.clone(), Options::default());
@@ -455,7 +460,7 @@ fn names_that_no_store_can_keep_are_refused_when_they_are_written() {
 }
 
 #[test]
-fn an_embedded_store_that_is_opened_twice_is_shared_and_never_given_timestamps_twice() {
+fn opening_an_embedded_store_twice_shares_its_timestamps() {
     let database = database();
     let open = || Transactions::embedded(database.clone(), "bank").unwrap();
     let (one, other) = (open(), open());
@@ -484,7 +489,7 @@ fn an_embedded_store_that_is_opened_twice_is_shared_and_never_given_timestamps_t
     assert!(LocalTimeLock::open(store()).is_err());
     let elsewhere = Arc::new(EmbeddedStore::open(database.clone(), "other").unwrap());
     let _another_keyspace = LocalTimeLock::open(elsewhere).unwrap();
-    // A transaction alone keeps it open.
+    // Only an open transaction keeps it open.
     let tx = other.start().unwrap();
     drop(other);
     let again = open();
@@ -498,7 +503,7 @@ fn an_embedded_store_that_is_opened_twice_is_shared_and_never_given_timestamps_t
 }
 
 #[test]
-fn a_table_has_one_conflict_handler_whichever_process_opens_it() {
+fn a_table_keeps_its_conflict_handler_across_processes() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let open = || over(store.clone(), Options::default());
     open().table("t", ConflictHandler::WriteWriteByCell).unwrap();
@@ -507,7 +512,7 @@ fn a_table_has_one_conflict_handler_whichever_process_opens_it() {
     assert!(matches!(error, Error::OtherHandler { .. }), "{error}");
     assert!(error.to_string().contains("write-write by cell") && !error.is_retriable(), "{error}");
     other.table("t", ConflictHandler::WriteWriteByCell).unwrap();
-    // Made before handlers were stored: the first who opens it decides.
+    // Created before handlers were stored: the first client that opens it decides.
     let row = Bytes::from("old");
     let put = PutRow { row, columns: vec![("sweep".into(), "conservative".into())] };
     store.put_unless_exists("_metadata", &[put]).pop().unwrap().unwrap();
@@ -516,7 +521,7 @@ fn a_table_has_one_conflict_handler_whichever_process_opens_it() {
 }
 
 #[test]
-fn bad_input_is_known_not_to_be_committed_and_is_told_what_to_do() {
+fn input_errors_report_no_commit_and_give_advice() {
     let transactions = in_memory();
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let number = table.column::<String, i64>("c");
@@ -534,25 +539,25 @@ fn bad_input_is_known_not_to_be_committed_and_is_told_what_to_do() {
         assert!(error.advice().contains(advice), "{error}: {}", error.advice());
         assert_eq!((error.outcome(), error.is_retriable()), (Outcome::NotCommitted, false), "{error}");
     }
-    // Out of the range of timestamps, nothing can be put or given out.
+    // Outside of the range of timestamps, neither puts nor timestamps are possible.
     let start = Timestamp(0);
-    let error = transactions.service().put_unless_exists(start, Conclusion::Aborted).unwrap_err();
-    assert!(error.to_string().contains("below 1"), "{error}");
+    let error = transactions.service().put_unless_exists(start, TransactionStatus::Aborted).unwrap_err();
+    assert!(error.to_string().contains("expected at least 1"), "{error}");
     let error = transactions.timelock().fast_forward(Timestamp::MAX).unwrap_err();
-    assert!(error.to_string().contains("cannot go on above"), "{error}");
+    assert!(error.to_string().contains("fast-forward out of range"), "{error}");
     transactions.run(|tx| tx.put(&table, "row", "d", "still works")).unwrap();
 }
 
 #[test]
-fn money_is_neither_made_nor_lost_by_threads_that_move_it() {
+fn concurrent_transfers_preserve_the_total() {
     const ACCOUNTS: usize = 6;
     for (store, layout) in [
         (Arc::new(MemoryStore::new()) as Arc<dyn Store>, 3),
         (Arc::new(EmbeddedStore::open(database(), "bank").unwrap()), 2),
     ] {
         let layout = Layout::of_version(layout);
-        let batch_conclusions = Some(layout == Layout::of_version(3));
-        let transactions = over(store, Options { layout, batch_conclusions, ..Options::default() });
+        let batch_commit_records = Some(layout == Layout::of_version(3));
+        let transactions = over(store, Options { layout, batch_commit_records, ..Options::default() });
         let table = transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap();
         let balance = |tx: &mut Transaction, account: usize| -> Result<i64, Error> {
             let value = text(tx.get(&table, format!("a{account}"), "balance")?);

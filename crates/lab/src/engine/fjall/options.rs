@@ -1,4 +1,4 @@
-//! fjall's options by the names of its own functions; a policy is the same on every level.
+//! fjall's options under the names of its functions; a policy applies to every level.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,11 +13,11 @@ use fjall::config::{
 };
 use fjall::{CompressionType, Database, DatabaseBuilder, KeyspaceCreateOptions, KvSeparationOptions};
 
-/// What a database and its keyspace are opened with.
+/// Options of a database and its keyspace.
 pub(super) struct Chosen {
     pub database: DatabaseBuilder<Database>,
     pub keyspace: KeyspaceCreateOptions,
-    /// Of the leveled compaction: both are of one strategy.
+    /// Both belong to the leveled compaction strategy.
     l0_threshold: Option<u8>,
     table_target_size: Option<u64>,
 }
@@ -30,7 +30,7 @@ const NAMES: &str = "cache_size, data_block_compression_policy, data_block_hash_
     table_target_size and worker_threads";
 
 impl Chosen {
-    /// The defaults, in `directory`.
+    /// Creates the default options for `directory`.
     pub fn new(directory: &Path) -> Self {
         Self {
             database: Database::builder(directory),
@@ -40,12 +40,12 @@ impl Chosen {
         }
     }
 
-    /// With all of `options`.
+    /// Applies all of `options`.
     pub fn with_all(self, options: &BTreeMap<String, String>) -> Result<Self, String> {
         options.iter().try_fold(self, |chosen, (name, value)| chosen.with(name, value))
     }
 
-    /// With the option `name`. Values that fjall would panic at are refused.
+    /// Applies the option `name`. Rejects values on which fjall would panic.
     pub fn with(mut self, name: &str, value: &str) -> Result<Self, String> {
         let Self { database, keyspace, .. } = self;
         let (database, keyspace) = match name {
@@ -80,7 +80,7 @@ impl Chosen {
                 let policy = CompressionPolicy::all(compression(name, value)?);
                 (database, keyspace.index_block_compression_policy(policy))
             }
-            // Bits for each key; none of them is no filter.
+            // Bits per key; 0 disables the filter.
             "filter_policy" => {
                 let bits: f32 = number(name, value, 0.0..=100.0)?;
                 let entry = if bits > 0.0 {
@@ -165,7 +165,7 @@ fn compression(name: &str, value: &str) -> Result<CompressionType, String> {
 pub(super) mod tests {
     use super::*;
 
-    /// Every option, with a value other than its default.
+    /// Every option with a value other than its default.
     pub const EVERY: [(&str, &str); 21] = [
         ("cache_size", "1048576"),
         ("data_block_compression_policy", "none"),

@@ -9,7 +9,7 @@ use crate::run::{Control, Recorder};
 use crate::ycsb::workload::{StreamFactory, share_of};
 use crate::ycsb::{CoreWorkload, KeySpace};
 
-/// A store in memory that can be told to fail or to be slow.
+/// An in-memory store that can fail or be slow.
 #[derive(Default)]
 struct Model {
     records: Mutex<BTreeMap<String, BTreeMap<usize, Vec<u8>>>>,
@@ -170,7 +170,8 @@ fn an_engine_that_is_gone_ends_the_phase() {
 
 #[test]
 fn a_stall_shows_in_every_operation_it_delayed_when_the_loop_is_open() {
-    // One of three workers stalls for 200 ms at 2000 operations a second: it owes about 133 operations by then.
+    // One of three workers stalls for 200 ms at 2000 operations per second: it is then about 133
+    // operations behind.
     let stall = Duration::from_millis(200);
     let all = load_and_run('c', |model| *model.stall.lock().unwrap() = Some(stall), Some(2000.0));
     let latencies = &all.latencies()[&OperationKind::Read];

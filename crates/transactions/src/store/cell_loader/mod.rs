@@ -1,41 +1,43 @@
-//! Cell loaders: how a multi-get of cells is cut into batches, and these into statements. Decides only; [`CqlStore`](super::CqlStore) asks.
+//! Cell loaders: split a multi-get of cells into batches, and these into statements. Pure
+//! decisions; [`CqlStore`](super::CqlStore) executes them.
 //!
-//! A cell is a pair of row and column, and CQL has no statement for many pairs: `key IN ? AND column1 IN ?` reads every column of the one list in every
-//! row of the other. So batches, which are those of AtlasDB, become one statement where that reads not much more than was asked for, and else
-//! one for each of their rows.
+//! A cell is a pair of row and column, and CQL has no statement for several pairs: `key IN ? AND
+//! column1 IN ?` reads every column of the list in every row of the list. A batch, as defined by
+//! AtlasDB, therefore becomes one statement if that reads little more than requested, and otherwise
+//! one statement per row.
 
 use std::collections::{BTreeMap, HashMap};
 
 #[cfg(test)]
 mod tests;
 
-/// Columns that one statement asks a row for at most.
+/// Maximum number of columns that one statement reads in a row.
 const COLUMNS_IN_MAX: usize = 3_000;
-/// Cells that a statement reads at most for each one asked for.
+/// Maximum number of cells that a statement reads per requested cell.
 const OVERREAD_MAX: usize = 2;
 
-/// How cells are put into batches.
+/// How cells are grouped into batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CellBatching {
-    /// Those of a row together: a statement goes to the nodes that have the row. What AtlasDB could not do without CQL.
+    /// By row: a statement goes to the replicas of the row. Not possible for AtlasDB without CQL.
     ByRow,
-    /// AtlasDB's first loader: those of a column together. As many requests as columns.
+    /// AtlasDB's first loader: by column, with one request per column.
     ByColumn,
-    /// AtlasDB's second loader: columns with many cells by themselves, the cells of the others mixed.
+    /// AtlasDB's second loader: columns with many cells separately, the cells of the others mixed.
     Selective,
-    /// As few batches as can be. One node gathers what all the others have.
+    /// As few batches as possible. One node gathers the data of all others.
     Full,
 }
 
-/// How a store loads many cells. The limits have AtlasDB's names.
+/// How a store loads several cells. The limits have AtlasDB's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellLoader {
-    /// How cells are put into batches.
+    /// How cells are grouped into batches.
     pub batching: CellBatching,
-    /// `crossColumnLoadBatchLimit`, for [`CellBatching::Selective`]: a column with more cells has batches of its own, and a batch of mixed columns has at most so many
-    /// cells. 1 mixes none.
+    /// `crossColumnLoadBatchLimit`, for [`CellBatching::Selective`]: a column with more cells gets
+    /// separate batches, and a batch of mixed columns has at most this many cells. 1 mixes none.
     pub cross_column_load_batch_limit: usize,
-    /// `singleQueryLoadBatchLimit`: cells of a batch, at most. Not below the other limit.
+    /// `singleQueryLoadBatchLimit`: maximum number of cells in a batch. Not below the other limit.
     pub single_query_load_batch_limit: usize,
 }
 
@@ -45,14 +47,14 @@ impl Default for CellLoader {
     }
 }
 
-/// What one statement asks for: every column in every row.
+/// One statement: every column in every row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Request<'a> {
-    /// Rows, none twice.
+    /// Distinct rows.
     pub rows: Vec<&'a [u8]>,
-    /// Columns, none twice.
+    /// Distinct columns.
     pub columns: Vec<&'a [u8]>,
-    /// The cells that it answers, by their places in what was asked for.
+    /// Cells that it answers, by their positions in the request.
     pub cells: Vec<usize>,
 }
 
@@ -60,12 +62,12 @@ pub(super) struct Request<'a> {
 type Names<'a> = (&'a [u8], &'a [u8]);
 
 impl CellLoader {
-    /// With AtlasDB's limits.
+    /// Creates a loader with AtlasDB's limits.
     pub const fn new(batching: CellBatching) -> Self {
         Self { batching, cross_column_load_batch_limit: 200, single_query_load_batch_limit: 50_000 }
     }
 
-    /// The statements that ask for all of `cells`.
+    /// Returns the statements that read all of `cells`.
     pub(super) fn requests<'a>(&self, cells: &[Names<'a>]) -> Vec<Request<'a>> {
         let batches = self.batches(cells);
         let mut requests = Vec::with_capacity(batches.len());
@@ -86,7 +88,7 @@ impl CellLoader {
         requests
     }
 
-    /// The cells of each batch, by their places.
+    /// Returns the cells of each batch by position.
     fn batches(&self, cells: &[Names<'_>]) -> Vec<Vec<usize>> {
         let all = 0..cells.len();
         let single = self.single_query_load_batch_limit.max(1);
@@ -117,7 +119,7 @@ fn slices(places: &[usize], length: usize) -> Vec<Vec<usize>> {
     places.chunks(length).map(<[usize]>::to_vec).collect()
 }
 
-/// Columns in the order of bytes, each with its cells in the order asked for.
+/// Groups cells by column in byte order, keeping the requested order within a column.
 fn by_column<'a>(cells: &[Names<'a>]) -> BTreeMap<&'a [u8], Vec<usize>> {
     let mut columns: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
     for (place, (_, column)) in cells.iter().enumerate() {
@@ -126,7 +128,7 @@ fn by_column<'a>(cells: &[Names<'a>]) -> BTreeMap<&'a [u8], Vec<usize>> {
     columns
 }
 
-/// Rows in the order they are first asked for, each with its cells, at most `length` in one batch.
+/// Groups cells by row in the order of first occurrence, at most `length` per batch.
 fn by_row(cells: &[Names<'_>], places: impl IntoIterator<Item = usize>, length: usize) -> Vec<Vec<usize>> {
     let mut latest: HashMap<&[u8], usize> = HashMap::new();
     let mut batches: Vec<Vec<usize>> = Vec::new();
@@ -143,7 +145,7 @@ fn by_row(cells: &[Names<'_>], places: impl IntoIterator<Item = usize>, length: 
     batches
 }
 
-/// One statement for the cells at these places.
+/// Builds one statement for the cells at these positions.
 fn request<'a>(cells: &[Names<'a>], places: Vec<usize>) -> Request<'a> {
     let distinct = |name: fn(&Names<'a>) -> &'a [u8]| {
         let mut names: Vec<&[u8]> = places.iter().map(|place| name(&cells[*place])).collect();

@@ -1,4 +1,5 @@
-//! Batches as text. `80xA 20xC` are 80 cells of column A in as many rows, then 20 of column C; `[...]` is one batch.
+//! Batches as text. `80xA 20xC` are 80 cells of column A in as many rows, then 20 of column C;
+//! `[...]` is one batch.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Cells of a text such as `80xA 20xC`, each column from row 0 on.
+/// Parses cells from text such as `80xA 20xC`, each column from row 0 on.
 fn cells(text: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     let of_run = |run: &str| {
         let (count, column) = run.split_once('x').unwrap();
@@ -24,7 +25,7 @@ fn loader(batching: CellBatching, cross: usize, single: usize) -> CellLoader {
     CellLoader { batching, cross_column_load_batch_limit: cross, single_query_load_batch_limit: single }
 }
 
-/// Batches as runs of columns.
+/// Renders batches as runs of columns.
 fn picture(loader: CellLoader, cells: &[(Vec<u8>, Vec<u8>)]) -> String {
     let cells = names(cells);
     let picture = |batch: Vec<usize>| {
@@ -41,7 +42,7 @@ fn picture(loader: CellLoader, cells: &[(Vec<u8>, Vec<u8>)]) -> String {
     loader.batches(&cells).into_iter().map(picture).collect::<Vec<_>>().join(" ")
 }
 
-/// Rows x columns for each statement.
+/// Renders rows x columns of each statement.
 fn statements(loader: CellLoader, cells: &[(Vec<u8>, Vec<u8>)]) -> String {
     let requests = loader.requests(&names(cells));
     let mut shapes: Vec<(usize, String)> = Vec::new();
@@ -56,7 +57,7 @@ fn statements(loader: CellLoader, cells: &[(Vec<u8>, Vec<u8>)]) -> String {
 }
 
 #[test]
-fn columns_with_few_cells_are_mixed_and_those_with_many_stay_alone() {
+fn selective_batching_mixes_only_columns_with_few_cells() {
     // Cross-column limit, single-query limit, cells, batches.
     let cases = [
         (100, 300, "80xA 200xB 70xC 688xD 30xE", "[200xB] [300xD] [300xD] [88xD] [80xA 20xC] [50xC 30xE]"),
@@ -80,7 +81,7 @@ fn columns_with_few_cells_are_mixed_and_those_with_many_stay_alone() {
 }
 
 #[test]
-fn the_first_loader_has_a_batch_for_each_column_and_full_batching_ignores_columns() {
+fn by_column_batches_each_column_and_full_batching_ignores_columns() {
     let asked = cells("80xA 200xB 70xC 688xD 30xE");
     assert_eq!(
         picture(loader(CellBatching::ByColumn, 100, 300), &asked),
@@ -98,7 +99,7 @@ fn grid(rows: u32, columns: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
     (0..rows).flat_map(row).map(bytes).collect()
 }
 
-/// Each row has columns of its own.
+/// Returns rows with distinct columns.
 fn dynamic(rows: u32, columns: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
     let row = |row: u32| (0..columns).map(move |column| (row, column * rows + row));
     let bytes = |(row, column): (u32, u32)| (row.to_be_bytes().to_vec(), column.to_be_bytes().to_vec());
@@ -106,7 +107,7 @@ fn dynamic(rows: u32, columns: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn shapes_that_atlasdb_measured_are_cut_as_there() {
+fn batches_match_those_of_atlasdb() {
     let count = |batching, cells: &[(Vec<u8>, Vec<u8>)]| {
         CellLoader::new(batching)
             .batches(&names(cells))
@@ -127,7 +128,7 @@ fn shapes_that_atlasdb_measured_are_cut_as_there() {
 }
 
 #[test]
-fn a_batch_is_one_statement_where_that_reads_little_else() {
+fn a_batch_is_one_statement_if_it_reads_few_extra_cells() {
     let statements = |batching, cells: &[(Vec<u8>, Vec<u8>)]| statements(CellLoader::new(batching), cells);
     assert_eq!(statements(CellBatching::Full, &grid(100, 100)), "1 of 100x100");
     assert_eq!(statements(CellBatching::Selective, &grid(100, 100)), "50 of 100x2");
@@ -141,7 +142,7 @@ fn a_batch_is_one_statement_where_that_reads_little_else() {
 
 proptest! {
     #[test]
-    fn every_cell_is_asked_for_once_and_no_statement_reads_much_else(
+    fn each_cell_is_requested_once_with_bounded_read_amplification(
         asked in prop::collection::vec((0u8..12, 0u8..12), 0..200),
         cross in 0usize..30,
         single in 0usize..60,

@@ -1,7 +1,9 @@
-//! Locks, holds and the sessions they belong to, in the memory of the server that leads. Times come from outside; nothing waits here.
+//! Locks, holds and their sessions, in the memory of the leader. The caller passes the time, and
+//! nothing blocks.
 //!
-//! Invariants: a lock has a holder or nobody queues for it; a request that takes locks has those before `reached`, and stands in the queue of
-//! the one at `reached`; names of a request are sorted and none comes twice, so no circle of requests waits.
+//! Invariants: a lock has a holder or an empty queue. A request that acquires locks holds those
+//! before `reached` and is in the queue of the one at `reached`. The names of a request are sorted
+//! without duplicates, so requests cannot deadlock.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -12,95 +14,97 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// How long a client keeps its locks and holds without a sign of life, unless the server is started with another value.
-/// Clients send one every [`HEARTBEAT`](super::messages::HEARTBEAT).
+/// Default time for which a client keeps its locks and holds without a heartbeat. Clients send one
+/// every [`HEARTBEAT`](super::messages::HEARTBEAT).
 pub(super) const SESSION_AGE_MAX: Duration = Duration::from_secs(5);
-/// How long it keeps them when all its connections are closed. Longer than [`HEARTBEAT`](super::messages::HEARTBEAT): a client that lives has
-/// connected again by then.
+/// How long a client keeps them when all its connections are closed. Longer than [`HEARTBEAT`](super::messages::HEARTBEAT), so
+/// that a live client has reconnected by then.
 pub(super) const DISCONNECTED_AGE_MAX: Duration = Duration::from_millis(1500);
-/// Locks are lost when nobody has asked for so long whether they are held, also of a client that lives: one of its transactions hangs.
+/// Locks expire when their holder does not check them for this long, even if its client is alive:
+/// the transaction hangs.
 pub(super) const LOCK_AGE_MAX: Duration = Duration::from_secs(15 * 60);
-/// So are holds. Transactions that read ask much more often.
+/// Holds expire likewise. Transactions that read check them much more often.
 pub(super) const HOLD_AGE_MAX: Duration = Duration::from_secs(2 * 3600);
-/// Rows of a quantum of tickets: clients with starts of residues of their own put conclusions in partitions of their own.
+/// Rows per quantum of tickets. Clients with different residues write commit records to different
+/// partitions.
 pub(super) const RESIDUES: usize = 16;
-/// Names in the requests of one session, at most.
+/// Maximum number of names in the requests of one session.
 const SESSION_LOCKS_MAX: usize = 200_000;
-/// Names in all requests, at most: about 100 MB.
+/// Maximum number of names in all requests: about 100 MB.
 const LOCKS_MAX: usize = 1_000_000;
-/// Clients at most.
+/// Maximum number of sessions.
 const SESSIONS_MAX: usize = 50_000;
-/// Requests of one session that are noted as ended one by one, at most.
+/// Maximum number of ended requests that a session tracks individually.
 const ENDED_MAX: usize = 20_000;
-/// Maps of fewer entries keep their memory.
+/// Maps below this capacity are not shrunk.
 const SHRINK_MIN: usize = 4096;
 
-/// A request for locks: a session's number, and the request's within it.
+/// Identifies a lock request: the session, and the request's number within it.
 pub(super) type Key = (u64, u64);
 
-/// A lock: a hash of its name under keys of this process. Two names of one hash would exclude each other, which costs time
-/// and is safe; of 2^128 values that does not happen.
+/// Identifies a lock: a hash of its name with keys of this process. Colliding names would exclude
+/// each other, which is safe, only slower; with 128 bits it does not happen.
 pub(super) type Name = u128;
 
-/// What there is enough of already.
+/// The limit that a request exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Full {
+pub(super) enum CapacityError {
     Sessions,
     LocksOfSession,
     Locks,
 }
 
-impl fmt::Display for Full {
+impl fmt::Display for CapacityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sessions => write!(f, "{SESSIONS_MAX} clients have sessions, and no more may"),
+            Self::Sessions => write!(f, "the maximum of {SESSIONS_MAX} sessions is reached"),
             Self::LocksOfSession => {
-                write!(f, "the client would hold or wait for more than {SESSION_LOCKS_MAX} locks")
+                write!(f, "the client would exceed {SESSION_LOCKS_MAX} held or queued locks")
             }
-            Self::Locks => write!(f, "all clients would hold or wait for more than {LOCKS_MAX} locks"),
+            Self::Locks => write!(f, "all clients together would exceed {LOCKS_MAX} held or queued locks"),
         }
     }
 }
 
-/// What a request is for.
+/// What a request does with its locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
-    /// To hold all locks.
-    Take,
-    /// To see each free at some moment.
-    See,
+pub(super) enum LockMode {
+    /// Acquires all of them.
+    Acquire,
+    /// Waits until each was free at some moment.
+    Observe,
 }
 
-/// How far a request is.
+/// State of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// All was free.
+    /// All locks were free.
     Done,
-    /// It stands in a queue; it is among [`Registry::completed`] later.
+    /// The request is queued. [`Registry::completed`] returns it later.
     Queued,
-    /// It ended before: this is a late copy.
+    /// The request ended before: this is a stale duplicate.
     Ended,
 }
 
-/// Whether a batch has been seen before.
+/// Position of a batch in its session's sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It has not.
+pub(super) enum Slot {
+    /// Not seen before.
     First,
-    /// It has, and is tried again: what must not be done twice was done.
-    Again,
-    /// This is a late copy, of which nothing may be done.
-    Late,
+    /// A retry: steps that must not be repeated are done already.
+    Repeat,
+    /// A stale duplicate, which must have no effect.
+    Stale,
 }
 
 pub(super) struct Registry {
     session_age_max: Duration,
     sessions: HashMap<u64, Session>,
     locks: HashMap<Name, Lock>,
-    /// Names in all requests.
+    /// Number of names in all requests.
     names: usize,
     requests: HashMap<Key, Request>,
-    /// Which request got which fencing token.
+    /// Requests by fencing token.
     fences: HashMap<i64, Key>,
     holds: BTreeMap<i64, Held>,
     residues: [usize; RESIDUES],
@@ -109,20 +113,20 @@ pub(super) struct Registry {
 
 struct Session {
     heard: Duration,
-    /// Since when all its connections are closed.
+    /// When its last connection closed.
     disconnected: Option<Duration>,
-    /// Names in its requests.
+    /// Number of names in its requests.
     names: usize,
     residue: usize,
     requests: BTreeSet<u64>,
     holds: BTreeSet<i64>,
-    /// Requests below it have ended.
+    /// Requests below this number have ended.
     oldest_open: u64,
-    /// Requests below it have ended unless they are known.
+    /// Requests below this number have ended unless they are in `requests`.
     ended_below: u64,
-    /// Requests from both on that have ended.
+    /// Ended requests from both bounds on.
     ended: BTreeSet<u64>,
-    /// The newest batch, which try of it, and what it holds.
+    /// Newest batch and its attempt, and the hold it acquired.
     batch: (u64, u32),
     batch_hold: Option<i64>,
 }
@@ -130,14 +134,14 @@ struct Session {
 #[derive(Default)]
 struct Lock {
     holder: Option<Key>,
-    /// Mostly nobody waits.
+    /// Boxed because most locks have no queue.
     queue: Option<Box<Queue>>,
 }
 
 struct Request {
     names: Arc<[Name]>,
     reached: usize,
-    wish: Wish,
+    mode: LockMode,
     since: Duration,
     fence: Option<i64>,
 }
@@ -148,7 +152,7 @@ struct Held {
     since: Duration,
 }
 
-/// How much there is, for those who look.
+/// Sizes, for the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     pub sessions: usize,
@@ -158,9 +162,10 @@ pub(super) struct Counts {
 }
 
 impl Session {
-    /// Notes that a request has ended, in bounded memory: a client that has one request open for long ends very many
-    /// meanwhile. The older half is then noted as a bound. Requests below it that are known go on; a request of so old a
-    /// number whose first try never came is refused, and its transaction can be run again.
+    /// Records that a request has ended, in bounded memory: a client with one long-running request
+    /// may end many others meanwhile. Beyond the limit, the older half is replaced by a bound.
+    /// Known requests below the bound continue. A request below it whose first attempt never
+    /// arrived is rejected, and its transaction can be run again.
     fn note_ended(&mut self, number: u64) {
         self.ended.insert(number);
         if self.ended.len() > ENDED_MAX
@@ -172,12 +177,12 @@ impl Session {
     }
 }
 
-/// Who waits for a lock, first come first.
+/// Requests that wait for a lock, in arrival order.
 #[derive(Default)]
 struct Queue(VecDeque<Key>);
 
 impl Registry {
-    /// Without locks. Sessions end `session_age_max` after their last sign of life.
+    /// Creates an empty registry. Sessions expire `session_age_max` after their last heartbeat.
     pub fn new(session_age_max: Duration) -> Self {
         Self {
             session_age_max,
@@ -192,24 +197,25 @@ impl Registry {
         }
     }
 
-    /// Whether a request of session `id` can be accepted that has `names` names.
-    pub fn admit(&self, id: u64, names: usize) -> Result<(), Full> {
+    /// Checks that a request of session `id` with `names` names fits the limits.
+    pub fn admit(&self, id: u64, names: usize) -> Result<(), CapacityError> {
         let session = self.sessions.get(&id);
         if session.is_none() && self.sessions.len() >= SESSIONS_MAX {
-            return Err(Full::Sessions);
+            return Err(CapacityError::Sessions);
         }
         if session.map_or(0, |session| session.names) + names > SESSION_LOCKS_MAX {
-            return Err(Full::LocksOfSession);
+            return Err(CapacityError::LocksOfSession);
         }
-        if self.names + names > LOCKS_MAX { Err(Full::Locks) } else { Ok(()) }
+        if self.names + names > LOCKS_MAX { Err(CapacityError::Locks) } else { Ok(()) }
     }
 
-    /// Whether a request is known, so that a repetition of it takes no memory.
+    /// Whether a request is known, so that a retry needs no more memory.
     pub fn has_request(&self, key: Key) -> bool {
         self.requests.contains_key(&key)
     }
 
-    /// Notes that all connections of a session are closed. It ends soon, unless something is heard of it.
+    /// Records that the last connection of a session closed. The session expires soon unless the
+    /// client reconnects.
     pub fn disconnected(&mut self, id: u64, now: Duration) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.disconnected = Some(now);
@@ -225,7 +231,7 @@ impl Registry {
                 session
             }
             Entry::Vacant(entry) => {
-                // The one that fewest have.
+                // The residue with the fewest sessions.
                 let residue =
                     self.residues.iter().enumerate().min_by_key(|(_, used)| **used).map_or(0, |(r, _)| r);
                 self.residues[residue] += 1;
@@ -246,12 +252,12 @@ impl Registry {
         }
     }
 
-    /// A batch of session `id`: its number, and that of the try. What a batch holds that came after `answered` is given back: its answer never
-    /// came.
-    pub fn batch(&mut self, id: u64, batch: (u64, u32), answered: u64, now: Duration) -> Turn {
+    /// Records a batch of session `id`: its number and its attempt. Releases the hold of the
+    /// previous batch if that is newer than `answered`, because its reply was lost.
+    pub fn batch(&mut self, id: u64, batch: (u64, u32), answered: u64, now: Duration) -> Slot {
         let session = self.session(id, now);
         if batch <= session.batch {
-            return Turn::Late;
+            return Slot::Stale;
         }
         let before = std::mem::replace(&mut session.batch, batch);
         if before.0 > answered {
@@ -259,10 +265,10 @@ impl Registry {
         } else {
             session.batch_hold = None
         }
-        if before.0 == batch.0 { Turn::Again } else { Turn::First }
+        if before.0 == batch.0 { Slot::Repeat } else { Slot::First }
     }
 
-    /// Gives back what the newest batch of a session holds.
+    /// Releases the hold of the session's newest batch.
     pub fn forget_batch(&mut self, id: u64) {
         let hold = self.sessions.get_mut(&id).and_then(|session| session.batch_hold.take());
         if let Some(timestamp) = hold {
@@ -270,12 +276,12 @@ impl Registry {
         }
     }
 
-    /// The residue of a session's start timestamps.
+    /// Returns the residue of a session's start timestamps.
     pub fn residue(&mut self, id: u64, now: Duration) -> usize {
         self.session(id, now).residue
     }
 
-    /// B2, for `count` transactions.
+    /// Holds `timestamp` for `count` transactions: step B2.
     pub fn hold(&mut self, id: u64, timestamp: i64, count: usize, now: Duration) {
         let session = self.session(id, now);
         session.holds.insert(timestamp);
@@ -283,12 +289,12 @@ impl Registry {
         self.holds.insert(timestamp, Held { session: id, count, since: now });
     }
 
-    /// The smallest timestamp that is held.
+    /// Returns the smallest held timestamp.
     pub fn smallest_held(&self) -> Option<i64> {
         self.holds.first_key_value().map(|(timestamp, _)| *timestamp)
     }
 
-    /// Gives a hold back, of one transaction.
+    /// Releases the hold of one transaction.
     pub fn release(&mut self, timestamp: i64) {
         if let Some(held) = self.holds.get_mut(&timestamp) {
             held.count = held.count.saturating_sub(1);
@@ -306,7 +312,7 @@ impl Registry {
         }
     }
 
-    /// C9. Who asks lives: what is held counts as taken now.
+    /// Whether a hold and a token are held: step C9. The check renews both.
     pub fn is_held(&mut self, hold: i64, fence: Option<i64>, now: Duration) -> bool {
         let held = self.holds.get_mut(&hold);
         let key = fence.map(|fence| self.fences.get(&fence));
@@ -322,13 +328,14 @@ impl Registry {
         true
     }
 
-    /// Begins a request, or finds one that is tried again. `names` are sorted, none twice. The client's requests below `oldest_open` have ended.
+    /// Begins a request, or resumes one that is retried. `names` is sorted without duplicates. The
+    /// client's requests below `oldest_open` have ended.
     pub fn begin(
         &mut self,
         key: Key,
         oldest_open: u64,
         names: Arc<[Name]>,
-        wish: Wish,
+        mode: LockMode,
         now: Duration,
     ) -> Progress {
         let is_known = self.requests.contains_key(&key);
@@ -347,12 +354,12 @@ impl Registry {
             if let Some(session) = self.sessions.get_mut(&key.0) {
                 session.names += names.len();
             }
-            entry.insert(Request { names, reached: 0, wish, since: now, fence: None });
+            entry.insert(Request { names, reached: 0, mode, since: now, fence: None });
         }
         self.advance(key)
     }
 
-    /// Goes on with a request as far as locks are free.
+    /// Advances a request as far as its locks are free.
     fn advance(&mut self, key: Key) -> Progress {
         let Some(request) = self.requests.get_mut(&key) else { return Progress::Ended };
         while let Some(name) = request.names.get(request.reached) {
@@ -364,22 +371,22 @@ impl Registry {
                 }
                 return Progress::Queued;
             }
-            match request.wish {
-                Wish::Take => lock.holder = Some(key),
-                Wish::See if lock.holder.is_none() => drop(self.locks.remove(name)),
-                Wish::See => {}
+            match request.mode {
+                LockMode::Acquire => lock.holder = Some(key),
+                LockMode::Observe if lock.holder.is_none() => drop(self.locks.remove(name)),
+                LockMode::Observe => {}
             }
             request.reached += 1;
         }
-        if request.wish == Wish::See {
-            // Not noted as ended: if the reply is lost, the client repeats the request under the same
-            // number, and a repeated wait takes nothing.
+        if request.mode == LockMode::Observe {
+            // Not recorded as ended: if the reply is lost, the client repeats the request under the
+            // same number, and a repeated wait acquires nothing.
             self.forget(key, false);
         }
         Progress::Done
     }
 
-    /// Notes which token a request got that is done.
+    /// Records the fencing token of a completed request. Returns `false` if the request has ended.
     pub fn fence(&mut self, key: Key, fence: i64) -> bool {
         match self.requests.get_mut(&key) {
             Some(request) => {
@@ -391,19 +398,20 @@ impl Registry {
         }
     }
 
-    /// The token that a request got before.
+    /// Returns the fencing token issued to a request.
     pub fn fence_of(&self, key: Key) -> Option<i64> {
         self.requests.get(&key)?.fence
     }
 
-    /// Gives back the locks of a token.
+    /// Releases the locks of a token.
     pub fn unlock(&mut self, fence: i64) {
         if let Some(key) = self.fences.get(&fence).copied() {
             self.cancel(key, true);
         }
     }
 
-    /// Ends a request, whether it waits or has its locks. `ended`: it is not to be begun again.
+    /// Ends a request, whether it is queued or holds its locks. With `ended` set, it cannot be
+    /// begun again.
     pub fn cancel(&mut self, key: Key, ended: bool) {
         let Some(request) = self.forget(key, ended) else { return };
         if let Some(name) = request.names.get(request.reached)
@@ -411,7 +419,7 @@ impl Registry {
         {
             queue.0.retain(|waiting| *waiting != key);
         }
-        if request.wish == Wish::Take {
+        if request.mode == LockMode::Acquire {
             for name in &request.names[..request.reached] {
                 self.free(*name, key);
             }
@@ -434,7 +442,7 @@ impl Registry {
         Some(request)
     }
 
-    /// Takes a lock from its holder, and gives it to the first in its queue.
+    /// Releases a lock and passes it to the first request in its queue.
     fn free(&mut self, name: Name, holder: Key) {
         let Some(lock) = self.locks.get_mut(&name).filter(|lock| lock.holder == Some(holder)) else { return };
         lock.holder = None;
@@ -443,7 +451,8 @@ impl Registry {
                 self.locks.remove(&name);
                 return;
             };
-            // One that only wants to see it free lets the next have it. The lock must not be forgotten for the others meanwhile.
+            // A request that only observes lets the next one have the lock. Meanwhile the lock must
+            // stay in the map for the others.
             let rest = std::mem::take(&mut lock.queue);
             let progress = self.advance(next);
             let lock = self.locks.entry(name).or_default();
@@ -454,12 +463,13 @@ impl Registry {
         }
     }
 
-    /// The requests that stood in a queue and are done since this was asked last.
+    /// Drains the queued requests that completed since the last call.
     pub fn completed(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.completed)
     }
 
-    /// Ends what is too old. The requests that ended without their locks are returned.
+    /// Expires sessions, locks and holds that are too old. Returns the requests that ended without
+    /// their locks.
     pub fn expire(&mut self, now: Duration) -> Vec<Key> {
         let too_old = |since: Duration, max: Duration| now.saturating_sub(since) > max;
         let gone: Vec<u64> = self
@@ -504,7 +514,8 @@ impl Registry {
         ended
     }
 
-    /// Releases memory of what was there at a peak. Not at every removal: maps that grow and shrink in turn keep theirs.
+    /// Releases the memory of a peak. Not after every removal: maps that grow and shrink in turn
+    /// keep their capacity.
     fn shrink(&mut self) {
         fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
             if map.capacity() > SHRINK_MIN && map.capacity() / 4 > map.len() {

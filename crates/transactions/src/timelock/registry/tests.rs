@@ -1,4 +1,4 @@
-//! Who holds what, who waits for what, and what ends when.
+//! Tests of lock ownership, queues and expiry.
 
 use proptest::prelude::*;
 
@@ -12,11 +12,11 @@ fn names(text: &str) -> Arc<[Name]> {
 }
 
 fn take(registry: &mut Registry, session: u64, number: u64, wanted: &str) -> Progress {
-    registry.begin((session, number), 0, names(wanted), Wish::Take, T0)
+    registry.begin((session, number), 0, names(wanted), LockMode::Acquire, T0)
 }
 
 #[test]
-fn locks_are_had_in_the_order_of_asking() {
+fn locks_are_granted_in_arrival_order() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     assert_eq!(take(&mut registry, 1, 0, "ab"), Progress::Done);
     for session in 2..6 {
@@ -31,10 +31,10 @@ fn locks_are_had_in_the_order_of_asking() {
 }
 
 #[test]
-fn who_only_waits_for_a_lock_is_let_through_and_takes_nothing() {
+fn observers_wait_for_a_lock_without_acquiring_it() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     let see = |registry: &mut Registry, session, wanted| {
-        registry.begin((session, 0), 0, names(wanted), Wish::See, T0)
+        registry.begin((session, 0), 0, names(wanted), LockMode::Observe, T0)
     };
     assert_eq!(see(&mut registry, 9, "ab"), Progress::Done);
     assert_eq!(take(&mut registry, 1, 0, "b"), Progress::Done);
@@ -50,7 +50,7 @@ fn who_only_waits_for_a_lock_is_let_through_and_takes_nothing() {
 }
 
 #[test]
-fn a_request_that_is_tried_again_has_the_same_locks_and_one_that_ended_none() {
+fn a_retried_lock_request_keeps_its_locks_and_an_ended_one_gets_none() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     assert_eq!(take(&mut registry, 1, 7, "a"), Progress::Done);
     assert!(registry.fence((1, 7), 500));
@@ -58,15 +58,15 @@ fn a_request_that_is_tried_again_has_the_same_locks_and_one_that_ended_none() {
     assert_eq!(registry.fence_of((1, 7)), Some(500));
     registry.unlock(500);
     assert_eq!(take(&mut registry, 1, 7, "a"), Progress::Ended, "a late copy");
-    assert_eq!(registry.begin((1, 9), 9, names("a"), Wish::Take, T0), Progress::Done);
+    assert_eq!(registry.begin((1, 9), 9, names("a"), LockMode::Acquire, T0), Progress::Done);
     assert_eq!(take(&mut registry, 1, 8, "b"), Progress::Ended, "below the oldest open one");
 }
 
 #[test]
-fn a_repeated_wait_is_answered_again_until_the_client_has_ended_it() {
+fn a_repeated_wait_completes_until_the_client_ends_it() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     let see = |registry: &mut Registry, oldest_open, wanted| {
-        registry.begin((2, 7), oldest_open, names(wanted), Wish::See, T0)
+        registry.begin((2, 7), oldest_open, names(wanted), LockMode::Observe, T0)
     };
     assert_eq!(see(&mut registry, 7, "a"), Progress::Done);
     assert_eq!(see(&mut registry, 7, "a"), Progress::Done, "its reply may have been lost");
@@ -80,16 +80,16 @@ fn a_repeated_wait_is_answered_again_until_the_client_has_ended_it() {
 }
 
 #[test]
-fn what_a_client_has_ends_when_nothing_is_heard_of_it() {
+fn locks_and_holds_expire_without_a_heartbeat() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     assert_eq!(take(&mut registry, 1, 0, "a"), Progress::Done);
     registry.fence((1, 0), 600);
     registry.hold(1, 500, 2, T0);
-    assert_eq!(registry.begin((2, 0), 0, names("a"), Wish::Take, T0), Progress::Queued);
+    assert_eq!(registry.begin((2, 0), 0, names("a"), LockMode::Acquire, T0), Progress::Queued);
     assert!(registry.is_held(500, Some(600), T0) && registry.is_held(500, None, T0));
     let later = T0 + SESSION_AGE_MAX;
     assert_eq!(registry.expire(later), []);
-    assert_eq!(registry.batch(2, (1, 0), 0, later), Turn::First, "it lives");
+    assert_eq!(registry.batch(2, (1, 0), 0, later), Slot::First, "it lives");
     assert_eq!(registry.expire(later + Duration::from_millis(1)), [(1, 0)]);
     assert_eq!(registry.completed(), [(2, 0)]);
     assert!(!registry.is_held(500, Some(600), T0) && !registry.is_held(500, None, T0));
@@ -97,7 +97,7 @@ fn what_a_client_has_ends_when_nothing_is_heard_of_it() {
 }
 
 #[test]
-fn a_client_whose_connections_are_closed_ends_soon_unless_it_is_heard_of_again() {
+fn a_disconnected_session_expires_soon_unless_it_reconnects() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     for session in [1, 2] {
         assert_eq!(take(&mut registry, session, 0, &session.to_string()), Progress::Done);
@@ -108,7 +108,7 @@ fn a_client_whose_connections_are_closed_ends_soon_unless_it_is_heard_of_again()
     assert_eq!(registry.expire(T0 + DISCONNECTED_AGE_MAX), []);
     assert_eq!(
         registry.batch(2, (1, 0), 0, T0 + DISCONNECTED_AGE_MAX),
-        Turn::First,
+        Slot::First,
         "it has connected again"
     );
     let later = T0 + DISCONNECTED_AGE_MAX + Duration::from_millis(1);
@@ -119,34 +119,34 @@ fn a_client_whose_connections_are_closed_ends_soon_unless_it_is_heard_of_again()
 }
 
 #[test]
-fn locks_are_bounded_by_session_and_in_all_and_their_memory_is_released() {
+fn locks_are_limited_per_session_and_in_total() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     let mut next: Name = 0;
     let mut fill = |registry: &mut Registry, session: u64, number: u64, count: usize| {
         registry.admit(session, count)?;
         let names: Arc<[Name]> = (0..count as Name).map(|n| next + n).collect();
         next += count as Name;
-        assert_eq!(registry.begin((session, number), 0, names, Wish::Take, T0), Progress::Done);
+        assert_eq!(registry.begin((session, number), 0, names, LockMode::Acquire, T0), Progress::Done);
         Ok(())
     };
     assert_eq!(fill(&mut registry, 1, 0, REQUEST_LOCKS_MAX), Ok(()));
     assert_eq!(fill(&mut registry, 1, 1, REQUEST_LOCKS_MAX), Ok(()));
-    assert_eq!(fill(&mut registry, 1, 2, 1), Err(Full::LocksOfSession));
+    assert_eq!(fill(&mut registry, 1, 2, 1), Err(CapacityError::LocksOfSession));
     for session in 2..=(LOCKS_MAX / SESSION_LOCKS_MAX) as u64 {
         assert_eq!(fill(&mut registry, session, 0, SESSION_LOCKS_MAX), Ok(()));
     }
-    assert_eq!(fill(&mut registry, 99, 0, 1), Err(Full::Locks));
+    assert_eq!(fill(&mut registry, 99, 0, 1), Err(CapacityError::Locks));
     registry.cancel((1, 0), true);
     assert_eq!(fill(&mut registry, 99, 0, 1), Ok(()), "room was made");
     assert_eq!(registry.admit(1, REQUEST_LOCKS_MAX - 1), Ok(()));
-    assert_eq!(registry.admit(1, REQUEST_LOCKS_MAX), Err(Full::Locks));
+    assert_eq!(registry.admit(1, REQUEST_LOCKS_MAX), Err(CapacityError::Locks));
     registry.expire(T0 + SESSION_AGE_MAX * 2);
     assert_eq!((registry.names, registry.counts().locks, registry.sessions.len()), (0, 0, 0));
     assert!(registry.locks.capacity() < SHRINK_MIN, "{}", registry.locks.capacity());
 }
 
 #[test]
-fn ended_requests_are_noted_in_bounded_memory_beside_one_that_stays_open() {
+fn ended_requests_use_bounded_memory_beside_an_open_one() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     assert_eq!(take(&mut registry, 1, 0, "z"), Progress::Done);
     registry.fence((1, 0), 500);
@@ -169,29 +169,29 @@ fn sessions_are_bounded() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     for id in 0..SESSIONS_MAX as u64 {
         assert_eq!(registry.admit(id, 0), Ok(()));
-        assert_eq!(registry.batch(id, (1, 0), 0, T0), Turn::First);
+        assert_eq!(registry.batch(id, (1, 0), 0, T0), Slot::First);
     }
     assert_eq!(registry.admit(0, 1), Ok(()));
-    assert_eq!(registry.admit(u64::MAX, 0), Err(Full::Sessions));
+    assert_eq!(registry.admit(u64::MAX, 0), Err(CapacityError::Sessions));
 }
 
 #[test]
-fn locks_and_holds_of_a_transaction_that_hangs_end_though_its_client_lives() {
+fn locks_and_holds_of_a_hanging_transaction_expire() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     assert_eq!(take(&mut registry, 1, 0, "a"), Progress::Done);
     registry.hold(1, 500, 1, T0);
     let later = T0 + LOCK_AGE_MAX + Duration::from_secs(1);
-    assert_eq!(registry.batch(1, (1, 0), 0, later), Turn::First);
+    assert_eq!(registry.batch(1, (1, 0), 0, later), Slot::First);
     assert_eq!(registry.expire(later), [(1, 0)]);
     assert_eq!(registry.smallest_held(), Some(500));
     let later = T0 + HOLD_AGE_MAX + Duration::from_secs(1);
-    assert_eq!(registry.batch(1, (2, 0), 0, later), Turn::First);
+    assert_eq!(registry.batch(1, (2, 0), 0, later), Slot::First);
     registry.expire(later);
     assert_eq!(registry.smallest_held(), None);
 }
 
 #[test]
-fn what_is_asked_for_again_and_again_is_kept_for_as_long() {
+fn checked_locks_and_holds_do_not_expire() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     assert_eq!(take(&mut registry, 1, 0, "a"), Progress::Done);
     registry.fence((1, 0), 600);
@@ -200,31 +200,31 @@ fn what_is_asked_for_again_and_again_is_kept_for_as_long() {
     let mut now = T0;
     for n in 0..20 {
         now += LOCK_AGE_MAX - Duration::from_secs(1);
-        assert_eq!(registry.batch(1, (n + 1, 0), n, now), Turn::First);
+        assert_eq!(registry.batch(1, (n + 1, 0), n, now), Slot::First);
         assert!(registry.is_held(500, Some(600), now), "round {n}");
         assert_eq!(registry.expire(now), [], "round {n}");
     }
     assert!(!registry.is_held(510, Some(600), now), "nobody asked for it");
     assert!(!registry.is_held(500, Some(601), now) && !registry.is_held(501, Some(600), now));
     now += LOCK_AGE_MAX + Duration::from_secs(1);
-    assert_eq!(registry.batch(1, (90, 1), 90, now), Turn::First);
+    assert_eq!(registry.batch(1, (90, 1), 90, now), Slot::First);
     assert_eq!(registry.expire(now), [(1, 0)]);
 }
 
 #[test]
-fn a_batch_that_is_tried_again_holds_once_and_its_late_copies_nothing() {
+fn a_retried_batch_holds_once_and_stale_copies_have_no_effect() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
-    assert_eq!(registry.batch(1, (4, 0), 3, T0), Turn::First);
+    assert_eq!(registry.batch(1, (4, 0), 3, T0), Slot::First);
     registry.hold(1, 500, 3, T0);
-    assert_eq!(registry.batch(1, (4, 1), 3, T0), Turn::Again);
+    assert_eq!(registry.batch(1, (4, 1), 3, T0), Slot::Repeat);
     registry.hold(1, 520, 3, T0);
     assert!(!registry.is_held(500, None, T0) && registry.is_held(520, None, T0));
-    assert_eq!(registry.batch(1, (4, 0), 3, T0), Turn::Late);
-    assert_eq!(registry.batch(1, (3, 9), 2, T0), Turn::Late);
-    assert_eq!(registry.batch(1, (5, 0), 4, T0), Turn::First);
+    assert_eq!(registry.batch(1, (4, 0), 3, T0), Slot::Stale);
+    assert_eq!(registry.batch(1, (3, 9), 2, T0), Slot::Stale);
+    assert_eq!(registry.batch(1, (5, 0), 4, T0), Slot::First);
     assert!(registry.is_held(520, None, T0));
     registry.hold(1, 540, 3, T0);
-    assert_eq!(registry.batch(1, (7, 0), 4, T0), Turn::First);
+    assert_eq!(registry.batch(1, (7, 0), 4, T0), Slot::First);
     assert!(!registry.is_held(540, None, T0), "its answer never came");
     assert!(registry.is_held(520, None, T0));
     (0..3).for_each(|_| registry.release(520));
@@ -232,7 +232,7 @@ fn a_batch_that_is_tried_again_holds_once_and_its_late_copies_nothing() {
 }
 
 #[test]
-fn sessions_have_residues_of_their_own_as_far_as_there_are_enough() {
+fn sessions_get_distinct_residues_while_enough_are_left() {
     let mut registry = Registry::new(SESSION_AGE_MAX);
     let mut residues: Vec<usize> = (0..16).map(|id| registry.residue(id, T0)).collect();
     residues.sort_unstable();
@@ -245,12 +245,12 @@ fn sessions_have_residues_of_their_own_as_far_as_there_are_enough() {
 
 proptest! {
     #[test]
-    fn nobody_holds_what_another_holds_and_nobody_waits_for_ever(
+    fn locks_are_exclusive_and_every_waiter_gets_its_turn(
         steps in prop::collection::vec((0..6u64, prop::collection::btree_set(0..5u8, 1..4), any::<bool>()), 1..60),
     ) {
         let mut registry = Registry::new(SESSION_AGE_MAX);
         let mut next = 0;
-        let mut open: HashMap<u64, (Key, BTreeSet<u8>, Wish, bool)> = HashMap::new();
+        let mut open: HashMap<u64, (Key, BTreeSet<u8>, LockMode, bool)> = HashMap::new();
         for (session, wanted, see) in steps {
             if let Some((key, ..)) = open.remove(&session) {
                 registry.cancel(key, true);
@@ -258,9 +258,9 @@ proptest! {
                 next += 1;
                 let key = (session, next);
                 let list: Arc<[Name]> = wanted.iter().map(|n| Name::from(*n)).collect();
-                let wish = if see { Wish::See } else { Wish::Take };
-                let done = registry.begin(key, 0, list, wish, T0) == Progress::Done;
-                open.insert(session, (key, wanted, wish, done));
+                let mode = if see { LockMode::Observe } else { LockMode::Acquire };
+                let done = registry.begin(key, 0, list, mode, T0) == Progress::Done;
+                open.insert(session, (key, wanted, mode, done));
             }
             for (session, number) in registry.completed() {
                 let entry = open.get_mut(&session).unwrap();
@@ -269,13 +269,13 @@ proptest! {
                 entry.3 = true;
             }
             let mut held = BTreeSet::new();
-            for (_, wanted, ..) in open.values().filter(|(.., wish, done)| *done && *wish == Wish::Take) {
+            for (_, wanted, ..) in open.values().filter(|(.., mode, done)| *done && *mode == LockMode::Acquire) {
                 for name in wanted {
                     prop_assert!(held.insert(*name), "{} is held twice", name);
                 }
             }
         }
-        // All who hold give back, until nobody waits.
+        // All holders release until nobody waits.
         while !open.is_empty() {
             let done: Vec<u64> = open.iter().filter(|(_, (.., done))| *done).map(|(s, _)| *s).collect();
             prop_assert!(!done.is_empty(), "all wait");

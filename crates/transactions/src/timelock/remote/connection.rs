@@ -1,4 +1,4 @@
-//! Finds the server that leads, and asks it until it answers or time is up.
+//! Finds the leader, and sends it requests until it responds or time is up.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,44 +11,44 @@ use super::RemoteOptions;
 use crate::timelock::TimeLockError;
 use crate::timelock::messages::{Refusal, RefusalKind};
 
-/// The longest answer that is read, bytes.
+/// Maximum length of a response, bytes.
 const ANSWER_LENGTH_MAX: u64 = 1 << 20;
-/// Between two tries, when nobody leads.
+/// Pause between two attempts when no server leads.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often a server that leads but does not answer now is asked before another is.
+/// Attempts at a leader that cannot serve now before another server is tried.
 const TRIES_OF_ONE: u32 = 4;
-/// How long a server may take for what does not wait.
+/// How long a server may take for requests that do not wait for locks.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How long a connection is kept without a request: less than the server does, so that it is not
-/// closed while a request is on its way.
+/// How long an idle connection is kept: less than on the server, so that the server does not close
+/// it while a request is in flight.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(15);
-/// Connections that are kept, one for each thread that waits for locks at a time.
+/// Maximum number of idle connections, one per thread that waits for locks.
 const CONNECTIONS_KEPT_MAX: usize = 64;
 
 /// The servers of one store's timestamps.
 pub(super) struct Servers {
     agent: ureq::Agent,
     addresses: Vec<String>,
-    /// A leader that a server named, by another address maybe.
+    /// A leader named by a server, maybe by an address that is not configured.
     named: Mutex<Option<String>>,
-    /// Which was asked last.
+    /// Index of the server tried last.
     current: AtomicUsize,
     timeout: Duration,
 }
 
-/// How a request is repeated when its reply is lost.
+/// How a request is repeated when its response is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// Each try has a greater number than the one before.
+    /// Each attempt has a greater number than the one before.
     Renumbered,
-    /// All tries are equal.
+    /// All attempts are equal.
     Same,
 }
 
-/// What came of one try.
+/// Failure of one attempt.
 enum Failed {
     Refused(Refusal),
-    /// No answer, or none that makes sense: it may be done or not.
+    /// No valid response: the request may have been executed or not.
     Lost(String),
 }
 
@@ -70,7 +70,7 @@ impl Servers {
         }
     }
 
-    /// Who is asked now.
+    /// Returns the address of the current server.
     pub fn current(&self) -> String {
         if let Some(named) = &*self.named.lock() {
             return named.clone();
@@ -82,10 +82,10 @@ impl Servers {
         }
     }
 
-    /// Who leads was not there: the next, by what is known.
-    fn go_on(&self, leader: Option<String>, asked: &str) {
+    /// Continues with the next server, or with the named leader.
+    fn switch_server(&self, leader: Option<String>, queries: &str) {
         let mut named = self.named.lock();
-        match leader.filter(|leader| leader != asked) {
+        match leader.filter(|leader| leader != queries) {
             Some(leader) => *named = Some(leader),
             None => {
                 *named = None;
@@ -94,14 +94,15 @@ impl Servers {
         }
     }
 
-    /// The error of an answer that is none.
-    pub fn nonsense(&self, what: &str) -> TimeLockError {
-        let refusal = Refusal::new(RefusalKind::Never, format!("its answer is not understood: {what}"));
+    /// Returns the error of an invalid response.
+    pub fn invalid_response(&self, what: &str) -> TimeLockError {
+        let refusal = Refusal::new(RefusalKind::Never, format!("invalid response: {what}"));
         TimeLockError::Refused { server: self.current(), refusal }
     }
 
-    /// Asks whoever leads, again and again until the timeout. Each try's question is `question` of its number. The server may take
-    /// `waits` longer than for what it can answer at once.
+    /// Sends a request to the leader, again and again until the timeout. `question` builds the
+    /// request of each attempt. The server may take `waits` longer than for requests that it can
+    /// serve at once.
     pub fn ask<Q: Serialize, A: DeserializeOwned>(
         &self,
         path: &str,
@@ -114,8 +115,8 @@ impl Servers {
         let mut attempt = 0;
         loop {
             let server = self.current();
-            let body =
-                serde_json::to_vec(&question(attempt)).map_err(|error| self.nonsense(&error.to_string()))?;
+            let body = serde_json::to_vec(&question(attempt))
+                .map_err(|error| self.invalid_response(&error.to_string()))?;
             let request = self.agent.post(format!("http://{server}{path}"));
             let request = request.config().timeout_global(Some(ANSWER_MAX + waits)).build();
             let answer = request.header("Content-Type", "application/json").send(&body[..]);
@@ -127,38 +128,38 @@ impl Servers {
                         return Err(TimeLockError::Refused { server, refusal });
                     }
                     RefusalKind::NotLeading => {
-                        self.go_on(refusal.leader, &server);
+                        self.switch_server(refusal.leader, &server);
                         format!("{server} {}", refusal.message)
                     }
                     RefusalKind::Ended => match repeat {
-                        // A late copy. The next try has a greater number.
+                        // A stale duplicate. The next attempt has a greater number.
                         Repeat::Renumbered => format!("{server}: {}", refusal.message),
-                        // Every further try would be refused for the same reason.
+                        // Every further attempt would be refused for the same reason.
                         Repeat::Same => return Err(TimeLockError::RequestEnded { server }),
                     },
                     RefusalKind::NotNow => {
-                        // One that has lost the store does not know who leads by now.
+                        // A server that has lost the store does not know the leader any more.
                         if attempt % TRIES_OF_ONE == TRIES_OF_ONE - 1 {
-                            self.go_on(None, &server);
+                            self.switch_server(None, &server);
                         }
                         format!("{server}: {}", refusal.message)
                     }
                 },
                 Err(Failed::Lost(why)) => {
-                    self.go_on(None, &server);
+                    self.switch_server(None, &server);
                     format!("{server}: {why}")
                 }
             };
             if Instant::now() + PAUSE >= deadline {
                 return Err(TimeLockError::NoLeader { waited: began.elapsed(), last });
             }
-            tracing::debug!(attempt, %last, "a timelock server is asked again");
+            tracing::debug!(attempt, %last, "retrying the request to the timelock servers");
             attempt += 1;
             std::thread::sleep(PAUSE);
         }
     }
 
-    /// Asks the server once.
+    /// Sends one request to the current server.
     pub fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, TimeLockError> {
         let server = self.current();
         let request = self.agent.get(format!("http://{server}{path}"));
@@ -181,13 +182,13 @@ fn read<A: DeserializeOwned>(
     let body = answer.body_mut().with_config().limit(ANSWER_LENGTH_MAX).read_to_vec().map_err(lost)?;
     if is_done {
         return serde_json::from_slice(&body)
-            .map_err(|error| Failed::Lost(format!("its answer is none: {error}")));
+            .map_err(|error| Failed::Lost(format!("invalid response: {error}")));
     }
     match serde_json::from_slice::<Refusal>(&body) {
         Ok(refusal) => Err(Failed::Refused(refusal)),
         Err(_) => {
             let said: String = String::from_utf8_lossy(&body).chars().take(200).collect();
-            Err(Failed::Lost(format!("it answers {}: {said}", answer.status())))
+            Err(Failed::Lost(format!("response status {}: {said}", answer.status())))
         }
     }
 }

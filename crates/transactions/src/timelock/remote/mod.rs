@@ -1,11 +1,12 @@
-//! Timestamps and locks from a timelock server.
+//! Client of the timelock servers.
 //!
-//! What threads ask at the same time shares a round trip: one batch is on its way, and the next gathers meanwhile. A thread of the client's own
-//! sends them, and says every few seconds that the client lives.
+//! Concurrent requests of threads share a round trip: one batch is in flight while the next one
+//! gathers. A thread of the client sends the batches, and heartbeats when there is nothing to send.
 //!
-//! What is tried again, and why no timestamp is handed out twice: a batch that had no answer is sent again with a greater number of its try, and
-//! the server hands out new timestamps; those of the lost answer are never used. An answer is taken only if it names the batch and the try
-//! that was sent, and only if all its timestamps are above those that had been seen before it was sent.
+//! Retries never return a timestamp twice: a batch without a reply is sent again with a greater
+//! attempt number, and the server hands out new timestamps. Those of the lost reply are never
+//! used. A reply is accepted only if it names the batch and the attempt that was sent, and if all
+//! its timestamps are above those seen before it was sent.
 
 mod connection;
 mod sender;
@@ -27,46 +28,50 @@ use super::{Hold, LockToken, Started, TimeLock, TimeLockError};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use connection::{Repeat, Servers};
-use sender::{Asked, Sender, Told};
+use sender::{Answer, Query, Sender};
 
-/// How long a leader that was replaced, and whoever asks it, may take to find that out: more than a fifth of the longest sensible lease.
+/// How long a replaced leader and its clients may take to find out: more than a fifth of the
+/// longest sensible lease.
 const CHANGE_MAX: Duration = Duration::from_secs(5);
-/// Between two looks meanwhile.
+/// Interval between two reads meanwhile.
 const CHANGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How a client reaches timelock servers.
+/// Options of a timelock client.
 #[derive(Debug, Clone)]
 pub struct RemoteOptions {
-    /// All servers, `host:port`: the one that leads, and those that stand by.
+    /// All servers as `host:port`: the leader and the standbys.
     pub servers: Vec<String>,
-    /// For how long servers are asked before a call fails. Longer than a new one takes to lead.
+    /// How long servers are tried before a call fails. Longer than a new leader takes to be
+    /// elected.
     pub timeout: Duration,
 }
 
 impl RemoteOptions {
-    /// The defaults.
+    /// Returns the default options for `servers`.
     pub fn new<S: Into<String>>(servers: impl IntoIterator<Item = S>) -> Self {
         Self { servers: servers.into_iter().map(Into::into).collect(), timeout: Duration::from_secs(30) }
     }
 }
 
-/// Timestamps and locks from a timelock server. Any thread may use it; calls block.
+/// Timestamps and locks of a timelock server. Any thread may use it; calls block.
 ///
-/// Locks and holds are lost when the server was replaced by another, or has not heard of this client for [`ServerOptions::session_age_max`](super::ServerOptions::session_age_max); transactions then fail at
-/// their last check and can be run again.
+/// Locks and holds are lost when another server becomes the leader, or when the server received no
+/// heartbeat of this client for
+/// [`ServerOptions::session_age_max`](super::ServerOptions::session_age_max). Transactions then
+/// fail at their last check and can be run again.
 pub struct RemoteTimeLock {
     sender: Arc<Sender>,
     thread: Option<JoinHandle<()>>,
-    /// Requests for locks that have not ended, and the number of the next.
+    /// Open lock requests, and the number of the next one.
     open: Mutex<(BTreeSet<u64>, u64)>,
     lock_round_trips: AtomicU64,
 }
 
 impl RemoteTimeLock {
-    /// Finds the server that leads.
+    /// Connects to the leader.
     ///
     /// # Errors
-    /// NoLeader, if there is none in time.
+    /// `NoLeader` if there is none in time.
     pub fn connect(options: RemoteOptions) -> Result<Self, TimeLockError> {
         let sender = Arc::new(Sender::new(Servers::new(&options)));
         let of_thread = sender.clone();
@@ -84,13 +89,13 @@ impl RemoteTimeLock {
         Ok(remote)
     }
 
-    /// How often a server was asked so far: batches, and requests for locks.
+    /// Returns the number of requests sent so far: batches, and lock requests.
     pub fn round_trips(&self) -> (u64, u64) {
         (self.sender.round_trips(), self.lock_round_trips.load(Ordering::Relaxed))
     }
 
-    fn ask(&self, asked: Asked) -> Result<Told, TimeLockError> {
-        self.sender.ask(asked)
+    fn ask(&self, queries: Query) -> Result<Answer, TimeLockError> {
+        self.sender.ask(queries)
     }
 
     fn request_locks(
@@ -125,9 +130,11 @@ impl RemoteTimeLock {
         let servers = self.sender.servers();
         let reply = servers.ask("/v1/lock", Repeat::Same, |_| request.clone(), timeout).and_then(
             |reply: LockReply| match (reply.number == number, reply.fence) {
-                (true, Some(fence)) if !only_wait => self.sender.saw(seen, [fence]).map(|()| reply),
+                (true, Some(fence)) if !only_wait => {
+                    self.sender.check_increasing(seen, [fence]).map(|()| reply)
+                }
                 (true, None) if only_wait => Ok(reply),
-                _ => Err(servers.nonsense("the answer to another request for locks")),
+                _ => Err(servers.invalid_response("the response answers another lock request")),
             },
         );
         if reply.is_err() || only_wait {
@@ -136,7 +143,7 @@ impl RemoteTimeLock {
         if let Err(error) = &reply
             && !matches!(error, TimeLockError::LockTimeout { .. })
         {
-            // It may have the locks by now, or get them later.
+            // The request may hold the locks by now, or acquire them later.
             self.sender.cancel(number);
         }
         reply.map(|reply| (number, reply))
@@ -151,18 +158,19 @@ impl Drop for RemoteTimeLock {
     fn drop(&mut self) {
         self.sender.close();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported.
+            // A panic of the thread has been reported already.
             let _ = thread.join();
         }
     }
 }
 
 impl TimeLock for RemoteTimeLock {
-    /// The store knows who leads by a number that only the leader has; while leaders change, both may be behind.
+    /// The store identifies the leader by a number that only the leader has. During a change of
+    /// leaders, both may be out of date.
     fn check_store(&self, store: &dyn Store) -> Result<(), TimeLockError> {
         let deadline = Instant::now() + CHANGE_MAX;
         loop {
-            // Finds whoever leads now.
+            // Finds the current leader.
             self.timestamp()?;
             let status: Result<Status, _> = self.sender.servers().get("/v1/status");
             let stored = stored_record(store)?;
@@ -182,33 +190,33 @@ impl TimeLock for RemoteTimeLock {
     }
 
     fn start(&self) -> Result<Started, TimeLockError> {
-        match self.ask(Asked::Start)? {
-            Told::Started { start, immutable, hold } => Ok(Started {
+        match self.ask(Query::Start)? {
+            Answer::Started { start, immutable, hold } => Ok(Started {
                 start: Timestamp(start),
                 immutable: Timestamp(immutable),
                 hold: Hold { timestamp: Timestamp(hold), epoch: 0 },
             }),
-            _ => Err(self.sender.servers().nonsense("no start timestamp")),
+            _ => Err(self.sender.servers().invalid_response("no start timestamp")),
         }
     }
 
     fn timestamp(&self) -> Result<Timestamp, TimeLockError> {
-        match self.ask(Asked::Timestamp)? {
-            Told::Timestamp(timestamp) => Ok(Timestamp(timestamp)),
-            _ => Err(self.sender.servers().nonsense("no timestamp")),
+        match self.ask(Query::Timestamp)? {
+            Answer::Timestamp(timestamp) => Ok(Timestamp(timestamp)),
+            _ => Err(self.sender.servers().invalid_response("no timestamp")),
         }
     }
 
     fn immutable(&self) -> Result<Timestamp, TimeLockError> {
-        match self.ask(Asked::Immutable)? {
-            Told::Timestamp(timestamp) => Ok(Timestamp(timestamp)),
-            _ => Err(self.sender.servers().nonsense("no immutable timestamp")),
+        match self.ask(Query::Immutable)? {
+            Answer::Timestamp(timestamp) => Ok(Timestamp(timestamp)),
+            _ => Err(self.sender.servers().invalid_response("no immutable timestamp")),
         }
     }
 
     fn lock(&self, names: Vec<Bytes>, timeout: Duration) -> Result<LockToken, TimeLockError> {
         let (number, reply) = self.request_locks(names, timeout, false)?;
-        // The fence names the locks; their names need not be kept.
+        // The fence identifies the locks; their names need not be kept.
         let fence = reply.fence.map(Timestamp);
         Ok(LockToken { names: Arc::new([]), owner: number, epoch: 0, fence })
     }
@@ -219,14 +227,14 @@ impl TimeLock for RemoteTimeLock {
 
     fn is_held(&self, locks: Option<&LockToken>, hold: Hold) -> Result<bool, TimeLockError> {
         let fence = match locks {
-            // Not from here.
+            // Issued by another kind of timelock.
             Some(LockToken { fence: None, .. }) => return Ok(false),
             Some(LockToken { fence: Some(fence), .. }) => Some(fence.0),
             None => None,
         };
-        match self.ask(Asked::Check { hold: hold.timestamp.0, fence })? {
-            Told::Held(held) => Ok(held),
-            _ => Err(self.sender.servers().nonsense("no word on what was to be checked")),
+        match self.ask(Query::Check { hold: hold.timestamp.0, fence })? {
+            Answer::Held(held) => Ok(held),
+            _ => Err(self.sender.servers().invalid_response("no result of the check")),
         }
     }
 
@@ -249,27 +257,27 @@ impl TimeLock for RemoteTimeLock {
     }
 }
 
-/// What an operator does with one server.
+/// Administration of a single server.
 pub struct Operator(Servers);
 
 impl Operator {
-    /// For the server at `address`, `host:port`.
+    /// Addresses the server at `address`, `host:port`.
     pub fn new(address: &str) -> Self {
         let timeout = Duration::from_secs(5);
         Self(Servers::new(&RemoteOptions { servers: vec![address.to_owned()], timeout }))
     }
 
-    /// What it says of itself.
+    /// Returns the server's status.
     pub fn status(&self) -> Result<Status, TimeLockError> {
         self.0.get("/v1/status")
     }
 
-    /// Has it give its lease back and end; what it was before.
+    /// Makes the server give its lease back and end. Returns its previous status.
     pub fn stop(&self) -> Result<Status, TimeLockError> {
         self.0.ask("/v1/stop", Repeat::Same, |_| (), Duration::ZERO)
     }
 
-    /// Makes all later timestamps greater than `timestamp`. Never goes back.
+    /// Makes all later timestamps greater than `timestamp`. Timestamps never go back.
     pub fn fast_forward(&self, timestamp: Timestamp) -> Result<Status, TimeLockError> {
         self.0.ask("/v1/fast-forward", Repeat::Same, |_| FastForward { to: timestamp.0 }, Duration::ZERO)
     }

@@ -1,4 +1,4 @@
-//! Gathers what threads ask, and sends it: one batch at a time.
+//! Gathers the requests of threads and sends them, one batch at a time.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -12,48 +12,48 @@ use crate::timelock::TimeLockError;
 use crate::timelock::messages::{BATCH_FRESH_MAX, BATCH_STARTS_MAX, Batch, BatchReply, HEARTBEAT};
 use crate::timestamp::Timestamp;
 
-/// Checks in one batch, at most.
+/// Maximum number of checks in one batch.
 const BATCH_CHECKS_MAX: usize = 10_000;
-/// Locks and holds given back with one batch, at most.
+/// Maximum number of locks, and of holds, released by one batch.
 const BATCH_ENDS_MAX: usize = 10_000;
 
-/// What a thread asks.
+/// A request of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Query {
     Start,
     Timestamp,
     Immutable,
     Check { hold: i64, fence: Option<i64> },
 }
 
-/// What it is told.
+/// The response to one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Answer {
     Started { start: i64, immutable: i64, hold: i64 },
     Timestamp(i64),
     Held(bool),
 }
 
-type Reply = mpsc::SyncSender<Result<Told, TimeLockError>>;
+type ReplySender = mpsc::SyncSender<Result<Answer, TimeLockError>>;
 
 pub(super) struct Sender {
     servers: Servers,
     session: u64,
     queue: Mutex<Queue>,
     filled: Condvar,
-    /// The greatest timestamp that any answer held.
+    /// Greatest timestamp in any response.
     seen: AtomicI64,
     round_trips: AtomicU64,
 }
 
 #[derive(Default)]
 struct Queue {
-    asked: VecDeque<(Asked, Reply)>,
+    queries: VecDeque<(Query, ReplySender)>,
     unlock: Vec<i64>,
     release: Vec<i64>,
     cancel: Vec<u64>,
     closed: bool,
-    /// Why nothing is asked any more.
+    /// Why no more requests are sent.
     failed: Option<TimeLockError>,
 }
 
@@ -81,16 +81,21 @@ impl Sender {
         self.round_trips.load(Ordering::Relaxed)
     }
 
-    /// The greatest timestamp that any answer held so far.
+    /// Returns the greatest timestamp in any response so far.
     pub fn seen(&self) -> i64 {
         self.seen.load(Ordering::SeqCst)
     }
 
-    /// Checks timestamps of an answer to a question that was asked when `seen` had been seen.
+    /// Checks the timestamps in the response to a request that was sent when `seen` was the
+    /// greatest.
     ///
     /// # Errors
-    /// WentBackwards, now and for ever.
-    pub fn saw(&self, seen: i64, timestamps: impl IntoIterator<Item = i64>) -> Result<(), TimeLockError> {
+    /// `WentBackwards`, from then on for every request.
+    pub fn check_increasing(
+        &self,
+        seen: i64,
+        timestamps: impl IntoIterator<Item = i64>,
+    ) -> Result<(), TimeLockError> {
         for got in timestamps {
             if got <= seen {
                 let error = TimeLockError::WentBackwards {
@@ -98,7 +103,7 @@ impl Sender {
                     got: Timestamp(got),
                     server: self.servers.current(),
                 };
-                tracing::error!(%error, "this client gives out no timestamps any more");
+                tracing::error!(%error, "this client stops using timestamps");
                 self.queue.lock().failed.get_or_insert_with(|| error.clone());
                 return Err(error);
             }
@@ -107,17 +112,19 @@ impl Sender {
         Ok(())
     }
 
-    pub fn ask(&self, asked: Asked) -> Result<Told, TimeLockError> {
-        let (reply, told) = mpsc::sync_channel(1);
+    pub fn ask(&self, queries: Query) -> Result<Answer, TimeLockError> {
+        let (reply, answers) = mpsc::sync_channel(1);
         {
             let mut queue = self.queue.lock();
             if let Some(failed) = &queue.failed {
                 return Err(failed.clone());
             }
-            queue.asked.push_back((asked, reply));
+            queue.queries.push_back((queries, reply));
         }
         self.filled.notify_one();
-        told.recv().unwrap_or_else(|_| Err(self.servers.nonsense("the client's thread ended")))
+        answers
+            .recv()
+            .unwrap_or_else(|_| Err(self.servers.invalid_response("the client's sender thread ended")))
     }
 
     pub fn unlock(&self, fence: i64) {
@@ -135,19 +142,22 @@ impl Sender {
         self.filled.notify_one();
     }
 
-    /// Lets [`run`](Self::run) end when everything was sent.
+    /// Lets [`run`](Self::run) end after everything was sent.
     pub fn close(&self) {
         self.queue.lock().closed = true;
         self.filled.notify_one();
     }
 
-    /// Sends batches until it is closed.
+    /// Sends batches until closed.
+    ///
+    /// A failed batch fails its requests, and its releases are sent again with the next batch: they
+    /// are idempotent, unlike the requests.
     pub fn run(&self) {
         let mut number = 0;
         let mut answered = 0;
         let mut sent = Instant::now();
         loop {
-            let (mut batch, asked) = {
+            let (mut batch, queries) = {
                 let mut queue = self.queue.lock();
                 while queue.is_empty() && !queue.closed && sent.elapsed() < HEARTBEAT {
                     self.filled.wait_until(&mut queue, sent + HEARTBEAT);
@@ -160,25 +170,26 @@ impl Sender {
             number += 1;
             (batch.session, batch.batch, batch.answered) = (self.session, number, answered);
             sent = Instant::now();
-            let told = self.send(&mut batch, &asked);
-            match told {
-                Ok(told) => {
+            let answers = self.send(&mut batch, &queries);
+            match answers {
+                Ok(answers) => {
                     answered = number;
-                    for ((_, reply), told) in asked.into_iter().zip(told) {
-                        // Nobody waits any more if this fails.
-                        let _ = reply.send(Ok(told));
+                    for ((_, reply), answers) in queries.into_iter().zip(answers) {
+                        // Fails only if the thread no longer waits.
+                        let _ = reply.send(Ok(answers));
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a batch of questions to the timelock was lost");
-                    for (_, reply) in asked {
+                    tracing::debug!(%error, "a batch of timelock requests failed");
+                    for (_, reply) in queries {
                         let _ = reply.send(Err(error.clone()));
                     }
                     let mut queue = self.queue.lock();
                     if queue.closed {
                         return;
                     }
-                    // To give a lock back twice does nothing. Holds are counted, and gone by now: nothing was heard of this client for too long.
+                    // Releasing a lock twice has no effect. Holds are counted, and have expired by
+                    // now: the server received no heartbeat for too long.
                     queue.unlock.append(&mut batch.unlock);
                     queue.cancel.append(&mut batch.cancel);
                 }
@@ -186,8 +197,12 @@ impl Sender {
         }
     }
 
-    /// Sends a batch until it is answered, and tells what each asked for.
-    fn send(&self, batch: &mut Batch, asked: &[(Asked, Reply)]) -> Result<Vec<Told>, TimeLockError> {
+    /// Sends a batch until it is answered, and returns the response of each request.
+    fn send(
+        &self,
+        batch: &mut Batch,
+        queries: &[(Query, ReplySender)],
+    ) -> Result<Vec<Answer>, TimeLockError> {
         let seen = self.seen();
         let reply: BatchReply = self.servers.ask(
             "/v1/batch",
@@ -199,71 +214,71 @@ impl Sender {
             },
             Duration::ZERO,
         )?;
-        let told =
-            tell(batch, &reply, asked).ok_or_else(|| self.servers.nonsense("it answers another batch"))?;
-        let fresh = told.iter().filter_map(|told| match told {
-            Told::Started { start, .. } => Some(*start),
+        let answers = distribute(batch, &reply, queries)
+            .ok_or_else(|| self.servers.invalid_response("the response answers another batch"))?;
+        let fresh = answers.iter().filter_map(|answers| match answers {
+            Answer::Started { start, .. } => Some(*start),
             _ => None,
         });
         let timestamps = (0..i64::from(batch.timestamps)).filter_map(|n| reply.timestamps?.checked_add(n));
-        self.saw(seen, fresh.chain(timestamps))?;
-        Ok(told)
+        self.check_increasing(seen, fresh.chain(timestamps))?;
+        Ok(answers)
     }
 }
 
 impl Queue {
     fn is_empty(&self) -> bool {
-        self.asked.is_empty() && self.unlock.is_empty() && self.release.is_empty() && self.cancel.is_empty()
+        self.queries.is_empty() && self.unlock.is_empty() && self.release.is_empty() && self.cancel.is_empty()
     }
 
-    /// What goes in one batch, in the order of asking.
-    fn take(&mut self) -> (Batch, Vec<(Asked, Reply)>) {
+    /// Takes the requests of the next batch, in arrival order.
+    fn take(&mut self) -> (Batch, Vec<(Query, ReplySender)>) {
         let mut batch = Batch::default();
-        let mut asked = Vec::new();
-        while let Some((next, _)) = self.asked.front() {
+        let mut queries = Vec::new();
+        while let Some((next, _)) = self.queries.front() {
             match next {
-                Asked::Start if batch.starts < BATCH_STARTS_MAX => batch.starts += 1,
-                Asked::Timestamp if batch.timestamps < BATCH_FRESH_MAX => batch.timestamps += 1,
-                Asked::Immutable => batch.immutable = true,
-                Asked::Check { hold, fence } if batch.checks.len() < BATCH_CHECKS_MAX => {
+                Query::Start if batch.starts < BATCH_STARTS_MAX => batch.starts += 1,
+                Query::Timestamp if batch.timestamps < BATCH_FRESH_MAX => batch.timestamps += 1,
+                Query::Immutable => batch.immutable = true,
+                Query::Check { hold, fence } if batch.checks.len() < BATCH_CHECKS_MAX => {
                     batch.checks.push((*hold, *fence));
                 }
                 _ => break,
             }
-            asked.extend(self.asked.pop_front());
+            queries.extend(self.queries.pop_front());
         }
         let first = |list: &mut Vec<i64>| list.drain(..list.len().min(BATCH_ENDS_MAX)).collect();
         (batch.unlock, batch.release) = (first(&mut self.unlock), first(&mut self.release));
         batch.cancel = self.cancel.drain(..self.cancel.len().min(BATCH_ENDS_MAX)).collect();
-        (batch, asked)
+        (batch, queries)
     }
 }
 
-/// Who is told what; `None` if the answer is to another question.
-fn tell(batch: &Batch, reply: &BatchReply, asked: &[(Asked, Reply)]) -> Option<Vec<Told>> {
+/// Assigns the response to its requests; `None` if it answers another batch.
+fn distribute(batch: &Batch, reply: &BatchReply, queries: &[(Query, ReplySender)]) -> Option<Vec<Answer>> {
     if (reply.batch, reply.attempt) != (batch.batch, batch.attempt) {
         return None;
     }
     let (mut starts, mut fresh) = (0..i64::from(batch.starts), 0..i64::from(batch.timestamps));
     let mut held = reply.held.iter();
-    asked
+    queries
         .iter()
-        .map(|(asked, _)| {
-            Some(match asked {
-                Asked::Start => {
+        .map(|(queries, _)| {
+            Some(match queries {
+                Query::Start => {
                     let given = reply.starts?;
                     let start = given.first.checked_add(given.step.checked_mul(starts.next()?)?)?;
                     // B4 after B2.
                     let in_order = given.step > 0 && given.immutable <= given.hold && given.hold < start;
-                    in_order.then_some(Told::Started {
+                    in_order.then_some(Answer::Started {
                         start,
                         immutable: given.immutable,
                         hold: given.hold,
                     })?
                 }
-                Asked::Timestamp => Told::Timestamp(reply.timestamps?.checked_add(fresh.next()?)?),
-                Asked::Immutable => Told::Timestamp(reply.immutable?),
-                Asked::Check { .. } => Told::Held(*held.next()?),
+                Query::Timestamp => Answer::Timestamp(reply.timestamps?.checked_add(fresh.next()?)?),
+                Query::Immutable => Answer::Timestamp(reply.immutable?),
+                Query::Check { .. } => Answer::Held(*held.next()?),
             })
         })
         .collect()
@@ -274,20 +289,20 @@ mod tests {
     use super::*;
     use crate::timelock::messages::Starts;
 
-    fn asked(kinds: &[Asked]) -> Vec<(Asked, Reply)> {
+    fn queries(kinds: &[Query]) -> Vec<(Query, ReplySender)> {
         kinds.iter().map(|kind| (*kind, mpsc::sync_channel(1).0)).collect()
     }
 
-    fn queue(kinds: &[Asked]) -> Queue {
-        Queue { asked: asked(kinds).into(), ..Queue::default() }
+    fn queue(kinds: &[Query]) -> Queue {
+        Queue { queries: queries(kinds).into(), ..Queue::default() }
     }
 
-    const CHECK: Asked = Asked::Check { hold: 7, fence: Some(8) };
+    const CHECK: Query = Query::Check { hold: 7, fence: Some(8) };
 
     #[test]
-    fn what_is_asked_together_is_one_batch_and_each_is_told_its_own() {
-        let (mut batch, asked) =
-            queue(&[Asked::Start, Asked::Timestamp, CHECK, Asked::Start, Asked::Immutable, Asked::Timestamp])
+    fn concurrent_requests_share_a_batch_and_each_gets_its_answer() {
+        let (mut batch, queries) =
+            queue(&[Query::Start, Query::Timestamp, CHECK, Query::Start, Query::Immutable, Query::Timestamp])
                 .take();
         (batch.batch, batch.attempt) = (4, 1);
         assert_eq!((batch.starts, batch.timestamps, batch.checks.len(), batch.immutable), (2, 2, 1, true));
@@ -299,16 +314,16 @@ mod tests {
             immutable: Some(90),
             held: vec![true],
         };
-        let started = |start| Told::Started { start, immutable: 90, hold: 102 };
+        let started = |start| Answer::Started { start, immutable: 90, hold: 102 };
         let all = vec![
             started(105),
-            Told::Timestamp(100),
-            Told::Held(true),
+            Answer::Timestamp(100),
+            Answer::Held(true),
             started(121),
-            Told::Timestamp(90),
-            Told::Timestamp(101),
+            Answer::Timestamp(90),
+            Answer::Timestamp(101),
         ];
-        assert_eq!(tell(&batch, &reply, &asked), Some(all));
+        assert_eq!(distribute(&batch, &reply, &queries), Some(all));
         for wrong in [
             BatchReply { attempt: 0, ..reply.clone() },
             BatchReply { batch: 3, ..reply.clone() },
@@ -323,13 +338,13 @@ mod tests {
                 ..reply
             },
         ] {
-            assert_eq!(tell(&batch, &wrong, &asked), None, "{wrong:?}");
+            assert_eq!(distribute(&batch, &wrong, &queries), None, "{wrong:?}");
         }
     }
 
     #[test]
-    fn a_batch_asks_for_no_more_than_a_server_gives() {
-        let mut queue = queue(&vec![Asked::Start; BATCH_STARTS_MAX as usize + 3]);
+    fn a_batch_respects_the_limits_of_the_server() {
+        let mut queue = queue(&vec![Query::Start; BATCH_STARTS_MAX as usize + 3]);
         assert_eq!(queue.take().0.starts, BATCH_STARTS_MAX);
         assert_eq!(queue.take().0.starts, 3);
         assert!(queue.is_empty());

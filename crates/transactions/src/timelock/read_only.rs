@@ -1,4 +1,4 @@
-//! The timestamps of a store that is only looked at: none is given out, nothing is locked.
+//! Read-only access to the timestamps of a store: gives out none, locks nothing.
 
 use std::time::Duration;
 
@@ -8,44 +8,44 @@ use super::{Hold, LockToken, Started, TimeLock, TimeLockError, stored_bound};
 use crate::store::{Store, StoreError};
 use crate::timestamp::Timestamp;
 
-/// Where the timestamps of a store are, without taking any: beside the process that gives them out, it disturbs nobody. Whatever needs a timestamp
-/// or a lock fails.
-pub struct Frozen {
+/// The stored bound of a store's timestamps. Does not disturb the process that gives them out.
+/// Operations that need a timestamp or a lock fail.
+pub struct ReadOnlyTimeLock {
     bound: Timestamp,
 }
 
-impl Frozen {
+impl ReadOnlyTimeLock {
     /// Reads the stored bound.
     pub fn open(store: &dyn Store) -> Result<Self, StoreError> {
         Ok(Self { bound: stored_bound(store)?.unwrap_or(Timestamp::ATOMIC) })
     }
 }
 
-impl TimeLock for Frozen {
-    /// It gives none out.
+impl TimeLock for ReadOnlyTimeLock {
+    /// Always succeeds: no timestamps are given out.
     fn check_store(&self, _: &dyn Store) -> Result<(), TimeLockError> {
         Ok(())
     }
 
     fn start(&self) -> Result<Started, TimeLockError> {
-        Err(TimeLockError::OnlyLookedAt)
+        Err(TimeLockError::ReadOnly)
     }
 
     fn timestamp(&self) -> Result<Timestamp, TimeLockError> {
-        Err(TimeLockError::OnlyLookedAt)
+        Err(TimeLockError::ReadOnly)
     }
 
-    /// What it would be if no transaction were open.
+    /// The immutable timestamp if no transaction were open.
     fn immutable(&self) -> Result<Timestamp, TimeLockError> {
         Ok(Timestamp(self.bound.0.saturating_add(1)))
     }
 
     fn lock(&self, _: Vec<Bytes>, _: Duration) -> Result<LockToken, TimeLockError> {
-        Err(TimeLockError::OnlyLookedAt)
+        Err(TimeLockError::ReadOnly)
     }
 
     fn wait_for(&self, _: &[Bytes], _: Duration) -> Result<(), TimeLockError> {
-        Err(TimeLockError::OnlyLookedAt)
+        Err(TimeLockError::ReadOnly)
     }
 
     fn is_held(&self, _: Option<&LockToken>, _: Hold) -> Result<bool, TimeLockError> {
@@ -57,7 +57,7 @@ impl TimeLock for Frozen {
     fn release(&self, _: Hold) {}
 
     fn fast_forward(&self, _: Timestamp) -> Result<(), TimeLockError> {
-        Err(TimeLockError::OnlyLookedAt)
+        Err(TimeLockError::ReadOnly)
     }
 }
 
@@ -68,14 +68,14 @@ mod tests {
     use crate::timelock::Timestamps;
 
     #[test]
-    fn who_only_looks_takes_nothing_and_stops_nobody() {
+    fn read_only_access_takes_no_timestamps_and_disturbs_no_client() {
         let store = std::sync::Arc::new(MemoryStore::new());
         let timestamps = Timestamps::open(store.clone()).unwrap();
         let (last, _) = timestamps.take(1).unwrap();
-        let frozen = Frozen::open(&store).unwrap();
-        assert!(frozen.immutable().unwrap() > last);
-        assert_eq!(frozen.start(), Err(TimeLockError::OnlyLookedAt));
-        assert_eq!(frozen.fast_forward(Timestamp(1)), Err(TimeLockError::OnlyLookedAt));
+        let read_only = ReadOnlyTimeLock::open(&store).unwrap();
+        assert!(read_only.immutable().unwrap() > last);
+        assert_eq!(read_only.start(), Err(TimeLockError::ReadOnly));
+        assert_eq!(read_only.fast_forward(Timestamp(1)), Err(TimeLockError::ReadOnly));
         timestamps.take(10_000_000).unwrap();
     }
 }

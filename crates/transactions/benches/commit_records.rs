@@ -1,8 +1,9 @@
-//! Looking up conclusions on a Cassandra: in two stages (layout 3: a read at QUORUM, which is enough once the committed value is there), at SERIAL
-//! (what layout 2 would need to be safe after failed conditional writes: a round of Paxos each), and of values still in staging (a read, a touch and
-//! a write). The two take turns, round by round.
+//! Reads commit records from Cassandra: two-stage values (layout 3: a read at QUORUM, which is
+//! enough once the committed value is stored), reads at SERIAL (what layout 2 would need to be safe
+//! after failed conditional writes: a Paxos round each), and values that are still in staging (a
+//! read, a touch and a write). The first two alternate, round by round.
 //!
-//! `CASSANDRA=127.0.0.77:9042 cargo bench -p cassette-transactions --bench conclusions`
+//! `CASSANDRA=127.0.0.77:9042 cargo bench -p cassette-transactions --bench commit_records`
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,15 +11,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cassette_transactions::encoding::tickets::Tickets;
 use cassette_transactions::encoding::two_stage::{self, Stage};
-use cassette_transactions::service::{Layout, StoredConclusions, TransactionService};
+use cassette_transactions::service::{CommitRecords, Layout, TransactionService};
 use cassette_transactions::store::{ClusterOptions, ClusterStore, PutRow, Store};
-use cassette_transactions::{Conclusion, Timestamp};
+use cassette_transactions::{Timestamp, TransactionStatus};
 
 const STARTS: i64 = 4_000;
 const STAGING: i64 = 2_000;
 const ROUNDS: usize = 5;
 
-/// Times of single look-ups by threads that do nothing else, sorted, and how long all took.
+/// Returns the sorted latencies of single lookups by threads that do nothing else, and the total
+/// duration.
 fn measure(threads: usize, count: usize, look_up: &(dyn Fn(usize) + Sync)) -> (Vec<Duration>, Duration) {
     let began = Instant::now();
     let mut times: Vec<Duration> = std::thread::scope(|scope| {
@@ -39,7 +41,7 @@ fn measure(threads: usize, count: usize, look_up: &(dyn Fn(usize) + Sync)) -> (V
     (times, began.elapsed())
 }
 
-/// Smallest, middle and greatest of the rounds.
+/// Returns the minimum, median and maximum of the rounds.
 fn spread(mut rounds: Vec<f64>) -> String {
     rounds.sort_by(f64::total_cmp);
     format!("{:.2} ({:.2}-{:.2})", rounds[rounds.len() / 2], rounds[0], rounds[rounds.len() - 1])
@@ -50,13 +52,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("nothing is measured: CASSANDRA=host:port says on which node");
         return Ok(());
     };
-    let keyspace = format!("conclusions_{}", std::process::id());
+    let keyspace = format!("commit_records_{}", std::process::id());
     let cluster = ClusterOptions { accept_periodic_sync: true, ..ClusterOptions::new(cassandra, keyspace) };
     let store = std::sync::Arc::new(ClusterStore::connect(&cluster)?);
     let layout = Layout::of_version(3).ok_or("there is a layout 3")?;
-    let service = StoredConclusions::open(store.clone(), layout)?;
-    let starts: Vec<_> =
-        (1..=STARTS).map(|start| (Timestamp(start), Conclusion::Committed(Timestamp(start + 40)))).collect();
+    let service = CommitRecords::open(store.clone(), layout)?;
+    let starts: Vec<_> = (1..=STARTS)
+        .map(|start| (Timestamp(start), TransactionStatus::Committed(Timestamp(start + 40))))
+        .collect();
     for chunk in starts.chunks(500) {
         for recorded in service.put_many_unless_exists(chunk) {
             recorded?;
@@ -71,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let found = store.get_serial(layout.table(), &Bytes::copy_from_slice(&row), &[column.into()]);
         assert!(found.expect("a look-up")[0].is_some());
     };
-    // Each is read once, and is not in staging any more then.
+    // Each is read once, after which it is no longer in staging.
     let next = AtomicI64::new(STARTS + 1);
     let staging = |_: usize| {
         let start = Timestamp(next.fetch_add(1, Ordering::Relaxed));
@@ -89,7 +92,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let (row, column) = Tickets::STANDARD.cell(Timestamp(start));
                 let value = two_stage::value(
                     Timestamp(start),
-                    Conclusion::Committed(Timestamp(start + 40)),
+                    TransactionStatus::Committed(Timestamp(start + 40)),
                     Stage::Staging,
                 );
                 let columns = vec![(column.into(), value.into())];
