@@ -81,7 +81,7 @@ struct Served {
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
-    cassette_lab::served::end_with_laboratory()?;
+    cassette_lab::served::end_with_parent()?;
     let logging = logging::init();
     let config = match &arguments.config {
         Some(path) => Config::read(path)?,

@@ -1,10 +1,13 @@
-//! What the laboratory adds to a latency that it measures: reads through its whole client, beside a loop that writes the same
-//! bytes to the same server and reads as many, with nothing between the clock and the socket.
+//! Measures the latency added by `cassette lab`: reads through its whole client, compared with a
+//! loop that writes and reads the same bytes on the same server, with nothing between the clock and
+//! the socket.
 //!
-//! The server answers every EXECUTE at once with a row of 1 KB. `ROUNDS` (5), `OPERATIONS` (50000) a round.
+//! The server responds to every EXECUTE at once with a row of 1 KB. `ROUNDS` (5), `OPERATIONS`
+//! (50000) per round.
 //!
-//! All of it runs on one processor: a switch of threads there takes the same few microseconds every time. Between two
-//! processors a virtual machine may take 5 or 75 to wake the other one, by the moment, and hides what is looked for.
+//! Everything runs on one processor, where a context switch always takes the same few microseconds.
+//! Between two processors, a virtual machine may take 5 or 75 to wake the other one, varying over
+//! time, which would hide the difference.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use cassette_lab::cql::{CqlSettings, CqlTarget};
 use cassette_lab::experiment::{Experiment, Observer};
-use cassette_lab::report::PhaseReport;
+use cassette_lab::results::PhaseReport;
 use cassette_lab::run::live::LiveView;
 use cassette_lab::ycsb::CoreWorkload;
 use cassette_protocol::request::{Execute, Startup};
@@ -31,7 +34,7 @@ fn main() {
     let (rounds, operations) = (count("ROUNDS", 5), count("OPERATIONS", 50_000));
     stay_on_one_processor();
     let address = serve();
-    println!("round, then p50 and mean in µs: plain loop, laboratory, difference");
+    println!("round, then p50 and mean in µs: plain loop, cassette lab, difference");
     let (mut of_p50, mut of_mean) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         let (plain_p50, plain_mean) = plain(&address, operations);
@@ -54,7 +57,7 @@ fn main() {
     );
 }
 
-/// Keeps this thread, and all that are started from now on, on the last processor.
+/// Pins this thread, and all threads started later, to the last processor.
 fn stay_on_one_processor() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let allowed = sched_getaffinity(None).expect("the processors of this thread");
@@ -64,7 +67,8 @@ fn stay_on_one_processor() {
     sched_setaffinity(None, &one).expect("a processor of those it had");
 }
 
-/// Reads one after the other, timed from just before the bytes are written until all of the answer is there.
+/// Reads sequentially, timed from just before the request is written until the whole response has
+/// arrived.
 fn plain(address: &str, operations: usize) -> (f64, f64) {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_nodelay(true).expect("a socket");
@@ -89,7 +93,7 @@ fn plain(address: &str, operations: usize) -> (f64, f64) {
     encoder.request(0, &Request::Execute(execute), false);
     encoder.seal();
     let request = encoder.bytes().to_vec();
-    // How long an answer is, from the first one.
+    // Length of a response, from the first one.
     stream.write_all(&request).expect("written");
     std::thread::sleep(Duration::from_millis(50));
     let length = stream.read(&mut buffer).expect("an answer");
@@ -109,9 +113,9 @@ fn plain(address: &str, operations: usize) -> (f64, f64) {
 struct Silent;
 
 impl Observer for Silent {
-    fn begins(&self, _: &cassette_lab::run::PhasePlan) {}
-    fn goes_on(&self, _: &LiveView) {}
-    fn ends(&self, _: &PhaseReport) {}
+    fn on_phase_start(&self, _: &cassette_lab::run::PhasePlan) {}
+    fn on_progress(&self, _: &LiveView) {}
+    fn on_phase_end(&self, _: &PhaseReport) {}
 }
 
 fn laboratory(address: &str, operations: usize) -> (f64, f64) {
@@ -147,7 +151,7 @@ fn laboratory(address: &str, operations: usize) -> (f64, f64) {
     (read.p50_us, read.mean_us)
 }
 
-/// Serves until the process ends; gives the address.
+/// Serves until the process ends. Returns the address.
 fn serve() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address").to_string();

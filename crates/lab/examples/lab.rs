@@ -1,4 +1,5 @@
-//! The laboratory's commands without the rest of Cassette: `cargo run -p cassette-lab --example lab -- ycsb --help`.
+//! The commands of `cassette lab` without the rest of Cassette: `cargo run -p cassette-lab
+//! --example lab -- ycsb --help`.
 
 use std::process::ExitCode;
 

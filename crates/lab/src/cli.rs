@@ -1,18 +1,25 @@
 //! The commands of `cassette lab`.
 
+mod cassandra;
+mod console;
+mod experiments;
+mod tune;
+mod ycsb;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cassette_protocol::{Consistency, Version};
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::cassandra::command::CassandraCommand;
-use crate::cql::{CqlSettings, with_port};
+use crate::LabError;
+use crate::cql::{CqlSettings, parse_consistency, with_port};
+use crate::engine::EngineKind;
 use crate::experiment::Experiment;
-use crate::experiments::command::{self, CompareArgs, OneRunArgs, ResultsArgs, RunArgs, ShowArgs};
-use crate::tune::command::{TuneArgs, run as tune};
 use crate::ycsb::CoreWorkload;
-use crate::{LabError, ycsb_command};
+use cassandra::CassandraCommand;
+use experiments::{CompareArgs, OneRunArgs, ResultsArgs, RunArgs, ShowArgs};
+use tune::TuneArgs;
 
 /// `cassette lab …`
 #[derive(Debug, Subcommand)]
@@ -87,20 +94,20 @@ Examples:
   The same on an Apache Cassandra that is started for each part:
     cassette lab run cassandra-caches-and-lcs --scale 0.01 --engine cassandra
 
-docs/laboratory.md tells what a file may say.";
+docs/laboratory.md describes the format of experiment files.";
 
 impl LabCommand {
     /// Runs the command. Returns `false`, for exit code 1, if operations failed.
     pub fn run(&self) -> Result<bool, LabError> {
         match self {
-            Self::Ycsb(args) => ycsb_command::run(args),
-            Self::Run(args) => command::run(args),
-            Self::Resume(args) => command::resume(args),
-            Self::List(args) => command::list(args),
-            Self::Show(args) => command::show(args),
-            Self::Compare(args) => command::compare(args),
-            Self::Report(args) => command::report(args),
-            Self::Tune(args) => tune(args),
+            Self::Ycsb(args) => ycsb::run(args),
+            Self::Run(args) => experiments::run(args),
+            Self::Resume(args) => experiments::resume(args),
+            Self::List(args) => experiments::list(args),
+            Self::Show(args) => experiments::show(args),
+            Self::Compare(args) => experiments::compare(args),
+            Self::Report(args) => experiments::report(args),
+            Self::Tune(args) => tune::run(args),
             Self::Cassandra(cassandra) => cassandra.run(),
         }
     }
@@ -276,15 +283,6 @@ pub struct ServerArgs {
     pub server_pid: Option<u32>,
 }
 
-pub(crate) fn parse_consistency(text: &str) -> Result<Consistency, String> {
-    let levels = Consistency::ALL.into_iter().filter(|level| !level.is_serial());
-    let found = levels.clone().find(|level| level.to_string().eq_ignore_ascii_case(text));
-    found.ok_or_else(|| {
-        let names: Vec<String> = levels.map(|level| level.to_string()).collect();
-        format!("expected one of {}", names.join(", "))
-    })
-}
-
 impl ServerArgs {
     /// Builds the client's settings.
     pub fn settings(&self, table_options: &str) -> Result<CqlSettings, LabError> {
@@ -300,30 +298,6 @@ impl ServerArgs {
             consistency: self.consistency,
         })
     }
-}
-
-/// Engines under test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum EngineKind {
-    /// Cassette in this process: prepared statements, no socket
-    Embedded,
-    /// A CQL server: `cassette serve`, Apache Cassandra
-    Cql,
-    /// Cassette's own server, started by this program (in experiments)
-    Served,
-    /// A private Apache Cassandra cluster from Maven Central (in experiments)
-    Cassandra,
-    /// The transactions' store, embedded or on a server: an operation loads thousands of cells (in
-    /// experiments)
-    Cells,
-    /// LevelDB, if built with feature leveldb
-    Leveldb,
-    /// RocksDB, if built with feature rocksdb
-    Rocksdb,
-    /// fjall, if built with feature fjall
-    Fjall,
-    /// No engine: responds at once, which shows the overhead of the measurement itself
-    Noop,
 }
 
 /// A phase of a benchmark.
@@ -342,14 +316,14 @@ pub struct Letters(pub Vec<char>);
 fn parse_workloads(text: &str) -> Result<Letters, String> {
     let letter = |text: &str| match text.trim().to_ascii_lowercase().as_bytes() {
         [letter @ b'a'..=b'f'] => Ok(char::from(*letter)),
-        _ => Err(format!("{text:?} is no core workload; they are a, b, c, d, e and f")),
+        _ => Err(format!("unknown core workload {text:?}: expected a, b, c, d, e or f")),
     };
     let (first, last) = match text.split_once("..") {
         Some((first, last)) => (letter(first)?, letter(last)?),
         None => (letter(text)?, letter(text)?),
     };
     if first > last {
-        return Err(format!("{text:?} is an empty range"));
+        return Err(format!("empty range {text:?}"));
     }
     Ok(Letters((first..=last).collect()))
 }
@@ -390,7 +364,7 @@ impl YcsbArgs {
     /// Builds the workload of `letter`, modified by files, then properties, then flags.
     fn core_workload(&self, letter: char) -> Result<CoreWorkload, LabError> {
         let mut workload = CoreWorkload::core(letter)
-            .ok_or_else(|| LabError::Usage(format!("{letter:?} is no core workload")))?;
+            .ok_or_else(|| LabError::Usage(format!("unknown core workload {letter:?}")))?;
         workload.record_count = 100_000;
         // Distinguishes a missing value from every possible count.
         let unset = u64::MAX;
@@ -452,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_over_properties_and_properties_over_defaults() {
+    fn flags_override_properties_and_properties_override_defaults() {
         let experiment =
             |arguments: &str| parse(&format!("--engine noop {arguments}")).unwrap().experiment().unwrap();
         let first = |arguments: &str| experiment(arguments).workloads[0].1.clone();

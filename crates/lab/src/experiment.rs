@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::LabError;
 use crate::engine::TableShape;
-use crate::report::PhaseReport;
+use crate::results::PhaseReport;
 pub use crate::run::Observer;
 use crate::run::{PhasePlan, Rate, Target};
 use crate::ycsb::workload::StreamFactory;
@@ -71,7 +71,7 @@ impl Experiment {
                 let plan = PhasePlan { operations: Some(first.insert_count()), ..self.plan("load", repeat) };
                 let mut report = plan.measure(&factory, target, observer)?.report;
                 report.properties = owned(first.settings());
-                observer.ends(&report);
+                observer.on_phase_end(&report);
                 let stopped = report.stopped.is_some();
                 reports.push(report);
                 if stopped {
@@ -92,7 +92,7 @@ impl Experiment {
                 };
                 let mut report = plan.measure(&factory, target, observer)?.report;
                 report.properties = owned(workload.settings());
-                observer.ends(&report);
+                observer.on_phase_end(&report);
                 let stopped = report.stopped.is_some();
                 reports.push(report);
                 if stopped {
@@ -111,22 +111,20 @@ impl Experiment {
         for (_, workload) in &self.workloads {
             workload.check()?;
             if workload.operation_count == 0 && workload.max_execution_seconds == 0 {
-                return wrong("a run needs an end: operationcount or maxexecutiontime");
+                return wrong("a run needs a bound: operationcount or maxexecutiontime");
             }
             if (workload.record_count, &workload.table) != (first.record_count, &first.table) {
                 return wrong("all workloads of one experiment need the same table and recordcount");
             }
         }
         if self.in_flight == 0 || self.repeats == 0 || !(self.load || self.run) {
-            return wrong("threads, repeats and phases must be at least one");
+            return wrong("invalid number of threads, repeats or phases: expected at least one");
         }
         if self.load && self.repeats > 1 && !self.replace {
-            return wrong(
-                "a load is repeated on an empty table only: say that the table may be emptied, --replace",
-            );
+            return wrong("repeated loads need an empty table: allow emptying it with --replace");
         }
         if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
-            return wrong("the rate must be above 0 operations a second");
+            return wrong("invalid rate: expected above 0 operations per second");
         }
         Ok(())
     }
@@ -164,11 +162,11 @@ mod tests {
     struct Log(Mutex<Vec<String>>);
 
     impl Observer for Log {
-        fn begins(&self, plan: &PhasePlan) {
+        fn on_phase_start(&self, plan: &PhasePlan) {
             self.0.lock().unwrap().push(format!("{} {:?}", plan.name, plan.operations));
         }
-        fn goes_on(&self, _: &LiveView) {}
-        fn ends(&self, report: &PhaseReport) {
+        fn on_progress(&self, _: &LiveView) {}
+        fn on_phase_end(&self, report: &PhaseReport) {
             self.0.lock().unwrap().push(format!("done {}", report.operations));
         }
     }
@@ -208,18 +206,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_before_an_interruption_is_reported() {
+    fn results_before_an_interruption_are_reported() {
         struct Impatient(Log);
         impl Observer for Impatient {
-            fn begins(&self, plan: &PhasePlan) {
-                self.0.begins(plan);
+            fn on_phase_start(&self, plan: &PhasePlan) {
+                self.0.on_phase_start(plan);
             }
-            fn goes_on(&self, _: &LiveView) {}
-            fn wants_to_stop(&self) -> Option<String> {
+            fn on_progress(&self, _: &LiveView) {}
+            fn stop_reason(&self) -> Option<String> {
                 Some("interrupted".into())
             }
-            fn ends(&self, report: &PhaseReport) {
-                self.0.ends(report);
+            fn on_phase_end(&self, report: &PhaseReport) {
+                self.0.on_phase_end(report);
             }
         }
         let mut experiment = Experiment { load: false, rate: Some(100.0), ..experiment(&['c', 'a']) };
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradictory_settings_are_rejected() {
         for wrong in [
             Experiment { in_flight: 0, ..experiment(&['a']) },
             Experiment { workloads: Vec::new(), ..experiment(&[]) },

@@ -7,14 +7,16 @@ pub mod engine;
 mod error;
 pub mod experiment;
 pub mod experiments;
+mod files;
+mod format;
 pub mod reasons;
 pub mod report;
+pub mod results;
 pub mod run;
 pub mod served;
 pub mod statistics;
 pub mod tune;
 pub mod workload;
 pub mod ycsb;
-mod ycsb_command;
 
 pub use error::LabError;

@@ -1,4 +1,4 @@
-//! The built-in experiments, at a small scale, through the commands that people type.
+//! Runs the built-in experiments at a small scale through the command line.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! An Apache Cassandra of the laboratory's own, where its jars are or may be brought: `CASSETTE_REQUIRE_ORACLE` says that
-//! they may.
+//! Tests with a private Apache Cassandra, if its jars are present or may be downloaded
+//! (`CASSETTE_REQUIRE_ORACLE`).
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ struct Cli {
     command: LabCommand,
 }
 
-/// A row cache set by cassandra.yaml's name, statements and an ALTER, a flush by nodetool, a restart, and back.
+/// A row cache set by cassandra.yaml's name, statements and an ALTER, a flush by nodetool, a
+/// restart, and back.
 const EXPERIMENT: &str = r#"
 name = "small"
 repeats = 1
@@ -82,14 +83,14 @@ fn jars() -> PathBuf {
 /// One Cassandra at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Whether Cassandra's jars are there, or may be brought; says so if not. The working directory is where people give the command: the
-/// jars are kept there.
+/// Whether Cassandra's jars are present or may be downloaded; prints a note if not. The working
+/// directory is where the command would be run: the jars are stored there.
 fn can_start() -> bool {
     std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
     let there = jars().join("lib-5.0.8/cassandra-all-5.0.8.jar").is_file();
     let can = there || std::env::var_os("CASSETTE_REQUIRE_ORACLE").is_some();
     if !can {
-        // Not by a macro, whose words the test harness keeps to itself when a test passes.
+        // Not by a macro, whose output the test harness hides when a test passes.
         let _ = writeln!(
             std::io::stderr(),
             "\n######## SKIPPED: no Cassandra's jars: set CASSETTE_REQUIRE_ORACLE=1 to fetch them ########\n"
@@ -99,7 +100,7 @@ fn can_start() -> bool {
 }
 
 #[test]
-fn a_node_is_started_set_up_flushed_restarted_and_stopped_by_an_experiment() {
+fn an_experiment_runs_the_whole_life_of_a_cassandra_node() {
     let _alone = ALONE.lock();
     if !can_start() {
         return;
@@ -120,7 +121,7 @@ fn a_node_is_started_set_up_flushed_restarted_and_stopped_by_an_experiment() {
 const KEYSPACE: &str =
     "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
 
-/// Tables with something of every kind that files hold.
+/// Tables with every kind of file content.
 const TABLES: [(&str, &str); 3] = [
     (
         "wide",
@@ -159,9 +160,10 @@ impl Drop for Stopped {
     }
 }
 
-/// One node for what needs no settings of its own: starting one is most of the time that this takes.
+/// One node for all tests that need no special settings, because starting a node takes most of the
+/// time.
 #[test]
-fn one_node_imports_a_snapshot_of_ours_and_runs_the_built_in_experiments_small() {
+fn cassandra_imports_a_snapshot_and_runs_built_in_experiments() {
     let _alone = ALONE.lock();
     if !can_start() {
         return;
@@ -174,7 +176,7 @@ fn one_node_imports_a_snapshot_of_ours_and_runs_the_built_in_experiments_small()
         ..ClusterSettings::default()
     };
     settings.yaml.insert("row_cache_size".into(), "16MiB".into());
-    // A machine that does much else is slow, not wrong.
+    // A busy machine is slow, not wrong.
     for request in ["read", "range", "write", "truncate", "native_transport"] {
         let name = if request == "native_transport" { request } else { &format!("{request}_request") };
         settings.yaml.insert(format!("{name}_timeout"), "50s".into());
@@ -191,8 +193,8 @@ fn one_node_imports_a_snapshot_of_ours_and_runs_the_built_in_experiments_small()
     }
 }
 
-/// The built-in experiment `name` as it is for its engine `engine`, on a node that runs already: without what only the
-/// start of a node sets and without what only `nodetool` does, with one replica, and with few requests in flight.
+/// Adapts the built-in experiment `name` to its engine `engine` on a running node: without settings
+/// of the node's start and without `nodetool`, with one replica, and with few requests in flight.
 fn for_one_node(name: &str, engine: &str, contact: &str) -> String {
     let text = builtin::find(name).unwrap_or_else(|| panic!("{name} is built in"));
     let mut small = String::new();
@@ -233,7 +235,7 @@ fn a_built_in_runs_small(name: &str, engine: &str, scale: &str, contact: &str, d
     assert!(report.contains("## Verdict") && !report.contains("Not finished"), "{report}");
 }
 
-/// A snapshot that this database made is imported by `nodetool`, and the node answers as the database does.
+/// `nodetool` imports a snapshot of this database, and the node returns the same results.
 fn a_snapshot_of_ours_answers_the_same(cluster: &Cluster, directory: &Path) {
     let database = Database::open(directory.join("ours")).unwrap();
     let session = database.session();
@@ -259,7 +261,7 @@ fn a_snapshot_of_ours_answers_the_same(cluster: &Cluster, directory: &Path) {
     .unwrap();
     server.query(KEYSPACE).unwrap();
     for snapshot in &snapshots {
-        // What the snapshot says of its schema makes the table, under the same id.
+        // The schema in the snapshot creates the table with the same id.
         let schema = std::fs::read_to_string(snapshot.directory.join("schema.cql")).unwrap();
         for statement in schema.split(';').filter(|statement| !statement.trim().is_empty()) {
             server.query(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));

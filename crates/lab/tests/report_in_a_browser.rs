@@ -1,4 +1,4 @@
-//! The HTML report as a browser shows it, where there is one.
+//! Tests the HTML report in a browser, if one is installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ rate = 200
 seconds = 3
 "#;
 
-/// What the page says of itself when it is laid out: appended here, for a report has no script.
+/// Script that reports the layout of the page; appended here, because reports have no scripts.
 const PROBE: &str = "<script>addEventListener('load', () => { const root = document.documentElement; \
     const small = [...document.querySelectorAll('svg')].filter(s => s.getBoundingClientRect().width < 100 && s.checkVisibility()).length; \
     document.title = `wide ${root.scrollWidth} of ${innerWidth}, small ${small}, back ${getComputedStyle(document.body).backgroundColor}`; })</script>";
@@ -59,11 +59,11 @@ fn title(browser: &str, page: &Path, profile: &Path, arguments: &[&str]) -> Stri
 }
 
 #[test]
-fn a_report_fits_a_phone_and_a_desk_and_follows_the_readers_colours() {
+fn a_report_fits_phone_and_desktop_and_follows_the_color_scheme() {
     let Some(browser) = ["chromium", "google-chrome"].into_iter().find(|browser| {
         Command::new(browser).arg("--version").output().is_ok_and(|output| output.status.success())
     }) else {
-        // Nothing to look with.
+        // No browser.
         return;
     };
     let directory = tempfile::tempdir().unwrap();

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_go_over_what_a_node_needs() {
+    fn settings_override_those_a_node_needs() {
         let mut settings = ClusterSettings { nodes: 2, ..Default::default() };
         settings.yaml.insert("num_tokens".into(), "1".into());
         settings.yaml.insert("row_cache_size".into(), "64MiB".into());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn javas_version_is_read_in_both_its_forms() {
+    fn java_versions_are_parsed_in_both_forms() {
         assert_eq!(java_version("openjdk version \"17.0.15\" 2025-04-15\n"), Some(17));
         assert_eq!(java_version("java version \"1.8.0_402\""), Some(8));
         assert_eq!(java_version("openjdk version \"21-ea\""), Some(21));

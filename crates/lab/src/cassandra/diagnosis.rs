@@ -33,7 +33,7 @@ pub(super) fn check_room(directory: &Path, nodes: usize, free: u64) -> Result<()
         Ok(())
     } else {
         Err(LabError::Usage(format!(
-            "{nodes} nodes need {} MiB of disk to start with, and {} MiB are left where {} is",
+            "not enough disk space in {2}: expected {0} MiB for {nodes} nodes, found {1} MiB",
             needed >> 20,
             free >> 20,
             directory.display()
@@ -77,7 +77,9 @@ fn diagnose(nodes: &[Seen], disk: Option<(u64, &Path)>) -> Option<String> {
             (true, None) => {}
             (true, Some(line)) => found.push(format!("node {} logged {line:?}", node.number)),
             (false, None) => found.push(format!("node {} has ended", node.number)),
-            (false, Some(line)) => found.push(format!("node {} has ended; it said {line:?}", node.number)),
+            (false, Some(line)) => {
+                found.push(format!("node {} has ended; its last message: {line:?}", node.number))
+            }
         }
     }
     (!found.is_empty()).then(|| found.join("; "))
@@ -107,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_are_well_need_no_sentence() {
+    fn healthy_nodes_have_no_diagnosis() {
         let log = "INFO  x\nWARN  The JVM is not configured to stop on OutOfMemoryError which can\n";
         assert_eq!(diagnose(&[node(true, log)], Some((1 << 40, Path::new("/x")))), None);
     }
 
     #[test]
-    fn a_full_disk_is_told_before_what_follows_from_it() {
+    fn a_full_disk_is_reported_before_its_consequences() {
         let log = "INFO  x\nERROR 2026 Stopping native transport\njava.lang.InternalError: a fault occurred\n\tat x\nERROR y\n";
         let told = diagnose(&[node(true, log)], Some((4 << 20, Path::new("/x")))).unwrap();
         assert!(told.starts_with("the disk of /x is full: 4 MiB are left; node 2 logged"), "{told}");
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_ended_is_told_with_what_it_said_last() {
+    fn an_ended_node_is_reported_with_its_last_message() {
         assert_eq!(diagnose(&[node(false, "INFO  x\n")], None).unwrap(), "node 2 has ended");
         let mut crashed = node(false, "INFO  x\n");
         crashed.texts[0] = "#\n#  SIGBUS (0x7) at pc=0x00, pid=1, tid=2\n#\n".into();
@@ -133,9 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_not_started_on_a_disk_without_room() {
+    fn nodes_are_not_started_on_a_full_disk() {
         let told = check_room(Path::new("/x"), 3, 600 << 20).unwrap_err().to_string();
-        assert!(told.contains("3 nodes need 1536 MiB") && told.contains("600 MiB are left"), "{told}");
+        assert!(told.contains("expected 1536 MiB for 3 nodes") && told.contains("found 600 MiB"), "{told}");
         assert!(check_room(Path::new("/x"), 1, 600 << 20).is_ok());
         assert!(free_bytes(Path::new("/")).is_ok());
     }

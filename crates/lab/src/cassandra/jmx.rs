@@ -1,10 +1,9 @@
 //! Metrics that Cassandra exposes only by JMX: garbage collections, SSTables by level, filters,
 //! flushed and compacted bytes.
 //!
-//! JMX is Java's own, so a small program of Java asks the nodes, once for each line that it is
-//! written. It lives as long as the cluster: what it costs to start (a second of a processor) is
-//! spent before anything is measured. It also outlives a laboratory that is killed, and then stops
-//! the nodes.
+//! JMX is a Java protocol, so a small Java program reads the metrics, once per line of its input.
+//! It runs as long as the cluster, so that its startup (a second of processor time) precedes the
+//! measurements. It also outlives a killed `cassette lab`, and then stops the nodes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -43,7 +42,7 @@ impl Jmx {
     /// waits for its first response.
     pub fn start(directory: &Path, ports: &[u16]) -> Result<Self, LabError> {
         let source = directory.join("Counters.java");
-        crate::experiments::store::write_whole(&source, PROGRAM.as_bytes())?;
+        crate::files::write_atomically(&source, PROGRAM.as_bytes())?;
         let source = std::path::absolute(&source)
             .map_err(|error| LabError::io(format!("resolving {}", source.display()), error))?;
         let mut child = Command::new("java")
@@ -55,7 +54,7 @@ impl Jmx {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| LabError::io("running java, to ask Cassandra by JMX", error))?;
+            .map_err(|error| LabError::io("running java to read metrics by JMX", error))?;
         let (send, answers) = channel();
         let questions = child.stdin.take();
         if let Some(out) = child.stdout.take() {
@@ -71,7 +70,7 @@ impl Jmx {
     }
 
     /// Returns the current metrics; empty if the nodes do not respond in time.
-    pub fn look(&self) -> Counters {
+    pub fn sample(&self) -> Counters {
         self.ask(ANSWER_MAX).map(|line| parse(&line)).unwrap_or_default()
     }
 
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_end_when_the_laboratory_was_killed_and_other_processes_do_not() {
+    fn nodes_end_with_a_killed_parent_and_other_processes_do_not() {
         let directory = tempfile::tempdir().unwrap();
         // The first one looks like a node; the second one reuses the pid of an ended node.
         let mut processes = ["org.apache.cassandra.service.CassandraDaemon", "another"].map(|name| {
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_and_what_is_no_number_is_left_out() {
+    fn responses_are_parsed_without_non_numbers() {
         let counters = parse("gc_count_total=12.0 gc_seconds_total=0.125 x=NaN y= z disk_bytes=1.0E7 ");
         let expected = [("gc_count_total", 12.0), ("gc_seconds_total", 0.125), ("disk_bytes", 1e7)];
         assert_eq!(counters, expected.map(|(name, value)| (name.to_owned(), value)).into());

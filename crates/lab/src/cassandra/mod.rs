@@ -1,7 +1,6 @@
 //! A private Apache Cassandra cluster: jars from Maven Central, the machine's JDK, nodes on
 //! loopback addresses.
 
-pub mod command;
 mod configuration;
 mod diagnosis;
 mod jmx;
@@ -15,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::LabError;
-use crate::experiments::store::write_whole;
+use crate::files::write_atomically;
 pub use target::CassandraTarget;
 
 /// Maximum time from the start of a node until it listens.
@@ -86,16 +85,16 @@ impl ClusterSettings {
     fn check(&self) -> Result<(), LabError> {
         let wrong = |what: String| Err(LabError::Usage(what));
         if !(1..=20).contains(&self.nodes) {
-            return wrong(format!("{} nodes cannot be started on one machine: 1 to 20 can", self.nodes));
+            return wrong(format!("invalid number of nodes: expected 1 to 20, found {}", self.nodes));
         }
         let digits = self.heap.trim_end_matches(['G', 'M', 'g', 'm']);
         if digits.is_empty() || digits.len() + 1 != self.heap.len() || digits.parse::<u32>().is_err() {
-            return wrong(format!("the heap cannot be {:?}: expected a size such as 1G or 512M", self.heap));
+            return wrong(format!("invalid heap {:?}: expected a size such as 1G or 512M", self.heap));
         }
         if self.version.is_empty()
             || !self.version.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
         {
-            return wrong(format!("{:?} is no version of Cassandra", self.version));
+            return wrong(format!("invalid version of Cassandra: {:?}", self.version));
         }
         Ok(())
     }
@@ -112,7 +111,7 @@ impl ClusterSettings {
         let project =
             tempfile::tempdir().map_err(|error| LabError::io("making a temporary directory", error))?;
         let pom = project.path().join("pom.xml");
-        write_whole(&pom, configuration::pom(&self.version).as_bytes())?;
+        write_atomically(&pom, configuration::pom(&self.version).as_bytes())?;
         fs::create_dir_all(&library)
             .map_err(|error| LabError::io(format!("making {}", library.display()), error))?;
         let output = Command::new("mvn")
@@ -120,12 +119,12 @@ impl ClusterSettings {
             .arg(format!("-DoutputDirectory={}", library.display()))
             .current_dir(project.path())
             .output()
-            .map_err(|error| missing("mvn", "Maven, which brings Cassandra's jars", error))?;
+            .map_err(|error| missing("mvn", "Maven to download Cassandra's jars", error))?;
         if !output.status.success() || !library.join(&wanted).is_file() {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let first =
-                text.lines().find(|line| line.contains("ERROR")).unwrap_or("it said nothing").to_owned();
-            return Err(LabError::engine("mvn", format!("bring Cassandra {}", self.version), first));
+                text.lines().find(|line| line.contains("ERROR")).unwrap_or("it printed nothing").to_owned();
+            return Err(LabError::engine("mvn", format!("download Cassandra {}", self.version), first));
         }
         Ok(library)
     }
@@ -151,7 +150,7 @@ impl Cluster {
             if TcpStream::connect_timeout(&(address, port).into(), Duration::from_millis(200)).is_ok() {
                 cluster.stop();
                 return Err(LabError::Usage(format!(
-                    "something listens on {address}:{port} already; `lab cassandra status` shows a cluster of ours"
+                    "{address}:{port} is already in use; `lab cassandra status` shows a running cluster"
                 )));
             }
             let directory = cluster.settings.node_directory(number);
@@ -175,8 +174,8 @@ impl Cluster {
         fs::create_dir_all(directory.join("conf")).map_err(attempt)?;
         let directory = fs::canonicalize(&directory).map_err(attempt)?;
         let yaml = configuration::yaml(settings, number, &directory);
-        write_whole(&directory.join("conf/cassandra.yaml"), yaml.as_bytes())?;
-        write_whole(&directory.join("conf/logback.xml"), configuration::LOGBACK.as_bytes())?;
+        write_atomically(&directory.join("conf/cassandra.yaml"), yaml.as_bytes())?;
+        write_atomically(&directory.join("conf/logback.xml"), configuration::LOGBACK.as_bytes())?;
         let log = directory.join("system.log");
         let _ = fs::remove_file(&log);
         let out = fs::File::create(directory.join("stdout.log")).map_err(attempt)?;
@@ -188,10 +187,10 @@ impl Cluster {
             .stdout(out)
             .stderr(errors)
             .spawn()
-            .map_err(|error| missing("java", "a JDK 11 or 17, which runs Cassandra", error))?;
+            .map_err(|error| missing("java", "a JDK 11 or 17 to run Cassandra", error))?;
         let pid = child.id();
         self.pids.push(pid);
-        write_whole(&directory.join("pid"), pid.to_string().as_bytes())?;
+        write_atomically(&directory.join("pid"), pid.to_string().as_bytes())?;
         self.wait_until_listening(number, child, &directory, &log)
     }
 
@@ -348,21 +347,21 @@ fn check_java() -> Result<(), LabError> {
     let output = Command::new("java")
         .arg("-version")
         .output()
-        .map_err(|error| missing("java", "a JDK 11 or 17, which runs Cassandra", error))?;
+        .map_err(|error| missing("java", "a JDK 11 or 17 to run Cassandra", error))?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     match configuration::java_version(&text) {
         Some(11 | 17) => Ok(()),
         Some(other) => Err(LabError::Usage(format!(
-            "Cassandra runs on Java 11 or 17; `java` here is {other}: put the right one first in PATH"
+            "Cassandra requires Java 11 or 17, found {other}: put the right one first in PATH"
         ))),
-        None => Err(LabError::Usage(format!("`java -version` is not understood: {}", text.trim()))),
+        None => Err(LabError::Usage(format!("unexpected output of `java -version`: {}", text.trim()))),
     }
 }
 
 fn missing(program: &str, what: &str, error: io::Error) -> LabError {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            LabError::Usage(format!("`{program}` is not there: install {what}, or put it in PATH"))
+            LabError::Usage(format!("`{program}` not found: install {what}, or put it in PATH"))
         }
         _ => LabError::io(format!("running {program}"), error),
     }
@@ -378,7 +377,7 @@ fn reason(directory: &Path) -> String {
         |line: &&&str| line.contains("ERROR") || line.contains("Exception") || line.contains("Invalid");
     match lines.iter().find(telling).or(lines.last()) {
         Some(line) => (*line).to_owned(),
-        None => format!("it said nothing; see {}", directory.display()),
+        None => format!("it printed nothing; see {}", directory.display()),
     }
 }
 
@@ -387,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_clusters_are_refused_before_anything_starts() {
+    fn impossible_clusters_are_rejected_before_anything_starts() {
         for (settings, word) in [
             (ClusterSettings { nodes: 0, ..Default::default() }, "nodes"),
             (ClusterSettings { heap: "much".into(), ..Default::default() }, "heap"),
@@ -400,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_something_else_is_no_node() {
+    fn other_processes_are_not_nodes() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("node1")).unwrap();
         fs::write(directory.path().join("node1/pid"), std::process::id().to_string()).unwrap();

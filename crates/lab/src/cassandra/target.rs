@@ -89,12 +89,12 @@ impl Target for CassandraTarget {
         let mut client = self.client.sampler();
         Some(Box::new(move || {
             let mut counters = client.as_mut().map(|look| look()).unwrap_or_default();
-            counters.extend(self.jmx.as_ref().map(Jmx::look).unwrap_or_default());
+            counters.extend(self.jmx.as_ref().map(Jmx::sample).unwrap_or_default());
             counters
         }))
     }
 
-    fn why_gone(&self) -> Option<String> {
+    fn failure_cause(&self) -> Option<String> {
         self.cluster.diagnosis()
     }
 

@@ -82,7 +82,7 @@ impl Connection {
     /// SASL PLAIN, RFC 4616: an empty authorization identity, the user, the password.
     fn authenticate(&mut self, settings: &CqlSettings, authenticator: &str) -> Result<(), LabError> {
         let Some((user, password)) = &settings.credentials else {
-            return Err(self.refused("STARTUP", format!("{authenticator} asks for a user and a password")));
+            return Err(self.refused("STARTUP", format!("{authenticator} requires a user and a password")));
         };
         let token = Bytes::from(format!("\0{user}\0{password}"));
         let request = Request::AuthResponse(AuthResponse { token: Some(token) });
@@ -140,7 +140,7 @@ impl Connection {
     }
 
     fn unexpected(&self, attempt: &str, response: &Response) -> LabError {
-        self.refused(attempt, format!("unexpected answer {}", response.opcode()))
+        self.refused(attempt, format!("unexpected response {}", response.opcode()))
     }
 
     fn refused(&self, attempt: &str, reason: impl std::fmt::Display) -> LabError {
@@ -224,7 +224,7 @@ impl Connection {
 }
 
 fn silent() -> io::Error {
-    let text = format!("no answer for {} s", SILENCE_MAX.as_secs());
+    let text = format!("no response for {} s", SILENCE_MAX.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 

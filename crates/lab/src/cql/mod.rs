@@ -48,6 +48,16 @@ pub struct CqlSettings {
     pub consistency: Consistency,
 }
 
+/// Parses a consistency level of reads and writes.
+pub(crate) fn parse_consistency(text: &str) -> Result<Consistency, String> {
+    let levels = Consistency::ALL.into_iter().filter(|level| !level.is_serial());
+    let found = levels.clone().find(|level| level.to_string().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| {
+        let names: Vec<String> = levels.map(|level| level.to_string()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
 /// Returns the address with CQL's default port unless it has one.
 pub fn with_port(contact: &str) -> String {
     match contact.rsplit_once(':') {
@@ -85,7 +95,7 @@ impl CqlTarget {
         let identifier = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if settings.keyspace.is_empty() || !identifier(&settings.keyspace) {
             return Err(LabError::Usage(format!(
-                "keyspace {:?} is not made of letters, digits and _",
+                "invalid keyspace {:?}: expected letters, digits and _",
                 settings.keyspace
             )));
         }
@@ -150,17 +160,15 @@ impl Target for CqlTarget {
     fn act(&mut self, action: &Action) -> Result<(), LabError> {
         match action {
             Action::Cql(statement) => self.open(0)?.query(statement).map(drop),
-            _ => Err(LabError::Usage(format!(
-                "a server that the laboratory did not start cannot be told to {action}"
-            ))),
+            _ => Err(LabError::Usage(format!("cannot {action} a server that `cassette lab` did not start"))),
         }
     }
 
     fn sampler(&self) -> Option<Sampler<'_>> {
         let mut connection = self.open(0).ok()?;
         Some(Box::new(move || {
-            let mut counters = server_counters::look(&mut connection);
-            counters.extend(self.metrics.as_ref().map(MetricsEndpoint::look).unwrap_or_default());
+            let mut counters = server_counters::sample(&mut connection);
+            counters.extend(self.metrics.as_ref().map(MetricsEndpoint::sample).unwrap_or_default());
             counters
         }))
     }

@@ -116,7 +116,7 @@ impl Pipeline {
                 let Some(index) = index.filter(|index| self.slots[*index].task.is_some()) else {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidData,
-                        format!("an answer on stream {}, which has no request", envelope.header.stream),
+                        format!("response on stream {}, which has no request", envelope.header.stream),
                     ));
                 };
                 self.complete(index, &envelope, now, worker, &mut rows, &mut values);
@@ -336,7 +336,7 @@ impl Refused {
         match self {
             Self::Failed(failure) => failure,
             Self::Unprepared(_) => {
-                Failure::new("Unprepared", "a statement is forgotten as soon as it is prepared")
+                Failure::new("Unprepared", "the server evicts statements as soon as they are prepared")
             }
             Self::Prepared(_) => Failure::new("unexpected answer", "a statement was prepared"),
         }

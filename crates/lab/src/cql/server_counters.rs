@@ -4,7 +4,7 @@ use super::connection::{Connection, Text};
 use crate::run::Counters;
 
 /// Reads the counters. Unavailable ones are omitted.
-pub(super) fn look(connection: &mut Connection) -> Counters {
+pub(super) fn sample(connection: &mut Connection) -> Counters {
     let mut counters = Counters::new();
     for row in rows(
         connection,
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_asked_for_as_text() {
+    fn numbers_are_selected_as_text() {
         assert_eq!(
             cast_numbers("SELECT name, hit_count, size FROM system_views.caches"),
             "SELECT name, CAST(hit_count AS text), CAST(size AS text) FROM system_views.caches"

@@ -17,7 +17,7 @@ use cassette_rows::types::DataType;
 
 use super::{CqlSettings, CqlTarget};
 use crate::experiment::{Experiment, Observer};
-use crate::report::PhaseReport;
+use crate::results::PhaseReport;
 use crate::run::Target;
 use crate::run::live::LiveView;
 use crate::ycsb::CoreWorkload;
@@ -236,9 +236,9 @@ fn settings(address: String) -> CqlSettings {
 struct Silent;
 
 impl Observer for Silent {
-    fn begins(&self, _: &crate::run::PhasePlan) {}
-    fn goes_on(&self, _: &LiveView) {}
-    fn ends(&self, _: &PhaseReport) {}
+    fn on_phase_start(&self, _: &crate::run::PhasePlan) {}
+    fn on_progress(&self, _: &LiveView) {}
+    fn on_phase_end(&self, _: &PhaseReport) {}
 }
 
 fn perform(
@@ -274,7 +274,7 @@ fn perform(
 }
 
 #[test]
-fn all_workloads_run_verified_in_every_version() {
+fn all_workloads_verify_in_every_protocol_version() {
     for version in Version::SUPPORTED {
         let (fake, reports) = perform(Fake::default(), |settings, _| settings.version = version);
         for report in &reports {
@@ -298,7 +298,7 @@ fn all_workloads_run_verified_in_every_version() {
 }
 
 #[test]
-fn an_open_loop_sends_at_its_rate_and_one_field_at_a_time_works() {
+fn an_open_loop_keeps_its_rate_with_single_field_operations() {
     let (_, reports) = perform(Fake::default(), |_, experiment| {
         experiment.workloads.truncate(1);
         experiment.workloads[0].1.read_all_fields = false;
@@ -310,7 +310,7 @@ fn an_open_loop_sends_at_its_rate_and_one_field_at_a_time_works() {
 }
 
 #[test]
-fn errors_are_counted_by_their_class_and_wrong_data_is_seen() {
+fn errors_are_counted_by_class_and_wrong_data_is_detected() {
     let (_, reports) = perform(Fake { refuse_updates: true, ..Fake::default() }, |_, _| {});
     let a = &reports[1];
     assert_eq!(a.failures["Overloaded"].count, a.failed);
@@ -323,7 +323,7 @@ fn errors_are_counted_by_their_class_and_wrong_data_is_seen() {
 }
 
 #[test]
-fn a_statement_that_the_server_has_forgotten_is_prepared_again_and_nothing_fails() {
+fn an_evicted_statement_is_prepared_again_without_failures() {
     let (fake, reports) = perform(Fake { forget_after: Some(200), ..Fake::default() }, |_, _| {});
     for report in &reports {
         assert_eq!((report.failed, &report.stopped), (0, &None), "{}: {:?}", report.name, report.failures);
@@ -333,7 +333,7 @@ fn a_statement_that_the_server_has_forgotten_is_prepared_again_and_nothing_fails
 }
 
 #[test]
-fn a_lost_connection_fails_what_is_in_flight_and_ends_the_experiment() {
+fn a_lost_connection_fails_requests_in_flight_and_ends_the_experiment() {
     let (_, reports) = perform(Fake { close_after: Some(100), ..Fake::default() }, |_, _| {});
     assert_eq!(reports.len(), 1);
     assert!(reports[0].stopped.as_ref().unwrap().starts_with("connection lost"));
@@ -342,7 +342,7 @@ fn a_lost_connection_fails_what_is_in_flight_and_ends_the_experiment() {
 }
 
 #[test]
-fn a_server_that_asks_for_a_password_gets_it_and_tells_when_it_is_wrong() {
+fn password_authentication_succeeds_and_reports_a_wrong_password() {
     let fake = Arc::new(Fake { token: Some(b"\0me\0secret"), ..Fake::default() });
     let with = |credentials: Option<(&str, &str)>| {
         let mut settings = settings(fake.serve());
@@ -351,5 +351,5 @@ fn a_server_that_asks_for_a_password_gets_it_and_tells_when_it_is_wrong() {
     };
     assert_eq!(with(Some(("me", "secret"))), Ok("5.0.8".into()));
     assert!(with(Some(("me", "wrong"))).unwrap_err().contains("BadCredentials"));
-    assert!(with(None).unwrap_err().contains("asks for a user and a password"));
+    assert!(with(None).unwrap_err().contains("requires a user and a password"));
 }

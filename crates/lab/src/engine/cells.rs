@@ -88,7 +88,7 @@ fn options(options: &BTreeMap<String, String>) -> Result<(Shape, CellLoader), St
     let mut shape = Shape { rows: 100, columns: 100, dynamic: false };
     let mut loader = CellLoader::default();
     for (name, value) in options {
-        let wrong = |expected: &str| format!("{name} cannot be {value:?}: expected {expected}");
+        let wrong = |expected: &str| format!("invalid {name} {value:?}: expected {expected}");
         let limit = || value.parse().ok().filter(|limit| *limit > 0).ok_or_else(|| wrong("1 or more"));
         match name.as_str() {
             "shape" => {
@@ -109,8 +109,8 @@ fn options(options: &BTreeMap<String, String>) -> Result<(Shape, CellLoader), St
             "singleQueryLoadBatchLimit" => loader.single_query_load_batch_limit = limit()?,
             _ => {
                 return Err(format!(
-                    "the engine cells has no option {name}; it has crossColumnLoadBatchLimit, loader, shape and \
-                     singleQueryLoadBatchLimit"
+                    "engine cells: unknown option {name}, expected crossColumnLoadBatchLimit, \
+                     loader, shape or singleQueryLoadBatchLimit"
                 ));
             }
         }
@@ -175,7 +175,7 @@ impl Engine for Cells {
         for set in &self.cells {
             // A server may have it from the previous part.
             let last = set.last().map(|cell| (cell, READ)).into_iter().collect::<Vec<_>>();
-            let found = self.store.get(&table, &last).map_err(refused("look for what is there"))?;
+            let found = self.store.get(&table, &last).map_err(refused("read existing cells"))?;
             if found.iter().any(Option::is_some) {
                 continue;
             }
@@ -198,7 +198,7 @@ impl Engine for Cells {
     }
 
     fn act(&mut self, action: &Action) -> Result<(), LabError> {
-        Err(LabError::Usage(format!("the engine cells cannot be told to {action}")))
+        Err(LabError::Usage(format!("engine cells cannot {action}")))
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>, LabError> {
@@ -224,7 +224,7 @@ impl Session for CellsSession<'_> {
     }
 
     fn update(&mut self, _: &str, _: &FieldValues) -> Result<(), Failure> {
-        Err(Failure::new("unsupported", "the engine cells only reads"))
+        Err(Failure::new("unsupported", "engine cells is read-only"))
     }
 
     fn read(&mut self, key: &str, _: Option<usize>, rows: &mut RowSink) -> Result<(), Failure> {
@@ -245,7 +245,7 @@ impl Session for CellsSession<'_> {
     }
 
     fn scan(&mut self, _: &str, _: usize, _: Option<usize>, _: &mut RowSink) -> Result<(), Failure> {
-        Err(Failure::new("unsupported", "the engine cells only reads"))
+        Err(Failure::new("unsupported", "engine cells is read-only"))
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn every_loader_loads_every_shape_whole() {
+    fn every_loader_loads_every_shape_completely() {
         let directory = tempfile::tempdir().unwrap();
         let shape = TableShape { table: "t".into(), field_names: vec!["field0".into()], statements: None };
         for (number, shape_name) in ["10x10-static", "4x20-dynamic"].into_iter().enumerate() {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn dynamic_columns_are_all_different() {
+    fn dynamic_columns_are_distinct() {
         let shape = Shape::parse("16x500-dynamic").unwrap();
         let columns: std::collections::BTreeSet<_> =
             shape.cells(0).into_iter().map(|cell| cell.column).collect();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_refused_by_name() {
+    fn invalid_options_are_rejected_by_name() {
         let check = |loader: &str, shape: &str| Cells::check_options(&given(loader, shape));
         assert!(check("v3", "10x10-static").unwrap_err().contains("v1, full, v2 or row-wise"));
         assert!(check("v1", "10-static").unwrap_err().contains("100x100-static"));

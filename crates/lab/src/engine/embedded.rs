@@ -66,9 +66,7 @@ impl Embedded {
     }
 
     fn database(&self) -> Result<&Database, LabError> {
-        self.database
-            .as_ref()
-            .ok_or_else(|| LabError::engine("embedded", "use", "it could not be opened again"))
+        self.database.as_ref().ok_or_else(|| LabError::engine("embedded", "use", "it could not be reopened"))
     }
 
     fn define(&self, cql: &str) -> Result<(), LabError> {
@@ -96,10 +94,10 @@ fn open(settings: &EmbeddedSettings) -> Result<Database, LabError> {
 /// Sets an option by cassandra.yaml's name.
 fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
     fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
-        value.parse().map_err(|_| format!("{name} cannot be {value:?}: expected a number"))
+        value.parse().map_err(|_| format!("invalid {name} {value:?}: expected a number"))
     }
     let bytes =
-        || parse_bytes(value).ok_or_else(|| format!("{name} cannot be {value:?}: expected bytes, or 64MiB"));
+        || parse_bytes(value).ok_or_else(|| format!("invalid {name} {value:?}: expected bytes, or 64MiB"));
     let engine = &mut options.engine;
     match name {
         "memtable_heap_space" => engine.memtable_heap_space = bytes()? as usize,
@@ -108,7 +106,7 @@ fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Stri
         "file_cache_size" => engine.file_cache_size = bytes()?,
         "disk_access_mode" => {
             engine.disk_access_mode = DiskAccessMode::of_name(value).ok_or_else(|| {
-                format!("{name} cannot be {value:?}: expected standard, mmap_index_only or mmap")
+                format!("invalid {name} {value:?}: expected standard, mmap_index_only or mmap")
             })?;
         }
         "key_cache_size" => engine.key_cache_size = bytes()?,
@@ -119,18 +117,18 @@ fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Stri
                 "none" => FlushCompression::None,
                 "fast" => FlushCompression::Fast,
                 "table" => FlushCompression::Table,
-                _ => return Err(format!("{name} cannot be {value:?}: expected none, fast or table")),
+                _ => return Err(format!("invalid {name} {value:?}: expected none, fast or table")),
             };
         }
         "commitlog_sync" => engine.commitlog_sync = sync_mode(value, engine.commitlog_sync)?,
         "commitlog_sync_period" => {
             let period = parse_time(value)
-                .ok_or_else(|| format!("{name} cannot be {value:?}: expected 10000ms or 10s"))?;
+                .ok_or_else(|| format!("invalid {name} {value:?}: expected 10000ms or 10s"))?;
             engine.commitlog_sync = SyncMode::Periodic { period };
         }
         "commitlog_sync_group_window" => {
-            let window = parse_time(value)
-                .ok_or_else(|| format!("{name} cannot be {value:?}: expected 10ms or 1s"))?;
+            let window =
+                parse_time(value).ok_or_else(|| format!("invalid {name} {value:?}: expected 10ms or 1s"))?;
             engine.commitlog_sync = SyncMode::Group { window };
         }
         "concurrent_compactors" => engine.concurrent_compactors = number(name, value)?,
@@ -160,7 +158,7 @@ fn sync_mode(value: &str, now: SyncMode) -> Result<SyncMode, String> {
         ("periodic", _) => Ok(SyncMode::Periodic { period: Duration::from_secs(10) }),
         ("group", _) => Ok(SyncMode::Group { window: Duration::from_secs(1) }),
         ("batch", _) => Ok(SyncMode::Batch),
-        _ => Err(format!("commitlog_sync cannot be {value:?}: expected periodic, group or batch")),
+        _ => Err(format!("invalid commitlog_sync {value:?}: expected periodic, group or batch")),
     }
 }
 
@@ -407,7 +405,7 @@ impl Session for EmbeddedSession<'_> {
             return Err(Failure::new("unsupported", "the table is one of records"));
         };
         let Some((statement, options)) = steps.get(step) else {
-            return Err(Failure::new("unsupported", format_args!("there is no step {step}")));
+            return Err(Failure::new("unsupported", format_args!("unknown step {step}")));
         };
         let bound: SmallVec<[BoundValue<'_>; 32]> =
             values.iter().map(|(_, value)| BoundValue::Set(value)).collect();
@@ -486,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_set_by_their_names_and_read_back() {
+    fn options_are_set_by_name_and_reported() {
         let directory = tempfile::tempdir().unwrap();
         let given = [
             ("file_cache_size", "32MiB"),
@@ -521,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn records_outlive_a_flush_a_compaction_and_a_restart() {
+    fn records_survive_flush_compaction_and_restart() {
         let directory = tempfile::tempdir().unwrap();
         let mut embedded = open(directory.path());
         let mut values = FieldValues::default();

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn fjall_opens_with_every_option_and_tells_its_figures() {
+    fn fjall_opens_with_every_option_and_reports_its_metrics() {
         let directory = tempfile::tempdir().unwrap();
         let options = options::tests::EVERY.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let settings = StoreSettings { options: options.into(), ..StoreSettings::default() };

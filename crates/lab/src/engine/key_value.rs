@@ -35,7 +35,7 @@ pub trait KeyValueStore: Send + Sync + Sized {
     /// Checks the names and values of options without opening anything.
     fn check_options(options: &BTreeMap<String, String>) -> Result<(), String> {
         match options.keys().next() {
-            Some(name) => Err(format!("{} takes no option {name} here", Self::NAME)),
+            Some(name) => Err(format!("{}: unknown option {name}", Self::NAME)),
             None => Ok(()),
         }
     }
@@ -52,7 +52,7 @@ pub trait KeyValueStore: Send + Sync + Sized {
 
     /// Compacts everything.
     fn compact(&self) -> Result<(), LabError> {
-        Err(LabError::Usage(format!("{} cannot be told to compact here", Self::NAME)))
+        Err(LabError::Usage(format!("{} cannot compact", Self::NAME)))
     }
 
     /// Opens or creates the store in the existing `directory`.
@@ -111,7 +111,7 @@ impl<S: KeyValueStore> Engine for KeyValueEngine<S> {
         if !self.directory.exists() {
             let shown = self.directory.display();
             return Err(LabError::Usage(format!(
-                "{shown} is not there: load it first, and keep it with --data"
+                "{shown} does not exist: load it first, and keep it with --data"
             )));
         }
         if self.store.is_none() {
@@ -131,7 +131,7 @@ impl<S: KeyValueStore> Engine for KeyValueEngine<S> {
                 self.store = Some(S::open(&self.directory, &self.settings)?);
                 Ok(())
             }
-            _ => Err(LabError::Usage(format!("{} cannot be told to {action}", S::NAME))),
+            _ => Err(LabError::Usage(format!("{} cannot {action}", S::NAME))),
         }
     }
 
@@ -284,7 +284,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_record_gives_its_fields_back_and_a_torn_one_ends() {
+    fn records_round_trip_and_truncated_ones_end_early() {
         let mut record = Vec::new();
         push_field(&mut record, 3, b"abc");
         push_field(&mut record, 700, b"");

@@ -182,7 +182,7 @@ impl LevelDbOptions {
         fn taken<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>, String> {
             let expected =
                 if std::any::type_name::<T>() == "bool" { "true or false" } else { "a whole number" };
-            value.parse().map(Some).map_err(|_| format!("{name} cannot be {value:?}: expected {expected}"))
+            value.parse().map(Some).map_err(|_| format!("invalid {name} {value:?}: expected {expected}"))
         }
         let mut parsed = Self::default();
         for (name, value) in options {
@@ -215,7 +215,7 @@ impl LevelDbOptions {
             }
         }
         let too_small = |name: &str, value: Option<i32>, least: i32| match value {
-            Some(value) if value < least => Err(format!("{name} cannot be {value}: it is at least {least}")),
+            Some(value) if value < least => Err(format!("invalid {name} {value}: expected at least {least}")),
             _ => Ok(()),
         };
         too_small("block_restart_interval", parsed.block_restart_interval, 1)?;
@@ -475,7 +475,7 @@ fn options_have_leveldbs_own_names() {
 
 #[cfg(test)]
 #[test]
-fn what_compactions_read_and_wrote_is_found_in_the_table() {
+fn compaction_megabytes_are_parsed_from_the_statistics() {
     let stats = "                               Compactions\nLevel  Files Size(MB) Time(sec) Read(MB) Write(MB)\n----\n  0        1        2         0        0         4\n  1        3        5         1        7         8\n";
     assert_eq!(compaction_megabytes(stats), (7.0, 12.0));
 }

@@ -8,6 +8,7 @@ pub mod embedded;
 #[cfg(feature = "fjall")]
 pub mod fjall;
 pub mod key_value;
+mod kind;
 #[cfg(feature = "leveldb")]
 pub mod leveldb;
 pub mod noop;
@@ -26,6 +27,7 @@ use crate::LabError;
 use crate::run::{Action, Sampler};
 use crate::workload::StatementWorkload;
 use crate::ycsb::FieldValues;
+pub use kind::EngineKind;
 pub use rows::RowSink;
 
 /// Description of an engine in a report.
@@ -64,7 +66,7 @@ pub trait Engine: Send + Sync {
     /// Executes an action while no session is open.
     fn act(&mut self, action: &Action) -> Result<(), LabError> {
         let name = self.describe().name;
-        Err(LabError::Usage(format!("the engine {name} cannot be told to {action}")))
+        Err(LabError::Usage(format!("engine {name} cannot {action}")))
     }
 
     /// Returns a sampler of the engine's counters, if it has any.
@@ -108,7 +110,7 @@ pub(crate) fn drop_page_cache() -> Result<(), LabError> {
     let path = "/proc/sys/vm/drop_caches";
     rustix::fs::sync();
     std::fs::write(path, "3").map_err(|error| {
-        LabError::io(format!("dropping the system's caches needs to write {path}, as root"), error)
+        LabError::io(format!("dropping the page cache requires writing {path} as root"), error)
     })
 }
 
@@ -129,6 +131,6 @@ impl Failure {
 
     /// Creates the failure of a missing record.
     pub fn not_found(key: &str) -> Self {
-        Self::new("not found", format_args!("no record {key}"))
+        Self::new("not found", format_args!("record {key} not found"))
     }
 }

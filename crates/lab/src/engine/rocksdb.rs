@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_set_by_rocksdbs_names_and_statistics_count_what_flushes_write() {
+    fn rocksdb_statistics_count_bytes_written_by_flushes() {
         let directory = tempfile::tempdir().unwrap();
         let settings = |name: &str, value: &str| StoreSettings {
             options: BTreeMap::from([(name.into(), value.into()), (STATISTICS.into(), "true".into())]),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_database_of_tables_and_of_blocks_are_set_by_rocksdbs_names_and_read_back() {
+    fn rocksdb_options_are_set_by_name_and_reported() {
         let directory = tempfile::tempdir().unwrap();
         // The first three cannot change while the database is open.
         let given = [
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_rocksdb_does_not_have_is_refused_by_its_name() {
+    fn unknown_rocksdb_options_are_rejected_by_name() {
         for (name, value) in [("write_bufer_size", "1"), ("num_levels", "some")] {
             let wrong = BTreeMap::from([(name.to_owned(), value.to_owned())]);
             let error = RocksDb::check_options(&wrong).unwrap_err();

@@ -96,7 +96,7 @@ impl RowSink {
                 None => {
                     seen = 0;
                     let Ok(text) = std::str::from_utf8(bytes) else {
-                        return wrong(format!("the key {bytes:x?} is no text"));
+                        return wrong(format!("key {bytes:x?} is not text"));
                     };
                     key = text;
                 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_a_missing_field_and_a_foreign_key_are_wrong_data() {
+    fn changed_bytes_missing_fields_and_foreign_keys_are_detected() {
         let (mut sink, values) = sink_and_values();
         sink.row(b"user1");
         values.iter().skip(1).for_each(|(field, value)| sink.field(field, value));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_when_nothing_is_checked() {
+    fn values_are_kept_only_for_verification() {
         let mut sink = RowSink::new(None);
         sink.row(b"user1");
         sink.field(0, b"anything");

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::file::{ExperimentFile, Published};
 use super::plan::{configuration_names, label};
-use super::store::{PartResult, PhaseFigures, RunInfo};
+use super::store::{PartResult, PhaseStatistics, RunInfo};
 use crate::statistics::{Comparison, Estimate, Verdict, compare, correct_by_holm, estimate, repeats_needed};
 
 /// An engine in a configuration, with the results of its repeats.
@@ -206,7 +206,7 @@ fn groups(info: &RunInfo, file: Option<&ExperimentFile>, parts: &[PartResult]) -
 }
 
 fn phase_analysis(name: &str, parts: &[Vec<&PartResult>]) -> PhaseAnalysis {
-    let figures: Vec<Vec<&PhaseFigures>> = parts
+    let figures: Vec<Vec<&PhaseStatistics>> = parts
         .iter()
         .map(|parts| {
             let phases = parts.iter().flat_map(|part| &part.phases);
@@ -274,7 +274,7 @@ fn verdicts(groups: &[Group], phases: &[PhaseAnalysis]) -> Vec<String> {
         }
         for (group, failed) in groups.iter().zip(&phase.failed) {
             if *failed > 0 {
-                let failed = crate::report::text::grouped(*failed);
+                let failed = crate::format::grouped(*failed);
                 sentences
                     .push((0, format!("{}: {failed} operations of {} FAILED.", phase.name, group.label())));
             }
@@ -369,7 +369,7 @@ pub(crate) mod tests {
     use super::super::store::{PhaseResult, Steady};
     use super::*;
     use crate::engine::EngineInfo;
-    use crate::report::PhaseReport;
+    use crate::results::PhaseReport;
     use crate::run::{Counters, Recorder};
 
     /// Returns a part whose only phase, `run a`, had this throughput.
@@ -384,7 +384,7 @@ pub(crate) mod tests {
             throughput,
             latencies: BTreeMap::new(),
         };
-        let figures = PhaseFigures {
+        let figures = PhaseStatistics {
             report,
             steady,
             series: Vec::new(),
@@ -422,7 +422,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_difference_is_told_with_its_interval_and_none_with_the_repeats_it_would_take() {
+    fn verdicts_have_intervals_or_the_repeats_needed() {
         let (info, parts) = run_of(&[
             ("base", &[1000.0, 1010.0, 990.0, 1005.0]),
             ("faster", &[1170.0, 1180.0, 1165.0, 1172.0]),
@@ -439,14 +439,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_repeat_tells_no_verdict() {
+    fn one_repeat_gives_no_verdict() {
         let (info, parts) = run_of(&[("base", &[1000.0]), ("other", &[2000.0])]);
         let analysis = Analysis::new(&info, None, &parts);
         assert!(analysis.verdicts[0].contains("nothing can be said"), "{:?}", analysis.verdicts);
     }
 
     #[test]
-    fn runs_are_compared_by_the_groups_they_share() {
+    fn runs_are_compared_by_shared_groups() {
         let (_, first) = run_of(&[("base", &[1000.0, 1010.0, 990.0])]);
         let (_, second) = run_of(&[("base", &[500.0, 505.0, 495.0]), ("more", &[1.0, 1.0, 1.0])]);
         let analysis = Analysis::between(("one", &first), ("two", &second));
@@ -459,7 +459,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn published_figures_stand_beside_those_of_the_same_name() {
+    fn published_results_are_matched_by_name() {
         let (info, parts) = run_of(&[("base", &[1000.0, 1010.0])]);
         let text = super::super::file::tests::NOOP.replace("name = \"one\"", "name = \"base\"")
             + "\n[[published]]\nphase = \"run a\"\nconfiguration = \"base\"\nmetric = \"throughput\"\nvalue = 5.0\n";

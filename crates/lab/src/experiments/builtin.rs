@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_built_in_experiment_is_right_and_called_as_it_is_listed() {
+    fn built_in_experiments_are_valid_and_named_as_listed() {
         for (name, text) in BUILT_IN {
             let file = ExperimentFile::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(file.name.get_ref(), name);

@@ -8,8 +8,8 @@ use cassette_protocol::{Consistency, Version};
 use super::plan::Setup;
 use crate::LabError;
 use crate::cassandra::{CassandraTarget, ClusterSettings};
-use crate::cli::EngineKind;
 use crate::cql::{CqlSettings, CqlTarget, with_port};
+use crate::engine::EngineKind;
 use crate::engine::cells::Cells;
 use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
@@ -28,8 +28,8 @@ pub fn check(setup: &Setup) -> Result<(), String> {
     match kind(setup)? {
         // A server accepts the same options in its configuration file.
         EngineKind::Embedded | EngineKind::Served => Embedded::check_options(&options),
-        EngineKind::Noop => none("the engine noop has no options"),
-        EngineKind::Cql => none("a server that runs already is configured where it was started"),
+        EngineKind::Noop => none("engine noop has no options"),
+        EngineKind::Cql => none("a running server is configured where it was started"),
         EngineKind::Cassandra => Ok(()),
         EngineKind::Cells => Cells::check_options(&options),
         EngineKind::Leveldb => check_leveldb(&options),
@@ -99,10 +99,7 @@ pub fn make(setup: &Setup, data: &Path) -> Result<Box<dyn Target>, LabError> {
 }
 
 fn kind(setup: &Setup) -> Result<EngineKind, String> {
-    setup
-        .engine
-        .kind()
-        .ok_or_else(|| format!("no kind of engine is called {:?}", setup.engine.kind.get_ref()))
+    setup.engine.kind().ok_or_else(|| format!("unknown kind of engine {:?}", setup.engine.kind.get_ref()))
 }
 
 fn texts(setup: &Setup) -> BTreeMap<String, String> {

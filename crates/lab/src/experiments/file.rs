@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::cli::EngineKind;
+use crate::engine::EngineKind;
 use crate::workload::{Expect, ValueSpec};
 
 /// Value of a setting in a file: a number, a boolean or a text.
@@ -464,7 +464,8 @@ fn check_workloads(workloads: &[Spanned<WorkloadSpec>]) -> Result<(), (usize, St
         if let Some(letter) = &workload.ycsb
             && !["a", "b", "c", "d", "e", "f"].contains(&letter.get_ref().as_str())
         {
-            let message = format!("{:?} is no core workload; they are a, b, c, d, e and f", letter.get_ref());
+            let message =
+                format!("unknown core workload {:?}: expected a, b, c, d, e or f", letter.get_ref());
             return Err((letter.span().start, message));
         }
         let of_statements = !workload.schema.is_empty();
@@ -492,7 +493,7 @@ fn check_workloads(workloads: &[Spanned<WorkloadSpec>]) -> Result<(), (usize, St
 
 /// Parses a consistency level.
 pub fn consistency(name: &Spanned<String>) -> Result<Consistency, (usize, String)> {
-    crate::cli::parse_consistency(name.get_ref()).map_err(|message| (name.span().start, message))
+    crate::cql::parse_consistency(name.get_ref()).map_err(|message| (name.span().start, message))
 }
 
 impl EngineSpec {
@@ -619,7 +620,7 @@ threads = 2
     }
 
     #[test]
-    fn a_typo_is_told_with_its_line_and_column() {
+    fn errors_contain_line_and_column() {
         let found = error("threads = 2", "treads = 2");
         assert_eq!((found.line, found.column), (24, 1), "{found}");
         assert!(found.message.contains("treads"), "{found}");
@@ -633,7 +634,7 @@ threads = 2
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused_where_it_stands() {
+    fn contradictions_are_rejected_with_their_position() {
         for (from, to, line, words) in [
             ("name = \"two\"", "name = \"one\"", 11, "two configurations"),
             ("repeats = 2", "repeats = 0", 3, "at least 1"),

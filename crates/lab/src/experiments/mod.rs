@@ -6,7 +6,6 @@
 
 pub mod analysis;
 pub mod builtin;
-pub mod command;
 pub mod engines;
 pub mod file;
 pub mod perform;
@@ -17,4 +16,4 @@ pub mod store;
 pub use analysis::Analysis;
 pub use file::{ExperimentFile, FileError};
 pub use plan::{Part, Plan};
-pub use store::{PartResult, PhaseFigures, PhaseResult, RunDirectory, RunInfo};
+pub use store::{PartResult, PhaseResult, PhaseStatistics, RunDirectory, RunInfo};

@@ -12,10 +12,10 @@ use super::engines;
 use super::file::{ActionSpec, ExperimentFile, OperationSpec, PhaseSpec, WorkloadSpec};
 use super::plan::{Part, Setup};
 use super::search::{RateSearch, Trial};
-use super::store::{PartResult, PhaseFigures, PhaseResult, Steady};
+use super::store::{PartResult, PhaseResult, PhaseStatistics, Steady};
 use crate::LabError;
 use crate::engine::TableShape;
-use crate::report::latency_reports;
+use crate::results::latency_reports;
 use crate::run::recorder::{slice_after, slice_start};
 use crate::run::{Action, Measured, Observer, PhasePlan, Rate, Second, Target};
 use crate::statistics::warm_up::warm_up;
@@ -118,7 +118,7 @@ fn statements(spec: &WorkloadSpec, setup: &Setup) -> Result<StatementWorkload, S
     for (index, operation) in spec.operation.iter().enumerate() {
         let weight = operation.weight.unwrap_or(1.0);
         if !(weight.is_finite() && weight >= 0.0) {
-            return Err(format!("the weight {weight} is not 0 or more"));
+            return Err(format!("invalid weight {weight}: expected at least 0"));
         }
         add(operation, &format!("operation {}", index + 1), weight, operation.inserts)?;
     }
@@ -191,7 +191,7 @@ pub fn perform(
             Err(error) => Some(format!("{}: {error}", phase.label())),
         };
         if let Some(stopped) = stopped {
-            let why = target.why_gone().map(|why| format!(" ({why})")).unwrap_or_default();
+            let why = target.failure_cause().map(|why| format!(" ({why})")).unwrap_or_default();
             result.stopped = Some(stopped + &why);
             break;
         }
@@ -226,7 +226,7 @@ impl Performer<'_> {
             let ready = self
                 .workloads
                 .get(name)
-                .ok_or_else(|| LabError::Usage(format!("no workload is called {name:?}")))?
+                .ok_or_else(|| LabError::Usage(format!("unknown workload {name:?}")))?
                 .clone();
             Some(self.drive(phase, &ready, name, target)?)
         } else {
@@ -234,12 +234,12 @@ impl Performer<'_> {
             None
         };
         if let Some(figures) = &figures {
-            self.observer.ends(&figures.report);
+            self.observer.on_phase_end(&figures.report);
         }
         let stopped = figures.as_ref().and_then(|figures| figures.report.stopped.clone());
         let seconds = begun.elapsed().as_secs_f64();
         self.phases.push(PhaseResult { name: phase.label(), at, seconds, figures });
-        Ok(stopped.or_else(|| self.observer.wants_to_stop()))
+        Ok(stopped.or_else(|| self.observer.stop_reason()))
     }
 
     fn act(&self, phase: &PhaseSpec, target: &mut dyn Target) -> Result<(), LabError> {
@@ -255,7 +255,7 @@ impl Performer<'_> {
             });
         }
         let end = Instant::now() + Duration::from_secs_f64(phase.wait.unwrap_or(0.0) * self.scale.min(1.0));
-        while Instant::now() < end && self.observer.wants_to_stop().is_none() {
+        while Instant::now() < end && self.observer.stop_reason().is_none() {
             std::thread::sleep((end - Instant::now()).min(Duration::from_millis(100)));
         }
         Ok(())
@@ -267,7 +267,7 @@ impl Performer<'_> {
         ready: &ReadyWorkload,
         name: &str,
         target: &mut dyn Target,
-    ) -> Result<PhaseFigures, LabError> {
+    ) -> Result<PhaseStatistics, LabError> {
         let core = &ready.core;
         let shape = TableShape {
             table: core.table.clone(),
@@ -337,7 +337,7 @@ impl Performer<'_> {
         factory: &StreamFactory,
         bound_us: f64,
         target: &dyn Target,
-    ) -> Result<PhaseFigures, LabError> {
+    ) -> Result<PhaseStatistics, LabError> {
         let first = PhasePlan {
             name: format!("{}, as fast as it goes", plan.name),
             operations: None,
@@ -386,7 +386,7 @@ impl Performer<'_> {
         core: &CoreWorkload,
         measured: Measured,
         names: &[String],
-    ) -> PhaseFigures {
+    ) -> PhaseStatistics {
         let Measured { mut report, recorder, series, before, after, .. } = measured;
         report.properties = crate::experiment::owned(core.settings());
         // A load counts completely: it measures the cost of filling an empty engine.
@@ -405,7 +405,7 @@ impl Performer<'_> {
             },
         };
         let (threads, rate) = (phase.threads.unwrap_or(1), phase.rate);
-        PhaseFigures { report, steady, series, before, after, threads, rate, trials: Vec::new() }
+        PhaseStatistics { report, steady, series, before, after, threads, rate, trials: Vec::new() }
     }
 }
 
@@ -455,15 +455,15 @@ mod tests {
     use super::super::file::tests::NOOP;
     use super::super::plan::Plan;
     use super::*;
-    use crate::report::PhaseReport;
+    use crate::results::PhaseReport;
     use crate::run::live::LiveView;
 
     struct Quiet;
 
     impl Observer for Quiet {
-        fn begins(&self, _: &PhasePlan) {}
-        fn goes_on(&self, _: &LiveView) {}
-        fn ends(&self, _: &PhaseReport) {}
+        fn on_phase_start(&self, _: &PhasePlan) {}
+        fn on_progress(&self, _: &LiveView) {}
+        fn on_phase_end(&self, _: &PhaseReport) {}
     }
 
     fn run(text: &str, scale: f64) -> PartResult {
@@ -475,10 +475,10 @@ mod tests {
     }
 
     #[test]
-    fn a_part_goes_through_its_phases_and_keeps_their_figures() {
+    fn a_part_runs_its_phases_and_keeps_their_results() {
         let result = run(NOOP, 2.0);
         assert_eq!(result.stopped, None);
-        let figures: Vec<&PhaseFigures> =
+        let figures: Vec<&PhaseStatistics> =
             result.phases.iter().filter_map(|phase| phase.figures.as_ref()).collect();
         assert_eq!([figures[0].report.operations, figures[1].report.operations], [200, 400]);
         assert_eq!(figures[1].threads, 2);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_run_on_the_embedded_engine_with_alters_flushes_and_restarts_between() {
+    fn statements_run_with_alters_flushes_and_restarts_in_between() {
         let text = r#"
 name = "users"
 [[engine]]
@@ -564,7 +564,7 @@ seconds = 0.5
     }
 
     #[test]
-    fn statements_on_an_engine_without_cql_and_unknown_properties_are_refused() {
+    fn statements_without_cql_and_unknown_properties_are_rejected() {
         let text = NOOP
             .replace("ycsb = \"a\"", "schema = ['x']\n[workload.insert]\ncql = 'y'\n[[ignored]]")
             .replace("[[ignored]]\nproperties = { recordcount = 100, operationcount = 200 }", "");
@@ -579,7 +579,7 @@ seconds = 0.5
     }
 
     #[test]
-    fn a_search_gives_the_highest_rate_with_its_trials() {
+    fn a_search_returns_the_highest_rate_with_its_trials() {
         let text = NOOP.replace("run = \"a\"", "search = \"a\"\np99-us = 1000000\nseconds = 0.5");
         let result = run(&text, 0.2);
         let figures = result.phases[1].figures.as_ref().unwrap();

@@ -67,7 +67,7 @@ impl Plan {
         for name in only {
             if !file.engine.iter().any(|engine| engine.get_ref().label() == name) {
                 let known: Vec<&str> = file.engine.iter().map(|engine| engine.get_ref().label()).collect();
-                let message = format!("no engine is called {name:?}; there are: {}", known.join(", "));
+                let message = format!("unknown engine {name:?}: expected one of {}", known.join(", "));
                 return Err(FileError::at(text, 0, message));
             }
         }
@@ -108,7 +108,7 @@ impl Plan {
             }
         }
         if setups.is_empty() {
-            return Err(FileError::at(text, 0, "no configuration is for any of the engines to be measured"));
+            return Err(FileError::at(text, 0, "no configuration applies to the engines to measure"));
         }
         let parts = order(&setups, *file.repeats.get_ref(), file.seed);
         Ok(Self { setups, parts })
@@ -174,7 +174,7 @@ fn place(
 
 /// Returns the position of `word` in the `[[table]]` of `text` that begins at `start`, or that
 /// beginning.
-pub(super) fn place_in_table(text: &str, start: usize, word: &str) -> usize {
+pub(crate) fn place_in_table(text: &str, start: usize, word: &str) -> usize {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let rest = text.get(start..).unwrap_or_default();
     let part = rest.split_once("\n[[").map_or(rest, |(part, _)| part);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn each_repeat_holds_every_configuration_once_in_an_order_of_its_own() {
+    fn each_repeat_has_every_configuration_once_in_random_order() {
         let text = NOOP.replace("repeats = 2", "repeats = 20");
         let made = plan(&text).unwrap();
         assert_eq!(made.parts.len(), 40);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_is_every_combination_on_top_of_every_configuration() {
+    fn a_matrix_adds_every_combination_to_every_configuration() {
         let text = NOOP.replace("kind = \"noop\"", "kind = \"embedded\"")
             + "\n[matrix]\nfile_cache_size = ['1MiB', '2MiB']\nconcurrent_compactors = [1, 2]\n";
         let made = plan(&text).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_an_engine_does_not_have_is_refused_with_its_line() {
+    fn unknown_engine_options_are_rejected_with_their_line() {
         let text = NOOP.replace("name = \"two\"", "name = \"two\"\noptions = { nosuch = 1 }");
         let error = plan(&text).unwrap_err();
         assert!((error.line, error.column) == (13, 13) && error.message.contains("nosuch"), "{error}");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn optional_engines_are_measured_when_asked_for() {
+    fn optional_engines_are_measured_on_request() {
         let text = NOOP.replace("[[configuration]]\nname = \"one\"", "[[engine]]\nname = \"more\"\nkind = \"noop\"\noptional = true\n\n[[configuration]]\nname = \"one\"");
         let file = ExperimentFile::parse(&text).unwrap();
         assert_eq!(Plan::new(&file, &text, &[]).unwrap().setups.len(), 2);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_rate_that_is_kept_is_found_wherever_the_search_starts() {
+    fn a_search_finds_the_highest_rate_from_any_start() {
         for first in [1.0, 500.0, 12_345.0, 1e6] {
             let rate = found(12_345.0, first).unwrap();
             assert!(rate <= 12_345.0 && rate * 1.03 >= 12_345.0, "{rate} from {first}");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_without_an_answer_ends() {
+    fn a_search_without_a_result_ends() {
         assert_eq!(found(0.5, 1000.0), None);
         assert!(found(f64::INFINITY, 1000.0).is_some());
     }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -20,7 +20,8 @@ use super::plan::Part;
 use super::search::Trial;
 use crate::LabError;
 use crate::engine::EngineInfo;
-use crate::report::{LatencyReport, Machine, PhaseReport};
+use crate::files::write_atomically;
+use crate::results::{LatencyReport, Machine, PhaseReport};
 use crate::run::{Counters, Second};
 
 /// Description of a run.
@@ -82,12 +83,12 @@ pub struct PhaseResult {
     pub seconds: f64,
     /// Statistics, if it loaded, ran or searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub figures: Option<PhaseFigures>,
+    pub figures: Option<PhaseStatistics>,
 }
 
 /// Statistics of a phase that drove the engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PhaseFigures {
+pub struct PhaseStatistics {
     /// Of the whole phase.
     pub report: PhaseReport,
     /// Of the phase without its warm-up.
@@ -125,7 +126,7 @@ pub struct Steady {
     pub latencies: BTreeMap<String, LatencyReport>,
 }
 
-impl PhaseFigures {
+impl PhaseStatistics {
     /// Returns the metrics by which repeats are compared, with their names: `throughput` in
     /// operations per second (or `rate`, of a search), `CPU/op` of the engine's processes (or of
     /// this one, for an embedded engine), and mean and percentiles of each kind of operation in
@@ -153,7 +154,7 @@ impl PhaseFigures {
     }
 }
 
-impl PhaseFigures {
+impl PhaseStatistics {
     /// Returns the processor time per operation over the whole phase, the metric least affected by
     /// other processes.
     fn cpu_us_per_operation(&self) -> Option<f64> {
@@ -196,7 +197,7 @@ impl RunDirectory {
                 }
             }
         }
-        Err(LabError::Usage(format!("{} is there a thousand times", base.display())))
+        Err(LabError::Usage(format!("{} exists a thousand times", base.display())))
     }
 
     /// Finds a run by its directory, by its name in `results`, by the experiment's name (its last
@@ -269,7 +270,7 @@ impl RunDirectory {
     /// Stores a report under `name`.
     pub fn keep_report(&self, name: &str, text: &[u8]) -> Result<PathBuf, LabError> {
         let path = self.0.join(name);
-        write_whole(&path, text)?;
+        write_atomically(&path, text)?;
         Ok(path)
     }
 
@@ -317,36 +318,11 @@ impl RunDirectory {
     }
 }
 
-/// Writes a file atomically: its name always refers to the complete new content or to the previous
-/// one. Writes and syncs a temporary file, renames it, then syncs the directory.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
-    let write = || -> io::Result<()> {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut temporary = name.to_owned();
-        temporary.push(".tmp");
-        let temporary = path.with_file_name(temporary);
-        let written = File::create(&temporary).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        });
-        if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
-            // Leftovers would only be in the way.
-            let _ = fs::remove_file(&temporary);
-            return Err(error);
-        }
-        match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => File::open(parent)?.sync_all(),
-            None => File::open(".")?.sync_all(),
-        }
-    };
-    write().map_err(|error| LabError::io(format!("writing {}", path.display()), error))
-}
-
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LabError> {
     let mut text = serde_json::to_vec(value)
         .map_err(|error| LabError::io(format!("writing {}", path.display()), error.into()))?;
     text.push(b'\n');
-    write_whole(path, &text)
+    write_atomically(path, &text)
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, LabError> {
@@ -389,7 +365,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn finished_parts_are_found_again_and_stopped_ones_are_not_done() {
+    fn finished_parts_are_found_and_stopped_ones_do_not_count() {
         let results = tempfile::tempdir().unwrap();
         let info = info(vec![result(1, None).part, result(2, None).part]);
         let run = RunDirectory::create(results.path(), &info).unwrap();
@@ -404,17 +380,5 @@ pub(crate) mod tests {
         let second = RunDirectory::create(results.path(), &info).unwrap();
         assert_ne!(second.path(), run.path());
         assert_eq!(RunDirectory::all(results.path()).len(), 2);
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_written_whole_leaves_what_was_there() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("part.json");
-        write_whole(&path, b"before").unwrap();
-        // A directory in place of the temporary file: the new content cannot be written.
-        fs::create_dir(directory.path().join("part.json.tmp")).unwrap();
-        let error = write_whole(&path, b"after").unwrap_err();
-        assert!(error.to_string().contains("part.json"));
-        assert_eq!(fs::read(&path).unwrap(), b"before");
     }
 }

@@ -8,12 +8,12 @@ mod rules;
 
 use std::collections::BTreeMap;
 
-use crate::experiments::{Analysis, PartResult, PhaseFigures, RunInfo};
-use crate::report::markdown::figure;
+use crate::experiments::{Analysis, PartResult, PhaseStatistics, RunInfo};
+use crate::format::figure;
 
 /// Returns what an engine counted during a phase: the growth of monotonic counters, the final
 /// values of others, and hit rates.
-pub fn counted(figures: &PhaseFigures) -> Vec<(String, f64)> {
+pub fn counted(figures: &PhaseStatistics) -> Vec<(String, f64)> {
     let mut found = BTreeMap::new();
     for (name, after) in &figures.after {
         match name.strip_suffix("_total") {
@@ -98,7 +98,7 @@ pub fn of_run(info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) -> Vec<
     for (phase, _, labels, sentence) in together {
         let more = match labels.len() {
             1 => String::new(),
-            count => format!(" So it is with {} more.", count - 1),
+            count => format!(" The same holds for {} more.", count - 1),
         };
         sentences.push(format!("{phase}, {}: {sentence}{more}", labels[0]));
     }
@@ -135,7 +135,7 @@ mod tests {
     use crate::experiments::analysis::tests::run_of;
 
     #[test]
-    fn what_grows_is_told_by_its_growth_and_shares_are_made() {
+    fn monotonic_counters_yield_growth_and_hit_rates() {
         let (_, mut parts) = run_of(&[("base", &[1000.0])]);
         let figures = parts[0].phases[0].figures.as_mut().unwrap();
         let counters =
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_configurations_show_is_said_once() {
+    fn common_findings_appear_once() {
         let (info, mut parts) = run_of(&[("one", &[1000.0]), ("two", &[1000.0])]);
         for part in &mut parts {
             part.phases[0].figures.as_mut().unwrap().steady.reached = false;
@@ -166,11 +166,11 @@ mod tests {
         let analysis = Analysis::new(&info, None, &parts);
         let reasons = of_run(&info, &analysis, &parts);
         assert_eq!(reasons.len(), 1, "{reasons:?}");
-        assert!(reasons[0].contains("So it is with 1 more"));
+        assert!(reasons[0].contains("The same holds for 1 more"));
     }
 
     #[test]
-    fn a_difference_within_the_noise_is_called_so() {
+    fn differences_within_the_noise_are_marked() {
         let (info, parts) =
             run_of(&[("base", &[1000.0, 1100.0, 900.0]), ("other", &[1010.0, 1110.0, 905.0])]);
         let analysis = Analysis::new(&info, None, &parts);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiments::PhaseFigures;
-use crate::report::markdown::figure;
+use crate::experiments::PhaseStatistics;
+use crate::format::figure;
 
 /// A phase and the data that rules examine.
 pub(super) struct Case<'a> {
-    pub figures: &'a PhaseFigures,
+    pub figures: &'a PhaseStatistics,
     /// See [`counted`](super::counted).
     pub counted: BTreeMap<String, f64>,
     /// Number of processors of the machine.
@@ -86,7 +86,7 @@ fn rate_is_not_kept(case: &Case<'_>) -> Option<String> {
 }
 
 fn omission_would_have_hidden_this(case: &Case<'_>) -> Option<String> {
-    let worst = |figures: &PhaseFigures| {
+    let worst = |figures: &PhaseStatistics| {
         let of = figures.steady.latencies.values();
         of.filter_map(|latencies| Some((latencies.response.p99_us, latencies.service.as_ref()?.p99_us)))
             .max_by(|a, b| a.0.total_cmp(&b.0))
@@ -237,14 +237,14 @@ fn never_steady(case: &Case<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::experiments::analysis::tests::part;
-    use crate::report::{LatencyReport, Percentiles, ProcessReport};
+    use crate::results::{LatencyReport, Percentiles, ProcessReport};
     use crate::run::Second;
 
     /// Tests that rule `apply` applies to a phase modified by `change`, and not to the unmodified
     /// one.
     fn speaks(
         apply: fn(&Case<'_>) -> Option<String>,
-        change: impl Fn(&mut PhaseFigures, &mut BTreeMap<String, f64>),
+        change: impl Fn(&mut PhaseStatistics, &mut BTreeMap<String, f64>),
     ) -> String {
         let result = part(1, "one", 1000.0);
         let plain = result.phases[0].figures.clone().unwrap();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_not_kept_and_what_a_closed_loop_would_hide_are_told() {
+    fn missed_rates_and_hidden_stalls_are_reported() {
         let said = speaks(rate_is_not_kept, |figures, _| figures.rate = Some(2000.0));
         assert!(said.contains("1,000 operations a second instead of 2,000"), "{said}");
         let said = speaks(omission_would_have_hidden_this, |figures, _| {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_compactions_that_grow_are_told() {
+    fn growing_pending_compactions_are_reported() {
         let said = speaks(compaction_falls_behind, |figures, _| {
             figures.series = (0..12)
                 .map(|second| Second {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_in_memory_is_told() {
+    fn data_in_memory_is_reported() {
         let said = speaks(all_is_in_the_write_buffer, |_, counted| {
             counted.insert("sstables".into(), 0.0);
         });
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_caches_can_and_cannot_do_is_told() {
+    fn the_effect_of_caches_is_reported() {
         let said = speaks(row_cache_serves_no_scans, |figures, counted| {
             figures.report.latencies.insert("SCAN".into(), latencies(5000, 10.0, None));
             counted.insert("row_cache_entries".into(), 0.0);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_of_garbage_collection_are_told() {
+    fn garbage_collection_pauses_are_reported() {
         let said = speaks(garbage_is_collected, |figures, counted| {
             figures.report.seconds = 10.0;
             counted.insert("gc_seconds".into(), 1.5);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_of_several_nodes_are_not_added_up() {
+    fn pauses_of_several_nodes_are_not_summed() {
         let said = speaks(garbage_is_collected, |figures, counted| {
             figures.report.seconds = 10.0;
             let node = || ProcessReport { role: "server".into(), ..ProcessReport::default() };
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hot_partition_and_a_restless_run_are_told() {
+    fn hot_partitions_and_unsteady_runs_are_reported() {
         let said = speaks(partition_is_hot, |figures, _| {
             figures.threads = 64;
             figures.report.properties.insert("requestdistribution".into(), "zipfian".into());

@@ -4,9 +4,10 @@
 use std::fmt::Write;
 
 use super::html::escaped;
-use super::markdown::{self, figure, mark};
+use super::markdown::{self, mark};
 use crate::experiments::analysis::{Metric, PhaseAnalysis};
 use crate::experiments::{Analysis, PartResult};
+use crate::format::figure;
 use crate::statistics::{Estimate, Verdict};
 
 /// Maximum number of points in a line: a phone is no wider.
@@ -257,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_label_keeps_its_beginning_and_its_end() {
+    fn long_labels_keep_their_beginning_and_end() {
         assert_eq!(shortened("short", 5), "short");
         assert_eq!(shortened("embedded, file_cache_size=64MiB", 11), "embed…64MiB");
         assert_eq!(shortened("abc", 1), "…");

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_figure_is_a_line_and_commas_are_quoted() {
+    fn every_value_is_a_line_and_commas_are_quoted() {
         let (_, mut parts) = crate::experiments::analysis::tests::run_of(&[("base", &[1000.5])]);
         parts[0].part.configuration = "a, \"b\"".into();
         let text = report(&parts);

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_no_network_and_escapes_what_it_shows() {
+    fn the_page_is_self_contained_and_escapes_text() {
         let page = page();
         for outside in ["http:", "https:", "src=", "@import", "url(", "<script"] {
             assert!(!page.contains(outside), "{outside}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn every_drawing_says_what_it_shows() {
+    fn every_chart_has_a_text_alternative() {
         let page = page();
         let drawings = page.matches("<svg").count();
         assert!(drawings >= 3, "{drawings}");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_opened_is_closed_and_tables_name_their_rows() {
+    fn elements_are_balanced_and_tables_have_row_headers() {
         let page = page();
         for tag in ["details", "section", "table", "figure", "ul", "div", "main"] {
             let opened =
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_named_where_they_begin() {
+    fn phases_are_labelled_where_they_begin() {
         assert!(page().contains("Phases: 0 s run a."), "{}", page());
     }
 }

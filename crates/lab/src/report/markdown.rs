@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::text::grouped;
 use crate::experiments::analysis::{Metric, NO_DIFFERENCE, PhaseAnalysis};
 use crate::experiments::{Analysis, ExperimentFile, PartResult, RunInfo};
+use crate::format::figure;
 use crate::reasons;
 use crate::statistics::{Estimate, Verdict};
 
@@ -242,22 +242,6 @@ pub fn estimated(estimate: Option<&Estimate>) -> String {
     }
 }
 
-/// Formats a number with its significant digits.
-pub fn figure(value: f64) -> String {
-    let digits = value.abs();
-    if digits < 100.0 && value.fract() == 0.0 {
-        format!("{value:.0}")
-    } else if digits < 10.0 {
-        format!("{value:.2}")
-    } else if digits < 100.0 {
-        format!("{value:.1}")
-    } else if value < 0.0 {
-        format!("-{}", grouped(digits.round() as u64))
-    } else {
-        grouped(digits.round() as u64)
-    }
-}
-
 /// Formats the engine's counters over each phase: means over repeats, growth of monotonic counters,
 /// final values of others.
 fn counters(analysis: &Analysis, parts: &[PartResult]) -> String {
@@ -356,7 +340,7 @@ mod tests {
     use crate::experiments::analysis::tests::run_of;
 
     #[test]
-    fn the_verdict_comes_first_and_figures_have_their_intervals() {
+    fn the_verdict_comes_first_and_results_have_intervals() {
         let (info, parts) =
             run_of(&[("base", &[1000.0, 1010.0, 990.0]), ("more", &[1500.0, 1510.0, 1490.0])]);
         let analysis = Analysis::new(&info, None, &parts);
@@ -367,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_terminal_has_figures_under_each_other_and_counts_what_shows_no_difference() {
+    fn the_terminal_aligns_numbers_and_counts_missing_differences() {
         let values: Vec<(String, Vec<f64>)> = (0..9)
             .map(|number| {
                 (format!("number {number}"), vec![1000.0 + f64::from(number % 8 / 7) * 5e5, 1010.0, 990.0])
@@ -385,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_the_digits_that_matter() {
+    fn numbers_have_their_significant_digits() {
         assert_eq!(
             [0.123, 45.67, 1234.5, -5000.0, 3.0].map(figure),
             ["0.12", "45.7", "1,235", "-5,000", "3"]

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Percentiles, PhaseReport, ProcessReport, Report};
+use crate::format::grouped;
+use crate::results::{Percentiles, PhaseReport, ProcessReport, Report};
 
 /// Formats the lines above the tables: engine, machine and settings.
 pub fn heading(report: &Report) -> String {
@@ -151,19 +152,6 @@ fn microseconds(us: f64) -> String {
     }
 }
 
-/// Formats a number with thousands separators: 12,345.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -190,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_shows_failures_loudly_and_columns_line_up() {
+    fn a_phase_shows_failures_and_aligned_columns() {
         let mut recorder = Recorder::new(Arc::default());
         let start = Instant::now();
         let end = start + Duration::from_micros(200);

@@ -92,7 +92,7 @@ impl Default for LiveView {
 
 impl LiveView {
     /// Takes a sample. `workers` must be the same in every sample.
-    pub fn look<'a>(&mut self, workers: impl IntoIterator<Item = &'a LiveCounts>) {
+    pub fn sample<'a>(&mut self, workers: impl IntoIterator<Item = &'a LiveCounts>) {
         let mut totals = vec![0u32; BUCKETS];
         self.failures = 0;
         for worker in workers {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_latency_lies_below_the_end_of_its_bucket_and_not_below_the_one_before() {
+    fn latencies_are_counted_in_the_bucket_that_contains_them() {
         for latency in (0..5000).chain((13..40).map(|shift| (1u64 << shift) - 1)).chain([1 << 20, 3 << 30]) {
             let bucket = bucket_of(latency);
             assert!(latency < end_of(bucket), "{latency}");
@@ -142,20 +142,20 @@ mod tests {
     }
 
     #[test]
-    fn each_look_tells_what_is_new() {
+    fn each_sample_reports_changes() {
         let (one, two) = (LiveCounts::default(), LiveCounts::default());
         let mut view = LiveView::default();
         (0..99).for_each(|_| one.count(1000));
         two.count(1_000_000);
-        view.look([&one, &two]);
+        view.sample([&one, &two]);
         assert_eq!((view.operations, view.recent_operations), (100, 100));
         assert_eq!(view.recent_p99_ns, Some(end_of(bucket_of(1_000_000))));
         (0..200).for_each(|_| two.count(1000));
         two.count_failure();
-        view.look([&one, &two]);
+        view.sample([&one, &two]);
         assert_eq!((view.operations, view.recent_operations, view.failures), (300, 200, 1));
         assert_eq!(view.recent_p99_ns, Some(end_of(bucket_of(1000))));
-        view.look([&one, &two]);
+        view.sample([&one, &two]);
         assert_eq!((view.recent_operations, view.recent_p99_ns), (0, None));
     }
 }

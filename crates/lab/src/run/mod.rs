@@ -75,7 +75,7 @@ pub trait Target: Sync {
 
     /// Returns why the engine stopped responding, as far as can be observed. Called after a phase
     /// that had to stop.
-    fn why_gone(&self) -> Option<String> {
+    fn failure_cause(&self) -> Option<String> {
         None
     }
 

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_starts_as_many_as_the_area_under_it() {
+    fn a_ramp_starts_the_integral_of_its_rate() {
         let start = Instant::now();
         let time = Duration::from_secs(10);
         let count = |from: f64, to: f64| {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_worker_still_gets_the_starts_that_were_meant() {
+    fn a_late_worker_keeps_its_intended_starts() {
         let past = Instant::now() - Duration::from_secs(5);
         let mut pace = Pace::open(past, 10.0, 1, 0);
         pace.next_start();

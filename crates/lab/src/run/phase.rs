@@ -9,26 +9,26 @@ use super::series::{Second, Series};
 use super::worker::{OpenLoop, WorkerLimits};
 use super::{Control, Counters, Recorder, Target, Worker};
 use crate::LabError;
-use crate::report::process::ProcessUse;
-use crate::report::{PhaseReport, ProcessReport};
+use crate::results::process::ProcessUse;
+use crate::results::{PhaseReport, ProcessReport};
 use crate::ycsb::workload::{StreamFactory, share_of};
 
 /// Interval between samples of the workers.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const SAMPLE_PERIOD: Duration = Duration::from_millis(250);
 
 /// Observes the progress of an experiment, on another thread than the one that started it.
 pub trait Observer: Sync {
     /// Called at the beginning of a phase.
-    fn begins(&self, plan: &PhasePlan);
+    fn on_phase_start(&self, plan: &PhasePlan);
     /// Called periodically during a phase.
-    fn goes_on(&self, view: &LiveView);
+    fn on_progress(&self, view: &LiveView);
     /// Returns a reason to end the whole experiment early. Called as often as the progress; results
     /// so far are reported.
-    fn wants_to_stop(&self) -> Option<String> {
+    fn stop_reason(&self) -> Option<String> {
         None
     }
     /// Called at the end of a phase.
-    fn ends(&self, report: &PhaseReport);
+    fn on_phase_end(&self, report: &PhaseReport);
 }
 
 /// The rate of an open loop, in operations per second.
@@ -111,26 +111,26 @@ impl PhasePlan {
             })
             .collect();
 
-        observer.begins(self);
+        observer.on_phase_start(self);
         let mut sampler = target.sampler();
         let before = sampler.as_mut().map(|sample| sample()).unwrap_or_default();
-        let mut processes = Processes::look(&self.server_pids)?;
+        let mut processes = Processes::sample(&self.server_pids)?;
         let done = AtomicBool::new(false);
         let mut series = Series::new(self.series);
         let driven = std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
                 let mut view = LiveView::default();
                 while !done.load(Ordering::Acquire) {
-                    std::thread::park_timeout(LOOK_EVERY);
-                    view.look(live.iter().map(Arc::as_ref));
-                    observer.goes_on(&view);
-                    if let Some(reason) = observer.wants_to_stop() {
+                    std::thread::park_timeout(SAMPLE_PERIOD);
+                    view.sample(live.iter().map(Arc::as_ref));
+                    observer.on_progress(&view);
+                    if let Some(reason) = observer.stop_reason() {
                         control.stop(reason);
                     }
                     processes.watch();
                     if series.is_due() {
                         let counters = sampler.as_mut().map(|sample| sample()).unwrap_or_default();
-                        series.look(live.iter().map(Arc::as_ref), &processes.seconds_and_bytes(), counters);
+                        series.sample(live.iter().map(Arc::as_ref), &processes.seconds_and_bytes(), counters);
                     }
                 }
             });
@@ -174,7 +174,7 @@ struct Process {
 struct Processes(Vec<Process>);
 
 impl Processes {
-    fn look(server_pids: &[u32]) -> Result<Self, LabError> {
+    fn sample(server_pids: &[u32]) -> Result<Self, LabError> {
         let servers = server_pids.iter().map(|pid| ("server", *pid));
         let looked = servers.chain([("laboratory", std::process::id())]).map(|(role, pid)| {
             let now = ProcessUse::of(pid)?;
@@ -193,7 +193,7 @@ impl Processes {
         }
     }
 
-    /// Returns what servers and this process have used until the last sample: see [`Series::look`].
+    /// Returns what servers and this process have used until the last sample: see [`Series::sample`].
     fn seconds_and_bytes(&self) -> [ProcessUse; 2] {
         let of = |role: &str| {
             let mut sum = ProcessUse::default();
@@ -212,7 +212,7 @@ impl Processes {
         for process in self.0 {
             let Process { role, pid, before, latest, rss_bytes_max } = process;
             let now = ProcessUse::of(pid).unwrap_or_else(|_| {
-                stopped.get_or_insert_with(|| format!("the server's process {pid} is gone"));
+                stopped.get_or_insert_with(|| format!("the server process {pid} has ended"));
                 latest
             });
             let user_seconds = now.user_seconds - before.user_seconds;

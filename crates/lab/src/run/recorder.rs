@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_counted_by_class_and_enter_no_latency() {
+    fn failures_are_counted_by_class_and_excluded_from_latencies() {
         let mut recorder = Recorder::new(Arc::default());
         recorder.operation(OperationKind::Read, timing(None, 0, 10));
         assert_eq!(recorder.failure(Failure::new("timeout", "first")), 1);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_can_be_left_out_afterwards() {
+    fn a_warm_up_can_be_excluded_afterwards() {
         let start = Instant::now();
         let mut recorder = Recorder::new(Arc::default());
         recorder.start(start);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_records_are_as_one() {
+    fn merged_records_equal_a_single_one() {
         let mut one = Recorder::new(Arc::default());
         let mut two = Recorder::new(Arc::default());
         one.operation(OperationKind::Read, timing(None, 0, 10));

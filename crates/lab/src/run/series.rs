@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Counters;
 use super::live::{LiveCounts, LiveView};
-use crate::report::process::ProcessUse;
+use crate::results::process::ProcessUse;
 
 /// Interval between points.
 const POINT_EVERY: Duration = Duration::from_secs(1);
@@ -74,13 +74,13 @@ impl Series {
     }
 
     /// Takes a point; `used` is the usage of servers and measuring process so far.
-    pub fn look<'a>(
+    pub fn sample<'a>(
         &mut self,
         workers: impl IntoIterator<Item = &'a LiveCounts>,
         used: &[ProcessUse; 2],
         counters: Counters,
     ) {
-        self.view.look(workers);
+        self.view.sample(workers);
         let view = &self.view;
         let [server, client] = used;
         let [server_before, client_before] = self.used.as_ref().unwrap_or(used);

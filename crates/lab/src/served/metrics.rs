@@ -28,7 +28,7 @@ impl MetricsEndpoint {
     }
 
     /// Returns the current metrics; empty if the endpoint does not respond in time.
-    pub fn look(&self) -> Counters {
+    pub fn sample(&self) -> Counters {
         let mut found = self.fetch("/metrics").map(|text| counters(&text)).unwrap_or_default();
         if let Some(unleveled) = self.fetch("/v1/tables").ok().and_then(|text| unleveled(&text)) {
             found.insert("sstables_unleveled".into(), unleveled);
@@ -47,7 +47,7 @@ impl MetricsEndpoint {
         stream.take(ANSWER_LENGTH_MAX).read_to_string(&mut text)?;
         match text.split_once("\r\n\r\n") {
             Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
-            _ => Err(std::io::Error::other("it is no answer with figures")),
+            _ => Err(std::io::Error::other("malformed metrics response")),
         }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
         {"keyspace": "lab", "table": "b", "levels": []}, {"keyspace": "system", "table": "c", "levels": [{"sstables": 7, "bytes": 1}]}]"#;
 
     #[test]
-    fn figures_are_summed_over_tables_of_users_and_named_as_other_engines_are() {
+    fn metrics_are_summed_over_user_tables_under_shared_names() {
         let expected = [
             ("chunk_cache_hits_total", 7.0),
             ("memtable_bytes", 4096.0),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_asked_and_one_that_refuses_gives_nothing() {
+    fn metrics_are_read_and_a_failing_endpoint_yields_none() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let answer = std::thread::spawn(move || {
@@ -177,10 +177,10 @@ mod tests {
             }
         });
         let endpoint = MetricsEndpoint::new(&format!("http://{address}/metrics"));
-        let found = endpoint.look();
+        let found = endpoint.sample();
         assert_eq!((found["sstables"], found["sstables_unleveled"]), (5.0, 4.0));
-        assert!(endpoint.look().is_empty());
+        assert!(endpoint.sample().is_empty());
         answer.join().unwrap();
-        assert!(endpoint.look().is_empty(), "nobody listens any more");
+        assert!(endpoint.sample().is_empty(), "nobody listens any more");
     }
 }

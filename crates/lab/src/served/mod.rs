@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::LabError;
 use crate::cql::{CqlSettings, CqlTarget};
 use crate::engine::{EngineInfo, TableShape};
-use crate::experiments::store::write_whole;
+use crate::files::write_atomically;
 use crate::run::{Action, Driven, Sampler, Target, Worker};
 pub use metrics::MetricsEndpoint;
 
@@ -24,7 +24,7 @@ const WITH_PARENT: &str = "CASSETTE_LAB_PID";
 
 /// Stops a server in order when the `cassette lab` process that started it ends for any reason.
 /// Called by `cassette serve`.
-pub fn end_with_laboratory() -> std::io::Result<()> {
+pub fn end_with_parent() -> std::io::Result<()> {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
     let Ok(parent) = std::env::var(WITH_PARENT) else { return Ok(()) };
     set_parent_process_death_signal(Some(Signal::TERM))?;
@@ -32,7 +32,7 @@ pub fn end_with_laboratory() -> std::io::Result<()> {
     if getppid().is_some_and(|now| now.as_raw_nonzero().to_string() == parent) {
         Ok(())
     } else {
-        Err(std::io::Error::other(format!("the laboratory, process {parent}, is gone")))
+        Err(std::io::Error::other(format!("the parent process {parent} has ended")))
     }
 }
 
@@ -78,7 +78,7 @@ impl ServedTarget {
     fn server(&self) -> Result<&Server, LabError> {
         self.server
             .as_ref()
-            .ok_or_else(|| LabError::engine("cassette serve", "use", "it could not be started again"))
+            .ok_or_else(|| LabError::engine("cassette serve", "use", "it could not be restarted"))
     }
 
     fn restart(&mut self, between: impl FnOnce() -> Result<(), LabError>) -> Result<(), LabError> {
@@ -98,13 +98,14 @@ fn program(settings: &ServerSettings) -> Result<PathBuf, LabError> {
     if let Some(program) = &settings.program {
         return Ok(program.clone());
     }
-    let this = std::env::current_exe().map_err(|error| LabError::io("finding this program", error))?;
+    let this = std::env::current_exe().map_err(|error| LabError::io("finding the current program", error))?;
     let name = this.file_name().unwrap_or_default().to_string_lossy();
     if name == "cassette" || name.starts_with("cassette-") {
         Ok(this)
     } else {
         Err(LabError::Usage(format!(
-            "{} cannot serve: say which cassette does, with the engine's `program = \"target/release/cassette\"`",
+            "{} cannot serve: specify a cassette binary with the engine's `program = \
+             \"target/release/cassette\"`",
             this.display()
         )))
     }
@@ -117,7 +118,7 @@ impl Server {
         std::fs::create_dir_all(&settings.data).map_err(attempt)?;
         let config = settings.data.join("cassandra.yaml");
         let lines = settings.options.iter().map(|(name, value)| format!("{name}: {value}\n"));
-        write_whole(&config, lines.collect::<String>().as_bytes())?;
+        write_atomically(&config, lines.collect::<String>().as_bytes())?;
         let log = settings.data.join("serve.log");
         let mut child = Command::new(&program)
             .arg("serve")
@@ -199,7 +200,7 @@ fn said(log: &Path) -> String {
     let mut text = String::new();
     let read = File::open(log).and_then(|file| file.take(1 << 20).read_to_string(&mut text));
     let last = text.lines().rfind(|line| !line.trim().is_empty()).filter(|_| read.is_ok());
-    last.unwrap_or("it said nothing").to_owned()
+    last.unwrap_or("it printed nothing").to_owned()
 }
 
 impl Target for ServedTarget {
@@ -232,7 +233,7 @@ impl Target for ServedTarget {
 
     fn sampler(&self) -> Option<Sampler<'_>> {
         let endpoint = MetricsEndpoint::new(&self.server.as_ref()?.admin);
-        Some(Box::new(move || endpoint.look()))
+        Some(Box::new(move || endpoint.sample()))
     }
 
     fn server_pids(&self) -> Vec<u32> {
@@ -253,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_cannot_serve_and_one_that_is_not_there_are_told() {
+    fn unsuitable_and_missing_server_programs_are_reported() {
         let directory = tempfile::tempdir().unwrap();
         let mut settings = ServerSettings {
             program: None,
@@ -268,6 +269,6 @@ mod tests {
         assert!(start(&settings).contains("/nowhere/cassette"), "{}", start(&settings));
         // It ends at once without output.
         settings.program = Some("/bin/true".into());
-        assert!(start(&settings).contains("it said nothing"), "{}", start(&settings));
+        assert!(start(&settings).contains("it printed nothing"), "{}", start(&settings));
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_repeats_have_students_interval() {
+    fn few_repeats_use_students_interval() {
         // t(0.975, 2) = 4.3027; the deviation is 1, so the half-width is 4.3027 / sqrt(3) = 2.4841.
         let estimate = estimate(&[9.0, 10.0, 11.0]).unwrap();
         let interval = estimate.interval.unwrap();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn one_repeat_has_no_interval_and_none_no_mean() {
+    fn one_repeat_has_no_interval_and_no_repeat_no_mean() {
         assert_eq!(estimate(&[5.0]).unwrap().interval, None);
         assert_eq!(estimate(&[]), None);
         assert_eq!(estimate(&[1.0, 9.0]).unwrap().interval.unwrap().low, 0.0, "what is never negative");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_true_mean_lies_in_about_nineteen_of_twenty_intervals() {
+    fn about_nineteen_of_twenty_intervals_contain_the_true_mean() {
         let mut rng = SmallRng::seed_from_u64(7);
         let covered = (0..400)
             .filter(|_| {

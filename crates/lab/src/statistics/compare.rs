@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn welchs_test_gives_a_known_answer() {
+    fn welchs_test_matches_a_known_result() {
         // Computed by hand: logs have means 0.1 and 0.3, variances 0.01 and 0.01, so t = 0.2 /
         // sqrt(0.02 / 3) = 2.4495 with 4 degrees of freedom, p = 0.0705; t(0.975, 4) = 2.7764,
         // half-width 0.2267.
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn holms_correction_gives_a_known_answer() {
+    fn holms_correction_matches_a_known_result() {
         let of = |p| Comparison { ratio: 1.1, interval: None, p, p_corrected: p, together: 1, noise: 0.0 };
         let mut found = [0.01, 0.04, 0.03, 0.005].map(of);
         correct_by_holm(&mut found.iter_mut().collect::<Vec<_>>());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_configuration_twice_shows_no_difference_in_94_of_100_comparisons() {
+    fn identical_configurations_show_no_difference_in_94_of_100_runs() {
         let mut rng = SmallRng::seed_from_u64(1);
         for count in [3, 5, 10] {
             let none = (0..1000)
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_a_tenth_is_found_with_the_predicted_repeats() {
+    fn the_predicted_repeats_show_a_difference_of_a_tenth() {
         let mut rng = SmallRng::seed_from_u64(2);
         for together in [1, 2, 6] {
             let needed = repeats_needed(0.04, 1.1, together).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_repeat_or_a_figure_of_nothing_says_nothing() {
+    fn single_repeats_and_zero_values_give_no_verdict() {
         assert_eq!(compare(&[1.0], &[2.0, 2.0]).unwrap().verdict(), Verdict::TooFewRepeats);
         assert_eq!(compare(&[], &[1.0]), None);
         assert_eq!(compare(&[0.0, 1.0], &[1.0, 1.0]), None);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_one_bucket_of_a_histogram_apart_are_no_difference() {
+    fn percentiles_one_histogram_bucket_apart_show_no_difference() {
         let (bucket, next) = (1.024, 1.025);
         for count in [2, 3, 5] {
             let found = compare(&vec![bucket; count], &vec![next; count]).unwrap();

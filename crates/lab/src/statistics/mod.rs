@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_and_quantiles_are_those_of_a_textbook() {
+    fn moments_and_quantiles_match_textbook_values() {
         let figures = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
         assert_eq!(mean(&figures), 5.0);
         assert!((variance(&figures) - 32.0 / 7.0).abs() < 1e-12);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeats_grow_with_noise_and_shrink_with_the_difference() {
+    fn repeats_needed_grow_with_noise_and_shrink_with_the_difference() {
         // From tables of the two-sample t-test: an effect of one deviation needs 23 per side for 90
         // %.
         assert_eq!(repeats_needed(1.0, std::f64::consts::E, 1), Some(23));

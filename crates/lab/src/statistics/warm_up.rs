@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_beginning_is_cut_and_a_steady_run_is_kept() {
+    fn a_slow_warm_up_is_cut_and_a_steady_run_is_kept() {
         let mut rng = SmallRng::seed_from_u64(3);
         let mut noise = || 20.0 * normal(&mut rng);
         let steady: Vec<f64> = (0..60).map(|_| 1000.0 + noise()).collect();
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_never_becomes_steady_says_so_and_a_short_one_is_kept_whole() {
+    fn unsteady_runs_are_reported_and_short_ones_kept_whole() {
         let falling: Vec<f64> = (0..60).map(|second| 1000.0 - 15.0 * f64::from(second)).collect();
         assert_eq!(warm_up(&falling, 1), None);
         assert_eq!(warm_up(&[1.0, 100.0, 100.0], 1), Some(0));

@@ -4,7 +4,6 @@
 //! is left. That one is compared with the engine's defaults by repeats, as in any experiment, so
 //! that lucky choices are not reported as better.
 
-pub mod command;
 mod space;
 
 use rand::SeedableRng;
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_begin_with_the_defaults_and_cover_every_value() {
+    fn samples_start_with_defaults_and_cover_every_value() {
         let choices = sample(&space(), 16, 1);
         assert_eq!(choices[0], [0, 0, 0]);
         assert!(choices.len() >= 12);
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn halving_ends_with_the_best_of_what_was_tried() {
+    fn halving_ends_with_the_best_candidate() {
         let mut left: Vec<(Choice, f64)> =
             sample(&space(), 16, 1).into_iter().map(|choice| (choice.clone(), worth(&choice))).collect();
         let best = left.iter().map(|(_, score)| *score).fold(0.0, f64::max);
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_is_told_from_what_does_not() {
+    fn importance_distinguishes_relevant_settings() {
         let tried: Vec<(Choice, f64)> =
             sample(&space(), 32, 1).into_iter().map(|choice| (choice.clone(), worth(&choice))).collect();
         let shares = importance(&space(), &tried);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_default_is_among_its_values_and_the_embedded_engine_takes_all_of_them() {
+    fn defaults_are_searched_and_the_embedded_engine_accepts_every_value() {
         for engine in ["leveldb", "rocksdb", "fjall", "embedded", "cassandra", "cql"] {
             for dimension in space_of(engine).unwrap() {
                 assert!(dimension.default < dimension.values.len(), "{engine} {}", dimension.name);

@@ -163,7 +163,7 @@ impl Builder {
             let Template { cql, names } = Template::parse(&text);
             let index = |name: &String| {
                 let found = self.values.iter().position(|(known, _)| known == name);
-                found.ok_or_else(|| format!("no value is called {name}, which {text:?} binds"))
+                found.ok_or_else(|| format!("unknown value {name} in {text:?}"))
             };
             let binds = names.iter().map(index).collect::<Result<_, _>>()?;
             self.steps.push(Step { cql, binds, consistency, expect });
@@ -259,7 +259,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn answers_are_held_against_what_is_expected() {
+    fn results_are_checked_against_expectations() {
         let mut workload = users();
         let mut rows = RowSink::new(None);
         assert_eq!(workload.check(1, &rows).unwrap_err().class, "not found");
@@ -274,7 +274,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_unknown_value_and_a_repeated_name_are_refused() {
+    fn unknown_values_and_repeated_names_are_rejected() {
         let mut builder = Builder::new(&BTreeMap::new()).unwrap();
         let step = |text: &str| [(text.to_owned(), None, Expect::Any)];
         assert!(builder.operation("a", 1.0, false, step("SELECT :nosuch")).unwrap_err().contains("nosuch"));

@@ -32,12 +32,12 @@ impl ValueType {
     fn parse_nested(text: &str, nesting_left: usize) -> Result<Self, String> {
         let text = text.trim();
         let Some(left) = nesting_left.checked_sub(1) else {
-            return Err(format!("the type {text:?} nests too deeply"));
+            return Err(format!("type {text:?} nests too deeply"));
         };
         let lower = text.to_ascii_lowercase();
         if let Some((outer, inner)) = lower.split_once('<') {
             let Some(inner) = inner.trim_end().strip_suffix('>') else {
-                return Err(format!("the type {text:?} lacks a '>'"));
+                return Err(format!("type {text:?} lacks a '>'"));
             };
             let boxed = |text: &str| Self::parse_nested(text, left).map(Box::new);
             return match outer.trim() {
@@ -46,10 +46,10 @@ impl ValueType {
                 "set" => Ok(Self::Set(boxed(inner)?)),
                 "map" => {
                     let (key, value) = split_pair(inner)
-                        .ok_or_else(|| format!("the type {text:?} needs a key's and a value's type"))?;
+                        .ok_or_else(|| format!("type {text:?} needs the types of a key and a value"))?;
                     Ok(Self::Map(boxed(key)?, boxed(value)?))
                 }
-                _ => Err(format!("values of the type {text:?} cannot be generated")),
+                _ => Err(format!("cannot generate values of type {text:?}")),
             };
         }
         Ok(match lower.as_str() {
@@ -64,7 +64,7 @@ impl ValueType {
             "double" => Self::Double,
             "timestamp" => Self::Timestamp,
             "uuid" => Self::Uuid,
-            _ => return Err(format!("values of the type {text:?} cannot be generated")),
+            _ => return Err(format!("cannot generate values of type {text:?}")),
         })
     }
 }

@@ -98,16 +98,16 @@ impl Value {
     pub fn new(name: &str, spec: &ValueSpec) -> Result<Self, String> {
         let value_type = ValueType::parse(&spec.cql_type)?;
         for span in [spec.length, spec.elements].into_iter().flatten() {
-            let [low, high] = span.ends();
+            let [low, high] = span.on_phase_end();
             if low > high || high > SPAN_MAX {
-                return Err(format!("{low} to {high} is no span of up to {SPAN_MAX}"));
+                return Err(format!("invalid range {low} to {high}: expected at most {SPAN_MAX}, in order"));
             }
         }
         if spec.between.is_some_and(|[low, high]| low > high) {
-            return Err("between has its greatest number first".into());
+            return Err("invalid between: the greatest number comes first".into());
         }
         if [spec.divide, spec.modulo, spec.distinct].contains(&Some(0)) {
-            return Err("divide, modulo and distinct cannot be 0".into());
+            return Err("invalid divide, modulo or distinct: expected above 0".into());
         }
         if spec.encode != Encoding::Fixed && (value_type != ValueType::Blob || spec.from != Source::Number) {
             return Err("encode is for blobs from a number".into());
@@ -246,7 +246,7 @@ impl Value {
 }
 
 impl Span {
-    fn ends(self) -> [u64; 2] {
+    fn on_phase_end(self) -> [u64; 2] {
         match self {
             Self::One(one) => [one, one],
             Self::Between(ends) => ends,
@@ -254,7 +254,7 @@ impl Span {
     }
 
     fn pick(self, mix: &mut Mix) -> u64 {
-        let [low, high] = self.ends();
+        let [low, high] = self.on_phase_end();
         if low == high { low } else { low + mix.next() % (high - low + 1) }
     }
 }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_always_has_the_same_value_and_an_operation_another_one() {
+    fn values_are_stable_per_record_and_new_per_operation() {
         let record = "type = 'text'\nlength = [5, 9]";
         assert_eq!(written(record, 7, 1), written(record, 7, 2));
         assert_ne!(written(record, 7, 1), written(record, 8, 1));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_the_transactions_table_has_them() {
+    fn numbers_are_encoded_as_in_the_transactions_table() {
         // Start timestamp 25,000,000 in layout 1, and the row and the column of 999,999 in layout
         // 2.
         let var_long = "type='blob'\nfrom='number'\nencode='var-long'";
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradictory_settings_are_rejected() {
         for wrong in [
             "type='nosuch'",
             "type='text'\nlength=[9,5]",

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_readable_only_after_all_before_it_are_acknowledged() {
+    fn numbers_are_readable_after_all_smaller_ones_are_acknowledged() {
         let counter = AcknowledgedCounter::new(100);
         assert_eq!(counter.readable_end(), 100);
         assert_eq!([counter.next(), counter.next(), counter.next()], [100, 101, 102]);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_reused_for_ever() {
+    fn the_window_is_reused_indefinitely() {
         let counter = AcknowledgedCounter::new(0);
         for _ in 0..WINDOW + 10 {
             counter.acknowledge(counter.next());

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn scrambled_zipfian_sends_the_hottest_items_where_the_hash_says() {
+    fn scrambled_zipfian_maps_the_hottest_items_by_hash() {
         let frequencies =
             counts(&mut KeyChooser::ScrambledZipfian(ScrambledZipfian::new(0, 1000)), 1000, 1_000_000);
         // Item 0 has a share of 1/zeta; of the remaining share, 1/1000 falls on its key by chance.

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_are_those_of_the_java_class() {
+    fn hashes_match_the_java_class() {
         // Computed with YCSB's Utils.fnvhash64.
         for (value, hash) in [
             (0, 6284781860667377211),
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn key_names_are_those_every_ycsb_table_starts_with() {
+    fn key_names_match_those_of_ycsb() {
         let mut name = String::new();
         let hashed = KeyNaming { ordered: false, zero_padding: 1 };
         hashed.write(0, &mut name);

@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_six_core_workloads_are_those_of_the_property_files() {
+    fn core_workloads_match_the_property_files() {
         let files = [
             ('a', "readproportion=0.5\nupdateproportion=0.5\nrequestdistribution=zipfian"),
             ('b', "readproportion=0.95\nupdateproportion=0.05\nrequestdistribution=zipfian"),
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_shown_can_be_set_to_what_it_shows() {
+    fn reported_settings_can_be_set() {
         let mut workload = CoreWorkload::core('e').unwrap();
         for (name, value) in workload.settings() {
             workload.set(name, &value).unwrap();
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_acted_upon_is_refused_by_name() {
+    fn unsupported_properties_are_rejected_by_name() {
         let mut workload = CoreWorkload::default();
         let unknown = workload.set_pair("measurementtype=raw").unwrap_err();
         assert!(

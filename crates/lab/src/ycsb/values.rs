@@ -129,7 +129,7 @@ mod tests {
     use rand::rngs::SmallRng;
 
     #[test]
-    fn deterministic_values_are_those_of_the_java_class() {
+    fn deterministic_values_match_the_java_class() {
         let value = |key, field, length| {
             let mut out = b"before".to_vec();
             write_deterministic(key, field, length, &mut out);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn random_bytes_are_those_of_the_java_class() {
+    fn random_bytes_match_the_java_class() {
         assert_eq!(random_six(0), [32; 6]);
         assert_eq!(random_six(u32::MAX), [63, 95, 127, 63, 95, 127]);
         assert_eq!(random_six(0x1234_5678), [56, 83, 53, 40, 67, 41]);

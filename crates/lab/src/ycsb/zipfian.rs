@@ -86,13 +86,13 @@ mod tests {
     use rand::rngs::SmallRng;
 
     #[test]
-    fn zeta_is_the_sum_of_the_java_class() {
+    fn zeta_matches_the_java_class() {
         assert!((zeta(0, 1000, 0.99, 0.0) - 7.728953217284729).abs() < 1e-12);
         assert!((zeta(0, 1_000_000, 0.99, 0.0) - 15.391849746037371).abs() < 1e-9);
     }
 
     #[test]
-    fn items_at_given_quantiles_are_those_of_the_java_class() {
+    fn items_at_quantiles_match_the_java_class() {
         let zipfian = Zipfian::new(1000, ZIPFIAN_CONSTANT);
         for (u, item) in [(0.01, 0), (0.2, 2), (0.3, 4), (0.5, 22), (0.9, 471), (0.999999, 999)] {
             assert_eq!(zipfian.item_at(1000, u), item, "at {u}");

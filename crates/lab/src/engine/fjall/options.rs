@@ -145,19 +145,19 @@ where
 {
     let parsed = value.parse().ok().filter(|parsed| range.contains(parsed));
     parsed.ok_or_else(|| {
-        format!("{name} cannot be {value:?}: expected a number from {} to {}", range.start(), range.end())
+        format!("invalid {name} {value:?}: expected a number from {} to {}", range.start(), range.end())
     })
 }
 
 fn flag(name: &str, value: &str) -> Result<bool, String> {
-    value.parse().map_err(|_| format!("{name} cannot be {value:?}: expected true or false"))
+    value.parse().map_err(|_| format!("invalid {name} {value:?}: expected true or false"))
 }
 
 fn compression(name: &str, value: &str) -> Result<CompressionType, String> {
     match value {
         "none" => Ok(CompressionType::None),
         "lz4" => Ok(CompressionType::Lz4),
-        _ => Err(format!("{name} cannot be {value:?}: expected none or lz4")),
+        _ => Err(format!("invalid {name} {value:?}: expected none or lz4")),
     }
 }
 
@@ -191,7 +191,7 @@ pub(super) mod tests {
     ];
 
     #[test]
-    fn options_that_are_not_there_and_values_that_cannot_be_are_refused() {
+    fn unknown_options_and_invalid_values_are_rejected() {
         for (name, value, words) in [
             ("nosuch", "1", "no option nosuch"),
             ("worker_threads", "0", "from 1 to 1024"),

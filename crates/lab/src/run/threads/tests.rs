@@ -118,7 +118,7 @@ fn load_and_run(letter: char, change: impl FnOnce(&mut Model), rate: Option<f64>
 }
 
 #[test]
-fn every_core_workload_runs_whole_and_verified() {
+fn every_core_workload_runs_completely_and_verified() {
     for letter in ['a', 'b', 'c', 'd', 'e', 'f'] {
         let all = load_and_run(letter, |_| {}, None);
         assert_eq!((all.operations, all.failed), (OPERATIONS, 0), "workload {letter}: {:?}", all.failures());
@@ -140,7 +140,7 @@ fn every_core_workload_runs_whole_and_verified() {
 }
 
 #[test]
-fn failed_operations_are_counted_and_leave_no_latency() {
+fn failed_operations_are_counted_without_latency() {
     let all = load_and_run('a', |model| model.fail_updates = true, None);
     assert!(!all.latencies().contains_key(&OperationKind::Update));
     assert_eq!(all.operations + all.failed, OPERATIONS);
@@ -160,7 +160,7 @@ fn wrong_data_and_missing_records_are_failures() {
 }
 
 #[test]
-fn an_engine_that_is_gone_ends_the_phase() {
+fn a_dead_engine_ends_the_phase() {
     let workload = CoreWorkload::core('c').unwrap();
     let run = StreamFactory::run(&workload, KeySpace::starting_at(1000), 1).unwrap();
     let target = Threads(Model::default());
@@ -169,7 +169,7 @@ fn an_engine_that_is_gone_ends_the_phase() {
 }
 
 #[test]
-fn a_stall_shows_in_every_operation_it_delayed_when_the_loop_is_open() {
+fn an_open_loop_counts_a_stall_in_every_delayed_operation() {
     // One of three workers stalls for 200 ms at 2000 operations per second: it is then about 133
     // operations behind.
     let stall = Duration::from_millis(200);

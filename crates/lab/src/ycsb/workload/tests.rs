@@ -58,7 +58,7 @@ fn a_load_inserts_every_key_once_in_order_with_all_fields() {
 }
 
 #[test]
-fn no_operation_asks_for_a_key_that_is_not_acknowledged() {
+fn operations_request_only_acknowledged_keys() {
     for letter in ['d', 'e'] {
         let workload = workload(letter, "recordcount=100 operationcount=10000");
         let keys = KeySpace::starting_at(100);
@@ -84,7 +84,7 @@ fn no_operation_asks_for_a_key_that_is_not_acknowledged() {
 }
 
 #[test]
-fn scans_ask_for_all_lengths_alike() {
+fn scan_lengths_are_uniform() {
     let mut stream = run(&workload('e', "insertproportion=0 recordcount=1000"));
     let mut lengths = vec![0u32; 101];
     for _ in 0..200_000 {
@@ -96,7 +96,7 @@ fn scans_ask_for_all_lengths_alike() {
 }
 
 #[test]
-fn updates_write_one_random_field_unless_all_are_asked_for() {
+fn updates_write_one_random_field_by_default() {
     let mut stream = run(&workload('a', "readproportion=0 updateproportion=1"));
     let mut seen = [false; 10];
     for _ in 0..1000 {
@@ -111,7 +111,7 @@ fn updates_write_one_random_field_unless_all_are_asked_for() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_stream_and_other_workers_other_ones() {
+fn streams_depend_on_seed_and_worker() {
     let workload = workload('a', "recordcount=1000000");
     let stream = |seed, worker| {
         let keys = KeySpace::starting_at(workload.record_count);
@@ -124,7 +124,7 @@ fn the_same_seed_gives_the_same_stream_and_other_workers_other_ones() {
 }
 
 #[test]
-fn values_under_data_integrity_are_recognised_and_others_are_not() {
+fn data_integrity_distinguishes_right_values() {
     let mut stream = run(&workload('a', "dataintegrity=true"));
     let mut rule = stream.value_rule().unwrap();
     let mut values = FieldValues::default();

@@ -1,28 +1,25 @@
 //! `cassette lab ycsb`: creates the engine, runs the experiment, shows and stores the report.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
-use signal_hook::consts::SIGINT;
 use tempfile::TempDir;
 
+use super::YcsbArgs;
+use super::console::{Console, command_line};
 use crate::LabError;
-use crate::cli::{EngineKind, YcsbArgs};
 use crate::cql::CqlTarget;
+use crate::engine::EngineKind;
 use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
-use crate::experiment::{Experiment, Observer};
-use crate::experiments::store::write_whole;
-use crate::report::{Driving, Machine, PhaseReport, Report, text};
-use crate::run::live::LiveView;
+use crate::experiment::Experiment;
+use crate::files::write_atomically;
+use crate::report::text;
+use crate::results::{Driving, Machine, Report};
+use crate::run::Target;
 use crate::run::threads::Threads;
-use crate::run::{PhasePlan, Target};
 
 /// Runs the command. Returns `false` if operations failed.
 pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
@@ -135,7 +132,7 @@ fn data_directory(args: &YcsbArgs) -> Result<(PathBuf, Option<TempDir>), LabErro
     if let Some(data) = &args.data {
         return Ok((data.clone(), None));
     }
-    if !args.phase.contains(&crate::cli::Phase::Load) {
+    if !args.phase.contains(&super::Phase::Load) {
         return Err(LabError::Usage("a run without a load needs the --data of an earlier one".into()));
     }
     let directory =
@@ -161,152 +158,5 @@ fn write_json(report: &Report, path: &Path) -> Result<(), LabError> {
     }
     let mut text = serde_json::to_vec_pretty(report).map_err(|error| attempt(error.into()))?;
     text.push(b'\n');
-    write_whole(path, &text)
-}
-
-/// Returns the command as it could be typed again, without the argument of `--password`.
-pub(crate) fn command_line(arguments: impl Iterator<Item = String>) -> String {
-    let mut shown = Vec::new();
-    let mut hide_next = false;
-    for argument in arguments {
-        let argument = match argument.split_once('=') {
-            _ if std::mem::take(&mut hide_next) => "***".to_string(),
-            Some(("--password", _)) => "--password=***".to_string(),
-            _ => argument,
-        };
-        hide_next = argument == "--password";
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,*".contains(c);
-        shown.push(if argument.chars().all(plain) && !argument.is_empty() {
-            argument
-        } else {
-            format!("'{}'", argument.replace('\'', r"'\''"))
-        });
-    }
-    shown.join(" ")
-}
-
-/// Shows progress on standard error, if it is a terminal, and results on standard output.
-pub(crate) struct Console {
-    bar: ProgressBar,
-    /// Whether the bar shows milliseconds instead of operations.
-    by_time: AtomicBool,
-    interrupted: Arc<AtomicBool>,
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl Console {
-    /// Installs a handler: the first Ctrl-C ends the phase, so that results so far are reported; a
-    /// second one ends the process.
-    pub(crate) fn new() -> Result<Self, LabError> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        let handled = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&interrupted))
-            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)));
-        handled.map_err(|error| LabError::io("handling Ctrl-C", error))?;
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        Ok(Self { bar, by_time: AtomicBool::new(false), interrupted })
-    }
-
-    /// Removes the progress bar.
-    pub(crate) fn clear(&self) {
-        self.bar.finish_and_clear();
-    }
-
-    pub(crate) fn print(&self, text: &str) {
-        self.bar.suspend(|| {
-            let mut out = std::io::stdout().lock();
-            // A closed output is no reason to lose the report that is still to be written.
-            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        });
-    }
-}
-
-impl Observer for Console {
-    fn begins(&self, plan: &PhasePlan) {
-        // If a phase is bounded by both, the remaining time is known better.
-        let length = plan.time.map(milliseconds).or(plan.operations);
-        let style = match length {
-            Some(_) => "{prefix:<6} {wide_bar} {percent:>3} %  {msg}  {eta} left",
-            None => "{prefix:<6} {spinner}  {msg}  {elapsed}",
-        };
-        self.by_time.store(plan.time.is_some(), Ordering::Relaxed);
-        self.bar.reset();
-        self.bar.set_style(ProgressStyle::with_template(style).expect("the templates are right"));
-        self.bar.set_prefix(plan.name.clone());
-        self.bar.set_message("");
-        match length {
-            Some(length) => self.bar.set_length(length),
-            None => self.bar.unset_length(),
-        }
-    }
-
-    fn goes_on(&self, view: &LiveView) {
-        let failed = match view.failures {
-            0 => String::new(),
-            failures => format!("  {} FAILED", text::grouped(failures)),
-        };
-        let p99 = view.recent_p99_ns.map_or("-".into(), |ns| text::grouped(ns.div_ceil(1000)));
-        self.bar.set_position(if self.by_time.load(Ordering::Relaxed) {
-            milliseconds(self.bar.elapsed())
-        } else {
-            view.operations + view.failures
-        });
-        self.bar.set_message(format!(
-            "{:>9} ops/s  p99 {p99:>7} µs{failed}",
-            text::grouped((view.recent_operations as f64 / view.recent_seconds).round() as u64)
-        ));
-    }
-
-    fn wants_to_stop(&self) -> Option<String> {
-        self.interrupted.load(Ordering::Relaxed).then(|| "interrupted".to_owned())
-    }
-
-    fn ends(&self, report: &PhaseReport) {
-        self.bar.finish_and_clear();
-        self.print(&text::phase(report));
-    }
-}
-
-/// Shows progress, and only the failures of phases: their results are shown together at the end.
-pub(crate) struct Progress<'a>(pub(crate) &'a Console);
-
-impl Observer for Progress<'_> {
-    fn begins(&self, plan: &PhasePlan) {
-        self.0.begins(plan);
-    }
-
-    fn goes_on(&self, view: &LiveView) {
-        self.0.goes_on(view);
-    }
-
-    fn wants_to_stop(&self) -> Option<String> {
-        self.0.wants_to_stop()
-    }
-
-    fn ends(&self, report: &PhaseReport) {
-        if report.failed == 0 && report.stopped.is_none() {
-            self.0.clear();
-        } else {
-            self.0.ends(report);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn line(arguments: &[&str]) -> String {
-        command_line(arguments.iter().map(ToString::to_string))
-    }
-
-    #[test]
-    fn the_command_can_be_typed_again_and_tells_no_password() {
-        assert_eq!(line(&["cassette", "lab", "-p", "a=b c"]), "cassette lab -p 'a=b c'");
-        assert_eq!(line(&["x", "--password", "secret", "y"]), "x --password *** y");
-        assert_eq!(line(&["x", "--password=secret=", "y"]), "x --password=*** y");
-        assert_eq!(line(&["it's"]), r"'it'\''s'");
-    }
+    write_atomically(path, &text)
 }

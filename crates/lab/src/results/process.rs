@@ -44,7 +44,7 @@ impl ProcessUse {
     /// Reads the usage of process `pid`.
     pub fn of(pid: u32) -> Result<Self, LabError> {
         let path = format!("/proc/{pid}/stat");
-        let attempt = || format!("reading {path}, for the use of process {pid}");
+        let attempt = || format!("reading {path} for the usage of process {pid}");
         let stat = std::fs::read_to_string(&path).map_err(|error| LabError::io(attempt(), error))?;
         let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
         let (written_bytes, read_bytes) = (parse_io(&io, "write_bytes:"), parse_io(&io, "read_bytes:"));
@@ -52,7 +52,7 @@ impl ProcessUse {
         let ticks_per_second = rustix::param::clock_ticks_per_second();
         let page_bytes = rustix::param::page_size() as u64;
         let parsed = parse_stat(&stat, ticks_per_second, page_bytes)
-            .ok_or_else(|| LabError::io(attempt(), io::Error::other(format!("not understood: {stat:?}"))))?;
+            .ok_or_else(|| LabError::io(attempt(), io::Error::other(format!("malformed: {stat:?}"))))?;
         let mut now = Self { written_bytes, read_bytes, open_files, ..parsed };
         if pid == std::process::id() {
             // The process's clock counts nanoseconds; /proc counts ticks of 10 ms, a tenth of a
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_counted_after_the_name_whatever_it_holds() {
+    fn process_fields_are_parsed_after_any_process_name() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 1000 123456 2000 18446744073709551615 1";
         let expected = ProcessUse {
             user_seconds: 2.5,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_processor_time_of_this_process_is_finer_than_ticks() {
+    fn processor_time_of_this_process_is_finer_than_ticks() {
         let looked: Vec<f64> =
             (0..5).map(|_| ProcessUse::of(std::process::id()).unwrap().cpu_seconds()).collect();
         assert!(looked.iter().any(|seconds| (seconds * 100.0).fract() > 1e-6), "{looked:?}");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_found_and_a_process_that_is_not_there_is_named() {
+    fn usage_of_a_missing_process_reports_its_pid() {
         assert!(ProcessUse::of(std::process::id()).unwrap().rss_bytes > 0);
         assert!(ProcessUse::of(u32::MAX).unwrap_err().to_string().contains("4294967295"));
     }

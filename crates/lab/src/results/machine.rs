@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_and_memory_are_found_among_the_other_lines() {
+    fn processor_name_and_memory_are_parsed() {
         let cpuinfo =
             "processor\t: 0\nvendor_id\t: X\nmodel name\t: Fast CPU @ 3.00GHz\nmodel name\t: other\n";
         assert_eq!(processor_name(cpuinfo), Some("Fast CPU @ 3.00GHz"));

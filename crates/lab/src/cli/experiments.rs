@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use jiff::Timestamp;
 
-use super::perform::{self, perform};
-use super::plan::{Plan, place_in_table};
-use super::store::{RunDirectory, RunInfo};
-use super::{Analysis, ExperimentFile, FileError, PartResult, builtin};
+use super::console::{Console, Progress, command_line};
 use crate::LabError;
-use crate::report::{Machine, csv, html, markdown};
+use crate::experiments::perform::{self, perform};
+use crate::experiments::plan::{Plan, place_in_table};
+use crate::experiments::store::{RunDirectory, RunInfo};
+use crate::experiments::{Analysis, ExperimentFile, FileError, PartResult, builtin};
+use crate::format::figure;
+use crate::report::{csv, html, markdown};
+use crate::results::Machine;
 use crate::run::Observer;
-use crate::ycsb_command::{Console, Progress, command_line};
 
 /// Location of the runs.
 #[derive(Debug, Clone, Args)]
@@ -101,10 +103,7 @@ fn text_of(experiment: &str) -> Result<String, LabError> {
     }
     std::fs::read_to_string(path).map_err(|error| {
         let names: Vec<&str> = builtin::BUILT_IN.iter().map(|(name, _)| *name).collect();
-        LabError::io(
-            format!("reading {experiment}, which is none of those built in ({})", names.join(", ")),
-            error,
-        )
+        LabError::io(format!("reading {experiment}, which is not built in ({})", names.join(", ")), error)
     })
 }
 
@@ -138,13 +137,13 @@ fn plan(
 /// Runs `lab run`. Returns `false` if operations failed or the run did not complete.
 pub fn run(args: &RunArgs) -> Result<bool, LabError> {
     if !(args.scale.is_finite() && args.scale > 0.0) {
-        return Err(LabError::Usage("the scale must be above 0".into()));
+        return Err(LabError::Usage("invalid scale: expected above 0".into()));
     }
     let text = text_of(&args.experiment)?;
     let mut file = parse(&args.experiment, &text)?;
     if let Some(repeats) = args.repeats {
         if repeats == 0 {
-            return Err(LabError::Usage("--repeats must be at least 1".into()));
+            return Err(LabError::Usage("invalid --repeats: expected at least 1".into()));
         }
         file.repeats = toml::Spanned::new(0..0, repeats);
     }
@@ -188,7 +187,7 @@ pub fn resume(args: &OneRunArgs) -> Result<bool, LabError> {
     let now = Machine::this();
     if now != info.machine {
         return Err(LabError::Usage(format!(
-            "this run began on another machine ({}, {} processors): its parts cannot be compared with this one's",
+            "the run began on another machine ({}, {} processors): results of both cannot be compared",
             info.machine.processor, info.machine.processors
         )));
     }
@@ -247,7 +246,7 @@ fn go_on(
                 }
                 console.print(&outcome(result));
                 // Ctrl-C between two phases stops no phase.
-                result.stopped.clone().or_else(|| console.wants_to_stop())
+                result.stopped.clone().or_else(|| console.stop_reason())
             }
             Err(error) => Some(error.to_string()),
         };
@@ -256,7 +255,7 @@ fn go_on(
             let go_on = if done + took.len() == 0 && result.is_err() {
                 String::new()
             } else {
-                format!(". Finished parts are kept; `cassette lab resume {path}` goes on")
+                format!(". Finished parts are kept; `cassette lab resume {path}` continues")
             };
             ended = Err(LabError::Usage(format!(
                 "part {} ({}) stopped: {}{go_on}",
@@ -278,13 +277,11 @@ fn outcome(result: &PartResult) -> String {
     let figures = result.phases.iter().filter_map(|phase| Some((&phase.name, phase.figures.as_ref()?)));
     let told: Vec<String> = figures
         .map(|(name, figures)| match figures.rate {
-            None => format!("{name} {}/s", markdown::figure(figures.steady.throughput)),
+            None => format!("{name} {}/s", figure(figures.steady.throughput)),
             Some(_) => {
                 let latencies = figures.steady.latencies.iter();
                 let p99: Vec<String> = latencies
-                    .map(|(kind, latency)| {
-                        format!("{kind} p99 {} µs", markdown::figure(latency.response.p99_us))
-                    })
+                    .map(|(kind, latency)| format!("{kind} p99 {} µs", figure(latency.response.p99_us)))
                     .collect();
                 format!("{name} {}", p99.join(", "))
             }
@@ -322,7 +319,7 @@ pub fn report(args: &OneRunArgs) -> Result<bool, LabError> {
     let info = directory.info()?;
     let file = ExperimentFile::parse(&info.file).ok();
     if directory.parts(&info)?.is_empty() {
-        return Err(LabError::Usage(format!("no part of {} is done", directory.path().display())));
+        return Err(LabError::Usage(format!("no part of {} is complete", directory.path().display())));
     }
     write_reports(&directory, &info, file.as_ref(), &Console::new()?)?;
     Ok(true)
@@ -436,8 +433,8 @@ pub fn duration(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::file::tests::NOOP;
     use super::*;
+    use crate::experiments::file::tests::NOOP;
 
     fn args(directory: &Path, text: &str) -> RunArgs {
         let path = directory.join("small.toml");
@@ -453,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_leaves_its_reports_and_goes_on_where_it_was_killed() {
+    fn a_killed_run_resumes_and_writes_its_reports() {
         let directory = tempfile::tempdir().unwrap();
         let args = args(directory.path(), NOOP);
         assert!(run(&args).unwrap());
@@ -482,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_before_anything_starts() {
+    fn errors_are_reported_before_anything_starts() {
         let directory = tempfile::tempdir().unwrap();
         for (text, words) in [
             (NOOP.replace("threads", "treads"), "line 24, column 1"),
@@ -502,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_there_is_named_and_finished_parts_are_kept() {
+    fn a_missing_server_is_named_and_finished_parts_are_kept() {
         let directory = tempfile::tempdir().unwrap();
         let text = NOOP.replace(
             "[[configuration]]\nname = \"one\"",

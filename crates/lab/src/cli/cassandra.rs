@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Cluster, ClusterSettings, running, stop_processes};
 use crate::LabError;
-use crate::report::ProcessUse;
+use crate::cassandra::{Cluster, ClusterSettings, running, stop_processes};
+use crate::results::ProcessUse;
 
 /// `cassette lab cassandra …`
 #[derive(Debug, Clone, Subcommand)]
@@ -61,7 +61,7 @@ pub struct DirectoryArgs {
 
 fn parse_network(text: &str) -> Result<[u8; 3], String> {
     let numbers: Result<Vec<u8>, _> = text.split('.').map(str::parse).collect();
-    let wrong = || format!("{text:?} is no network such as 127.0.77");
+    let wrong = || format!("invalid network {text:?}: expected three numbers such as 127.0.77");
     match numbers.map(<[u8; 3]>::try_from) {
         Ok(Ok(network)) if network[0] == 127 => Ok(network),
         _ => Err(wrong()),
@@ -70,7 +70,7 @@ fn parse_network(text: &str) -> Result<[u8; 3], String> {
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {
     let (name, value) =
-        text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form NAME=VALUE"))?;
+        text.split_once('=').ok_or_else(|| format!("invalid setting {text:?}: expected NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -81,7 +81,7 @@ impl CassandraCommand {
             Self::Start(args) => {
                 if let Some((number, pid)) = running(&args.directory.directory).first() {
                     return Err(LabError::Usage(format!(
-                        "node {number} in {} runs already, as process {pid}: stop it first",
+                        "node {number} in {} is already running as process {pid}: stop it first",
                         args.directory.directory.display()
                     )));
                 }
@@ -110,7 +110,7 @@ impl CassandraCommand {
             Self::Status(args) => {
                 let nodes = running(&args.directory);
                 if nodes.is_empty() {
-                    println!("no node in {} runs", args.directory.display());
+                    println!("no node is running in {}", args.directory.display());
                 }
                 for (number, pid) in nodes {
                     let used = ProcessUse::of(pid)?;
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_are_of_the_loopback() {
+    fn networks_must_be_loopback() {
         assert_eq!(parse_network("127.0.5"), Ok([127, 0, 5]));
         for wrong in ["10.0.0", "127.0", "127.0.0.1", "127.0.x", "127.0.256"] {
             assert!(parse_network(wrong).is_err(), "{wrong}");

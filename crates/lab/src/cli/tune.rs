@@ -7,19 +7,19 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use tempfile::TempDir;
 
-use super::{Choice, Dimension, better_half, importance, sample, space_of};
+use super::console::{Console, Progress};
+use super::experiments::{ResultsArgs, duration};
 use crate::LabError;
-use crate::cli::EngineKind;
-use crate::experiments::command::{ResultsArgs, duration};
+use crate::engine::EngineKind;
 use crate::experiments::perform::{perform, workloads};
 use crate::experiments::plan::Setup;
-use crate::experiments::store::write_whole;
 use crate::experiments::{Analysis, ExperimentFile, FileError, Part, PartResult, Plan};
+use crate::files::write_atomically;
+use crate::format::{figure, grouped};
 use crate::report::markdown;
-use crate::report::text::grouped;
 use crate::run::Observer;
 use crate::statistics::{Verdict, mean};
-use crate::ycsb_command::{Console, Progress};
+use crate::tune::{Choice, Dimension, better_half, importance, sample, space_of};
 
 /// Number of settings in the first round. Four halvings leave one.
 const FIRST_ROUND: usize = 16;
@@ -74,18 +74,21 @@ fn parse_time(text: &str) -> Result<Duration, String> {
         "s" | "" => 1,
         "m" => 60,
         "h" => 3600,
-        _ => return Err(format!("{text:?} is no time such as 90s, 20m or 1h")),
+        _ => return Err(format!("invalid duration {text:?}: expected a time such as 90s, 20m or 1h")),
     };
-    let number: u32 = digits.parse().map_err(|_| format!("{text:?} is no time such as 90s, 20m or 1h"))?;
+    let number: u32 = digits
+        .parse()
+        .map_err(|_| format!("invalid duration {text:?}: expected a time such as 90s, 20m or 1h"))?;
     Ok(Duration::from_secs(u64::from(number) * unit))
 }
 
 fn parse_dimension(text: &str) -> Result<Dimension, String> {
-    let (name, values) =
-        text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form NAME=VALUE,VALUE"))?;
+    let (name, values) = text
+        .split_once('=')
+        .ok_or_else(|| format!("invalid dimension {text:?}: expected NAME=VALUE,VALUE"))?;
     let values: Vec<String> = values.split(',').map(str::to_owned).collect();
     if values.len() < 2 {
-        return Err(format!("{name} needs two values at least to choose among"));
+        return Err(format!("{name} needs at least two values"));
     }
     Ok(Dimension { name: name.to_owned(), values, default: 0 })
 }
@@ -189,7 +192,7 @@ fn space(args: &TuneArgs) -> Result<Vec<Dimension>, LabError> {
         return Ok(args.dimensions.clone());
     }
     let name = args.engine_name();
-    space_of(&name).ok_or_else(|| LabError::Usage(format!("the engine {name} has no settings to search")))
+    space_of(&name).ok_or_else(|| LabError::Usage(format!("engine {name} has no settings to search")))
 }
 
 fn parsed(text: &str) -> Result<(ExperimentFile, Plan), LabError> {
@@ -251,13 +254,13 @@ impl Tuning<'_> {
         let mut scored = Vec::new();
         for (candidate, setup) in candidates.iter().zip(&plan.setups) {
             let result = self.measure(&file, setup, scale)?;
-            if let Some(reason) = self.console.wants_to_stop() {
+            if let Some(reason) = self.console.stop_reason() {
                 return Err(LabError::Usage(reason));
             }
             // A set that the engine rejects, or that fails, has the lowest score.
             let value = score(&result).unwrap_or(f64::NEG_INFINITY);
             let shown = if value.is_finite() {
-                format!("{:>9} ops/s", markdown::figure(value.exp()))
+                format!("{:>9} ops/s", figure(value.exp()))
             } else {
                 format!("failed: {}", result.stopped.unwrap_or_default())
             };
@@ -320,7 +323,7 @@ impl Tuning<'_> {
             let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
             let path =
                 self.args.results.results.join(format!("tune-{}-{time}.toml", self.args.engine_name()));
-            write_whole(&path, text.as_bytes())?;
+            write_atomically(&path, text.as_bytes())?;
             let _ = writeln!(
                 out,
                 "Both are in {path}; `cassette lab run {path} --repeats 10` compares them again, whole.",
@@ -350,7 +353,7 @@ impl Tuning<'_> {
         for part in &plan.parts {
             let Some(setup) = plan.setup(part) else { continue };
             let result = self.measure(&file, setup, scale)?;
-            if let Some(reason) = self.console.wants_to_stop().or(result.stopped.clone()) {
+            if let Some(reason) = self.console.stop_reason().or(result.stopped.clone()) {
                 return Err(LabError::Usage(reason));
             }
             results.push(PartResult { part: part.clone(), ..result });
@@ -360,7 +363,7 @@ impl Tuning<'_> {
             version: env!("CARGO_PKG_VERSION").into(),
             command: String::new(),
             started_at: String::new(),
-            machine: crate::report::Machine::this(),
+            machine: crate::results::Machine::this(),
             file: text.to_owned(),
             origin: String::new(),
             scale,
@@ -418,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_embedded_engine_is_tuned_within_a_budget_and_an_engine_without_settings_is_refused() {
+    fn tuning_respects_its_budget_and_rejects_engines_without_settings() {
         let results = tempfile::tempdir().unwrap();
         let args = |engine| args(engine, results.path());
         let quick = vec![parse_dimension("concurrent_compactors=2,1").unwrap()];
@@ -433,11 +436,11 @@ mod tests {
         let error = run(&TuneArgs { dimensions: wrong, ..args(EngineKind::Embedded) }).unwrap_err();
         assert!(error.to_string().contains("nosuch"), "{error}");
         let error = run(&TuneArgs { workload: vec!['q'], ..args(EngineKind::Embedded) }).unwrap_err();
-        assert!(error.to_string().starts_with("\"q\" is no core workload"), "{error}");
+        assert!(error.to_string().starts_with("unknown core workload \"q\""), "{error}");
     }
 
     #[test]
-    fn times_and_dimensions_are_read() {
+    fn durations_and_dimensions_are_parsed() {
         assert_eq!(parse_time("20m"), Ok(Duration::from_secs(1200)));
         assert!(
             parse_time("soon").is_err() && parse_dimension("a=1").is_err() && parse_dimension("a").is_err()
