@@ -81,15 +81,15 @@ bench-beside-cassandra: build $(VENV)/installed ## flushes, compactions, reads b
 	$(VENV)/bin/python benches/storage_beside_cassandra.py $(ARGUMENTS)
 
 .PHONY: bench-client
-bench-client: build ## what a request costs the laboratory's client and YCSB's, against one Apache Cassandra (RECORDS, SHORT, LONG, ROUNDS)
+bench-client: build ## cost of a request in the clients of cassette lab and YCSB, against one Apache Cassandra (RECORDS, SHORT, LONG, ROUNDS)
 	benches/client_cost.sh
 
 .PHONY: bench-laboratory
-bench-laboratory: ## what the laboratory adds to a latency that it measures (ROUNDS, OPERATIONS)
+bench-laboratory: ## latency added by cassette lab (ROUNDS, OPERATIONS)
 	cargo bench --package cassette-lab --bench own_latency
 
 .PHONY: bench-same-twice
-bench-same-twice: build ## what the laboratory says where the truth is known: the same twice, and a tenth more (RUNS, REPEATS, FOUND_RUNS)
+bench-same-twice: build ## verdicts of cassette lab where the truth is known: the same twice, and a tenth more (RUNS, REPEATS, FOUND_RUNS)
 	benches/same_twice.py
 
 .PHONY: bench-embedded
@@ -106,7 +106,7 @@ bench-indexes: ## what six secondary indexes cost writes, and reads by index bes
 	cargo bench --package cassette-database --bench indexes
 
 .PHONY: bench-transactions
-bench-transactions: ## transactions on the embedded store: commits, reads, bytes of a conclusion
+bench-transactions: ## transactions on the embedded store: commits, reads, bytes of a commit record
 	cargo bench --package cassette-transactions --bench transactions
 
 .PHONY: bench-startup

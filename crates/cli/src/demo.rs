@@ -16,7 +16,7 @@ pub struct DemoArguments {
     records: u64,
 }
 
-/// What the laboratory is asked, through its own command line.
+/// Arguments of `cassette lab`, parsed by its command line.
 #[derive(Debug, Parser)]
 struct Laboratory {
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! `cassette transactions map` and `migrate`: which layout the conclusions of which transactions have.
+//! `cassette transactions map` and `migrate`: the layout of commit records by start timestamp.
 
 use anyhow::Context;
 use cassette_transactions::service::{Agreed, Layout};
@@ -10,7 +10,7 @@ use super::open::{Purpose, StoreArguments, TimeLockArguments, open};
 /// Which store.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Conclusions are stored in one of three layouts: 1 a partition for each start, 2 tickets, 3 tickets with values in two
+Commit records are stored in one of three layouts: 1 a partition per start timestamp, 2 tickets, 3 tickets with values in two
 stages, for stores whose conditional writes are not linearizable after failures. A range of start timestamps has one layout
 for ever. Up to the bound everybody decides by the map; above it, it is a forecast.")]
 pub struct MapArguments {

@@ -17,7 +17,7 @@ pub use open::password_in;
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
 A store of transactions is a keyspace with a table _timestamp, in an embedded data directory or on a cluster. Every
-transaction begins at a start timestamp, and has at most one conclusion: committed at a commit timestamp, or aborted.
+transaction begins at a start timestamp, and gets at most one final status: committed at a commit timestamp, or aborted.
 docs/transactions.md is the protocol.
 
 On a cluster the nodes must sync a write before they acknowledge it (`commitlog_sync: batch` or `group` in cassandra.yaml).
@@ -36,7 +36,7 @@ pub enum TransactionsCommand {
     Show(show::ShowArguments),
     /// Say what became of transactions, by their start timestamps
     Status(status::StatusArguments),
-    /// Show which layout the conclusions of which transactions have. Reads only
+    /// Show the layout of commit records by start timestamp. Read-only
     Map(map::MapArguments),
     /// Change the layout of new transactions
     Migrate(map::MigrateArguments),

@@ -13,7 +13,7 @@ use super::open::{Opened, Purpose, StoreArguments, TimeLockArguments, open};
 #[command(after_help = "\
 timestamps: no timestamp above the bound has been given out yet; a store that is opened again goes on above it.
 known:      a timestamp that was given out, the greatest that the store says so of without a look into its tables.
-layouts:    how conclusions are stored, by the first start that has it: `cassette transactions map` explains them.
+layouts:    storage of commit records, by the first start timestamp: `cassette transactions map` explains them.
 unswept:    old versions that can go, and have not yet: of transactions that began at this timestamp or later.
 open:       the immutable timestamp: every transaction that began below it has ended. An embedded store has none open
             while this command has it; of a cluster the timelock servers know (--timelock).")]

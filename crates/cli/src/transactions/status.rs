@@ -14,13 +14,13 @@ use super::show::layouts;
 #[command(after_help = "\
 committed: its writes are seen by all who begin above its commit timestamp, for ever.
 aborted:   its writes are never seen.
-none:      it has no conclusion: it is in progress, or its client is dead, and the next reader of what it wrote aborts
+none:      it has no commit record: it is in progress, or its client is dead, and the next reader of what it wrote aborts
            it; or the timestamp was taken for something else.
-dead:      it has no conclusion and has ended, which is known of an embedded store, and of a cluster by its timelock servers
+dead:      it has no commit record and has ended, which is known of an embedded store, and of a cluster by its timelock servers
            (--timelock): the next reader of what it wrote aborts it.
-unknown:   its conclusion has a layout that only a newer program knows.
+unknown:   its commit record has a layout that only a newer program knows.
 
-Of a conclusion in two stages (layout 3) the second stage is put if it is missing, as every reader does.")]
+The second stage of a two-stage commit record (layout 3) is put if it is missing, as every reader does.")]
 pub struct StatusArguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -41,7 +41,7 @@ struct Status {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<i64>,
-    /// Versions of the layouts that have a conclusion.
+    /// Versions of the layouts that have a commit record.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     layouts: Vec<u32>,
 }
@@ -65,7 +65,7 @@ impl Known {
     }
 }
 
-/// `found` are the conclusions by layout.
+/// `found` are the statuses by layout.
 fn status(start: i64, known: &Known, found: &[(u32, TransactionStatus)]) -> Status {
     let mut layouts: Vec<u32> = found.iter().map(|(version, _)| *version).collect();
     let newer = known.newer_layout(start);
@@ -89,12 +89,12 @@ fn text(status: &Status) -> String {
     let what = match (status.status, status.commit) {
         ("before time", _) => "before time: committed at 0".to_owned(),
         ("committed", Some(commit)) => format!("committed at {commit}"),
-        ("none", _) => "no conclusion: in progress, or dead".to_owned(),
-        ("dead", _) => "dead: no conclusion, and it has ended".to_owned(),
+        ("none", _) => "no commit record: in progress, or dead".to_owned(),
+        ("dead", _) => "dead: no commit record, and it has ended".to_owned(),
         ("unknown", _) => "unknown: use the newer program that the store was migrated with".to_owned(),
         ("not given out", _) => "not given out yet".to_owned(),
         ("contradictory", _) => {
-            "conclusions in several layouts: timestamps went backwards, stop all writers".to_owned()
+            "commit records in several layouts: timestamps went backwards, stop all writers".to_owned()
         }
         (other, _) => other.to_owned(),
     };
@@ -106,7 +106,7 @@ fn text(status: &Status) -> String {
 
 pub fn run(arguments: &StatusArguments) -> anyhow::Result<bool> {
     let opened = open(&arguments.store, Purpose::Read)?;
-    // Before the conclusions are read: what had ended then has the conclusion that it will have.
+    // Before the commit records are read: what had ended by then has its final status.
     let immutable = opened.immutable(&arguments.timelock)?.map(|immutable| immutable.0);
     let bound = stored_bound(&*opened.store)?.map(|bound| bound.0);
     let known = Known { bound, immutable, agreed: opened.agreed()? };
@@ -149,11 +149,11 @@ mod tests {
         let agreed = Some(Agreed { sequence: Timestamp(1), bound: Timestamp(90), map });
         let known = Known { bound: Some(100), immutable: Some(15), agreed };
         let says = |start, found: &[(u32, TransactionStatus)]| text(&status(start, &known, found));
-        assert_eq!(says(14, &[]), "14  dead: no conclusion, and it has ended");
+        assert_eq!(says(14, &[]), "14  dead: no commit record, and it has ended");
         assert!(says(95, &[]).contains("newer program") && says(95, &[]).contains("layout 7"));
         assert_eq!(says(20, &[committed]), "20  committed at 30  (layout 2)");
         assert_eq!(says(20, &[(3, TransactionStatus::Aborted)]), "20  aborted  (layout 3)");
-        assert_eq!(says(20, &[]), "20  no conclusion: in progress, or dead");
+        assert_eq!(says(20, &[]), "20  no commit record: in progress, or dead");
         assert_eq!(says(101, &[]), "101  not given out yet");
         assert_eq!(says(-1, &[]), "-1  before time: committed at 0");
         assert!(says(20, &[committed, (3, TransactionStatus::Aborted)]).contains("stop all writers"));
