@@ -1,7 +1,6 @@
 //! `cassette lab ycsb`: creates the engine, runs the experiment, shows and stores the report.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::ValueEnum;
 use jiff::Timestamp;

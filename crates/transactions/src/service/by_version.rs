@@ -85,7 +85,7 @@ impl TransactionService for ByVersion {
         for (index, start) in starts.iter().enumerate() {
             // Checked first: the map does not cover these timestamps.
             if *start < Timestamp::FIRST {
-                drop(found.insert(*start, TransactionStatus::Committed(Timestamp::ATOMIC)))
+                found.insert(*start, TransactionStatus::Committed(Timestamp::ATOMIC));
             } else {
                 groups.push(self.coordination.version(*start)?, index, *start)
             }

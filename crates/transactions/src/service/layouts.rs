@@ -352,7 +352,7 @@ impl<S: Store> TransactionService for CommitRecords<S> {
         let mut asked = Vec::with_capacity(starts.len());
         for start in starts {
             if *start < Timestamp::FIRST {
-                drop(found.insert(*start, TransactionStatus::Committed(Timestamp::ATOMIC)))
+                found.insert(*start, TransactionStatus::Committed(Timestamp::ATOMIC));
             } else {
                 asked.push((*start, self.layout.cell(*start)))
             }

@@ -224,7 +224,7 @@ fn gather(
 ) {
     for QueuedWrite { table, cell, kind } in writes {
         if committed {
-            drop(newest.entry(table).or_default().insert(cell, (start, kind)))
+            newest.entry(table).or_default().insert(cell, (start, kind));
         } else {
             aborted.entry(table).or_default().push((cell, start))
         }
