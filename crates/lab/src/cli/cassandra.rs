@@ -47,7 +47,6 @@ pub struct StartArgs {
     pub yaml: Vec<(String, String)>,
 
     #[command(flatten)]
-    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
     pub directory: DirectoryArgs,
 }
 

@@ -49,7 +49,6 @@ pub struct RunArgs {
     pub dry_run: bool,
 
     #[command(flatten)]
-    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
     pub results: ResultsArgs,
 }
 
@@ -61,7 +60,6 @@ pub struct OneRunArgs {
     pub run: String,
 
     #[command(flatten)]
-    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
     pub results: ResultsArgs,
 }
 
@@ -77,7 +75,6 @@ pub struct CompareArgs {
     pub candidate: String,
 
     #[command(flatten)]
-    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
     pub results: ResultsArgs,
 }
 
@@ -89,7 +86,6 @@ pub struct ShowArgs {
     pub what: String,
 
     #[command(flatten)]
-    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
     pub results: ResultsArgs,
 }
 

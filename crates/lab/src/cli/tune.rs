@@ -64,7 +64,6 @@ pub struct TuneArgs {
     pub seed: u64,
 
     #[command(flatten)]
-    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
     pub results: ResultsArgs,
 }
 

@@ -313,7 +313,7 @@ fn without_a_bound_no_timestamps_are_given_out_until_recovery() {
     let known = known_timestamp(&(store.clone() as Arc<dyn Store>)).unwrap().unwrap();
     let error = recover(known);
     assert!(matches!(error, TimeLockError::RecoveredBelow { .. }), "{error}");
-    assert!(error.to_string().contains(&format!("can be right is {}", known.0 + 1)), "{error}");
+    assert!(error.to_string().contains(&format!("use at least {}", known.0 + 1)), "{error}");
     assert!(matches!(recover(Timestamp::MAX), TimeLockError::OutOfRange { .. }));
     let served = Served::at(&runtime, store, ([127, 0, 0, 1], 0).into(), |options| {
         options.recovered = Some(Timestamp(7_000_000));

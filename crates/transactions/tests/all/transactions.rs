@@ -427,10 +427,10 @@ fn invalid_cell_names_are_rejected_when_written() {
         let long = |length: usize| vec![b'n'; length];
         let mut tx = transactions.start().unwrap();
         for (row, column, what) in [
-            (long(0), long(1), "at least one byte"),
-            (long(65_536), long(1), "65536 bytes"),
-            (long(1), long(65_528), "may have 65527"),
-            (long(1), long(70_000), "70000 bytes"),
+            (long(0), long(1), "expected at least 1 byte"),
+            (long(65_536), long(1), "found 65536"),
+            (long(1), long(65_528), "at most 65527"),
+            (long(1), long(70_000), "found 70000"),
         ] {
             let cell = Cell::new(row.clone(), column.clone());
             for error in [
