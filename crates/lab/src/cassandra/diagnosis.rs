@@ -131,7 +131,7 @@ mod tests {
         let mut crashed = node(false, "INFO  x\n");
         crashed.texts[0] = "#\n#  SIGBUS (0x7) at pc=0x00, pid=1, tid=2\n#\n".into();
         let told = diagnose(&[crashed], None).unwrap();
-        assert_eq!(told, "node 2 has ended; it said \"SIGBUS (0x7) at pc=0x00, pid=1, tid=2\"");
+        assert_eq!(told, "node 2 has ended; its last message: \"SIGBUS (0x7) at pc=0x00, pid=1, tid=2\"");
     }
 
     #[test]

@@ -200,7 +200,7 @@ mod tests {
         });
         let expected = "\
 run f: 2 operations in 0.50 s, 4 ops/s, 1 FAILED
-  failed 1 times: not found; the first: no record user1
+  failed 1 times: not found; the first: record user1 not found
   latency in µs            count       mean        p50        p95        p99      p99.9         max
   READ                         1      200.1      200.1      200.1      200.1      200.1       200.1
   READ-MODIFY-WRITE            1      200.1      200.1      200.1      200.1      200.1       200.1
