@@ -1,5 +1,6 @@
 //! The open database: storage, catalog and shared state, and access to each.
 
+mod mutation_size;
 mod opening;
 mod statements;
 mod storage;
@@ -31,6 +32,7 @@ use crate::system::local::Node;
 use crate::time_uuids::{self, TimeUuids};
 use crate::timeouts::{Deadlines, RequestTimeouts};
 use crate::tracing::TraceChance;
+use crate::views::LargeWrites;
 use crate::write_clock::WriteClock;
 
 pub use self::opening::Options;
@@ -49,6 +51,7 @@ struct Inner {
     changing_schema: Mutex<()>,
     /// Held shared by writers, from before they look which indexes there are until they have written.
     writers: ShardedLock<()>,
+    large_view_writes: LargeWrites,
     builds: Builds,
     /// Whether threads may be started.
     background_threads: bool,

@@ -32,6 +32,11 @@
 //! is an error that can be answered; two writers copying side by side could leave a hole before an acknowledged record at
 //! `kill -9`; and it takes unsafe code.
 //!
+//! # Segments
+//!
+//! A segment has the size of the setting, and is reserved ahead of time. A record that does not fit gets a larger one, of exactly
+//! its size: the reserved segment is enlarged, since segments are used in the order of their ids.
+//!
 //! # Failures
 //!
 //! - **No space**: records are refused ([`AppendError::Refused`]), and accepted again once there is space. Segments are reserved

@@ -22,7 +22,7 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// `commitlog_sync` and its period or window: when a write is acknowledged. Periodic, 10 s.
     pub commitlog_sync: SyncMode,
-    /// `commitlog_segment_size`, bytes; the largest mutation is half of it. 32 MiB.
+    /// `commitlog_segment_size`, bytes; the largest mutation, before its index entries and view rows, is half of it. 32 MiB.
     pub commitlog_segment_size: u32,
     /// `commitlog_total_space`, bytes: beyond it the tables with the oldest unflushed writes are flushed. 1 GiB.
     pub commitlog_total_space: u64,
@@ -292,6 +292,20 @@ impl Options {
             true => too_large(sizes.map(|(name, _)| name).join(" + "), sum),
             false => Ok(()),
         }
+    }
+
+    /// Cassandra's `max_mutation_size`, bytes, by its default: half of `commitlog_segment_size`. What statements may change in
+    /// one partition; the engine itself accepts more.
+    pub fn mutation_size_max(&self) -> u32 {
+        self.commitlog_segment_size / 2
+    }
+
+    /// Bytes of the largest write as a commit log record, with its index entries and view rows: a mutation must fit, and
+    /// more than all memtables may hold does not.
+    pub fn record_size_max(&self) -> u32 {
+        const MOST: u32 = 1 << 30;
+        let memtables = u32::try_from(self.memtable_heap_space).unwrap_or(MOST);
+        self.mutation_size_max().max(memtables).min(MOST)
     }
 
     /// The share of `memtable_heap_space` beyond which the largest memtable is flushed.

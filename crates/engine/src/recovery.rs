@@ -125,6 +125,7 @@ impl Core {
         Ok(CommitLogOptions {
             sync: self.options.commitlog_sync,
             segment_size: self.options.commitlog_segment_size,
+            record_size_max: self.options.record_size_max(),
             total_space: self.options.commitlog_total_space,
             replay: self.options.commitlog_replay,
             first_segment_id: last_segment.max(self.last_unclaimed_segment()?) + 1,

@@ -24,6 +24,7 @@ use crate::system::{self, local::Node};
 use crate::time_uuids::TimeUuids;
 use crate::timeouts::{Deadlines, RequestTimeouts};
 use crate::tracing::TraceChance;
+use crate::views::LargeWrites;
 use crate::virtual_tables::engine_settings;
 use crate::write_clock::WriteClock;
 
@@ -126,6 +127,7 @@ impl Database {
             catalog: ArcSwap::new(opened.catalog),
             changing_schema: Mutex::new(()),
             writers: ShardedLock::new(()),
+            large_view_writes: LargeWrites::default(),
             builds: Builds::default(),
             background_threads,
             materialized_views_enabled: options.materialized_views_enabled,

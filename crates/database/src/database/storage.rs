@@ -13,9 +13,9 @@ use crate::execution::Execution;
 use crate::indexes::{self, Hits, Index, Wanted, Within};
 use crate::metrics::RequestKind;
 use crate::response::Outcome;
-use crate::views;
+use crate::views::{self, EntryBudget};
 
-use super::Database;
+use super::{Database, mutation_size};
 
 impl Database {
     /// One partition of a table, stored or virtual, under `selection`.
@@ -83,6 +83,8 @@ impl Database {
     /// Applies all mutations or none, and with them those of the indexes and views of their tables.
     ///
     /// # Errors
+    /// WriteFailure, without an effect, for a mutation of more bytes than half of a commit log segment, or more in all with
+    /// index entries and view rows than the commit log accepts.
     /// WouldBlock, without an effect, where this thread may not wait and would have to: for a disk that old rows are to be read
     /// from, for somebody else's lock, who may be waiting for a disk, or for the commit log.
     pub(crate) fn apply(
@@ -92,6 +94,11 @@ impl Database {
         mut mutations: Vec<Mutation>,
         promise: Promise,
     ) -> Result<()> {
+        let options = self.0.engine.options();
+        if let Err(message) = mutation_size::check(&mutations, options.mutation_size_max()) {
+            let consistency = execution.options.consistency;
+            return Err(DatabaseError::WriteFailure { consistency, write_type, message });
+        }
         // Of a conditional write the one partition is locked.
         let locks_itself = write_type != WriteType::Cas;
         let (_locked, _writing, catalog) = loop {
@@ -113,9 +120,11 @@ impl Database {
             }
         };
         let mut writes_views_since = None;
+        // Holds what it was admitted to until the rows are in memtables.
+        let mut budget = self.entry_budget(execution, write_type);
         if catalog.has_views() {
             let (began, of_tables) = (self.0.clock.monotonic(), mutations.len());
-            views::add_view_mutations(&self.0.engine, &catalog, &mut mutations, execution)?;
+            views::add_view_mutations(&self.0.engine, &catalog, &mut mutations, execution, &mut budget)?;
             writes_views_since = (mutations.len() > of_tables).then_some(began);
         }
         indexes::add_index_mutations(&self.0.engine, &catalog, &mut mutations, execution)?;
@@ -138,6 +147,12 @@ impl Database {
             self.0.metrics.record(RequestKind::ViewWrite, time, &applied);
         }
         applied
+    }
+
+    /// The budget of one write's view rows.
+    pub(crate) fn entry_budget(&self, execution: &Execution<'_>, write_type: WriteType) -> EntryBudget<'_> {
+        let limit = self.0.engine.options().record_size_max();
+        EntryBudget::new(&self.0.large_view_writes, limit, execution.options.consistency, write_type)
     }
 
     /// Keeps those waiting who wait for writers, while it is held.

@@ -21,7 +21,7 @@ use super::View;
 use super::maintenance::add_entries;
 use crate::catalog::{Catalog, KeyspaceKind};
 use crate::database::{Database, WeakDatabase};
-use crate::error::{DatabaseError, Result};
+use crate::error::{DatabaseError, Result, WriteType};
 use crate::execution::Execution;
 use crate::request::StatementOptions;
 use crate::system::encode::{self, StoredRow};
@@ -29,6 +29,9 @@ use crate::system::{BUILT_VIEWS, SYSTEM, VIEW_BUILDS};
 
 /// Partitions between two notes of how far it is.
 const PARTITIONS_PER_STEP: usize = 500;
+/// Rows of one partition that are read before their entries are written, and bytes of them.
+const ROWS_PER_WRITE: usize = 1000;
+const BYTES_PER_WRITE: usize = 256 << 10;
 /// How long CREATE MATERIALIZED VIEW itself builds, before it leaves the rest to the background.
 const AT_ONCE: Duration = Duration::from_millis(50);
 
@@ -166,16 +169,29 @@ fn step(database: &Database, view: &Arc<View>) -> Result<bool> {
             .map_err(|error| failed("reading", error.to_string()))?;
         let reading = |error: cassette_rows::StorageError| failed("reading", error.to_string());
         let Some(header) = stream.next_partition().map_err(reading)? else { continue };
+        let header = PartitionHeader { static_row: None, ..header };
         let mut rows: Vec<(Option<&Row>, Row)> = Vec::new();
-        while let Some(next) = stream.next_unfiltered().map_err(reading)? {
-            if let Unfiltered::Row(row) = next {
+        let mut bytes = 0;
+        loop {
+            let next = stream.next_unfiltered().map_err(reading)?;
+            let ended = next.is_none();
+            if let Some(Unfiltered::Row(row)) = next {
+                bytes += row.data_size();
                 rows.push((None, row));
             }
+            // Large partitions in pieces: a crash between two has the step done again.
+            if (ended || bytes >= BYTES_PER_WRITE || rows.len() >= ROWS_PER_WRITE) && !rows.is_empty() {
+                let mut budget = database.entry_budget(&execution, WriteType::Simple);
+                let mut mutations = Vec::new();
+                add_entries(view, &header, &rows, &execution, &mut budget, &mut mutations)?;
+                engine.apply(&mutations).map_err(|error| failed("writing", error.to_string()))?;
+                rows.clear();
+                bytes = 0;
+            }
+            if ended {
+                break;
+            }
         }
-        let header = PartitionHeader { static_row: None, ..header };
-        let mut mutations = Vec::new();
-        add_entries(view, &header, &rows, &execution, &mut mutations)?;
-        engine.apply(&mutations).map_err(|error| failed("writing", error.to_string()))?;
         last = Some(key.token());
     }
     let count = count + keys.len() as i64;

@@ -12,8 +12,8 @@ use cassette_rows::{
     RowBuilder, Selection, Slice, Slices, TableMetadata, Unfiltered, key,
 };
 
-use super::View;
 use super::updates::Change;
+use super::{EntryBudget, View};
 use crate::catalog::Catalog;
 use crate::error::{DatabaseError, Result};
 use crate::execution::Execution;
@@ -45,12 +45,13 @@ pub(crate) fn add_view_mutations(
     catalog: &Catalog,
     mutations: &mut Vec<Mutation>,
     execution: &Execution<'_>,
+    budget: &mut EntryBudget<'_>,
 ) -> Result<()> {
     let mut added = Vec::new();
     for Mutation { table, update } in mutations.iter() {
         let views = catalog.views_of(table.id);
         if !views.is_empty() {
-            entries_of(engine, views, update, execution, &mut added)?;
+            entries_of(engine, views, update, execution, budget, &mut added)?;
         }
     }
     mutations.append(&mut added);
@@ -62,6 +63,7 @@ fn entries_of(
     views: &[Arc<View>],
     update: &PartitionUpdate,
     execution: &Execution<'_>,
+    budget: &mut EntryBudget<'_>,
     out: &mut Vec<Mutation>,
 ) -> Result<()> {
     // As the view has it: a writer may have planned with an older version.
@@ -99,17 +101,21 @@ fn entries_of(
     }
     let header = PartitionHeader { key: update.key.clone(), deletion: DeletionTime::LIVE, static_row: None };
     for view in views {
-        add_entries(view, &header, &rows, execution, out)?;
+        add_entries(view, &header, &rows, execution, budget, out)?;
     }
     Ok(())
 }
 
 /// The entries of rows before and after a write in one view.
+///
+/// # Errors
+/// Those of the budget.
 pub(super) fn add_entries(
     view: &Arc<View>,
     header: &PartitionHeader,
     rows: &[(Option<&Row>, Row)],
     execution: &Execution<'_>,
+    budget: &mut EntryBudget<'_>,
     out: &mut Vec<Mutation>,
 ) -> Result<()> {
     let now = execution.now_seconds;
@@ -125,8 +131,10 @@ pub(super) fn add_entries(
             shown_after: view.shows(header, after, &filters, now),
             now,
         };
-        let entries = change.entries().into_iter();
-        out.extend(entries.map(|update| Mutation { table: view.table.clone(), update }));
+        for update in change.entries() {
+            budget.charge(&update)?;
+            out.push(Mutation { table: view.table.clone(), update });
+        }
     }
     Ok(())
 }

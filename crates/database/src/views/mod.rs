@@ -8,11 +8,13 @@
 //! definition   what a view is: base, table, WHERE
 //! updates      from a row before and after a write to the changes of its entries; Cassandra's rules
 //! maintenance  the mutations of views that go with those of their tables
+//! entry_budget the memory of view rows until they are written
 //! build        entries of what was there before the view, in the background
 //! ```
 
 mod build;
 mod definition;
+mod entry_budget;
 mod maintenance;
 #[cfg(test)]
 mod tests;
@@ -20,4 +22,5 @@ mod updates;
 
 pub(crate) use build::{forget, load, truncated, unbuild};
 pub use definition::View;
+pub(crate) use entry_budget::{EntryBudget, LargeWrites};
 pub(crate) use maintenance::{add_view_mutations, lock_partitions};

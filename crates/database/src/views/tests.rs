@@ -1,5 +1,7 @@
 //! A view shows its base's rows under another key, whatever is written, deleted, flushed or lost.
 
+mod large;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +22,10 @@ impl World {
     }
 
     fn open(&self) -> Database {
+        self.open_with(|_| {})
+    }
+
+    fn open_with(&self, change: impl FnOnce(&mut Options)) -> Database {
         let mut options = Options {
             file_system: Arc::new(self.fs.clone()),
             clock: self.clock.clone(),
@@ -28,6 +34,7 @@ impl World {
         };
         options.engine.commitlog_sync = cassette_engine::commitlog::SyncMode::Batch;
         options.engine.background_threads = false;
+        change(&mut options);
         Database::open(options).unwrap()
     }
 }

@@ -72,7 +72,7 @@ fn reserve_and_remove_segments(shared: &Shared) {
             }
             continue;
         }
-        let (locked, created) = shared.create_spare(state);
+        let (locked, created) = shared.create_spare(state, shared.options.segment_size);
         state = locked;
         if let Err(error) = created {
             // Whoever needs the segment tries for himself, and answers for it.

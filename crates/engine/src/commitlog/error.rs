@@ -10,18 +10,16 @@ use super::{CommitLogOptions, Position};
 /// Why a record was not logged.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
-    /// The record can never be logged with this segment size.
+    /// The record can never be logged with these options.
     #[error(
-        "record of {size} bytes is larger than the maximum of {maximum} \
-         (half of commitlog_segment_size, {segment_size})"
+        "write of {size} bytes with its index entries and view rows: expected at most {maximum} (the larger of half of \
+         commitlog_segment_size and memtable_heap_space); divide it, or raise memtable_heap_space"
     )]
     TooLarge {
         /// The record's bytes, framing included.
         size: u64,
         /// The most there may be.
         maximum: u32,
-        /// The segment size that sets it.
-        segment_size: u32,
     },
     /// The record was not logged, nor will replay find it; the log itself is whole. With a source of
     /// [`io::ErrorKind::StorageFull`], there was no space: try again when there is.

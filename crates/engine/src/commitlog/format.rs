@@ -38,6 +38,9 @@ const FRAMING_LEN: usize = 12;
 /// The framing and one byte of kind.
 pub(super) const END_LEN: u32 = FRAMING_LEN as u32 + 1;
 
+/// The framing, one byte of kind, 8 segment id and 4 offset.
+pub(super) const SYNC_MARK_LEN: u32 = FRAMING_LEN as u32 + 13;
+
 const KIND_END: u8 = 1;
 const KIND_SYNC_MARK: u8 = 2;
 const KIND_DICTIONARY: u8 = 3;
@@ -118,13 +121,19 @@ impl Encoder<'_> {
         });
     }
 
-    pub(super) fn dictionary(&mut self, index: u16, table: TableVersion, content: impl FnOnce(&mut Vec<u8>)) {
+    /// Returns the bytes it took, framing included.
+    pub(super) fn dictionary(
+        &mut self,
+        index: u16,
+        table: TableVersion,
+        content: impl FnOnce(&mut Vec<u8>),
+    ) -> usize {
         self.record(KIND_DICTIONARY, |out| {
             out.extend(index.to_be_bytes());
             out.extend(table.table.to_be_bytes());
             out.extend(table.schema.to_be_bytes());
             content(out);
-        });
+        })
     }
 
     /// Returns the bytes it took, framing included.

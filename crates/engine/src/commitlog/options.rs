@@ -36,8 +36,10 @@ pub enum ReplayPolicy {
 pub struct CommitLogOptions {
     /// When an append is acknowledged.
     pub sync: SyncMode,
-    /// `commitlog_segment_size`, bytes. A record may take half of it (`max_mutation_size`).
+    /// `commitlog_segment_size`, bytes. A record that does not fit gets a segment of its own size.
     pub segment_size: u32,
+    /// Bytes of the largest record, framing included.
+    pub record_size_max: u32,
     /// `commitlog_total_space`, bytes: beyond it, tables should be flushed so that the oldest segments can go.
     pub total_space: u64,
     /// What replay does about damage.
@@ -53,16 +55,11 @@ pub struct CommitLogOptions {
 }
 
 impl CommitLogOptions {
-    /// The largest segment: offsets, and lengths of records, stay within a positive `i32`.
+    /// The largest segment, of whatever setting: offsets, and lengths of records, stay within a positive `i32`.
     pub const SEGMENT_SIZE_MAX: u32 = i32::MAX as u32;
 
     /// The smallest segment; smaller ones serve nobody.
     pub const SEGMENT_SIZE_MIN: u32 = 1024;
-
-    /// `max_mutation_size`, bytes: half a segment, so that no more than half of one is ever left empty.
-    pub fn record_size_max(&self) -> u32 {
-        self.segment_size / 2
-    }
 
     /// Records from this size on are encoded before the append lock is taken, bytes.
     pub(super) fn large_record_size(&self) -> usize {
@@ -80,6 +77,7 @@ impl Default for CommitLogOptions {
         Self {
             sync: SyncMode::Periodic { period: Duration::from_secs(10) },
             segment_size: 32 << 20,
+            record_size_max: 256 << 20,
             total_space: 8 << 30,
             replay: ReplayPolicy::Stop,
             first_segment_id: 1,
@@ -94,6 +92,7 @@ impl fmt::Debug for CommitLogOptions {
         f.debug_struct("CommitLogOptions")
             .field("sync", &self.sync)
             .field("segment_size", &self.segment_size)
+            .field("record_size_max", &self.record_size_max)
             .field("total_space", &self.total_space)
             .field("replay", &self.replay)
             .field("first_segment_id", &self.first_segment_id)

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::format::{self, DetachedEntry, Header};
 use super::progress::{Progress, Seen};
-use super::state::{Chunk, SegmentFile, State};
+use super::state::{Chunk, Place, SegmentFile, State};
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
 
 /// What appenders and the background share.
@@ -81,9 +81,9 @@ impl Shared {
                 continue;
             }
             match state.enqueue(record, &mut detached, &self.options)? {
-                Some(position) => break Enqueued { position, number: state.enqueued },
-                None => {
-                    state = self.next_segment(state)?;
+                Place::At(position) => break Enqueued { position, number: state.enqueued },
+                Place::NeedsSegment(size) => {
+                    state = self.next_segment(state, size)?;
                     grown = true;
                 }
             }
@@ -310,18 +310,22 @@ impl Shared {
         state
     }
 
-    /// Moves on from the active segment, unless someone else does meanwhile.
-    fn next_segment<'a>(&self, mut state: Locked<'a>) -> Result<Locked<'a>, AppendError> {
+    /// Moves on from the active segment to one of at least `size` bytes, unless someone else moves on meanwhile.
+    fn next_segment<'a>(&self, mut state: Locked<'a>, size: u32) -> Result<Locked<'a>, AppendError> {
         let full = state.active_id();
         loop {
             if let Some(spare) = state.spare.take() {
-                state.activate(spare, u64::from(self.options.segment_size));
-                return Ok(state);
-            }
-            if state.creating {
+                if spare.size >= size {
+                    state.activate(Arc::new(spare));
+                    return Ok(state);
+                }
+                let (locked, enlarged) = self.enlarge_spare(state, spare, size);
+                state = locked;
+                enlarged.map_err(|error| AppendError::Refused { source: Arc::new(error) })?;
+            } else if state.creating {
                 state = self.waited(state);
             } else {
-                let (locked, created) = self.create_spare(state);
+                let (locked, created) = self.create_spare(state, size);
                 state = locked;
                 created.map_err(|error| AppendError::Refused { source: Arc::new(error) })?;
             }
@@ -332,23 +336,52 @@ impl Shared {
         }
     }
 
-    /// Reserves a segment for later use. Nobody else is doing so.
-    pub(super) fn create_spare<'a>(&self, mut state: Locked<'a>) -> (Locked<'a>, io::Result<()>) {
-        state.creating = true;
+    /// Reserves a segment of `size` bytes for later use. Nobody else is doing so.
+    pub(super) fn create_spare<'a>(&self, mut state: Locked<'a>, size: u32) -> (Locked<'a>, io::Result<()>) {
         state.spare_wanted = false;
         let id = state.next_id;
         state.next_id += 1;
         let path = self.directory.join(format::file_name(id));
+        self.reserve(state, "creating a segment", &path, || self.create_segment(id, &path, size))
+    }
+
+    /// Reserves more for a segment that has no records, up to `size` bytes, and makes it the spare one again. Nobody else is
+    /// reserving. A new segment beside it would have a higher id: records in it would be replayed after those of this one.
+    fn enlarge_spare<'a>(
+        &self,
+        state: Locked<'a>,
+        spare: SegmentFile,
+        size: u32,
+    ) -> (Locked<'a>, io::Result<()>) {
+        let path = spare.path.clone();
+        self.reserve(state, "enlarging a segment", &path, || {
+            let mut writer = spare.writer.lock();
+            writer.allocate(u64::from(size))?;
+            writer.sync()?;
+            drop(writer);
+            Ok(SegmentFile { size, ..spare })
+        })
+    }
+
+    /// Does `work`, which reserves the segment at `path`, without the append lock, and keeps the segment as the spare one.
+    fn reserve<'a>(
+        &self,
+        mut state: Locked<'a>,
+        doing: &str,
+        path: &Path,
+        work: impl FnOnce() -> io::Result<SegmentFile>,
+    ) -> (Locked<'a>, io::Result<()>) {
+        state.creating = true;
         let not_creating = |state: &mut State| state.creating = false;
-        let created = self.unlocked(&mut state, "creating a segment", not_creating, || {
+        let reserved = self.unlocked(&mut state, doing, not_creating, || {
             // What could not be made a segment must not stay: later segments would make it look like a damaged one.
-            self.create_segment(id, &path).map_err(|error| (error, self.discard(&path)))
+            work().map_err(|error| (error, self.discard(path)))
         });
         state.creating = false;
         self.advanced.notify_all();
-        let created = match created {
+        let reserved = match reserved {
             Ok(file) => {
-                state.spare = Some(Arc::new(file));
+                state.spare = Some(file);
                 Ok(())
             }
             Err((error, Ok(()))) => Err(error),
@@ -357,18 +390,18 @@ impl Shared {
                 Err(error)
             }
         };
-        (state, created)
+        (state, reserved)
     }
 
     /// Creates a segment whose name and header are durable and whose space is reserved.
-    fn create_segment(&self, id: u64, path: &Path) -> io::Result<SegmentFile> {
+    fn create_segment(&self, id: u64, path: &Path, size: u32) -> io::Result<SegmentFile> {
         let mut writer = self.fs.create(path)?;
-        writer.allocate(u64::from(self.options.segment_size))?;
+        writer.allocate(u64::from(size))?;
         writer.write_all(&Header::new(id, self.fs.boot_id()).encode())?;
         writer.sync()?;
         self.fs.sync_dir(&self.directory)?;
         let syncer = writer.sync_handle()?;
-        Ok(SegmentFile { id, path: path.to_owned(), writer: Mutex::new(writer), syncer })
+        Ok(SegmentFile { id, path: path.to_owned(), size, writer: Mutex::new(writer), syncer })
     }
 
     /// Removes a segment that has no records.

@@ -11,13 +11,15 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::dirty::DirtyTables;
-use super::format::{DetachedEntry, END_LEN, Encoder, HEADER_LEN};
+use super::format::{DetachedEntry, END_LEN, Encoder, HEADER_LEN, SYNC_MARK_LEN};
 use super::{AppendError, CommitLogOptions, Position, Record, TableVersion};
 
 /// The file of a segment that can still be written.
 pub(super) struct SegmentFile {
     pub(super) id: u64,
     pub(super) path: PathBuf,
+    /// Bytes reserved for it.
+    pub(super) size: u32,
     /// Locked by the one writer only, so never waited for.
     pub(super) writer: Mutex<Box<dyn WritableFile>>,
     pub(super) syncer: Arc<dyn SyncHandle>,
@@ -52,6 +54,13 @@ impl Chunk {
     pub(super) fn position(&self) -> Position {
         Position { segment: self.file.id, offset: self.start }
     }
+
+    /// Discards the bytes of an encoder that gave up. The chunk may stay for long, and keeps no memory for a large record
+    /// that went elsewhere.
+    fn give_up(&mut self) {
+        self.bytes.truncate(self.committed);
+        self.bytes.shrink_to(BUFFER_KEPT);
+    }
 }
 
 /// A segment that exists on disk.
@@ -78,6 +87,14 @@ struct Refusal {
 /// Refusals kept for appenders that have yet to wake up and look; many more than there are threads.
 const REFUSALS_KEPT: usize = 4096;
 
+/// What became of a record that was to be encoded.
+pub(super) enum Place {
+    /// It ends there.
+    At(Position),
+    /// The active segment has no room for it, or there is none: one of at least this size is needed.
+    NeedsSegment(u32),
+}
+
 /// Buffers up to this size are used again, so that one large record does not stay in memory.
 const BUFFER_KEPT: usize = 1 << 20;
 
@@ -85,7 +102,7 @@ const BUFFER_KEPT: usize = 1 << 20;
 pub(super) struct State {
     active: Option<Active>,
     /// A reserved segment, to become the active one.
-    pub(super) spare: Option<Arc<SegmentFile>>,
+    pub(super) spare: Option<SegmentFile>,
     /// Whether someone is reserving a segment.
     pub(super) creating: bool,
     /// Whether the background is asked to reserve one.
@@ -188,16 +205,18 @@ impl State {
         }
     }
 
-    /// Encodes a record behind all others, but for its entry where that is encoded already: it is taken when the record has
-    /// its place. `None` when there is no active segment with room for it.
+    /// Encodes a record behind all others, if the active segment has room for it, but for its entry where that is encoded
+    /// already: it is taken when the record has its place.
     pub(super) fn enqueue(
         &mut self,
         record: &dyn Record,
         detached: &mut Option<DetachedEntry>,
         options: &CommitLogOptions,
-    ) -> Result<Option<Position>, AppendError> {
+    ) -> Result<Place, AppendError> {
         let synced = (self.synced > self.marked).then_some(self.synced);
-        let Some(active) = &mut self.active else { return Ok(None) };
+        let Some(active) = &mut self.active else {
+            return Ok(Place::NeedsSegment(options.segment_size));
+        };
         let chunk = chunk_of(&mut self.pending, &mut self.buffer, active);
         let mut encoder = Encoder { segment: active.file.id, base: chunk.start, out: &mut chunk.bytes };
         if let Some(synced) = synced {
@@ -217,7 +236,7 @@ impl State {
         }
         let fresh = active.end == HEADER_LEN;
         if known + defined > usize::from(u16::MAX) && !fresh {
-            return Ok(None);
+            return Ok(Place::NeedsSegment(options.segment_size));
         }
         let (size, apart) = match detached {
             Some(entry) => (entry.len(), entry.len()),
@@ -225,18 +244,21 @@ impl State {
         };
 
         let added = chunk.bytes.len() - chunk.committed + apart;
-        let room = (options.segment_size - END_LEN).saturating_sub(active.end) as usize;
-        let too_large = |size: usize| AppendError::TooLarge {
-            size: size as u64,
-            maximum: options.record_size_max(),
-            segment_size: options.segment_size,
-        };
-        if size > options.record_size_max() as usize || record.tables().len() > usize::from(u16::MAX) {
+        let room = (active.file.size - END_LEN).saturating_sub(active.end) as usize;
+        let maximum = options.record_size_max;
+        let too_large = |size: usize| AppendError::TooLarge { size: size as u64, maximum };
+        if size > maximum as usize || record.tables().len() > usize::from(u16::MAX) {
+            chunk.give_up();
             return Err(too_large(size));
         }
         if added > room {
-            // Together with its dictionaries and nothing else it does not fit: it never will.
-            return if fresh { Err(too_large(added)) } else { Ok(None) };
+            chunk.give_up();
+            let needed = segment_size_for(record, size, &mut chunk.bytes);
+            chunk.give_up();
+            let possible =
+                u32::try_from(needed).ok().filter(|size| *size <= CommitLogOptions::SEGMENT_SIZE_MAX);
+            let needed = possible.ok_or_else(|| too_large(needed))?;
+            return Ok(Place::NeedsSegment(needed.max(options.segment_size)));
         }
 
         // From here on the record is in the log.
@@ -264,14 +286,17 @@ impl State {
         if let Some(dirty) = &mut dirty {
             record.tables().iter().for_each(|table| dirty.mark_dirty(table.table, active.end));
         }
-        Ok(Some(self.end))
+        Ok(Place::At(self.end))
     }
 
-    /// Whether a large record can be appended and small ones behind it, without waiting for a segment to be reserved.
+    /// Whether a large record can be appended and small ones behind it, without waiting for a segment to be reserved. So is
+    /// one that is larger than a segment: what is reserved ahead of time would be too small for it.
     pub(super) fn has_room(&self, bytes: usize, options: &CommitLogOptions) -> bool {
         let kept = (options.kept_for_small_records() + END_LEN) as usize;
-        let is_in_active = || self.active_end() as usize + bytes + kept <= options.segment_size as usize;
-        self.spare.is_some() || self.active.is_some() && is_in_active()
+        let is_in = |active: &Active| active.end as usize + bytes + kept <= active.file.size as usize;
+        self.spare.is_some()
+            || bytes > options.segment_size as usize
+            || self.active.as_ref().is_some_and(is_in)
     }
 
     /// Finishes the active segment, if there is one.
@@ -284,11 +309,11 @@ impl State {
     }
 
     /// Makes `file`, whose header is durable and whose id is above all others, the segment that records go to.
-    pub(super) fn activate(&mut self, file: Arc<SegmentFile>, size: u64) {
+    pub(super) fn activate(&mut self, file: Arc<SegmentFile>) {
         self.seal();
         let tracked = Tracked {
             path: file.path.clone(),
-            size,
+            size: u64::from(file.size),
             dirty: DirtyTables::default(),
             syncer: Some(file.syncer.clone()),
             unsynced: false,
@@ -385,6 +410,16 @@ impl State {
     pub(super) fn total_size(&self) -> u64 {
         self.segments.values().map(|tracked| tracked.size).sum()
     }
+}
+
+/// The size of a segment that has room for a record, its dictionaries and the sync mark before them. Its entry takes `size`
+/// bytes. Uses the end of `scratch`.
+fn segment_size_for(record: &dyn Record, size: usize, scratch: &mut Vec<u8>) -> usize {
+    let mut encoder = Encoder { segment: 0, base: 0, out: scratch };
+    let dictionary =
+        |table: &TableVersion| encoder.dictionary(0, *table, |out| record.encode_dictionary(*table, out));
+    let dictionaries: usize = record.tables().iter().map(dictionary).sum();
+    (HEADER_LEN + SYNC_MARK_LEN + END_LEN) as usize + dictionaries + size
 }
 
 /// The chunk for the next bytes of the active segment, without what an encoder that gave up has left in it.

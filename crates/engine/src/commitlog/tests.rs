@@ -64,7 +64,13 @@ pub(super) struct Replayed {
 
 /// Small segments, synced by those who append.
 pub(super) fn options(sync: SyncMode) -> CommitLogOptions {
-    CommitLogOptions { sync, segment_size: 2048, threads: false, ..CommitLogOptions::default() }
+    CommitLogOptions {
+        sync,
+        segment_size: 2048,
+        record_size_max: 8192,
+        threads: false,
+        ..CommitLogOptions::default()
+    }
 }
 
 pub(super) const PERIODIC: SyncMode = SyncMode::Periodic { period: Duration::from_secs(10) };

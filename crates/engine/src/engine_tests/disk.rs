@@ -234,7 +234,8 @@ fn a_damaged_commit_log_stops_with_what_to_do() {
 fn a_write_that_is_too_large_is_refused_and_nothing_of_it_is_seen() {
     let (world, table) = simple_world();
     let engine = world.open().unwrap();
-    let batch = [mutation(&table, insert(1, b"small", 1)), mutation(&table, insert(2, &[0; 10_000], 1))];
+    let too_large = vec![0; world.options.memtable_heap_space];
+    let batch = [mutation(&table, insert(1, b"small", 1)), mutation(&table, insert(2, &too_large, 1))];
     assert!(matches!(engine.apply(&batch), Err(EngineError::CommitLog(_))));
     assert!(!is_there(&engine, &table, 1).unwrap());
     assert!(put(&engine, &table, 1, 10).is_ok());

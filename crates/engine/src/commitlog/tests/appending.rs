@@ -44,32 +44,82 @@ fn a_log_goes_on_behind_what_was_replayed() {
     }
 }
 
+/// Bytes of a record of one table beside its content: 12 of framing, 1 of kind, 2 of count, 2 of index.
+const OVERHEAD: usize = 17;
+
 #[test]
-fn a_record_of_half_a_segment_fits_and_a_larger_one_is_refused_with_the_sizes() {
+fn a_record_larger_than_a_segment_gets_one_of_its_size() {
     let fs = FakeFileSystem::new();
     let log = open(&fs, SyncMode::Batch).log;
-    // 12 bytes of framing, 1 of kind, 2 of count, 2 of index.
-    let largest = 1024 - 17;
-    log.append(&record(&[1], &vec![7; largest])).unwrap();
-    let error = log.append(&record(&[1], &vec![7; largest + 1])).unwrap_err();
-    assert!(
-        matches!(error, AppendError::TooLarge { size: 1025, maximum: 1024, segment_size: 2048 }),
-        "{error}"
-    );
-    log.append(&record(&[1], b"after")).unwrap();
-    let lengths: Vec<usize> =
-        open(&fs.kill(), SyncMode::Batch).records.iter().map(|r| r.content.len()).collect();
-    assert_eq!(lengths, [largest, 5]);
+    let lengths = [100, 1024, 1900, 2000, 2100, 5000, 1, 8192 - OVERHEAD, 8192 - OVERHEAD, 30];
+    for (number, length) in lengths.into_iter().enumerate() {
+        let position = log.append(&record(&[1], &vec![number as u8; length])).unwrap();
+        let size = fs.metadata(Path::new(&files(&fs).pop().unwrap())).unwrap().len;
+        // Exact, but for a sync mark that may not be needed.
+        assert!(size == 2048 || size - u64::from(position.offset) < 40, "{length} bytes in {size}");
+    }
+    let total: u64 = files(&fs).iter().map(|file| fs.metadata(Path::new(file)).unwrap().len).sum();
+    assert_eq!(log.stats().total_size, total);
+    drop(log);
+    let killed = fs.kill();
+    let opened = open(&killed, SyncMode::Batch);
+    assert_eq!(opened.records.iter().map(|record| record.content.len()).collect::<Vec<_>>(), lengths);
+    opened.log.mark_clean(1, Position::ZERO, opened.log.position());
+    assert_eq!((opened.log.stats().total_size, files(&killed).len()), (0, 0));
 }
 
 #[test]
-fn a_record_whose_dictionaries_do_not_fit_in_a_segment_with_it_is_refused() {
+fn a_record_larger_than_the_maximum_is_refused_with_the_sizes() {
     let fs = FakeFileSystem::new();
     let log = open(&fs, SyncMode::Batch).log;
-    let many: Vec<u128> = (0..100).collect();
-    assert!(matches!(log.append(&record(&many, b"")), Err(AppendError::TooLarge { .. })));
+    log.append(&record(&[1], b"before")).unwrap();
+    let error = log.append(&record(&[1], &vec![7; 8193 - OVERHEAD])).unwrap_err();
+    assert!(matches!(error, AppendError::TooLarge { size: 8193, maximum: 8192 }), "{error}");
     log.append(&record(&[1], b"after")).unwrap();
-    assert_eq!(open(&fs.kill(), SyncMode::Batch).contents(), [b"after"]);
+    assert_eq!(files(&fs).len(), 1);
+    assert_eq!(open(&fs.kill(), SyncMode::Batch).contents(), [b"before".as_slice(), b"after"]);
+}
+
+#[test]
+fn dictionaries_that_fit_no_segment_get_one_of_their_size() {
+    let fs = FakeFileSystem::new();
+    let log = open(&fs, SyncMode::Batch).log;
+    log.append(&record(&[1], b"before")).unwrap();
+    let many: Vec<u128> = (0..100).collect();
+    log.append(&record(&many, b"many")).unwrap();
+    log.append(&record(&[1], b"after")).unwrap();
+    assert_eq!(open(&fs.kill(), SyncMode::Batch).contents(), [b"before".as_slice(), b"many", b"after"]);
+}
+
+#[test]
+fn a_crash_at_any_operation_leaves_all_of_a_large_record_or_nothing() {
+    let contents: Vec<Vec<u8>> =
+        [300, 6000, 300, 1900, 4000, 300].iter().map(|length| vec![*length as u8; *length]).collect();
+    for sync in [PERIODIC, SyncMode::Batch] {
+        for operations in 1.. {
+            let fs = FakeFileSystem::new();
+            let log = open(&fs, sync).log;
+            fs.fail_from(fs.operations() + operations);
+            let appended = contents.iter().take_while(|content| log.append(&record(&[1], content)).is_ok());
+            let acknowledged = appended.count();
+            drop(log);
+            let mut crashes: Vec<FakeFileSystem> = (0..8).map(|seed| fs.crash(seed)).collect();
+            let killed = crashes.len();
+            crashes.push(fs.kill());
+            for (number, crashed) in crashes.into_iter().enumerate() {
+                crashed.heal();
+                let opened = open(&crashed, sync);
+                assert!(contents.iter().map(Vec::as_slice).zip(opened.contents()).all(|(a, b)| a == b));
+                if number == killed || sync == SyncMode::Batch {
+                    assert!(opened.records.len() >= acknowledged, "{sync:?}, crash at {operations}");
+                }
+                opened.log.append(&record(&[1], &[1; 5000])).unwrap();
+            }
+            if acknowledged == contents.len() {
+                break;
+            }
+        }
+    }
 }
 
 #[test]
@@ -110,6 +160,46 @@ fn large_records_leave_room_for_small_ones_until_the_next_segment_is_reserved() 
     log.append(&record(&[1], &[2; 800])).unwrap();
     log.append(&record(&[1], &[3; 60])).unwrap();
     assert_eq!(log.stats().segments, 1, "a small one still fits");
+}
+
+#[test]
+fn a_record_larger_than_a_segment_does_not_wait_for_one_that_is_too_small_for_it() {
+    let fs = FakeFileSystem::new();
+    let log = open(&fs, PERIODIC).log;
+    assert!(log.has_room(5000), "no segment is reserved");
+    log.append(&record(&[1], &[1; 5000])).unwrap();
+    assert!(log.has_room(5000), "the segment is full");
+    assert!(!log.has_room(900), "none of the segment is left");
+    log.append(&record(&[1], &[2; 300])).unwrap();
+    assert!(log.has_room(900));
+    drop(log);
+    assert_eq!(open(&fs.kill(), PERIODIC).contents(), [vec![1; 5000], vec![2; 300]]);
+}
+
+#[test]
+fn records_of_all_sizes_from_many_threads_are_logged_while_segments_are_reserved() {
+    let fs = FakeFileSystem::new();
+    let log = try_open(&fs, CommitLogOptions { threads: true, ..options(PERIODIC) }).unwrap().log;
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let log = &log;
+            scope.spawn(move || {
+                for number in 0..50 {
+                    let length = [100, 1000, 1900, 3000, 7000][(usize::from(thread) + number) % 5];
+                    log.await_room(length);
+                    log.append(&record(&[u128::from(thread)], &vec![number as u8; length])).unwrap();
+                }
+            });
+        }
+    });
+    let opened = open(&fs.kill(), PERIODIC);
+    for thread in 0..4 {
+        let of_thread = opened.records.iter().filter(|record| record.tables[0].table == thread);
+        assert!(
+            of_thread.map(|record| record.content[0]).eq(0..50),
+            "all of thread {thread}, in their order"
+        );
+    }
 }
 
 #[test]

@@ -62,7 +62,9 @@ impl Life {
             _ => vec![self.random.random_range(0..TABLES)],
         };
         let mut content = number.to_be_bytes().to_vec();
-        content.resize(8 + self.random.random_range(0..400), number as u8);
+        // Some do not fit a segment of 2048 bytes.
+        let most = if self.random.random_ratio(1, 20) { 7000 } else { 400 };
+        content.resize(8 + self.random.random_range(0..most), number as u8);
         let ahead = self.random.random_ratio(1, 4);
         let record = record(&tables, &content);
         let appended = if ahead { log.append_ahead(&record) } else { log.append(&record) };

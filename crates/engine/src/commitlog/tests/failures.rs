@@ -63,6 +63,22 @@ fn a_full_disk_refuses_records_until_there_is_space_and_loses_none_it_took() {
 }
 
 #[test]
+fn without_space_for_a_large_record_smaller_ones_are_accepted() {
+    let fs = FakeFileSystem::new();
+    let log = open(&fs, SyncMode::Batch).log;
+    log.append(&record(&[1], b"before")).unwrap();
+    fs.set_capacity(2 * 2048 + 1000);
+    let Err(AppendError::Refused { source }) = log.append(&record(&[1], &[7; 5000])) else { panic!() };
+    assert_eq!(source.kind(), ErrorKind::StorageFull);
+    log.append(&record(&[1], &[1; 1800])).unwrap();
+    assert!(fs.used() <= 2 * 2048, "what was reserved for the large record is given back");
+    fs.set_capacity(u64::MAX);
+    log.append(&record(&[1], &[2; 5000])).unwrap();
+    let expected = [b"before".to_vec(), vec![1; 1800], vec![2; 5000]];
+    assert_eq!(open(&fs.crash(0), SyncMode::Batch).contents(), expected);
+}
+
+#[test]
 fn a_write_refused_for_space_leaves_no_record_and_no_gap() {
     let fs = FakeFileSystem::new();
     let log = open(&fs, PERIODIC).log;

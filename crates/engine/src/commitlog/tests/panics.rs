@@ -51,7 +51,7 @@ fn appender_panics_when(kind: OperationKind) {
     let appending = log.clone();
     let thread = std::thread::Builder::new().name("panicking".into());
     // More than a segment, so that one is created, too.
-    let append = move || (0..100).try_for_each(|_| appending.append(&record(&[1], &[7; 200])).map(drop));
+    let append = move || (0..100).try_for_each(|_| appending.append(&record(&[1], &[7; 2000])).map(drop));
     thread.spawn(append).unwrap().join().unwrap_err();
     let error = log.append(&record(&[1], b"after")).unwrap_err().to_string();
     assert!(error.contains("thread panicking panicked while"), "{error}");
@@ -62,4 +62,5 @@ fn a_panic_of_an_appender_ends_the_log_for_the_others() {
     appender_panics_when(OperationKind::Write);
     appender_panics_when(OperationKind::Sync);
     appender_panics_when(OperationKind::Create);
+    appender_panics_when(OperationKind::Allocate);
 }
