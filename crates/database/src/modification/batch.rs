@@ -220,7 +220,10 @@ fn apply_conditional(
         parts.push(part);
     }
     match key.zip(question) {
-        Some((key, question)) => conditional::execute_parts(&parts, &question, key, true, sink),
+        Some((key, mut question)) => {
+            question.finish()?;
+            conditional::execute_parts(&parts, &question, key, true, sink)
+        }
         None => Ok(Outcome::Void),
     }
 }

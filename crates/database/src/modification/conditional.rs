@@ -37,6 +37,7 @@ pub(super) fn execute(plan: &RowsPlan, execution: &Execution<'_>, sink: &mut dyn
     let part = Part { plan, execution };
     let mut question = Question::new(&plan.table);
     question.add(&part)?;
+    question.finish()?;
     execute_parts(&[part], &question, key, false, sink)
 }
 

@@ -1,10 +1,11 @@
 //! What becomes of a column: SET, DELETE and the values of an INSERT, checked against the column's type.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, AssignmentOperation, DeleteTarget};
 use cassette_rows::types::UserType;
-use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use crate::error::{Result, bail_invalid};
 use crate::plan::PlanContext;
@@ -45,13 +46,9 @@ impl Operation {
             && matches!(self, Self::Discard(_) | Self::SetElement(..) | Self::DeleteElement(_))
     }
 
-    /// Whether `self` and `other` may stand side by side in one SET: they touch parts, and not the same field.
-    fn is_compatible_with(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Set(_), _) | (_, Self::Set(_)) => false,
-            (Self::SetField(a, _), Self::SetField(b, _)) => a != b,
-            _ => true,
-        }
+    /// Whether it gives the whole column a value, and so stands beside no other change of it.
+    fn sets_all(&self) -> bool {
+        matches!(self, Self::Set(_))
     }
 }
 
@@ -63,38 +60,56 @@ pub(super) struct ColumnOperations {
     pub operations: Vec<Operation>,
 }
 
-/// The changes of a statement, each list ascending by column id.
+/// The changes of a statement, each list ascending by column id. From a [builder](OperationsBuilder).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Operations {
     pub statics: Vec<ColumnOperations>,
     pub regulars: Vec<ColumnOperations>,
 }
 
-impl Operations {
+/// Collects the changes of a statement, in constant time each.
+#[derive(Default)]
+pub(super) struct OperationsBuilder {
+    /// In the order they were first named.
+    columns: Vec<ColumnOperations>,
+    /// The index in `columns` of each.
+    places: HashMap<ColumnId, usize>,
+    /// The fields that are set.
+    fields: HashSet<(ColumnId, u16)>,
+}
+
+impl OperationsBuilder {
     /// Adds a change of `column`, a static or regular one.
     ///
     /// # Errors
     /// Invalid, if it cannot stand beside another change of that column.
     pub fn add(&mut self, column: Arc<ColumnMetadata>, operation: Operation) -> Result<()> {
-        let list = match column.kind {
-            ColumnKind::Static => &mut self.statics,
-            _ => &mut self.regulars,
+        let is_field_set_again =
+            matches!(operation, Operation::SetField(field, _) if !self.fields.insert((column.id, field)));
+        let place = *self.places.entry(column.id).or_insert(self.columns.len());
+        let Some(ColumnOperations { operations, .. }) = self.columns.get_mut(place) else {
+            self.columns.push(ColumnOperations { column, operations: vec![operation] });
+            return Ok(());
         };
-        match list.binary_search_by_key(&column.id, |c| c.column.id) {
-            Ok(i) => {
-                let operations = &mut list[i].operations;
-                // All that are not for one field are of one compatibility: the first stands for the others.
-                let compared = if let Operation::SetField(..) = operation { operations.len() } else { 1 };
-                if operations.iter().take(compared).any(|old| !old.is_compatible_with(&operation)) {
-                    bail_invalid!("Multiple incompatible setting of column {}", column.name);
-                }
-                operations.push(operation);
-            }
-            Err(i) => list.insert(i, ColumnOperations { column, operations: vec![operation] }),
+        // What sets all stands alone: the first change stands for the others.
+        if is_field_set_again || operation.sets_all() || operations.first().is_some_and(Operation::sets_all) {
+            bail_invalid!("Multiple incompatible setting of column {}", column.name);
         }
+        operations.push(operation);
         Ok(())
     }
 
+    /// Returns the changes in order.
+    pub fn finish(self) -> Operations {
+        let is_static = |of: &ColumnOperations| of.column.kind == ColumnKind::Static;
+        let (mut statics, mut regulars): (Vec<_>, Vec<_>) = self.columns.into_iter().partition(is_static);
+        statics.sort_unstable_by_key(|of| of.column.id);
+        regulars.sort_unstable_by_key(|of| of.column.id);
+        Operations { statics, regulars }
+    }
+}
+
+impl Operations {
     pub fn is_empty(&self) -> bool {
         self.statics.is_empty() && self.regulars.is_empty()
     }

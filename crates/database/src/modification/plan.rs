@@ -8,7 +8,7 @@ use cassette_rows::{ColumnKind, ColumnMetadata, TableMetadata};
 
 use super::attributes::Attributes;
 use super::conditions::Conditions;
-use super::operation::{self, Operation, Operations};
+use super::operation::{self, Operation, OperationsBuilder};
 use super::rows::RowsPlan;
 use crate::error::{Result, bail_invalid};
 use crate::plan::PlanContext;
@@ -48,7 +48,7 @@ pub(super) fn insert_of(
     if_not_exists: bool,
     table: &Arc<TableMetadata>,
 ) -> Result<RowsPlan> {
-    let mut operations = Operations::default();
+    let mut operations = OperationsBuilder::default();
     let mut keys = Vec::with_capacity(table.partition_key.len() + table.clustering.len());
     for (column, term) in columns {
         match column.kind {
@@ -57,6 +57,7 @@ pub(super) fn insert_of(
         }
     }
     let names_clustering = keys.iter().any(|(column, _)| column.kind == ColumnKind::Clustering);
+    let operations = operations.finish();
     let only_statics = operations.only_statics() && !names_clustering && !table.clustering.is_empty();
     let restrictions = Restrictions::of_insert(keys, table, only_statics)?;
     let conditions = if if_not_exists { Conditions::NotExists } else { Conditions::None };
@@ -81,7 +82,7 @@ pub(super) fn update(
 ) -> Result<RowsPlan> {
     let attributes = Attributes::new(update.using.timestamp.as_ref(), update.using.ttl.as_ref(), table, cx)?;
     let conditions = Conditions::new(&update.conditions, table, cx)?;
-    let mut operations = Operations::default();
+    let mut operations = OperationsBuilder::default();
     for assignment in &update.assignments {
         let column = existing(table, &assignment.column)?;
         if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
@@ -90,6 +91,7 @@ pub(super) fn update(
         let operation = operation::assignment(&column, &assignment.operation, table, cx)?;
         operations.add(column, operation)?;
     }
+    let operations = operations.finish();
     let only_statics = operations.only_statics() && !conditions.touch(ColumnKind::Regular);
     let rules = Rules {
         kind: StatementKind::Update,
@@ -122,7 +124,7 @@ pub(super) fn delete(
 ) -> Result<RowsPlan> {
     let attributes = Attributes::new(delete.timestamp.as_ref(), None, table, cx)?;
     let conditions = Conditions::new(&delete.conditions, table, cx)?;
-    let mut operations = Operations::default();
+    let mut operations = OperationsBuilder::default();
     for target in &delete.targets {
         let name = match target {
             ast::DeleteTarget::Column(name)
@@ -139,6 +141,7 @@ pub(super) fn delete(
         let operation = operation::deletion(&column, target, table, cx)?;
         operations.add(column, operation)?;
     }
+    let operations = operations.finish();
     let only_statics = operations.only_statics() && !conditions.touch(ColumnKind::Regular);
     let rules = Rules {
         kind: StatementKind::Delete,

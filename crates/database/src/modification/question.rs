@@ -1,5 +1,6 @@
 //! What a conditional write, of one statement or a batch, asks of its partition, and what is read to answer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cassette_rows::{Clustering, ColumnId, ColumnKind, ColumnMetadata, Row, TableMetadata};
@@ -16,10 +17,10 @@ use crate::error::{Result, bail_invalid};
 pub(super) struct Question<'a> {
     table: Arc<TableMetadata>,
     static_row: Option<RowQuestion<'a>>,
-    /// In clustering order, one of each row.
+    /// In clustering order and one of each row, once [finished](Self::finish).
     pub rows: Vec<(Clustering, RowQuestion<'a>)>,
     /// The static columns that are read; `None` for all.
-    statics: Option<Vec<ColumnId>>,
+    statics: Option<BTreeSet<ColumnId>>,
     /// Whether regular columns are read: all, or none.
     reads_regulars: bool,
 }
@@ -37,7 +38,7 @@ impl<'a> Question<'a> {
             table: table.clone(),
             static_row: None,
             rows: Vec::new(),
-            statics: Some(Vec::new()),
+            statics: Some(BTreeSet::new()),
             reads_regulars: false,
         }
     }
@@ -45,8 +46,8 @@ impl<'a> Question<'a> {
     /// Adds the conditions of a statement; one without says only what is read.
     ///
     /// # Errors
-    /// Invalid, for conditions on one row that cannot stand side by side, values that cannot be compared, and a row that
-    /// cannot be.
+    /// Invalid, for conditions on the static row that cannot stand side by side, values that cannot
+    /// be compared, and a row that cannot be.
     pub fn add(&mut self, part: &Part<'a, '_>) -> Result<()> {
         let (plan, execution) = (part.plan, part.execution);
         let clustering = &plan.restrictions.clustering;
@@ -88,14 +89,29 @@ impl<'a> Question<'a> {
                 }
             };
         };
+        self.rows.push((clustering, asked));
+        Ok(())
+    }
+
+    /// Brings the conditions of all statements together, by rows.
+    ///
+    /// # Errors
+    /// Invalid, for conditions on one row that cannot stand side by side.
+    pub fn finish(&mut self) -> Result<()> {
         let comparator = &self.table.comparator;
-        match self.rows.binary_search_by(|(row, _)| comparator.compare_rows(row, &clustering)) {
-            Ok(at) => self.rows[at].1.add(asked),
-            Err(at) => {
-                self.rows.insert(at, (clustering, asked));
-                Ok(())
+        // Stable: of one row, the statements stay in order.
+        self.rows.sort_by(|(a, _), (b, _)| comparator.compare_rows(a, b));
+        let mut rows: Vec<(Clustering, RowQuestion<'a>)> = Vec::with_capacity(self.rows.len());
+        for (clustering, asked) in self.rows.drain(..) {
+            match rows.last_mut() {
+                Some((last, earlier)) if comparator.compare_rows(last, &clustering).is_eq() => {
+                    earlier.add(asked)?;
+                }
+                _ => rows.push((clustering, asked)),
             }
         }
+        self.rows = rows;
+        Ok(())
     }
 
     fn read_statics_of(&mut self, plan: &RowsPlan) {
