@@ -167,7 +167,7 @@ fn decode_at_depth(reader: &mut Reader<'_>, depth: usize) -> Result<DataType, Pr
             for _ in 0..count {
                 fields.push((reader.read_string()?.to_owned(), nested(reader)?));
             }
-            DataType::Udt { definition: Arc::new(UserType { keyspace, name, fields }), frozen }
+            DataType::Udt { definition: Arc::new(UserType::new(keyspace, name, fields)), frozen }
         }
         other => return Err(ProtocolError::Invalid(format!("Unknown option id {other}"))),
     })

@@ -416,8 +416,7 @@ fn type_options() {
     check(Version::V4, DataType::list(DataType::Int), "0020 0009");
     check(Version::V4, DataType::map(DataType::Int, DataType::set(DataType::Uuid)), "0021 0009 0022 000c");
     check(Version::V4, DataType::tuple([DataType::Int, DataType::Text]), "0031 0002 0009 000d");
-    let definition =
-        UserType { keyspace: "ks".into(), name: "u".into(), fields: vec![("f".into(), DataType::Boolean)] };
+    let definition = UserType::new("ks", "u", vec![("f".into(), DataType::Boolean)]);
     check(
         Version::V4,
         DataType::Udt { definition: definition.into(), frozen: false },

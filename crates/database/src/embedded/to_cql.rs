@@ -334,13 +334,17 @@ impl ToCql for Value {
                 write_items(values.iter().zip(items.iter()), out)?;
             }
             (Self::UserType(fields), DataType::Udt { definition, .. }) => {
-                if let Some((name, _)) = fields.iter().find(|(name, _)| definition.field(name).is_none()) {
-                    bail_invalid!("Unknown field '{name}' in value of user defined type {}", definition.name);
+                let mut values = vec![None; definition.fields.len()];
+                for (name, value) in fields {
+                    let Some((index, _)) = definition.field(name) else {
+                        let of = &definition.name;
+                        bail_invalid!("Unknown field '{name}' in value of user defined type {of}");
+                    };
+                    // The first of equal names counts.
+                    values[index].get_or_insert(value);
                 }
-                let value_of = |name: &str| {
-                    fields.iter().find(|(field, _)| field == name).map_or(&Self::Null, |(_, value)| value)
-                };
-                write_items(definition.fields.iter().map(|(name, field)| (value_of(name), field)), out)?;
+                let types = definition.fields.iter().map(|(_, field)| field);
+                write_items(values.into_iter().map(|value| value.unwrap_or(&Self::Null)).zip(types), out)?;
             }
             _ => return mismatch(self.kind(), data_type),
         }

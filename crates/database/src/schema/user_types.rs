@@ -1,6 +1,6 @@
 //! CREATE, ALTER and DROP TYPE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use cassette_cql::ast::{
@@ -28,11 +28,10 @@ pub(super) fn create(
         }
         bail_invalid!("A user type with name '{name}' already exists");
     }
-    for (i, (field, _)) in statement.fields.iter().enumerate() {
-        if statement.fields[..i].iter().any(|(earlier, _)| earlier == field) {
-            bail_invalid!("Duplicate field name '{}' in type '{name}'", field.as_str());
-        }
+    if let Some(field) = duplicate(statement.fields.iter().map(|(field, _)| field.as_str())) {
+        bail_invalid!("Duplicate field name '{field}' in type '{name}'");
     }
+    check_count(name, statement.fields.len())?;
     cx.guard.fields_of_type(name, statement.fields.len())?;
     for (_, raw) in &statement.fields {
         refuse_field_type(raw)?;
@@ -45,7 +44,7 @@ pub(super) fn create(
     for (field, data_type) in &fields {
         cx.guard.vectors(&format!("Field {field}"), data_type)?;
     }
-    let user_type = UserType { keyspace: keyspace.name.clone(), name: name.to_owned(), fields };
+    let user_type = UserType::new(keyspace.name.clone(), name, fields);
     let mut after = (**keyspace).clone();
     after.types.insert(name.to_owned(), Arc::new(user_type));
     Ok(Some(change(after, SchemaChangeKind::Created, name)))
@@ -65,6 +64,7 @@ pub(super) fn alter(statement: &AlterType, keyspace: &str, cx: &SchemaContext<'_
         AlterTypeChange::Add { if_not_exists, field, field_type } => {
             cx.guard.fields_of_type(name, user_type.fields.len() + 1)?;
             let fields = add_field(keyspace, user_type, field, field_type, *if_not_exists)?;
+            check_count(name, fields.len())?;
             for (added, data_type) in fields.iter().filter(|(name, _)| **name == **field) {
                 cx.guard.vectors(&format!("Field {added}"), data_type)?;
             }
@@ -83,10 +83,8 @@ pub(super) fn alter(statement: &AlterType, keyspace: &str, cx: &SchemaContext<'_
                     ),
                 }
             }
-            for (i, (field, _)) in renamed.iter().enumerate() {
-                if renamed[..i].iter().any(|(earlier, _)| earlier == field) {
-                    bail_invalid!("Duplicate field name {field} in type {}", keyspace.name);
-                }
+            if let Some(field) = duplicate(renamed.iter().map(|(field, _)| field.as_str())) {
+                bail_invalid!("Duplicate field name {field} in type {}", keyspace.name);
             }
             renamed
         }
@@ -94,8 +92,22 @@ pub(super) fn alter(statement: &AlterType, keyspace: &str, cx: &SchemaContext<'_
     if fields == user_type.fields {
         return Ok(None);
     }
-    let altered = Arc::new(UserType { fields, ..(**user_type).clone() });
+    let altered = Arc::new(user_type.with_fields(fields));
     Ok(Some(change(with_type_changed(keyspace, &altered), SchemaChangeKind::Updated, name)))
+}
+
+/// The first name that an earlier one equals.
+fn duplicate<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut distinct = HashSet::new();
+    names.find(|name| !distinct.insert(*name))
+}
+
+fn check_count(name: &str, count: usize) -> Result<()> {
+    let most = UserType::FIELDS_MAX;
+    if count > most {
+        bail_invalid!("too many fields in type {name}: expected at most {most}, found {count}");
+    }
+    Ok(())
 }
 
 fn add_field(
@@ -229,7 +241,7 @@ fn with_type_changed(keyspace: &Keyspace, altered: &Arc<UserType>) -> Keyspace {
             return (name.clone(), user_type.clone());
         }
         let fields = fields.iter().map(|(name, field)| (name.clone(), field.with_udt(altered))).collect();
-        (name.clone(), Arc::new(UserType { fields, ..(**user_type).clone() }))
+        (name.clone(), Arc::new(user_type.with_fields(fields)))
     };
     after.types = keyspace.types.iter().map(change_type).collect::<BTreeMap<_, _>>();
     for table in after.tables.values_mut() {

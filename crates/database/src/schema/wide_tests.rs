@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cassette_rows::TableMetadata;
+use cassette_rows::types::UserType;
 use cassette_vfs::FakeFileSystem;
 
 use crate::{Database, Options, Session};
@@ -84,4 +85,23 @@ fn very_many_columns_are_inserted_and_updated_by_one_statement() {
     session.execute(&insert, ()).unwrap();
     let set: Vec<String> = (0..59_999).map(|n| format!("c{n} = {}", n + 1)).collect();
     session.execute(&format!("UPDATE ks.t SET {} WHERE k = 1", set.join(", ")), ()).unwrap();
+}
+
+#[test]
+fn a_type_has_as_many_fields_as_have_paths_and_gets_no_more() {
+    let session = open();
+    let create = |count: usize| format!("CREATE TYPE ks.u ({})", declared(count));
+    let too_many = "too many fields in type u: expected at most 32767, found 32768";
+    let error = refusal(&session, &create(UserType::FIELDS_MAX + 1));
+    assert!(error.contains(too_many), "{error}");
+    session.execute(&create(UserType::FIELDS_MAX), ()).unwrap();
+    let error = refusal(&session, "ALTER TYPE ks.u ADD more int");
+    assert!(error.contains(too_many), "{error}");
+    session.execute("CREATE TABLE ks.t (k int PRIMARY KEY, v u)", ()).unwrap();
+    let set: Vec<String> = (0..UserType::FIELDS_MAX).map(|n| format!("v.c{n} = {n}")).collect();
+    session.execute(&format!("UPDATE ks.t SET {} WHERE k = 1", set.join(", ")), ()).unwrap();
+    let rows = session.execute("SELECT v.c0, v.c32766 FROM ks.t", ()).unwrap();
+    assert_eq!(rows.first().unwrap().get::<i32>(1).unwrap(), 32_766);
+    let twice = "UPDATE ks.t SET v.c1 = 1, v.c2 = 2, v.c1 = 3 WHERE k = 1";
+    assert!(refusal(&session, twice).contains("Multiple incompatible setting of column v"));
 }

@@ -241,7 +241,7 @@ fn resolve_user_type(raw: &RawType, keyspace: &Keyspace) -> Result<UserType> {
     for (name, text) in &raw.fields {
         fields.push((name.clone(), resolve_text(text, keyspace)?));
     }
-    Ok(UserType { keyspace: keyspace.name.clone(), name: raw.name.clone(), fields })
+    Ok(UserType::new(keyspace.name.clone(), raw.name.clone(), fields))
 }
 
 fn resolve_text(text: &str, keyspace: &Keyspace) -> Result<cassette_rows::DataType> {

@@ -256,9 +256,18 @@ fn prepare_user_type(
         bail_invalid!("Invalid user type literal for {} of type {}", receiver.name, receiver.data_type);
     };
     let definition = definition.clone();
+    let mut given = vec![None; definition.fields.len()];
+    let mut unknown = None;
+    for (field, raw) in fields {
+        match definition.field(field) {
+            // The first of equal names counts.
+            Some((index, _)) => _ = given[index].get_or_insert(raw),
+            None => _ = unknown.get_or_insert(field),
+        }
+    }
     let mut terms = Vec::with_capacity(definition.fields.len());
-    for (name, data_type) in &definition.fields {
-        let Some((_, raw)) = fields.iter().find(|(field, _)| field == name.as_str()) else {
+    for ((name, data_type), raw) in definition.fields.iter().zip(given) {
+        let Some(raw) = raw else {
             terms.push(Term::Null);
             continue;
         };
@@ -272,7 +281,7 @@ fn prepare_user_type(
         }
         terms.push(Term::prepare(raw, &field, cx)?);
     }
-    if let Some((unknown, _)) = fields.iter().find(|(field, _)| definition.field(field).is_none()) {
+    if let Some(unknown) = unknown {
         bail_invalid!("Unknown field '{unknown}' in value of user defined type {}", definition.name);
     }
     Ok(items_term(terms, receiver))

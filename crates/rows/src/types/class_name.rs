@@ -312,7 +312,7 @@ impl<'a> Parser<'a> {
             self.expect(':')?;
             fields.push((field, self.data_type(depth + 1)?));
         }
-        let definition = Arc::new(UserType { keyspace, name, fields });
+        let definition = Arc::new(UserType::new(keyspace, name, fields));
         Ok(DataType::Udt { definition, frozen: false })
     }
 
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn collections_in_the_fields_of_an_unfrozen_udt_are_wrapped() {
         let fields = vec![("l".to_owned(), DataType::list(DataType::Int))];
-        let definition = Arc::new(UserType { keyspace: "ks".into(), name: "u".into(), fields });
+        let definition = Arc::new(UserType::new("ks", "u", fields));
         let udt = DataType::Udt { definition, frozen: false };
         assert_eq!(udt.class_name(), full("UserType(ks,75,6c:FrozenType(ListType(Int32Type)))"));
         assert_eq!(udt.freeze().class_name(), full("FrozenType(UserType(ks,75,6c:ListType(Int32Type)))"));

@@ -190,7 +190,7 @@ fn tuples_order_item_by_item_with_null_and_missing_ones_first() {
     let minus: &[u8] = &(-1_i32).to_be_bytes();
     let pair = DataType::tuple([DataType::Int, DataType::Text]);
     let fields = vec![("a".to_owned(), DataType::Int), ("b".to_owned(), DataType::Text)];
-    let definition = Arc::new(UserType { keyspace: "ks".into(), name: "u".into(), fields });
+    let definition = Arc::new(UserType::new("ks", "u", fields));
     for data_type in [pair, DataType::Udt { definition, frozen: true }] {
         let values = [
             vec![],

@@ -91,7 +91,7 @@ mod tests {
 
     fn udt(keyspace: &str, name: &str, fields: &[DataType]) -> DataType {
         let fields = fields.iter().map(|field| ("f".to_owned(), field.clone())).collect();
-        let definition = Arc::new(UserType { keyspace: keyspace.into(), name: name.into(), fields });
+        let definition = Arc::new(UserType::new(keyspace, name, fields));
         DataType::Udt { definition, frozen: true }
     }
 

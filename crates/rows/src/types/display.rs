@@ -123,10 +123,7 @@ mod tests {
 
     #[test]
     fn types_are_written_as_in_the_schema_tables() {
-        let udt = DataType::Udt {
-            definition: Arc::new(UserType { keyspace: "ks".into(), name: "Addr".into(), fields: vec![] }),
-            frozen: false,
-        };
+        let udt = DataType::Udt { definition: Arc::new(UserType::new("ks", "Addr", vec![])), frozen: false };
         let tuple = DataType::tuple([DataType::Int, DataType::list(DataType::Text)]);
         for (data_type, text) in [
             (DataType::list(DataType::Int), "list<int>"),

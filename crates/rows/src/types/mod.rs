@@ -83,8 +83,11 @@ pub struct UserType {
     pub keyspace: String,
     /// Its name, in the case it is stored in.
     pub name: String,
-    /// Field names and types in order; `ALTER TYPE … ADD` appends.
+    /// Field names and types in order; `ALTER TYPE … ADD` appends. To change them, make a type
+    /// [with others](Self::with_fields): there is an index of them.
     pub fields: Vec<(String, DataType)>,
+    /// The indexes of the fields, in the order of their names.
+    by_name: Box<[u32]>,
 }
 
 impl DataType {
@@ -265,18 +268,39 @@ impl DataType {
 }
 
 impl UserType {
-    /// The index and type of the field called `name`.
+    /// How many fields a type can have. The cells of a non-frozen value are at paths of a signed
+    /// 16-bit number, by which they are sorted; Cassandra counts the fields in such a number, too.
+    pub const FIELDS_MAX: usize = i16::MAX as usize;
+
+    /// The type called `name`.
+    pub fn new(
+        keyspace: impl Into<String>,
+        name: impl Into<String>,
+        fields: Vec<(String, DataType)>,
+    ) -> Self {
+        let mut by_name: Vec<u32> = (0..fields.len() as u32).collect();
+        by_name.sort_by(|a, b| fields[*a as usize].0.cmp(&fields[*b as usize].0));
+        Self { keyspace: keyspace.into(), name: name.into(), fields, by_name: by_name.into() }
+    }
+
+    /// The type with other fields.
+    pub fn with_fields(&self, fields: Vec<(String, DataType)>) -> Self {
+        Self::new(self.keyspace.clone(), self.name.clone(), fields)
+    }
+
+    /// The index and type of the field called `name`, in logarithmic time.
     pub fn field(&self, name: &str) -> Option<(usize, &DataType)> {
-        self.fields.iter().enumerate().find(|(_, (field, _))| field == name).map(|(i, (_, field))| (i, field))
+        let at = self.by_name.partition_point(|at| self.fields[*at as usize].0.as_str() < name);
+        let index = *self.by_name.get(at)? as usize;
+        let (found, data_type) = &self.fields[index];
+        (found == name).then_some((index, data_type))
     }
 
     /// This definition with `changed` in place of every older version of it inside the fields.
     fn with_udt(&self, changed: &Arc<Self>) -> Self {
-        Self {
-            keyspace: self.keyspace.clone(),
-            name: self.name.clone(),
-            fields: self.fields.iter().map(|(name, field)| (name.clone(), field.with_udt(changed))).collect(),
-        }
+        self.with_fields(
+            self.fields.iter().map(|(name, field)| (name.clone(), field.with_udt(changed))).collect(),
+        )
     }
 }
 

@@ -6,7 +6,7 @@ fn reason(data_type: &DataType, bytes: &[u8]) -> String {
 
 fn person() -> Arc<UserType> {
     let fields = vec![("name".to_owned(), DataType::Text), ("age".to_owned(), DataType::Int)];
-    Arc::new(UserType { keyspace: "ks".into(), name: "person".into(), fields })
+    Arc::new(UserType::new("ks", "person", fields))
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_altered_udt_replaces_its_older_self_everywhere() {
     let old = DataType::list(DataType::Udt { definition: person(), frozen: false });
     let mut fields = person().fields.clone();
     fields.push(("city".to_owned(), DataType::Text));
-    let altered = Arc::new(UserType { fields, ..(*person()).clone() });
+    let altered = Arc::new(person().with_fields(fields));
     let new = old.with_udt(&altered);
     assert_eq!(new, DataType::list(DataType::Udt { definition: altered, frozen: true }));
 }
@@ -147,4 +147,17 @@ fn cells_of_complex_columns_have_paths_and_values() {
     assert_eq!((set.path_type(), set.cell_type(b"x")), (Some(&DataType::Text), Some(&DataType::Empty)));
     assert_eq!(DataType::list(DataType::Int).path_type(), Some(&DataType::TimeUuid));
     assert_eq!(DataType::Int.path_type(), None);
+}
+
+#[test]
+fn fields_are_found_by_name_and_the_first_of_equal_names() {
+    let names = ["b", "", "a", "ä", "b", "B"];
+    let fields = names.iter().map(|name| ((*name).to_owned(), DataType::Int)).collect();
+    let user_type = UserType::new("ks", "t", fields);
+    for name in names {
+        let expected = names.iter().position(|other| *other == name);
+        assert_eq!(user_type.field(name).map(|(index, _)| index), expected, "{name}");
+    }
+    assert_eq!(user_type.field("c"), None);
+    assert_eq!(UserType::new("ks", "t", Vec::new()).field("a"), None);
 }

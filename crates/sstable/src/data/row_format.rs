@@ -352,7 +352,7 @@ mod tests {
 
     fn udt(name: &str, fields: &[DataType], frozen: bool) -> DataType {
         let fields = fields.iter().zip('a'..).map(|(field, name)| (name.into(), field.clone())).collect();
-        let definition = UserType { keyspace: "ks".into(), name: name.into(), fields };
+        let definition = UserType::new("ks", name, fields);
         DataType::Udt { definition: definition.into(), frozen }
     }
 

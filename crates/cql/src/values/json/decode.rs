@@ -49,11 +49,6 @@ pub fn decode_row(text: &str, columns: &[(&str, &DataType)]) -> Result<Vec<JsonC
     columns.iter().map(read).collect()
 }
 
-/// Of entries of one name the last counts.
-fn lookup<'a>(entries: &'a [(String, Json)], name: &str) -> Option<&'a Json> {
-    entries.iter().rev().find(|(entry, _)| entry == name).map(|(_, json)| json)
-}
-
 /// Names without their quotes, or lower-cased if they have none.
 fn fold_names(entries: Vec<(String, Json)>) -> Vec<(String, Json)> {
     let fold = |name: String| match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
@@ -235,16 +230,18 @@ fn decode_nullable(data_type: &DataType, json: &Json) -> Result<Option<Vec<u8>>,
 }
 
 fn decode_udt(definition: &UserType, entries: Vec<(String, Json)>) -> Result<Vec<u8>, ValueError> {
-    let entries = fold_names(entries);
-    if let Some((name, _)) = entries.iter().find(|(name, _)| definition.field(name).is_none()) {
-        return Err(ValueError::invalid(format!(
-            "Unknown field '{name}' in value of user defined type {}",
-            definition.name
-        )));
+    let mut values = vec![Json::Null; definition.fields.len()];
+    // The last of equal names counts.
+    for (name, json) in fold_names(entries) {
+        let Some((index, _)) = definition.field(&name) else {
+            return Err(ValueError::invalid(format!(
+                "Unknown field '{name}' in value of user defined type {}",
+                definition.name
+            )));
+        };
+        values[index] = json;
     }
-    let fields = definition.fields.iter().map(|(name, field)| match lookup(&entries, name) {
-        None => Ok(None),
-        Some(json) => decode_nullable(field, json),
-    });
+    let fields = definition.fields.iter().zip(&values);
+    let fields = fields.map(|((_, field), json)| decode_nullable(field, json));
     Ok(build_tuple(&fields.collect::<Result<Vec<_>, _>>()?))
 }
