@@ -139,7 +139,7 @@ impl FileSystem for RealFileSystem {
             .and_then(|()| file.rewind())
             .and_then(|()| write!(file, "{}", std::process::id()));
         attempted(noted, "write the process id to lock file", path)?;
-        Ok(Box::new(RealFileLock { _file: file }))
+        Ok(Box::new(RealFileLock { file }))
     }
 
     fn available_space(&self, path: &Path) -> io::Result<u64> {
@@ -156,11 +156,18 @@ impl FileSystem for RealFileSystem {
 }
 
 struct RealFileLock {
-    /// The lock goes with the descriptor.
-    _file: File,
+    file: File,
 }
 
 impl FileLock for RealFileLock {}
+
+impl Drop for RealFileLock {
+    fn drop(&mut self) {
+        // Closing the descriptor is not enough: a process that another thread is just starting has a
+        // copy of it until it executes its program, and the copy would hold the lock.
+        let _ = self.file.unlock();
+    }
+}
 
 struct RealRandomAccessFile {
     file: File,

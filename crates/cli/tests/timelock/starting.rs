@@ -86,7 +86,7 @@ fn an_ordinary_end_is_no_error_and_an_absent_store_is_logged_rarely() {
     terminate(&leads.0);
     leads.0.wait().unwrap();
     let text = log(&mut leads.0);
-    let lines = text.matches("the store of the timestamps' bound does not answer").count();
+    let lines = text.matches("timestamp bound: store does not respond").count();
     assert_eq!(lines, 1, "{text}");
 }
 

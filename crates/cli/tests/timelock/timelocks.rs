@@ -190,7 +190,7 @@ fn a_store_on_a_cluster_is_migrated_backed_up_and_restored_with_the_timestamps_o
     assert!(refused(&fresh).contains("cassette timelock start --keyspace fresh"));
     assert!(refused(&fresh).contains("no keyspace fresh"));
     let elsewhere = ["show", "--contact", &cql, "--keyspace", "bank", "--local", "elsewhere"];
-    assert!(refused(&elsewhere).contains("no data center elsewhere"));
+    assert!(refused(&elsewhere).contains("unknown data center elsewhere"));
     // Files whose timestamps a server gave out are not gone on with here.
     drop((bank, copy, one, other, server));
     let files = ["backup", "--data", &data, "--keyspace", "bank", &path("other.backup")];
