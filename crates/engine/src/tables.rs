@@ -314,7 +314,8 @@ impl Core {
         self.flush_alone(&table)?;
         // Without the flushed SSTables, a replay of the log would restore what they held. A flush
         // succeeds even if it could not save its position, or had none because the log has failed.
-        self.usable_log()?;
+        // Nor must the truncation survive a crash that loses earlier writes of other tables.
+        self.usable_log()?.sync()?;
         self.positions.ensure_saved()?;
         if let Some(schema) = keep {
             self.snapshot_before(&table, Cause::Truncated, schema)?;
