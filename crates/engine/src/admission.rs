@@ -1,7 +1,7 @@
 //! Which writes may go on when not all can.
 //!
 //! Two things are scarce. Memory of memtables is freed only as fast as they are flushed. And the commit log is written by
-//! one thread at a time, so that a write of 100 bytes waits while the megabytes before it are copied. Whoever writes much
+//! one thread at a time, so that a write of 100 bytes waits while the megabytes before it are copied. An owner that writes much
 //! must therefore not go first merely because it came first:
 //!
 //! 1. **Large writes** are let in until [`IN_FLIGHT_MAX`] bytes of them are on their way, or one that is larger alone. The
@@ -261,7 +261,7 @@ mod tests {
             if admission.admit(old, FREE) {
                 break;
             }
-            assert!(turn < RECENT_MAX / (15 * MIB), "the other owner goes first for ever");
+            assert!(turn < RECENT_MAX / (15 * MIB), "the other owner never gets its turn");
             assert!(admission.admit(new, FREE));
             admission.end(15 * MIB);
         }

@@ -73,7 +73,7 @@ pub struct Options {
     pub overlapping: OverlappingOptions,
     /// When writers are held up because compaction is behind.
     pub backpressure: BackpressureOptions,
-    /// Who is told of the partitions that flushes and compactions write. Nobody.
+    /// Receives the partitions that flushes and compactions write. The default ignores them.
     pub partition_observer: Option<Arc<dyn PartitionObserver>>,
     /// Whether to flush, compact and sync in threads of the engine's own. Without them the threads that write flush when
     /// that is due, and compactions wait for a command, so that a run can be repeated exactly.

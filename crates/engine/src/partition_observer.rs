@@ -1,4 +1,4 @@
-//! Who is told of the partitions that flushes and compactions write.
+//! The observer of the partitions that flushes and compactions write.
 
 use std::fmt::Debug;
 use std::path::Path;

@@ -190,7 +190,7 @@ impl Core {
 
     /// Holds a write of about `bytes` up until it is its turn to take memory and the commit log is ready for it, and refuses
     /// it when no memory will become free. No lock of a table is held. Locks of partitions, and those of callers, may be:
-    /// whoever has been admitted, or waits for it, waits for none of them.
+    /// a write that is admitted, or waits for admission, waits for none of them.
     fn admit(self: &Arc<Self>, bytes: usize) -> Result<Option<Admitted<'_>>> {
         if !self.options.background_threads {
             if self.memory.is_full() {

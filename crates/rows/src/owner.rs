@@ -13,7 +13,7 @@
 
 use std::cell::Cell;
 
-/// A client, or whoever else asks for work. The default is the database itself, and an embedding program.
+/// The originator of a request: a client. The default stands for the database itself and for an embedding program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Owner(pub u64);
 

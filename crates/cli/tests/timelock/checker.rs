@@ -4,7 +4,7 @@
 //! - a ring that is cut and joined again by three writes is one ring, in every snapshot;
 //! - two cells of which the sum may not fall below zero do not, though each transaction lowers only one (serializable);
 //! - no increment is lost, and none is done twice: as many as were reported as committed, and at most those of unknown outcome more;
-//! - what was reported as committed is, at the same timestamp, also for who asks the store anew; what was reported as not committed is not.
+//! - what was reported as committed is, at the same timestamp, also to a store that is opened again; what was reported as not committed is not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -186,11 +186,11 @@ pub fn run(store: &Arc<dyn Store>, clients: Vec<Client>, during: impl FnOnce(&Fi
         watching.join().unwrap();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    // Who asks anew: nothing cached.
-    let anew = Transactions::open(store.clone(), timelock, options.clone()).unwrap();
-    let tables = Tables::open(&anew).unwrap();
-    assert_eq!(anew.read(|tx| tables.check(tx)).unwrap(), None);
-    let count = anew.read(|tx| read(tx, &tables.counter, 0)).unwrap();
+    // Opened again, so that nothing is cached.
+    let reopened = Transactions::open(store.clone(), timelock, options.clone()).unwrap();
+    let tables = Tables::open(&reopened).unwrap();
+    assert_eq!(reopened.read(|tx| tables.check(tx)).unwrap(), None);
+    let count = reopened.read(|tx| read(tx, &tables.counter, 0)).unwrap();
     let sure: i64 = told.iter().map(|told| told.increments).sum();
     let unknown: i64 = told.iter().map(|told| told.increments_unknown).sum();
     assert!(
@@ -200,13 +200,13 @@ pub fn run(store: &Arc<dyn Store>, clients: Vec<Client>, during: impl FnOnce(&Fi
     for told in &told {
         for chunk in told.committed.chunks(500) {
             let starts: Vec<Timestamp> = chunk.iter().map(|(start, _)| *start).collect();
-            let found = anew.service().get_many(&starts).unwrap();
+            let found = reopened.service().get_many(&starts).unwrap();
             for (start, commit) in chunk {
                 assert_eq!(found.get(start), Some(&TransactionStatus::Committed(*commit)), "start {start}");
             }
         }
         for chunk in told.not_committed.chunks(500) {
-            for (start, status) in anew.service().get_many(chunk).unwrap() {
+            for (start, status) in reopened.service().get_many(chunk).unwrap() {
                 assert_eq!(status, TransactionStatus::Aborted, "start {start}");
             }
         }

@@ -22,7 +22,7 @@ const SHARE: usize = 1 << 20;
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Held by the write whose view rows take more than [`SHARE`] bytes, until they are in memtables. Taken after the locks of
-/// partitions and before the engine admits the write; whoever has been admitted there waits for neither.
+/// partitions and before the engine admits the write; an admitted write waits for neither.
 #[derive(Debug, Default)]
 pub(crate) struct LargeWrites(Mutex<()>);
 

@@ -28,9 +28,9 @@ pub struct Collector {
     max_clustering: Option<Prefix>,
     /// What has expired by then is a tombstone.
     now_seconds: u32,
-    /// Of the partition at hand.
+    /// Of the current partition.
     cells: i64,
-    /// Of the partition at hand.
+    /// Of the current partition.
     tombstones: u64,
 }
 
