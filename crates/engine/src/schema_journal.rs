@@ -261,7 +261,7 @@ fn header() -> Vec<u8> {
 
 /// Appends `content`, framed as a record that begins at `offset` of the file.
 fn frame(content: &[u8], offset: u64, out: &mut Vec<u8>) {
-    // The commit log refuses records that are longer than a segment.
+    // The record is in the commit log already, whose limit is less than 4 GiB.
     let length = content.len() as u32;
     out.put_u32(length);
     out.put_u32(length_checksum(offset, length));
