@@ -81,3 +81,8 @@ pub mod internals {
     pub use cassette_rows as rows;
     pub use cassette_vfs as vfs;
 }
+
+/// Compiles the programs of the tutorial.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tutorial.md")]
+struct Tutorial;
