@@ -112,9 +112,11 @@ impl DropTimes {
 pub struct DropTimesBuilder {
     /// Ascending; at most [`MAX_POINTS`] between calls.
     points: Vec<(i64, i32)>,
-    /// Pairs of point and count, -1 for an empty place; made when the first point comes. Most tables never have one.
+    /// Pairs of point + 1 and count, 0 for an empty place. Allocated with the first point, since most tables never have one;
+    /// zeros, so that the pages of empty places are never touched.
     spool: Vec<(i64, i32)>,
-    spooled: usize,
+    /// The places of `spool` that are not empty.
+    occupied: Vec<usize>,
     /// The last point added and where it went: neighbours in a table often expire together.
     last: Option<(i64, usize)>,
 }
@@ -125,13 +127,13 @@ impl DropTimesBuilder {
         let point = round_up(i64::from(local_deletion_time).min(MAX_DELETION_TIME));
         if let Some((last, place)) = self.last
             && last == point
-            && self.spooled <= SPOOL_CAPACITY
+            && self.occupied.len() <= SPOOL_CAPACITY
         {
             self.spool[place].1 = self.spool[place].1.saturating_add(1);
             return;
         }
         if self.spool.is_empty() {
-            self.spool = vec![(-1, 0); SPOOL_CAPACITY * 2];
+            self.spool = vec![(0, 0); SPOOL_CAPACITY * 2];
         }
         let mut place = self.place(point);
         if place.is_none() {
@@ -141,9 +143,9 @@ impl DropTimesBuilder {
         // An empty spool has room for every point.
         if let Some(place) = place {
             let entry = &mut self.spool[place];
-            if entry.0 == -1 {
-                *entry = (point, 0);
-                self.spooled += 1;
+            if entry.0 == 0 {
+                *entry = (point + 1, 0);
+                self.occupied.push(place);
             }
             entry.1 = entry.1.saturating_add(1);
             self.last = Some((point, place));
@@ -152,23 +154,22 @@ impl DropTimesBuilder {
 
     /// Where `point` is or goes in the spool; `None` if the spool is full.
     fn place(&self, point: i64) -> Option<usize> {
-        if self.spooled > SPOOL_CAPACITY {
+        if self.occupied.len() > SPOOL_CAPACITY {
             return None;
         }
         let start = (point.wrapping_mul(948_701_839) as u32 as usize) & (SPOOL_CAPACITY - 1);
         (start..start + MAX_PROBES)
             .map(|place| place % self.spool.len())
-            .find(|&place| self.spool[place].0 == -1 || self.spool[place].0 == point)
+            .find(|&place| self.spool[place].0 == 0 || self.spool[place].0 == point + 1)
     }
 
     fn empty_spool(&mut self) {
-        for entry in &mut self.spool {
-            let (point, count) = std::mem::replace(entry, (-1, 0));
-            if point != -1 {
-                add_point(&mut self.points, point, count);
-            }
+        // The histogram depends on the order in which points are merged: Cassandra's is that of the spool.
+        self.occupied.sort_unstable();
+        for place in self.occupied.drain(..) {
+            let (stored, count) = std::mem::take(&mut self.spool[place]);
+            add_point(&mut self.points, stored - 1, count);
         }
-        self.spooled = 0;
         self.last = None;
     }
 

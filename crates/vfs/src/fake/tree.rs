@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -140,8 +141,11 @@ impl Tree {
 
     pub(super) fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.require_directory(path)?;
-        let below = self.live.iter().filter(|(entry, _)| directory(entry) == path);
-        Ok(below
+        // Paths are ordered by their components, so everything below a directory follows it.
+        let below = self.live.range::<Path, _>((Bound::Excluded(path), Bound::Unbounded));
+        let below = below.take_while(|(entry, _)| entry.starts_with(path));
+        let children = below.filter(|(entry, _)| directory(entry) == path);
+        Ok(children
             .filter_map(|(entry, node)| {
                 let name = entry.file_name()?.to_str()?.to_owned();
                 Some(match node {
