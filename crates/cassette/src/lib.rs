@@ -25,11 +25,11 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
+//! | `derive` (default) | `#[derive(FromRow, BindValues, UdtValue)]`: structs as rows, as values of markers, as user-defined types |
 //! | `transactions` | `transactions`: snapshot isolation over any number of partitions, embedded |
 //! | `cluster` | transactions whose data is on a CQL cluster, and the driver for it |
 //! | `timelock` | the server that issues timestamps and locks to transactions of several processes, and its client |
 //!
-//! None is on by default.
 #![cfg_attr(
     feature = "transactions",
     doc = r#"
@@ -61,6 +61,8 @@ pub use cassette_database::{
     Batch, Consistency, Database, DatabaseError, MaybeUnset, Options, Result, Row, Rows, Session, Statement,
     StatementOptions, Unset, Value,
 };
+#[cfg(feature = "derive")]
+pub use cassette_derive::{BindValues, FromRow, UdtValue};
 #[cfg(feature = "transactions")]
 pub use cassette_transactions as transactions;
 
@@ -68,8 +70,10 @@ pub use cassette_transactions as transactions;
 pub mod convert {
     pub use cassette_database::ColumnSpec;
     pub use cassette_database::embedded::{
-        BindValues, ColumnIndex, Encoded, FromCql, FromRow, ToCql, Written,
+        BindNamed, BindValues, ColumnIndex, Encoded, FromCql, FromRow, ToCql, Written,
     };
+    #[doc(hidden)]
+    pub use cassette_database::embedded::{UdtReader, bind_by_name, write_udt};
     pub use cassette_rows::DataType;
 }
 
@@ -86,3 +90,8 @@ pub mod internals {
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tutorial.md")]
 struct Tutorial;
+
+/// Compiles and runs the code of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct Guide;

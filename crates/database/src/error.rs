@@ -223,6 +223,14 @@ impl DatabaseError {
         Self::Invalid(message.into())
     }
 
+    /// The error with the name of the value that is wrong in front.
+    pub(crate) fn in_value(self, name: &str) -> Self {
+        match self {
+            Self::Invalid(text) => Self::Invalid(format!("{name}: {text}")),
+            other => other,
+        }
+    }
+
     /// What a failed read answers with.
     pub fn read_failure(consistency: Consistency, error: &StorageError) -> Self {
         match error {

@@ -1,7 +1,10 @@
 //! The values of a statement's markers.
 
+use std::collections::{BTreeMap, HashMap};
+
+use super::bind_named::bind_by_name;
 use super::{ToCql, Written};
-use crate::error::{DatabaseError, Result, bail_invalid};
+use crate::error::{Result, bail_invalid};
 use crate::request::BoundValue;
 use crate::response::ColumnSpec;
 
@@ -33,10 +36,8 @@ impl Encoded {
     /// Adds the value of the marker that `spec` describes.
     pub fn push(&mut self, value: &(impl ToCql + ?Sized), spec: &ColumnSpec) -> Result<()> {
         let start = self.bytes.len();
-        let written = value.write(&spec.data_type, &mut self.bytes).map_err(|error| match error {
-            DatabaseError::Invalid(text) => DatabaseError::Invalid(format!("{}: {text}", spec.name)),
-            other => other,
-        })?;
+        let written =
+            value.write(&spec.data_type, &mut self.bytes).map_err(|error| error.in_value(&spec.name))?;
         self.parts.push(match written {
             Written::Bytes => Part::Bytes(start..self.bytes.len()),
             Written::Null => Part::Null,
@@ -94,17 +95,22 @@ impl<T: BindValues + ?Sized> BindValues for &T {
     }
 }
 
-/// By the markers' names.
-impl<T: ToCql> BindValues for std::collections::BTreeMap<&str, T> {
-    fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()> {
-        for spec in markers {
-            match self.get(&*spec.name) {
-                Some(value) => out.push(value, spec)?,
-                None => bail_invalid!("Missing value for bind marker {}", spec.name),
+macro_rules! maps {
+    ($($map:ty $(, $hasher:ident)?;)+) => {$(
+        /// By the names of the markers.
+        impl<T: ToCql $(, $hasher: std::hash::BuildHasher)?> BindValues for $map {
+            fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()> {
+                bind_by_name(self, markers, out)
             }
         }
-        Ok(())
-    }
+    )+};
+}
+
+maps! {
+    BTreeMap<&str, T>;
+    BTreeMap<String, T>;
+    HashMap<&str, T, S>, S;
+    HashMap<String, T, S>, S;
 }
 
 macro_rules! tuples {

@@ -23,21 +23,25 @@
 //! ```
 
 mod bind;
+mod bind_named;
 mod from_cql;
 mod from_row;
 mod plans;
 mod rows;
 mod session;
 mod to_cql;
+mod udt;
 mod unset;
 mod value;
 
 pub use bind::{BindValues, Encoded};
+pub use bind_named::{BindNamed, bind_by_name};
 pub use from_cql::FromCql;
 pub use from_row::FromRow;
 pub use rows::{ColumnIndex, Row, Rows};
 pub use session::{Batch, Session, Statement};
 pub use to_cql::{ToCql, Written};
+pub use udt::{UdtReader, write_udt};
 pub use unset::{MaybeUnset, Unset};
 pub use value::Value;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{FromCql, FromRow};
-use crate::error::{DatabaseError, Result, bail_invalid};
+use crate::error::{Result, bail_invalid};
 use crate::response::{ColumnSpec, ResultMetadata, RowSink};
 
 /// The rows that a statement gave; none, for statements that give none.
@@ -112,10 +112,7 @@ impl<'a> Row<'a> {
     pub fn get<T: FromCql>(&self, column: impl ColumnIndex) -> Result<T> {
         let index = column.find(self.rows.columns())?;
         let spec = &self.rows.columns()[index];
-        T::read(&spec.data_type, self.bytes(index)).map_err(|error| match error {
-            DatabaseError::Invalid(text) => DatabaseError::Invalid(format!("{}: {text}", spec.name)),
-            other => other,
-        })
+        T::read(&spec.data_type, self.bytes(index)).map_err(|error| error.in_value(&spec.name))
     }
 
     /// The columns of the row.
