@@ -7,7 +7,7 @@ use rand::RngExt;
 use crate::model::{Model, Table};
 use crate::schema::{Column, Index, Kind, Shape, Stamps};
 use crate::simulation::{Outcome, Simulation};
-use crate::value::Type;
+use crate::value::{FIELDS, Type};
 use crate::wire::{Cql, Reply};
 
 impl Simulation {
@@ -46,6 +46,13 @@ impl Simulation {
                 return Ok(());
             }
         }
+        let has_pair = |column: &Column| matches!(column.data_type, Type::Udt(_) | Type::FrozenUdt(_));
+        if shape.columns.iter().any(has_pair) && !self.model.types.contains_key(shape.keyspace()) {
+            self.create_type(shape.keyspace())?;
+            if self.in_doubt.is_some() {
+                return Ok(());
+            }
+        }
         let with = self.parameters(&shape);
         self.define(shape.create(&with), move |model| {
             model.tables.insert(name, Table::new(shape));
@@ -59,12 +66,35 @@ impl Simulation {
         })
     }
 
+    fn create_type(&mut self, keyspace: &str) -> Result<(), String> {
+        let [a, b, ..] = FIELDS;
+        self.define(format!("CREATE TYPE {keyspace}.pair ({a} int, {b} int)"), |model| {
+            model.types.insert(keyspace.to_owned(), 2);
+        })
+    }
+
+    /// Adds a field to a type. Stored values of the frozen type keep the fields that they have.
+    fn alter_type(&mut self) -> Result<(), String> {
+        let Some((keyspace, fields)) = self.model.types.first_key_value() else { return Ok(()) };
+        let (keyspace, fields) = (keyspace.clone(), *fields);
+        let Some(field) = FIELDS.get(usize::from(fields)) else { return Ok(()) };
+        self.define(format!("ALTER TYPE {keyspace}.pair ADD {field} int"), |model| {
+            model.types.insert(keyspace.clone(), fields + 1);
+            for table in model.tables.values_mut().filter(|table| table.shape.keyspace() == keyspace) {
+                for column in &mut table.shape.columns {
+                    column.data_type = column.data_type.with_fields(fields + 1);
+                }
+            }
+        })
+    }
+
     pub(crate) fn drop_keyspace(&mut self) -> Result<(), String> {
         let Some(name) = self.model.keyspaces.first().cloned() else { return Ok(()) };
         // Paging states are of one table, and not of another one of its name.
         self.cursors.retain(|cursor| !cursor.table.starts_with(&format!("{name}.")));
         self.define(format!("DROP KEYSPACE {name}"), |model| {
             model.keyspaces.remove(&name);
+            model.types.remove(&name);
             model.tables.retain(|_, table| table.shape.keyspace() != name);
         })
     }
@@ -93,7 +123,11 @@ impl Simulation {
             }
             columns.push(column("v", Kind::Regular, Type::Int));
             columns.push(column("w", Kind::Regular, Type::Text));
-            for (name, data_type) in [("e", Type::Set), ("m", Type::Map), ("f", Type::FrozenList)] {
+            let keyspace = name.split_once('.').map_or("", |(keyspace, _)| keyspace);
+            let fields = self.model.types.get(keyspace).copied().unwrap_or(2);
+            let collections = [("e", Type::Set), ("m", Type::Map), ("f", Type::FrozenList)];
+            let pairs = [("p", Type::Udt(fields)), ("q", Type::FrozenUdt(fields))];
+            for (name, data_type) in collections.into_iter().chain(pairs) {
                 if self.one_in(2) {
                     columns.push(column(name, Kind::Regular, data_type));
                 }
@@ -147,7 +181,7 @@ impl Simulation {
     pub(crate) fn alter_table(&mut self) -> Result<(), String> {
         let Some(table) = self.some_table() else { return Ok(()) };
         let shape = self.model.tables[&table].shape.clone();
-        match self.random.random_range(0..3) {
+        match self.random.random_range(0..4) {
             0 => {
                 let name = format!("a{}", self.next_number());
                 let data_type = match shape.is_counter() {
@@ -178,6 +212,7 @@ impl Simulation {
                     }
                 })
             }
+            2 => self.alter_type(),
             _ => {
                 // They may be what they were: then nothing becomes durable.
                 let with = self.parameters(&shape);

@@ -53,7 +53,6 @@
 //!   requests that may block to a pool of threads. `wire` does what it does, in its order.
 //! - Lists are only in runs whose clock is not set back, and their elements are not addressed by
 //!   index: which one that is depends on what the list holds.
-//! - UDTs.
 //! - Counters are not deleted.
 //! - Once the commit log has failed, the machine does not crash before the next start: what survives
 //!   is no prefix of the writes then.

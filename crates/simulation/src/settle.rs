@@ -9,8 +9,8 @@ use crate::simulation::Simulation;
 use crate::value::{Type, Val};
 use crate::wire::Cql;
 
-/// The keyspaces, and the tables by `keyspace.table`.
-type Schema = (BTreeSet<String>, BTreeMap<String, Definition>);
+/// The keyspaces, the number of fields of each one's type `pair`, and the tables by `keyspace.table`.
+type Schema = (BTreeSet<String>, BTreeMap<String, u8>, BTreeMap<String, Definition>);
 
 /// The columns of a table with their types, its indexes and its views.
 type Definition = (BTreeMap<String, String>, BTreeSet<String>, BTreeSet<String>);
@@ -26,6 +26,7 @@ impl Simulation {
             if !same && defined(&after) == seen {
                 self.note("   the change of the schema was made".to_owned());
                 self.model.keyspaces = after.keyspaces;
+                self.model.types = after.types;
                 self.model.tables = after.tables;
                 return Ok(());
             }
@@ -37,6 +38,7 @@ impl Simulation {
     fn schema_seen(&mut self) -> Result<Option<Schema>, String> {
         let text = |name: &str| Column { name: name.into(), kind: Kind::Regular, data_type: Type::Text };
         let mut keyspaces = BTreeSet::new();
+        let mut types = BTreeMap::new();
         let mut found: BTreeMap<String, Definition> = BTreeMap::new();
         for keyspace in ["ks0", "ks1"] {
             let mut query = |columns: &[&str], table: &str| -> Result<Option<Vec<Vec<String>>>, String> {
@@ -55,6 +57,12 @@ impl Simulation {
             let Some(rows) = query(&["keyspace_name"], "keyspaces")? else { return Ok(None) };
             for row in rows {
                 keyspaces.insert(row[0].clone());
+            }
+            let Some(rows) = query(&["type_name", "field_types"], "types")? else { return Ok(None) };
+            for row in rows {
+                // An encoded list: its elements are not part of the comparison, their number is.
+                let fields = row[1].matches("int").count();
+                types.insert(keyspace.to_owned(), fields as u8);
             }
             let Some(rows) = query(&["table_name"], "tables")? else { return Ok(None) };
             for row in rows {
@@ -79,7 +87,7 @@ impl Simulation {
                 table.2.insert(row[1].clone());
             }
         }
-        Ok(Some((keyspaces, found)))
+        Ok(Some((keyspaces, types, found)))
     }
 
     /// Compares everything. `unsynced` are the acknowledged writes that the crash may have lost:
@@ -132,5 +140,5 @@ fn defined(model: &Model) -> Schema {
         (columns.collect(), shape.indexes.keys().cloned().collect(), shape.views.keys().cloned().collect())
     };
     let tables = model.tables.iter().map(|(name, table)| (name.clone(), definition(table)));
-    (model.keyspaces.clone(), tables.collect())
+    (model.keyspaces.clone(), model.types.clone(), tables.collect())
 }

@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use crate::model::partition::{Clustering, Effect, Expiry, Range};
 use crate::model::{Key, Table};
 use crate::schema::{Column, Kind, Row, Shape, Stamps};
-use crate::value::{Type, Val};
+use crate::value::{FIELDS, Type, Val};
 use crate::wire::Cql;
 
 /// How many values an integer key or column has.
@@ -120,6 +120,10 @@ impl Statements<'_> {
                     .map(|_| (self.random.random_range(0..DOMAIN), self.random.random_range(0..DOMAIN)));
                 Val::Map(pairs.collect())
             }
+            Type::Udt(fields) | Type::FrozenUdt(fields) => {
+                let field = |_| (!self.one_in(4)).then(|| self.random.random_range(0..DOMAIN));
+                Val::Udt((0..fields).map(field).collect())
+            }
             Type::Counter => Val::Count(i64::from(number)),
         }
     }
@@ -210,6 +214,10 @@ impl Statements<'_> {
                 let cells = list.iter().enumerate();
                 effects.extend(cells.map(|(at, value)| cell(Some(self.place(at)), Some(Val::Int(*value)))));
             }
+            Some(Val::Udt(values)) => {
+                let fields = values.iter().enumerate().filter_map(|(at, value)| Some((at, (*value)?)));
+                effects.extend(fields.map(|(at, value)| cell(Some(at as i32), Some(Val::Int(value)))));
+            }
             Some(Val::Map(map)) => {
                 effects.extend(map.iter().map(|(key, value)| cell(Some(*key), Some(Val::Int(*value)))));
             }
@@ -296,6 +304,13 @@ impl Statements<'_> {
                     }
                     effects.push(cell(Some(path), value.map(Val::Int)));
                 }
+                Type::Udt(fields) if self.one_in(2) => {
+                    let field = self.random.random_range(0..fields);
+                    let value = (!self.one_in(4)).then(|| Val::Int(self.random.random_range(0..DOMAIN)));
+                    let written = writer.value(value.as_ref());
+                    assignments.push(format!("{name}.{} = {written}", FIELDS[usize::from(field)]));
+                    effects.push(cell(Some(i32::from(field)), value));
+                }
                 Type::List if self.one_in(2) => {
                     let Some(Val::List(list)) = Some(self.value(Type::List)) else { continue };
                     let length = list.len();
@@ -377,8 +392,15 @@ impl Statements<'_> {
             // The index of a list's element depends on what the list holds by then.
             let has_paths = column.data_type.is_complex() && column.data_type != Type::List;
             if has_paths && self.one_in(2) {
-                let path = self.random.random_range(0..DOMAIN);
-                names.push(format!("{}[{}]", column.name, writer.value(Some(&Val::Int(path)))));
+                let path = if let Type::Udt(fields) = column.data_type {
+                    let field = self.random.random_range(0..fields);
+                    names.push(format!("{}.{}", column.name, FIELDS[usize::from(field)]));
+                    i32::from(field)
+                } else {
+                    let path = self.random.random_range(0..DOMAIN);
+                    names.push(format!("{}[{}]", column.name, writer.value(Some(&Val::Int(path)))));
+                    path
+                };
                 let (column, path) = (column.name, Some(path));
                 effects.push((0, Effect::Cell { clustering: row, column, path, value: None, expiry: None }));
             } else {

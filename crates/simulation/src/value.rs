@@ -17,9 +17,16 @@ pub enum Type {
     Set,
     /// `map<int, int>`, one cell per key.
     Map,
+    /// The user-defined type `pair`, one cell per field, with this many fields of type `int`.
+    Udt(u8),
+    /// `frozen<pair>`
+    FrozenUdt(u8),
     /// `counter`
     Counter,
 }
+
+/// The names of the fields of the type `pair`, in order. It is created with the first two.
+pub const FIELDS: [&str; 4] = ["a", "b", "c", "d"];
 
 impl Type {
     /// The type in CQL.
@@ -31,13 +38,24 @@ impl Type {
             Type::List => "list<int>",
             Type::Set => "set<int>",
             Type::Map => "map<int, int>",
+            Type::Udt(_) => "pair",
+            Type::FrozenUdt(_) => "frozen<pair>",
             Type::Counter => "counter",
+        }
+    }
+
+    /// The type after `pair` was altered to have this many fields.
+    pub fn with_fields(self, fields: u8) -> Self {
+        match self {
+            Type::Udt(_) => Type::Udt(fields),
+            Type::FrozenUdt(_) => Type::FrozenUdt(fields),
+            other => other,
         }
     }
 
     /// Whether the value consists of several cells.
     pub fn is_complex(self) -> bool {
-        matches!(self, Type::List | Type::Set | Type::Map)
+        matches!(self, Type::List | Type::Set | Type::Map | Type::Udt(_))
     }
 
     /// Reads a value in its wire encoding.
@@ -66,6 +84,15 @@ impl Type {
                 }
                 Val::Map(map)
             }
+            Type::Udt(fields) => {
+                let values = reader.fields()?;
+                if values.len() != usize::from(fields) {
+                    return Err(format!("a value of {} fields, expected {fields}", values.len()));
+                }
+                Val::Udt(values)
+            }
+            // A value keeps the fields that it was written with.
+            Type::FrozenUdt(_) => Val::Udt(reader.fields()?),
             Type::Counter => {
                 let (bytes, rest) = reader.0.split_first_chunk().ok_or("a counter of less than 8 bytes")?;
                 reader.0 = rest;
@@ -89,6 +116,8 @@ pub enum Val {
     Set(BTreeSet<i32>),
     /// `map<int, int>`
     Map(BTreeMap<i32, i32>),
+    /// `pair`, `frozen<pair>`: the values of the fields.
+    Udt(Vec<Option<i32>>),
     /// `counter`
     Count(i64),
 }
@@ -106,6 +135,12 @@ impl Val {
             Val::Map(map) => {
                 let pairs = map.iter().map(|(key, value)| format!("{key}: {value}"));
                 format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
+            }
+            Val::Udt(values) => {
+                let number = |value: &Option<i32>| value.map_or_else(|| "null".to_owned(), |v| v.to_string());
+                let fields = FIELDS.iter().zip(values);
+                let fields = fields.map(|(name, value)| format!("{name}: {}", number(value)));
+                format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
             }
             Val::Count(count) => count.to_string(),
         }
@@ -127,6 +162,19 @@ impl Val {
             Val::List(list) => elements(list.len(), &mut list.iter()),
             Val::Set(set) => elements(set.len(), &mut set.iter()),
             Val::Map(map) => elements(map.len(), &mut map.iter().flat_map(|(key, value)| [key, value])),
+            Val::Udt(values) => {
+                let mut out = Vec::new();
+                for value in values {
+                    match value {
+                        Some(value) => {
+                            out.extend(4i32.to_be_bytes());
+                            out.extend(value.to_be_bytes());
+                        }
+                        None => out.extend((-1i32).to_be_bytes()),
+                    }
+                }
+                out
+            }
             Val::Count(count) => count.to_be_bytes().to_vec(),
         }
     }
@@ -147,6 +195,18 @@ impl Reader<'_> {
             4 => self.int(),
             length => Err(format!("an element of {length} bytes, expected 4")),
         }
+    }
+
+    fn fields(&mut self) -> Result<Vec<Option<i32>>, String> {
+        let mut fields = Vec::new();
+        while !self.0.is_empty() {
+            fields.push(match self.int()? {
+                -1 => None,
+                4 => Some(self.int()?),
+                length => return Err(format!("a field of {length} bytes, expected 4")),
+            });
+        }
+        Ok(fields)
     }
 
     fn elements(&mut self) -> Result<Vec<i32>, String> {

@@ -91,6 +91,8 @@ impl Table {
 pub struct Model {
     /// The keyspaces.
     pub keyspaces: BTreeSet<String>,
+    /// The number of fields of the type `pair`, by keyspace.
+    pub types: BTreeMap<String, u8>,
     /// The tables by `keyspace.table`.
     pub tables: BTreeMap<String, Table>,
     /// A deliberate mistake of the model, for testing that mistakes are found.

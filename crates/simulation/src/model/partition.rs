@@ -56,7 +56,8 @@ pub enum Effect {
         clustering: Option<Clustering>,
         /// The column.
         column: String,
-        /// The element of a set, the key of a map, or the place of a list's element among the others.
+        /// The element of a set, the key of a map, the index of a field, or the place of a list's
+        /// element among the others.
         path: Option<i32>,
         /// The value; that of a set's element is empty.
         value: Option<Val>,
@@ -162,6 +163,15 @@ fn column_value(
             };
             let map: BTreeMap<i32, i32> = live.filter_map(entry).collect();
             (!map.is_empty()).then_some(Val::Map(map))
+        }
+        Type::Udt(fields) => {
+            let mut values = vec![None; usize::from(fields)];
+            for (path, value) in live {
+                if let (Some(field), Val::Int(value)) = (path, value) {
+                    values[*field as usize] = Some(*value);
+                }
+            }
+            values.iter().any(Option::is_some).then_some(Val::Udt(values))
         }
         _ => live.next().map(|(_, value)| value.clone()),
     }
