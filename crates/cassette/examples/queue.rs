@@ -1,6 +1,6 @@
 //! A queue whose jobs are claimed with conditional writes: each by one worker only.
 
-use cassette::{Database, Result};
+use cassette::{Applied, Database, Result};
 
 const WORKERS: usize = 4;
 const JOBS: i32 = 20;
@@ -41,10 +41,10 @@ fn claim_all(database: &Database, worker: i32) -> Result<i32> {
     let mut claimed = 0;
     for job in session.execute("SELECT id FROM work.jobs WHERE queue = 'mail'", ())?.typed::<(i32,)>() {
         let claim = "UPDATE work.jobs SET owner = ? WHERE queue = 'mail' AND id = ? IF owner = null";
-        let answer = session.execute(claim, (worker, job?.0))?;
-        // A refused update also returns the present owner.
-        let applied = answer.first().map(|row| row.get::<bool>("[applied]")).transpose()?;
-        claimed += i32::from(applied.unwrap_or(false));
+        match session.execute(claim, (worker, job?.0))?.applied::<(i32,)>()? {
+            Applied::Yes => claimed += 1,
+            Applied::No(present) => assert!(present.is_some(), "a job without an owner is free"),
+        }
     }
     Ok(claimed)
 }

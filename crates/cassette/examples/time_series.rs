@@ -25,7 +25,7 @@ pub fn run(database: Database) -> Result<()> {
     let start = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     for minute in 0..60_u32 {
         let at = start + Duration::from_secs(60) * minute;
-        session.execute_prepared(&insert, ("boiler", at, 60.0 + f64::from(minute) / 2.0))?;
+        session.execute(&insert, ("boiler", at, 60.0 + f64::from(minute) / 2.0))?;
     }
     let newest = "SELECT at, celsius, TTL(celsius) FROM plant.measurements WHERE sensor = ? LIMIT 1";
     let (at, celsius, ttl) = session.query_one::<(SystemTime, f64, i32)>(newest, ("boiler",))?;

@@ -57,9 +57,10 @@ transactions.run(|tx| {
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub use cassette_database::named;
 pub use cassette_database::{
-    Batch, Consistency, Database, DatabaseError, MaybeUnset, Options, Result, Row, Rows, Session, Statement,
-    StatementOptions, Unset, Value,
+    Applied, Batch, BatchKind, Consistency, Database, DatabaseError, MaybeUnset, Options, OwnedRow, Query,
+    Result, Row, RowIter, Rows, Session, Statement, StatementOptions, Unset, Value,
 };
 #[cfg(feature = "derive")]
 pub use cassette_derive::{BindValues, FromRow, UdtValue};

@@ -1,6 +1,6 @@
 //! The library as an application uses it.
 
-use cassette::{Batch, Database, DatabaseError};
+use cassette::{Database, DatabaseError};
 
 const KEYSPACE: &str =
     "CREATE KEYSPACE app WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
@@ -20,15 +20,16 @@ fn what_is_written_is_read_by_type_and_is_there_when_opened_again() {
         .unwrap();
     let insert = session.prepare("INSERT INTO users (id, name, tags) VALUES (?, ?, ?)").unwrap();
     for id in 0..10 {
-        session.execute_prepared(&insert, (id, format!("user {id}"), vec!["a", "b"])).unwrap();
+        session.execute(&insert, (id, format!("user {id}"), vec!["a", "b"])).unwrap();
     }
-    let mut batch = Batch::new();
+    let mut batch = session.batch();
     batch
         .add(&insert, (10, "ten", vec!["c"]))
         .unwrap()
         .add(&insert, (11, None::<&str>, None::<Vec<&str>>))
         .unwrap();
-    session.execute_batch(&batch).unwrap();
+    batch.execute().unwrap();
+    drop(batch);
     database.close().unwrap();
     drop((insert, session, database));
 

@@ -109,7 +109,7 @@ fn main() {
                 let row = scattered(i + round * sizes.operations, all);
                 let by_key = tables[table] == "plain";
                 let version = if by_key { 0 } else { versions[table][row as usize] };
-                let found = session.execute_prepared(&selects[table], (text("user", row, version),));
+                let found = session.execute(&selects[table], (text("user", row, version),));
                 assert_eq!(found.expect("rows").len(), 1);
             })
         });
@@ -140,7 +140,7 @@ fn write(session: &Session, insert: &Statement, row: u64, version: u64) {
         value("user"),
         value("name"),
     ];
-    session.execute_prepared(insert, values).expect("a write");
+    session.execute(insert, values).expect("a write");
 }
 
 fn text(prefix: &str, row: u64, version: u64) -> String {

@@ -47,7 +47,9 @@ pub use cassette_engine::{
 pub use catalog::{Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription};
 pub use compaction_history::CompactionRecord;
 pub use database::{BatchSource, BatchStatement, Database, Options};
-pub use embedded::{Batch, MaybeUnset, Row, Rows, Session, Statement, Unset, Value};
+pub use embedded::{
+    Applied, Batch, MaybeUnset, OwnedRow, Query, Row, RowIter, Rows, Session, Statement, Unset, Value,
+};
 pub use error::{AbortReason, DatabaseError, Result, WriteType};
 pub use guardrails::{
     Guardrails, Key as GuardrailKey, Kind as GuardrailKind, SETTINGS as GUARDRAILS, Setting as Guardrail,

@@ -233,7 +233,7 @@ mod tests {
         let before = database.prepared_statements().count;
         let select = session.prepare("SELECT v FROM ks.t WHERE k = ?").unwrap();
         for k in 0..3 {
-            session.execute_prepared(&select, (k,)).unwrap();
+            session.execute(&select, (k,)).unwrap();
         }
         assert_eq!(database.prepared_statements().count, before + 1);
         assert_eq!(database.prepared_statements().evicted, 0);

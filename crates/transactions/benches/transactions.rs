@@ -193,7 +193,7 @@ fn reads(sizes: &Sizes) {
             let row = scattered(i) % rows;
             let key = Value::Blob(row.to_be_bytes().to_vec());
             let values = vec![key, Value::Blob(b"c".to_vec()), Value::BigInt(i64::MIN)];
-            assert_eq!(session.execute_prepared(&select, values).expect("a row").len(), 1);
+            assert_eq!(session.execute(&select, values).expect("a row").len(), 1);
         };
         let mut times = rounds(sizes, plain);
         report_micros(&format!("read of the engine, {where_}"), &mut times);

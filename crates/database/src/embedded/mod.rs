@@ -1,4 +1,4 @@
-//! The embedded door: Rust values in, Rust values out.
+//! The embedded API: Rust values in, Rust values out.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,11 +22,16 @@
 //! # }
 //! ```
 
+mod applied;
+mod batch;
 mod bind;
 mod bind_named;
 mod from_cql;
 mod from_row;
+mod named;
 mod plans;
+mod query;
+mod row_iter;
 mod rows;
 mod session;
 mod to_cql;
@@ -34,12 +39,17 @@ mod udt;
 mod unset;
 mod value;
 
+pub use applied::Applied;
+pub use batch::Batch;
 pub use bind::{BindValues, Encoded};
 pub use bind_named::{BindNamed, bind_by_name};
 pub use from_cql::FromCql;
 pub use from_row::FromRow;
-pub use rows::{ColumnIndex, Row, Rows};
-pub use session::{Batch, Session, Statement};
+pub use named::{Named, NoMore};
+pub use query::{Query, Statement};
+pub use row_iter::RowIter;
+pub use rows::{ColumnIndex, Iter, OwnedRow, Row, Rows};
+pub use session::Session;
 pub use to_cql::{ToCql, Written};
 pub use udt::{UdtReader, write_udt};
 pub use unset::{MaybeUnset, Unset};

@@ -38,7 +38,7 @@ impl Rows {
 
     /// Row number `index`.
     pub fn get(&self, index: usize) -> Option<Row<'_>> {
-        (index < self.count).then_some(Row { rows: self, index })
+        (index < self.count).then_some(Row { rows: self, index, first: 0 })
     }
 
     /// The first row.
@@ -47,8 +47,8 @@ impl Rows {
     }
 
     /// The rows in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
-        (0..self.count).map(|index| Row { rows: self, index })
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { rows: self, indexes: 0..self.count }
     }
 
     /// The rows as tuples, in order: `rows.typed::<(i32, String)>()`.
@@ -69,10 +69,60 @@ impl Rows {
 
 impl<'a> IntoIterator for &'a Rows {
     type Item = Row<'a>;
-    type IntoIter = Box<dyn Iterator<Item = Row<'a>> + 'a>;
+    type IntoIter = Iter<'a>;
 
-    fn into_iter(self) -> Self::IntoIter {
-        Box::new(self.iter())
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// The rows of a result in order.
+#[derive(Debug, Clone)]
+pub struct Iter<'a> {
+    rows: &'a Rows,
+    indexes: std::ops::Range<usize>,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Row<'a>;
+
+    fn next(&mut self) -> Option<Row<'a>> {
+        self.indexes.next().map(|index| Row { rows: self.rows, index, first: 0 })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.indexes.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+/// Rows of one page, which ends when it has [`PAGE_BYTES`].
+#[derive(Debug, Default)]
+pub(super) struct Page(pub Rows);
+
+/// Bytes of values after which a page ends.
+const PAGE_BYTES: usize = 1 << 20;
+
+impl RowSink for Page {
+    fn begin(&mut self, metadata: &Arc<ResultMetadata>) {
+        self.0.begin(metadata);
+    }
+
+    fn value(&mut self, value: Option<&[u8]>) {
+        self.0.value(value);
+    }
+
+    fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        self.0.value_with(write);
+    }
+
+    fn end_row(&mut self) -> Result<()> {
+        self.0.end_row()
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.bytes.len() >= PAGE_BYTES
     }
 }
 
@@ -102,6 +152,8 @@ impl RowSink for Rows {
 pub struct Row<'a> {
     rows: &'a Rows,
     index: usize,
+    /// The first column that belongs to it.
+    first: usize,
 }
 
 impl<'a> Row<'a> {
@@ -110,26 +162,61 @@ impl<'a> Row<'a> {
     /// # Errors
     /// Invalid, if there is no such column or its type is another.
     pub fn get<T: FromCql>(&self, column: impl ColumnIndex) -> Result<T> {
-        let index = column.find(self.rows.columns())?;
-        let spec = &self.rows.columns()[index];
+        let index = column.find(self.columns())?;
+        let spec = &self.columns()[index];
         T::read(&spec.data_type, self.bytes(index)).map_err(|error| error.in_value(&spec.name))
     }
 
     /// The columns of the row.
     pub fn columns(&self) -> &'a [ColumnSpec] {
-        self.rows.columns()
+        self.rows.columns().get(self.first..).unwrap_or_default()
     }
 
     /// The bytes of the value at `index`; `None` if it is null or there is none.
     pub fn bytes(&self, index: usize) -> Option<&'a [u8]> {
-        let columns = self.rows.columns().len();
-        if index >= columns {
+        if index >= self.columns().len() {
             return None;
         }
-        let value = self.index * columns + index;
+        let value = self.index * self.rows.columns().len() + self.first + index;
         let (end, is_null) = *self.rows.ends.get(value)?;
         let start = value.checked_sub(1).map_or(0, |before| self.rows.ends[before].0);
         (!is_null).then(|| &self.rows.bytes[start..end])
+    }
+
+    /// The row without its first column.
+    pub(super) fn without_first(self) -> Self {
+        Self { first: self.first + 1, ..self }
+    }
+}
+
+/// One row of a result that is read page by page. It keeps its page in memory.
+#[derive(Debug, Clone)]
+pub struct OwnedRow {
+    page: Arc<Rows>,
+    index: usize,
+}
+
+impl OwnedRow {
+    pub(super) fn new(page: Arc<Rows>, index: usize) -> Self {
+        Self { page, index }
+    }
+
+    /// The row, borrowed.
+    pub fn as_row(&self) -> Row<'_> {
+        Row { rows: &self.page, index: self.index, first: 0 }
+    }
+
+    /// The value of a column, by name or by place.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn get<T: FromCql>(&self, column: impl ColumnIndex) -> Result<T> {
+        self.as_row().get(column)
+    }
+
+    /// The columns of the row.
+    pub fn columns(&self) -> &[ColumnSpec] {
+        self.page.columns()
     }
 }
 

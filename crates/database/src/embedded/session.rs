@@ -5,13 +5,14 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use cassette_cql::ast::BatchKind;
 
-use super::bind::Encoded;
 use super::plans::Plans;
-use super::{BindValues, FromRow, Rows};
-use crate::database::{BatchSource, BatchStatement, Database};
+use super::query::{Resolved, ResolvedPlan, Source};
+use super::row_iter::PAGE_SIZE;
+use super::rows::Page;
+use super::{Batch, BindValues, FromRow, Query, RowIter, Rows, Statement};
+use crate::database::Database;
 use crate::error::{Result, bail_invalid};
-use crate::prepared::Prepared;
-use crate::request::{StatementOptions, Values};
+use crate::request::StatementOptions;
 use crate::response::{Executed, Outcome};
 
 /// Executes statements in a keyspace that USE chooses. Any thread may use it; all see the same keyspace.
@@ -20,50 +21,6 @@ pub struct Session {
     database: Database,
     keyspace: ArcSwapOption<String>,
     plans: Plans,
-}
-
-/// A prepared statement: parsed and planned once.
-#[derive(Debug, Clone)]
-pub struct Statement(Arc<Prepared>);
-
-impl Statement {
-    /// The prepared statement below: its id, markers and columns.
-    pub fn prepared(&self) -> &Prepared {
-        &self.0
-    }
-}
-
-/// Statements that are applied together or not at all.
-#[derive(Debug)]
-pub struct Batch {
-    kind: BatchKind,
-    statements: Vec<(Statement, Encoded)>,
-}
-
-impl Batch {
-    /// An empty logged batch.
-    pub fn new() -> Self {
-        Self::of_kind(BatchKind::Logged)
-    }
-
-    /// An empty batch.
-    pub fn of_kind(kind: BatchKind) -> Self {
-        Self { kind, statements: Vec::new() }
-    }
-
-    /// Adds a statement with its values.
-    pub fn add(&mut self, statement: &Statement, values: impl BindValues) -> Result<&mut Self> {
-        let mut encoded = Encoded::default();
-        values.bind(statement.0.description().markers(), &mut encoded)?;
-        self.statements.push((statement.clone(), encoded));
-        Ok(self)
-    }
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl Session {
@@ -81,17 +38,44 @@ impl Session {
         self.keyspace.load_full()
     }
 
-    /// Executes one statement, all of its rows at once. Texts with markers are parsed once: the session keeps their plans.
-    pub fn execute(&self, cql: &str, values: impl BindValues) -> Result<Rows> {
-        self.execute_with(cql, values, &StatementOptions::default())
+    /// Executes one statement, text or prepared, with all of its rows in memory:
+    /// `session.execute("INSERT INTO t (k, v) VALUES (?, ?)", (1, "one"))?`.
+    ///
+    /// Texts with markers are parsed once: the session keeps the plans of up to 256 of them.
+    ///
+    /// # Errors
+    /// See [`DatabaseError`](crate::DatabaseError). Nothing was written, except where the error says otherwise.
+    pub fn execute<'q>(&self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<Rows> {
+        self.execute_with(query, values, &StatementOptions::default())
+    }
+
+    /// [`execute`](Self::execute) with options: consistency, paging, times.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub fn execute_with<'q>(
+        &self,
+        query: impl Into<Query<'q>>,
+        values: impl BindValues,
+        options: &StatementOptions,
+    ) -> Result<Rows> {
+        let statement = self.resolve(query.into(), options)?;
+        let encoded = statement.bind(&values)?;
+        let mut rows = Rows::default();
+        let executed = statement.execute(&self.database, &encoded, options, &mut rows)?;
+        Ok(self.finish(executed, rows))
     }
 
     /// Executes a statement that returns exactly one row: `session.query_one::<(i64,)>("SELECT count(*) FROM t", ())?`.
     ///
     /// # Errors
     /// Invalid, if there is no row or more than one, or it does not convert to `T`.
-    pub fn query_one<T: FromRow>(&self, cql: &str, values: impl BindValues) -> Result<T> {
-        match self.query_opt(cql, values)? {
+    pub fn query_one<'q, T: FromRow>(
+        &self,
+        query: impl Into<Query<'q>>,
+        values: impl BindValues,
+    ) -> Result<T> {
+        match self.query_opt(query, values)? {
             Some(row) => Ok(row),
             None => bail_invalid!("cannot return one row: expected exactly one, found none"),
         }
@@ -101,90 +85,88 @@ impl Session {
     ///
     /// # Errors
     /// Invalid, if there is more than one row, or it does not convert to `T`.
-    pub fn query_opt<T: FromRow>(&self, cql: &str, values: impl BindValues) -> Result<Option<T>> {
-        let rows = self.execute(cql, values)?;
+    pub fn query_opt<'q, T: FromRow>(
+        &self,
+        query: impl Into<Query<'q>>,
+        values: impl BindValues,
+    ) -> Result<Option<T>> {
+        let rows = self.execute(query, values)?;
         if rows.len() > 1 {
             bail_invalid!("cannot return one row: expected at most one, found {}", rows.len());
         }
         rows.first().map(|row| T::from_row(&row)).transpose()
     }
 
-    /// Executes one statement with options: consistency, paging, times.
-    pub fn execute_with(
+    /// Executes a statement whose rows are read page by page, so that a result of any size needs bounded memory: pages of at
+    /// most 5,000 rows, which end early after 1 MiB.
+    ///
+    /// The first page is read at once. The iterator borrows neither the session nor the values; each page has the rows as they
+    /// are when it is read.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute). A SELECT with ORDER BY over several partitions cannot be paged.
+    pub fn query_iter<'q>(&self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<RowIter> {
+        self.query_iter_with(query, values, &StatementOptions::default())
+    }
+
+    /// [`query_iter`](Self::query_iter) with options, the page size among them.
+    ///
+    /// # Errors
+    /// As [`query_iter`](Self::query_iter).
+    pub fn query_iter_with<'q>(
         &self,
-        cql: &str,
+        query: impl Into<Query<'q>>,
         values: impl BindValues,
         options: &StatementOptions,
-    ) -> Result<Rows> {
-        let keyspace = self.keyspace();
-        let keyspace = options.keyspace.as_deref().or(keyspace.as_deref().map(String::as_str));
-        let planned = self.plans.plan(&self.database, keyspace, cql)?;
-        let mut encoded = Encoded::default();
-        values.bind(&planned.markers, &mut encoded)?;
-        let mut rows = Rows::default();
-        let bound = encoded.values();
-        let values = Values::positional(&bound);
-        let executed = self.database.execute_text(&planned, keyspace, values, options, &mut rows)?;
-        Ok(self.finish(executed, rows))
+    ) -> Result<RowIter> {
+        let query = query.into();
+        let mut options = options.clone();
+        options.page_size = options.page_size.filter(|size| *size > 0).or(Some(PAGE_SIZE));
+        let statement = self.resolve(query, &options)?;
+        let encoded = statement.bind(&values)?;
+        let mut page = Page::default();
+        let executed = statement.execute(&self.database, &encoded, &options, &mut page)?;
+        let first = self.finish(executed, page.0);
+        let cql = match query.0 {
+            Source::Text(cql) => Some(cql.into()),
+            Source::Prepared(_) => None,
+        };
+        Ok(RowIter::new(self.database.clone(), statement, cql, encoded, options, first))
     }
 
     /// Prepares a statement that is to be executed often.
+    ///
+    /// # Errors
+    /// Syntax and Invalid, if the text is no statement that this database can execute.
     pub fn prepare(&self, cql: &str) -> Result<Statement> {
         let keyspace = self.keyspace();
         self.database.prepare(keyspace.as_deref().map(String::as_str), cql).map(Statement)
     }
 
-    /// Executes a prepared statement, all of its rows at once.
-    pub fn execute_prepared(&self, statement: &Statement, values: impl BindValues) -> Result<Rows> {
-        self.execute_prepared_with(statement, values, &StatementOptions::default())
+    /// An empty logged batch.
+    pub fn batch(&self) -> Batch<'_> {
+        self.batch_of_kind(BatchKind::Logged)
     }
 
-    /// Executes a prepared statement with options: consistency, paging, times.
-    pub fn execute_prepared_with(
-        &self,
-        statement: &Statement,
-        values: impl BindValues,
-        options: &StatementOptions,
-    ) -> Result<Rows> {
+    /// An empty batch. Counters need [`BatchKind::Counter`]; an unlogged batch is as atomic as a logged one here.
+    pub fn batch_of_kind(&self, kind: BatchKind) -> Batch<'_> {
+        Batch::new(self, kind)
+    }
+
+    /// The plan of a statement in the session's keyspace, or that of the options.
+    pub(super) fn resolve(&self, query: Query<'_>, options: &StatementOptions) -> Result<Resolved> {
         let keyspace = self.keyspace();
-        let mut encoded = Encoded::default();
-        values.bind(statement.0.description().markers(), &mut encoded)?;
-        let mut rows = Rows::default();
-        let executed = self.database.execute(
-            keyspace.as_deref().map(String::as_str),
-            &statement.0,
-            Values::positional(&encoded.values()),
-            options,
-            &mut rows,
-        )?;
-        Ok(self.finish(executed, rows))
+        let plan = match query.0 {
+            Source::Text(cql) => {
+                let keyspace = options.keyspace.as_deref().or(keyspace.as_deref().map(String::as_str));
+                ResolvedPlan::Text(self.plans.plan(&self.database, keyspace, cql)?)
+            }
+            Source::Prepared(statement) => ResolvedPlan::Prepared(statement.0.clone()),
+        };
+        Ok(Resolved { keyspace, plan })
     }
 
-    /// Executes a batch: all of it or nothing.
-    pub fn execute_batch(&self, batch: &Batch) -> Result<Rows> {
-        let keyspace = self.keyspace();
-        let values: Vec<_> = batch.statements.iter().map(|(_, encoded)| encoded.values()).collect();
-        let statements: Vec<_> = batch
-            .statements
-            .iter()
-            .zip(&values)
-            .map(|((statement, _), values)| BatchStatement {
-                source: BatchSource::Prepared(&statement.0),
-                values,
-            })
-            .collect();
-        let mut rows = Rows::default();
-        let executed = self.database.batch(
-            keyspace.as_deref().map(String::as_str),
-            batch.kind,
-            &statements,
-            &StatementOptions::default(),
-            &mut rows,
-        )?;
-        Ok(self.finish(executed, rows))
-    }
-
-    fn finish(&self, executed: Executed, mut rows: Rows) -> Rows {
+    pub(super) fn finish(&self, executed: Executed, mut rows: Rows) -> Rows {
         match executed.outcome {
             Outcome::SetKeyspace(keyspace) => self.keyspace.store(Some(Arc::new(keyspace))),
             Outcome::Rows { paging_state } => rows.paging_state = paging_state,

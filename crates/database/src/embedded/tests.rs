@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Batch, MaybeUnset, Session, Unset, Value};
+use super::{MaybeUnset, Session, Unset, Value};
 use crate::Database;
 
 fn session() -> Session {
@@ -45,7 +45,7 @@ fn values_of_every_type_come_back_as_they_were_given() {
     for (i, (data_type, value)) in columns.iter().enumerate() {
         session.execute(&format!("CREATE TABLE t{i} (k int PRIMARY KEY, v {data_type})"), ()).unwrap();
         let insert = session.prepare(&format!("INSERT INTO t{i} (k, v) VALUES (1, ?)")).unwrap();
-        session.execute_prepared(&insert, (value,)).unwrap();
+        session.execute(&insert, (value,)).unwrap();
         let rows = session.execute(&format!("SELECT v FROM t{i}"), ()).unwrap();
         assert_eq!(rows.first().unwrap().get::<Value>("v").unwrap(), *value, "{data_type}");
     }
@@ -140,11 +140,11 @@ fn a_batch_is_applied_whole() {
     let session = session();
     session.execute("CREATE TABLE t (k int PRIMARY KEY, v int)", ()).unwrap();
     let insert = session.prepare("INSERT INTO t (k, v) VALUES (?, ?)").unwrap();
-    let mut batch = Batch::new();
+    let mut batch = session.batch();
     for k in 0..10 {
         batch.add(&insert, (k, k * k)).unwrap();
     }
-    session.execute_batch(&batch).unwrap();
+    batch.execute().unwrap();
     assert_eq!(session.execute("SELECT * FROM t", ()).unwrap().len(), 10);
 }
 
@@ -164,9 +164,9 @@ fn an_omitted_value_leaves_its_column_as_it_is() {
         BTreeMap::from([("k", MaybeUnset::Set(1)), ("v", MaybeUnset::Unset), ("w", MaybeUnset::Set(22))]);
     session.execute(insert, named).unwrap();
     assert_eq!(stored(), (Some(11), Some(22)));
-    let mut batch = Batch::new();
+    let mut batch = session.batch();
     batch.add(&session.prepare(insert).unwrap(), (1, Unset, None::<i32>)).unwrap();
-    session.execute_batch(&batch).unwrap();
+    batch.execute().unwrap();
     assert_eq!(stored(), (Some(11), None));
     let error = session.execute("INSERT INTO t (k) VALUES (?)", (Unset,)).unwrap_err().to_string();
     assert!(error.contains("unset"), "{error}");

@@ -98,3 +98,37 @@ impl Value {
         }
     }
 }
+
+macro_rules! conversions {
+    ($($rust:ty => $variant:ident;)*) => {$(
+        impl From<$rust> for Value {
+            fn from(value: $rust) -> Self {
+                Self::$variant(value.into())
+            }
+        }
+    )*};
+}
+
+conversions! {
+    &str => Text;
+    String => Text;
+    i8 => TinyInt;
+    i16 => SmallInt;
+    i32 => Int;
+    i64 => BigInt;
+    f32 => Float;
+    f64 => Double;
+    bool => Boolean;
+    Vec<u8> => Blob;
+    &[u8] => Blob;
+    Uuid => Uuid;
+    IpAddr => Inet;
+    BigInt => VarInt;
+    Vec<Value> => List;
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}

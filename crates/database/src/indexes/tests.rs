@@ -535,14 +535,14 @@ fn a_prepared_statement_uses_an_index_as_soon_as_it_is_there() {
     let (_database, session) = files.open();
     run(&session, "CREATE TABLE t (k int PRIMARY KEY, v int)");
     let insert = session.prepare("INSERT INTO t (k, v) VALUES (?, ?)").unwrap();
-    session.execute_prepared(&insert, (1, 7)).unwrap();
+    session.execute(&insert, (1, 7)).unwrap();
     assert!(session.prepare("SELECT k FROM t WHERE v = ?").is_err());
     run(&session, "CREATE INDEX ON t (v)");
-    session.execute_prepared(&insert, (2, 7)).unwrap();
+    session.execute(&insert, (2, 7)).unwrap();
     let select = session.prepare("SELECT k FROM t WHERE v = ?").unwrap();
-    assert_eq!(session.execute_prepared(&select, (7,)).unwrap().len(), 2);
+    assert_eq!(session.execute(&select, (7,)).unwrap().len(), 2);
     run(&session, "DROP INDEX t_v_idx");
-    assert!(session.execute_prepared(&select, (7,)).is_err());
+    assert!(session.execute(&select, (7,)).is_err());
 }
 
 #[test]

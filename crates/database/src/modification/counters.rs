@@ -295,7 +295,7 @@ mod tests {
                 let (session, increment) = (&session, &increment);
                 scope.spawn(move || {
                     for i in 0..200_i64 {
-                        session.execute_prepared(increment, (i % 7, thread % 2)).unwrap();
+                        session.execute(increment, (i % 7, thread % 2)).unwrap();
                     }
                 });
             }

@@ -233,7 +233,7 @@ fn terms_of_the_select_clause_are_bound() {
     let session = session();
     session.execute("INSERT INTO t (k, c, d, v) VALUES (1, 1, 1, 5)", ()).unwrap();
     let select = session.prepare("SELECT v + (int) ?, (text) ?, token(?) FROM t WHERE k = ?").unwrap();
-    let rows = session.execute_prepared(&select, (3, "x", 1, 1)).unwrap();
+    let rows = session.execute(&select, (3, "x", 1, 1)).unwrap();
     let row = rows.first().unwrap();
     assert_eq!((row.get::<i32>(0).unwrap(), row.get::<String>(1).unwrap()), (8, "x".to_owned()));
     let token: i64 = session.execute("SELECT token(k) FROM t", ()).unwrap().first().unwrap().get(0).unwrap();

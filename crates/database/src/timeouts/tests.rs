@@ -195,7 +195,7 @@ fn long_computations_leave_a_thread_that_serves_others() {
     let at_once = |statement: &str| {
         let session = database.session();
         let statement = session.prepare(statement).unwrap();
-        without_waiting(|| session.execute_prepared(&statement, ()).map(drop))
+        without_waiting(|| session.execute(&statement, ()).map(drop))
     };
     assert_eq!(at_once("SELECT * FROM ks.t WHERE k = 0 LIMIT 100"), Ok(()));
     assert_eq!(at_once("SELECT count(*) FROM ks.t WHERE k = 0"), Err(DatabaseError::WouldBlock));

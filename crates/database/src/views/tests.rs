@@ -289,7 +289,7 @@ fn a_view_of_many_partitions_is_built_over_what_is_there_and_goes_on_after_a_cra
     execute(&session, &TABLE);
     let insert = session.prepare("INSERT INTO t (k, c, v) VALUES (?, 0, ?)").unwrap();
     for k in 0..1300 {
-        session.execute_prepared(&insert, (k, k % 7)).unwrap();
+        session.execute(&insert, (k, k % 7)).unwrap();
     }
     execute(&session, &VIEWS);
     check(&session, "after it was built");
@@ -325,7 +325,7 @@ fn writers_of_the_same_rows_keep_views_in_step() {
             let (session, update) = (&session, &update);
             scope.spawn(move || {
                 for i in 0..150_i32 {
-                    session.execute_prepared(update, ((i + thread) % 5, i % 2, i % 3)).unwrap();
+                    session.execute(update, ((i + thread) % 5, i % 2, i % 3)).unwrap();
                     if i % 10 == 0 {
                         session.execute(both, ()).unwrap();
                         session.execute("UPDATE t SET v = 9 WHERE k = 0 AND c = 1 IF EXISTS", ()).unwrap();

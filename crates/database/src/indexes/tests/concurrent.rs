@@ -14,7 +14,7 @@ fn writers_while_an_index_is_built_miss_nothing() {
                 session.execute("USE ks", ()).unwrap();
                 let insert = session.prepare("INSERT INTO t (k, v) VALUES (?, ?)").unwrap();
                 for i in 0..400 {
-                    session.execute_prepared(&insert, (i % 100 * 2 + thread, i % 3)).unwrap();
+                    session.execute(&insert, (i % 100 * 2 + thread, i % 3)).unwrap();
                 }
             });
         }
