@@ -127,9 +127,17 @@ bench-caches: build ## what the row, file and counter caches gain (SCALE, RECORD
 	benches/caches.sh
 
 .PHONY: lint
-lint: ## formatting and lints, warnings denied
+lint: typos ## formatting, lints and spelling, warnings denied
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- --deny warnings
+
+.PHONY: typos
+typos: $(CACHE)/typos/bin/typos ## spelling of code and documentation
+	$<
+
+$(CACHE)/typos/bin/typos:
+	python3 -m venv $(CACHE)/typos
+	$(CACHE)/typos/bin/pip install --quiet typos==1.52.0
 
 .PHONY: package
 package: ## assemble every package as for a registry, without compiling it
