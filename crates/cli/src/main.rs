@@ -3,6 +3,7 @@
 mod config;
 mod demo;
 mod logging;
+mod parent;
 mod serve;
 mod timelock;
 mod transactions;

@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{AdminAddress, Config, duration};
-use crate::logging;
+use crate::{logging, parent};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,6 +71,10 @@ pub struct ServeArguments {
     /// A configuration file with cassandra.yaml's keys
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// Stop when the parent process, which must be PID, ends for any reason (Linux); for test runs and scripts
+    #[arg(long, value_name = "PID")]
+    stop_with_parent: Option<u32>,
 }
 
 /// A database that has been served, and when it is to be closed at the latest.
@@ -81,7 +85,9 @@ struct Served {
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
-    cassette_lab::served::end_with_parent()?;
+    if let Some(parent) = arguments.stop_with_parent {
+        parent::stop_with(parent)?;
+    }
     let logging = logging::init();
     let config = match &arguments.config {
         Some(path) => Config::read(path)?,

@@ -80,3 +80,24 @@ fn a_second_signal_does_not_wait_for_requests() {
     server.assert_running();
     server.stop();
 }
+
+#[test]
+fn a_server_stops_when_the_process_that_started_it_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let shell = "\"$@\" --stop-with-parent $$ & wait";
+    let server = Launch::new(&directory.path().join("data")).wrapped_in(&["sh", "-c", shell, "sh"]).start();
+    let address = server.address();
+    server.kill();
+    let began = Instant::now();
+    while TcpStream::connect(address).is_ok() {
+        assert!(began.elapsed() < PATIENCE, "the server outlives its parent");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_server_whose_parent_has_ended_already_does_not_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let ended = Launch::new(&directory.path().join("data")).flag("--stop-with-parent=1").refused();
+    assert!(ended.log.contains("process 1 is not the parent of this process"), "{}", ended.log);
+}

@@ -19,23 +19,6 @@ pub use metrics::MetricsEndpoint;
 /// Maximum time of an orderly stop, after which the server is killed.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// Environment variable with the pid of the process whose end stops the server.
-const WITH_PARENT: &str = "CASSETTE_LAB_PID";
-
-/// Stops a server in order when the `cassette lab` process that started it ends for any reason.
-/// Called by `cassette serve`.
-pub fn end_with_parent() -> std::io::Result<()> {
-    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
-    let Ok(parent) = std::env::var(WITH_PARENT) else { return Ok(()) };
-    set_parent_process_death_signal(Some(Signal::TERM))?;
-    // The parent may have ended before the signal was requested.
-    if getppid().is_some_and(|now| now.as_raw_nonzero().to_string() == parent) {
-        Ok(())
-    } else {
-        Err(std::io::Error::other(format!("the parent process {parent} has ended")))
-    }
-}
-
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
@@ -126,7 +109,8 @@ impl Server {
             .arg(&config)
             .arg("--data")
             .arg(settings.data.join("data"))
-            .env(WITH_PARENT, std::process::id().to_string())
+            // The server must not outlive this process, however it ends.
+            .args(["--stop-with-parent", &std::process::id().to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&log).map_err(attempt)?)
