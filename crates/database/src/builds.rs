@@ -1,11 +1,47 @@
 //! What is being built over tables that have rows: indexes and views.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
 
 use cassette_rows::TableMetadata;
 use uuid::Uuid;
 
 use crate::database::Database;
+
+#[cfg(test)]
+mod panic_tests;
+
+/// Marks an index or a view as being built until it is dropped, also by a panic: a mark that stayed
+/// would keep the index or view unbuilt for as long as the process runs.
+#[derive(Debug)]
+pub(crate) struct BuildGuard(Arc<AtomicBool>);
+
+impl BuildGuard {
+    /// Sets the mark. Returns `None` if it is set already, that is, if the build runs.
+    pub fn begin(is_building: &Arc<AtomicBool>) -> Option<Self> {
+        (!is_building.swap(true, Ordering::AcqRel)).then(|| Self(is_building.clone()))
+    }
+
+    /// Runs the rest of the build on a thread with this name. A panic ends the build, and is logged.
+    pub fn in_background(self, name: String, build: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let thread = name.clone();
+        let guarded = move || {
+            let _mark = self;
+            if catch_unwind(AssertUnwindSafe(build)).is_err() {
+                tracing::error!(thread, "a build has panicked; the next schema change or start tries again");
+            }
+        };
+        Builder::new().name(name).spawn(guarded).map(drop)
+    }
+}
+
+impl Drop for BuildGuard {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 /// An index or a view that is being built.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 
 use super::Index;
 use super::entries::{Change, Changes, entries};
+use crate::builds::BuildGuard;
 use crate::catalog::{Catalog, KeyspaceKind};
 use crate::database::{Database, WeakDatabase};
 use crate::error::{DatabaseError, Result};
@@ -41,7 +42,7 @@ const AT_ONCE: Duration = Duration::from_millis(50);
 pub(crate) struct BuildState {
     built: AtomicBool,
     /// Somebody is building it.
-    building: AtomicBool,
+    building: Arc<AtomicBool>,
     /// Partitions of the table that were read.
     partitions: AtomicU64,
     /// Entries that were written.
@@ -115,32 +116,24 @@ impl Builds {
     /// # Errors
     /// If the table cannot be read or the index cannot be written; it stays as it is then, and is built at the next start.
     pub fn begin(&self, database: &Database, index: &Arc<Index>, in_background: bool) -> Result<()> {
-        if index.state.is_built() || index.state.building.swap(true, Ordering::AcqRel) {
+        if index.state.is_built() {
             return Ok(());
         }
-        let result = self.build(database, index, in_background);
-        if !matches!(result, Ok(Step::More)) {
-            index.state.building.store(false, Ordering::Release);
-        }
-        result.map(drop)
-    }
-
-    fn build(&self, database: &Database, index: &Arc<Index>, in_background: bool) -> Result<Step> {
+        let Some(running) = BuildGuard::begin(&index.state.building) else { return Ok(()) };
         let began = database.clock().monotonic();
         loop {
             if step(database, index)? == Step::Done {
-                return Ok(Step::Done);
+                return Ok(());
             }
             if in_background && database.clock().monotonic().saturating_sub(began) >= AT_ONCE {
                 break;
             }
         }
         let (weak, index) = (database.downgrade(), index.clone());
-        let thread = std::thread::Builder::new().name(format!("index {}", index.name));
-        thread
-            .spawn(move || build_in_background(&weak, &index))
-            .map_err(|error| DatabaseError::Server(format!("cannot start a thread: {error}")))?;
-        Ok(Step::More)
+        let name = format!("index {}", index.name);
+        running
+            .in_background(name, move || build_in_background(&weak, &index))
+            .map_err(|error| DatabaseError::Server(format!("cannot start a thread: {error}")))
     }
 }
 
@@ -157,7 +150,6 @@ fn build_in_background(database: &WeakDatabase, index: &Arc<Index>) {
             Err(error) => break Err(error),
         }
     };
-    index.state.building.store(false, Ordering::Release);
     if let Err(error) = outcome {
         tracing::error!(index = index.name, %error, "an index cannot be built; the next start tries again");
     }

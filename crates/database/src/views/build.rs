@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 
 use super::View;
 use super::maintenance::add_entries;
+use crate::builds::BuildGuard;
 use crate::catalog::{Catalog, KeyspaceKind};
 use crate::database::{Database, WeakDatabase};
 use crate::error::{DatabaseError, Result, WriteType};
@@ -40,7 +41,7 @@ const AT_ONCE: Duration = Duration::from_millis(50);
 pub(crate) struct BuildState {
     built: AtomicBool,
     /// Somebody is building it.
-    building: AtomicBool,
+    building: Arc<AtomicBool>,
     /// Up to which token that is done, and how many partitions those were.
     done: Mutex<(Option<Token>, i64)>,
 }
@@ -71,20 +72,20 @@ impl Database {
     /// Builds a view, unless it is built: the smaller part at once, the rest in the background. What goes wrong is logged, and
     /// tried again at the next start.
     pub(crate) fn build_view(&self, view: &Arc<View>) {
-        if view.state.is_built() || view.state.building.swap(true, Ordering::AcqRel) {
+        if view.state.is_built() {
             return;
         }
+        let Some(running) = BuildGuard::begin(&view.state.building) else { return };
         match self.build_view_at_once(view) {
-            Ok(true) => view.state.building.store(false, Ordering::Release),
+            Ok(true) => {}
             Ok(false) => {
                 let (weak, view) = (self.downgrade(), view.clone());
-                let thread = std::thread::Builder::new().name(format!("view {}", view.name()));
-                if let Err(error) = thread.spawn(move || build_in_background(&weak, &view)) {
+                let name = format!("view {}", view.name());
+                if let Err(error) = running.in_background(name, move || build_in_background(&weak, &view)) {
                     tracing::error!(%error, "a view stays unbuilt until the next start");
                 }
             }
             Err(error) => {
-                view.state.building.store(false, Ordering::Release);
                 tracing::error!(view = view.name(), %error, "a view stays unbuilt until the next start");
             }
         }
@@ -117,7 +118,6 @@ fn build_in_background(database: &WeakDatabase, view: &Arc<View>) {
             Err(error) => break Err(error),
         }
     };
-    view.state.building.store(false, Ordering::Release);
     if let Err(error) = outcome {
         tracing::error!(view = view.name(), %error, "a view cannot be built; the next start tries again");
     }
