@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Tells the time. Used as `Arc<dyn Clock>`.
+/// Returns the time. Used as `Arc<dyn Clock>`.
 pub trait Clock: Send + Sync + 'static {
-    /// Microseconds since the Unix epoch: the unit of write timestamps. May step back when the machine's clock is set.
+    /// Microseconds since the Unix epoch, the unit of write timestamps. Can step back when the
+    /// machine's clock is set.
     fn now_micros(&self) -> i64;
 
     /// Seconds since the Unix epoch: the unit of expiration and deletion times.
@@ -50,7 +51,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to.
+/// A clock that moves only when a test moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     wall_micros: AtomicI64,
@@ -58,7 +59,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock standing at `micros` since the Unix epoch, its monotonic time at zero.
+    /// A clock at `micros` since the Unix epoch, with monotonic time zero.
     pub fn at_micros(micros: i64) -> Self {
         Self { wall_micros: AtomicI64::new(micros), monotonic_micros: AtomicI64::new(0) }
     }
@@ -68,7 +69,7 @@ impl ManualClock {
         self.wall_micros.store(micros, Ordering::SeqCst);
     }
 
-    /// Lets `time` pass on both clocks.
+    /// Advances both clocks by `time`.
     pub fn advance(&self, time: Duration) {
         let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
         self.wall_micros.fetch_add(micros, Ordering::SeqCst);

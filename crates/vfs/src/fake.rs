@@ -1,4 +1,4 @@
-//! A file system in memory that keeps no promise it did not make, and fails on command.
+//! A file system in memory that guarantees no more than the contract, and fails on command.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,36 +26,40 @@ use tree::{Node, Tree};
 
 /// A file system in memory. Clones share it.
 ///
-/// **Volatile until synced.** Bytes written are volatile until the file is synced; names created, renamed or removed are
-/// volatile until their directory is synced. [`crash`](Self::crash) decides from a seed what becomes of the volatile part;
-/// [`kill`](Self::kill) keeps all of it, as the death of the process alone does. Either way the file system left behind,
-/// and every handle opened on it, fails from then on and cannot touch the survivor.
+/// **Volatile until synced.** Bytes written are volatile until the file is synced; names created,
+/// renamed or removed are volatile until their directory is synced. [`crash`](Self::crash) decides
+/// from a seed which volatile changes survive; [`kill`](Self::kill) keeps all of them, as the death
+/// of the process alone does. In both cases the original file system and every handle opened on it
+/// fail from then on and cannot modify the survivor.
 ///
-/// **Failing on command.** Operations are counted from 1; see [`fail_at`](Self::fail_at), [`fail_from`](Self::fail_from),
-/// [`fail_when`](Self::fail_when). A failing write leaves the first half of its bytes behind. A failing sync leaves the bytes
-/// it was to cover readable, but no later sync will make them durable. Other failing operations do nothing.
+/// **Failing on command.** Operations are counted from 1; see [`fail_at`](Self::fail_at),
+/// [`fail_from`](Self::fail_from), [`fail_when`](Self::fail_when). A failing write leaves the first
+/// half of its bytes in the file. A failing sync leaves its bytes readable, but no later sync makes
+/// them durable. Other failing operations have no effect.
 ///
-/// **Full disk.** With [`set_capacity`](Self::set_capacity), a write beyond it leaves what fits and fails with
-/// `ErrorKind::StorageFull`, until files are removed or the capacity is raised.
+/// **Full disk.** With [`set_capacity`](Self::set_capacity), a write beyond the capacity keeps what
+/// fits and fails with `ErrorKind::StorageFull`, until files are removed or the capacity is raised.
 #[derive(Clone)]
 pub struct FakeFileSystem {
     state: Arc<Mutex<State>>,
 }
 
-/// What is about to be done, as [`FakeFileSystem::fail_when`] sees it.
+/// An operation that is about to start, for [`FakeFileSystem::fail_when`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
     /// Its number, counting from 1 over the life of the file system.
     pub number: u64,
-    /// Its kind.
+    /// The kind.
     pub kind: OperationKind,
-    /// The file or directory it is done to, under the name it was opened by; the old name in a rename.
+    /// The affected file or directory, under the name by which it was opened; the old name in a
+    /// rename.
     pub path: PathBuf,
 }
 
-/// The kinds of operations that count and can fail. Asking for a length or for metadata does neither.
+/// The kinds of operations that are counted and can fail. Queries of lengths and metadata do
+/// neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is named after the method it stands for")]
+#[expect(missing_docs, reason = "each is named after its method")]
 pub enum OperationKind {
     Create,
     Open,
@@ -86,14 +90,14 @@ struct State {
     boot_id: u128,
     locked: HashSet<PathBuf>,
     mounts: Mounts,
-    /// Set by a crash: this file system is gone.
+    /// Set by a crash: all later operations fail.
     crashed: bool,
     /// Syncs of files report success without an effect.
     lying: bool,
 }
 
 impl FakeFileSystem {
-    /// An empty file system: one root directory, no limit, no failures.
+    /// Creates an empty file system: one root directory, no limit, no failures.
     pub fn new() -> Self {
         Self::from_tree(Tree::new(), u64::MAX, 1, Mounts::default())
     }
@@ -113,11 +117,12 @@ impl FakeFileSystem {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The machine dies: what it finds on its disks when it starts again. The same seed on the same history gives the same
-    /// answer. Directory operations not yet synced survive as some prefix of the order in which they were done (possibly
-    /// none, possibly all). A file's unsynced writes are dropped; or kept up to one that is torn; or each 512-byte sector of
-    /// them is kept, lost (old bytes, or zeros where there were none) or garbage, on its own; not garbage where old and new
-    /// bytes are the same.
+    /// Simulates the death of the machine and returns the file system after its restart. The same
+    /// seed on the same history gives the same result. Of the directory operations not yet synced,
+    /// a prefix survives in the order of execution (possibly none, possibly all). Unsynced writes
+    /// of a file are dropped; or kept up to one that is torn; or each 512-byte sector of them is
+    /// independently kept, lost (old bytes, or zeros where there were none) or garbage; never
+    /// garbage where old and new bytes are equal.
     pub fn crash(&self, seed: u64) -> FakeFileSystem {
         let mut state = self.state.lock();
         state.crashed = true;
@@ -125,20 +130,21 @@ impl FakeFileSystem {
         Self::from_tree(survivor, state.capacity, state.boot_id + 1, state.mounts.clone())
     }
 
-    /// The process dies, the machine does not: everything written is still there, and still as volatile as it was.
+    /// Simulates the death of the process alone: everything written remains, and remains as
+    /// volatile as before.
     pub fn kill(&self) -> FakeFileSystem {
         let mut state = self.state.lock();
         state.crashed = true;
         Self::from_tree(state.tree.deep_clone(), state.capacity, state.boot_id, state.mounts.clone())
     }
 
-    /// A copy that goes its own way; this one stays as it is.
+    /// Returns an independent copy; this one stays unchanged.
     pub fn fork(&self) -> FakeFileSystem {
         let state = self.state.lock();
         Self::from_tree(state.tree.deep_clone(), state.capacity, state.boot_id, state.mounts.clone())
     }
 
-    /// How many operations have been begun.
+    /// Returns the number of operations started so far.
     pub fn operations(&self) -> u64 {
         self.state.lock().operations
     }
@@ -153,7 +159,8 @@ impl FakeFileSystem {
         self.fail_when(move |operation| (operation.number >= number).then_some(io::ErrorKind::Other));
     }
 
-    /// Fails those operations for which `decide` names an error. Called with the file system locked: it must not use it.
+    /// Fails the operations for which `decide` returns an error. Called with the file system
+    /// locked: it must not use the file system.
     pub fn fail_when(&self, decide: impl FnMut(&Operation) -> Option<io::ErrorKind> + Send + 'static) {
         self.state.lock().failing = Some(Box::new(decide));
     }
@@ -163,33 +170,35 @@ impl FakeFileSystem {
         self.state.lock().failing = None;
     }
 
-    /// Has syncs of files report success without making anything durable, as a disk with a volatile
-    /// cache does. Tests that crash the machine must then fail.
+    /// Makes syncs of files report success without making anything durable, as a disk with a
+    /// volatile cache does. Tests that crash the machine must then fail.
     pub fn set_lying(&self, lying: bool) {
         self.state.lock().lying = lying;
     }
 
-    /// Limits the bytes that all files together may hold, reserved ones included.
+    /// Limits the total bytes of all files, including reserved ones.
     pub fn set_capacity(&self, bytes: u64) {
         self.state.lock().capacity = bytes;
     }
 
-    /// The bytes that all files together hold, reserved ones included.
+    /// Returns the total bytes of all files, including reserved ones.
     pub fn used(&self) -> u64 {
         self.state.lock().tree.used()
     }
 
-    /// Changes one byte of a file behind everyone's back, durably: decay of the disk. The byte is xored with `mask`.
+    /// Changes one byte of a file durably and silently, as a decaying disk does. The byte is xored
+    /// with `mask`.
     ///
     /// # Panics
-    /// When there is no such file or it has no byte at `offset`.
+    /// If the file does not exist or has no byte at `offset`.
     pub fn corrupt(&self, path: &Path, offset: u64, mask: u8) {
         let state = self.state.lock();
         let content = state.tree.file(&state.mounts.resolve(path)).expect("a file to corrupt");
         content.lock().corrupt(offset, mask);
     }
 
-    /// Mounts the directory `target` at `mount_point` too: its canonical path there is another one, its identity is not.
+    /// Mounts the directory `target` at `mount_point` as well: its canonical path there differs,
+    /// its identity does not.
     pub fn bind_mount(&self, target: &Path, mount_point: &Path) {
         self.state.lock().mounts.bind(target, mount_point);
     }
@@ -236,7 +245,7 @@ impl State {
     }
 
     fn room(&self) -> u64 {
-        // Counting what is used walks all files: only for those who asked for a limit.
+        // Computing the used bytes walks all files, so do it only if a limit is set.
         if self.capacity == u64::MAX { u64::MAX } else { self.capacity.saturating_sub(self.tree.used()) }
     }
 }
@@ -396,7 +405,7 @@ impl Drop for FakeFileLock {
     }
 }
 
-/// An open file: what reads and syncs. Lock order: the file system, then the content.
+/// An open file for reads and syncs. Lock order: the file system, then the content.
 #[derive(Clone)]
 struct FakeHandle {
     fs: FakeFileSystem,
@@ -424,7 +433,7 @@ impl RandomAccessFile for FakeHandle {
         Ok(())
     }
 
-    /// As it is now: who maps a file that is written afterwards breaks the contract.
+    /// Returns the current content: writing to a mapped file violates the contract.
     fn map(&self) -> io::Result<Option<Bytes>> {
         self.fs.state.lock().alive("Map", &self.path)?;
         Ok(Some(Bytes::copy_from_slice(self.content.lock().live())))

@@ -1,16 +1,16 @@
-//! How much memory there is.
+//! The memory limit of this process.
 
 use std::fs;
 use std::sync::OnceLock;
 
-/// Bytes of memory that this process may use: the machine's, or less if its control group has a limit. `None` when the
-/// platform does not tell.
+/// Returns the bytes of memory that this process may use: the machine's, or the limit of its
+/// control group if that is less. `None` if the platform does not report it.
 pub fn memory_limit() -> Option<u64> {
     static LIMIT: OnceLock<Option<u64>> = OnceLock::new();
     *LIMIT.get_or_init(|| {
         let read = |path: &str| fs::read_to_string(path).ok();
         let machine = read("/proc/meminfo").as_deref().and_then(total_of);
-        // As a container sees its own group; version 2, then version 1.
+        // The paths under which a container sees its own group; version 2, then version 1.
         let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
         let group = groups.iter().filter_map(|path| limit_of(&read(path)?)).min();
         [machine, group].into_iter().flatten().min()

@@ -1,30 +1,31 @@
-//! Who may read the files that this process creates.
+//! Permissions of the files that this process creates.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Who may read files and list directories that [`RealFileSystem`](crate::RealFileSystem) creates. Only their owner
-/// may write to them, but with [`Umask`](Self::Umask).
+/// Readers of the files and directories that [`RealFileSystem`](crate::RealFileSystem) creates.
+/// Only the owner can write, except with [`Umask`](Self::Umask).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FileAccess {
-    /// Their owner: 0600 and 0700. The default.
+    /// The owner: 0600 and 0700. The default.
     Owner = 0,
-    /// Their group, too: 0640 and 0750.
+    /// Also the group: 0640 and 0750.
     Group = 1,
-    /// The modes that the process's umask leaves: 0666 and 0777 without its bits.
+    /// The process's umask decides: 0666 and 0777 without its bits.
     Umask = 2,
 }
 
 static ACCESS: AtomicU8 = AtomicU8::new(FileAccess::Owner as u8);
 
 impl FileAccess {
-    /// Sets what holds for all that this process creates from now on. As a umask, it belongs to the process.
+    /// Applies to all files that this process creates from now on. Like a umask, it is global to
+    /// the process.
     pub fn set(self) {
         ACCESS.store(self as u8, Ordering::Relaxed);
     }
 
-    /// Returns what was set.
+    /// Returns the current setting.
     pub fn current() -> Self {
         match ACCESS.load(Ordering::Relaxed) {
             0 => Self::Owner,

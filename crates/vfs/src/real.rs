@@ -14,11 +14,11 @@ use crate::{
     DirEntry, FileAccess, FileId, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile,
 };
 
-/// The operating system's files. Costs nothing to make.
+/// The operating system's files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealFileSystem;
 
-/// Adds what was attempted to an error, keeping its kind.
+/// Adds the attempted operation to an error, keeping its kind.
 fn attempted<T>(result: io::Result<T>, what: &str, path: &Path) -> io::Result<T> {
     result.map_err(|error| io::Error::new(error.kind(), format!("{what} {}: {error}", path.display())))
 }
@@ -126,7 +126,7 @@ impl FileSystem for RealFileSystem {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // The holder's process id is only there to help; without it the refusal stands all the same.
+                // The holder's process id is only informative; without it the error is valid too.
                 let _ = (&mut file).take(20).read_to_string(&mut holder);
                 let holder = if holder.is_empty() { "another process" } else { &format!("process {holder}") };
                 let text = format!("lock {}: held by {holder}", path.display());
@@ -163,8 +163,8 @@ impl FileLock for RealFileLock {}
 
 impl Drop for RealFileLock {
     fn drop(&mut self) {
-        // Closing the descriptor is not enough: a process that another thread is just starting has a
-        // copy of it until it executes its program, and the copy would hold the lock.
+        // Closing the descriptor is not enough: a process that another thread is starting has a
+        // copy of it until it executes its program, and the copy would keep the lock.
         let _ = self.file.unlock();
     }
 }
@@ -202,18 +202,20 @@ impl RandomAccessFile for RealRandomAccessFile {
 
         let wanted = buffer.len();
         match preadv2(&self.file, &mut [io::IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
-            // Fewer when only some of the pages are there. At the end of the file the next try says so.
+            // Fewer bytes if only some of the pages are cached. At the end of the file, the next
+            // read reports it.
             Ok(read) => Ok(read == wanted),
-            // Not there; or not with this file system.
+            // Not cached; or not supported by this file system.
             Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(false),
             Err(error) => attempted(Err(error.into()), "read", &self.path),
         }
     }
 
     fn map(&self) -> io::Result<Option<Bytes>> {
-        // SAFETY: what is mapped must not change or shrink while it is looked at. Callers map files that are never
-        // written again and, when they go, are unlinked, which leaves the mapped bytes; who else writes to files of the
-        // data directory is warned where `disk_access_mode` is described.
+        // SAFETY: the mapped file must not change or shrink while the mapping exists. Callers map
+        // files that are never written again and are unlinked when they are removed, which
+        // preserves the mapped bytes. The documentation of `disk_access_mode` warns against other
+        // writers in the data directory.
         let mapped = unsafe { memmap2::Mmap::map(&self.file) };
         attempted(mapped, "map", &self.path).map(|mapped| Some(Bytes::from_owner(mapped)))
     }
@@ -238,12 +240,13 @@ impl SyncHandle for RealSyncHandle {
 struct RealWritableFile {
     synced: RealSyncHandle,
     length: u64,
-    /// Up to here the disk has been given work; `None` for a file that leaves that to its syncs.
+    /// Write-back was started up to this offset; `None` for a file that leaves that to its syncs.
     begun: Option<u64>,
 }
 
-/// How much is written before the disk is given it: enough for the disk to work in long runs, and little beside what the system
-/// would hold back (30 s, or a tenth of memory) for the sync at the end to wait for.
+/// The number of bytes after which write-back starts: enough for long sequential writes, and little
+/// compared with what the system would otherwise hold back (30 s, or a tenth of memory) until the
+/// final sync.
 const WRITE_BEHIND: u64 = 8 << 20;
 
 impl RealWritableFile {
@@ -251,16 +254,18 @@ impl RealWritableFile {
         Self { synced, length, begun: Some(length) }
     }
 
-    /// Has the disk begin with what was written, once that is enough, while more is being made. It promises nothing: a sync is still
-    /// needed, and tells of errors, which this leaves to it. It may wait until the disk takes more.
+    /// Starts write-back of the written bytes, once there are enough, while more are produced. It
+    /// guarantees nothing: a sync is still needed, and reports the errors. It can block until the
+    /// disk accepts more.
     fn write_behind(&mut self) {
         let Some(begun) = self.begun.filter(|begun| self.length - begun >= WRITE_BEHIND) else { return };
         #[cfg(target_os = "linux")]
         {
             use std::os::fd::AsRawFd;
             let (from, bytes) = (begun as libc::off64_t, (self.length - begun) as libc::off64_t);
-            // SAFETY: it takes numbers only, and the descriptor is open as long as `file` is borrowed. Without the flags that wait it does not take
-            // errors of earlier writes away from the sync.
+            // SAFETY: the call takes numbers only, and the descriptor stays open while `file` is
+            // borrowed. Without the flags that wait, it does not consume errors of earlier writes,
+            // which the sync reports.
             unsafe {
                 libc::sync_file_range(self.synced.file.as_raw_fd(), from, bytes, libc::SYNC_FILE_RANGE_WRITE);
             }
@@ -268,7 +273,8 @@ impl RealWritableFile {
         self.begun = Some(self.length);
     }
 
-    /// Writes zeros from the end of the file to `length`, where the file system cannot reserve space otherwise.
+    /// Writes zeros from the end of the file to `length`, where the file system cannot reserve
+    /// space otherwise.
     fn fill_with_zeros(&self, length: u64) -> io::Result<()> {
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         let mut end = self.synced.file.metadata()?.len();
@@ -298,16 +304,21 @@ impl WritableFile for RealWritableFile {
     }
 
     fn allocate(&mut self, length: u64) -> io::Result<()> {
-        // A log, which is synced when it must be: who writes to it is not to wait for the disk before.
+        // A log, which is synced when necessary: its writers must not wait for the disk before
+        // that.
         self.begun = None;
         let reserved = match self.synced.file.allocate(length) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => self.fill_with_zeros(length),
             reserved => reserved,
         };
-        // `fs4` leaves the length alone when the blocks are there already, as in the rest of a file's last block.
-        let lengthened = reserved.and_then(|()| match self.synced.file.metadata()?.len() < length {
-            true => self.synced.file.set_len(length),
-            false => Ok(()),
+        // `fs4` leaves the length unchanged if the blocks exist already, as in the rest of a file's
+        // last block.
+        let lengthened = reserved.and_then(|()| {
+            if self.synced.file.metadata()?.len() < length {
+                self.synced.file.set_len(length)
+            } else {
+                Ok(())
+            }
         });
         attempted(lengthened, &format!("reserve {length} bytes for"), &self.synced.path)
     }
@@ -451,7 +462,7 @@ mod tests {
         <dyn FileSystem>::write_atomically(&RealFileSystem, &at("g"), b"").unwrap();
         assert_eq!(["sub", "sub/below"].map(mode), [0o700; 2]);
         assert_eq!(["sub/f", "lock", "g"].map(mode), [0o600; 3]);
-        // What exists stays as it is.
+        // Existing permissions stay unchanged.
         fs::set_permissions(at("sub/f"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
         RealFileSystem.create(&at("sub/f")).unwrap();
         assert_eq!(mode("sub/f"), 0o644);

@@ -1,4 +1,4 @@
-//! What a crash of the machine leaves of a fake file system.
+//! The effect of a machine crash on a fake file system.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ const SECTOR: usize = 512;
 pub(super) fn survivor(tree: &Tree, seed: u64) -> Tree {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut names = tree.durable().clone();
-    // A journalling file system commits directory changes in order. All or none are the common cases: favour them.
+    // A journalling file system commits directory changes in order. All or none are the common
+    // cases, so they are drawn more often.
     let pending = tree.pending();
     let kept = match random.random_range(0..4) {
         0 => 0,
@@ -76,7 +77,8 @@ fn keep_prefix(bytes: &mut Vec<u8>, pending: &[Change], random: &mut SmallRng) {
     }
 }
 
-/// Writes reach the disk in any order, sector by sector; the file's length is that of any point in its history.
+/// Writes reach the disk in any order, sector by sector; the file's length is that of any point in
+/// its history.
 fn keep_sectors(bytes: &mut Vec<u8>, pending: &[Change], random: &mut SmallRng) {
     let before = bytes.clone();
     let mut dirty: Vec<Range<usize>> = Vec::new();
@@ -94,7 +96,7 @@ fn keep_sectors(bytes: &mut Vec<u8>, pending: &[Change], random: &mut SmallRng) 
             let end = ((start / SECTOR + 1) * SECTOR).min(written.end).min(bytes.len());
             match random.random_range(0..6) {
                 0 | 1 => (start..end).for_each(|at| bytes[at] = old(at)),
-                // Rewritten with what it durably held, a sector cannot but stay as it is.
+                // A sector rewritten with its durable content cannot turn into garbage.
                 2 if before.get(start..end) != Some(&bytes[start..end]) => {
                     (start..end).for_each(|at| bytes[at] = random.random())
                 }

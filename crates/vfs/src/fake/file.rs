@@ -1,4 +1,5 @@
-//! The bytes of one fake file: what readers see, what a crash leaves, and what lies between.
+//! The bytes of one fake file: what readers see, what survives a crash, and the changes between the
+//! two.
 
 /// A change not yet synced.
 #[derive(Clone)]
@@ -9,8 +10,8 @@ pub(super) enum Change {
     Length(u64),
 }
 
-/// The bytes of one file. `durable` with `pending` applied in order is `live`, unless a sync failed: the changes it was to
-/// cover are in `live` only.
+/// The bytes of one file. `durable` with `pending` applied in order is `live`, except after a
+/// failed sync, whose changes are in `live` only.
 #[derive(Clone, Default)]
 pub(super) struct Content {
     live: Vec<u8>,
@@ -19,22 +20,22 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// What readers see.
+    /// The content that readers see.
     pub(super) fn live(&self) -> &[u8] {
         &self.live
     }
 
-    /// What every crash leaves.
+    /// The content that survives every crash.
     pub(super) fn durable(&self) -> &[u8] {
         &self.durable
     }
 
-    /// The changes a crash may drop, in the order they were made.
+    /// The changes that a crash can drop, in order.
     pub(super) fn pending(&self) -> &[Change] {
         &self.pending
     }
 
-    /// A file that has nothing volatile about it.
+    /// A file without volatile changes.
     pub(super) fn settled(bytes: Vec<u8>) -> Self {
         Self { live: bytes.clone(), durable: bytes, pending: Vec::new() }
     }
@@ -53,7 +54,7 @@ impl Content {
         }
     }
 
-    /// A sync that failed: the kernel forgets that these bytes were to be written.
+    /// Records a failed sync: the kernel no longer writes these bytes back.
     pub(super) fn fail_sync(&mut self) {
         self.pending.clear();
     }

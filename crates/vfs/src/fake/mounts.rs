@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// Where directories are mounted a second time: pairs of the mount point and the directory.
+/// Pairs of a mount point and the directory mounted there.
 #[derive(Clone, Default)]
 pub(super) struct Mounts(Vec<(PathBuf, PathBuf)>);
 
@@ -12,7 +12,7 @@ impl Mounts {
         self.0.push(mount);
     }
 
-    /// Returns the path under which the tree knows what `path` leads to.
+    /// Returns the path of `path` in the tree without mounts.
     pub(super) fn resolve(&self, path: &Path) -> PathBuf {
         let path = normal(path);
         let below = |(at, target): &(PathBuf, PathBuf)| Some(target.join(path.strip_prefix(at).ok()?));

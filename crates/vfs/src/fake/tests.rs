@@ -38,7 +38,7 @@ fn exists(fs: &FakeFileSystem, name: &str) -> bool {
     fs.exists(path(name)).unwrap()
 }
 
-/// What `crash` can leave of the history that `history` makes, over many seeds.
+/// The results of `crash` over many seeds, for the history that `history` creates.
 fn outcomes<T: Ord>(history: impl Fn() -> FakeFileSystem, look: impl Fn(&FakeFileSystem) -> T) -> Vec<T> {
     let mut seen: Vec<T> = (0..SEEDS).map(|seed| look(&history().crash(seed))).collect();
     seen.sort();

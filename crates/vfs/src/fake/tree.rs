@@ -1,4 +1,4 @@
-//! The names of the fake file system: the ones in use, and the ones a crash leaves.
+//! The names of the fake file system: the current ones, and those that survive a crash.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -12,14 +12,14 @@ use super::error;
 use super::file::Content;
 use crate::DirEntry;
 
-/// What a name leads to.
+/// The target of a name.
 #[derive(Clone)]
 pub(super) enum Node {
     Directory,
     File(Arc<Mutex<Content>>),
 }
 
-/// Every name, by its whole path. The root directory has none and is always there.
+/// Every name, by its full path. The root directory has none and always exists.
 pub(super) type Names = BTreeMap<PathBuf, Node>;
 
 /// A change of names not yet synced.
@@ -27,7 +27,7 @@ pub(super) type Names = BTreeMap<PathBuf, Node>;
 pub(super) enum NameChange {
     Link(PathBuf, Node),
     Unlink(PathBuf),
-    /// Within one directory, where it is one step.
+    /// Within one directory, where it is atomic.
     Rename(PathBuf, PathBuf),
 }
 
@@ -83,7 +83,7 @@ impl Tree {
         Self { live: Names::new(), durable: Names::new(), pending: Vec::new() }
     }
 
-    /// A tree that has nothing volatile about it.
+    /// A tree without volatile changes.
     pub(super) fn settled(names: Names) -> Self {
         Self { live: names.clone(), durable: names, pending: Vec::new() }
     }
@@ -232,7 +232,7 @@ impl Tree {
         files.sum()
     }
 
-    /// A copy that shares no file with this one.
+    /// Returns a copy that shares no file with this one.
     pub(super) fn deep_clone(&self) -> Self {
         let mut copies = Copies::new(Content::clone);
         Self {
@@ -250,7 +250,7 @@ impl Tree {
     }
 }
 
-/// Copies nodes so that names of one file stay names of one file.
+/// Copies nodes so that several names of one file remain names of one file.
 pub(super) struct Copies<F> {
     copy: F,
     made: HashMap<*const Mutex<Content>, Arc<Mutex<Content>>>,
