@@ -12,21 +12,22 @@ use crate::types::DataType;
 /// ```text
 /// per value: i32 length (-1 = null), bytes        big-endian; one allocation for all values, none if they are short
 /// ```
-/// Null values occur only in the tables of old indexes. Values are in column order and raw: a DESC column changes
-/// the comparator, not the bytes.
+/// Null values occur only in the tables of old indexes. Values are in column order and raw: a DESC
+/// column changes the comparator, not the bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Clustering {
     count: u16,
     bytes: SmallVec<[u8; SHORT]>,
 }
 
-/// Bytes that lie in the clustering itself: those of a UUID and an integer of any kind with their lengths, 4 + 16 + 4 + 8, and of an
-/// index's entry of a short key. A search in a memtable then follows one pointer for each row that it compares, not two.
+/// Bytes that are stored in the clustering itself: a UUID and an integer of any kind with their
+/// lengths, 4 + 16 + 4 + 8, or an index entry of a short key. A search in a memtable then follows
+/// one pointer for each row that it compares, not two.
 const SHORT: usize = 32;
 
 impl Clustering {
-    /// No values: the clustering of a static row, of a row in a table without clustering columns, or the prefix of
-    /// an unbounded [`Bound`].
+    /// No values: the clustering of a static row, of a row in a table without clustering columns,
+    /// or the prefix of an unbounded [`Bound`].
     pub fn empty() -> Self {
         Self::default()
     }
@@ -60,7 +61,7 @@ impl Clustering {
         self.count as usize
     }
 
-    /// Whether there are no values.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -75,9 +76,10 @@ impl Clustering {
         self.values().nth(index).flatten()
     }
 
-    /// Bytes of its values, if they are more than Cassandra takes as a row's clustering: [`MAX_KEY_LENGTH`](crate::key::MAX_KEY_LENGTH) together.
+    /// Returns the total bytes of its values if they exceed Cassandra's limit for a row's
+    /// clustering, [`MAX_KEY_LENGTH`](crate::key::MAX_KEY_LENGTH).
     pub fn excessive_length(&self) -> Option<usize> {
-        // What it takes itself is more than its values do.
+        // The buffer also contains lengths, so it is longer than the values alone.
         if self.bytes.len() <= MAX_KEY_LENGTH {
             return None;
         }
@@ -142,8 +144,8 @@ pub enum Side {
 
 /// A point between rows: just before or just after all rows whose clustering begins with `prefix`.
 ///
-/// Start or end, inclusive or exclusive follow from use: as a start, [`Side::Before`] includes the prefix's rows;
-/// as an end, [`Side::After`] does.
+/// Start or end, inclusive or exclusive follow from use: as a start, [`Side::Before`] includes the
+/// prefix's rows; as an end, [`Side::After`] does.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bound {
     /// Zero to all clustering values.
@@ -173,13 +175,13 @@ impl Bound {
         Self::after(Clustering::empty())
     }
 
-    /// Its place in the partition's order.
+    /// Returns its position in the partition's order.
     pub fn position(&self) -> Position<'_> {
         Position { prefix: &self.prefix, side: Some(self.side) }
     }
 }
 
-/// A place in a partition's order: a row's, or a bound's.
+/// A position in a partition's order: that of a row or of a bound.
 #[derive(Debug, Clone, Copy)]
 pub struct Position<'a> {
     /// The clustering, or the bound's prefix.
@@ -211,7 +213,7 @@ impl ClusteringComparator {
         self.columns.len()
     }
 
-    /// Whether the table has no clustering columns.
+    /// Returns whether the table has no clustering columns.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
@@ -226,10 +228,11 @@ impl ClusteringComparator {
         self.compare_common(a, b).then(a.count.cmp(&b.count))
     }
 
-    /// The order of two places in a partition.
+    /// Returns the order of two positions in a partition.
     ///
-    /// Values first. When all common values are equal, the one with fewer values is the bound that surrounds the other,
-    /// and its side decides; with as many values on both, `Before` < row < `After`.
+    /// Values are compared first. If all common values are equal, the position with fewer values is
+    /// the bound that surrounds the other, and its side decides; with as many values on both,
+    /// `Before` < row < `After`.
     pub fn compare(&self, a: Position<'_>, b: Position<'_>) -> Ordering {
         let common = self.compare_common(a.prefix, b.prefix);
         if common != Ordering::Equal {
@@ -247,24 +250,25 @@ impl ClusteringComparator {
         }
     }
 
-    /// Whether the row with these values of all clustering columns lies before `bound`: as [`compare`](Self::compare) says,
-    /// of values that no [`Clustering`] holds.
+    /// Returns whether the row with these values of all clustering columns sorts before `bound`:
+    /// like [`compare`](Self::compare), without a [`Clustering`].
     #[inline]
     pub fn is_row_before(&self, row: &[Option<&[u8]>], bound: &Bound) -> bool {
         match self.compare_values(row.iter().copied(), bound.prefix.values()) {
             Ordering::Less => true,
             Ordering::Greater => false,
-            // A row has no fewer values than a bound.
+            // A row never has fewer values than a bound.
             Ordering::Equal => bound.side == Side::After,
         }
     }
 
-    /// A number that is less for the one of two places whose first value comes first, as far as it tells; see [`DataType::leading`]. `None` for
-    /// a place without values, which is before or after all others.
+    /// Returns a number that is monotonic in the order of positions and distinguishes most of them
+    /// by their first value; see [`DataType::leading`]. `None` for a position without values, which
+    /// sorts before or after all others.
     #[inline]
     pub fn leading(&self, prefix: &Clustering) -> Option<u64> {
         let (first, (data_type, reversed)) = (prefix.values().next()?, self.columns.first()?);
-        // Null comes first whatever the column's order.
+        // Null sorts first in either order of the column.
         let Some(first) = first else { return Some(0) };
         let number = data_type.leading(first);
         Some(if *reversed { !number } else { number })
@@ -285,7 +289,7 @@ impl ClusteringComparator {
             let order = match (a, b) {
                 (Some(a), Some(b)) if *reversed => data_type.compare(b, a),
                 (Some(a), Some(b)) => data_type.compare(a, b),
-                // Null comes first whatever the column's order.
+                // Null sorts first in either order of the column.
                 (a, b) => a.is_some().cmp(&b.is_some()),
             };
             if order != Ordering::Equal {

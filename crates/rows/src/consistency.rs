@@ -1,9 +1,9 @@
-//! Consistency levels: what statements, their errors and the protocol call them.
+//! Consistency levels, as statements, their errors and the protocol name them.
 
 use std::fmt;
 
-/// How many replicas must answer. On one machine every level means the same; a level only has to be one that the
-/// statement allows, and is named in errors.
+/// The number of replicas that must answer. On one machine all levels are equivalent; a level only
+/// has to be permitted by the statement, and appears in errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[expect(missing_docs, reason = "the variants are the names of the native protocol's specification")]
 #[repr(u16)]
@@ -38,7 +38,7 @@ impl Consistency {
         Self::LocalOne,
     ];
 
-    /// Whether it is a level of conditional updates: SERIAL or LOCAL_SERIAL.
+    /// Returns whether it is a level of conditional updates: SERIAL or LOCAL_SERIAL.
     pub fn is_serial(self) -> bool {
         matches!(self, Self::Serial | Self::LocalSerial)
     }

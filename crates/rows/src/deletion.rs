@@ -1,28 +1,30 @@
 //! Deletion times and row liveness.
 //!
-//! A write timestamp is signed microseconds, given by the client or the coordinator. A local deletion time is
-//! seconds since 1970 on the server's clock: when a tombstone was made, or when an expiring cell expires.
+//! A write timestamp is signed microseconds, chosen by the client or the coordinator. A local
+//! deletion time is seconds since 1970 on the server's clock: the creation of a tombstone, or the
+//! expiration of a cell.
 
-/// The timestamp of what was never written.
+/// The timestamp of data that was never written.
 pub const NO_TIMESTAMP: i64 = i64::MIN;
-/// The TTL of what does not expire, in seconds.
+/// The TTL of data that does not expire, in seconds.
 pub const NO_TTL: u32 = 0;
-/// The local deletion time of what is not deleted and does not expire.
+/// The local deletion time of data that is not deleted and does not expire.
 pub const NO_DELETION_TIME: u32 = u32::MAX;
 
-/// A deletion: everything it covers with a timestamp at or below its own is gone.
+/// A deletion: it removes everything in its scope with a timestamp at or below its own.
 ///
 /// Ordered by timestamp, then local deletion time: of two deletions the greater wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeletionTime {
     /// Write timestamp, microseconds (`markedForDeleteAt`).
     pub timestamp: i64,
-    /// When the deletion was made, seconds since 1970.
+    /// The creation time of the deletion, in seconds since 1970.
     pub local_deletion_time: u32,
 }
 
 impl DeletionTime {
-    /// No deletion. It orders below every deletion but one written at -2^63, which cannot be told from it.
+    /// No deletion. It sorts below every deletion except one written at -2^63, from which it cannot
+    /// be distinguished.
     pub const LIVE: Self = Self { timestamp: NO_TIMESTAMP, local_deletion_time: NO_DELETION_TIME };
 
     /// A deletion at `timestamp` (microseconds) made at `local_deletion_time` (seconds).
@@ -30,17 +32,18 @@ impl DeletionTime {
         Self { timestamp, local_deletion_time }
     }
 
-    /// Whether this is no deletion at all. The local deletion time is not looked at: Cassandra writes odd ones.
+    /// Returns whether this is no deletion. Ignores the local deletion time, for which Cassandra
+    /// writes unusual values.
     pub const fn is_live(&self) -> bool {
         self.timestamp == NO_TIMESTAMP
     }
 
-    /// Whether data written at `timestamp` is covered.
+    /// Returns whether data written at `timestamp` is covered.
     pub const fn deletes(&self, timestamp: i64) -> bool {
         timestamp <= self.timestamp && !self.is_live()
     }
 
-    /// Whether this deletion adds something where `other` already holds.
+    /// Returns whether this deletion has an effect in addition to `other`.
     pub fn supersedes(&self, other: &DeletionTime) -> bool {
         match (self.is_live(), other.is_live()) {
             (true, _) => false,
@@ -49,20 +52,20 @@ impl DeletionTime {
         }
     }
 
-    /// The deletion of the two that covers more.
+    /// Returns the deletion that covers more.
     pub fn max(self, other: Self) -> Self {
         if other.supersedes(&self) { other } else { self }
     }
 }
 
-/// The TTL of a liveness that has run out from the start: it ends a row of a materialized view whose cells may be seen again.
-/// Cassandra's `EXPIRED_LIVENESS_TTL`.
+/// The TTL of a liveness that is expired from the start: it ends a row of a materialized view whose
+/// cells may become visible again. Cassandra's `EXPIRED_LIVENESS_TTL`.
 pub const EXPIRED_TTL: u32 = i32::MAX as u32;
 
 /// The liveness of a row's primary key, as an INSERT leaves it; an UPDATE leaves none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LivenessInfo {
-    /// Write timestamp, microseconds; [`NO_TIMESTAMP`] if the row has no liveness of its own.
+    /// Write timestamp, microseconds; [`NO_TIMESTAMP`] if the row has no liveness.
     pub timestamp: i64,
     /// Seconds to live; [`NO_TTL`] if it does not expire.
     pub ttl: u32,
@@ -84,24 +87,25 @@ impl LivenessInfo {
         Self { timestamp, ttl, local_expiration }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub const fn is_empty(&self) -> bool {
         self.timestamp == NO_TIMESTAMP
     }
 
-    /// Whether it has a TTL, run out or not.
+    /// Returns whether it has a TTL, expired or not.
     pub const fn is_expiring(&self) -> bool {
         self.ttl != NO_TTL && !self.is_empty()
     }
 
-    /// Whether it makes the row exist at `now` (seconds since 1970). One with [`EXPIRED_TTL`] never
-    /// does, not even while a clock that was set back is behind its expiration.
+    /// Returns whether it makes the row exist at `now` (seconds since 1970). One with
+    /// [`EXPIRED_TTL`] never does, even if a clock that was set back shows a time before its
+    /// expiration.
     pub const fn is_live(&self, now: u32) -> bool {
         !self.is_empty() && self.ttl != EXPIRED_TTL && (!self.is_expiring() || now < self.local_expiration)
     }
 
-    /// Whether this one wins over `other`: the later write; at a tie the one that has [run out](EXPIRED_TTL), then the expiring
-    /// one, then the later expiration.
+    /// Returns whether this one wins over `other`: the later write; on a tie the one with
+    /// [`EXPIRED_TTL`], then the expiring one, then the later expiration.
     pub fn supersedes(&self, other: &Self) -> bool {
         if self.timestamp != other.timestamp {
             return self.timestamp > other.timestamp;

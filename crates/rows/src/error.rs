@@ -1,13 +1,13 @@
-//! What reading or writing stored rows can fail with.
+//! Errors of reading and writing stored rows.
 
 use std::path::PathBuf;
 
 use crate::interrupt::Interrupted;
 
-/// An error from below the engine: the file is named, so that the reader knows what to do.
+/// An error of the storage formats. It names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// Bytes on disk are not what they must be. `detail` says where and what was expected and found.
+    /// Invalid bytes on disk. `detail` contains the position, the expected and the found value.
     #[error("{}: corrupt: {detail}", path.display())]
     Corrupt {
         /// The file that holds the bytes.
@@ -15,7 +15,7 @@ pub enum StorageError {
         /// Offset, expected and found values.
         detail: String,
     },
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
         /// The file or directory in question.
@@ -26,21 +26,22 @@ pub enum StorageError {
         #[source]
         source: std::io::Error,
     },
-    /// The reader may not wait for a disk, and would have to. Nothing is wrong.
+    /// The read may not wait for a disk, and would have to. This indicates no fault.
     #[error("{}: reading would wait for the disk", path.display())]
     WouldBlock {
         /// The file that would have to be read.
         path: PathBuf,
     },
-    /// The request that reads was interrupted. Nothing is wrong with the file.
+    /// The request that reads was interrupted. This indicates no fault of the file.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
-    /// The bytes are whole but say what this table or this version cannot hold: an unknown column, a newer format.
+    /// The bytes are intact but contain something that this table or this version does not support:
+    /// an unknown column, a newer format.
     #[error("{}: {detail}", path.display())]
     Unsupported {
         /// The file that holds the bytes.
         path: PathBuf,
-        /// What is not supported, and what is.
+        /// What is not supported, and what is supported.
         detail: String,
     },
 }
@@ -49,12 +50,12 @@ pub enum StorageError {
 pub type Result<T, E = StorageError> = std::result::Result<T, E>;
 
 impl StorageError {
-    /// A [`StorageError::Corrupt`].
+    /// Creates a [`StorageError::Corrupt`].
     pub fn corrupt(path: impl Into<PathBuf>, detail: impl Into<String>) -> Self {
         Self::Corrupt { path: path.into(), detail: detail.into() }
     }
 
-    /// A [`StorageError::Io`].
+    /// Creates a [`StorageError::Io`].
     pub fn io(path: impl Into<PathBuf>, action: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io { path: path.into(), action: action.into(), source }
     }

@@ -1,9 +1,10 @@
 //! Deadlines and cancellation of the request that a thread executes.
 //!
-//! A request may ask for more computation than its client or the other clients can wait for. The code that executes it
-//! installs a deadline with [`with_deadline`] and a [`Cancellation`] with [`cancellable`]; both apply to the calling
-//! thread until the closure returns. Loops whose length a client controls call [`check`], which fails with
-//! [`Interrupted`] once the deadline has passed or the request has been cancelled:
+//! A request may cause more computation than its client or the other clients can wait for. The code
+//! that executes it installs a deadline with [`with_deadline`] and a [`Cancellation`] with
+//! [`cancellable`]; both apply to the calling thread until the closure returns. Loops whose length
+//! a client controls call [`check`], which fails with [`Interrupted`] once the deadline has passed
+//! or the request has been cancelled:
 //!
 //! ```
 //! use cassette_rows::interrupt::{self, Cancellation, Interrupted};
@@ -26,16 +27,16 @@
 //! | [`charge`] | as `check` | steps of very different size: the size in units of about 100 ns |
 //! | [`check_now`] | reads the clock | before a step that may take milliseconds, such as a read from disk |
 //!
-//! A write must not fail halfway: [`shielded`] hides deadline and cancellation from its closure. It surrounds
-//! everything from the point where a change can no longer be taken back. Threads without an installed deadline, such as
-//! those that flush and compact, are never interrupted.
+//! A write must not fail halfway: [`shielded`] hides deadline and cancellation from its closure. It
+//! surrounds everything from the point after which a change cannot be undone. Threads without an
+//! installed deadline, such as those that flush and compact, are never interrupted.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// How many calls of [`check`] share one look at the clock.
+/// The number of calls of [`check`] for each read of the clock.
 pub const CHECK_INTERVAL: u32 = 256;
 
 /// Why a request was interrupted.
@@ -44,10 +45,10 @@ pub enum Interrupted {
     /// Its deadline has passed.
     #[error("the request exceeded its timeout")]
     TimedOut,
-    /// Nobody waits for its result any more.
+    /// No client waits for the result any more.
     #[error("the client has closed its connection")]
     ClientGone,
-    /// The server stops before it is finished.
+    /// The server stops before the request is complete.
     #[error("the node is shutting down")]
     ShuttingDown,
 }
@@ -63,17 +64,17 @@ pub trait MonotonicClock: Send + Sync {
 pub struct Cancellation(Arc<AtomicU8>);
 
 impl Cancellation {
-    /// A flag that is not set.
+    /// Creates a flag that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Interrupts the request at its next check. The first reason stays.
+    /// Interrupts the request at its next check. The first reason is kept.
     pub fn cancel(&self, reason: Interrupted) {
         let _ = self.0.compare_exchange(0, code(reason), Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// The reason, if the request has been cancelled.
+    /// Returns the reason, if the request has been cancelled.
     pub fn reason(&self) -> Option<Interrupted> {
         [Interrupted::TimedOut, Interrupted::ClientGone, Interrupted::ShuttingDown]
             .into_iter()
@@ -90,18 +91,19 @@ fn code(reason: Interrupted) -> u8 {
 }
 
 thread_local! {
-    /// Calls of `check` until the next look at clock and flag.
+    /// Calls of `check` until the next read of the clock and the flag.
     static COUNTDOWN: Cell<u32> = const { Cell::new(CHECK_INTERVAL) };
     static SHIELDED: Cell<bool> = const { Cell::new(false) };
-    /// By `CLOCK`.
+    /// In the time of `CLOCK`.
     static DEADLINE: Cell<Option<Duration>> = const { Cell::new(None) };
-    /// Stays set between requests: most threads use one clock, and its count is shared by all threads.
+    /// Stays set between requests: most threads use one clock, whose reference count is shared by
+    /// all threads.
     static CLOCK: RefCell<Option<Arc<dyn MonotonicClock>>> = const { RefCell::new(None) };
     static CANCELLATION: RefCell<Option<Cancellation>> = const { RefCell::new(None) };
 }
 
-/// Runs `work`, which is interrupted once `clock` has reached `deadline`. An earlier deadline that is installed already
-/// stays in force. All deadlines of one thread must use one clock.
+/// Runs `work` and interrupts it once `clock` has reached `deadline`. An earlier deadline that is
+/// already installed remains in force. All deadlines of one thread must use one clock.
 pub fn with_deadline<T>(clock: &Arc<dyn MonotonicClock>, deadline: Duration, work: impl FnOnce() -> T) -> T {
     /// Also when `work` panics: the thread serves other requests afterwards.
     struct Restore(Option<Duration>);
@@ -122,7 +124,7 @@ pub fn with_deadline<T>(clock: &Arc<dyn MonotonicClock>, deadline: Duration, wor
     work()
 }
 
-/// Runs `work`, which is interrupted once `cancellation` is set. It replaces one that is installed already.
+/// Runs `work` and interrupts it once `cancellation` is set. Replaces an installed one.
 pub fn cancellable<T>(cancellation: &Cancellation, work: impl FnOnce() -> T) -> T {
     struct Restore(Option<Cancellation>);
     impl Drop for Restore {
@@ -150,7 +152,8 @@ pub fn shielded<T>(work: impl FnOnce() -> T) -> T {
 /// Counts one step of the computation.
 ///
 /// # Errors
-/// At least every [`CHECK_INTERVAL`] steps, if the request has been cancelled or its deadline has passed.
+/// At least every [`CHECK_INTERVAL`] steps, if the request has been cancelled or its deadline has
+/// passed.
 #[inline]
 pub fn check() -> Result<(), Interrupted> {
     charge(1)
@@ -188,7 +191,8 @@ pub fn check_now() -> Result<(), Interrupted> {
     }
 }
 
-/// The time until the deadline, zero once it has passed; `None` without a deadline, and where the request is shielded.
+/// Returns the time until the deadline, zero once it has passed; `None` without a deadline, and
+/// inside [`shielded`].
 pub fn remaining() -> Option<Duration> {
     if SHIELDED.get() {
         return None;

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::token::{Token, murmur3_token};
 
-/// A partition key with its token, ordered as partitions are stored: by token, then by unsigned key bytes.
+/// A partition key with its token, ordered as partitions are stored: by token, then by unsigned key
+/// bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DecoratedKey {
     token: Token,
@@ -22,7 +23,7 @@ impl DecoratedKey {
         Self { token: murmur3_token(&key), key }
     }
 
-    /// For keys whose token is known.
+    /// Creates the key from its token, without hashing.
     pub fn with_token(token: Token, key: Bytes) -> Self {
         Self { token, key }
     }
@@ -55,10 +56,10 @@ impl PartialOrd for DecoratedKey {
     }
 }
 
-/// Serializes a partition key from its components' values.
+/// Serializes a partition key from the values of its components.
 ///
-/// One component is stored bare. Several are a composite: per component `u16 length, bytes, u8 0`.
-/// `None` if a component or the whole is longer than [`MAX_KEY_LENGTH`].
+/// A single component is stored bare. Several form a composite: per component `u16 length, bytes,
+/// u8 0`. `None` if a component or the whole key is longer than [`MAX_KEY_LENGTH`].
 pub fn compose<'a>(components: impl ExactSizeIterator<Item = &'a [u8]> + Clone) -> Option<Bytes> {
     if components.len() == 1 {
         let only = components.clone().next()?;
@@ -77,7 +78,8 @@ pub fn compose<'a>(components: impl ExactSizeIterator<Item = &'a [u8]> + Clone) 
     Some(out.into())
 }
 
-/// The components of a serialized partition key that has `count` of them; `None` if the bytes do not fit that.
+/// Returns the `count` components of a serialized partition key; `None` if the bytes do not match
+/// that number.
 pub fn components(key: &[u8], count: usize) -> Option<Vec<&[u8]>> {
     if count == 1 {
         return Some(vec![key]);

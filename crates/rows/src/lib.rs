@@ -1,10 +1,11 @@
-//! What is stored: types, keys, tokens, clusterings, rows, cells, tombstones; how two versions merge.
+//! The stored data: types, keys, tokens, clusterings, rows, cells, tombstones, and the merge of
+//! versions.
 //!
-//! The ground floor beside `vfs`. Nothing here does I/O and nothing knows CQL text.
+//! The lowest layer beside `vfs`. It does no I/O and is independent of CQL's syntax.
 //!
-//! A table's data is a stream of partitions in order of (token, key); a partition is a deletion, a static row and a
-//! stream of [`Unfiltered`]s in clustering order. Everything that holds rows (memtable, SSTable, a merge of both)
-//! is a [`PartitionStream`].
+//! A table's data is a stream of partitions in order of (token, key); a partition is a deletion, a
+//! static row and a stream of [`Unfiltered`]s in clustering order. Every source of rows (memtable,
+//! SSTable, a merge of both) is a [`PartitionStream`].
 
 pub mod clustering;
 pub mod consistency;

@@ -1,8 +1,8 @@
-//! On whose behalf a thread works.
+//! The client on whose behalf a thread works.
 //!
-//! Where requests wait for something that all share, such as memory for writes, those of one client must not hold up those
-//! of the others. Who the clients are only the server knows; to the layers below, an [`Owner`] is a number that requests
-//! of one client have in common:
+//! Where requests wait for a shared resource, such as memory for writes, those of one client must
+//! not stall those of the others. Only the server can identify clients; in the layers below, an
+//! [`Owner`] is a number that all requests of one client share:
 //!
 //! ```
 //! use cassette_rows::owner::{self, Owner};
@@ -13,7 +13,8 @@
 
 use std::cell::Cell;
 
-/// The originator of a request: a client. The default stands for the database itself and for an embedding program.
+/// The originator of a request: a client. The default stands for the database itself and for an
+/// embedding program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Owner(pub u64);
 
@@ -34,7 +35,7 @@ pub fn on_behalf_of<T>(owner: Owner, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Returns on whose behalf this thread works.
+/// Returns the owner of the current thread's work.
 pub fn current() -> Owner {
     CURRENT.get()
 }

@@ -14,7 +14,7 @@ use crate::schema::TableMetadata;
 use crate::selection::Selection;
 use crate::stream::{PartitionHeader, PartitionStream, Unfiltered};
 
-/// What a statement changes in one partition. Seen whole or not at all.
+/// The changes of a statement in one partition. Visible completely or not at all.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartitionUpdate {
     /// The partition.
@@ -23,14 +23,14 @@ pub struct PartitionUpdate {
     pub deletion: DeletionTime,
     /// Changes of static columns.
     pub static_row: Option<Row>,
-    /// Changed rows, ascending, no clustering twice.
+    /// Changed rows, ascending, without duplicate clusterings.
     pub rows: Vec<Row>,
     /// Deleted ranges.
     pub range_tombstones: RangeTombstoneList,
 }
 
 impl PartitionUpdate {
-    /// No change yet.
+    /// Creates an empty change.
     pub fn new(key: DecoratedKey) -> Self {
         Self {
             key,
@@ -41,7 +41,7 @@ impl PartitionUpdate {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.deletion.is_live()
             && self.static_row.is_none()
@@ -49,7 +49,7 @@ impl PartitionUpdate {
             && self.range_tombstones.is_empty()
     }
 
-    /// Adds a row in its place, merged with one of the same clustering. O(1) when rows come in order.
+    /// Inserts a row, merged with one of the same clustering. O(1) if rows are added in order.
     pub fn add_row(&mut self, row: Row, table: &TableMetadata) {
         let comparator = &table.comparator;
         match self.rows.last() {
@@ -60,8 +60,8 @@ impl PartitionUpdate {
                 {
                     Ok(i) => {
                         let pair = [self.rows[i].clone(), row];
-                        // Two rows that are not empty can merge to nothing only if one is shadowed by the other's
-                        // deletion, which then stays.
+                        // Two non-empty rows can merge to nothing only if one is shadowed by the
+                        // other's deletion, which then stays.
                         if let Some(merged) = merge_rows(&pair, DeletionTime::LIVE, table) {
                             self.rows[i] = merged;
                         }
@@ -73,7 +73,7 @@ impl PartitionUpdate {
         }
     }
 
-    /// Adds changes of static columns, merged with those that are there.
+    /// Adds changes of static columns, merged with existing ones.
     pub fn add_static_row(&mut self, row: Row, table: &TableMetadata) {
         self.static_row = match self.static_row.take() {
             Some(old) => merge_rows(&[old, row], DeletionTime::LIVE, table),
@@ -81,7 +81,7 @@ impl PartitionUpdate {
         };
     }
 
-    /// Adds all changes of `other`, an update of the same partition: what a batch does.
+    /// Adds all changes of `other`, an update of the same partition, as a batch does.
     pub fn absorb(&mut self, other: PartitionUpdate, table: &TableMetadata) {
         debug_assert_eq!(self.key, other.key);
         self.deletion = self.deletion.max(other.deletion);
@@ -96,8 +96,8 @@ impl PartitionUpdate {
         }
     }
 
-    /// The part of it that `selection` wants, as a stream of one partition. What the update's own deletions shadow is
-    /// still in it: merge it to be rid of that.
+    /// Returns the selected part as a stream of one partition. Data shadowed by the update's
+    /// deletions is still included: merge the stream to remove it.
     pub fn into_stream(self, table: Arc<TableMetadata>, selection: &Selection) -> UpdateStream {
         let pending = select(&self.rows, &self.range_tombstones, selection, &table.comparator);
         UpdateStream {
@@ -138,7 +138,7 @@ fn select(
     out
 }
 
-/// What is met when coming from the other side.
+/// Mirrors a marker for the opposite direction of iteration.
 fn reverse(unfiltered: Unfiltered) -> Unfiltered {
     match unfiltered {
         Unfiltered::Row(row) => Unfiltered::Row(row),

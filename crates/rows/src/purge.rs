@@ -1,4 +1,4 @@
-//! Dropping tombstones that nothing needs any more.
+//! Drops tombstones that are no longer needed.
 
 use crate::deletion::{DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL};
 use crate::error::Result;
@@ -6,25 +6,26 @@ use crate::key::DecoratedKey;
 use crate::row::{Cell, Row, RowBuilder};
 use crate::stream::{PartitionHeader, PartitionStream, RangeTombstoneMarker, Unfiltered};
 
-/// Decides which tombstones of a partition may go.
+/// Decides which tombstones of a partition can be purged.
 ///
-/// One goes when it was made before `gc_before` (seconds: now less gc_grace_seconds) and its timestamp is below
-/// `max_purgeable_timestamp`, the least timestamp of any data outside the compaction that may belong to the partition.
+/// A tombstone is purged if it was created before `gc_before` (seconds: now less gc_grace_seconds)
+/// and its timestamp is below `max_purgeable_timestamp`, the least timestamp of any data outside
+/// the compaction that may belong to the partition.
 pub trait PurgePolicy: Send {
-    /// Tombstones with a local deletion time below this (seconds since 1970) may go.
+    /// Tombstones with a local deletion time below this (seconds since 1970) can be purged.
     fn gc_before(&self) -> u32;
 
-    /// Tombstones with timestamps below this (microseconds) shadow nothing elsewhere. Asked at most once a
-    /// partition, and only when it holds a tombstone old enough.
+    /// Tombstones with timestamps below this (microseconds) shadow nothing elsewhere. Called at
+    /// most once per partition, and only if it contains a tombstone that is old enough.
     fn max_purgeable_timestamp(&mut self, key: &DecoratedKey) -> i64;
 }
 
-/// A stream without the tombstones that a [`PurgePolicy`] lets go, and with expired cells turned into tombstones.
-/// Partitions of which nothing is left are passed over. For forward streams that are merged already.
+/// A stream without the tombstones that a [`PurgePolicy`] purges, and with expired cells turned
+/// into tombstones. Skips partitions of which nothing is left. Requires a forward, merged stream.
 pub struct PurgingStream<S, P> {
     inner: S,
     gate: Gate<P>,
-    /// Read ahead to know whether the partition holds anything.
+    /// Read ahead to find out whether the partition is empty.
     head: Option<Unfiltered>,
     /// The range deletion that is open in the output.
     open: Option<DeletionTime>,
@@ -32,10 +33,10 @@ pub struct PurgingStream<S, P> {
 
 struct Gate<P> {
     policy: P,
-    /// Seconds since 1970.
+    /// In seconds since 1970.
     now: u32,
     key: Option<DecoratedKey>,
-    /// Of the current key, once asked.
+    /// For the current key, once computed.
     max_purgeable: Option<i64>,
     /// Whether rows exist by their liveness alone.
     strict_liveness: bool,
@@ -55,7 +56,8 @@ impl<P: PurgePolicy> Gate<P> {
         !deletion.is_live() && self.purges(deletion.timestamp, deletion.local_deletion_time)
     }
 
-    /// The row without what is purged, expired cells as tombstones; `None` if nothing is left.
+    /// Returns the row without purged data, with expired cells as tombstones; `None` if nothing is
+    /// left.
     fn row(&mut self, row: Row) -> Option<Row> {
         if !row.has_deletions() {
             return Some(row);
@@ -96,7 +98,8 @@ impl<P: PurgePolicy> Gate<P> {
         if !cell.is_expiring() {
             return Some(cell);
         }
-        // As if it had been deleted when it was written: gc_grace_seconds count from there, as in Cassandra.
+        // As if the cell had been deleted when it was written: gc_grace_seconds count from there,
+        // as in Cassandra.
         let written = cell.local_deletion_time.saturating_sub(cell.ttl);
         debug_assert_ne!(written, NO_DELETION_TIME);
         if self.purges(cell.timestamp, written) {
@@ -117,7 +120,7 @@ impl<S: PartitionStream, P: PurgePolicy> PurgingStream<S, P> {
         }
     }
 
-    /// Lets rows go whole when their liveness goes: for tables with
+    /// Drops rows completely once their liveness ends: for tables with
     /// [`strict_liveness`](crate::TableMetadata::strict_liveness).
     pub fn with_strict_liveness(mut self, strict: bool) -> Self {
         self.gate.strict_liveness = strict;

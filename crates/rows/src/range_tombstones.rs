@@ -8,20 +8,21 @@ use crate::stream::RangeTombstoneMarker;
 /// A deletion of all rows between two bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RangeTombstone {
-    /// Where it begins.
+    /// The first bound.
     pub start: Bound,
-    /// Where it ends.
+    /// The last bound.
     pub end: Bound,
     /// Never live.
     pub deletion: DeletionTime,
 }
 
-/// Range tombstones in the table's order that do not overlap: where two meet, the greater deletion was kept.
+/// Range tombstones in the table's order that do not overlap: where two overlap, the greater
+/// deletion is kept.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RangeTombstoneList(Vec<RangeTombstone>);
 
 impl RangeTombstoneList {
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -31,8 +32,8 @@ impl RangeTombstoneList {
         &self.0
     }
 
-    /// Adds a tombstone; where it overlaps others the greater deletion of each stretch stays. Ranges that hold
-    /// nothing and live deletions are ignored. Amortised O(1) when tombstones come in order.
+    /// Adds a tombstone; where it overlaps others the greater deletion of each stretch stays.
+    /// Ignores empty ranges and live deletions. Amortised O(1) if tombstones are added in order.
     pub fn add(&mut self, new: RangeTombstone, comparator: &ClusteringComparator) {
         let compare = |a: &Bound, b: &Bound| comparator.compare(a.position(), b.position());
         if new.deletion.is_live() || compare(&new.start, &new.end).is_ge() {
@@ -44,7 +45,8 @@ impl RangeTombstoneList {
         };
         let after = first + self.0[first..].partition_point(|t| compare(&t.start, &new.end).is_le());
 
-        // Walk along the tombstones that overlap or touch the new one, cutting the stretch into pieces.
+        // Iterate over the tombstones that overlap or touch the new one, and cut the stretch into
+        // pieces.
         let mut pieces: Vec<RangeTombstone> = Vec::with_capacity(2 * (after - first) + 1);
         let mut push = |start: &Bound, end: &Bound, deletion: DeletionTime| {
             if compare(start, end).is_ge() {
@@ -89,8 +91,8 @@ impl RangeTombstoneList {
         }
     }
 
-    /// The markers of what lies in `slice`, clipped to it, in the direction of iteration; ranges that touch share a
-    /// boundary.
+    /// Returns the markers of the tombstones within `slice`, clipped to it, in the direction of
+    /// iteration; ranges that touch share a boundary.
     pub fn markers(
         &self,
         slice: &Slice,

@@ -10,7 +10,8 @@ use crate::deletion::{DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL};
 use crate::schema::ColumnId;
 use crate::schema::TableMetadata;
 
-/// One cell: the value of a simple column, or one element of a complex column. Borrowed from its [`Row`].
+/// One cell: the value of a simple column, or one element of a complex column. Borrowed from its
+/// [`Row`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell<'a> {
     /// The column.
@@ -28,23 +29,24 @@ pub struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// Whether it is a deletion of the cell. An expired cell is not, until compaction makes it one.
+    /// Returns whether it is a deletion of the cell. An expired cell is not, until compaction turns
+    /// it into one.
     pub const fn is_tombstone(&self) -> bool {
         self.local_deletion_time != NO_DELETION_TIME && self.ttl == NO_TTL
     }
 
-    /// Whether it has a TTL, run out or not.
+    /// Returns whether it has a TTL, expired or not.
     pub const fn is_expiring(&self) -> bool {
         self.ttl != NO_TTL
     }
 
-    /// Whether it holds a value at `now` (seconds since 1970).
+    /// Returns whether it holds a value at `now` (seconds since 1970).
     pub const fn is_live(&self, now: u32) -> bool {
         self.local_deletion_time == NO_DELETION_TIME || (self.ttl != NO_TTL && now < self.local_deletion_time)
     }
 }
 
-/// Where one cell lies in its row's data.
+/// The position of a cell in its row's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CellMeta {
     timestamp: i64,
@@ -60,21 +62,21 @@ struct CellMeta {
 
 /// A row: immutable, shared, cheap to clone.
 ///
-/// Cells ascend by column id, the elements of a complex column by path. All values lie in one buffer: the row's own,
-/// or a cached chunk of an SSTable.
+/// Cells ascend by column id, the elements of a complex column by path. All values are in one
+/// buffer: a dedicated one, or a cached chunk of an SSTable.
 #[derive(Debug, Clone)]
 pub struct Row(Arc<Inner>);
 
-/// Bytes that memory gives at a time.
+/// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
-/// How much of a row's values is warmed: what comes behind, processors fetch ahead by themselves, since it is read in order. A few hundred
-/// rows stay within the second-level cache.
+/// The number of bytes of a row's values that are prefetched; processors prefetch the rest, because
+/// it is read in order. A few hundred rows fit the second-level cache.
 const WARMED: usize = 4096;
 
 type ComplexDeletions = Vec<(ColumnId, DeletionTime)>;
 
-/// Cells of a row; a row of one cell needs no allocation for it.
+/// Cells of a row; a row with one cell needs no allocation for it.
 type Cells = SmallVec<[CellMeta; 1]>;
 
 #[derive(Debug)]
@@ -82,11 +84,11 @@ struct Inner {
     clustering: Clustering,
     liveness: LivenessInfo,
     deletion: DeletionTime,
-    /// Few rows have any: a box takes a third of the place.
+    /// Few rows have any: a box takes a third of the space.
     complex_deletions: Option<Box<ComplexDeletions>>,
     cells: Cells,
     data: Bytes,
-    /// Some cell is expiring or a tombstone.
+    /// Whether some cell is expiring or a tombstone.
     has_deletion_times: bool,
 }
 
@@ -101,7 +103,7 @@ impl Row {
         self.0.liveness
     }
 
-    /// The row's own deletion.
+    /// The deletion of the row itself.
     pub fn deletion(&self) -> DeletionTime {
         self.0.deletion
     }
@@ -141,7 +143,7 @@ impl Row {
         timestamps.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// The number of columns that it has cells of.
+    /// Returns the number of columns with cells.
     pub fn column_count(&self) -> usize {
         let cells = &self.0.cells;
         cells.windows(2).filter(|two| two[0].column != two[1].column).count() + usize::from(!cells.is_empty())
@@ -169,7 +171,7 @@ impl Row {
         cells[start..start + count].iter().map(|meta| self.resolve(meta))
     }
 
-    /// Whether nothing is left: no liveness, no deletion, no cell.
+    /// Returns whether nothing is left: no liveness, no deletion, no cell.
     pub fn is_empty(&self) -> bool {
         self.0.liveness.is_empty()
             && self.0.deletion.is_live()
@@ -177,17 +179,18 @@ impl Row {
             && self.0.cells.is_empty()
     }
 
-    /// Whether a reader sees the row at `now` (seconds): its liveness holds, or a cell does.
+    /// Returns whether a reader sees the row at `now` (seconds): by its liveness or a live cell.
     pub fn is_live(&self, now: u32) -> bool {
         self.0.liveness.is_live(now) || self.has_live_cell(now)
     }
 
-    /// Whether a reader of `table` sees the row at `now`: with strict liveness, only by its liveness.
+    /// Returns whether a reader of `table` sees the row at `now`: with strict liveness, only by its
+    /// liveness.
     pub fn is_live_in(&self, table: &TableMetadata, now: u32) -> bool {
         if table.strict_liveness { self.0.liveness.is_live(now) } else { self.is_live(now) }
     }
 
-    /// Whether any cell holds a value at `now`.
+    /// Returns whether any cell holds a value at `now`.
     pub fn has_live_cell(&self, now: u32) -> bool {
         if self.0.has_deletion_times {
             self.cells().any(|cell| cell.is_live(now))
@@ -196,7 +199,8 @@ impl Row {
         }
     }
 
-    /// Whether anything in the row is deleted or can expire. If not, every cell is live at any time.
+    /// Returns whether anything in the row is deleted or can expire. If not, every cell is live at
+    /// any time.
     pub fn has_deletions(&self) -> bool {
         self.0.has_deletion_times
             || self.0.liveness.is_expiring()
@@ -204,7 +208,7 @@ impl Row {
             || self.0.complex_deletions.is_some()
     }
 
-    /// The buffer that all cells' values and paths lie in, to share instead of copying them.
+    /// Returns the buffer of all values and paths, which can be shared instead of copied.
     pub fn data(&self) -> &Bytes {
         &self.0.data
     }
@@ -215,7 +219,8 @@ impl Row {
             + self.0.cells.iter().map(|m| m.value_length as usize + m.path_length as usize).sum::<usize>()
     }
 
-    /// Bytes that this row holds on the heap when its data is its own: the structures, cells, clustering and buffer.
+    /// Returns the heap bytes of this row if it does not share its data: the structures, cells,
+    /// clustering and buffer.
     pub fn heap_size(&self) -> usize {
         // Two reference counts of the Arc.
         16 + size_of::<Inner>()
@@ -227,7 +232,7 @@ impl Row {
             + self.0.data.len()
     }
 
-    /// The same row with values in a buffer of its own, if they lie in one that is larger than they are.
+    /// Returns the same row with its values in a dedicated buffer, if the present one is larger.
     pub fn compacted(self) -> Self {
         let values: usize =
             self.0.cells.iter().map(|m| m.value_length as usize + m.path_length as usize).sum();
@@ -245,15 +250,15 @@ impl Row {
         out.finish()
     }
 
-    /// Brings the row into the processor's caches, all of it if it is small. Who is to read many rows that lie about in memory does this
-    /// with some of them ahead: memory is then asked for the parts of many at the same time, where reading a row asks for one after
-    /// the other.
+    /// Prefetches the row into the processor's caches, all of it if it is small. Readers of many
+    /// scattered rows call this some rows ahead: the memory accesses of several rows then overlap,
+    /// where reading a row makes one access after the other.
     pub fn warm(&self) {
         let data = &self.0.data[..self.0.data.len().min(WARMED)];
         let data = data.iter().step_by(CACHE_LINE).fold(0, |sum, byte| sum ^ byte);
         let cells = self.0.cells.iter().take(WARMED / size_of::<CellMeta>());
         let cells = cells.fold(0, |sum, meta| sum ^ meta.value_length);
-        // Loads whose results nobody wants would be left out.
+        // The compiler would remove loads without a use of their results.
         std::hint::black_box((data, cells));
     }
 
@@ -272,7 +277,7 @@ impl Row {
     }
 }
 
-/// Two rows are equal when they hold the same, wherever their bytes lie.
+/// Rows are equal if their content is, regardless of the buffers.
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -286,8 +291,9 @@ impl PartialEq for Row {
 
 impl Eq for Row {}
 
-/// Builds a [`Row`]. Columns must come in ascending order of id (or be put into it by
-/// [`sort_columns`](RowBuilder::sort_columns)) and, within a complex column, paths in theirs.
+/// Builds a [`Row`]. Columns must be added in ascending order of id (or be sorted by
+/// [`sort_columns`](RowBuilder::sort_columns)) and, within a complex column, paths in ascending
+/// order.
 #[derive(Debug)]
 pub struct RowBuilder {
     clustering: Clustering,
@@ -306,18 +312,18 @@ enum Data {
 }
 
 impl RowBuilder {
-    /// A row whose values are copied into a buffer of its own, made with room for `cells` cells and `bytes` of
-    /// values and paths.
+    /// Creates a row that copies its values into a dedicated buffer, with capacity for `cells`
+    /// cells and `bytes` of values and paths.
     pub fn with_capacity(clustering: Clustering, cells: usize, bytes: usize) -> Self {
         Self::make(clustering, cells, Data::Own(Vec::with_capacity(bytes)))
     }
 
-    /// [`with_capacity`](Self::with_capacity) when neither is known.
+    /// [`with_capacity`](Self::with_capacity) for unknown sizes.
     pub fn new(clustering: Clustering) -> Self {
         Self::with_capacity(clustering, 0, 0)
     }
 
-    /// A row whose values stay where they are, in `data`: cells are added by [`cell_in`](Self::cell_in).
+    /// Creates a row whose values stay in `data`: [`cell_in`](Self::cell_in) adds cells.
     pub fn over(clustering: Clustering, cells: usize, data: Bytes) -> Self {
         Self::make(clustering, cells, Data::Shared(data))
     }
@@ -340,7 +346,7 @@ impl RowBuilder {
         self
     }
 
-    /// Sets the row's own deletion.
+    /// Sets the deletion of the row itself.
     pub fn deletion(&mut self, deletion: DeletionTime) -> &mut Self {
         self.deletion = deletion;
         self
@@ -357,7 +363,8 @@ impl RowBuilder {
     /// Adds a cell, copying its path and value.
     ///
     /// # Panics
-    /// If the builder was made [`over`](Self::over) shared data, or if the row grows beyond 4 GiB.
+    /// If the builder was created [`over`](Self::over) shared data, or if the row grows beyond 4
+    /// GiB.
     pub fn cell(&mut self, cell: Cell<'_>) -> &mut Self {
         let Data::Own(data) = &mut self.data else {
             panic!("a row over shared data takes ranges, not bytes")
@@ -393,8 +400,8 @@ impl RowBuilder {
         })
     }
 
-    /// Adds a cell whose path and value are slices of the data this builder was made [`over`](Self::over).
-    /// `cell.path` and `cell.value` are not looked at.
+    /// Adds a cell whose path and value are slices of the data of [`over`](Self::over). Ignores
+    /// `cell.path` and `cell.value`.
     ///
     /// # Panics
     /// If the builder owns its data, or a range is not within the shared data.
@@ -406,7 +413,7 @@ impl RowBuilder {
         value: std::ops::Range<usize>,
     ) -> &mut Self {
         let Data::Shared(data) = &self.data else {
-            panic!("a row with data of its own takes bytes, not ranges")
+            panic!("a row with a dedicated buffer takes bytes, not ranges")
         };
         assert!(value.start <= value.end && value.end <= data.len() && data.len() <= u32::MAX as usize);
         let has_path = path.is_some();
@@ -432,7 +439,7 @@ impl RowBuilder {
         self
     }
 
-    /// Whether nothing was added.
+    /// Returns whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.liveness.is_empty()
             && self.deletion.is_live()
@@ -440,15 +447,16 @@ impl RowBuilder {
             && self.cells.is_empty()
     }
 
-    /// Puts the cells of a simple-columns-only row, or columns as wholes, into ascending order of column id. For
-    /// readers whose source lists columns in another order; the elements of a complex column keep their order.
+    /// Sorts the cells of a row with simple columns only, or columns as wholes, by column id. For
+    /// readers whose source lists columns in another order; the elements of a complex column keep
+    /// their order.
     pub fn sort_columns(&mut self) -> &mut Self {
         self.cells.sort_by_key(|meta| meta.column);
         self.complex_deletions.sort_by_key(|(column, _)| *column);
         self
     }
 
-    /// The row.
+    /// Returns the row.
     pub fn finish(self) -> Row {
         debug_assert!(
             self.complex_deletions.is_sorted_by(|a, b| a.0 < b.0),

@@ -1,4 +1,5 @@
-//! What the storage floors know of a table: its columns, their order, and its options.
+//! The part of a table's schema that the storage layers use: its columns, their order, and its
+//! options.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,27 +9,29 @@ use uuid::Uuid;
 use crate::clustering::ClusteringComparator;
 use crate::types::{DataType, quote_identifier};
 
-/// A table's identity: it stays when the table is renamed or altered, and names its directory.
+/// A table's identity: constant when the table is renamed or altered, and part of its directory's
+/// name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub Uuid);
 
-/// A static or regular column within its table, while this process runs: cells refer to columns by it.
+/// A static or regular column within its table, in this process: cells refer to columns by it.
 ///
 /// Ids are dense. When a table is loaded they ascend in the order of SSTable headers (see
-/// [`compare_column_names`]); a column added later gets the next id. They are never written to disk.
+/// [`compare_column_names`]); a column added later gets the next id. They are never written to
+/// disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ColumnId(pub u16);
 
-/// The part a column plays.
+/// The role of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColumnKind {
     /// Part of the partition key.
     PartitionKey,
     /// Part of the clustering.
     Clustering,
-    /// One value a partition.
+    /// One value per partition.
     Static,
-    /// One value a row.
+    /// One value per row.
     Regular,
 }
 
@@ -37,35 +40,36 @@ pub enum ColumnKind {
 pub struct ColumnMetadata {
     /// The name, in the case it is stored in.
     pub name: String,
-    /// The part it plays.
+    /// The role of the column.
     pub kind: ColumnKind,
-    /// Place within the partition key or the clustering; 0 for other kinds.
+    /// The index within the partition key or the clustering; 0 for other kinds.
     pub position: usize,
-    /// Its type.
+    /// The type of the values.
     pub data_type: DataType,
     /// Clustering columns only: `CLUSTERING ORDER BY … DESC`.
     pub reversed: bool,
-    /// Static and regular columns only: what cells call it. `ColumnId(u16::MAX)` for key columns.
+    /// The id in cells, of static and regular columns. `ColumnId(u16::MAX)` for key columns.
     pub id: ColumnId,
 }
 
-/// A column that was dropped: SSTables may still hold it.
+/// A dropped column; SSTables may still contain its cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DroppedColumn {
     /// The type it had.
     pub data_type: DataType,
     /// [`ColumnKind::Static`] or [`ColumnKind::Regular`].
     pub kind: ColumnKind,
-    /// Its cells with timestamps at or below this (microseconds) are gone.
+    /// Its cells with timestamps at or below this (microseconds) are dropped.
     pub dropped_at: i64,
 }
 
-/// A table as the storage floors see it. Immutable: ALTER makes a new one with the same id.
+/// A table, as the storage layers use it. Immutable: ALTER creates a new one with the same id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableMetadata {
     /// The identity.
     pub id: TableId,
-    /// Grows by one with each ALTER while this process runs; the commit log tells column lists apart by it.
+    /// Grows by one with each ALTER in this process; the commit log distinguishes column lists by
+    /// it.
     pub version: u32,
     /// The keyspace's name.
     pub keyspace: String,
@@ -79,24 +83,26 @@ pub struct TableMetadata {
     pub columns: Vec<Option<Arc<ColumnMetadata>>>,
     /// Dropped columns by name. A name may be here and in `columns` (dropped, then added again).
     pub dropped_columns: BTreeMap<String, DroppedColumn>,
-    /// The ids of dropped columns that were not added again: memtables may hold cells of theirs that are newer than the drop.
+    /// The ids of dropped columns that were not added again: memtables may contain cells of these
+    /// that are newer than the drop.
     pub dropped_ids: BTreeMap<String, ColumnId>,
     /// Whether its regular and static columns are counters.
     pub is_counter: bool,
-    /// Whether a row exists as long as its liveness does, whatever cells it has: of materialized views whose key has a column
-    /// that their base's has not.
+    /// Whether a row exists only as long as its liveness, regardless of its cells: true for
+    /// materialized views whose key has a column that is not in their base's key.
     pub strict_liveness: bool,
     /// The options.
     pub params: TableParams,
     /// The order of its clusterings, derived from `clustering`.
     pub comparator: ClusteringComparator,
-    /// Of the hidden table of an index: what it is to another table.
+    /// The base table, if this is the hidden table of an index.
     pub index_of: Option<IndexOf>,
     /// All columns by name, derived from the three lists above.
     by_name: Vec<Arc<ColumnMetadata>>,
 }
 
-/// Whose index a hidden table is. Its SSTables lie within its base table's directory.
+/// The base table of a hidden index table, whose SSTables are in a subdirectory of the base table's
+/// directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexOf {
     /// [`directory_name`](TableMetadata::directory_name) of the base table.
@@ -105,8 +111,9 @@ pub struct IndexOf {
     pub index: String,
 }
 
-/// Orders column names as SSTable headers do: simple before complex, then by name bytes, the first byte compared as
-/// signed and the others as unsigned (names that begin with a non-ASCII letter come before all others).
+/// Orders column names as SSTable headers do: simple before complex, then by name bytes, the first
+/// byte compared as signed and the others as unsigned (names that begin with a non-ASCII letter
+/// come before all others).
 pub fn compare_column_names(
     a: (&str, bool /* complex */),
     b: (&str, bool /* complex */),
@@ -116,17 +123,19 @@ pub fn compare_column_names(
 }
 
 impl TableMetadata {
-    /// The largest number of columns of a table: those of its key, and each that has a [`ColumnId`], dropped or not.
+    /// The maximum number of columns of a table: key columns, and each that has a [`ColumnId`],
+    /// dropped or not.
     ///
-    /// An id has 16 bits, and `u16::MAX` stands for key columns. SSTables and paging states count clustering values in
-    /// 16 bits as well.
+    /// An id has 16 bits, and `u16::MAX` represents key columns. SSTables and paging states count
+    /// clustering values in 16 bits as well.
     pub const COLUMNS_MAX: usize = u16::MAX as usize;
 
-    /// A table from its columns in any order; ids and the comparator are set here, positions are taken as given.
-    /// Callers check the number of columns first.
+    /// Creates a table from its columns in any order; assigns ids and the comparator, and keeps
+    /// positions. Callers check the number of columns first.
     ///
     /// # Panics
-    /// If there are more than [`COLUMNS_MAX`](Self::COLUMNS_MAX) columns: ids that wrap would mix up their cells.
+    /// If there are more than [`COLUMNS_MAX`](Self::COLUMNS_MAX) columns: wrapped ids would mix up
+    /// their cells.
     pub fn new(
         id: TableId,
         keyspace: impl Into<String>,
@@ -182,7 +191,7 @@ impl TableMetadata {
         table
     }
 
-    /// Derives `by_name`. To be called after each change of columns.
+    /// Derives `by_name`. Required after each change of columns.
     fn order_names(&mut self) {
         let mut columns: Vec<_> = self.all_columns().cloned().collect();
         columns.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -224,7 +233,7 @@ impl TableMetadata {
         self.columns.iter().flatten().filter(|c| c.kind == ColumnKind::Regular)
     }
 
-    /// Whether the table has static columns.
+    /// Returns whether the table has static columns.
     pub fn has_static_columns(&self) -> bool {
         self.static_columns().next().is_some()
     }
@@ -234,8 +243,9 @@ impl TableMetadata {
         self.with_columns_added([column])
     }
 
-    /// The same table with `columns` (static or regular) added: each at the next id, or at the one it had before it was
-    /// dropped, so that what was written to it after the drop is seen again. Callers check the number of columns first.
+    /// Returns the same table with `columns` (static or regular) added: each at the next id, or at
+    /// the one it had before it was dropped, so that data written after the drop becomes visible
+    /// again. Callers check the number of columns first.
     ///
     /// # Panics
     /// If no id is left.
@@ -276,8 +286,8 @@ impl TableMetadata {
         self.with_columns_dropped([name], dropped_at)
     }
 
-    /// The same table without the static and regular columns of these names, whose data up to `dropped_at`
-    /// (microseconds) is gone. Names of other columns, or of none, have no effect.
+    /// Returns the same table without the static and regular columns of these names, whose data up
+    /// to `dropped_at` (microseconds) is dropped. Other names have no effect.
     pub fn with_columns_dropped<'n>(
         &self,
         names: impl IntoIterator<Item = &'n str>,
@@ -299,7 +309,8 @@ impl TableMetadata {
         table
     }
 
-    /// Says which columns were dropped before, as the stored schema has it. Called once, of a new table.
+    /// Sets the columns that were dropped before, from the stored schema. Called once, for a new
+    /// table.
     pub fn set_dropped_columns(&mut self, dropped: BTreeMap<String, DroppedColumn>) {
         self.dropped_columns = dropped;
         let names = self.dropped_columns.keys();
@@ -310,16 +321,18 @@ impl TableMetadata {
         }
     }
 
-    /// Whether a cell of this column and write time (microseconds) is there for those who read the table: the column is, and
-    /// was not dropped at that time or later, to be added again.
+    /// Returns whether readers of the table see a cell of this column and write time
+    /// (microseconds): the column exists, and was not dropped and added again at that time or
+    /// later.
     pub fn has_cells_of(&self, id: ColumnId, timestamp: i64) -> bool {
         self.column_by_id(id).is_some_and(|column| {
             self.dropped_columns.get(&column.name).is_none_or(|dropped| timestamp > dropped.dropped_at)
         })
     }
 
-    /// The same table with its dropped columns among the others, at the ids they had, unless new ones have their names. For
-    /// writing files: what was written to a column after the time it was dropped stays. `None` if there is none.
+    /// Returns the same table including its dropped columns, with their former ids, unless new ones
+    /// have their names. For writing files: data written to a column after its drop is kept. `None`
+    /// if there is none.
     pub fn with_dropped_columns(&self) -> Option<Self> {
         if self.dropped_ids.is_empty() {
             return None;
@@ -336,7 +349,7 @@ impl TableMetadata {
         Some(table)
     }
 
-    /// The same table with key or clustering column `from` called `to`.
+    /// Returns the same table with key or clustering column `from` renamed to `to`.
     pub fn with_key_column_renamed(&self, from: &str, to: &str) -> Self {
         let mut table = self.clone();
         for column in table.partition_key.iter_mut().chain(&mut table.clustering) {
@@ -354,7 +367,8 @@ impl TableMetadata {
         Self { params, version: self.version + 1, ..self.clone() }
     }
 
-    /// The same table with every column's type passed through `change`, for ALTER TYPE. Ids stay.
+    /// Returns the same table with `change` applied to every column's type, for ALTER TYPE. Ids
+    /// stay.
     pub fn with_types_mapped(&self, change: impl Fn(&DataType) -> DataType) -> Self {
         let mut table = self.clone();
         let map = |c: &Arc<ColumnMetadata>| {
@@ -369,13 +383,13 @@ impl TableMetadata {
         table
     }
 
-    /// `keyspace.name`, for messages; quoted where CQL has to.
+    /// Returns `keyspace.name`, for messages; quoted where CQL requires it.
     pub fn qualified_name(&self) -> String {
         format!("{}.{}", quote_identifier(&self.keyspace), quote_identifier(&self.name))
     }
 
-    /// The name of the table's directory below its keyspace's: `<name>-<id as 32 hex digits>`; of an index's hidden table
-    /// `<base table's directory>/.<index>`.
+    /// Returns the name of the table's directory below its keyspace's: `<name>-<id as 32 hex
+    /// digits>`; for the hidden table of an index `<base table's directory>/.<index>`.
     pub fn directory_name(&self) -> String {
         match &self.index_of {
             Some(of) => format!("{}/.{}", of.base_directory, of.index),
@@ -436,7 +450,8 @@ impl Default for TableParams {
 }
 
 impl TableParams {
-    /// The bloom filter's false-positive chance: as set, or 0.1 under leveled compaction and 0.01 otherwise.
+    /// The bloom filter's false-positive chance: as set, or 0.1 under leveled compaction and 0.01
+    /// otherwise.
     pub fn bloom_filter_fp_chance(&self) -> f64 {
         self.bloom_filter_fp_chance.unwrap_or(if self.compaction.class == "LeveledCompactionStrategy" {
             0.1
@@ -449,9 +464,9 @@ impl TableParams {
 /// `caching = {'keys': …, 'rows_per_partition': …}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachingParams {
-    /// Whether the key cache takes this table's keys.
+    /// Whether the key cache stores this table's keys.
     pub keys: bool,
-    /// How many rows from the head of a partition the row cache holds.
+    /// The number of rows from the head of a partition in the row cache.
     pub rows_per_partition: RowsPerPartition,
 }
 
@@ -461,7 +476,7 @@ impl Default for CachingParams {
     }
 }
 
-/// The row cache's share of a partition.
+/// The part of a partition in the row cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowsPerPartition {
     /// Nothing is cached.
@@ -472,12 +487,12 @@ pub enum RowsPerPartition {
     All,
 }
 
-/// `compaction = {'class': …, …}`. What the options mean is the strategy's business.
+/// `compaction = {'class': …, …}`. The strategy interprets the options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionParams {
     /// The strategy's class, without its package: `SizeTieredCompactionStrategy`.
     pub class: String,
-    /// All other options as given.
+    /// All other options as specified.
     pub options: BTreeMap<String, String>,
 }
 
@@ -496,11 +511,12 @@ impl Default for CompactionParams {
 pub struct CompressionParams {
     /// The compressor; `None` when compression is off.
     pub compressor: Option<Compressor>,
-    /// The compressor's own options, such as `compression_level`.
+    /// Other options of the compressor, such as `compression_level`.
     pub options: BTreeMap<String, String>,
-    /// Bytes of plain data a chunk, a power of two.
+    /// Uncompressed bytes per chunk, a power of two.
     pub chunk_length: u32,
-    /// A chunk is stored compressed only if it shrinks by this ratio; 0 means always, as nothing does in Cassandra.
+    /// A chunk is stored compressed only if it shrinks by this ratio; 0 means always, like an unset
+    /// value in Cassandra.
     pub min_compress_ratio: Option<f64>,
 }
 
@@ -538,7 +554,8 @@ impl Compressor {
         }
     }
 
-    /// The compressor of a class name, with or without the package `org.apache.cassandra.io.compress`.
+    /// The compressor of a class name, with or without the package
+    /// `org.apache.cassandra.io.compress`.
     pub fn from_class_name(name: &str) -> Option<Self> {
         let short = name.strip_prefix("org.apache.cassandra.io.compress.").unwrap_or(name);
         [Self::Lz4, Self::Snappy, Self::Deflate, Self::Zstd, Self::Noop]

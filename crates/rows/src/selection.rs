@@ -1,13 +1,13 @@
-//! Which part of a partition a read wants.
+//! Selects the part of a partition that a read returns.
 
 use crate::clustering::{Bound, Clustering, ClusteringComparator, Position};
 
 /// A range of clusterings from `start` to `end` in the table's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// Where it begins.
+    /// The first bound.
     pub start: Bound,
-    /// Where it ends.
+    /// The last bound.
     pub end: Bound,
 }
 
@@ -17,18 +17,19 @@ impl Slice {
         Self { start: Bound::bottom(), end: Bound::top() }
     }
 
-    /// The rows whose clustering begins with `prefix`; one row, if the prefix is a whole clustering.
+    /// Selects the rows whose clustering begins with `prefix`; one row, if the prefix is a complete
+    /// clustering.
     pub fn prefix(prefix: Clustering) -> Self {
         Self { start: Bound::before(prefix.clone()), end: Bound::after(prefix) }
     }
 
-    /// Whether `position` lies in it.
+    /// Returns whether the slice contains `position`.
     pub fn contains(&self, position: Position<'_>, comparator: &ClusteringComparator) -> bool {
         comparator.compare(self.start.position(), position).is_le()
             && comparator.compare(position, self.end.position()).is_le()
     }
 
-    /// Whether nothing can lie in it.
+    /// Returns whether the slice can contain nothing.
     pub fn is_empty(&self, comparator: &ClusteringComparator) -> bool {
         comparator.compare(self.start.position(), self.end.position()).is_ge()
     }
@@ -44,7 +45,7 @@ impl Slices {
         Self(vec![Slice::all()])
     }
 
-    /// No row; a read of the static row alone.
+    /// Selects no row, for a read of the static row alone.
     pub fn none() -> Self {
         Self(Vec::new())
     }
@@ -75,18 +76,18 @@ impl Slices {
         &self.0
     }
 
-    /// Whether it is the whole partition.
+    /// Returns whether it is the whole partition.
     pub fn is_all(&self) -> bool {
         matches!(&self.0[..], [only] if *only == Slice::all())
     }
 
-    /// Whether one of the slices contains `position`.
+    /// Returns whether one of the slices contains `position`.
     pub fn contains(&self, position: Position<'_>, comparator: &ClusteringComparator) -> bool {
         let i = self.0.partition_point(|s| comparator.compare(s.end.position(), position).is_lt());
         self.0.get(i).is_some_and(|s| s.contains(position, comparator))
     }
 
-    /// The places that lie in both.
+    /// Returns the positions in both.
     pub fn intersection(&self, other: &Self, comparator: &ClusteringComparator) -> Self {
         let compare = |a: &Bound, b: &Bound| comparator.compare(a.position(), b.position());
         let mut common = Vec::new();
@@ -100,7 +101,8 @@ impl Slices {
         Self::new(common, comparator)
     }
 
-    /// Whether one of the slices and the range from `min` to `max` have a place in common.
+    /// Returns whether one of the slices and the range from `min` to `max` have a position in
+    /// common.
     pub fn intersects(
         &self,
         min: Position<'_>,
@@ -114,17 +116,18 @@ impl Slices {
     }
 }
 
-/// What a read wants of each partition. The static row and the partition's deletion always come along.
+/// The part of each partition that a read returns. The static row and the partition's deletion are
+/// always included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
-    /// The rows.
+    /// The selected rows.
     pub slices: Slices,
-    /// Whether they come from the end to the start.
+    /// Whether rows are returned in descending order.
     pub reversed: bool,
 }
 
 impl Selection {
-    /// The whole partition, forwards.
+    /// Selects the whole partition in ascending order.
     pub fn all() -> Self {
         Self { slices: Slices::all(), reversed: false }
     }

@@ -6,34 +6,34 @@ use crate::error::Result;
 use crate::key::DecoratedKey;
 use crate::row::Row;
 
-/// What comes before a partition's rows.
+/// The part of a partition that precedes its rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartitionHeader {
     /// Its key.
     pub key: DecoratedKey,
     /// The deletion of the whole partition, live if there is none.
     pub deletion: DeletionTime,
-    /// The static row, if it holds anything.
+    /// The static row, if it contains anything.
     pub static_row: Option<Row>,
 }
 
-/// An end, a start, or both, of range tombstones, as met in the direction of iteration.
+/// An end, a start, or both, of range tombstones, in the direction of iteration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RangeTombstoneMarker {
-    /// Where.
+    /// The position of the marker.
     pub bound: Bound,
-    /// The deletion that ends here.
+    /// The deletion that ends at the bound.
     pub close: Option<DeletionTime>,
-    /// The deletion that begins here.
+    /// The deletion that begins at the bound.
     pub open: Option<DeletionTime>,
 }
 
-/// What follows in a partition: a row, or a range tombstone's marker.
+/// An item of a partition: a row, or the marker of a range tombstone.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unfiltered {
     /// A row.
     Row(Row),
-    /// A marker. Boxed: there are few of them, and rows are handed through many streams.
+    /// Boxed: markers are rare, and rows move through many streams.
     Marker(Box<RangeTombstoneMarker>),
 }
 
@@ -44,7 +44,7 @@ impl From<RangeTombstoneMarker> for Unfiltered {
 }
 
 impl Unfiltered {
-    /// Its place in the partition.
+    /// Returns its position in the partition.
     pub fn position(&self) -> Position<'_> {
         match self {
             Self::Row(row) => row.clustering().into(),
@@ -55,21 +55,23 @@ impl Unfiltered {
 
 /// Partitions in order of (token, key), each with its rows and markers.
 ///
-/// Rows and markers ascend in the table's order, or descend when the read is reversed. Markers pair up: each open
-/// deletion is closed in the same partition, and a marker's `close` repeats the deletion that was open. Under a
-/// [`Selection`](crate::Selection) a range tombstone is clipped to each slice it meets: it opens at the slice's first
-/// bound at the earliest and closes at the last one at the latest.
+/// Rows and markers ascend in the table's order, or descend when the read is reversed. Markers pair
+/// up: each open deletion is closed in the same partition, and a marker's `close` repeats the
+/// deletion that was open. Under a [`Selection`](crate::Selection) a range tombstone is clipped to
+/// each slice that it overlaps: it opens at the slice's first bound at the earliest and closes at
+/// the last one at the latest.
 ///
-/// After an error the stream is not to be used again.
+/// The stream must not be used after an error.
 pub trait PartitionStream: Send {
-    /// Goes to the next partition, passing over what is left of this one. `None` at the end.
+    /// Moves to the next partition, skipping the remainder of the current one. `None` at the end.
     fn next_partition(&mut self) -> Result<Option<PartitionHeader>>;
 
-    /// The next row or marker of the current partition; `None` at its end, before the first partition and after the last.
+    /// The next row or marker of the current partition; `None` at its end, before the first
+    /// partition and after the last.
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>>;
 
-    /// Whether nothing that it gives is deleted by anything else that it gives, so that a partition which no other
-    /// stream holds can be handed on as it is. `false` says nothing.
+    /// Returns whether nothing in the output is deleted by anything else in it, so that a partition
+    /// in no other stream can be passed on unchanged. `false` is always correct.
     fn is_reconciled(&self) -> bool {
         false
     }
@@ -103,7 +105,7 @@ impl PartitionStream for EmptyStream {
     }
 }
 
-/// Puts the rows and the markers of one partition, each in the direction of iteration, into one sequence.
+/// Merges the rows and the markers of one partition, each in the direction of iteration.
 #[derive(Debug)]
 pub struct Interleave<R: Iterator<Item = Row>, M: Iterator<Item = RangeTombstoneMarker>> {
     rows: std::iter::Peekable<R>,
@@ -112,12 +114,12 @@ pub struct Interleave<R: Iterator<Item = Row>, M: Iterator<Item = RangeTombstone
 }
 
 impl<R: Iterator<Item = Row>, M: Iterator<Item = RangeTombstoneMarker>> Interleave<R, M> {
-    /// Both must be in the order that `reversed` says.
+    /// Both must be in the order of `reversed`.
     pub fn new(rows: R, markers: M, reversed: bool) -> Self {
         Self { rows: rows.peekable(), markers: markers.peekable(), reversed }
     }
 
-    /// The next of either.
+    /// Returns the next row or marker.
     pub fn next(&mut self, comparator: &ClusteringComparator) -> Option<Unfiltered> {
         let row_first = match (self.rows.peek(), self.markers.peek()) {
             (Some(row), Some(marker)) => {

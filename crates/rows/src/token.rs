@@ -1,14 +1,15 @@
-//! Where a partition lies on the ring: Murmur3 of its key, as Cassandra computes it.
+//! The position of a partition on the ring: Murmur3 of its key, as Cassandra computes it.
 //!
-//! Cassandra's hashes deviate from Austin Appleby's: the bytes of the tail are sign-extended before they are shifted
-//! and xor-ed in, so a tail byte of 0x80 or more sets all bits above it.
+//! Cassandra's hashes deviate from Austin Appleby's: the bytes of the tail are sign-extended before
+//! they are shifted and xor-ed in, so a tail byte of 0x80 or more sets all bits above it.
 
-/// The place of a partition: partitions are stored, scanned and compacted in the order of (token, key bytes).
+/// The position of a partition: partitions are stored, scanned and compacted in the order of
+/// (token, key bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub i64);
 
 impl Token {
-    /// Below the token of every key but the empty one, which keys of tables never are.
+    /// Below the token of every key except the empty one, which tables do not permit.
     pub const MIN: Self = Self(i64::MIN);
     /// The highest token of a key.
     pub const MAX: Self = Self(i64::MAX);
@@ -19,10 +20,11 @@ pub fn murmur3_token(key: &[u8]) -> Token {
     token_of_hash(key, murmur3_hash(key))
 }
 
-/// The token of `key` whose [`murmur3_hash`] is at hand already, as it is where a bloom filter is asked too.
+/// The token of `key` from its [`murmur3_hash`], for callers that also need the hash for a bloom
+/// filter.
 #[inline]
 pub fn token_of_hash(key: &[u8], hash: (u64, u64)) -> Token {
-    // -2^63 stands for "before everything", so a key that hashes to it is moved to the other end.
+    // -2^63 means "before everything", so a key that hashes to it is moved to the other end.
     match hash.0 as i64 {
         _ if key.is_empty() => Token::MIN,
         i64::MIN => Token::MAX,
@@ -30,7 +32,8 @@ pub fn token_of_hash(key: &[u8], hash: (u64, u64)) -> Token {
     }
 }
 
-/// Both halves of MurmurHash3 x64 128 with seed 0: the first is the token, both feed the bloom filter.
+/// Both halves of MurmurHash3 x64 128 with seed 0: the first is the token, both feed the bloom
+/// filter.
 pub fn murmur3_hash(key: &[u8]) -> (u64, u64) {
     const C1: u64 = 0x87c3_7b91_1142_53d5;
     const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -61,7 +64,8 @@ pub fn murmur3_hash(key: &[u8]) -> (u64, u64) {
     (h1, h2)
 }
 
-/// MurmurHash2 64A of `data` with the same deviation; the cardinality sketch of `Statistics.db` hashes keys with it.
+/// MurmurHash2 64A of `data` with the same deviation; the cardinality sketch of `Statistics.db`
+/// hashes keys with it.
 pub fn murmur2_64a(data: &[u8], seed: u32) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
     let mut hash = u64::from(seed) ^ M.wrapping_mul(data.len() as u64);
@@ -81,7 +85,8 @@ pub fn murmur2_64a(data: &[u8], seed: u32) -> u64 {
     hash ^ hash >> 47
 }
 
-/// The xor of up to eight bytes, each sign-extended to 64 bits and shifted to its little-endian place.
+/// The xor of up to eight bytes, each sign-extended to 64 bits and shifted to its little-endian
+/// place.
 fn sign_extended_xor(bytes: &[u8]) -> u64 {
     bytes.iter().enumerate().fold(0, |k, (i, byte)| k ^ (i64::from(*byte as i8) << (8 * i)) as u64)
 }
@@ -98,7 +103,7 @@ fn finish(mut k: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// `murmur3_tokens.csv` holds keys and what `SELECT token(k)` gave for them.
+    /// `murmur3_tokens.csv` contains keys and the results of `SELECT token(k)` for them.
     #[test]
     fn every_key_has_the_token_that_cassandra_gives_it() {
         let mut keys = 0;

@@ -1,4 +1,4 @@
-//! Variable-length integers, as SSTables, vectors and durations hold them.
+//! Variable-length integers of SSTables, vectors and durations.
 //!
 //! ```text
 //! 0xxxxxxx                       7 bits
@@ -9,21 +9,21 @@
 //! 11111111 x8 × 8               64 bits
 //! ```
 //!
-//! Big-endian; the shortest form is written, any form is read. A signed number is zigzagged first: 0, -1, 1, -2 … are
-//! 0, 1, 2, 3 ….
+//! Big-endian; writers use the shortest form, readers accept any form. A signed number is zigzagged
+//! first: 0, -1, 1, -2 … are 0, 1, 2, 3 ….
 
 use bytes::BufMut;
 
 /// The longest encoding, in bytes.
 pub const LEN_MAX: usize = 9;
 
-/// How many bytes [`write_unsigned`] takes for `value`: 1 to 9.
+/// Returns the length of `value` written by [`write_unsigned`]: 1 to 9.
 #[inline]
 pub fn unsigned_len(value: u64) -> usize {
     extra_bytes(value) + 1
 }
 
-/// How many bytes [`write_signed`] takes for `value`: 1 to 9.
+/// Returns the length of `value` written by [`write_signed`]: 1 to 9.
 #[inline]
 pub fn signed_len(value: i64) -> usize {
     unsigned_len(zigzag(value))
@@ -42,7 +42,8 @@ pub fn write_unsigned(out: &mut impl BufMut, value: u64) {
         out.put_u64(value);
         return;
     }
-    // The value ends at byte `extra`, so its top byte has at least `extra + 1` zero bits for the prefix.
+    // The value ends at byte `extra`, so its top byte has at least `extra + 1` zero bits for the
+    // prefix.
     let len_bits = 8 * (extra as u32 + 1);
     let prefix = !(0xff_u8 >> extra);
     let bytes = ((value << (64 - len_bits)) | u64::from(prefix) << 56).to_be_bytes();
@@ -55,14 +56,15 @@ pub fn write_signed(out: &mut impl BufMut, value: i64) {
     write_unsigned(out, zigzag(value));
 }
 
-/// Appends a field that Cassandra types "unsigned 32-bit vint" and fills from a signed `int`: a negative one is
-/// extended to 64 bits first and takes nine bytes.
+/// Appends a field that Cassandra types "unsigned 32-bit vint" and fills from a signed `int`: a
+/// negative number is extended to 64 bits first and takes nine bytes.
 #[inline]
 pub fn write_unsigned_32(out: &mut impl BufMut, value: i32) {
     write_unsigned(out, i64::from(value) as u64);
 }
 
-/// Takes one number off the front of `input`; `None`, and `input` as it was, when it is cut short.
+/// Removes one number from the front of `input`; `None`, with `input` unchanged, if it is
+/// truncated.
 #[inline]
 pub fn read_unsigned(input: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = input.split_first()?;
@@ -73,20 +75,21 @@ pub fn read_unsigned(input: &mut &[u8]) -> Option<u64> {
     read_long(first, rest, input)
 }
 
-/// Takes one zigzagged number off the front of `input`; `None`, and `input` as it was, when it is cut short.
+/// Removes one zigzagged number from the front of `input`; `None`, with `input` unchanged, if it is
+/// truncated.
 #[inline]
 pub fn read_signed(input: &mut &[u8]) -> Option<i64> {
     read_unsigned(input).map(unzigzag)
 }
 
-/// Reads what [`write_unsigned_32`] wrote: the low 32 bits, as a signed number.
+/// Reads a number of [`write_unsigned_32`]: the low 32 bits, as a signed number.
 #[inline]
 pub fn read_unsigned_32(input: &mut &[u8]) -> Option<i32> {
     read_unsigned(input).map(|value| value as i32)
 }
 
-/// Takes a vint length and that many bytes off the front of `input` (`bytesV` of the file format); `None`, and
-/// `input` as it was, when it is cut short.
+/// Removes a vint length and that many bytes from the front of `input` (`bytesV` of the file
+/// format); `None`, with `input` unchanged, if it is truncated.
 #[inline]
 pub fn read_bytes<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let mut rest = *input;
@@ -114,7 +117,8 @@ fn read_long<'a>(first: u8, rest: &'a [u8], input: &mut &'a [u8]) -> Option<u64>
     Some(value)
 }
 
-/// Bytes after the first: one per started group of seven bits beyond the first group, and 8 from 57 bits on.
+/// Bytes after the first: one per started group of seven bits beyond the first group, and 8 from 57
+/// bits on.
 #[inline]
 fn extra_bytes(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros();
@@ -139,7 +143,7 @@ mod tests {
         (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
     }
 
-    /// `vints.csv` holds values and encodings from Cassandra's own code, around every power of two.
+    /// `vints.csv` contains values and encodings from Cassandra's code, around every power of two.
     #[test]
     fn every_vector_of_cassandra_encodes_and_decodes() {
         let mut vectors = 0;

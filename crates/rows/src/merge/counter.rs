@@ -17,7 +17,7 @@ struct Shard<'a> {
     kind: Kind,
 }
 
-/// How a shard merges with one of the same id. The greater kind wins over the lesser.
+/// Determines how a shard merges with another of the same id. The greater kind wins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Remote,
@@ -25,7 +25,7 @@ enum Kind {
     Global,
 }
 
-/// The shards of a context; none if the bytes are no context.
+/// Returns the shards of a context; none if the bytes are not a context.
 fn shards(context: &[u8]) -> impl Iterator<Item = Shard<'_>> {
     let parse = || {
         let (count, rest) = context.split_first_chunk::<2>()?;
@@ -54,22 +54,24 @@ pub fn total(context: &[u8]) -> i64 {
     shards(context).fold(0, |sum, shard| sum.wrapping_add(shard.count))
 }
 
-/// The context of a count of one node: `count` as of `clock`.
+/// Returns the context of the count of one node: `count` as of `clock`.
 pub fn global(id: &[u8; 16], clock: i64, count: i64) -> Vec<u8> {
     encode(&[Shard { id, clock, count, kind: Kind::Global }])
 }
 
-/// A context that stands for an increment until it is added to a count; several of them add up. Never stored.
+/// Returns a context that represents an increment until it is added to a count; several of them add
+/// up. Never stored.
 pub fn increment(by: i64) -> Vec<u8> {
     encode(&[Shard { id: &[0; 16], clock: 1, count: by, kind: Kind::Local }])
 }
 
-/// Clock and count of the node `id`, if the context has any of it.
+/// Returns clock and count of the node `id`, if the context contains them.
 pub fn of_node(context: &[u8], id: &[u8; 16]) -> Option<(i64, i64)> {
     shards(context).find(|shard| shard.id == id).map(|shard| (shard.clock, shard.count))
 }
 
-/// One context from two: per id the global shard, or among global ones that of the later clock.
+/// Merges two contexts: per id the global shard wins, and of two global ones that with the later
+/// clock.
 pub fn merge(a: &[u8], b: &[u8]) -> Vec<u8> {
     let (mut left, mut right) = (shards(a).peekable(), shards(b).peekable());
     let mut out: Vec<Shard<'_>> = Vec::new();
@@ -95,7 +97,7 @@ pub fn merge(a: &[u8], b: &[u8]) -> Vec<u8> {
 
 fn merge_shards<'a>(l: Shard<'a>, r: Shard<'a>) -> Shard<'a> {
     match (l.kind, r.kind) {
-        // Two local shards are deltas of the same node: they add up.
+        // Two local shards are deltas of the same node, which are added.
         (Kind::Local, Kind::Local) => {
             Shard { clock: l.clock.wrapping_add(r.clock), count: l.count.wrapping_add(r.count), ..l }
         }

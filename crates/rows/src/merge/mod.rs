@@ -1,8 +1,8 @@
-//! How versions of the same data become one: cells, rows, partitions.
+//! Merges versions of the same data: cells, rows, partitions.
 //!
-//! The rules are Cassandra's (`db/rows/Cells.java`, `Row.Merger`, `UnfilteredRowIterators`): the later write wins, a
-//! deletion removes what is at or below its timestamp, ties go to the tombstone. The result does not depend on the
-//! order or grouping of the versions.
+//! The rules are Cassandra's (`db/rows/Cells.java`, `Row.Merger`, `UnfilteredRowIterators`): the
+//! later write wins, a deletion removes what is at or below its timestamp, tombstones win ties. The
+//! result does not depend on the order or grouping of the versions.
 
 pub mod counter;
 mod rows;

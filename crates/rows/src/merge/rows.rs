@@ -9,10 +9,12 @@ use crate::types::DataType;
 
 use super::counter;
 
-/// Which of two versions of a cell stays: `Greater` if `a` does, `Less` if `b` does, `Equal` if they are the same.
+/// Compares two versions of a cell: `Greater` if `a` wins, `Less` if `b` wins, `Equal` if they are
+/// the same.
 ///
-/// The later timestamp. At a tie: what is deleted or expires over what does not; a tombstone over an expiring cell; the
-/// later local deletion time; the lower TTL; the greater value by unsigned bytes.
+/// The later timestamp wins. On a tie: deleted and expiring cells over others; a tombstone over an
+/// expiring cell; the later local deletion time; the lower TTL; the greater value by unsigned
+/// bytes.
 pub fn reconcile(a: &Cell<'_>, b: &Cell<'_>) -> Ordering {
     let ends = |c: &Cell<'_>| c.local_deletion_time != NO_DELETION_TIME;
     a.timestamp
@@ -24,10 +26,11 @@ pub fn reconcile(a: &Cell<'_>, b: &Cell<'_>) -> Ordering {
         .then_with(|| a.value.cmp(b.value))
 }
 
-/// Merges versions of one row, without what they or `active` (the partition's and range deletions that cover the
-/// row) delete. `None` if nothing is left. The deletions of the rows themselves stay unless `active` covers them.
+/// Merges versions of one row, without what they or `active` (the partition's and range deletions
+/// that cover the row) delete. `None` if nothing is left. The deletions of the rows themselves stay
+/// unless `active` covers them.
 ///
-/// All rows must have the same clustering and at least one must be given, else the result is `None`.
+/// All rows must have the same clustering. The result is `None` without rows.
 pub fn merge_rows(rows: &[Row], active: DeletionTime, table: &TableMetadata) -> Option<Row> {
     let first = rows.first()?;
     if rows.len() == 1 && !is_touched_by(first, active) {
@@ -80,9 +83,10 @@ pub fn merge_rows(rows: &[Row], active: DeletionTime, table: &TableMetadata) -> 
     (!out.is_empty()).then(|| out.finish())
 }
 
-/// The winners among the cells of rows that have only simple columns, most rows; `None` if one has others.
+/// Returns the winning cells of rows with simple columns only, which most rows are; `None` if one
+/// has others.
 ///
-/// Row by row: what was won so far and the next row's cells both ascend by column.
+/// Merges row by row: both the winners so far and the next row's cells ascend by column.
 fn merge_simple_cells(rows: &[Row]) -> Option<Vec<Cell<'_>>> {
     let has_others = |row: &Row| !row.complex_deletions().is_empty() || row.cells().any(|c| c.path.is_some());
     if rows.iter().any(has_others) {
@@ -107,7 +111,7 @@ fn merge_simple_cells(rows: &[Row]) -> Option<Vec<Cell<'_>>> {
     Some(merged)
 }
 
-/// Whether `active` or the row's own deletions remove anything of `row`.
+/// Returns whether `active` or the row's deletions remove anything of `row`.
 fn is_touched_by(row: &Row, active: DeletionTime) -> bool {
     if active.is_live() && row.deletion().is_live() && row.complex_deletions().is_empty() {
         return false;
@@ -142,7 +146,7 @@ impl ComplexDeletions<'_> {
         self.rows.iter().zip(&self.seen).filter_map(next).min()
     }
 
-    /// The greatest deletion of `column`, moving past it.
+    /// Returns the greatest deletion of `column` and advances past it.
     fn take(&mut self, column: ColumnId) -> DeletionTime {
         let mut greatest = DeletionTime::LIVE;
         for (row, seen) in self.rows.iter().zip(&mut self.seen) {
@@ -165,7 +169,7 @@ fn next_column(cursors: &[Cursor<'_>], complex: &ComplexDeletions<'_>) -> Option
     }
 }
 
-/// Writes the winners among the cursors' cells of `column` that `shadow` does not delete.
+/// Writes the winning cells of `column` among the cursors that `shadow` does not delete.
 fn merge_cells(
     cursors: &mut [Cursor<'_>],
     column: ColumnId,
@@ -180,7 +184,7 @@ fn merge_cells(
     };
     let is_counter = data_type == Some(&DataType::Counter);
     loop {
-        // The least path that is next anywhere, with the winner among its versions so far.
+        // The least path that is next in any cursor, with the winner among its versions so far.
         let mut winner: Option<Cell<'_>> = None;
         let mut counter: Option<Vec<u8>> = None;
         for cursor in cursors.iter() {
@@ -222,8 +226,9 @@ fn merge_cells(
     }
 }
 
-/// Two versions of a counter cell: a tombstone beats any counter whatever the timestamps, the later tombstone beats
-/// the other; two counters merge their contexts and keep the later timestamp. `a_context` replaces `a`'s value if given.
+/// Merges two versions of a counter cell: a tombstone wins over any counter regardless of
+/// timestamps, the later tombstone over the other; two counters merge their contexts and keep the
+/// later timestamp. `a_context`, if present, replaces `a`'s value.
 fn merge_counters<'a>(a: &Cell<'a>, a_context: Option<&[u8]>, b: &Cell<'a>) -> (Cell<'a>, Option<Vec<u8>>) {
     match (a.is_tombstone(), b.is_tombstone()) {
         (true, true) => (if reconcile(a, b).is_ge() { *a } else { *b }, None),

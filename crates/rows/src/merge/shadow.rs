@@ -1,10 +1,12 @@
-//! Leaving out what newer data elsewhere already deletes or overwrites (CASSANDRA-7019).
+//! Drops data that newer data elsewhere already deletes or overwrites (CASSANDRA-7019).
 //!
-//! The invariant: what is left, merged with the sources, answers as the input merged with the sources. It holds for each source by
-//! itself, so any subset of them may be used. Nothing of a source is copied.
+//! Invariant: the output merged with the sources answers as the input merged with the sources. It
+//! holds for each source separately, so any subset of them can be used. Nothing of a source is
+//! copied.
 //!
-//! A deletion goes only when a source has one that is *greater*, a cell only when a source has one that wins over it: two
-//! compactions may be each other's sources at the same time, and of two equal things one has to stay.
+//! A deletion is dropped only if a source has a *greater* one, a cell only if a source has one that
+//! wins over it: two compactions can be each other's sources at the same time, and of two equal
+//! things one has to stay.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use crate::types::DataType;
 
 use super::rows::reconcile;
 
-/// What may remove data of a partition.
+/// The kinds of data in sources that can remove data of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShadowedBy {
     /// Deletions of partitions, ranges and rows.
@@ -29,30 +31,32 @@ pub enum ShadowedBy {
     Cells,
 }
 
-/// Where newer data is found.
+/// The sources of newer data.
 pub trait ShadowSources: Send {
-    /// Goes to a partition; partitions come in order. How many sources may have it: those with the greatest timestamps first. 0
-    /// lets it pass untouched.
+    /// Moves to a partition; partitions ascend. Returns the number of sources that may contain it,
+    /// those with the greatest timestamps first. With 0 the partition passes unchanged.
     fn begin(&mut self, key: &DecoratedKey) -> usize;
 
-    /// The greatest timestamp in source number `index`.
+    /// Returns the greatest timestamp in source number `index`.
     fn max_timestamp(&self, index: usize) -> i64;
 
-    /// Opens the partition in source number `index`; `None` if it is not there. What is left of it can be removed by `wanted` only: a
-    /// source need give no more than its deletions for those, and may say that a partition without any is not there.
+    /// Opens the partition in source number `index`; `None` if it is absent. Only `wanted` can
+    /// still remove data of the partition: if these are deletions, a source need not return
+    /// anything else, and may report a partition without any as absent.
     fn open(&mut self, index: usize, wanted: ShadowedBy) -> Result<Option<PartitionHeader>>;
 
-    /// The next row or marker of the partition in source number `index`, which must be open.
+    /// Returns the next row or marker of the partition in source number `index`, which must be
+    /// open.
     fn next_unfiltered(&mut self, index: usize) -> Result<Option<Unfiltered>>;
 
-    /// All of the partition has been looked at; this was left out of it. Not called if there was no source.
+    /// Ends the partition and reports what was dropped from it. Not called without sources.
     fn end(&mut self, dropped: &Dropped);
 }
 
-/// What was left out of a partition.
+/// What was dropped from a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dropped {
-    /// Whole rows.
+    /// Complete rows.
     pub rows: u64,
     /// Cells, of these rows and of others.
     pub cells: u64,
@@ -60,31 +64,34 @@ pub struct Dropped {
     pub bytes: u64,
 }
 
-/// A stream without what its sources shadow. For forward streams that are merged already. Partitions may come out with nothing in them.
+/// A stream without the data that its sources shadow. Requires a forward, merged stream. Can return
+/// empty partitions.
 pub struct ShadowingStream<S, P> {
     inner: S,
     sources: P,
     by: ShadowedBy,
     table: Arc<TableMetadata>,
-    /// Read ahead, in order.
+    /// Rows and markers read ahead, in order.
     buffer: VecDeque<Unfiltered>,
-    /// More of the partition is to come than what `buffer` holds.
+    /// Whether the partition continues after `buffer`.
     more: bool,
-    /// What is done to a partition that is too large to be held: each reads what the one before it lets through.
+    /// The steps for a partition that is too large to be buffered: each reads the output of the one
+    /// before it.
     stages: Vec<Stage>,
-    /// The partition at hand is looked at, and its end not told yet.
+    /// Whether the current partition uses sources and its end was not reported yet.
     looking: bool,
     dropped: Dropped,
     held_items: usize,
 }
 
-/// Rows and markers of a partition that are held in memory, so that sources need be opened only as long as something is left.
+/// Rows and markers of a partition that are buffered, so that sources are opened only while
+/// something is left.
 const HELD_ITEMS: usize = 256;
 /// Bytes of them.
 const HELD_BYTES: usize = 256 << 10;
 
 impl<S: PartitionStream, P: ShadowSources> ShadowingStream<S, P> {
-    /// `inner` without what is shadowed.
+    /// Creates the stream of `inner` without shadowed data.
     pub fn new(inner: S, sources: P, by: ShadowedBy, table: Arc<TableMetadata>) -> Self {
         Self {
             inner,
@@ -100,7 +107,7 @@ impl<S: PartitionStream, P: ShadowSources> ShadowingStream<S, P> {
         }
     }
 
-    /// The sources, for their figures.
+    /// Returns the sources, for their metrics.
     pub fn sources(&self) -> &P {
         &self.sources
     }
@@ -126,11 +133,12 @@ impl<S: PartitionStream, P: ShadowSources> ShadowingStream<S, P> {
         Ok(())
     }
 
-    /// Lets one source after the other take its part of the header and of what is held, as long as it can.
+    /// Applies one source after the other to the header and the buffer, while anything is left to
+    /// remove.
     fn shadow_held(&mut self, header: &mut PartitionHeader, sources: usize) -> Result<()> {
         for index in 0..sources {
             let Some(left) = Left::of(header, &self.buffer) else { return Ok(()) };
-            // Neither this one nor those after it have anything as new.
+            // Neither this source nor the following ones contain anything as new.
             if self.sources.max_timestamp(index) < left.least_timestamp {
                 return Ok(());
             }
@@ -151,7 +159,7 @@ impl<S: PartitionStream, P: ShadowSources> ShadowingStream<S, P> {
         Ok(())
     }
 
-    /// Opens all sources at once: they go through the partition side by side.
+    /// Opens all sources at once and reads the partition from all of them side by side.
     fn shadow_streaming(&mut self, header: &mut PartitionHeader, sources: usize) -> Result<()> {
         for index in 0..sources {
             if let Some(other) = self.sources.open(index, self.by)? {
@@ -162,7 +170,7 @@ impl<S: PartitionStream, P: ShadowSources> ShadowingStream<S, P> {
         Ok(())
     }
 
-    /// Takes a source's part of the header.
+    /// Applies a source to the header and appends a stage for the rows.
     fn stage(&mut self, index: usize, header: &mut PartitionHeader, other: PartitionHeader) -> Stage {
         if other.deletion.supersedes(&header.deletion) {
             header.deletion = DeletionTime::LIVE;
@@ -198,12 +206,11 @@ impl<S: PartitionStream, P: ShadowSources> PartitionStream for ShadowingStream<S
         }
         self.looking = true;
         self.fill()?;
-        match self.more {
-            false => {
-                self.shadow_held(&mut header, sources)?;
-                self.end();
-            }
-            true => self.shadow_streaming(&mut header, sources)?,
+        if self.more {
+            self.shadow_streaming(&mut header, sources)?
+        } else {
+            self.shadow_held(&mut header, sources)?;
+            self.end();
         }
         Ok(Some(header))
     }
@@ -234,7 +241,7 @@ impl<S: PartitionStream, P: ShadowSources> PartitionStream for ShadowingStream<S
 
 type Input<'a> = dyn FnMut() -> Result<Option<Unfiltered>> + 'a;
 
-/// What comes out of the last of some stages.
+/// Returns the next item of the last of some stages.
 fn pull<P: ShadowSources>(
     stages: &mut [Stage],
     context: &mut Context<'_, P>,
@@ -246,7 +253,7 @@ fn pull<P: ShadowSources>(
     }
 }
 
-/// What the stages of a partition share.
+/// State that the stages of a partition share.
 struct Context<'a, P> {
     sources: &'a mut P,
     by: ShadowedBy,
@@ -254,17 +261,18 @@ struct Context<'a, P> {
     dropped: &'a mut Dropped,
 }
 
-/// One source's part of a partition.
+/// The part of a partition that one source affects.
 ///
-/// Data and source go side by side. A range of the data that the source covers is not closed where that begins, only opened late or again
-/// where it ends: so there are never more markers than before.
+/// Data and source advance together. A range of the data that the source covers is not closed where
+/// the cover begins, only opened later or again where it ends: so the number of markers never
+/// grows.
 struct Stage {
     source: usize,
     /// The source's deletion of the partition.
     partition: DeletionTime,
-    /// The range deletion open in the source.
+    /// The open range deletion of the source.
     theirs: DeletionTime,
-    /// That open in the data, and that open in what is left of it.
+    /// The open range deletion of the data, and that of the output.
     ours: DeletionTime,
     left: DeletionTime,
     their_head: Option<Unfiltered>,
@@ -288,7 +296,7 @@ impl Stage {
         }
     }
 
-    /// The next row or marker that is left of what `ours` gives.
+    /// Returns the next row or marker that is left of those in `ours`.
     fn next<P: ShadowSources>(
         &mut self,
         context: &mut Context<'_, P>,
@@ -321,7 +329,7 @@ impl Stage {
                         self.theirs = theirs.open.unwrap_or(DeletionTime::LIVE);
                         self.our_marker(*ours)
                     }
-                    // Rows and bounds never lie at the same place.
+                    // Rows and bounds never have equal positions.
                     (_, ours) => ours,
                 },
                 _ => match self.our_head.take() {
@@ -340,7 +348,7 @@ impl Stage {
         self.partition.max(self.theirs)
     }
 
-    /// The range deletion of the data if it is to be open here.
+    /// Returns the range deletion of the data if it must be open here.
     fn wanted(&self) -> Option<DeletionTime> {
         let covered = self.active().supersedes(&self.ours);
         (!self.ours.is_live() && !covered).then_some(self.ours)
@@ -358,7 +366,7 @@ impl Stage {
         }
     }
 
-    /// Where the source's deletion changes, one of the data may be needed again.
+    /// After a change of the source's deletion, one of the data may be needed again.
     fn their_marker(&mut self, marker: RangeTombstoneMarker) -> Option<Unfiltered> {
         self.theirs = marker.open.unwrap_or(DeletionTime::LIVE);
         match self.wanted() {
@@ -383,16 +391,17 @@ impl Stage {
     }
 }
 
-/// What is left of a partition.
+/// Summary of the remaining data of a partition.
 struct Left {
     /// The least timestamp of anything in it.
     least_timestamp: i64,
-    /// Deletions of the partition, of rows and ranges, and no more: only a deletion that is greater can remove one of these.
+    /// Only deletions of the partition, of rows and ranges remain: only a greater deletion can
+    /// remove these.
     only_deletions: bool,
 }
 
 impl Left {
-    /// `None` if nothing is.
+    /// Returns `None` if nothing remains.
     fn of(header: &PartitionHeader, rest: &VecDeque<Unfiltered>) -> Option<Self> {
         let mut left = Self { least_timestamp: i64::MAX, only_deletions: true };
         let mut any = left.take_deletion(header.deletion);
@@ -412,7 +421,7 @@ impl Left {
         any.then_some(left)
     }
 
-    /// Whether there is one.
+    /// Returns whether it is a deletion.
     fn take_deletion(&mut self, deletion: DeletionTime) -> bool {
         if !deletion.is_live() {
             self.least_timestamp = self.least_timestamp.min(deletion.timestamp);
@@ -420,7 +429,7 @@ impl Left {
         !deletion.is_live()
     }
 
-    /// Whether there is anything in it.
+    /// Returns whether the row contains anything.
     fn take_row(&mut self, row: &Row) -> bool {
         let mut any = self.take_deletion(row.deletion());
         let liveness = Some(row.liveness()).filter(|liveness| !liveness.is_empty());
@@ -438,15 +447,15 @@ impl Left {
     }
 }
 
-/// What is left of a row.
+/// The remainder of a row.
 enum Shadowed {
-    /// All of it.
     Untouched,
-    /// This; `None` for nothing.
+    /// The remainder; `None` for nothing.
     Left(Option<Row>),
 }
 
-/// What is left of a row under a source's deletion `active` and, if the source has it too, its version `theirs`.
+/// Returns the remainder of a row under a source's deletion `active` and, if the source has the row
+/// too, its version `theirs`.
 fn shadow_row(
     row: &Row,
     theirs: Option<&Row>,
@@ -495,11 +504,10 @@ fn shadow_row(
     }
     let mut bytes = 0;
     for (cell, goes) in row.cells().zip(goes) {
-        match goes {
-            true => bytes += cell.value.len() + cell.path.map_or(0, <[u8]>::len),
-            false => {
-                out.cell(cell);
-            }
+        if goes {
+            bytes += cell.value.len() + cell.path.map_or(0, <[u8]>::len)
+        } else {
+            out.cell(cell);
         }
     }
     dropped.cells += cells_gone as u64;
@@ -512,12 +520,12 @@ fn shadow_row(
     Shadowed::Left(Some(out.finish()))
 }
 
-/// Whether cells of a row are covered by a source's version of it.
+/// Checks whether a source's version of a row covers its cells.
 struct Cover<'a> {
     theirs: Option<&'a Row>,
     deletion: DeletionTime,
     table: &'a TableMetadata,
-    /// The complex column met last: its type, the deletion that covers it, the source's cells.
+    /// The last complex column: its type, the deletion that covers it, the source's cells.
     column: Option<(crate::schema::ColumnId, DeletionTime, Vec<Cell<'a>>)>,
 }
 
@@ -528,7 +536,7 @@ impl Cover<'_> {
         }
         let Some(theirs) = self.theirs else { return false };
         let data_type = self.table.column_by_id(cell.column).map(|column| &column.data_type);
-        // The newer of two counters does not hold the other's count.
+        // The newer of two counters does not contain the other's count.
         if data_type == Some(&DataType::Counter) {
             return false;
         }

@@ -12,19 +12,21 @@ use crate::stream::{PartitionHeader, PartitionStream, RangeTombstoneMarker, Unfi
 
 use super::rows::merge_rows;
 
-/// Many streams of one table as one, reconciled: each partition, row and cell once, without what is deleted.
+/// Merges many streams of one table: returns each partition, row and cell once, without deleted
+/// data.
 ///
-/// Tombstones come out too, unless a greater one covers them; whoever answers a query passes over them.
+/// Tombstones are returned too, unless a greater one covers them; queries skip them.
 ///
-/// Most partitions lie in one source alone. Which one is next is found by the tokens, side by side in one array; then
-/// its rows are handed on without a look at the other sources.
+/// Most partitions exist in one source only. Their tokens, side by side in one array, determine the
+/// next one; its rows are then passed on without access to the other sources.
 pub struct MergedStream {
     sources: Vec<Source>,
-    /// Of each source the token of the partition it stands at; the greatest when it has ended.
+    /// The token of the current partition of each source; the greatest one for a source that has
+    /// ended.
     tokens: Vec<i64>,
     /// The sources that hold the current partition, ascending.
     active: Vec<usize>,
-    /// The one source whose rows need no merging.
+    /// The single source whose rows need no merging.
     alone: Option<usize>,
     table: Arc<TableMetadata>,
     reversed: bool,
@@ -32,7 +34,7 @@ pub struct MergedStream {
     partition_deletion: DeletionTime,
     /// The range deletion that is open in the output.
     open: DeletionTime,
-    /// Versions of the row at hand; kept to save allocations.
+    /// Versions of the current row; kept to save allocations.
     versions: Vec<Row>,
 }
 
@@ -40,9 +42,10 @@ struct Source {
     stream: Box<dyn PartitionStream>,
     /// See [`PartitionStream::is_reconciled`].
     is_reconciled: bool,
-    /// The partition the source stands at, if another comes first; `None` when it has ended or is being read.
+    /// The current partition of the source, if another source's comes first; `None` when it has
+    /// ended or is being read.
     header: Option<PartitionHeader>,
-    /// Read ahead; `None` while not read, or at the partition's end when `exhausted`.
+    /// Read ahead; `None` before the read, or at the partition's end if `exhausted`.
     head: Option<Unfiltered>,
     exhausted: bool,
     /// The range deletion that is open in this source.
@@ -50,7 +53,8 @@ struct Source {
 }
 
 impl MergedStream {
-    /// `sources` must all be streams of `table` under the same selection; `reversed` says in which direction.
+    /// Creates the merge. `sources` must all be streams of `table` under the same selection, in the
+    /// direction of `reversed`.
     pub fn new(sources: Vec<Box<dyn PartitionStream>>, table: Arc<TableMetadata>, reversed: bool) -> Self {
         let source = |stream: Box<dyn PartitionStream>| Source {
             is_reconciled: stream.is_reconciled(),
@@ -62,7 +66,7 @@ impl MergedStream {
         };
         Self {
             tokens: vec![ENDED; sources.len()],
-            // All are to be advanced first.
+            // All sources must be advanced first.
             active: (0..sources.len()).collect(),
             alone: None,
             sources: sources.into_iter().map(source).collect(),
@@ -74,7 +78,7 @@ impl MergedStream {
         }
     }
 
-    /// How many sources have the current partition.
+    /// Returns the number of sources that contain the current partition.
     pub fn sources_of_partition(&self) -> usize {
         self.active.len()
     }
@@ -100,13 +104,13 @@ impl MergedStream {
         }
     }
 
-    /// The greatest of the deletions open in the sources, and of `least`.
+    /// Returns the greatest of the open deletions of the sources, and of `least`.
     fn greatest_open(&self, least: DeletionTime) -> DeletionTime {
         self.active.iter().fold(least, |open, i| open.max(self.sources[*i].open))
     }
 
-    /// Takes the versions of the row at the head of the active source number `first` and of those after it, and merges
-    /// them.
+    /// Merges the versions of the row at the head of the active source number `first` and of those
+    /// after it.
     fn merge_heads(&mut self, first: usize) -> Option<Row> {
         let active = self.greatest_open(self.partition_deletion);
         self.versions.clear();
@@ -127,7 +131,8 @@ impl MergedStream {
         merge_rows(&self.versions, active, &self.table)
     }
 
-    /// Takes the markers at the bound of the active source number `first` and says what changes in the output.
+    /// Consumes the markers at the bound of the active source number `first` and returns the change
+    /// in the output.
     fn merge_markers(&mut self, first: usize) -> Option<RangeTombstoneMarker> {
         let source = &mut self.sources[self.active[first]];
         let Some(Unfiltered::Marker(marker)) = source.head.take() else { return None };
@@ -156,7 +161,7 @@ impl MergedStream {
         })
     }
 
-    /// The number of the first active source whose head no other one's precedes; fills the heads.
+    /// Returns the number of the first active source with the least head; fills the heads.
     fn least(&mut self) -> Result<Option<usize>> {
         let mut least: Option<usize> = None;
         for n in 0..self.active.len() {
@@ -182,7 +187,7 @@ impl MergedStream {
     }
 }
 
-/// The token of a source that has ended. Keys may have it too: those have a header.
+/// The token of a source that has ended. Keys can have it too, but those have a header.
 const ENDED: i64 = i64::MAX;
 
 impl PartitionStream for MergedStream {
@@ -224,7 +229,7 @@ impl PartitionStream for MergedStream {
             return self.sources[only].stream.next_unfiltered();
         }
         while let Some(least) = self.least()? {
-            // Rows that are deleted do not come out, however many there are.
+            // Deleted rows are not returned, so the loop can be long.
             interrupt::check()?;
             let next = match self.sources[self.active[least]].head {
                 Some(Unfiltered::Row(_)) => self.merge_heads(least).map(Unfiltered::Row),

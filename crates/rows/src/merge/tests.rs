@@ -1,4 +1,5 @@
-//! The laws of merging, tried on random partitions: versions may be merged in any order and grouping.
+//! The laws of merging, checked with random partitions: versions can be merged in any order and
+//! grouping.
 
 use std::sync::Arc;
 
@@ -143,7 +144,7 @@ pub(super) fn update(table: Arc<TableMetadata>) -> impl Strategy<Value = Partiti
     )
 }
 
-/// Everything that comes out of merging `updates`, checking that the stream is well formed.
+/// The complete output of merging `updates`; checks that the stream is well formed.
 pub(super) fn merged(
     updates: &[PartitionUpdate],
     table: &Arc<TableMetadata>,
@@ -175,7 +176,7 @@ pub(super) fn merged(
     (header.deletion, header.static_row, out)
 }
 
-/// An update that holds what a merge put out, to merge it on.
+/// Collects the output of a merge into an update, for further merges.
 pub(super) fn collected(updates: &[PartitionUpdate], table: &Arc<TableMetadata>) -> PartitionUpdate {
     let (deletion, static_row, unfiltereds) = merged(updates, table, &Selection::all());
     let mut update = PartitionUpdate::new(updates[0].key.clone());
@@ -197,7 +198,7 @@ pub(super) fn collected(updates: &[PartitionUpdate], table: &Arc<TableMetadata>)
     update
 }
 
-/// What a reader sees at a time when all expiring cells are alive: by row its values.
+/// The values by row that a reader sees at a time when all expiring cells are alive.
 fn visible(updates: &[PartitionUpdate], table: &Arc<TableMetadata>, selection: &Selection) -> Vec<Row> {
     let (_, _, unfiltereds) = merged(updates, table, selection);
     unfiltereds
@@ -209,8 +210,8 @@ fn visible(updates: &[PartitionUpdate], table: &Arc<TableMetadata>, selection: &
         .collect()
 }
 
-/// Merging does not depend on order, so neither may the way an update was put together by hand. This reads the
-/// deletion of a row straight from the updates' parts.
+/// Merging does not depend on order, and neither may the construction of an update. Reads the
+/// deletion of a row directly from the parts of the updates.
 fn deletion_by_definition(updates: &[PartitionUpdate], row: &Row, table: &TableMetadata) -> DeletionTime {
     updates.iter().fold(DeletionTime::LIVE, |deletion, update| {
         deletion

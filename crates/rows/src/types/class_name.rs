@@ -1,10 +1,10 @@
-//! The Java class names that SSTable headers and some schema tables hold in place of types.
+//! The Java class names of types in SSTable headers and in some schema tables.
 //!
 //! ```text
 //! Int32Type                                  all in org.apache.cassandra.db.marshal
-//! FrozenType(ListType(UTF8Type))             a frozen collection or UDT; what is inside is not wrapped again
+//! FrozenType(ListType(UTF8Type))             a frozen collection or UDT; nested ones are not wrapped again
 //! TupleType(Int32Type,ListType(Int32Type))   nothing inside a tuple is wrapped
-//! UserType(ks,hex name,hex field:Type,…)     names in hexadecimal UTF-8, the keyspace as it is
+//! UserType(ks,hex name,hex field:Type,…)     names in hexadecimal UTF-8, the keyspace in plain text
 //! VectorType(FloatType , 3)                  with blanks
 //! ReversedType(Int32Type)                    a descending clustering column
 //! CompositeType(Int32Type,UTF8Type)          a partition key of several columns
@@ -41,15 +41,15 @@ const SIMPLE: [(&str, DataType); 21] = [
     ("IntegerType", DataType::VarInt),
 ];
 
-/// A class name that names no type we know.
+/// The name of no known type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("type name {name:?}: {reason} at byte {at}")]
 pub struct InvalidClassName {
     /// The whole name.
     pub name: String,
-    /// Where reading it stopped.
+    /// The offset of the error.
     pub at: usize,
-    /// What was wrong there.
+    /// The reason.
     pub reason: String,
 }
 
@@ -61,12 +61,10 @@ impl DataType {
         out
     }
 
-    /// The class name of a clustering column of this type: within `ReversedType(…)` when it descends.
+    /// Returns the class name of a clustering column of this type: within `ReversedType(…)` if it
+    /// descends.
     pub fn clustering_class_name(&self, descending: bool) -> String {
-        match descending {
-            true => format!("{PACKAGE}ReversedType({})", self.class_name()),
-            false => self.class_name(),
-        }
+        if descending { format!("{PACKAGE}ReversedType({})", self.class_name()) } else { self.class_name() }
     }
 }
 
@@ -81,12 +79,12 @@ pub fn key_class_name(columns: &[DataType]) -> String {
     }
 }
 
-/// How a collection or UDT is written where it stands.
+/// How a collection or UDT is written, depending on its context.
 #[derive(Clone, Copy, PartialEq)]
 enum Freezing {
-    /// On its own: wrapped if its flag says so.
+    /// At the top level: wrapped if its flag is set.
     Flag,
-    /// Directly inside what is not frozen: wrapped whatever its flag says.
+    /// Directly inside a non-frozen type: wrapped whatever its flag.
     Wrapped,
     /// Inside something frozen or a tuple: bare.
     Bare,
@@ -132,7 +130,7 @@ fn write_type(data_type: &DataType, freezing: Freezing, out: &mut String) {
         DataType::Vector { element, dimension } => write_wrapped(false, "VectorType", out, |out| {
             let inside = if freezing == Freezing::Bare { Freezing::Bare } else { Freezing::Wrapped };
             write_type(element, inside, out);
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(out, " , {dimension}");
         }),
         simple => {
@@ -160,12 +158,12 @@ fn write_wrapped(frozen: bool, name: &str, out: &mut String, parameters: impl Fn
 
 fn write_hex(text: &str, out: &mut String) {
     for byte in text.bytes() {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(out, "{byte:02x}");
     }
 }
 
-/// Reads a class name, of which the package may be missing; the flag tells whether it was within `ReversedType(…)`.
+/// Parses a class name, with or without its package; the flag is true inside `ReversedType(…)`.
 pub fn parse_class_name(name: &str) -> Result<(DataType, bool), InvalidClassName> {
     Parser::whole(name, |parser| match parser.class()? {
         "ReversedType" => Ok((parser.single_parameter(0)?, true)),
@@ -173,7 +171,7 @@ pub fn parse_class_name(name: &str) -> Result<(DataType, bool), InvalidClassName
     })
 }
 
-/// Reads the class name of a partition key: the types of its columns.
+/// Parses the class name of a partition key into the types of its columns.
 pub fn parse_key_class_name(name: &str) -> Result<Vec<DataType>, InvalidClassName> {
     Parser::whole(name, |parser| match parser.class()? {
         "CompositeType" => parser.parameters(0),
@@ -212,7 +210,7 @@ impl<'a> Parser<'a> {
         self.at += self.rest().len() - self.rest().trim_start_matches([' ', '\t', '\n']).len();
     }
 
-    /// Takes `expected` if it comes next, after blanks.
+    /// Consumes `expected` if it comes next, after blanks.
     fn take(&mut self, expected: char) -> bool {
         self.skip_blanks();
         let found = self.rest().starts_with(expected);
@@ -258,7 +256,7 @@ impl<'a> Parser<'a> {
         self.type_of_class(class, depth)
     }
 
-    /// The rest of a type whose class was read. `depth` is how many types are around it.
+    /// Parses the rest of a type after its class. `depth` is the number of enclosing types.
     fn type_of_class(&mut self, class: &str, depth: usize) -> Result<DataType, InvalidClassName> {
         if depth >= NESTING_MAX {
             return self.fail(format!("nested more than {NESTING_MAX} deep"));

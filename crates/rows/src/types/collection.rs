@@ -1,4 +1,4 @@
-//! Values made of values: frozen collections, tuples and UDTs, as bytes.
+//! Nested values: frozen collections, tuples and UDTs, as bytes.
 //!
 //! ```text
 //! list, set   i32 count, count × item
@@ -7,12 +7,14 @@
 //! item        i32 length, bytes;  a negative length is null
 //! ```
 //!
-//! Readers never allocate and stop where the bytes stop making sense; [`DataType::validate`](super::DataType::validate)
-//! is what tells a bad value from a good one, and values are validated where they come in.
+//! Readers never allocate and stop at malformed bytes;
+//! [`DataType::validate`](super::DataType::validate) detects invalid values, and every value is
+//! validated when it is received.
 
 use bytes::BufMut;
 
-/// The items of a list, set, map (keys and values in turn), tuple or UDT; ends early where the bytes are cut short.
+/// The items of a list, set, map (keys and values alternately), tuple or UDT; ends early if the
+/// bytes are truncated.
 #[derive(Debug, Clone)]
 pub struct Items<'a> {
     rest: &'a [u8],
@@ -20,13 +22,13 @@ pub struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// The bytes behind the items read so far: none at the end of a well-formed value.
+    /// Returns the bytes after the items read so far: none at the end of a well-formed value.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How many items the value claims to have still; not to be trusted with an allocation. Tuples and UDTs claim no
-    /// number.
+    /// Returns the number of remaining items by the value's count, which must not determine the
+    /// size of an allocation. Tuples and UDTs have no count.
     pub fn claimed(&self) -> usize {
         self.left
     }
@@ -46,19 +48,19 @@ impl<'a> Iterator for Items<'a> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // Every item takes at least its length's four bytes.
+        // Every item has at least the four bytes of its length.
         (0, Some(self.left.min(self.rest.len() / 4)))
     }
 }
 
-/// The elements of a list or set. A null element occurs in no valid value.
+/// Returns the elements of a list or set. No valid value contains a null element.
 #[inline]
 pub fn read_list(bytes: &[u8]) -> Items<'_> {
     let (count, rest) = split_count(bytes);
     Items { rest, left: count }
 }
 
-/// The entries of a map; ends early at a null, which occurs in no valid value.
+/// Returns the entries of a map; ends early at a null, which no valid value contains.
 pub fn read_map(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     let mut items = read_map_items(bytes);
     std::iter::from_fn(move || Some((items.next()??, items.next()??)))
@@ -70,18 +72,20 @@ pub(super) fn read_map_items(bytes: &[u8]) -> Items<'_> {
     Items { rest, left: count.saturating_mul(2) }
 }
 
-/// The items of a tuple, or the fields of a UDT, that are there; missing trailing ones count as null.
+/// Returns the items of a tuple, or the fields of a UDT, that are present; missing trailing ones
+/// are null.
 #[inline]
 pub fn read_tuple(bytes: &[u8]) -> Items<'_> {
     Items { rest: bytes, left: usize::MAX }
 }
 
-/// How many elements or entries a list, set or map claims to have; 0 for bytes that are none.
+/// Returns the count of elements or entries that a list, set or map declares; 0 for bytes that are
+/// none.
 pub fn count(bytes: &[u8]) -> usize {
     split_count(bytes).0
 }
 
-/// Takes one item off the front: `None` when it is cut short, `Some(None)` when it is null.
+/// Removes the first item: `None` if it is truncated, `Some(None)` if it is null.
 #[inline]
 pub(super) fn split_item<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let (len, rest) = input.split_first_chunk::<4>()?;

@@ -1,8 +1,9 @@
 //! The order of values, which is Cassandra's for every type.
 //!
-//! Every order is total over arbitrary bytes, so that merging and binary search stay sound on values that no client
-//! could have written: a value of a wrong length has a place of its own, and ties among such are broken by bytes.
-//! Values that are equal need not be the same bytes: decimals 1.5 and 1.50 are one key.
+//! Every order is total over arbitrary bytes, so that merging and binary search remain sound on
+//! values that no client could have written: values of a wrong length have a defined position, and
+//! ties among them are broken by bytes. Equal values can have different bytes: decimals 1.5 and
+//! 1.50 are one key.
 
 use std::cmp::Ordering;
 
@@ -11,9 +12,10 @@ use num_bigint::{BigInt, BigUint, Sign};
 use super::{DataType, collection, vector};
 
 impl DataType {
-    /// Compares two values of this type in Cassandra's order. An empty value comes before all others.
+    /// Compares two values of this type in Cassandra's order. An empty value sorts before all
+    /// others.
     ///
-    /// Durations have no order in CQL; theirs is that of their bytes.
+    /// Durations have no order in CQL; here they are ordered by their bytes.
     #[inline]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
@@ -28,7 +30,8 @@ impl DataType {
         }
     }
 
-    /// Whether values are equal only if their bytes are. Not so of 1.5 and 1.50, of `true` written as 1 and as 2, of all NaNs.
+    /// Returns whether values are equal only if their bytes are. False for 1.5 and 1.50, `true`
+    /// written as 1 and as 2, and all NaNs.
     pub fn is_equal_by_bytes(&self) -> bool {
         matches!(
             self,
@@ -48,8 +51,10 @@ impl DataType {
         )
     }
 
-    /// A number that is less for the one of two values that comes first, as far as it tells: of values with the same number
-    /// [`compare`](Self::compare) has to decide. It is the first eight bytes of what sorts as the value does, and 0 for types without such.
+    /// Returns a number that is monotonic in the order of values: values with different numbers are
+    /// ordered by them, and [`compare`](Self::compare) decides for equal numbers. It consists of
+    /// the first eight bytes of a representation that sorts as the value does, and is 0 for types
+    /// without one.
     #[inline]
     pub fn leading(&self, value: &[u8]) -> u64 {
         let first_bytes = || match value.first_chunk::<8>() {
@@ -58,11 +63,11 @@ impl DataType {
                 value.iter().zip((0..8).rev()).fold(0, |sum, (byte, at)| sum | u64::from(*byte) << (8 * at))
             }
         };
-        // Values of another length come before all that have it.
+        // Values of other lengths sort before all of the right length.
         let uuid = || <[u8; 16]>::try_from(value).map(u128::from_be_bytes);
         match self {
             Self::Ascii | Self::Text | Self::Blob | Self::Inet | Self::Date | Self::Time => first_bytes(),
-            // Without a first byte a value comes first.
+            // A value without a first byte sorts first.
             Self::TinyInt | Self::SmallInt | Self::Int | Self::BigInt | Self::Timestamp => match value {
                 [] => 0,
                 _ => first_bytes() ^ 1 << 63,
@@ -99,14 +104,14 @@ impl DataType {
                 compare_tuple(definition.fields.iter().map(|(_, field)| field), a, b)
             }
             Self::Vector { element, dimension } => compare_vector(element, *dimension, a, b),
-            // The rest are ordered by their bytes, or were taken care of by `compare`.
+            // All others are ordered by their bytes, or were handled by `compare`.
             _ => a.cmp(b),
         }
     }
 }
 
-/// Two's complement numbers of one width. Flipping the sign bit makes that the order of the bytes, and so gives a place
-/// to the lengths that no number has.
+/// Two's complement numbers of one width. With the sign bit flipped their bytes have the right
+/// order, which also defines positions for values of other lengths.
 #[inline]
 fn compare_signed<const WIDTH: usize, N: Ord>(
     a: &[u8],
@@ -122,8 +127,8 @@ fn compare_signed<const WIDTH: usize, N: Ord>(
     }
 }
 
-/// Values of `WIDTH` bytes by their rank, after all of other lengths, which are ordered by their bytes (the empty one
-/// first).
+/// Values of `WIDTH` bytes by their rank, after all of other lengths, which are ordered by their
+/// bytes (the empty one first).
 #[inline]
 fn compare_by<const WIDTH: usize, R: Ord>(a: &[u8], b: &[u8], rank: impl Fn([u8; WIDTH]) -> R) -> Ordering {
     match (<[u8; WIDTH]>::try_from(a), <[u8; WIDTH]>::try_from(b)) {
@@ -132,8 +137,9 @@ fn compare_by<const WIDTH: usize, R: Ord>(a: &[u8], b: &[u8], rank: impl Fn([u8;
     }
 }
 
-/// The timestamp of a version 1 UUID (time_low, time_mid, version and time_hi) with its most significant part first;
-/// as all other bits are kept, it orders the high halves of arbitrary UUIDs of one version too.
+/// The timestamp of a version 1 UUID (time_low, time_mid, version and time_hi), most significant
+/// part first. All other bits are kept, so it also orders the high halves of arbitrary UUIDs of one
+/// version.
 #[inline]
 fn reordered_timestamp(uuid: u128) -> u64 {
     let high = (uuid >> 64) as u64;
@@ -146,7 +152,8 @@ fn time_uuid_rank(uuid: u128) -> (u64, u64) {
     (reordered_timestamp(uuid), uuid as u64 ^ 0x8080_8080_8080_8080)
 }
 
-/// By version; version 1 then by timestamp, others by the high half; then by the low half, unsigned.
+/// By version; version 1 then by timestamp, others by the high half; then by the low half,
+/// unsigned.
 #[inline]
 fn uuid_rank(uuid: u128) -> (u8, u64, u64) {
     let high = (uuid >> 64) as u64;
@@ -154,8 +161,8 @@ fn uuid_rank(uuid: u128) -> (u8, u64, u64) {
     (version, if version == 1 { reordered_timestamp(uuid) } else { high }, uuid as u64)
 }
 
-/// Java's order: -0.0 before 0.0, all NaNs equal and last. As sign and magnitude, with the magnitude of negative ones
-/// inverted.
+/// Java's order: -0.0 before 0.0, all NaNs equal and last. As sign and magnitude, with the
+/// magnitude of negative numbers inverted.
 fn float_rank(value: f32) -> i32 {
     let bits = if value.is_nan() { f32::NAN.to_bits() & i32::MAX as u32 } else { value.to_bits() } as i32;
     bits ^ (bits >> 31) & i32::MAX
@@ -166,7 +173,8 @@ fn double_rank(value: f64) -> i64 {
     bits ^ (bits >> 63) & i64::MAX
 }
 
-/// Two's complement numbers of any length, superfluous leading bytes included; the empty one first.
+/// Compares two's complement numbers of any length, including redundant leading bytes; the empty
+/// one sorts first.
 pub fn compare_varint(a: &[u8], b: &[u8]) -> Ordering {
     let (Some((a_first, _)), Some((b_first, _))) = (a.split_first(), b.split_first()) else {
         return a.len().cmp(&b.len());
@@ -177,11 +185,11 @@ pub fn compare_varint(a: &[u8], b: &[u8]) -> Ordering {
     }
     let (a, b) = (significant(a), significant(b));
     let by_length = if a_negative { b.len().cmp(&a.len()) } else { a.len().cmp(&b.len()) };
-    // Of one sign and one length, two's complement orders as its bytes do.
+    // With equal sign and length, two's complement numbers order as their bytes.
     by_length.then_with(|| a.cmp(b))
 }
 
-/// The number without leading bytes that only repeat its sign.
+/// Returns the number without leading bytes that only repeat its sign.
 fn significant(mut number: &[u8]) -> &[u8] {
     while let [first, second, ..] = number {
         if !(*first == 0 && *second < 0x80 || *first == 0xff && *second >= 0x80) {
@@ -192,7 +200,8 @@ fn significant(mut number: &[u8]) -> &[u8] {
     number
 }
 
-/// `i32 scale, unscaled…` by numeric value. Values too short to have a scale come right after the empty one.
+/// Compares `i32 scale, unscaled…` by numeric value. Values too short for a scale sort right after
+/// the empty one.
 fn compare_decimal(a: &[u8], b: &[u8]) -> Ordering {
     let (Some((a_scale, a_unscaled)), Some((b_scale, b_unscaled))) =
         (a.split_first_chunk::<4>(), b.split_first_chunk::<4>())
@@ -213,16 +222,16 @@ fn compare_decimal(a: &[u8], b: &[u8]) -> Ordering {
 
 /// Compares `a * 10^-a_scale` with `b * 10^-b_scale`, both positive.
 fn compare_magnitude(a: &BigUint, a_scale: i32, b: &BigUint, b_scale: i32) -> Ordering {
-    // A number of n bits has between (n - 1) * log10(2) and n * log10(2) decimal digits before the scale is taken off.
-    // Scales go up to 2^31, so numbers are made comparable by a multiplication only when their sizes are close; the
-    // power then has no more digits than the longer one.
+    // A number of n bits has between (n - 1) * log10(2) and n * log10(2) decimal digits, before the
+    // scale. Scales reach 2^31, so numbers are multiplied for a comparison only if their sizes are
+    // close; the power then has no more digits than the longer number.
     let digits = |number: &BigUint, scale: i32| {
         let bits = number.bits() as f64;
         let log2 = std::f64::consts::LOG10_2;
         ((bits - 1.0) * log2 - f64::from(scale), bits * log2 - f64::from(scale))
     };
     let ((a_low, a_high), (b_low, b_high)) = (digits(a, a_scale), digits(b, b_scale));
-    // A margin far above the rounding of numbers of this size.
+    // A margin far above the rounding errors of numbers of this size.
     if a_high + 0.001 < b_low {
         return Ordering::Less;
     }
@@ -256,11 +265,11 @@ fn compare_collection<'a>(
             return order;
         }
     }
-    // Only values that end before their count says have anything left to tell apart.
+    // Only values that end before their count can still differ.
     a.claimed().cmp(&b.claimed()).then_with(|| a.rest().cmp(b.rest()))
 }
 
-/// Tuples and UDTs: item by item, null and missing ones first.
+/// Compares tuples and UDTs item by item; null and missing items sort first.
 fn compare_tuple<'t>(types: impl Iterator<Item = &'t DataType>, a: &[u8], b: &[u8]) -> Ordering {
     if a.is_empty() || b.is_empty() {
         return b.is_empty().cmp(&a.is_empty());

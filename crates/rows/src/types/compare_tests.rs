@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::*;
 use crate::types::{UserType, collection};
 
-/// Asserts that `values` ascend strictly, whichever two are compared.
+/// Asserts that `values` ascend strictly in every pair.
 fn ascend(data_type: &DataType, values: &[Vec<u8>]) {
     for (i, a) in values.iter().enumerate() {
         for (j, b) in values.iter().enumerate() {
@@ -238,7 +238,7 @@ fn types() -> Vec<DataType> {
     types
 }
 
-/// Bytes that are often almost a value: small counts, lengths and numbers.
+/// Bytes that often resemble a value: small counts, lengths and numbers.
 fn bytes() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
     use proptest::prelude::*;
     let byte = prop_oneof![4 => Just(0_u8), 2 => 1..5_u8, 1 => Just(0xff), 1 => Just(0x10), 1 => any::<u8>()];
@@ -282,7 +282,8 @@ proptest::proptest! {
 }
 
 proptest::proptest! {
-    /// Few bytes, so that the same values come up, and those that differ in a bit that some order might not look at.
+    /// Few bytes, so that equal values occur, and values that differ in a bit that an order might
+    /// ignore.
     #[test]
     fn values_of_types_that_are_equal_by_bytes_have_the_same_bytes(
         a in proptest::collection::vec(proptest::sample::select(vec![0_u8, 1, 0x10, 0x40, 0x80, 0xff]), 0..17),

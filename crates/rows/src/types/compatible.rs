@@ -1,13 +1,14 @@
-//! Whether what was stored as one type reads as another, after `AbstractType.isCompatibleWith` and
-//! `isValueCompatibleWith` of Cassandra 5.0.8.
+//! Whether data stored as one type can be read as another, after `AbstractType.isCompatibleWith`
+//! and `isValueCompatibleWith` of Cassandra 5.0.8.
 //!
-//! Two of its answers differ. Cassandra's relation of values is not transitive (`time` takes `bigint`, and that takes
-//! `timestamp`): here it is, for columns that were dropped and added again more than once. And user types are compared by
-//! name and by their fields' types, not by keyspace: a table is restored into a keyspace of another name.
+//! Two answers differ. Cassandra's relation of values is not transitive (`time` accepts `bigint`,
+//! which accepts `timestamp`): here it is, for columns that were dropped and added again more than
+//! once. And user types are compared by name and by their fields' types, not by keyspace: a table
+//! can be restored into a keyspace of another name.
 
 use super::DataType;
 
-/// What has to be the same.
+/// The required compatibility.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
     /// Values and their order.
@@ -17,19 +18,19 @@ enum Of {
 }
 
 impl DataType {
-    /// Whether values of type `previous` are values of this type, and order as they did: what keys, elements of sets and keys of
-    /// maps need.
+    /// Returns whether values of type `previous` are values of this type with the same order: the
+    /// requirement for keys, elements of sets and keys of maps.
     pub fn is_compatible_with(&self, previous: &Self) -> bool {
         fits(self, previous, Of::Order)
     }
 
-    /// Whether values of type `previous` are values of this type, in whatever order.
+    /// Returns whether values of type `previous` are values of this type, in whatever order.
     pub fn is_value_compatible_with(&self, previous: &Self) -> bool {
         fits(self, previous, Of::Values)
     }
 }
 
-/// What flags say about `frozen` does not matter: a column of one cell and one of many are told apart by who asks.
+/// Ignores the flags `frozen`: the caller distinguishes a column with one cell from one with many.
 fn fits(now: &DataType, previous: &DataType, of: Of) -> bool {
     use DataType::*;
     match (now, previous) {
@@ -38,7 +39,7 @@ fn fits(now: &DataType, previous: &DataType, of: Of) -> bool {
         (Map { key, value, .. }, Map { key: key_before, value: value_before, .. }) => {
             fits(key, key_before, Of::Order) && fits(value, value_before, of)
         }
-        // The elements lie side by side, each as wide as its type.
+        // The elements are adjacent, each with the width of its type.
         (Vector { element, dimension }, Vector { element: before, dimension: dimension_before }) => {
             dimension == dimension_before
                 && element.fixed_width() == before.fixed_width()
@@ -47,12 +48,12 @@ fn fits(now: &DataType, previous: &DataType, of: Of) -> bool {
         (Udt { definition: now, .. }, Udt { definition: before, .. }) => {
             now.name == before.name && extends(fields(now), fields(before), Of::Order)
         }
-        // A dropped column keeps no user types: they have become tuples.
+        // A dropped column keeps no user types: they became tuples.
         (Udt { definition, .. }, Tuple(before)) => extends(fields(definition), before.iter(), of),
         (Tuple(now), Udt { definition, .. }) => extends(now.iter(), fields(definition), of),
         (Tuple(now), Tuple(before)) => extends(now.iter(), before.iter(), of),
         (Text, Ascii) | (Blob, Ascii | Text) => true,
-        // Reading these as bytes would make no sense of them.
+        // Their bytes have no meaning as a blob.
         (Blob, Counter | List { .. } | Set { .. } | Map { .. } | Udt { .. }) => false,
         (Blob, _)
         | (Timestamp, BigInt)
@@ -73,7 +74,7 @@ fn fields(definition: &super::UserType) -> impl ExactSizeIterator<Item = &DataTy
     definition.fields.iter().map(|(_, field)| field)
 }
 
-/// Whether the components before are the first of those now.
+/// Returns whether the previous components are the first of the present ones.
 fn extends<'a>(
     now: impl ExactSizeIterator<Item = &'a DataType>,
     before: impl ExactSizeIterator<Item = &'a DataType>,

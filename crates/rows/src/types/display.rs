@@ -1,12 +1,13 @@
-//! How types are written in CQL, in schema tables and in DESCRIBE.
+//! The names of types in CQL, in schema tables and in DESCRIBE.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 
 use super::DataType;
 
-/// The type as Cassandra writes it: `map<text, frozen<tuple<int, text>>>`. Everything inside a collection, tuple or
-/// vector is frozen, and said to be; a UDT is its name alone, quoted where it must be.
+/// Writes the type as Cassandra does: `map<text, frozen<tuple<int, text>>>`. Everything inside a
+/// collection, tuple or vector is frozen, and marked as such; a UDT is its name alone, quoted where
+/// necessary.
 impl Display for DataType {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write_type(self, false, f)
@@ -86,8 +87,9 @@ fn write_parameters<'a>(
     f.write_str(">")
 }
 
-/// The name as it must be written in CQL to be read back as itself: in double quotes unless it is a lower-case
-/// identifier and neither a reserved word nor a boolean. (Cassandra writes `true` and `false` bare and then cannot read them.)
+/// Returns the name in CQL that is parsed to the same name: in double quotes unless it is a
+/// lower-case identifier and neither a reserved word nor a boolean. (Cassandra writes `true` and
+/// `false` bare and then cannot parse them.)
 pub fn quote_identifier(name: &str) -> Cow<'_, str> {
     let plain = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
@@ -98,7 +100,7 @@ pub fn quote_identifier(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether `word`, in lower case, is reserved: no identifier unless quoted.
+/// Returns whether `word`, in lower case, is reserved and needs quotes as an identifier.
 pub fn is_reserved(word: &str) -> bool {
     RESERVED.binary_search(&word).is_ok()
 }

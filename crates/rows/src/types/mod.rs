@@ -1,7 +1,7 @@
-//! Types as they are stored: what bytes a value has, how wide it is, how two values order.
+//! Stored types: the bytes, the width and the order of their values.
 //!
-//! Values are the bytes of the native protocol and of SSTables alike (big-endian; see each type). How types and
-//! values are written in CQL text is the business of `cql`.
+//! Values have the same bytes in the native protocol and in SSTables (big-endian; see each type).
+//! The crate `cql` implements the text form of types and values.
 
 mod class_name;
 pub mod collection;
@@ -18,15 +18,16 @@ pub use compare::compare_varint;
 pub use display::{is_reserved, quote_identifier};
 pub use validate::InvalidValue;
 
-/// How deep types may nest, in a class name or in CQL: enough for every real schema, and little enough that walking a
-/// type or a value of it never exhausts a stack.
+/// The maximum nesting of types, in a class name or in CQL: enough for every real schema, and small
+/// enough that recursion over a type or a value of it never exhausts a stack.
 pub const NESTING_MAX: usize = 64;
 
 /// A type of a column, key component or collection element.
 ///
-/// Reversed order (`CLUSTERING ORDER BY … DESC`) is a property of the clustering column, not of its type.
-/// `frozen` says that a collection or UDT is stored as one value instead of one cell per element; inside a frozen
-/// type, a tuple, a collection element or a key everything is frozen whatever the flag says.
+/// Reversed order (`CLUSTERING ORDER BY … DESC`) is a property of the clustering column, not of its
+/// type. `frozen` says that a collection or UDT is stored as one value instead of one cell per
+/// element; inside a frozen type, a tuple, a collection element or a key everything is frozen
+/// whatever the flag says.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants are CQL's type names")]
 pub enum DataType {
@@ -39,7 +40,7 @@ pub enum DataType {
     Decimal,
     Double,
     Duration,
-    /// `EmptyType`: a value with no bytes, met in the tables of old indexes and in compact tables.
+    /// `EmptyType`: a value with no bytes, in the tables of old indexes and in compact tables.
     Empty,
     Float,
     Inet,
@@ -79,12 +80,12 @@ pub enum DataType {
 /// A user-defined type: named fields in a fixed order, stored like a tuple.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UserType {
-    /// The keyspace it belongs to.
+    /// The keyspace of the type.
     pub keyspace: String,
-    /// Its name, in the case it is stored in.
+    /// The name, in the case it is stored in.
     pub name: String,
-    /// Field names and types in order; `ALTER TYPE … ADD` appends. To change them, make a type
-    /// [with others](Self::with_fields): there is an index of them.
+    /// Field names and types in order; `ALTER TYPE … ADD` appends.
+    /// [`with_fields`](Self::with_fields) changes them, because they are indexed.
     pub fields: Vec<(String, DataType)>,
     /// The indexes of the fields, in the order of their names.
     by_name: Box<[u32]>,
@@ -101,7 +102,8 @@ impl DataType {
         Self::Set { element: Arc::new(element.freeze()), frozen: false }
     }
 
-    /// A non-frozen map from `key` to `value`, which are frozen as everything inside a collection is.
+    /// A non-frozen map from `key` to `value`, which are frozen as everything inside a collection
+    /// is.
     pub fn map(key: Self, value: Self) -> Self {
         Self::Map { key: Arc::new(key.freeze()), value: Arc::new(value.freeze()), frozen: false }
     }
@@ -111,12 +113,13 @@ impl DataType {
         Self::Tuple(items.into_iter().map(|item| item.freeze()).collect())
     }
 
-    /// A vector of `dimension` values of `element`, which is frozen as everything inside a vector is.
+    /// A vector of `dimension` values of `element`, which is frozen as everything inside a vector
+    /// is.
     pub fn vector(element: Self, dimension: u32) -> Self {
         Self::Vector { element: Arc::new(element.freeze()), dimension }
     }
 
-    /// Whether a column of this type is complex: one cell per element rather than one cell.
+    /// Returns whether a column of this type is complex: one cell per element instead of one cell.
     pub fn is_multi_cell(&self) -> bool {
         match self {
             Self::List { frozen, .. }
@@ -127,8 +130,9 @@ impl DataType {
         }
     }
 
-    /// The type stored as one value: `frozen<…>`, and so are the collections and UDTs inside it. The fields of a UDT
-    /// stay as its definition has them; being inside, they count as frozen.
+    /// Returns the type stored as one value: `frozen<…>`, and so are the collections and UDTs
+    /// inside it. The fields of a UDT keep the flags of its definition; being inside, they count as
+    /// frozen.
     pub fn freeze(&self) -> Self {
         let inner = |inner: &Arc<Self>| {
             if inner.is_deeply_frozen() { inner.clone() } else { Arc::new(inner.freeze()) }
@@ -161,9 +165,10 @@ impl DataType {
         }
     }
 
-    /// The length of every value of this type in an SSTable, where such values carry no length; `None` for types
-    /// whose values are written after their length. `tinyint`, `smallint`, `date` and `time` are among the latter
-    /// although their values have one length. Vectors lay out their elements by the same rule.
+    /// Returns the length of every value of this type in an SSTable that stores such values without
+    /// a length; `None` for types whose values follow their length. `tinyint`, `smallint`, `date`
+    /// and `time` are among the latter although their values have one length. Vectors store their
+    /// elements by the same rule.
     pub fn fixed_width(&self) -> Option<usize> {
         match self {
             Self::Empty => Some(0),
@@ -176,30 +181,31 @@ impl DataType {
         }
     }
 
-    /// Whether this is the type of a counter column.
+    /// Returns whether this is the type of a counter column.
     pub fn is_counter(&self) -> bool {
         matches!(self, Self::Counter)
     }
 
-    /// Whether values of this type have an order that Cassandra lets keys, sets and map keys use: not durations, not
-    /// counters, and not what contains them.
+    /// Returns whether values of this type have an order that Cassandra permits for keys, sets and
+    /// map keys: false for durations, counters, and types that contain them.
     pub fn is_comparable(&self) -> bool {
         !self.any(&|inner| matches!(inner, Self::Duration | Self::Counter))
     }
 
-    /// Whether this is `duration` or contains it.
+    /// Returns whether this is `duration` or contains it.
     pub fn contains_duration(&self) -> bool {
         self.any(&|inner| matches!(inner, Self::Duration))
     }
 
-    /// Whether this is the UDT `keyspace.name` or contains it.
+    /// Returns whether this is the UDT `keyspace.name` or contains it.
     pub fn references_udt(&self, keyspace: &str, name: &str) -> bool {
         self.any(
             &|inner| matches!(inner, Self::Udt { definition, .. } if definition.keyspace == keyspace && definition.name == name),
         )
     }
 
-    /// This type with every occurrence of the UDT that `changed` names replaced by `changed`.
+    /// Returns this type with every occurrence of the UDT of `changed`'s name replaced by
+    /// `changed`.
     pub fn with_udt(&self, changed: &Arc<UserType>) -> Self {
         let inner = |inner: &Arc<Self>| Arc::new(inner.with_udt(changed));
         match self {
@@ -221,7 +227,7 @@ impl DataType {
         }
     }
 
-    /// Whether `matches` holds for this type or one inside it.
+    /// Returns whether `matches` holds for this type or one inside it.
     fn any(&self, matches: &dyn Fn(&Self) -> bool) -> bool {
         matches(self)
             || match self {
@@ -235,9 +241,9 @@ impl DataType {
             }
     }
 
-    /// The type of the paths of a complex column's cells, whose order is the order of the cells: `timeuuid` for a
-    /// list, the element or key type for a set or map, `smallint` (the field's index) for a UDT. `None` for types that
-    /// have no cells of their own.
+    /// Returns the type of the paths of a complex column's cells, which determines the order of the
+    /// cells: `timeuuid` for a list, the element or key type for a set or map, `smallint` (the
+    /// field's index) for a UDT. `None` for types that have one cell.
     pub fn path_type(&self) -> Option<&Self> {
         static LIST_PATH: DataType = DataType::TimeUuid;
         static UDT_PATH: DataType = DataType::SmallInt;
@@ -250,8 +256,8 @@ impl DataType {
         }
     }
 
-    /// The type of the value of a complex column's cell at `path`: `Empty` for a set, whose element is the path.
-    /// `None` when the type has no cells of its own or the path is no field of the UDT.
+    /// Returns the type of the value of a complex column's cell at `path`: `Empty` for a set, whose
+    /// element is the path. `None` if the type has one cell or the path is no field of the UDT.
     pub fn cell_type(&self, path: &[u8]) -> Option<&Self> {
         static SET_VALUE: DataType = DataType::Empty;
         match self {
@@ -268,11 +274,11 @@ impl DataType {
 }
 
 impl UserType {
-    /// How many fields a type can have. The cells of a non-frozen value are at paths of a signed
-    /// 16-bit number, by which they are sorted; Cassandra counts the fields in such a number, too.
+    /// The maximum number of fields of a type. The cells of a non-frozen value have paths of a
+    /// signed 16-bit number, which orders them; Cassandra counts the fields in such a number, too.
     pub const FIELDS_MAX: usize = i16::MAX as usize;
 
-    /// The type called `name`.
+    /// Creates the type `name`.
     pub fn new(
         keyspace: impl Into<String>,
         name: impl Into<String>,
@@ -283,12 +289,12 @@ impl UserType {
         Self { keyspace: keyspace.into(), name: name.into(), fields, by_name: by_name.into() }
     }
 
-    /// The type with other fields.
+    /// Returns the type with other fields.
     pub fn with_fields(&self, fields: Vec<(String, DataType)>) -> Self {
         Self::new(self.keyspace.clone(), self.name.clone(), fields)
     }
 
-    /// The index and type of the field called `name`, in logarithmic time.
+    /// Returns the index and type of field `name`, in logarithmic time.
     pub fn field(&self, name: &str) -> Option<(usize, &DataType)> {
         let at = self.by_name.partition_point(|at| self.fields[*at as usize].0.as_str() < name);
         let index = *self.by_name.get(at)? as usize;
@@ -296,7 +302,8 @@ impl UserType {
         (found == name).then_some((index, data_type))
     }
 
-    /// This definition with `changed` in place of every older version of it inside the fields.
+    /// Returns this definition with `changed` in place of every older version of it inside the
+    /// fields.
     fn with_udt(&self, changed: &Arc<Self>) -> Self {
         self.with_fields(
             self.fields.iter().map(|(name, field)| (name.clone(), field.with_udt(changed))).collect(),

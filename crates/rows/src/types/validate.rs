@@ -1,9 +1,10 @@
-//! Whether bytes are a value of a type; the words are Cassandra's, which drivers show to people.
+//! Validates bytes as a value of a type. The error texts are Cassandra's, because drivers show them
+//! to users.
 
 use super::{DataType, UserType, collection, vector};
 use crate::vint;
 
-/// Bytes that are no value of their type, with the reason in Cassandra's words.
+/// Bytes that are no value of their type, with Cassandra's text for the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidValue(pub String);
@@ -13,15 +14,19 @@ fn invalid<T>(reason: impl Into<String>) -> Result<T, InvalidValue> {
 }
 
 impl DataType {
-    /// Checks that `bytes`, which are not null, are a value of this type as Cassandra accepts it from a client.
+    /// Checks that `bytes`, which are not null, are a value of this type as Cassandra accepts it
+    /// from a client.
     pub fn validate(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
         let len = bytes.len();
         match self {
             Self::Blob | Self::VarInt => Ok(()),
-            Self::Text => match std::str::from_utf8(bytes).is_ok() || is_lenient_utf8(bytes) {
-                true => Ok(()),
-                false => invalid("String didn't validate."),
-            },
+            Self::Text => {
+                if std::str::from_utf8(bytes).is_ok() || is_lenient_utf8(bytes) {
+                    Ok(())
+                } else {
+                    invalid("String didn't validate.")
+                }
+            }
             Self::Ascii => match bytes.iter().find(|byte| !byte.is_ascii()) {
                 Some(byte) => invalid(format!("Invalid byte for ascii: {}", *byte as i8)),
                 None => Ok(()),
@@ -50,7 +55,8 @@ impl DataType {
             Self::Uuid | Self::TimeUuid if len != 16 && len != 0 => {
                 invalid(format!("UUID should be 16 or 0 bytes ({len})"))
             }
-            // Cassandra names the top half of the first byte, although the version is in the seventh.
+            // Cassandra reports the top half of the first byte, although the version is in the
+            // seventh.
             Self::TimeUuid if len == 16 && bytes[6] & 0xf0 != 0x10 => {
                 invalid(format!("Invalid version for TimeUUID type: 0x{:x}", bytes[0] >> 4))
             }
@@ -117,7 +123,7 @@ fn validate_duration(bytes: &[u8]) -> Result<(), InvalidValue> {
     Ok(())
 }
 
-/// `types` are taken in turn: one for lists and sets, key and value for maps.
+/// `types` are used alternately: one for lists and sets, key and value for maps.
 fn validate_collection(
     kind: &str,
     mut items: collection::Items<'_>,
@@ -206,8 +212,8 @@ fn validate_vector(
     }
 }
 
-/// Cassandra's validator also takes what Java's strings can hold and Rust's cannot: the two-byte null of modified
-/// UTF-8, surrogates, and four-byte sequences beyond U+10FFFF.
+/// Cassandra's validator also accepts text that Java's strings can represent and Rust's cannot: the
+/// two-byte null of modified UTF-8, surrogates, and four-byte sequences beyond U+10FFFF.
 fn is_lenient_utf8(bytes: &[u8]) -> bool {
     let is_tail = |byte: &u8| *byte & 0xc0 == 0x80;
     let mut rest = bytes;

@@ -1,11 +1,11 @@
-//! Vectors as bytes: elements of a fixed width one after the other, others each after its length as a vint.
+//! Vectors as bytes: elements of a fixed width are adjacent, others follow their length as a vint.
 
 use bytes::BufMut;
 
 use super::DataType;
 use crate::vint;
 
-/// The elements of a vector; ends early where the bytes are cut short.
+/// The elements of a vector; ends early if the bytes are truncated.
 #[derive(Debug, Clone)]
 pub struct Elements<'a> {
     rest: &'a [u8],
@@ -14,7 +14,7 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// The bytes behind the elements read so far: none at the end of a well-formed vector.
+    /// Returns the bytes after the elements read so far: none at the end of a well-formed vector.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -42,7 +42,8 @@ pub fn read_vector<'a>(element: &DataType, dimension: u32, bytes: &'a [u8]) -> E
     Elements { rest: bytes, left: dimension, width: element.fixed_width() }
 }
 
-/// Appends one element of a vector whose elements have type `element`. An element of a fixed width must have it.
+/// Appends one element of a vector with elements of type `element`. An element of a fixed width
+/// must have it.
 pub fn write_element(out: &mut impl BufMut, element: &DataType, bytes: &[u8]) {
     match element.fixed_width() {
         Some(_) => out.put_slice(bytes),

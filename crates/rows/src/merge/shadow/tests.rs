@@ -9,7 +9,7 @@ use crate::partition::PartitionUpdate;
 use crate::schema::ColumnId;
 use crate::selection::Selection;
 
-/// Updates as sources, all opened afresh.
+/// Updates as sources, opened again for each partition.
 struct Updates {
     updates: Vec<PartitionUpdate>,
     table: Arc<TableMetadata>,
@@ -42,7 +42,7 @@ impl ShadowSources for Updates {
         i64::MAX
     }
 
-    /// Gives no more than what was wanted.
+    /// Returns no more than what was requested.
     fn open(&mut self, index: usize, wanted: ShadowedBy) -> Result<Option<PartitionHeader>> {
         self.opened += 1;
         let mut update = self.updates[index].clone();
@@ -65,7 +65,7 @@ impl ShadowSources for Updates {
     }
 }
 
-/// What is left of `data`, and what was done for it.
+/// Returns the remainder of `data`, and statistics of the work.
 fn shadowed(
     data: &PartitionUpdate,
     sources: &[PartitionUpdate],
@@ -136,7 +136,7 @@ fn only_deletions(source: &PartitionUpdate) -> PartitionUpdate {
 
 fn ways() -> impl Strategy<Value = (ShadowedBy, usize)> {
     let by = prop_oneof![Just(ShadowedBy::Deletions), Just(ShadowedBy::Cells)];
-    // Nothing held: the large way. Little: one of both.
+    // Without a buffer everything takes the streaming path; a small one mixes both paths.
     (by, prop_oneof![Just(0usize), Just(2), Just(1000)])
 }
 
@@ -153,7 +153,7 @@ proptest! {
         prop_assert_eq!(all_merged(left, &sources), all_merged(data, &sources));
     }
 
-    /// What an SSTable holds apart from its rows is enough to be asked for deletions.
+    /// The separately stored deletions of an SSTable are enough to answer a request for deletions.
     #[test]
     fn the_deletions_of_a_source_alone_remove_what_it_removes(
         data in update(table()),
@@ -179,7 +179,7 @@ proptest! {
     fn cells_leave_nothing_that_a_source_deletes_or_overwrites(data in update(table()), source in update(table())) {
         let (left, ..) = shadowed(&data, std::slice::from_ref(&source), ShadowedBy::Cells, 1000);
         let table = table();
-        // Whatever is left of a row makes a difference.
+        // Everything that remains of a row makes a difference.
         for row in &left.rows {
             let mut without = left.clone();
             without.rows.retain(|other| other.clustering() != row.clustering());
@@ -248,7 +248,8 @@ fn what_has_deletions_alone_left_is_asked_for_deletions_alone() {
     let mut stream = ShadowingStream::new(inner, sources, ShadowedBy::Cells, table);
     assert!(stream.next_partition().unwrap().is_some());
     assert!(stream.next_unfiltered().unwrap().is_none());
-    // The first removes the cells, the third the deletion: it and the second are asked for no more than that, the fourth for nothing.
+    // The first removes the cells, the third the deletion: it and the second are asked for
+    // deletions only, and the fourth is not opened.
     assert_eq!((stream.sources().opened, stream.sources().opened_for_deletions), (3, 2));
 }
 
