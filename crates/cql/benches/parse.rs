@@ -1,4 +1,4 @@
-//! How long it takes to parse what clients send most.
+//! Time to parse the most frequent statements.
 
 use std::hint::black_box;
 

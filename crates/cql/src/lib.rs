@@ -1,8 +1,8 @@
-//! The language: statements, parser, literals and how values are written; no I/O.
+//! The language: statements, parser, literals and the text of values; no I/O.
 //!
-//! [`parse`] turns the text of one statement into a [`ParsedStatement`], plain data that is faithful to what was
-//! written and checked against no schema. The grammar is that of Apache Cassandra 5.0.8; what it refuses is
-//! refused with a [`SyntaxError`] of Cassandra's shape.
+//! [`parse`] turns the text of one statement into a [`ParsedStatement`], plain data that is
+//! faithful to the text and not checked against a schema. The grammar is that of Apache Cassandra
+//! 5.0.8; text that it rejects is rejected with a [`SyntaxError`] of Cassandra's form.
 
 pub mod ast;
 pub mod error;

@@ -1,8 +1,9 @@
-//! Texts of several statements.
+//! Texts that contain several statements.
 
 use crate::lexer::{Lexer, Symbol, TokenKind};
 
-/// Returns the statements of a text, without the semicolons between them. Ends at the first character that begins no token.
+/// Returns the statements of a text, without the semicolons between them. Ends at the first invalid
+/// token.
 pub fn split_statements(text: &str) -> Vec<&str> {
     let mut lexer = Lexer::new(text);
     let mut found = Vec::new();

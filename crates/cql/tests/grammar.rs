@@ -1,4 +1,4 @@
-//! What Cassandra accepts and refuses, as data.
+//! Statements that Cassandra accepts and rejects, as data.
 
 use cassette_cql::parse;
 
@@ -32,7 +32,7 @@ fn answer(statement: &str) -> String {
 fn assert_accepted(statements: &str) {
     let mut failures = Vec::new();
     for line in statements.lines().filter(|line| !line.starts_with("--")) {
-        // a comment needs the end of its line
+        // A comment needs the end of its line.
         if let Err(error) = parse(&format!("{line}\n")) {
             failures.push(format!("{line}\n    {error}"));
         }
@@ -63,7 +63,7 @@ fn what_cassandra_refuses_is_refused_with_its_words() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// An open list: whoever changes an answer changes the list.
+/// An open list: a change of an answer requires a change of the list.
 #[test]
 fn known_differences_are_as_listed() {
     let mut failures = Vec::new();

@@ -1,11 +1,11 @@
-//! What is printed reads back as what it was, and nothing that is read makes the parser panic.
+//! Printed statements parse to the same statements, and no input makes the parser panic.
 
 use cassette_cql::ast::{Identifier, Selection, Selector, Statement};
 use cassette_cql::{parse, parse_term, parse_type, quote_identifier, quote_string};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Pieces of CQL, among them such as only make sense together, and some that make none.
+/// Pieces of CQL, including some that are only valid together, and invalid ones.
 const PIECES: &[&str] = &[
     "SELECT",
     "*",
@@ -306,7 +306,7 @@ proptest! {
                 let printed = format!("{} AS \"X\"", selection.selector);
                 let again = self::selections(&printed);
                 let expected = Selection { selector: selection.selector, alias: Some(Identifier::from("X")) };
-                // markers are numbered anew
+                // Markers are numbered again.
                 if !printed.contains(['?', ':']) {
                     prop_assert_eq!(again, Some(vec![expected]), "{} printed as {}", text, printed);
                 }

@@ -1,4 +1,4 @@
-//! What the AST says of a statement, and the bounds of what is parsed.
+//! The AST of statements, and the limits of the parser.
 
 use cassette_cql::ast::*;
 use cassette_cql::{parse, parse_term, parse_type};
@@ -144,7 +144,7 @@ fn errors_say_where() {
     assert_eq!((error.line, error.column), (Some(0), None));
 }
 
-/// Runs on a stack as small as worker threads have, so that an overflow would end the process.
+/// Runs with the stack size of worker threads, so that an overflow would end the process.
 fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(test).expect("a thread");
     thread.join().expect("no panic");

@@ -5,13 +5,12 @@ use super::identifiers::{Identifier, QualifiedName};
 /// `DESCRIBE ... [WITH INTERNALS]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Describe {
-    /// What to describe.
     pub target: DescribeTarget,
-    /// `WITH INTERNALS`: also what users do not write, like ids and dropped columns.
+    /// `WITH INTERNALS`: includes parts that users do not write, such as ids and dropped columns.
     pub with_internals: bool,
 }
 
-/// What a DESCRIBE is about.
+/// The subject of a DESCRIBE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DescribeTarget {
     /// `CLUSTER`
@@ -25,7 +24,7 @@ pub enum DescribeTarget {
     Keyspaces,
     /// `[ONLY] KEYSPACE [name]`
     Keyspace {
-        /// `ONLY`: without what is in it.
+        /// `ONLY`: without its contents.
         only: bool,
         /// The keyspace; `None` for the current one.
         name: Option<Identifier>,

@@ -8,14 +8,15 @@ pub use cassette_rows::types::quote_identifier;
 
 use crate::lexer::keywords::{is_plain_function_name, is_plain_type_name};
 
-/// A name as the schema knows it: lower-cased if it was written bare, verbatim if it was quoted.
+/// A name in the form of the schema: lower-cased if it was written bare, verbatim if it was quoted.
 ///
-/// [`Display`](fmt::Display) writes it so that it parses back to the same name, quoting only where needed.
+/// [`Display`](fmt::Display) writes it so that it parses to the same name, quoting only where
+/// needed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identifier(Box<str>);
 
 impl Identifier {
-    /// The identifier with exactly this text: nothing is folded to lower case.
+    /// Creates the identifier with exactly this text, without folding to lower case.
     pub fn new(text: impl Into<Box<str>>) -> Identifier {
         Identifier(text.into())
     }
@@ -81,7 +82,7 @@ impl fmt::Display for Identifier {
     }
 }
 
-/// Writes the name of a user-defined type so that no native type is read.
+/// Writes the name of a user-defined type so that it does not parse as a native type.
 pub(crate) struct TypeName<'a>(pub &'a QualifiedName);
 
 impl fmt::Display for TypeName<'_> {
@@ -92,14 +93,14 @@ impl fmt::Display for TypeName<'_> {
     }
 }
 
-/// Writes the name of a function that is called so that no special form is read.
+/// Writes the name of a called function so that it does not parse as a special form.
 pub(crate) struct FunctionName<'a>(pub &'a QualifiedName);
 
 impl fmt::Display for FunctionName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_keyspace(f, &self.0.keyspace)?;
         match self.0.name.as_str() {
-            // reserved, but a function's name all the same
+            // Reserved, but also the name of a function.
             "token" => f.write_str("token"),
             name if is_plain_function_name(name) => f.write_str(&quote_identifier(name)),
             name => f.write_str(&in_double_quotes(name)),
@@ -124,17 +125,16 @@ pub fn quote_string(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// The name of a table, index, view or other schema element, with the keyspace if it was written.
+/// The name of a table, index, view or other schema element, with the keyspace if it is present.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QualifiedName {
-    /// The keyspace before the dot; `None` means the session's current one.
+    /// The keyspace before the dot; `None` for the session's current one.
     pub keyspace: Option<Identifier>,
-    /// The element's own name.
+    /// The name of the element.
     pub name: Identifier,
 }
 
 impl QualifiedName {
-    /// The name, in `keyspace` if it is given.
     pub fn new(keyspace: Option<Identifier>, name: Identifier) -> QualifiedName {
         QualifiedName { keyspace, name }
     }

@@ -1,4 +1,6 @@
-//! Statements as plain data: faithful to what was written, checked against no schema.
+//! Statements as plain data: faithful to their text, not checked against a schema.
+
+#![expect(missing_docs, reason = "many names are the words of the grammar")]
 
 pub mod describe;
 pub mod identifiers;
@@ -106,8 +108,8 @@ pub enum Statement {
 /// A statement and its bind markers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedStatement {
-    /// The statement.
     pub statement: Statement,
-    /// The name of each marker, in order of appearance; `None` for `?`. [`BindMarker::index`] points here.
+    /// The name of each marker, in order of appearance; `None` for `?`. [`BindMarker::index`]
+    /// points here.
     pub bind_markers: Vec<Option<Identifier>>,
 }

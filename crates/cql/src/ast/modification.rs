@@ -4,7 +4,7 @@ use super::identifiers::{Identifier, QualifiedName};
 use super::relations::{Conditions, WhereClause};
 use super::terms::{BindMarker, Term};
 
-/// A statement that changes rows; what a batch is made of.
+/// A statement that changes rows; batches consist of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Modification {
     /// `INSERT`, also `INSERT JSON`
@@ -29,9 +29,7 @@ impl Modification {
 /// `INSERT INTO table ...`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Insert {
-    /// The table.
     pub table: QualifiedName,
-    /// The values.
     pub source: InsertSource,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
@@ -39,10 +37,10 @@ pub struct Insert {
     pub using: Using,
 }
 
-/// Where the values of an INSERT come from.
+/// The source of an INSERT's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InsertSource {
-    /// `(columns) VALUES (values)`: both as written, so their lengths may differ.
+    /// `(columns) VALUES (values)`: both as written, so their lengths can differ.
     Values {
         /// The columns; never empty.
         columns: Vec<Identifier>,
@@ -53,7 +51,8 @@ pub enum InsertSource {
     Json {
         /// The JSON text.
         value: JsonValue,
-        /// `DEFAULT UNSET`: columns that the text omits keep their value. Otherwise they become null.
+        /// `DEFAULT UNSET`: columns that the text omits keep their value. Otherwise they become
+        /// null.
         default_unset: bool,
     },
 }
@@ -63,7 +62,6 @@ pub enum InsertSource {
 pub enum JsonValue {
     /// A string literal's content.
     Literal(Box<str>),
-    /// A marker.
     BindMarker(BindMarker),
 }
 
@@ -79,7 +77,6 @@ pub struct Using {
 /// `UPDATE table SET ... WHERE ...`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// The table.
     pub table: QualifiedName,
     /// `USING ...`
     pub using: Using,
@@ -94,18 +91,17 @@ pub struct Update {
 /// One item of SET.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// The column.
     pub column: Identifier,
-    /// What becomes of it.
     pub operation: AssignmentOperation,
 }
 
-/// What an UPDATE does to a column.
+/// The change of a column in an UPDATE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AssignmentOperation {
     /// `c = term`
     Set(Term),
-    /// `c = c + term`, `c += term`, and `c = c -1` (which adds the literal `-1`): append, add, increment.
+    /// `c = c + term`, `c += term`, and `c = c -1` (which adds the literal `-1`): append, add,
+    /// increment.
     Add(Term),
     /// `c = c - term`, `c -= term`: remove, decrement.
     Subtract(Term),
@@ -120,9 +116,8 @@ pub enum AssignmentOperation {
 /// `DELETE ... FROM table WHERE ...`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delete {
-    /// What to delete; empty for whole rows.
+    /// Empty for whole rows.
     pub targets: Vec<DeleteTarget>,
-    /// The table.
     pub table: QualifiedName,
     /// `USING TIMESTAMP t`: microseconds since the epoch; an integer literal or a marker.
     pub timestamp: Option<Term>,
@@ -132,7 +127,7 @@ pub struct Delete {
     pub conditions: Conditions,
 }
 
-/// What a DELETE takes from a row.
+/// The part of a row that a DELETE removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeleteTarget {
     /// `c`
@@ -146,7 +141,7 @@ pub enum DeleteTarget {
 /// `BEGIN [UNLOGGED | COUNTER] BATCH ... APPLY BATCH`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Logged unless said otherwise.
+    /// Logged by default.
     pub kind: BatchKind,
     /// `USING ...`
     pub using: Using,
@@ -154,7 +149,7 @@ pub struct Batch {
     pub statements: Vec<Modification>,
 }
 
-/// What a batch promises.
+/// The atomicity of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BatchKind {
     /// All or nothing.

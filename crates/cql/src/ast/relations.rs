@@ -5,7 +5,7 @@ use std::fmt;
 use super::identifiers::Identifier;
 use super::terms::{BindMarker, Term};
 
-/// What stands after WHERE: all of it must hold. Empty where there is no WHERE.
+/// A conjunction of relations. Empty without WHERE.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WhereClause {
     /// The relations, in order; parentheses around single relations are dropped.
@@ -14,48 +14,36 @@ pub struct WhereClause {
     pub expressions: Vec<CustomIndexExpression>,
 }
 
-/// `expr(index, term)`: a question put to a custom index in its own language.
+/// `expr(index, term)`: a query in the language of a custom index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomIndexExpression {
     /// The index, in the table's keyspace.
     pub index: Identifier,
-    /// The question.
+    /// The query.
     pub value: Term,
 }
 
 /// One relation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// `column op value`, for every operator but IN and IS NOT.
+    /// `column op value`, for every operator except IN and IS NOT.
     Column {
-        /// The column.
         column: Identifier,
         /// The operator; never [`Operator::In`] or [`Operator::IsNot`].
         operator: Operator,
-        /// The right-hand side.
         value: Term,
     },
     /// `column IN values`
-    In {
-        /// The column.
-        column: Identifier,
-        /// The right-hand side.
-        values: InValues,
-    },
+    In { column: Identifier, values: InValues },
     /// `column IS NOT NULL`
-    IsNotNull {
-        /// The column.
-        column: Identifier,
-    },
+    IsNotNull { column: Identifier },
     /// `column[key] op value`
     Element {
         /// The map (or list) column.
         column: Identifier,
-        /// The key within it.
         key: Term,
         /// One of `= < <= > >= !=`.
         operator: Operator,
-        /// The right-hand side.
         value: Term,
     },
     /// `(c1, c2) op (v1, v2)` or `(c1, c2) op ?`
@@ -64,14 +52,12 @@ pub enum Relation {
         columns: Vec<Identifier>,
         /// One of `= < <= > >= !=`.
         operator: Operator,
-        /// The right-hand side.
         value: TupleValue,
     },
     /// `(c1, c2) IN ((v1, v2), ...)`, `(c1, c2) IN (?, ?)` or `(c1, c2) IN ?`
     TupleIn {
         /// The columns; one or more.
         columns: Vec<Identifier>,
-        /// The right-hand side.
         values: TupleInValues,
     },
     /// `token(c1, c2) op value`
@@ -80,12 +66,11 @@ pub enum Relation {
         columns: Vec<Identifier>,
         /// One of `= < <= > >= !=`.
         operator: Operator,
-        /// The right-hand side.
         value: Term,
     },
 }
 
-/// As it is written, and read back as the same.
+/// Writes the relation so that it parses to the same one.
 impl fmt::Display for Relation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -131,7 +116,7 @@ impl<T: fmt::Display> fmt::Display for List<'_, T> {
     }
 }
 
-/// How a relation or condition compares.
+/// The operator of a relation or condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// `=`
@@ -176,7 +161,7 @@ impl fmt::Display for Operator {
     }
 }
 
-/// What may stand after `column IN`.
+/// The right-hand side of `column IN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InValues {
     /// `(a, b)`, possibly empty.
@@ -185,7 +170,7 @@ pub enum InValues {
     BindMarker(BindMarker),
 }
 
-/// What a tuple of columns is compared with.
+/// The right-hand side of a comparison of columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TupleValue {
     /// `(a, b)`; never empty.
@@ -194,7 +179,7 @@ pub enum TupleValue {
     BindMarker(BindMarker),
 }
 
-/// What may stand after `(columns) IN`.
+/// The right-hand side of `(columns) IN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TupleInValues {
     /// `((a, b), (c, d))`; empty for `()`.
@@ -205,7 +190,7 @@ pub enum TupleInValues {
     BindMarker(BindMarker),
 }
 
-/// What stands after IF in UPDATE and DELETE.
+/// The conditions after IF in UPDATE and DELETE.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Conditions {
     /// No IF.
@@ -220,9 +205,8 @@ pub enum Conditions {
 /// One condition of an IF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// The column.
     pub column: Identifier,
-    /// Which part of the column, if not the whole.
+    /// The part of the column, unless the condition is on the whole.
     pub part: Option<ColumnPart>,
     /// `= < <= > >= != IN`, and for whole columns also `CONTAINS` and `CONTAINS KEY`.
     pub operator: Operator,
@@ -239,10 +223,9 @@ pub enum ColumnPart {
     Field(Identifier),
 }
 
-/// What a condition compares with.
+/// The right-hand side of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionValue {
-    /// One value.
     Term(Term),
     /// The values after IN.
     In(InValues),

@@ -5,10 +5,9 @@ use std::fmt;
 use super::identifiers::{Identifier, QualifiedName};
 use super::types::CqlType;
 
-/// `CREATE ROLE`, and `CREATE USER`, which is a role that may log in.
+/// `CREATE ROLE`, and `CREATE USER`, which is a role that can log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateRole {
-    /// The role.
     pub name: Identifier,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
@@ -19,7 +18,6 @@ pub struct CreateRole {
 /// `ALTER ROLE`, `ALTER USER`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterRole {
-    /// The role.
     pub name: Identifier,
     /// `IF EXISTS`
     pub if_exists: bool,
@@ -30,13 +28,12 @@ pub struct AlterRole {
 /// `DROP ROLE`, `DROP USER`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropRole {
-    /// The role.
     pub name: Identifier,
     /// `IF EXISTS`
     pub if_exists: bool,
 }
 
-/// The options of a role; what was not written is `None`.
+/// The options of a role; absent ones are `None`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RoleOptions {
     /// `PASSWORD = '...'`
@@ -55,7 +52,7 @@ pub struct RoleOptions {
     pub cidrs: Option<Access>,
 }
 
-/// Secrets are left out, so that an AST may be logged.
+/// Omits secrets, so that an AST can be logged.
 impl fmt::Debug for RoleOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RoleOptions")
@@ -70,7 +67,7 @@ impl fmt::Debug for RoleOptions {
     }
 }
 
-/// From or to where a role may connect.
+/// The networks or data centers that a role can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Everywhere.
@@ -82,9 +79,7 @@ pub enum Access {
 /// `GRANT role TO grantee`, `REVOKE role FROM grantee`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleGrant {
-    /// The role given or taken.
     pub role: Identifier,
-    /// Who gets or loses it.
     pub grantee: Identifier,
 }
 
@@ -93,35 +88,32 @@ pub struct RoleGrant {
 pub struct PermissionGrant {
     /// The permissions; never empty.
     pub permissions: Permissions,
-    /// On what.
     pub resource: Resource,
-    /// Who gets or loses them.
     pub grantee: Identifier,
 }
 
 /// `LIST permissions [ON resource] [OF grantee] [NORECURSIVE]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPermissions {
-    /// Which permissions.
     pub permissions: Permissions,
-    /// On what; `None` for everything.
+    /// `None` for everything.
     pub resource: Option<Resource>,
-    /// Of whom; `None` for everyone.
+    /// `None` for everyone.
     pub grantee: Option<Identifier>,
-    /// Whether inherited ones are left out.
+    /// Whether to omit inherited ones.
     pub no_recursive: bool,
 }
 
 /// `LIST ROLES [OF grantee] [NORECURSIVE]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListRoles {
-    /// Of whom; `None` for all.
+    /// `None` for all.
     pub grantee: Option<Identifier>,
-    /// Whether inherited ones are left out.
+    /// Whether to omit inherited ones.
     pub no_recursive: bool,
 }
 
-/// A choice of permissions.
+/// A set of permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permissions {
     /// `ALL [PERMISSIONS]`: all that apply to the resource.
@@ -130,7 +122,7 @@ pub enum Permissions {
     Listed(Vec<Permission>),
 }
 
-/// What a role may be allowed to do.
+/// A permission of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Permission {
     /// `CREATE`
@@ -155,7 +147,7 @@ pub enum Permission {
     SelectMasked,
 }
 
-/// What a permission is about.
+/// The object of a permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// `ALL KEYSPACES`
@@ -185,8 +177,8 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Whether the permission means anything on this resource. GRANT and REVOKE pass over those that do not, as
-    /// long as one does.
+    /// Returns whether the permission applies to this resource. GRANT and REVOKE skip permissions
+    /// that do not, as long as one does.
     pub fn supports(&self, permission: Permission) -> bool {
         use Permission::*;
         match self {
@@ -206,7 +198,7 @@ impl Resource {
         }
     }
 
-    /// What Cassandra calls this sort of resource in messages.
+    /// Returns Cassandra's name of this kind of resource in messages.
     pub fn class_name(&self) -> &'static str {
         match self {
             Resource::AllKeyspaces | Resource::Keyspace(_) | Resource::AllTables(_) | Resource::Table(_) => {
@@ -226,7 +218,6 @@ impl Resource {
 pub struct AddIdentity {
     /// The identity, as in a client's certificate.
     pub identity: Box<str>,
-    /// The role it takes.
     pub role: Box<str>,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
@@ -235,7 +226,6 @@ pub struct AddIdentity {
 /// `DROP IDENTITY 'identity'`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropIdentity {
-    /// The identity.
     pub identity: Box<str>,
     /// `IF EXISTS`
     pub if_exists: bool,

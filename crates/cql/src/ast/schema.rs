@@ -1,4 +1,5 @@
-//! CREATE, ALTER and DROP of keyspaces, tables, types, indexes, views, functions, aggregates and triggers.
+//! CREATE, ALTER and DROP of keyspaces, tables, types, indexes, views, functions, aggregates and
+//! triggers.
 
 use super::identifiers::{Identifier, QualifiedName};
 use super::relations::WhereClause;
@@ -7,7 +8,7 @@ use super::selectors::Selection;
 use super::terms::{Literal, Term};
 use super::types::CqlType;
 
-/// The options after WITH, in the order written; no name comes twice.
+/// The options after WITH, in the order written, without duplicate names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties(pub Vec<(Identifier, PropertyValue)>);
 
@@ -17,7 +18,7 @@ impl Properties {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// Whether no option was given.
+    /// Returns whether there are no options.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -31,7 +32,7 @@ impl Properties {
 /// The value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PropertyValue {
-    /// A constant, or a bare unreserved keyword (given as a string, as written).
+    /// A constant, or a bare unreserved keyword (as a string with its original case).
     Simple(Literal),
     /// `{name: value, ...}`, in the order written, keys unique; both as the literals' bare text.
     Map(Vec<(Box<str>, Box<str>)>),
@@ -40,7 +41,6 @@ pub enum PropertyValue {
 /// `CREATE KEYSPACE`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateKeyspace {
-    /// The keyspace.
     pub name: Identifier,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
@@ -51,7 +51,6 @@ pub struct CreateKeyspace {
 /// `ALTER KEYSPACE`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterKeyspace {
-    /// The keyspace.
     pub name: Identifier,
     /// `IF EXISTS`
     pub if_exists: bool,
@@ -62,7 +61,6 @@ pub struct AlterKeyspace {
 /// `DROP KEYSPACE`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropKeyspace {
-    /// The keyspace.
     pub name: Identifier,
     /// `IF EXISTS`
     pub if_exists: bool,
@@ -71,7 +69,6 @@ pub struct DropKeyspace {
 /// `DROP` of a table, type, index or view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropElement {
-    /// What to drop.
     pub name: QualifiedName,
     /// `IF EXISTS`
     pub if_exists: bool,
@@ -80,25 +77,22 @@ pub struct DropElement {
 /// `CREATE TABLE`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateTable {
-    /// The table.
     pub name: QualifiedName,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
-    /// The columns in the order written. A name may come twice: that is for the catalog to refuse.
+    /// The columns in the order written. The catalog rejects duplicate names.
     pub columns: Vec<ColumnDefinition>,
-    /// Every primary key that was declared, in order, by `PRIMARY KEY (...)` or beside a column. A table needs
-    /// exactly one; the catalog says so.
+    /// Every declared primary key, in order, by `PRIMARY KEY (...)` or beside a column. The catalog
+    /// requires exactly one.
     pub primary_keys: Vec<PrimaryKey>,
     /// `WITH CLUSTERING ORDER BY (...)`
     pub clustering_order: Vec<(Identifier, Direction)>,
-    /// The other options.
     pub properties: Properties,
 }
 
 /// A column of a CREATE TABLE or ALTER TABLE ADD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnDefinition {
-    /// The column.
     pub name: Identifier,
     /// Its type as written.
     pub column_type: CqlType,
@@ -117,41 +111,38 @@ pub struct PrimaryKey {
     pub clustering: Vec<Identifier>,
 }
 
-/// `MASKED WITH function(arguments)`, or `MASKED WITH DEFAULT` (the function `mask_default`, no arguments).
+/// `MASKED WITH function(arguments)`, or `MASKED WITH DEFAULT` (the function `mask_default`, no
+/// arguments).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnMask {
     /// The masking function.
     pub function: QualifiedName,
-    /// Its arguments after the column itself.
+    /// The arguments after the column.
     pub arguments: Vec<Term>,
 }
 
 /// `ALTER TABLE`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterTable {
-    /// The table.
     pub name: QualifiedName,
     /// `IF EXISTS` after TABLE
     pub if_exists: bool,
-    /// What to change.
     pub change: AlterTableChange,
 }
 
-/// What an ALTER TABLE changes.
+/// The change of an ALTER TABLE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlterTableChange {
     /// `ALTER column TYPE type`
     AlterType {
-        /// The column.
         column: Identifier,
-        /// The wanted type.
+        /// The new type.
         column_type: CqlType,
     },
     /// `ALTER [IF EXISTS] column MASKED WITH ...` or `... DROP MASKED`
     Mask {
         /// `IF EXISTS` before the column
         if_exists: bool,
-        /// The column.
         column: Identifier,
         /// The mask; `None` to drop it.
         mask: Option<ColumnMask>,
@@ -169,7 +160,7 @@ pub enum AlterTableChange {
         if_exists: bool,
         /// The columns; never empty.
         columns: Vec<Identifier>,
-        /// Microseconds since the epoch: cells written before are gone.
+        /// Microseconds since the epoch: cells written before are dropped.
         timestamp: Option<i64>,
     },
     /// `RENAME [IF EXISTS] a TO b AND ...`
@@ -188,7 +179,6 @@ pub enum AlterTableChange {
 /// `CREATE TYPE`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateType {
-    /// The type.
     pub name: QualifiedName,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
@@ -199,31 +189,26 @@ pub struct CreateType {
 /// `ALTER TYPE`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterType {
-    /// The type.
     pub name: QualifiedName,
     /// `IF EXISTS` after TYPE
     pub if_exists: bool,
-    /// What to change.
     pub change: AlterTypeChange,
 }
 
-/// What an ALTER TYPE changes.
+/// The change of an ALTER TYPE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlterTypeChange {
     /// `ALTER field TYPE type`
     AlterField {
-        /// The field.
         field: Identifier,
-        /// The wanted type.
+        /// The new type.
         field_type: CqlType,
     },
     /// `ADD [IF NOT EXISTS] field type`
     Add {
         /// `IF NOT EXISTS` before the field
         if_not_exists: bool,
-        /// The field.
         field: Identifier,
-        /// Its type.
         field_type: CqlType,
     },
     /// `RENAME [IF EXISTS] a TO b AND ...`
@@ -242,11 +227,10 @@ pub struct CreateIndex {
     pub custom: bool,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
-    /// The index's name, if given.
+    /// `None` for a default name.
     pub name: Option<Identifier>,
-    /// The table.
     pub table: QualifiedName,
-    /// What is indexed; possibly nothing.
+    /// The indexed columns; possibly none.
     pub targets: Vec<IndexTarget>,
     /// `USING 'class'`
     pub using: Option<Box<str>>,
@@ -254,16 +238,14 @@ pub struct CreateIndex {
     pub properties: Properties,
 }
 
-/// A column to index, and what of it.
+/// An indexed column and the indexed part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexTarget {
-    /// The column.
     pub column: Identifier,
-    /// Which part of a collection.
     pub kind: IndexTargetKind,
 }
 
-/// What of a column is indexed.
+/// The indexed part of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IndexTargetKind {
     /// `(c)`: the value; of a collection, its values.
@@ -281,13 +263,11 @@ pub enum IndexTargetKind {
 /// `CREATE MATERIALIZED VIEW`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateView {
-    /// The view.
     pub name: QualifiedName,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
     /// The selected expressions; empty for `*`.
     pub selections: Vec<Selection>,
-    /// The base table.
     pub base_table: QualifiedName,
     /// `WHERE ...`
     pub where_clause: WhereClause,
@@ -295,14 +275,12 @@ pub struct CreateView {
     pub primary_key: PrimaryKey,
     /// `WITH CLUSTERING ORDER BY (...)`
     pub clustering_order: Vec<(Identifier, Direction)>,
-    /// The other options.
     pub properties: Properties,
 }
 
 /// `ALTER MATERIALIZED VIEW`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterView {
-    /// The view.
     pub name: QualifiedName,
     /// `IF EXISTS`
     pub if_exists: bool,
@@ -317,7 +295,6 @@ pub struct CreateFunction {
     pub or_replace: bool,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
-    /// The function.
     pub name: QualifiedName,
     /// Names and types of the arguments.
     pub arguments: Vec<(Identifier, CqlType)>,
@@ -338,7 +315,6 @@ pub struct CreateAggregate {
     pub or_replace: bool,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
-    /// The aggregate.
     pub name: QualifiedName,
     /// The types of the arguments.
     pub arguments: Vec<CqlType>,
@@ -355,22 +331,19 @@ pub struct CreateAggregate {
 /// `DROP FUNCTION` or `DROP AGGREGATE`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropFunction {
-    /// What to drop.
     pub name: QualifiedName,
     /// `IF EXISTS`
     pub if_exists: bool,
-    /// The types of the arguments, if a signature was given.
+    /// The types of the arguments; `None` without a signature.
     pub arguments: Option<Vec<CqlType>>,
 }
 
 /// `CREATE TRIGGER`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateTrigger {
-    /// The trigger.
     pub name: Identifier,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
-    /// The table.
     pub table: QualifiedName,
     /// `USING 'class'`
     pub class: Box<str>,
@@ -379,10 +352,8 @@ pub struct CreateTrigger {
 /// `DROP TRIGGER`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropTrigger {
-    /// The trigger.
     pub name: Identifier,
     /// `IF EXISTS`
     pub if_exists: bool,
-    /// The table.
     pub table: QualifiedName,
 }

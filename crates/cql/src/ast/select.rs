@@ -14,7 +14,6 @@ pub struct Select {
     pub distinct: bool,
     /// The expressions to select; empty for `*`.
     pub selections: Vec<Selection>,
-    /// The table.
     pub table: QualifiedName,
     /// `WHERE ...`
     pub where_clause: WhereClause,
@@ -33,7 +32,6 @@ pub struct Select {
 /// One item of ORDER BY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ordering {
-    /// The column.
     pub column: Identifier,
     /// `ANN OF term`: by similarity to this vector instead of by value.
     pub ann_of: Option<Term>,

@@ -1,4 +1,4 @@
-//! Selectors: what stands between SELECT and FROM, and after GROUP BY.
+//! Selectors: the expressions between SELECT and FROM, and after GROUP BY.
 
 use std::fmt;
 
@@ -6,10 +6,9 @@ use super::identifiers::{FunctionName, Identifier, QualifiedName};
 use super::terms::{ArithmeticOperator, BindMarker, Literal, Separated, Term};
 use super::types::{CqlType, NativeType};
 
-/// One expression of the select clause, and the name it is to have.
+/// An expression of the select clause and its alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// The expression.
     pub selector: Selector,
     /// The name after AS.
     pub alias: Option<Identifier>,
@@ -20,9 +19,7 @@ pub struct Selection {
 /// [`Display`](fmt::Display) writes a selector that parses back to an equal one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// A column.
     Column(Identifier),
-    /// A constant.
     Literal(Literal),
     /// `null`
     Null,
@@ -44,7 +41,7 @@ pub enum Selector {
     Field(Box<Selector>, Identifier),
     /// `of[key]`
     Element(Box<Selector>, Term),
-    /// `of[from..to]`; at least one end is given.
+    /// `of[from..to]`; at least one end is present.
     Slice(Box<Selector>, Option<Term>, Option<Term>),
     /// `(type) selector`
     TypeHint(CqlType, Box<Selector>),
@@ -52,13 +49,13 @@ pub enum Selector {
     Tuple(Vec<Selector>),
     /// `[a, b]`: a list, or a vector.
     List(Vec<Selector>),
-    /// `{a, b}`: a set. `{}` also stands for the empty map.
+    /// `{a, b}`: a set. `{}` also represents the empty map.
     Set(Vec<Selector>),
     /// `{k: v}`: a map, or a user-defined type whose fields look like columns. Never empty.
     MapOrUserType(Vec<(Selector, Selector)>),
     /// `left op right`
     Arithmetic(Box<Selector>, ArithmeticOperator, Box<Selector>),
-    /// `-selector`, where the selector is no number literal (those carry their own sign).
+    /// `-selector`, except for number literals, which contain their sign.
     Negated(Box<Selector>),
 }
 
@@ -86,7 +83,7 @@ impl fmt::Display for Selector {
             Selector::Function(name, arguments) => {
                 write!(f, "{}({})", FunctionName(name), Separated(arguments))
             }
-            // `1.a` would start with a float
+            // `1.a` would start with a float.
             Selector::Field(of, field) => match **of {
                 Selector::Literal(_) => write!(f, "{of} .{field}"),
                 _ => write!(f, "{of}.{field}"),

@@ -1,24 +1,23 @@
-//! Terms: what stands for a value in a statement.
+//! Terms: the values in a statement.
 
 use std::fmt;
 
 use super::identifiers::{FunctionName, Identifier, QualifiedName, quote_string};
 use super::types::{CqlType, NativeType};
 
-/// A value, or how to compute one.
+/// A value, or an expression that computes one.
 ///
-/// [`Display`](fmt::Display) writes a term that parses back to an equal one.
+/// [`Display`](fmt::Display) writes a term that parses to an equal one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Term {
     /// `null`
     Null,
-    /// A constant.
     Literal(Literal),
     /// `?` or `:name`
     BindMarker(BindMarker),
     /// `[a, b]`: a list, or a vector.
     List(Vec<Term>),
-    /// `{a, b}`: a set. `{}` also stands for the empty map.
+    /// `{a, b}`: a set. `{}` also represents the empty map.
     Set(Vec<Term>),
     /// `{k: v}`; never empty.
     Map(Vec<(Term, Term)>),
@@ -34,7 +33,7 @@ pub enum Term {
     Cast(Box<Term>, NativeType),
     /// `left op right`
     Arithmetic(Box<Term>, ArithmeticOperator, Box<Term>),
-    /// `-term`, where the term is no number literal (those carry their own sign).
+    /// `-term`, except for number literals, which contain their sign.
     Negated(Box<Term>),
 }
 
@@ -43,17 +42,16 @@ pub enum Term {
 pub struct FunctionCall {
     /// The function, with its keyspace if written.
     pub name: QualifiedName,
-    /// The arguments in order.
     pub arguments: Vec<Term>,
 }
 
-/// A constant, as text: what bytes it stands for depends on the type it is given to.
+/// A constant, as text: its bytes depend on the type of its target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Literal {
-    /// How it was written.
+    /// The form in which it was written.
     pub kind: LiteralKind,
-    /// Strings: the content, unquoted. All others: the text as written, sign included; not-a-number and the
-    /// infinities as `NaN`, `-NaN`, `Infinity`, `-Infinity`.
+    /// Strings: the content, unquoted. All others: the text as written, sign included; not-a-number
+    /// and the infinities as `NaN`, `-NaN`, `Infinity`, `-Infinity`.
     pub text: Box<str>,
 }
 
@@ -77,17 +75,16 @@ pub enum LiteralKind {
 }
 
 impl Literal {
-    /// The constant of `kind` written as `text`.
     pub fn new(kind: LiteralKind, text: impl Into<Box<str>>) -> Literal {
         Literal { kind, text: text.into() }
     }
 }
 
-/// A place where a value is to be bound. The statement's list of markers holds its name at `index`.
+/// A placeholder for a bound value. The statement's list of markers contains its name at `index`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindMarker {
-    /// Position among the statement's markers, counted from 0 in order of appearance. Every `:name` counts
-    /// for itself, also when the name came before.
+    /// Position among the statement's markers, counted from 0 in order of appearance. Every `:name`
+    /// counts, also a repeated one.
     pub index: u32,
     /// The name after the colon; `None` for `?`.
     pub name: Option<Identifier>,

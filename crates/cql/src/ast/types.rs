@@ -1,4 +1,4 @@
-//! Types as written; whether a user type exists or a custom class is known is for the catalog to say.
+//! Types as written; the catalog checks whether user types and custom classes exist.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use cassette_rows::types::DataType;
 
 use super::identifiers::{QualifiedName, TypeName, quote_string};
 
-/// A type as it stands in a statement.
+/// A type in a statement.
 ///
-/// [`Display`](fmt::Display) writes it in CQL's canonical spelling, which parses back to an equal value.
+/// [`Display`](fmt::Display) writes it in CQL's canonical spelling, which parses to an equal value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CqlType {
     /// A native type: `int`, `text`, ...
@@ -21,9 +21,9 @@ pub enum CqlType {
     Map(Box<CqlType>, Box<CqlType>),
     /// `tuple<a, b, ...>`; never empty.
     Tuple(Vec<CqlType>),
-    /// `vector<element, dimension>`; a dimension below 1 parses and is for the catalog to refuse.
+    /// `vector<element, dimension>`; a dimension below 1 parses, and the catalog rejects it.
     Vector(Box<CqlType>, i32),
-    /// `frozen<type>`, as written: also around what is always frozen.
+    /// `frozen<type>`, as written: also around types that are always frozen.
     Frozen(Box<CqlType>),
     /// A user-defined type, by name.
     UserType(QualifiedName),
@@ -58,7 +58,7 @@ impl fmt::Display for CqlType {
 
 macro_rules! native_types {
     ($($variant:ident $name:literal $data_type:ident,)*) => {
-        /// A type with a keyword of its own and no parameters.
+        /// A type with a keyword and no parameters.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum NativeType {
             $(#[doc = concat!("`", $name, "`")] $variant,)*
@@ -68,7 +68,7 @@ macro_rules! native_types {
             /// Every native type, in alphabetical order.
             pub const ALL: &[NativeType] = &[$(NativeType::$variant,)*];
 
-            /// The type that it stands for.
+            /// Returns the stored type.
             pub fn data_type(self) -> DataType {
                 match self {
                     $(NativeType::$variant => DataType::$data_type,)*

@@ -1,19 +1,19 @@
-//! The words of the language, and which of them may also be names.
+//! The keywords of the language, and which of them are also valid names.
 //!
 //! Source: `Lexer.g`, `Parser.g` and `reserved_keywords.txt` of Apache Cassandra 5.0.8.
 
 use crate::ast::NativeType;
 
-/// Where a keyword may stand for a name.
+/// The kinds of names for which a keyword can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeywordClass {
-    /// Never.
+    /// None.
     Reserved,
-    /// Anywhere a name may stand, user-defined types and functions included.
+    /// All names, including those of user-defined types and functions.
     Basic,
-    /// The keyword of a native type: anywhere but as the name of a user-defined type.
+    /// The keyword of a native type: all names except those of user-defined types.
     Type(NativeType),
-    /// Anywhere but as the name of a user-defined type or a function.
+    /// All names except those of user-defined types and functions.
     Selector,
 }
 
@@ -33,7 +33,7 @@ macro_rules! keywords {
                 }
             }
 
-            /// Where the keyword may stand for a name.
+            /// Returns the kinds of names for which the keyword can be used.
             pub fn class(self) -> KeywordClass {
                 use KeywordClass::*;
                 match self {
@@ -202,7 +202,7 @@ keywords! {
     WriteTime "K_WRITETIME" ["writetime"] Selector;
 }
 
-/// The keyword spelled by `word` in any case, if it is one.
+/// Returns the keyword spelled by `word` in any case.
 pub fn lookup(word: &[u8]) -> Option<Keyword> {
     let key = fold(word)?;
     let mut slot = slot_of(key);
@@ -215,11 +215,12 @@ pub fn lookup(word: &[u8]) -> Option<Keyword> {
     }
 }
 
-/// Words that no user-defined type may be called unless quoted: they were once kept for types to come.
+/// Words that cannot name a user-defined type unless quoted: they were reserved for future types.
 pub const RESERVED_TYPE_NAMES: [&str; 7] =
     ["byte", "complex", "enum", "date", "interval", "macaddr", "bitstring"];
 
-/// Whether `name`, written by [`quote_identifier`](crate::quote_identifier), means a user-defined type of this name.
+/// Returns whether `name`, written by [`quote_identifier`](crate::quote_identifier), is parsed as a
+/// user-defined type of this name.
 pub fn is_plain_type_name(name: &str) -> bool {
     let class = lookup(name.as_bytes()).map(|keyword| (keyword, keyword.class()));
     let taken = matches!(class, Some((_, KeywordClass::Type(_))))
@@ -227,22 +228,22 @@ pub fn is_plain_type_name(name: &str) -> bool {
     !taken && !RESERVED_TYPE_NAMES.contains(&name)
 }
 
-/// Whether `name`, written by [`quote_identifier`](crate::quote_identifier) before `(`, means a function of this
-/// name.
+/// Returns whether `name`, written by [`quote_identifier`](crate::quote_identifier) before `(`, is
+/// parsed as a function of this name.
 pub fn is_plain_function_name(name: &str) -> bool {
     let class = lookup(name.as_bytes()).map(|keyword| (keyword, keyword.class()));
     let taken = matches!(class, Some((keyword, KeywordClass::Selector)) if keyword != Keyword::Count);
     !taken && name != "expr"
 }
 
-/// Sixteen is more than the longest spelling has.
+/// Longer than every spelling.
 const WORD_MAX: usize = 16;
 
-/// A power of two, about three times the number of spellings, so that probing ends soon.
+/// A power of two, about three times the number of spellings, so that probe sequences are short.
 const TABLE_SIZE: usize = 512;
 
-/// A word's letters in lower case, packed; `None` if it is too long for a keyword. `_` folds to 0x7F, which no
-/// letter or digit does.
+/// Packs the word's letters in lower case; `None` if it is too long for a keyword. `_` folds to
+/// 0x7F, unlike any letter or digit.
 const fn fold(word: &[u8]) -> Option<u128> {
     if word.len() > WORD_MAX {
         return None;

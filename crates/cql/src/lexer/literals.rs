@@ -1,12 +1,12 @@
-//! Words, numbers, strings: the tokens whose end must be searched for.
+//! Words, numbers, strings: the tokens of variable length.
 
 use super::keywords;
 use super::{Symbol, TokenKind};
 
-// Cassandra's lexer decides early what a token is going to be, and then insists. `12345678-1` and `abcdef12-x` must
-// be UUIDs, `1a` and `1e5a` too; `-n` must become `-NaN`, `-P` a duration; `1h2` must get another unit. Where a
-// longest match would find several tokens, these are errors, and so they are here: what Cassandra refuses must
-// not mean something else.
+// Cassandra's lexer commits early to the kind of a token. `12345678-1` and `abcdef12-x` must be
+// UUIDs, `1a` and `1e5a` too; `-n` must become `-NaN`, `-P` a duration; `1h2` must have another
+// unit. Where a longest match would find several tokens, these are errors, and so they are here:
+// text that Cassandra rejects must not get another meaning.
 
 /// A token that starts with a letter: a keyword, a boolean, a name, a UUID or an ISO 8601 duration.
 pub(super) fn word(bytes: &[u8], start: usize) -> (TokenKind, usize) {
@@ -50,8 +50,9 @@ pub(super) fn number(bytes: &[u8], start: usize) -> (TokenKind, usize) {
     (kind, end)
 }
 
-/// Whether the number of this length at the start of `rest` goes on as only a UUID does: it is all hexadecimal
-/// digits, and a ninth character `-` follows, or another such digit as one of the first eight.
+/// Returns whether the number of this length at the start of `rest` can only continue as a UUID: it
+/// consists of hexadecimal digits, and a ninth character `-` follows, or another such digit as one
+/// of the first eight.
 pub(super) fn must_be_uuid(rest: &[u8], length: usize) -> bool {
     let goes_on = match rest.get(length) {
         Some(b'-') => length == 8,
@@ -92,7 +93,7 @@ pub(super) fn minus(bytes: &[u8], start: usize) -> (TokenKind, usize) {
     }
 }
 
-/// An integer, a float or a duration in units, at a digit. An integer before `..` ends there.
+/// An integer, a float or a duration with units, at a digit. An integer before `..` ends there.
 fn unsigned_number(bytes: &[u8], start: usize) -> (TokenKind, usize) {
     let mut at = digits_end(bytes, start);
     match bytes.get(at) {
@@ -122,8 +123,8 @@ pub(super) fn digits_end(bytes: &[u8], at: usize) -> usize {
     at + bytes.get(at..).unwrap_or_default().iter().take_while(|b| b.is_ascii_digit()).count()
 }
 
-/// The end of `unit (digits unit)*` at `at`, which is `at` where no unit can start; or `Err` with the offset of the
-/// character that breaks it off in the midst.
+/// Returns the end of `unit (digits unit)*` at `at`, which is `at` if no unit can start; or `Err`
+/// with the offset of the character that interrupts it.
 pub(super) fn unit_duration_end(bytes: &[u8], mut at: usize) -> Result<usize, usize> {
     let mut digits = at;
     loop {
@@ -139,12 +140,14 @@ pub(super) fn unit_duration_end(bytes: &[u8], mut at: usize) -> Result<usize, us
     }
 }
 
-/// Whether `rest` starts as `us`, `µs` and `ns` do, and nothing else that may follow a number's digits.
+/// Returns whether `rest` starts as `us`, `µs` and `ns` do, and as nothing else that can follow a
+/// number's digits.
 fn starts_two_letter_unit(rest: &[u8]) -> bool {
     matches!(rest, [b'u' | b'U' | b'n' | b'N', ..] | [0xC2, 0xB5, ..])
 }
 
-/// The length in bytes of the longest duration unit that `rest` starts with: y mo w d h m s ms us µs ns.
+/// The length in bytes of the longest duration unit that `rest` starts with: y mo w d h m s ms us
+/// µs ns.
 fn unit_length(rest: &[u8]) -> usize {
     let Some(first) = rest.first() else { return 0 };
     let second = rest.get(1).map_or(0, u8::to_ascii_lowercase);
@@ -157,15 +160,16 @@ fn unit_length(rest: &[u8]) -> usize {
     }
 }
 
-/// An ISO 8601 duration as far as it goes.
+/// The longest prefix that is an ISO 8601 duration.
 struct IsoDuration {
     /// Its length in bytes, `P` included.
     length: usize,
-    /// Whether something follows that starts like a further part of it, but is none.
+    /// Whether an incomplete further part follows.
     breaks_off: bool,
 }
 
-/// The longest ISO 8601 duration that `rest`, which starts with `P`, starts with. All letters are capitals.
+/// Returns the longest ISO 8601 duration at the start of `rest`, which begins with `P`. All letters
+/// are capitals.
 fn iso_duration(rest: &[u8]) -> Option<IsoDuration> {
     if matches_shape(rest, PERIOD_SHAPE, |b| b.is_ascii_digit()) {
         return Some(IsoDuration { length: PERIOD_SHAPE.len(), breaks_off: false });
@@ -205,7 +209,8 @@ pub(super) const PERIOD_SHAPE: &[u8] = b"P0000-00-00T00:00:00";
 
 pub(super) const UUID_SHAPE: &[u8] = b"00000000-0000-0000-0000-000000000000";
 
-/// Whether `rest` starts with bytes like `shape`, where a `0` stands for any byte that `is_digit`.
+/// Returns whether `rest` starts with bytes like `shape`, where a `0` represents any byte for which
+/// `is_digit` holds.
 fn matches_shape(rest: &[u8], shape: &[u8], is_digit: impl Fn(u8) -> bool) -> bool {
     rest.len() >= shape.len()
         && shape

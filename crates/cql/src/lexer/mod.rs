@@ -1,4 +1,4 @@
-//! From text to tokens, without copying: a token is a kind and a place in the source.
+//! Tokenizes text without copying: a token is a kind and a range of the source.
 //!
 //! Source of the lexical rules: `Lexer.g` of Apache Cassandra 5.0.8.
 
@@ -10,12 +10,12 @@ use std::borrow::Cow;
 
 use keywords::Keyword;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// A keyword.
     Keyword(Keyword),
-    /// A bare word that is no keyword.
+    /// A bare word that is not a keyword.
     Ident,
     /// `"name"`, not empty.
     QuotedName,
@@ -39,17 +39,17 @@ pub enum TokenKind {
     NegativeNaN,
     /// `-Infinity`
     NegativeInfinity,
-    /// A sign, one of [`Symbol`].
+    /// One of [`Symbol`].
     Symbol(Symbol),
     /// The end of the source.
     Eof,
-    /// No token can start or go on here; [`Lexer::problem_at`] says why.
+    /// No token can start or continue here; [`Lexer::problem_at`] returns the reason.
     Error,
 }
 
 macro_rules! symbols {
     ($($variant:ident $text:literal $name:literal,)*) => {
-        /// A token that is always spelled the same.
+        /// A token with a constant spelling.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Symbol {
             $(#[doc = concat!("`", $text, "`")] $variant,)*
@@ -122,7 +122,7 @@ impl TokenKind {
 /// A token: its kind, and the bytes `start..end` of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// The kind.
     pub kind: TokenKind,
     /// Offset of its first byte.
     pub start: u32,
@@ -130,7 +130,7 @@ pub struct Token {
     pub end: u32,
 }
 
-/// Reads tokens off a source one by one, skipping white space and comments. Copying a lexer is free; the copy
+/// Reads tokens from a source one by one, skipping white space and comments. A copy is cheap, and
 /// reads the same tokens again.
 #[derive(Clone, Copy, Debug)]
 pub struct Lexer<'a> {
@@ -144,8 +144,8 @@ impl<'a> Lexer<'a> {
         Lexer { source, position: 0 }
     }
 
-    /// The next token. At the end, [`TokenKind::Eof`] again and again; where no token can be read,
-    /// [`TokenKind::Error`] again and again.
+    /// Returns the next token. At the end it returns [`TokenKind::Eof`] repeatedly; at an invalid
+    /// token, [`TokenKind::Error`] repeatedly.
     pub fn next_token(&mut self) -> Token {
         let bytes = self.source.as_bytes();
         let start = match skip_blanks(bytes, self.position) {
@@ -160,23 +160,25 @@ impl<'a> Lexer<'a> {
         Token { kind, start: start as u32, end: end as u32 }
     }
 
-    /// Why [`Lexer::next_token`] returned [`TokenKind::Error`] with this `start`, in ANTLR's words, and where.
+    /// Returns the reason and the position of a [`TokenKind::Error`] with this `start`, in ANTLR's
+    /// words.
     pub fn problem_at(source: &str, start: usize) -> LexicalProblem {
         problems::problem_at(source, start)
     }
 }
 
-/// Why no token could be read.
+/// The reason why no token could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LexicalProblem {
-    /// What is wrong.
+    /// The reason.
     pub message: String,
     /// The offset of the offending byte; the source's length for an unexpected end.
     pub offset: usize,
 }
 
-/// The offset of the first byte at or after `at` that belongs to neither white space nor a comment; or `Err` with
-/// the offset of a comment that is never closed. A line comment must end with a line feed or carriage return.
+/// Returns the offset of the first byte at or after `at` that belongs to neither white space nor a
+/// comment; or `Err` with the offset of an unterminated comment. A line comment must end with a
+/// line feed or carriage return.
 fn skip_blanks(bytes: &[u8], mut at: usize) -> Result<usize, usize> {
     loop {
         match bytes.get(at) {
@@ -198,7 +200,7 @@ fn line_comment_end(bytes: &[u8], at: usize) -> Result<usize, usize> {
     Ok(at + length + 1)
 }
 
-/// The kind and end of the token at `start`, which is no blank.
+/// Returns the kind and end of the token at `start`, which is not white space.
 fn scan(bytes: &[u8], start: usize) -> (TokenKind, usize) {
     let Some(&first) = bytes.get(start) else { return (TokenKind::Eof, start) };
     let second = bytes.get(start + 1).copied().unwrap_or(0);
@@ -238,7 +240,8 @@ fn scan(bytes: &[u8], start: usize) -> (TokenKind, usize) {
     }
 }
 
-/// The content of a string or quoted name whose token spans `raw`, quotes removed and doubled ones made single.
+/// Returns the content of a string or quoted name with the text `raw`, without quotes and with
+/// doubled ones reduced to one.
 pub fn unquote(raw: &str) -> Cow<'_, str> {
     if let Some(inner) = raw.strip_prefix("$$") {
         return Cow::Borrowed(inner.strip_suffix("$$").unwrap_or(inner));

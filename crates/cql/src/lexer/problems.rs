@@ -1,4 +1,4 @@
-//! Why a text is no token, in ANTLR's words.
+//! Reasons why a text is not a token, in ANTLR's words.
 
 use super::LexicalProblem;
 use super::literals::{PERIOD_SHAPE, UUID_SHAPE, digits_end, must_be_uuid, unit_duration_end};
@@ -42,7 +42,7 @@ fn after_minus(source: &str, start: usize) -> LexicalProblem {
     mismatched(source, start + 1 + same, "set null")
 }
 
-/// Where the duration breaks off whose parts start at `at`.
+/// Returns where the duration with parts from `at` on becomes invalid.
 fn signed_duration_end(bytes: &[u8], mut at: usize) -> usize {
     for designators in [b"YMD", b"HMS"] {
         for designator in designators {
@@ -59,7 +59,8 @@ fn signed_duration_end(bytes: &[u8], mut at: usize) -> usize {
     digits_end(bytes, at)
 }
 
-/// A number that breaks off: in a UUID, after `e`, or in a duration. Its digits start at `start`.
+/// A number that becomes invalid: in a UUID, after `e`, or in a duration. Its digits start at
+/// `start`.
 fn number(source: &str, start: usize, signed: bool) -> LexicalProblem {
     let bytes = source.as_bytes();
     let mut at = digits_end(bytes, start);
@@ -98,7 +99,8 @@ fn off_uuid(source: &str, start: usize) -> LexicalProblem {
     off_shape(source, start, UUID_SHAPE, |b| b.is_ascii_hexdigit())
 }
 
-/// The first character at or after `start` that does not fit `shape`, where a `0` is any byte that `is_digit`.
+/// Returns the first character at or after `start` that does not match `shape`, where a `0` is any
+/// byte for which `is_digit` holds.
 fn off_shape(source: &str, start: usize, shape: &[u8], is_digit: impl Fn(u8) -> bool) -> LexicalProblem {
     let rest = &source.as_bytes()[start..];
     let fits = |(expected, b): &(&u8, &u8)| if **expected == b'0' { is_digit(**b) } else { expected == b };

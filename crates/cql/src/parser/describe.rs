@@ -30,7 +30,7 @@ impl Parser<'_> {
             self.predicted = self.predicted.max(Some(self.current.start));
             return Ok(target);
         }
-        // these want a name after them; without one they are names themselves
+        // These require a name after them; without one they are names themselves.
         let named = matches!(keyword, Keyword::Type | Keyword::Function | Keyword::Aggregate)
             && !follows_any(self.peek());
         match keyword {
@@ -104,7 +104,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a token of this kind can follow the bare name of what is described.
+/// Returns whether a token of this kind can follow the bare name of what is described.
 fn follows_any(kind: TokenKind) -> bool {
     matches!(
         kind,

@@ -1,10 +1,10 @@
-//! What terms and selectors have in common: products, and collections in braces.
+//! Shared rules of terms and selectors: products, and collections in braces.
 
 use super::{Parsed, Parser};
 use crate::ast::{ArithmeticOperator, Selector, Term};
 use crate::lexer::{Symbol, TokenKind};
 
-/// Terms and selectors: what operators join.
+/// Terms and selectors, the operands of operators.
 pub(super) trait Expression: Sized {
     /// `left operator right`
     fn arithmetic(left: Self, operator: ArithmeticOperator, right: Self) -> Self;
@@ -69,7 +69,7 @@ impl Parser<'_> {
         Ok(E::arithmetic(left, operator, right(self)?))
     }
 
-    /// A set or a map of one element or more, behind its brace.
+    /// A set or a map of one element or more, after its brace.
     pub(super) fn set_or_map<E: Expression>(&mut self, item: fn(&mut Self) -> Parsed<E>) -> Parsed<E> {
         let first = item(self)?;
         if !self.at_collection_separator() {
@@ -93,13 +93,13 @@ impl Parser<'_> {
         Ok(E::map(entries))
     }
 
-    /// Whether what may follow the first element of a set or map comes.
+    /// Returns whether the current token can follow the first element of a set or map.
     fn at_collection_separator(&self) -> bool {
         matches!(self.kind(), TokenKind::Symbol(Symbol::Colon | Symbol::Comma | Symbol::BraceClose))
     }
 }
 
-/// Whether a symbol opens a simple term or a selector without operators.
+/// Returns whether a symbol opens a simple term or a selector without operators.
 pub(super) fn opens_operand(symbol: Symbol) -> bool {
     matches!(
         symbol,

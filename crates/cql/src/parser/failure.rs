@@ -1,78 +1,79 @@
-//! From a failure to Cassandra's words for it.
+//! Formats failures in Cassandra's words.
 //!
-//! Cassandra's parser is made by ANTLR 3. A token that can only be one thing and is not makes `mismatched input
-//! ... expecting ...`; a token that fits none of several continuations makes `no viable alternative at input ...`.
-//! Behind that stands the text from ten tokens before (blanks count as tokens) to two after, the offending token in
-//! square brackets. The parser reads tokens as it needs them, so the text ends earlier where it had not read on.
+//! ANTLR 3 generates Cassandra's parser. A token that can only be one thing and is not causes
+//! `mismatched input ... expecting ...`; a token that fits none of several continuations causes `no
+//! viable alternative at input ...`. Then follows the text from ten tokens before (blanks count as
+//! tokens) to two after, with the offending token in square brackets. The parser reads tokens as it
+//! needs them, so the text ends earlier where it had not read further.
 
 use super::Parser;
 use crate::error::SyntaxError;
 use crate::lexer::{Lexer, Token, TokenKind, unquote};
 
-/// What went wrong, before it is put into words.
+/// A failure before it is formatted.
 #[derive(Debug)]
 pub(super) struct Failure {
     kind: FailureKind,
-    /// The token that does not fit.
+    /// The offending token.
     token: Token,
-    /// The token that is shown in brackets: where the parser stood when it looked ahead to `token`.
+    /// The token shown in brackets: the parser's position when it looked ahead to `token`.
     shown: Token,
 }
 
-/// The ways to fail.
+/// The kinds of failures.
 #[derive(Debug)]
 pub(super) enum FailureKind {
-    /// Only this could have come.
+    /// Only this token was possible.
     Mismatched(TokenKind),
-    /// One of a few tokens could have come.
+    /// One of a few tokens was possible.
     MismatchedSet,
-    /// Nothing fits.
+    /// No continuation matches.
     NoViable,
-    /// The grammar fits, but what it says is refused at once.
+    /// Grammatical text that is rejected immediately.
     Refused(String),
-    /// Nested deeper than the limit.
+    /// Exceeds the nesting limit.
     TooDeep(u32),
-    /// Chains more operators than the limit.
+    /// Exceeds the limit of chained operators.
     TooLong(u32),
 }
 
 impl Failure {
-    /// Whether the text is refused for its size, however it might be read.
+    /// Returns whether the text is rejected for its size, independent of its meaning.
     pub(super) fn is_limit(&self) -> bool {
         matches!(self.kind, FailureKind::TooDeep(_) | FailureKind::TooLong(_))
     }
 }
 
 impl Parser<'_> {
-    /// A failure at the current token.
+    /// Creates a failure at the current token.
     pub(super) fn fail(&self, kind: FailureKind) -> Box<Failure> {
         Box::new(Failure { kind, token: self.current, shown: self.current })
     }
 
-    /// The current token is not the only one possible.
+    /// Creates the failure of a token that differs from the only possible one.
     pub(super) fn mismatched(&self, expected: TokenKind) -> Box<Failure> {
         self.fail(FailureKind::Mismatched(expected))
     }
 
-    /// The current token fits none of several continuations.
+    /// Creates the failure of a token that fits none of several continuations.
     pub(super) fn no_viable(&self) -> Box<Failure> {
         self.fail(FailureKind::NoViable)
     }
 
-    /// Looking `n` tokens ahead from the current one, that one fits none of several continuations.
+    /// Creates the failure of the `n`th token ahead, which fits none of several continuations.
     pub(super) fn no_viable_ahead(&mut self, n: usize) -> Box<Failure> {
         let token = if n == 0 { self.current } else { self.peek_token(n) };
-        // this decision came to nothing, and was built on no token
+        // This decision failed, so no token was predicted.
         self.predicted = None;
         Box::new(Failure { kind: FailureKind::NoViable, token, shown: self.current })
     }
 
-    /// What was written is grammatical and still refused with this message.
+    /// Creates the failure of grammatical text that is rejected with this message.
     pub(super) fn refused(&self, message: impl Into<String>) -> Box<Failure> {
         self.fail(FailureKind::Refused(message.into()))
     }
 
-    /// The failure in words. A text that is no token comes first if it was reached.
+    /// Returns the message. A lexical error takes precedence if the lexer reached it.
     pub(super) fn explain(&mut self, failure: Failure) -> SyntaxError {
         if let Some(error) = self.lexical_error() {
             return error;
@@ -107,7 +108,7 @@ impl Parser<'_> {
         SyntaxError { message, line: Some(place.line), column: Some(place.column), interrupted: None }
     }
 
-    /// The error of a text that is no token, if reading got that far.
+    /// Returns the error of an invalid token, if the lexer reached it.
     fn lexical_error(&self) -> Option<SyntaxError> {
         let mut lexer = Lexer::new(self.source);
         let token = loop {
@@ -126,7 +127,7 @@ impl Parser<'_> {
     }
 }
 
-/// A position in the source as people count it.
+/// A position in the source, in the units of error messages.
 struct Place {
     /// Counted from 1.
     line: u32,
@@ -142,7 +143,7 @@ fn place(source: &str, offset: usize) -> Place {
     Place { line, column }
 }
 
-/// The text of a token as Cassandra gives it: strings and quoted names without their quotes.
+/// Returns the text of a token in Cassandra's form: strings and quoted names without their quotes.
 fn token_text(source: &str, token: Token) -> String {
     let raw = source.get(token.start as usize..token.end as usize).unwrap_or_default();
     match token.kind {
@@ -152,11 +153,12 @@ fn token_text(source: &str, token: Token) -> String {
     }
 }
 
-/// ` (...the text around [shown]...)`, reading no further than the token that starts at `furthest`, or one
-/// after the token that starts at `predicted`.
+/// Returns ` (...the text around [shown]...)`, without reading beyond the token that starts at
+/// `furthest`, or one after the token that starts at `predicted`.
 ///
-/// Cassandra measures tokens by their text without quotes, so the closing bracket stands too early by those, and
-/// numbers columns line by line, joining the lines without a break. So does this.
+/// Cassandra measures tokens by their text without quotes, so the closing bracket is too early by
+/// the length of the quotes; and it numbers columns per line and joins the lines without a break.
+/// This does the same.
 fn snippet(source: &str, shown: Token, furthest: u32, predicted: Option<u32>) -> String {
     const TOKENS_BEFORE: usize = 10;
     const TOKENS_AFTER: usize = 2;
@@ -186,14 +188,14 @@ fn snippet(source: &str, shown: Token, furthest: u32, predicted: Option<u32>) ->
     .replace('\n', "")
 }
 
-/// The length of what the excerpt shows of its last token: it ends with the line.
+/// Returns the length of the excerpt's last token, which ends with the line.
 fn length_in_line(source: &str, token: Token) -> u32 {
     let text = source.get(token.start as usize..token.end as usize).unwrap_or_default();
     let line_end = text.find('\n').unwrap_or(text.len()) as u32;
     unquoted_length(source, token).min(line_end)
 }
 
-/// The length in bytes of a token's text, that of strings and quoted names without the quotes.
+/// Returns the length in bytes of a token's text, without the quotes of strings and quoted names.
 fn unquoted_length(source: &str, token: Token) -> u32 {
     match token.kind {
         TokenKind::String | TokenKind::QuotedName => token_text(source, token).len() as u32,
@@ -201,8 +203,8 @@ fn unquoted_length(source: &str, token: Token) -> u32 {
     }
 }
 
-/// The tokens up to the one that starts at `furthest`, or to the one after that at `predicted`, with every run of
-/// white space and every comment as a token of its own.
+/// Returns the tokens up to the one that starts at `furthest`, or to the one after that at
+/// `predicted`, with every run of white space and every comment as a separate token.
 fn all_tokens(source: &str, furthest: u32, predicted: Option<u32>) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut lexer = Lexer::new(source);

@@ -1,7 +1,9 @@
-//! What may come after a rule, wherever it stands. Cassandra's parser looks at it before it decides, and says `no
-//! viable alternative` where nothing fits, even though only one thing could have come at that place.
+//! The follow sets of rules, in any context. Cassandra's parser checks these before it decides, and
+//! reports `no viable alternative` if nothing matches, even if only one token is possible at that
+//! position.
 //!
-//! Source: the decision tables of the parser that ANTLR made from `Parser.g` of Apache Cassandra 5.0.8.
+//! Source: the decision tables of the parser that ANTLR generated from `Parser.g` of Apache
+//! Cassandra 5.0.8.
 
 use crate::lexer::keywords::Keyword as K;
 use crate::lexer::{Symbol as S, TokenKind};
@@ -115,7 +117,7 @@ pub(super) fn follows_term(kind: TokenKind) -> bool {
     }
 }
 
-/// After a marker in the place of a simple term.
+/// After a marker in place of a simple term.
 pub(super) fn follows_simple_term(kind: TokenKind) -> bool {
     follows_term(kind)
         || matches!(

@@ -1,5 +1,5 @@
-//! A recursive-descent parser. Every method reads one rule of Cassandra's grammar from the current token on and
-//! leaves the current token after it; what it returns on failure is turned into words by `failure`.
+//! A recursive-descent parser. Every method parses one rule of Cassandra's grammar from the current
+//! token on and leaves the current token after it; `failure` formats the errors.
 
 mod describe;
 mod expressions;
@@ -27,19 +27,19 @@ use crate::error::SyntaxError;
 use crate::lexer::keywords::Keyword;
 use crate::lexer::{Lexer, Symbol, Token, TokenKind};
 
-/// The longest statement that is looked at, in bytes. The native protocol's frames end at 256 MiB; tokens hold
-/// 32-bit offsets.
+/// The maximum length of a statement, in bytes. The native protocol's frames end at 256 MiB; tokens
+/// store 32-bit offsets.
 pub const STATEMENT_BYTES_MAX: usize = 256 << 20;
 
-/// How deep brackets, types and relations may nest. Deeper than anything written by hand, shallow enough for the
-/// 2 MiB stack of a worker thread in a debug build.
+/// The maximum nesting of brackets, types and relations: deeper than anything written by hand, and
+/// shallow enough for the 2 MiB stack of a worker thread in a debug build.
 const NESTING_MAX: u32 = 100;
 
-/// How many operators and modifiers an expression may chain, all its parts together. Each makes the tree one
-/// deeper, and trees are walked and dropped by recursion.
+/// The maximum number of operators and modifiers of an expression, all its parts together. Each
+/// makes the tree one level deeper, and trees are walked and dropped recursively.
 const CHAIN_MAX: u32 = 500;
 
-/// Parses one statement; semicolons may follow it.
+/// Parses one statement, which semicolons may follow.
 pub fn parse(source: &str) -> Result<ParsedStatement, SyntaxError> {
     let mut parser = Parser::new(source)?;
     let statement = parser.statement().and_then(|statement| parser.end_of_statement().map(|()| statement));
@@ -52,7 +52,7 @@ pub fn parse(source: &str) -> Result<ParsedStatement, SyntaxError> {
     }
 }
 
-/// Parses a type, as it stands in a column definition.
+/// Parses a type, in the syntax of a column definition.
 pub fn parse_type(source: &str) -> Result<CqlType, SyntaxError> {
     parse_all(source, |parser| parser.cql_type())
 }
@@ -70,29 +70,30 @@ fn parse_all<T>(source: &str, rule: impl FnOnce(&mut Parser) -> Parsed<T>) -> Re
     }
 }
 
-/// What a rule yields.
+/// The result of a rule.
 type Parsed<T> = Result<T, Box<Failure>>;
 
 struct Parser<'a> {
     source: &'a str,
-    /// Reads on after `next`, or after `current` where there is no `next`.
+    /// Continues after `next`, or after `current` without a `next`.
     lexer: Lexer<'a>,
     current: Token,
-    /// The token after `current`, once somebody has looked at it.
+    /// The token after `current`, once it was read.
     next: Option<Token>,
-    /// Where the furthest token starts that was looked at so far; error messages show the text around the failure
+    /// The start of the furthest token read so far; error messages show the text around the failure
     /// only up to there, as Cassandra's do.
     furthest: u32,
-    /// Where the furthest token starts that a decision was built on: Cassandra's parser reads one more then.
+    /// The start of the furthest token on which a decision was based: Cassandra's parser then reads
+    /// one more.
     predicted: Option<u32>,
     bind_markers: Vec<Option<Identifier>>,
     nesting: u32,
     chain: u32,
-    /// Why reading has ended early.
+    /// The reason for ending early.
     interrupted: Option<Interrupted>,
 }
 
-/// A place to come back to after looking ahead.
+/// A position to return to after looking ahead.
 struct Mark<'a> {
     lexer: Lexer<'a>,
     current: Token,
@@ -162,13 +163,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    // The cursor
+    // The cursor.
 
     fn kind(&self) -> TokenKind {
         self.current.kind
     }
 
-    /// Steps to the next token; returns the one stepped over.
+    /// Advances to the next token; returns the previous one.
     fn advance(&mut self) -> Token {
         let token = self.current;
         self.current = match self.next.take() {
@@ -177,21 +178,22 @@ impl<'a> Parser<'a> {
         };
         self.furthest = self.furthest.max(self.current.start);
         if let Err(reason) = interrupt::check() {
-            // No rule goes on from here. What is parsed of the text is never returned.
+            // No rule continues after this. The partial result is never returned.
             self.interrupted = Some(reason);
             self.current.kind = TokenKind::Eof;
         }
         token
     }
 
-    /// The kind of the token after the current one, which decides how to go on.
+    /// Returns the kind of the token after the current one, as the basis of a decision.
     fn peek(&mut self) -> TokenKind {
         let kind = self.glance();
         self.predicted = self.predicted.max(self.next.map(|next| next.start));
         kind
     }
 
-    /// The kind of the token after the current one, where Cassandra's parser looks at no more than that.
+    /// Returns the kind of the token after the current one, where Cassandra's parser reads no
+    /// further.
     fn glance(&mut self) -> TokenKind {
         let next = match self.next {
             Some(next) => next,
@@ -205,7 +207,7 @@ impl<'a> Parser<'a> {
         next.kind
     }
 
-    /// The token `n` after the current one, `n` at least 1.
+    /// Returns the `n`th token after the current one, `n` at least 1.
     fn peek_token(&mut self, n: usize) -> Token {
         self.peek();
         let mut token = self.next.unwrap_or(self.current);
@@ -218,7 +220,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    /// The kind of the token `n` after the current one, `n` at least 1.
+    /// Returns the kind of the `n`th token after the current one, `n` at least 1.
     fn peek_nth(&mut self, n: usize) -> TokenKind {
         self.peek_token(n).kind
     }
@@ -227,7 +229,7 @@ impl<'a> Parser<'a> {
         self.current.kind == kind.into()
     }
 
-    /// Steps over the current token if it is of this kind; says whether it was.
+    /// Consumes the current token if it is of this kind; returns whether it was.
     fn eat(&mut self, kind: impl Into<TokenKind>) -> bool {
         let found = self.is(kind);
         if found {
@@ -236,7 +238,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// Steps over the current token, which must be of this kind.
+    /// Consumes the current token, which must be of this kind.
     fn expect(&mut self, kind: impl Into<TokenKind>) -> Parsed<Token> {
         let kind = kind.into();
         if self.current.kind == kind { Ok(self.advance()) } else { Err(self.mismatched(kind)) }
@@ -263,7 +265,7 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
-    /// `[keywords]`: all of them, if the first is there.
+    /// `[keywords]`: all of them, if the first is present.
     fn optional<const N: usize>(&mut self, keywords: [Keyword; N]) -> Parsed<bool> {
         if !self.is(keywords[0]) {
             return Ok(false);
@@ -300,7 +302,7 @@ impl<'a> Parser<'a> {
         self.bind_markers.truncate(mark.bind_markers);
     }
 
-    /// Runs `rule` one level deeper, unless that is too deep.
+    /// Runs `rule` one nesting level deeper, unless that exceeds the limit.
     fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.nesting >= NESTING_MAX {
             return Err(self.fail(FailureKind::TooDeep(NESTING_MAX)));
@@ -314,7 +316,7 @@ impl<'a> Parser<'a> {
         parsed
     }
 
-    /// Counts one more operator or modifier of the expression that is being read.
+    /// Counts another operator or modifier of the current expression.
     fn link(&mut self) -> Parsed<()> {
         self.chain += 1;
         if self.chain > CHAIN_MAX { Err(self.fail(FailureKind::TooLong(CHAIN_MAX))) } else { Ok(()) }

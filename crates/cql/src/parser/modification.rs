@@ -12,7 +12,7 @@ use crate::ast::{
 use crate::lexer::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
-/// What an UPDATE has assigned so far, by column.
+/// The assignments of an UPDATE so far, by column.
 #[derive(Default)]
 struct Assigned(HashMap<Identifier, AssignedParts>);
 
@@ -25,8 +25,8 @@ struct AssignedParts {
 }
 
 impl Assigned {
-    /// Takes note of an assignment. Says whether it goes with those before: a column may be assigned several times
-    /// as long as none of it sets the whole column, or the same field.
+    /// Records an assignment. Returns whether it is compatible with earlier ones: a column can be
+    /// assigned several times if none of them sets the whole column, or the same field.
     fn add(&mut self, Assignment { column, operation }: &Assignment) -> bool {
         let first = !self.0.contains_key(column);
         let parts = self.0.entry(column.clone()).or_default();
@@ -175,7 +175,8 @@ impl Parser<'_> {
         Ok(Assignment { column, operation })
     }
 
-    /// What stands after `column =`: a term, `term + column`, `column + term`, `column - term`, or `column -1`.
+    /// The right-hand side of `column =`: a term, `term + column`, `column + term`, `column -
+    /// term`, or `column -1`.
     fn assigned(&mut self, column: &Identifier) -> Parsed<AssignmentOperation> {
         if !self.at_column() || self.term_ahead() {
             let term = self.term()?;
@@ -211,7 +212,7 @@ impl Parser<'_> {
         let term = self.term()?;
         if operand != *column {
             let sign = self.text(token);
-            // Cassandra's text lacks the blank after the sign
+            // Cassandra's text lacks the blank after the sign.
             return Err(
                 self.refused(format!("Only expressions of the form X = X {sign}<value> are supported."))
             );
@@ -219,7 +220,7 @@ impl Parser<'_> {
         Ok(operation(term))
     }
 
-    /// Whether, at a name, a function call starts, or a cast.
+    /// Returns whether a function call or a cast starts at a name.
     fn term_ahead(&mut self) -> bool {
         match self.peek() {
             TokenKind::Symbol(Symbol::ParenOpen) => is_function_name(self.kind()) || self.is(Keyword::Cast),

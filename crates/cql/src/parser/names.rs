@@ -1,4 +1,4 @@
-//! Names of all sorts. They differ in which keywords they admit.
+//! Names of all kinds. They differ in the keywords that they admit.
 
 use super::follow::{follows_function_name, follows_index, follows_table};
 use super::terms::starts_term;
@@ -7,7 +7,8 @@ use crate::ast::{Identifier, QualifiedName};
 use crate::lexer::keywords::{Keyword, KeywordClass, RESERVED_TYPE_NAMES};
 use crate::lexer::{Symbol, TokenKind, unquote};
 
-/// Whether a token of this kind can be a name: a word, a quoted name, or an unreserved keyword.
+/// Returns whether a token of this kind can be a name: a word, a quoted name, or an unreserved
+/// keyword.
 pub(super) fn is_name(kind: TokenKind) -> bool {
     match kind {
         TokenKind::Ident | TokenKind::QuotedName => true,
@@ -16,7 +17,7 @@ pub(super) fn is_name(kind: TokenKind) -> bool {
     }
 }
 
-/// Whether a token of this kind can be the name of a function.
+/// Returns whether a token of this kind can be the name of a function.
 pub(super) fn is_function_name(kind: TokenKind) -> bool {
     match kind {
         TokenKind::Ident | TokenKind::QuotedName => true,
@@ -26,7 +27,7 @@ pub(super) fn is_function_name(kind: TokenKind) -> bool {
     }
 }
 
-/// Whether a token of this kind can be the name of a user-defined type.
+/// Returns whether a token of this kind can be the name of a user-defined type.
 pub(super) fn is_user_type_name(kind: TokenKind) -> bool {
     match kind {
         TokenKind::Ident | TokenKind::QuotedName => true,
@@ -41,7 +42,7 @@ impl Parser<'_> {
         if is_name(self.kind()) { Ok(self.take_name()) } else { Err(self.no_viable()) }
     }
 
-    /// A column where it may also be called `""`.
+    /// A column in a position where its name can also be `""`.
     pub(super) fn column(&mut self) -> Parsed<Identifier> {
         if self.eat(TokenKind::EmptyQuotedName) {
             return Ok(Identifier::from(""));
@@ -49,12 +50,12 @@ impl Parser<'_> {
         self.identifier()
     }
 
-    /// Whether the current token can be a column.
+    /// Returns whether the current token can be a column.
     pub(super) fn at_column(&self) -> bool {
         is_name(self.kind()) || self.is(TokenKind::EmptyQuotedName)
     }
 
-    /// The current token as a name: quoted verbatim, otherwise in lower case.
+    /// Consumes the current token as a name: quoted verbatim, otherwise in lower case.
     pub(super) fn take_name(&mut self) -> Identifier {
         let token = self.advance();
         let text = self.text(token);
@@ -96,7 +97,7 @@ impl Parser<'_> {
         Ok(QualifiedName { keyspace, name: self.schema_name(what)? })
     }
 
-    /// The name of a schema element; a bind marker in its place gets an error of its own.
+    /// The name of a schema element; a bind marker in its place has a specific error.
     pub(super) fn schema_name(&mut self, what: &str) -> Parsed<Identifier> {
         if self.is(Symbol::QuestionMark) {
             return Err(self.refused(format!("Bind variables cannot be used for {what} names")));
@@ -176,7 +177,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `Some(n)` if the token `n` ahead, after a call's `(`, neither starts an argument nor ends the call.
+    /// Returns `Some(n)` if the `n`th token ahead, after a call's `(`, neither starts an argument
+    /// nor ends the call.
     fn call_breaks_off(&mut self, n: usize) -> Option<usize> {
         let next = self.peek_nth(n);
         (next != TokenKind::Symbol(Symbol::ParenClose) && !starts_term(next)).then_some(n)
@@ -186,7 +188,8 @@ impl Parser<'_> {
         if is_function_name(self.kind()) { Ok(self.take_name()) } else { Err(self.no_viable()) }
     }
 
-    /// Whether a function call starts `n` tokens after the current one: `name (` or `keyspace . name (`.
+    /// Returns whether a function call starts `n` tokens after the current one: `name (` or
+    /// `keyspace . name (`.
     pub(super) fn call_ahead(&mut self, n: usize) -> bool {
         let kind = |parser: &mut Self, n| if n == 0 { parser.kind() } else { parser.peek_nth(n) };
         let first = kind(self, n);

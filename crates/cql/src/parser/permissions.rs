@@ -40,7 +40,7 @@ impl Parser<'_> {
         Ok(Statement::RevokeRole(RoleGrant { role, grantee: self.role_name()? }))
     }
 
-    /// Whether permissions follow and not a role: some permissions are names too.
+    /// Returns whether permissions follow and not a role: some permissions are also names.
     fn at_permissions(&mut self) -> bool {
         if self.at_permission().is_none() && !self.is(Keyword::All) {
             return false;
@@ -48,7 +48,7 @@ impl Parser<'_> {
         !is_name(self.kind()) || !matches!(self.peek(), TokenKind::Keyword(Keyword::To | Keyword::From))
     }
 
-    /// Refuses, at GRANT or REVOKE, what is neither permissions nor a role.
+    /// Rejects, at GRANT or REVOKE, anything that is neither permissions nor a role.
     fn refuse_grant(&mut self, before_grantee: Keyword) -> Parsed<()> {
         let next = self.peek();
         let role =
@@ -76,7 +76,7 @@ impl Parser<'_> {
         Ok((permissions, self.resource()?))
     }
 
-    /// The grantee; refuses permissions of which none applies to the resource.
+    /// Parses the grantee; rejects permissions of which none applies to the resource.
     fn permission_grant(&mut self, permissions: Permissions, resource: Resource) -> Parsed<PermissionGrant> {
         let grantee = self.role_name()?;
         let applies = match &permissions {
@@ -113,7 +113,7 @@ impl Parser<'_> {
     }
 
     fn resource(&mut self) -> Parsed<Resource> {
-        // these words are names of tables too
+        // These words are also names of tables.
         let ambiguous = matches!(
             self.kind(),
             TokenKind::Keyword(
@@ -237,7 +237,7 @@ fn permission(keyword: Keyword) -> Option<Permission> {
     })
 }
 
-/// Whether a token of this kind can follow a resource.
+/// Returns whether a token of this kind can follow a resource.
 fn follows_resource(kind: TokenKind) -> bool {
     matches!(
         kind,

@@ -107,7 +107,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a token of this kind can start the value of an option.
+/// Returns whether a token of this kind can start the value of an option.
 fn starts_value(kind: TokenKind) -> bool {
     match kind {
         TokenKind::Keyword(keyword) => {

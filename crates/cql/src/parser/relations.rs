@@ -15,7 +15,7 @@ impl Parser<'_> {
         if self.eat(Keyword::Where) { self.where_clause() } else { Ok(WhereClause::default()) }
     }
 
-    /// What stands after WHERE.
+    /// The relations after WHERE.
     pub(super) fn where_clause(&mut self) -> Parsed<WhereClause> {
         let mut clause = WhereClause::default();
         loop {
@@ -117,7 +117,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `CONTAINS [KEY]`. KEY may also be the keyspace of a function in the term that follows.
+    /// `CONTAINS [KEY]`. KEY can also be the keyspace of a function in the term that follows.
     fn contains(&mut self) -> Operator {
         self.advance();
         if self.is(Keyword::Key) && !self.call_ahead(0) {
@@ -127,7 +127,7 @@ impl Parser<'_> {
         Operator::Contains
     }
 
-    /// What stands after `column IN`.
+    /// The right-hand side of `column IN`.
     fn in_values(&mut self) -> Parsed<InValues> {
         if self.at_bind_marker() {
             return Ok(InValues::BindMarker(self.bind_marker()?));
@@ -138,14 +138,14 @@ impl Parser<'_> {
         Ok(InValues::List(self.terms(Symbol::ParenOpen, Symbol::ParenClose)?))
     }
 
-    /// Whether, at `(`, columns follow and not a relation: `(c,` or `(c)`.
+    /// Returns whether columns follow at `(` and not a relation: `(c,` or `(c)`.
     fn column_tuple_ahead(&mut self) -> bool {
         let first = self.peek();
         (is_name(first) || first == TokenKind::EmptyQuotedName)
             && matches!(self.peek_nth(2), TokenKind::Symbol(Symbol::Comma | Symbol::ParenClose))
     }
 
-    /// Refuses `(` that starts neither a relation nor a tuple of columns.
+    /// Rejects `(` if it starts neither a relation nor a tuple of columns.
     fn refuse_parenthesis(&mut self) -> Parsed<()> {
         let next = self.peek();
         if matches!(next, TokenKind::Keyword(Keyword::Token) | TokenKind::Symbol(Symbol::ParenOpen)) {
@@ -157,7 +157,7 @@ impl Parser<'_> {
         if starts_relation_operator(self.peek_nth(2)) { Ok(()) } else { Err(self.no_viable_ahead(2)) }
     }
 
-    /// Whether what stands after `column` in a relation follows the current token.
+    /// Returns whether the operator of a relation follows the current token.
     fn relation_operator_ahead(&mut self) -> bool {
         starts_relation_operator(self.peek())
     }
@@ -187,7 +187,7 @@ impl Parser<'_> {
         Ok(Relation::Tuple { columns, operator, value })
     }
 
-    /// What stands after `(columns) IN`.
+    /// The right-hand side of `(columns) IN`.
     fn tuple_in_values(&mut self) -> Parsed<TupleInValues> {
         if self.at_bind_marker() {
             return Ok(TupleInValues::BindMarker(self.bind_marker()?));
@@ -219,7 +219,7 @@ impl Parser<'_> {
         if !self.eat(Keyword::If) {
             return Ok(Conditions::None);
         }
-        // a column may be called exists
+        // A column can be named exists.
         if self.is(Keyword::Exists) && !self.condition_operator_ahead() {
             if !follows_conditions(self.peek()) {
                 return Err(self.no_viable_ahead(1));
@@ -230,7 +230,7 @@ impl Parser<'_> {
         Ok(Conditions::Columns(self.separated(Keyword::And, Self::condition)?))
     }
 
-    /// Whether what follows the current token would make it the column of a condition.
+    /// Returns whether the next token makes the current one the column of a condition.
     fn condition_operator_ahead(&mut self) -> bool {
         let next = self.peek();
         next == TokenKind::Symbol(Symbol::Dot) || starts_relation_operator(next)
@@ -266,7 +266,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a token of this kind can stand after the column of a relation.
+/// Returns whether a token of this kind can follow the column of a relation.
 fn starts_relation_operator(kind: TokenKind) -> bool {
     match kind {
         TokenKind::Symbol(symbol) => matches!(
@@ -285,12 +285,13 @@ fn starts_relation_operator(kind: TokenKind) -> bool {
     }
 }
 
-/// Whether a token of this kind can start what stands after IN, or what a tuple is compared with.
+/// Returns whether a token of this kind can start the operand of IN, or of a comparison with a
+/// tuple.
 fn starts_in_values(kind: TokenKind) -> bool {
     matches!(kind, TokenKind::Symbol(Symbol::QuestionMark | Symbol::Colon | Symbol::ParenOpen))
 }
 
-/// Whether a token of this kind can follow a statement with conditions.
+/// Returns whether a token of this kind can follow a statement with conditions.
 fn follows_conditions(kind: TokenKind) -> bool {
     matches!(
         kind,

@@ -179,7 +179,8 @@ impl Parser<'_> {
         Ok(self.text(token).eq_ignore_ascii_case("true"))
     }
 
-    /// `ACCESS TO ALL DATACENTERS`, `ACCESS TO DATACENTERS {...}`, `ACCESS FROM ALL CIDRS`, `ACCESS FROM CIDRS {...}`
+    /// `ACCESS TO ALL DATACENTERS`, `ACCESS TO DATACENTERS {...}`, `ACCESS FROM ALL CIDRS`, `ACCESS
+    /// FROM CIDRS {...}`
     fn access(&mut self, options: &mut RoleOptions) -> Parsed<()> {
         let (slot, places) = match self.peek() {
             TokenKind::Keyword(Keyword::To) => (&mut options.datacenters, Keyword::Datacenters),

@@ -1,4 +1,5 @@
-//! CREATE, ALTER and DROP: which of what. Keyspaces, types, indexes and triggers; the rest have files of their own.
+//! CREATE, ALTER and DROP: dispatch by kind, and the rules of keyspaces, types, indexes and
+//! triggers. Other modules parse the remaining kinds.
 
 use super::names::is_name;
 use super::{Parsed, Parser};
@@ -132,7 +133,7 @@ impl Parser<'_> {
         self.expect(Symbol::ParenOpen)?;
         let mut fields = vec![self.field_definition()?];
         while self.eat(Symbol::Comma) {
-            // commas may trail
+            // A trailing comma is permitted.
             if is_name(self.kind()) {
                 fields.push(self.field_definition()?);
             }
@@ -257,7 +258,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a token of this kind can start what an index is on.
+/// Returns whether a token of this kind can start the target of an index.
 fn starts_index_target(kind: TokenKind) -> bool {
     is_name(kind)
         || matches!(kind, TokenKind::EmptyQuotedName | TokenKind::Keyword(Keyword::Entries | Keyword::Full))

@@ -44,7 +44,8 @@ impl Parser<'_> {
         })
     }
 
-    /// `keyword rule`, or else `rule`, since JSON and DISTINCT are columns too; says which.
+    /// `keyword rule`, or else `rule`, because JSON and DISTINCT are also valid columns; returns
+    /// which.
     fn modified<T>(
         &mut self,
         keyword: Keyword,

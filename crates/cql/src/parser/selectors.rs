@@ -52,7 +52,8 @@ impl Parser<'_> {
         if !self.is(Symbol::Dot) && !self.is(Symbol::BracketOpen) {
             return Ok(operand);
         }
-        // Cassandra tries the modifiers and, if they fail, misses what may follow a selector without them
+        // Cassandra tries the modifiers and, if they fail, reports a missing token of the follow
+        // set.
         let mark = self.mark();
         match self.modifiers(operand.clone()) {
             Err(failure) if !failure.is_limit() => {
@@ -208,7 +209,7 @@ impl Parser<'_> {
             let hint = self.cql_type()?;
             self.expect(Symbol::ParenClose)?;
             match self.nested(Self::operand) {
-                // then the hint was a column in parentheses
+                // The hint was a column in parentheses.
                 Err(failure) if !failure.is_limit() => self.reset(mark),
                 operand => return Ok(Selector::TypeHint(hint, Box::new(operand?))),
             }
@@ -229,12 +230,12 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a token of this kind can start a selector.
+/// Returns whether a token of this kind can start a selector.
 fn starts_selector(kind: TokenKind) -> bool {
     kind == TokenKind::Symbol(Symbol::Minus) || starts_operand(kind)
 }
 
-/// Whether a token of this kind can start a selector other than a negated one.
+/// Returns whether a token of this kind can start a selector other than a negated one.
 fn starts_operand(kind: TokenKind) -> bool {
     match kind {
         TokenKind::Symbol(symbol) => opens_operand(symbol),
@@ -243,7 +244,7 @@ fn starts_operand(kind: TokenKind) -> bool {
     }
 }
 
-/// Whether a token of this kind can come after `count(`.
+/// Returns whether a token of this kind can come after `count(`.
 fn starts_count_argument(kind: TokenKind) -> bool {
     matches!(kind, TokenKind::Symbol(Symbol::Star | Symbol::ParenClose)) || starts_selector(kind)
 }

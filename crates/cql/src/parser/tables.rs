@@ -26,7 +26,7 @@ impl Parser<'_> {
         self.expect(Symbol::ParenOpen)?;
         self.table_item(&mut table)?;
         while self.eat(Symbol::Comma) {
-            // commas may trail
+            // A trailing comma is permitted.
             if is_name(self.kind()) || self.is(Keyword::Primary) {
                 self.table_item(&mut table)?;
             }
@@ -109,7 +109,7 @@ impl Parser<'_> {
         Ok(PrimaryKey { partition_key, clustering })
     }
 
-    /// `[WITH option AND ...]`, an option being `CLUSTERING ORDER BY (...)` or `name = value`.
+    /// `[WITH option AND ...]`, where an option is `CLUSTERING ORDER BY (...)` or `name = value`.
     fn table_options(&mut self) -> Parsed<(Vec<(Identifier, Direction)>, Properties)> {
         let mut clustering_order = Vec::new();
         let mut options = Options::default();
@@ -287,7 +287,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a token of this kind can follow `MASKED WITH DEFAULT`.
+/// Returns whether a token of this kind can follow `MASKED WITH DEFAULT`.
 fn follows_mask(kind: TokenKind) -> bool {
     matches!(
         kind,

@@ -8,7 +8,7 @@ use crate::ast::{ArithmeticOperator, BindMarker, FunctionCall, Literal, LiteralK
 use crate::lexer::keywords::{Keyword, KeywordClass};
 use crate::lexer::{Symbol, TokenKind, unquote};
 
-/// The kind of constant that a token of this kind is.
+/// Returns the kind of constant of a token.
 pub(super) fn literal_kind(kind: TokenKind) -> Option<LiteralKind> {
     Some(match kind {
         TokenKind::String => LiteralKind::String,
@@ -33,7 +33,7 @@ impl Parser<'_> {
         let mut left = self.multiplication()?;
         loop {
             let operator = match self.kind() {
-                // `SET c = term + c` is no addition
+                // `SET c = term + c` is not an addition.
                 TokenKind::Symbol(Symbol::Plus) if self.column_after_plus()? => return Ok(left),
                 TokenKind::Symbol(Symbol::Plus) => ArithmeticOperator::Add,
                 TokenKind::Symbol(Symbol::Minus) => ArithmeticOperator::Subtract,
@@ -47,7 +47,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a column follows the current token, and not a term.
+    /// Returns whether a column follows the current token, and not a term.
     fn column_after_plus(&mut self) -> Parsed<bool> {
         let next = self.peek();
         if next == TokenKind::EmptyQuotedName {
@@ -112,7 +112,7 @@ impl Parser<'_> {
         Ok(Term::Function(FunctionCall { name, arguments }))
     }
 
-    /// The current token as a constant, if it is one.
+    /// Consumes the current token as a constant, if it is one.
     pub(super) fn literal(&mut self) -> Option<Literal> {
         let kind = literal_kind(self.kind())?;
         let token = self.advance();
@@ -145,7 +145,7 @@ impl Parser<'_> {
         Ok(BindMarker { index, name })
     }
 
-    /// Whether the current token starts a bind marker.
+    /// Returns whether the current token starts a bind marker.
     pub(super) fn at_bind_marker(&self) -> bool {
         self.is(Symbol::QuestionMark) || self.is(Symbol::Colon)
     }
@@ -164,8 +164,8 @@ impl Parser<'_> {
         self.delimited(open, close, starts_term, Self::term)
     }
 
-    /// `open close` or `open rule (, rule)* close`. Where neither `close` nor what `starts` the rule comes, `close`
-    /// is missed.
+    /// `open close` or `open rule (, rule)* close`. If neither `close` nor a token for which
+    /// `starts` holds comes, the error reports a missing `close`.
     pub(super) fn delimited<T>(
         &mut self,
         open: Symbol,
@@ -222,7 +222,7 @@ impl Parser<'_> {
         Ok(Term::Tuple(self.tuple_elements()?))
     }
 
-    /// Whether, at `(`, a type hint starts, and no tuple.
+    /// Returns whether a type hint starts at `(`, and not a tuple.
     fn starts_type_hint(&mut self) -> Parsed<bool> {
         let first = self.peek();
         if first == TokenKind::String {
@@ -272,7 +272,8 @@ impl Parser<'_> {
         Ok(elements)
     }
 
-    /// Whether, at `(`, a type follows, and `)`, and then what `starts_operand` admits.
+    /// Returns whether a type and `)` follow at `(`, and then a token for which `starts_operand`
+    /// holds.
     pub(super) fn type_hint_ahead(&mut self, starts_operand: impl FnOnce(&mut Self) -> bool) -> bool {
         let next = self.peek();
         if !is_name(next) && next != TokenKind::String && next != TokenKind::Keyword(Keyword::Set) {
@@ -285,10 +286,11 @@ impl Parser<'_> {
         found
     }
 
-    /// Whether the current token starts a simple term, and not what may follow one.
+    /// Returns whether the current token starts a simple term, and is not one that can follow a
+    /// term.
     fn at_simple_term(&mut self) -> bool {
         match self.kind() {
-            // `('a'): 1` is an entry of a map, and no marker.
+            // `('a'): 1` is an entry of a map, not a marker.
             TokenKind::Symbol(Symbol::Colon) => is_name(self.peek()),
             TokenKind::Symbol(symbol) => opens_operand(symbol),
             TokenKind::Keyword(Keyword::Null) => true,
@@ -309,7 +311,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a token of this kind can start a term.
+/// Returns whether a token of this kind can start a term.
 pub(super) fn starts_term(kind: TokenKind) -> bool {
     match kind {
         TokenKind::Symbol(symbol) => symbol == Symbol::Minus || opens_operand(symbol),
@@ -318,7 +320,7 @@ pub(super) fn starts_term(kind: TokenKind) -> bool {
     }
 }
 
-/// Whether a token of this kind can be the whole of a type.
+/// Returns whether a token of this kind can be a complete type.
 fn is_type_name(kind: TokenKind) -> bool {
     let native =
         matches!(kind, TokenKind::Keyword(keyword) if matches!(keyword.class(), KeywordClass::Type(_)));

@@ -112,7 +112,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a token of this kind can start a type.
+/// Returns whether a token of this kind can start a type.
 pub(super) fn starts_type(kind: TokenKind) -> bool {
     is_name(kind) || matches!(kind, TokenKind::String | TokenKind::Keyword(Keyword::Set))
 }

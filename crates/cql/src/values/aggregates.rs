@@ -1,4 +1,4 @@
-//! `count`, `min`, `max`, `sum` and `avg`: values in, one value out.
+//! `count`, `min`, `max`, `sum` and `avg`: many values to one value.
 
 use cassette_rows::types::DataType;
 use num_bigint::BigInt;
@@ -8,7 +8,7 @@ use super::functions::Argument;
 use super::number::{Number, is_numeric};
 use super::{ArithmeticFailure, ValueError};
 
-/// An aggregate function of some type.
+/// An aggregate function for a type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregateFunction {
     kind: Kind,
@@ -28,13 +28,14 @@ enum Kind {
 }
 
 impl AggregateFunction {
-    /// `count(*)` and `count(1)`: all rows count.
+    /// `count(*)` and `count(1)`, which count all rows.
     pub fn count_rows() -> Self {
         Self { kind: Kind::CountRows, arguments: Vec::new(), returns: DataType::BigInt }
     }
 
-    /// The aggregate called `name` of values of type `argument`; `None` if there is none. Sums and averages are of the
-    /// type of what goes in: they wrap around, or lose their fraction, as whole numbers do.
+    /// Returns the aggregate `name` for values of type `argument`; `None` if there is none. Sums
+    /// and averages have the type of their values: they wrap around, or lose their fraction, as
+    /// whole numbers do.
     pub fn of_type(name: &str, argument: &DataType) -> Option<Self> {
         let kind = match name {
             "count" => Kind::Count,
@@ -70,7 +71,7 @@ impl AggregateFunction {
         &self.returns
     }
 
-    /// Where to put the values.
+    /// Returns an empty accumulator.
     pub fn accumulator(&self) -> Accumulator {
         let state = match (self.kind, &self.returns) {
             (Kind::CountRows, _) => State::CountRows(0),
@@ -83,7 +84,7 @@ impl AggregateFunction {
             }
             (Kind::Sum, DataType::Decimal) => State::DecimalSum(Decimal::zero()),
             (Kind::Avg, DataType::Decimal) => State::DecimalAverage { average: Decimal::zero(), count: 0 },
-            // The sum of whole numbers of a fixed width wraps around as its low bits do.
+            // The sum of whole numbers of a fixed width wraps around like its low bits.
             (Kind::Sum, _) => State::WholeSum(BigInt::ZERO),
             (Kind::Avg, _) => State::WholeAverage { sum: BigInt::ZERO, count: 0 },
         };
@@ -91,7 +92,7 @@ impl AggregateFunction {
     }
 }
 
-/// The aggregates that `name` may mean with these arguments.
+/// Returns the aggregates that `name` can refer to with these arguments.
 pub(super) fn candidates(
     name: &str,
     arguments: &[&dyn Argument],
@@ -101,7 +102,7 @@ pub(super) fn candidates(
     let numeric = [TinyInt, SmallInt, Int, BigInt, Float, Double, Decimal, VarInt, Counter];
     Ok(match name {
         "count_rows" => vec![AggregateFunction::count_rows()],
-        // Whatever it is, it is bytes.
+        // A value of any type has bytes.
         "count" => AggregateFunction::of_type(name, &Blob).into_iter().collect(),
         "sum" | "avg" => {
             numeric.iter().filter_map(|number| AggregateFunction::of_type(name, number)).collect()
@@ -123,7 +124,7 @@ pub(super) fn candidates(
     })
 }
 
-/// An aggregate in the making.
+/// A partially computed aggregate.
 #[derive(Debug, Clone)]
 pub struct Accumulator {
     returns: DataType,
@@ -151,7 +152,7 @@ enum State {
         count: i64,
     },
     FloatSum(FloatSum),
-    /// `overflow` is the sum once it is too large for a double.
+    /// `overflow` is the sum once it exceeds the range of a double.
     FloatAverage {
         sum: FloatSum,
         count: i64,
@@ -160,7 +161,7 @@ enum State {
 }
 
 impl Accumulator {
-    /// Takes a row's value. Nulls count for `count_rows` only, and neither do empty numbers.
+    /// Adds a row's value. Only `count_rows` counts nulls and empty numbers.
     pub fn add(&mut self, value: Option<&[u8]>) -> Result<(), ValueError> {
         let number = || value.and_then(|bytes| Number::decode(&self.returns, bytes));
         match &mut self.state {
@@ -227,7 +228,8 @@ impl Accumulator {
         Ok(())
     }
 
-    /// The result. Without any value, counts, sums and averages are 0, the least and greatest null.
+    /// Returns the result. Without any value, counts, sums and averages are 0, the least and
+    /// greatest null.
     pub fn finish(self) -> Result<Option<Vec<u8>>, ValueError> {
         let number = match self.state {
             State::CountRows(count) | State::Count(count) => Number::BigInt(count),
@@ -255,12 +257,12 @@ fn invalid(ArithmeticFailure(reason): ArithmeticFailure) -> ValueError {
     ValueError::invalid(reason)
 }
 
-/// Kahan's sum, which makes up for what rounding loses.
+/// Kahan's summation, which compensates for rounding errors.
 #[derive(Debug, Clone, Default)]
 struct FloatSum {
     sum: f64,
     compensation: f64,
-    /// Without compensation: right when infinities make the other no number.
+    /// Without compensation: correct where infinities turn the other into NaN.
     simple: f64,
 }
 

@@ -1,5 +1,6 @@
-//! The proleptic Gregorian calendar over all years a timestamp can reach (±292 million), which is more than calendar
-//! crates take. The algorithms are Howard Hinnant's `days_from_civil` and `civil_from_days`.
+//! The proleptic Gregorian calendar over all years of timestamps (±292 million), which exceeds the
+//! range of calendar crates. The algorithms are Howard Hinnant's `days_from_civil` and
+//! `civil_from_days`.
 
 /// Milliseconds of a day.
 pub const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -16,9 +17,10 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// The day so many days after 1970-01-01.
+    /// Returns the day `days` days after 1970-01-01.
     pub fn from_days(days: i64) -> Self {
-        // Years count from March here, so that a leap day is the last of its year; an era is 400 years.
+        // Years start in March here, so that a leap day is the last of its year; an era is 400
+        // years.
         let days = days + 719_468;
         let era = days.div_euclid(146_097);
         let day_of_era = days.rem_euclid(146_097);
@@ -31,7 +33,7 @@ impl Civil {
         Self { year, month, day }
     }
 
-    /// How many days after 1970-01-01 the day is.
+    /// Returns the number of days since 1970-01-01.
     pub fn to_days(self) -> i64 {
         let year = self.year - i64::from(self.month <= 2);
         let era = year.div_euclid(400);
@@ -42,7 +44,7 @@ impl Civil {
         era * 146_097 + day_of_era - 719_468
     }
 
-    /// The same day so many months later, or the last one of that month.
+    /// Returns the same day `months` months later, or the last one of that month.
     pub fn plus_months(self, months: i64) -> Self {
         let month = self.year * 12 + i64::from(self.month) - 1 + months;
         let (year, month) = (month.div_euclid(12), month.rem_euclid(12) as u8 + 1);

@@ -1,4 +1,4 @@
-//! Values built of their elements' bytes, with the order and the rules of their type.
+//! Builds values from the bytes of their elements, by the order and rules of their type.
 
 use cassette_rows::types::{DataType, collection, vector};
 
@@ -18,7 +18,8 @@ pub fn build_set(element: &DataType, mut elements: Vec<Vec<u8>>) -> Vec<u8> {
     build_list(&elements)
 }
 
-/// The bytes of a map: the entries in the order of their keys; of equal keys, the last entry stays.
+/// Returns the bytes of a map: the entries in the order of their keys; of equal keys, the last
+/// entry wins.
 pub fn build_map(key: &DataType, mut entries: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<u8> {
     entries.sort_by(|(a, _), (b, _)| key.compare(a, b));
     entries.dedup_by(|later, earlier| {
@@ -40,8 +41,8 @@ pub fn build_tuple(items: &[Option<Vec<u8>>]) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a vector of the type `vector<element, dimension>`, whose elements must be as many, and of the fixed
-/// width if there is one: an `int` that is empty cannot be in a vector.
+/// Returns the bytes of a vector of the type `vector<element, dimension>`; the number of elements
+/// must match, and their width if it is fixed: an empty `int` cannot be in a vector.
 pub fn build_vector(element: &DataType, dimension: u32, elements: &[Vec<u8>]) -> Result<Vec<u8>, ValueError> {
     if elements.len() != dimension as usize {
         return Err(ValueError::invalid(format!(

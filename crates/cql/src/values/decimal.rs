@@ -1,5 +1,5 @@
-//! Decimals as CQL has them, which are Java's: a whole number and a scale, printed, rounded and divided as `BigDecimal`
-//! does. (No crate has these rules; the digits themselves are `num_bigint`'s.)
+//! CQL's decimals, which are Java's: a whole number and a scale, printed, rounded and divided as
+//! `BigDecimal` does. (No crate has these rules; `num_bigint` provides the digits.)
 
 use std::cmp::Ordering;
 use std::fmt::{self, Display, Formatter};
@@ -9,28 +9,30 @@ use num_bigint::{BigInt, BigUint, Sign};
 use super::ArithmeticFailure;
 use super::number::{double_to_text, parse_digits};
 
-/// `unscaled × 10^-scale`. Two decimals of equal value may differ in scale, and print differently: 1.5 and 1.50.
+/// `unscaled × 10^-scale`. Two decimals of equal value can have different scales and texts: 1.5 and
+/// 1.50.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Decimal {
     /// All digits, with the sign.
     pub unscaled: BigInt,
-    /// How many of the digits are behind the point; negative for zeros that are not written.
+    /// The number of digits after the point; negative for omitted trailing zeros.
     pub scale: i32,
 }
 
-/// Which way a digit that falls away moves the last one that stays, when it is exactly half.
+/// The rounding of a dropped digit that is exactly half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rounding {
     /// Away from zero.
     HalfUp,
     /// To the even neighbour.
     HalfEven,
-    /// Whatever falls away just falls away.
+    /// Truncates.
     Down,
 }
 
-/// Operands are brought to one scale only when that takes no more digits than this. A scale may claim two thousand
-/// million digits; Cassandra, which rounds sums to 10,000 digits, does not write so many either.
+/// The maximum number of digits that aligning the scales of operands may produce. A scale can
+/// represent two thousand million digits; Cassandra, which rounds sums to 10,000 digits, does not
+/// write so many either.
 const ALIGNED_DIGITS_MAX: u32 = 30_000;
 
 /// The digits to which Cassandra rounds sums, differences and products.
@@ -47,7 +49,8 @@ impl Decimal {
         Self { unscaled: value.into(), scale: 0 }
     }
 
-    /// Reads `-12.50e-3` and its kind: an optional sign, digits with at most one point, an optional exponent.
+    /// Parses `-12.50e-3` and similar texts: an optional sign, digits with at most one point, an
+    /// optional exponent.
     pub fn parse(text: &str) -> Option<Self> {
         let (mantissa, exponent) = match text.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
@@ -71,12 +74,13 @@ impl Decimal {
         })
     }
 
-    /// The decimal that prints as the double does; `None` for what is not finite.
+    /// Returns the decimal with the double's text; `None` if it is not finite.
     pub fn from_double(value: f64) -> Option<Self> {
         Self::parse(&double_to_text(value))
     }
 
-    /// Reads the bytes of a `decimal`: `i32` scale, then the digits in two's complement. `None` if they are too short.
+    /// Decodes a `decimal`: `i32` scale, then the digits in two's complement. `None` if the bytes
+    /// are too short.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (scale, unscaled) = bytes.split_first_chunk::<4>()?;
         Some(Self { unscaled: BigInt::from_signed_bytes_be(unscaled), scale: i32::from_be_bytes(*scale) })
@@ -89,12 +93,12 @@ impl Decimal {
         bytes
     }
 
-    /// How many digits the number has: at least 1.
+    /// Returns the number of digits: at least 1.
     pub fn precision(&self) -> u64 {
         digit_count(&self.unscaled)
     }
 
-    /// Whether the value is zero.
+    /// Returns whether the value is zero.
     pub fn is_zero(&self) -> bool {
         self.unscaled.sign() == Sign::NoSign
     }
@@ -132,8 +136,8 @@ impl Decimal {
         Ok(product.rounded(PRECISION_MAX, Rounding::HalfUp))
     }
 
-    /// The quotient as the `/` of CQL gives it: at least 32 significant digits and 32 behind the point (1,000 at most),
-    /// rounded half up, without trailing zeros.
+    /// Returns the quotient of CQL's `/`: at least 32 significant digits and 32 after the point
+    /// (1,000 at most), rounded half up, without trailing zeros.
     pub fn divide(&self, other: &Self) -> Result<Self, ArithmeticFailure> {
         let digits_before_point = |number: &Self| number.precision() as i64 - i64::from(number.scale);
         let first_digit = digits_before_point(self) - digits_before_point(other);
@@ -142,7 +146,7 @@ impl Decimal {
         Ok(quotient.without_trailing_zeros())
     }
 
-    /// The quotient with this many digits behind the point.
+    /// Returns the quotient with `scale` digits after the point.
     pub fn divide_to_scale(
         &self,
         other: &Self,
@@ -163,7 +167,7 @@ impl Decimal {
         Ok(Self { unscaled: divide_rounded(&dividend, &divisor, rounding), scale })
     }
 
-    /// What remains of whole divisions; it has the sign of `self`.
+    /// Returns the remainder of the integer division; it has the sign of `self`.
     pub fn remainder(&self, other: &Self) -> Result<Self, ArithmeticFailure> {
         if other.is_zero() {
             return Err(ArithmeticFailure("Division by zero".to_owned()));
@@ -171,7 +175,8 @@ impl Decimal {
         let (left, right, scale) = self.aligned(other)?;
         let mut quotient = &left / &right;
         let remainder = Self { unscaled: &left - &quotient * &right, scale };
-        // Java subtracts quotient × other, whose scale depends on how many zeros the quotient could lose.
+        // Java subtracts quotient × other, whose scale depends on how many zeros the quotient could
+        // drop.
         let preferred = i64::from(self.scale) - i64::from(other.scale);
         let mut quotient_scale = preferred.max(0);
         if quotient.sign() == Sign::NoSign {
@@ -182,16 +187,16 @@ impl Decimal {
         remainder.with_scale(wanted, Rounding::Down)
     }
 
-    /// The number with this many digits behind the point.
+    /// Returns the number with `scale` digits after the point.
     pub fn with_scale(&self, scale: i32, rounding: Rounding) -> Result<Self, ArithmeticFailure> {
         let one = Self::whole(1);
         self.divide_to_scale(&one, scale, rounding)
     }
 
-    /// The number with at most this many digits.
+    /// Returns the number with at most `precision` digits.
     pub fn rounded(self, precision: u64, rounding: Rounding) -> Self {
         let mut number = self;
-        // Rounding 99 up makes 100: a second round takes care of that.
+        // Rounding 99 up gives 100, which a second round shortens.
         loop {
             let excess = number.precision().saturating_sub(precision);
             let (Ok(exponent), Ok(scale)) =
@@ -207,7 +212,7 @@ impl Decimal {
         }
     }
 
-    /// The same value with as few digits as it takes; zero has scale 0.
+    /// Returns the same value with as few digits as possible; zero has scale 0.
     pub fn without_trailing_zeros(self) -> Self {
         if self.is_zero() {
             return Self::zero();
@@ -228,7 +233,8 @@ impl Decimal {
         format!("{}e{}", self.unscaled, -i64::from(self.scale)).parse().unwrap_or(f32::NAN)
     }
 
-    /// The digits before the point. Only the low 64 bits of a number that would have too many digits to write.
+    /// Returns the digits before the point, or the low 64 bits of a number with too many digits to
+    /// write.
     pub fn to_whole(&self) -> BigInt {
         if self.scale <= 0 {
             // From 10^64 on, all powers of ten are multiples of 2^64.
@@ -244,7 +250,7 @@ impl Decimal {
         &self.unscaled / BigInt::from(10).pow(self.scale.unsigned_abs())
     }
 
-    /// Both numbers' digits at the larger of the scales.
+    /// Returns both numbers' digits at the larger of the scales.
     fn aligned(&self, other: &Self) -> Result<(BigInt, BigInt, i32), ArithmeticFailure> {
         let scale = self.scale.max(other.scale);
         let at_scale = |number: &Self| {
@@ -258,13 +264,13 @@ impl Decimal {
     }
 }
 
-/// By value, so that 1.5 and 1.50 are equal here though not `==`.
+/// Compares by value, so that 1.5 and 1.50 are equal here though not `==`.
 pub fn compare(a: &Decimal, b: &Decimal) -> Ordering {
     cassette_rows::types::DataType::Decimal.compare(&a.encode(), &b.encode())
 }
 
-/// As `BigDecimal.toString` prints: without an exponent if there are no unwritten zeros and at most six zeros follow
-/// the point before the first digit.
+/// Writes the same as `BigDecimal.toString`: without an exponent if no zeros are omitted and at
+/// most six zeros follow the point before the first digit.
 impl Display for Decimal {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let digits = self.unscaled.magnitude().to_string();
@@ -296,8 +302,8 @@ fn digit_count(number: &BigInt) -> u64 {
     match u64::try_from(magnitude) {
         Ok(small) => u64::from(small.checked_ilog10().unwrap_or(0)) + 1,
         Err(_) => {
-            // The margin is far above the rounding of the product: the estimate is never too high, and at most one too
-            // low.
+            // The margin far exceeds the rounding error of the product: the estimate is never too
+            // high, and at most one too low.
             let bits = magnitude.bits() as f64;
             let least = ((bits - 1.0) * std::f64::consts::LOG10_2 - 1e-3).floor() as u64 + 1;
             let power = u32::try_from(least).ok().map(|exponent| BigUint::from(10_u32).pow(exponent));
@@ -306,13 +312,14 @@ fn digit_count(number: &BigInt) -> u64 {
     }
 }
 
-/// Divides by ten as often as that leaves no rest, at most `max` times. Returns how often that was.
+/// Divides by ten while the remainder is zero, at most `max` times. Returns the number of
+/// divisions.
 fn strip_zeros(number: &mut BigInt, max: i64) -> i64 {
-    // Each factor of ten brings a factor of two.
+    // Each factor of ten contains a factor of two.
     let twos = number.trailing_zeros().and_then(|twos| i64::try_from(twos).ok()).unwrap_or(0);
     let max = twos.min(max);
     let mut stripped = 0;
-    // By large powers first, so that it takes a few divisions however many zeros there are.
+    // Divides by large powers first, so that a few divisions remove any number of zeros.
     for exponent in (0..32_u32).rev().map(|n| 1_u32 << n) {
         if stripped + i64::from(exponent) > max {
             continue;

@@ -1,4 +1,5 @@
-//! Durations: months, days and nanoseconds, which do not turn into each other; read in three forms.
+//! Durations: months, days and nanoseconds, which are not convertible into each other; parsed from
+//! three forms.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -15,14 +16,14 @@ const HOUR: i64 = 60 * MINUTE;
 
 /// A value of type `duration`. The parts are all of one sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[expect(missing_docs, reason = "the parts are what they are called")]
+#[expect(missing_docs, reason = "the parts are named after their units")]
 pub struct Duration {
     pub months: i32,
     pub days: i32,
     pub nanoseconds: i64,
 }
 
-/// What a part of a duration counts, in the order in which parts must come.
+/// The units of a duration, in the order in which parts must come.
 const UNITS: [(&str, &[&str], Part, i64); 10] = [
     ("years", &["y"], Part::Months, 12),
     ("months", &["mo"], Part::Months, 1),
@@ -44,11 +45,11 @@ enum Part {
 }
 
 impl Duration {
-    /// Reads a duration:
+    /// Parses a duration:
     ///
     /// ```text
-    /// [-]1y2mo3w4d5h6m7s8ms9us10ns      whichever parts, in this order
-    /// [-]P1Y2M3DT4H5M6S                 ISO 8601, whichever parts
+    /// [-]1y2mo3w4d5h6m7s8ms9us10ns      any parts, in this order
+    /// [-]P1Y2M3DT4H5M6S                 ISO 8601, any parts
     /// [-]P5W                            ISO 8601, weeks
     /// [-]P0001-02-03T04:05:06           ISO 8601, alternative form
     /// ```
@@ -72,13 +73,14 @@ impl Duration {
             return Err(ValueError::invalid(format!("Unable to convert '{source}' to a duration")));
         }
         let Self { months, days, nanoseconds } = sum.duration;
-        Ok(match negative {
-            true => Self { months: -months, days: -days, nanoseconds: -nanoseconds },
-            false => sum.duration,
+        Ok(if negative {
+            Self { months: -months, days: -days, nanoseconds: -nanoseconds }
+        } else {
+            sum.duration
         })
     }
 
-    /// Reads a value's bytes: three zigzag vints. `None` if they are cut short or do not fit.
+    /// Decodes a value: three zigzag vints. `None` if they are truncated or out of range.
     pub fn decode(mut bytes: &[u8]) -> Option<Self> {
         let months = i32::try_from(vint::read_signed(&mut bytes)?).ok()?;
         let days = i32::try_from(vint::read_signed(&mut bytes)?).ok()?;
@@ -95,7 +97,7 @@ impl Duration {
         bytes
     }
 
-    /// Whether any part is below zero.
+    /// Returns whether any part is below zero.
     pub fn is_negative(&self) -> bool {
         self.months < 0 || self.days < 0 || self.nanoseconds < 0
     }
@@ -109,8 +111,8 @@ impl Duration {
         }
     }
 
-    /// The timestamp this much after `ms`: months first, where a day that the month does not have is its last one,
-    /// then days, then the time without what is below a millisecond.
+    /// Returns the timestamp this much after `ms`: first months, where the last day of the month
+    /// replaces a missing one, then days, then the time, truncated to milliseconds.
     pub fn add_to(&self, ms: i64) -> i64 {
         let mut start = ms;
         let mut time = self.nanoseconds / MILLISECOND;
@@ -123,12 +125,12 @@ impl Duration {
         start.wrapping_add(i64::from(self.days) * DAY_MS).wrapping_add(time)
     }
 
-    /// Days and time in milliseconds; what is below a millisecond is cut off.
+    /// Returns days and time in milliseconds, truncated.
     fn days_and_time_ms(&self) -> i64 {
         (i64::from(self.days) * DAY_MS).wrapping_add(self.nanoseconds / MILLISECOND)
     }
 
-    /// The start of the period of this length, counted from `start`, in which `ms` lies.
+    /// Returns the start of the period of this length, counted from `start`, that contains `ms`.
     pub fn floor(&self, ms: i64, start: i64) -> Result<i64, ValueError> {
         if start > ms {
             return Err(ValueError::invalid(
@@ -142,7 +144,7 @@ impl Duration {
             let into = if step == 0 { 0 } else { passed % i128::from(step) };
             return Ok((i128::from(ms) - into) as i64);
         }
-        // The start of the period after so many: as many months later, and then as many days and times.
+        // The start of the period number `count`: months first, then days and time.
         let after = |count: i64| {
             let months = count.saturating_mul(i64::from(self.months));
             let day = Civil::from_days(start.div_euclid(DAY_MS)).plus_months(months);
@@ -157,7 +159,8 @@ impl Duration {
         if step == 0 {
             return Ok(after(count) as i64);
         }
-        // The days of so many periods may go too far: the last count that does not is between none and this one.
+        // The days of so many periods can exceed the target: the last count that does not lies
+        // between zero and this one.
         let (mut low, mut high) = (0, count + 1);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -166,7 +169,8 @@ impl Duration {
         Ok(after(low).max(i128::from(start)) as i64)
     }
 
-    /// The start of the period of this length, counted from midnight, in which a time of the day lies.
+    /// Returns the start of the period of this length, counted from midnight, that contains a time
+    /// of the day.
     pub fn floor_time(&self, nanoseconds: i64) -> Result<i64, ValueError> {
         self.check_floor()?;
         if self.months != 0 || self.days != 0 || self.nanoseconds > 24 * HOUR {
@@ -181,14 +185,15 @@ impl Duration {
     }
 
     fn check_floor(&self) -> Result<(), ValueError> {
-        match self.is_negative() {
-            true => Err(ValueError::invalid("Negative durations are not supported by the floor function")),
-            false => Ok(()),
+        if self.is_negative() {
+            Err(ValueError::invalid("Negative durations are not supported by the floor function"))
+        } else {
+            Ok(())
         }
     }
 }
 
-/// `1y2mo24d5h6m7s8ms9us10ns`; nothing at all for no time.
+/// Writes `1y2mo24d5h6m7s8ms9us10ns`; an empty text for zero.
 impl Display for Duration {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.is_negative() {
@@ -216,7 +221,7 @@ impl Display for Duration {
     }
 }
 
-/// Parts as (index of the unit, count), and whether nothing else was there.
+/// Parts as (index of the unit, count), and whether they are the complete text.
 type Parts = (Vec<(usize, i64)>, bool);
 
 fn split_units(mut text: &str) -> Parts {
@@ -257,7 +262,7 @@ fn split_iso(text: &str, days: &[(char, usize)], time: &[(char, usize)]) -> Part
     (parts, complete)
 }
 
-/// `0001-02-03T04:05:06` behind the P.
+/// Splits `0001-02-03T04:05:06`, after the P.
 fn split_alternative(text: &str) -> Parts {
     let shape = text.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
     if !shape.eq(*b"0000-00-00T00:00:00") {
@@ -276,7 +281,7 @@ fn take_count(text: &mut &str) -> Option<i64> {
     Some(count)
 }
 
-/// A duration in the making, whose parts come in order and do not overflow.
+/// Builds a duration; requires ordered parts that do not overflow.
 #[derive(Default)]
 struct Sum {
     duration: Duration,
@@ -300,7 +305,7 @@ impl Sum {
             }
             _ => self.last = Some(unit),
         }
-        // The limit that Cassandra names is that of months and days for all.
+        // Cassandra's message contains the limit of months and days for all parts.
         let too_much = |total: &str| {
             ValueError::invalid(format!(
                 "Invalid duration. The total number of {total} must be less or equal to {}",

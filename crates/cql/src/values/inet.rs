@@ -1,15 +1,16 @@
-//! Addresses as text, as Java reads and writes them.
+//! Addresses as text, as Java parses and formats them.
 
 use std::net::Ipv6Addr;
 
-/// Reads an address into its 4 or 16 bytes. IPv4 also with fewer than four parts, the last of which fills the rest;
-/// IPv6 also in brackets; an IPv4 address mapped into IPv6 is read as the IPv4 address. Names are not resolved.
+/// Parses an address into its 4 or 16 bytes. IPv4 also with fewer than four parts, the last of
+/// which fills the rest; IPv6 also in brackets; an IPv4 address mapped into IPv6 becomes the IPv4
+/// address. Names are not resolved.
 pub fn parse_inet(text: &str) -> Option<Vec<u8>> {
     if let Some(address) = parse_v4(text) {
         return Some(address.to_be_bytes().to_vec());
     }
     let bare = text.strip_prefix('[').map_or(Some(text), |rest| rest.strip_suffix(']'))?;
-    // A numeric scope says something only to the machine at hand, and is not stored.
+    // A numeric scope is meaningful only on one machine, and is not stored.
     let bare = match bare.split_once('%') {
         Some((address, scope)) if !scope.is_empty() && scope.bytes().all(|c| c.is_ascii_digit()) => address,
         _ => bare,
@@ -40,7 +41,7 @@ fn parse_v4(text: &str) -> Option<u32> {
     Some((address << last_bits | last) as u32)
 }
 
-/// `127.0.0.1` or `0:0:0:0:0:0:0:1`; nothing for what is no address.
+/// Formats `127.0.0.1` or `0:0:0:0:0:0:0:1`; an empty text if the bytes are not an address.
 pub fn inet_to_text(bytes: &[u8]) -> String {
     if let Ok([a, b, c, d]) = <[u8; 4]>::try_from(bytes) {
         return format!("{a}.{b}.{c}.{d}");

@@ -1,4 +1,4 @@
-//! Constants of the language: which types take which, and the bytes they are.
+//! Constants of the language: the types that accept them, and their bytes.
 
 use cassette_rows::types::DataType;
 
@@ -7,24 +7,24 @@ use super::text::{decode_hex, from_text};
 use super::{ValueError, decimal};
 use crate::ast::{Literal, LiteralKind};
 
-/// How a term fits where a value of some type is wanted.
+/// How well a term fits a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assignment {
-    /// It is of that type.
+    /// It has that type.
     Exact,
-    /// It can be taken for a value of that type.
+    /// It can be converted to that type.
     Weak,
-    /// It cannot.
+    /// It cannot be converted.
     No,
 }
 
 impl Assignment {
-    /// Whether the term can stand where the value is wanted.
+    /// Returns whether the term is valid for the type.
     pub fn is_assignable(self) -> bool {
         self != Self::No
     }
 
-    /// How several terms together fit: exactly if all do, not if one does not.
+    /// Combines several terms: exact if all are, none if one does not fit.
     pub fn all(parts: impl IntoIterator<Item = Self>) -> Self {
         parts.into_iter().fold(Self::Exact, |all, part| match (all, part) {
             (Self::No, _) | (_, Self::No) => Self::No,
@@ -33,7 +33,7 @@ impl Assignment {
         })
     }
 
-    /// How a value of type `given` fits where one of type `wanted` is wanted.
+    /// Returns how well a value of type `given` fits type `wanted`.
     pub fn of_type(given: &DataType, wanted: &DataType) -> Self {
         match given == wanted || given.freeze() == wanted.freeze() {
             true => Self::Exact,
@@ -42,12 +42,13 @@ impl Assignment {
         }
     }
 
-    /// How a constant fits where a value of type `wanted` is wanted.
+    /// Returns how well a constant fits type `wanted`.
     pub fn of_literal(literal: &Literal, wanted: &DataType) -> Self {
         use DataType::*;
         let fits = match wanted {
             List { .. } | Set { .. } | Map { .. } | Udt { .. } | Vector { .. } => false,
-            // Tuples are no native type: Cassandra lets any constant pass and then fails to read it.
+            // Tuples are not a native type: Cassandra accepts any constant and then fails to parse
+            // it.
             Tuple(_) => true,
             _ if preferred_type(literal).as_ref() == Some(wanted) => return Self::Exact,
             _ => match literal.kind {
@@ -79,7 +80,7 @@ impl Assignment {
     }
 }
 
-/// Whether the bytes of every value of type `given` are a value of type `wanted` as well.
+/// Returns whether the bytes of every value of type `given` are a value of type `wanted` as well.
 pub fn is_value_compatible(given: &DataType, wanted: &DataType) -> bool {
     use DataType::*;
     match (given, wanted) {
@@ -100,9 +101,9 @@ pub fn is_value_compatible(given: &DataType, wanted: &DataType) -> bool {
     }
 }
 
-/// The type that a constant has where nothing else says: the smallest of `int`, `bigint` and `varint`, `double` if it
-/// loses nothing, `ascii` if it is. Hexadecimal constants are taken for `tinyint`, which they then do not fit; that is
-/// Cassandra's.
+/// Returns the type of a constant without context: the smallest of `int`, `bigint` and `varint`,
+/// `double` if it is exact, `ascii` if possible. Hexadecimal constants count as `tinyint`, which
+/// they then do not fit, as in Cassandra.
 pub fn preferred_type(literal: &Literal) -> Option<DataType> {
     let text = &*literal.text;
     Some(match literal.kind {
@@ -122,9 +123,10 @@ pub fn preferred_type(literal: &Literal) -> Option<DataType> {
         LiteralKind::Float => {
             let exact = decimal::Decimal::parse(text)?;
             let double = decimal::Decimal::parse(&double_to_text(exact.to_double()));
-            match double.is_some_and(|double| decimal::compare(&double, &exact).is_eq()) {
-                true => DataType::Double,
-                false => DataType::Decimal,
+            if double.is_some_and(|double| decimal::compare(&double, &exact).is_eq()) {
+                DataType::Double
+            } else {
+                DataType::Decimal
             }
         }
         LiteralKind::Boolean => DataType::Boolean,
@@ -135,7 +137,7 @@ pub fn preferred_type(literal: &Literal) -> Option<DataType> {
     })
 }
 
-/// What the constant's kind is called in messages.
+/// Returns the name of the constant's kind in messages.
 pub fn kind_name(kind: LiteralKind) -> &'static str {
     match kind {
         LiteralKind::String => "STRING",
@@ -148,7 +150,7 @@ pub fn kind_name(kind: LiteralKind) -> &'static str {
     }
 }
 
-/// The bytes of a constant as a value of type `wanted`, to which it must be assignable.
+/// Returns the bytes of a constant as a value of type `wanted`, to which it must be assignable.
 pub fn literal_bytes(literal: &Literal, wanted: &DataType) -> Result<Vec<u8>, ValueError> {
     match literal.kind {
         LiteralKind::Hex => {

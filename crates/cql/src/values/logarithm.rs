@@ -1,6 +1,8 @@
-//! Exponentials and logarithms of decimals, to as many digits as the number has but at least 32, rounded half to even.
+//! Exponentials and logarithms of decimals, with as many digits as the number but at least 32,
+//! rounded half to even.
 //!
-//! Computed with fixed-point numbers of some more digits, by series that gain more than a digit per term:
+//! Computed with fixed-point numbers of some more digits, by series that gain more than a digit per
+//! term:
 //!
 //! ```text
 //! exp x = 2^n (exp r/2^8)^(2^8)                              with r = x - n ln 2, below 1/2
@@ -12,11 +14,12 @@ use num_bigint::{BigInt, Sign};
 use super::ArithmeticFailure;
 use super::decimal::{Decimal, Rounding};
 
-/// Cassandra's bounds on the digits of a result.
+/// Cassandra's minimum of digits of a result.
 const DIGITS_MIN: u64 = 32;
 const DIGITS_MAX: u64 = 10_000;
 
-/// Exponents beyond this are refused: e^x has about x/2.3 digits, all of which are there while the leading ones are found.
+/// Greater exponents are rejected: e^x has about x/2.3 digits, all of which are computed to find
+/// the leading ones.
 const EXPONENT_MAX: f64 = 100_000.0;
 
 /// Each saves terms of the power series and costs a squaring.
@@ -29,7 +32,7 @@ fn digits_of(value: &Decimal) -> u64 {
 /// e to the power of `value`.
 pub fn exp(value: &Decimal) -> Result<Decimal, ArithmeticFailure> {
     let digits = digits_of(value);
-    // Digits beyond those of the result and its magnitude do not count.
+    // Digits beyond those of the result and its magnitude have no effect.
     let value = &value.clone().rounded(digits + 20, Rounding::Down);
     let size = value.to_double();
     if size.abs() > EXPONENT_MAX {
@@ -41,7 +44,7 @@ pub fn exp(value: &Decimal) -> Result<Decimal, ArithmeticFailure> {
     let fixed = Fixed { bits: bits_of(digits + 30) };
     let value = fixed.of_decimal(value)?;
     let ln_2 = fixed.ln_2();
-    // Rounds to the nearest, so that the rest is below 1/2; and that is halved further.
+    // Rounds to the nearest, so that the remainder is below 1/2; it is halved further.
     let twos = (((&value << 1) + &ln_2) >> 1_u8) / &ln_2;
     let rest = (value - &twos * &ln_2) >> HALVINGS;
     let mut term = fixed.one();
@@ -77,7 +80,7 @@ pub fn log10(value: &Decimal) -> Result<Decimal, ArithmeticFailure> {
     let digits = digits_of(value);
     let result = ln_fixed(value, digits)?;
     let ten = ln_fixed(&Decimal::whole(10), digits)?;
-    // ln 10 has some digits more than are wanted, whatever their number for the other.
+    // ln 10 has more digits than required, whatever the digits of the other.
     let quotient = (result.unscaled << ten.bits) / ten.unscaled;
     to_decimal(&quotient, result.bits as i64, digits)
 }
@@ -89,7 +92,7 @@ fn check_positive(value: &Decimal, otherwise: &str) -> Result<(), ArithmeticFail
     }
 }
 
-/// A number of `digits` decimal digits has this many bits, and some are kept in reserve.
+/// Returns the bits for `digits` decimal digits, plus a reserve.
 fn bits_of(digits: u64) -> u64 {
     (digits as f64 * std::f64::consts::LOG2_10) as u64 + 32
 }
@@ -99,7 +102,7 @@ fn ln_fixed(value: &Decimal, digits: u64) -> Result<Approximation, ArithmeticFai
     if let Some(close) = ln_near_one(value, digits)? {
         return Ok(close);
     }
-    // Some digits more for those before the point: the scale may be anything.
+    // Additional digits for those before the point, because the scale is arbitrary.
     let fixed = Fixed { bits: bits_of(digits + 30) };
     // value = u × 10^-s, so ln value = ln u - s ln 10.
     let (mantissa, shift) = fixed.normalize(&value.unscaled);
@@ -109,10 +112,10 @@ fn ln_fixed(value: &Decimal, digits: u64) -> Result<Approximation, ArithmeticFai
     Ok(Approximation { unscaled: sum, bits: fixed.bits })
 }
 
-/// ln of a number between 1/2 and 2; `None` for others.
+/// Returns ln of a number between 1/2 and 2; `None` for others.
 ///
-/// ln (1 + e) is about e, so that there are as many zeros behind the point as the number is close to 1. They are counted
-/// first, because the digits that are wanted come after them.
+/// ln (1 + e) is about e, so the result has as many zeros after the point as the number is close to
+/// 1. They are counted first, because the required digits come after them.
 fn ln_near_one(value: &Decimal, digits: u64) -> Result<Option<Approximation>, ArithmeticFailure> {
     let before_point = i128::from(value.precision()) - i128::from(value.scale);
     if !(0..=1).contains(&before_point) {
@@ -127,7 +130,7 @@ fn ln_near_one(value: &Decimal, digits: u64) -> Result<Option<Approximation>, Ar
     let zeros = u64::from(scale).saturating_sub(difference.precision());
     let fixed = Fixed { bits: bits_of(digits + zeros + 30) };
     if zeros > 2 * digits {
-        // The next term of the series, half the square of this one, is below the digits that are wanted.
+        // The next term of the series, half the square of this one, is below the required digits.
         let unscaled = (difference.unscaled << fixed.bits) / one;
         return Ok(Some(Approximation { unscaled, bits: fixed.bits }));
     }
@@ -135,13 +138,13 @@ fn ln_near_one(value: &Decimal, digits: u64) -> Result<Option<Approximation>, Ar
     Ok(Some(Approximation { unscaled, bits: fixed.bits }))
 }
 
-/// A number with so many binary digits behind the point.
+/// A number with this many binary digits after the point.
 struct Approximation {
     unscaled: BigInt,
     bits: u64,
 }
 
-/// Numbers with so many binary digits behind the point.
+/// Arithmetic with this many binary digits after the point.
 struct Fixed {
     bits: u64,
 }
@@ -160,7 +163,7 @@ impl Fixed {
         Ok(shifted.with_scale(0, Rounding::Down)?.unscaled)
     }
 
-    /// A positive whole number as m × 2^n, with m between 1/2 and 1.
+    /// Returns a positive whole number as m × 2^n, with m between 1/2 and 1.
     fn normalize(&self, value: &BigInt) -> (BigInt, i64) {
         let len = value.bits();
         let mantissa = if len <= self.bits { value << (self.bits - len) } else { value >> (len - self.bits) };
@@ -191,12 +194,12 @@ impl Fixed {
     }
 }
 
-/// The leading decimal digits of `value × 2^-fraction_bits`.
+/// Returns the leading decimal digits of `value × 2^-fraction_bits`.
 fn to_decimal(value: &BigInt, fraction_bits: i64, digits: u64) -> Result<Decimal, ArithmeticFailure> {
     if value.sign() == Sign::NoSign {
         return Ok(Decimal::zero());
     }
-    // Digits behind the point: as many as are wanted and some more, less those before it.
+    // Digits after the point: the required ones plus a reserve, less those before it.
     let magnitude = (value.bits() as f64 - fraction_bits as f64) * std::f64::consts::LOG10_2;
     let scale = digits as i64 + 4 - magnitude as i64;
     let power = BigInt::from(10).pow(scale.unsigned_abs() as u32);
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     fn precision_is_bounded_for_numbers_of_many_digits() {
-        // Each took minutes when all of the number's digits counted.
+        // Each took minutes when all of the number's digits were used.
         let third = decimal(&format!("0.{}", "3".repeat(60_000)));
         assert_eq!(ln(&third).unwrap().precision(), DIGITS_MAX);
         let near_one = decimal(&format!("1.{}1", "0".repeat(60_000)));

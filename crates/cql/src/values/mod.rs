@@ -1,7 +1,8 @@
-//! How values are written: text to bytes and back, JSON, casts, arithmetic, functions and aggregates.
+//! The text of values: parsing and formatting, JSON, casts, arithmetic, functions and aggregates.
 //!
-//! The bytes are those of the native protocol and of SSTables; see `cassette_rows::types` for what they are. All rules
-//! and messages are those of Apache Cassandra 5.0.8. Null is `None` wherever a value may be null.
+//! The bytes are those of the native protocol and of SSTables; `cassette_rows::types` describes
+//! them. All rules and messages are those of Apache Cassandra 5.0.8. Null is `None` wherever a
+//! value can be null.
 
 pub mod aggregates;
 pub mod calendar;
@@ -22,29 +23,30 @@ pub use collections::{build_list, build_map, build_set, build_tuple, build_vecto
 pub use literal::{Assignment, literal_bytes, preferred_type};
 pub use text::{from_text, to_literal, to_text};
 
-/// Why a value could not be read or computed.
+/// The reason why a value could not be parsed or computed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// The text, bytes or arguments are not what the type or function takes: `InvalidRequest` on the wire.
+    /// The text, bytes or arguments do not match the type or function: `InvalidRequest` on the
+    /// wire.
     #[error("{0}")]
     Invalid(String),
     /// The request that needs the value was interrupted.
     #[error(transparent)]
     Interrupted(#[from] cassette_rows::Interrupted),
-    /// A function failed at what it was given: `FunctionFailure` on the wire.
+    /// A function failed for its arguments: `FunctionFailure` on the wire.
     #[error("{message}")]
     FunctionFailure {
         /// The function, without its keyspace, which is `system`.
         function: String,
         /// The types of its arguments.
         argument_types: Vec<String>,
-        /// What to tell people.
+        /// The reason.
         message: String,
     },
 }
 
 impl ValueError {
-    /// An [`ValueError::Invalid`] with this message.
+    /// Creates an [`ValueError::Invalid`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
     }
@@ -56,13 +58,13 @@ impl From<cassette_rows::types::InvalidValue> for ValueError {
     }
 }
 
-/// Why two numbers have no result: a division by zero, mostly.
+/// The reason why a calculation has no result: usually a division by zero.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ArithmeticFailure(pub String);
 
 impl ArithmeticFailure {
-    /// The division by zero of whole numbers.
+    /// Creates the error of an integer division by zero.
     pub fn division_by_zero() -> Self {
         Self("/ by zero".to_owned())
     }

@@ -1,4 +1,4 @@
-//! Numbers of all of CQL's numeric types: their bytes, their text, and how each becomes another.
+//! Numbers of all numeric types of CQL: their bytes, text and conversions.
 
 use num_bigint::{BigInt, Sign};
 
@@ -7,14 +7,16 @@ use cassette_rows::types::DataType;
 use super::decimal::Decimal;
 use super::{ArithmeticFailure, ValueError};
 
-/// The most digits of a `varint` or `decimal` that is read from text, printed, or calculated with. Division, printing
-/// and others take time that grows with the square of the digits; these many take some 100 ms.
+/// The maximum number of digits of a `varint` or `decimal` that is parsed, printed, or calculated
+/// with. The time of division, printing and others grows with the square of the digits; this many
+/// take some 100 ms.
 pub const DIGITS_MAX: usize = 200_000;
 
-/// The longest value of so many digits, in bytes: 3.33 bits a digit, a sign and the scale of a decimal.
+/// The longest value with this many digits, in bytes: 3.33 bits a digit, a sign and the scale of a
+/// decimal.
 const OPERAND_LENGTH_MAX: usize = DIGITS_MAX * 416 / 1000 + 5;
 
-/// From how many digits on a number is read in halves.
+/// The number of digits from which on a number is parsed in halves.
 const HALVED_FROM: usize = 1_000;
 
 /// A value of a numeric type.
@@ -32,7 +34,7 @@ pub enum Number {
     Decimal(Decimal),
 }
 
-/// Refuses a number that is too long to calculate with. Values of other types pass.
+/// Rejects a number that is too long for a calculation. Accepts values of other types.
 ///
 /// # Errors
 /// If `bytes` are a `varint` or `decimal` of more than about [`DIGITS_MAX`] digits.
@@ -46,13 +48,13 @@ pub fn check_length(data_type: &DataType, bytes: &[u8]) -> Result<(), Arithmetic
     )))
 }
 
-/// [`check_length`] of a number, or of all numbers in a value that has parts.
+/// Does [`check_length`] for a number, or for all numbers in a nested value.
 ///
 /// # Errors
 /// If one of them is too long to print.
 pub fn check_lengths(data_type: &DataType, bytes: &[u8]) -> Result<(), ValueError> {
     use cassette_rows::types::{collection, vector};
-    // What is within has fewer bytes.
+    // Nested values have fewer bytes.
     if bytes.len() <= OPERAND_LENGTH_MAX {
         return Ok(());
     }
@@ -82,14 +84,14 @@ fn check_items<'a>(types: impl Iterator<Item = &'a DataType>, bytes: &[u8]) -> R
     items.try_for_each(|(data_type, item)| item.map_or(Ok(()), |item| check_lengths(data_type, item)))
 }
 
-/// Whether values of this type are numbers, which can be calculated with.
+/// Returns whether values of this type are numbers.
 pub fn is_numeric(data_type: &DataType) -> bool {
     use DataType::*;
     matches!(data_type, TinyInt | SmallInt | Int | BigInt | Counter | Float | Double | VarInt | Decimal)
 }
 
 impl Number {
-    /// Reads a value; `None` if it is empty, malformed or of a type that has no numbers.
+    /// Decodes a value; `None` if it is empty, malformed or of a type without numbers.
     pub fn decode(data_type: &DataType, bytes: &[u8]) -> Option<Self> {
         Some(match data_type {
             DataType::TinyInt => Self::TinyInt(i8::from_be_bytes(bytes.try_into().ok()?)),
@@ -118,9 +120,9 @@ impl Number {
         }
     }
 
-    /// The number as one of `data_type`, narrowed as Java does: whole numbers lose their high bits, doubles saturate
-    /// and lose their fraction, decimals both. `None` if the type has no numbers or the number is not finite and the
-    /// type has no such numbers.
+    /// Converts the number to `data_type`, narrowed as in Java: whole numbers lose their high bits,
+    /// doubles saturate and lose their fraction, decimals both. `None` if the type has no numbers,
+    /// or if the number is not finite and the type has only finite ones.
     pub fn convert(&self, data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::TinyInt => Self::TinyInt(self.to_int() as i8),
@@ -189,7 +191,7 @@ impl Number {
         }
     }
 
-    /// The number in decimal digits, as CQL and JSON write it.
+    /// Returns the decimal digits of the number, as in CQL and JSON.
     pub fn to_text(&self) -> String {
         match self {
             Self::Float(value) => float_to_text(*value),
@@ -206,7 +208,7 @@ fn low_64_bits(value: &BigInt) -> i64 {
     if value.sign() == Sign::Minus { low.wrapping_neg() } else { low }
 }
 
-/// Reads a whole number of up to [`DIGITS_MAX`] digits: an optional sign and digits.
+/// Parses a whole number of up to [`DIGITS_MAX`] digits: an optional sign and digits.
 pub fn parse_varint(text: &str) -> Option<BigInt> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -216,8 +218,8 @@ pub fn parse_varint(text: &str) -> Option<BigInt> {
     Some(if text.starts_with('-') { -magnitude } else { magnitude })
 }
 
-/// Reads decimal digits; `None` if there are more than [`DIGITS_MAX`], leading zeros included. Halves are read by
-/// themselves and put together, which is faster than digit by digit.
+/// Parses decimal digits; `None` if there are more than [`DIGITS_MAX`], including leading zeros.
+/// Parses halves separately and combines them, which is faster than digit by digit.
 pub(super) fn parse_digits(digits: &str) -> Option<BigInt> {
     if digits.len() > DIGITS_MAX {
         return None;
@@ -230,18 +232,19 @@ pub(super) fn parse_digits(digits: &str) -> Option<BigInt> {
     Some(parse_digits(high)? * power + parse_digits(low)?)
 }
 
-/// Reads a double as Java does: decimal digits with a point and an exponent, an optional `f` or `d` behind them, or
-/// `NaN` and `Infinity` in just that case, blanks around. Not read: hexadecimal floating point.
+/// Parses a double as Java does: decimal digits with a point and an exponent, an optional suffix
+/// `f` or `d`, or `NaN` and `Infinity` in exactly that case, blanks around. Does not support
+/// hexadecimal floating point.
 pub fn parse_double(text: &str) -> Option<f64> {
     java_float_syntax(text)?.parse().ok()
 }
 
-/// Reads a float, by the same syntax.
+/// Parses a float, in the same syntax.
 pub fn parse_float(text: &str) -> Option<f32> {
     java_float_syntax(text)?.parse().ok()
 }
 
-/// The part of `text` that Rust reads as the same number, if it is one for Java.
+/// Returns the part of `text` that Rust parses as the same number, if it is one in Java.
 fn java_float_syntax(text: &str) -> Option<&str> {
     let text = text.trim_matches(|c: char| c <= ' ');
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -254,21 +257,22 @@ fn java_float_syntax(text: &str) -> Option<&str> {
     starts_as_number.then_some(number)
 }
 
-/// The double as Java prints it: the fewest digits that read back as it but at least two, with an exponent below
-/// 10^-3 and from 10^7 on.
+/// Formats the double as Java does: the fewest digits that parse to it but at least two, with an
+/// exponent below 10^-3 and from 10^7 on.
 ///
-/// This is Java from version 19 on. Before, on what Cassandra runs, some numbers got more digits than it takes, such as
-/// 9.999999999999999E22 for 1.0E23 (JDK-4511638).
+/// This is Java from version 19 on. Before, which Cassandra runs on, some numbers got more digits
+/// than necessary, such as 9.999999999999999E22 for 1.0E23 (JDK-4511638).
 pub fn double_to_text(value: f64) -> String {
     java_float(value.is_nan(), value.is_infinite(), value < 0.0, format!("{value:e}"), format!("{value:.1e}"))
 }
 
-/// The float as Java prints it.
+/// Formats the float as Java does.
 pub fn float_to_text(value: f32) -> String {
     java_float(value.is_nan(), value.is_infinite(), value < 0.0, format!("{value:e}"), format!("{value:.1e}"))
 }
 
-/// `shortest` and `two_digits` are the number as Rust writes it: `-1.234e-5`, without a point if there is one digit.
+/// `shortest` and `two_digits` are the number in Rust's format: `-1.234e-5`, without a point if
+/// there is one digit.
 fn java_float(nan: bool, infinite: bool, negative: bool, shortest: String, two_digits: String) -> String {
     match (nan, infinite, negative) {
         (true, ..) => return "NaN".to_owned(),
@@ -284,7 +288,7 @@ fn java_float(nan: bool, infinite: bool, negative: bool, shortest: String, two_d
         None => ("", mantissa),
     };
     let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
-    // A second digit that is 0 is written only right behind the point.
+    // A second digit that is 0 is written only directly after the point.
     let digits = digits.strip_suffix('0').filter(|digits| digits.len() == 1).unwrap_or(&digits);
     match exponent {
         0..7 => {
@@ -368,7 +372,7 @@ mod tests {
             assert_eq!(parse_varint(&format!("-{text}")).unwrap().to_string(), format!("-{text}"));
         }
         assert!(parse_varint(&"9".repeat(DIGITS_MAX)).is_some());
-        // Minutes, if each digit were looked at for all that follow.
+        // Takes minutes if each digit is compared with all that follow.
         let endless = "9".repeat(20_000_000);
         assert_eq!(parse_varint(&endless), None);
         assert_eq!(Decimal::parse(&format!("{endless}.5")), None);

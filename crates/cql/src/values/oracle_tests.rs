@@ -1,4 +1,4 @@
-//! What Cassandra 5.0.8's own classes answered, recorded.
+//! Recorded answers of Cassandra 5.0.8's own classes.
 
 use cassette_rows::types::{DataType, parse_class_name};
 
@@ -31,7 +31,8 @@ fn native_type(name: &str) -> DataType {
     parse_class_name(class).unwrap().0
 }
 
-/// Each line: type, text, then the bytes, the bytes as text, as JSON and as a literal - or an error after a `!`.
+/// Each line: type, text, then the bytes, the bytes as text, as JSON and as a literal - or an error
+/// after a `!`.
 #[test]
 fn texts_become_bytes_and_bytes_become_texts_as_in_cassandra() {
     let mut wrong = Vec::new();
@@ -63,7 +64,7 @@ fn texts_become_bytes_and_bytes_become_texts_as_in_cassandra() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Surroundings in which nothing ever happens.
+/// Constant surroundings.
 struct Nowhere;
 
 impl functions::Surroundings for Nowhere {
@@ -80,7 +81,7 @@ impl functions::Surroundings for Nowhere {
     }
 }
 
-/// Calls the function of a line of the recording: what it gives as hexadecimal digits, with its type.
+/// Calls the function of a recorded line: returns its result as hexadecimal digits, with its type.
 fn call(name: &str, types: &[DataType], values: &[Vec<u8>]) -> Result<(String, String), ValueError> {
     use crate::ast::ArithmeticOperator::*;
     use functions::{Argument, Function, TypedArgument, resolve, resolve_arithmetic, resolve_negation};
@@ -120,7 +121,8 @@ fn call(name: &str, types: &[DataType], values: &[Vec<u8>]) -> Result<(String, S
     Ok((function.returns.to_string(), result.map_or("null".to_owned(), |bytes| encode_hex(&bytes))))
 }
 
-/// Each line: function, arguments as `type=value`, then the type and bytes of the result - or an error after a `!`.
+/// Each line: function, arguments as `type=value`, then the type and bytes of the result - or an
+/// error after a `!`.
 #[test]
 fn functions_give_what_they_give_in_cassandra() {
     let mut wrong = Vec::new();
@@ -150,7 +152,8 @@ fn functions_give_what_they_give_in_cassandra() {
     assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Each line: type, JSON, then the bytes, the bytes as JSON and as a literal - or an error after a `!`.
+/// Each line: type, JSON, then the bytes, the bytes as JSON and as a literal - or an error after a
+/// `!`.
 #[test]
 fn json_becomes_bytes_and_bytes_become_json_as_in_cassandra() {
     let mut wrong = Vec::new();

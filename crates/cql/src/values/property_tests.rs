@@ -1,4 +1,4 @@
-//! What holds for all values, and that nothing from outside makes anything panic.
+//! Properties of all values, and the absence of panics for external input.
 
 use cassette_rows::types::DataType;
 use proptest::prelude::*;
@@ -44,7 +44,8 @@ proptest! {
                 // Equal, if not always the same bytes: NaNs, padded numbers, a true that is not 1.
                 Ok(read) => prop_assert_eq!(to_text(&data_type, &read), text, "{}", data_type),
                 Err(error) => {
-                    // Times of day that are none, years that no text reaches, mapped addresses, texts that only Java has.
+                    // Invalid times of day, years without a text, mapped addresses, texts that only
+                    // Java can represent.
                     let odd = matches!(data_type, DataType::Time | DataType::Timestamp | DataType::Date | DataType::Decimal);
                     prop_assert!(odd, "{}: {} is {}", data_type, text, error);
                 }

@@ -1,6 +1,6 @@
-//! Timestamps, dates and times as text, in every form that Cassandra reads and in the ones it writes.
+//! Timestamps, dates and times as text, in all forms that Cassandra parses and writes.
 //!
-//! What stands without a zone is UTC. (Cassandra takes its server's zone, which in production is UTC.)
+//! Times without a zone are UTC. (Cassandra uses its server's zone, which in production is UTC.)
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use super::calendar::{Civil, DAY_MS, days_in_month};
 /// Nanoseconds of a day.
 pub const DAY_NS: i64 = DAY_MS * 1_000_000;
 
-/// Reads a timestamp, milliseconds since 1970: a whole number, `now`, or
+/// Parses a timestamp into milliseconds since 1970: a whole number, `now`, or
 ///
 /// ```text
 /// 2015-05-03[T| ]13:30[:54[.234]][zone]     months, days, hours … also without leading zeros
@@ -22,8 +22,9 @@ pub const DAY_NS: i64 = DAY_MS * 1_000_000;
 ///       region, Europe/Paris, or one of its abbreviations that no other region has, CET
 /// ```
 ///
-/// A day that the month does not have is taken for its last one, as Cassandra does. A time that a region's clocks passed over is
-/// taken for as much later, and one that they showed twice for the first.
+/// A day that the month does not have becomes its last one, as in Cassandra. A time that a region's
+/// clocks skipped is moved forward by the length of the gap, and of one that they showed twice the
+/// first is used.
 pub fn parse_timestamp(text: &str) -> Result<i64, ValueError> {
     if text.eq_ignore_ascii_case("now") {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -53,7 +54,7 @@ fn parse_date_and_time(text: &str) -> Option<i64> {
         second = take_after(&mut rest, ':')?;
         if let Some(fraction) = rest.strip_prefix('.') {
             let digits = fraction.len() - fraction.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            // At most nine digits are read, of which all behind the third are cut off.
+            // Parses at most nine digits, of which all after the third are dropped.
             let (fraction, after) = fraction.split_at(digits.min(9));
             millisecond = format!("{fraction:0<3}").get(..3)?.parse::<i64>().ok()?;
             rest = after;
@@ -67,14 +68,15 @@ fn parse_date_and_time(text: &str) -> Option<i64> {
     at_zone(days, ((hour * 60 + minute) * 60 + second) * 1000 + millisecond, rest)
 }
 
-/// `2015-05-03` and a zone. A year of more than four digits takes a sign, and a plus takes such a year.
+/// Parses `2015-05-03` and a zone. A year of more than four digits requires a sign, and a plus
+/// requires such a year.
 fn parse_day(text: &str) -> Option<i64> {
     let mut rest = text;
     let days = take_day(&mut rest)?;
     at_zone(days, 0, rest)
 }
 
-/// Takes an ISO date in which a day that the month does not have is the last one.
+/// Consumes an ISO date, in which a day that the month does not have becomes the last one.
 fn take_day(rest: &mut &str) -> Option<i64> {
     let sign = rest.chars().next().filter(|c| matches!(c, '-' | '+'));
     *rest = rest.strip_prefix(['-', '+']).unwrap_or(rest);
@@ -110,7 +112,7 @@ fn to_millis(days: i64, of_day_ms: i64, offset_s: i64) -> Option<i64> {
     i64::try_from(ms).ok()
 }
 
-/// Milliseconds since 1970 of a time of day where `zone` is kept.
+/// Returns the milliseconds since 1970 of a local time in `zone`.
 fn at_zone(days: i64, of_day_ms: i64, zone: &str) -> Option<i64> {
     match parse_zone(zone) {
         Some(offset_s) => to_millis(days, of_day_ms, offset_s),
@@ -123,9 +125,9 @@ fn at_zone(days: i64, of_day_ms: i64, zone: &str) -> Option<i64> {
     }
 }
 
-/// The region called `name`, exactly so, or meant by an abbreviation.
+/// Returns the region with exactly this name, or this abbreviation.
 fn region(name: &str) -> Option<TimeZone> {
-    /// Those of Java's abbreviations that mean one region.
+    /// Those of Java's abbreviations that are unambiguous.
     const ABBREVIATIONS: [(&str, &str); 16] = [
         ("AKST", "America/Anchorage"),
         ("CET", "Europe/Paris"),
@@ -147,11 +149,11 @@ fn region(name: &str) -> Option<TimeZone> {
     let meant = ABBREVIATIONS.iter().find(|(abbreviation, _)| *abbreviation == name);
     let name = meant.map_or(name, |(_, region)| region);
     let zone = TimeZone::get(name).ok()?;
-    // The database does not look at the case of names; Cassandra does.
+    // The database ignores the case of names; Cassandra does not.
     (zone.iana_name() == Some(name)).then_some(zone)
 }
 
-/// The seconds that a zone is ahead of UTC, if that is all its name says.
+/// Returns the seconds that a zone is ahead of UTC, if its name is an offset.
 fn parse_zone(text: &str) -> Option<i64> {
     match text.strip_prefix(' ') {
         None if text.is_empty() => Some(0),
@@ -193,7 +195,7 @@ fn parse_offset(text: &str, with_seconds: bool) -> Option<i64> {
     Some(if text.starts_with('-') { -offset } else { offset })
 }
 
-/// Takes 1 to 18 digits.
+/// Consumes 1 to 18 digits.
 fn take_number(rest: &mut &str) -> Option<i64> {
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, after) = rest.split_at(digits);
@@ -211,12 +213,12 @@ fn is_whole_number(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// `2015-05-03T13:30:54.234Z`, as timestamps become text.
+/// Formats `2015-05-03T13:30:54.234Z`, the text of timestamps.
 pub fn timestamp_to_text(ms: i64) -> String {
     format_timestamp(ms, 'T')
 }
 
-/// `2015-05-03 13:30:54.234Z`, as timestamps become JSON.
+/// Formats `2015-05-03 13:30:54.234Z`, the JSON of timestamps.
 pub fn timestamp_to_json(ms: i64) -> String {
     format_timestamp(ms, ' ')
 }
@@ -225,7 +227,7 @@ fn format_timestamp(ms: i64, separator: char) -> String {
     let Civil { year, month, day } = Civil::from_days(ms.div_euclid(DAY_MS));
     let ms = ms.rem_euclid(DAY_MS);
     let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    // Java counts these years by era: what is left of 1 BC, astronomical year 0, is a bare 1.
+    // Java counts these years by era: 1 BC, astronomical year 0, is written as 1.
     let year = year_to_text(if year > 0 { year } else { 1 - year });
     format!("{year}-{month:02}-{day:02}{separator}{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
 }
@@ -239,7 +241,8 @@ fn year_to_text(year: i64) -> String {
     }
 }
 
-/// Reads a date as its stored number (days since 1970 plus 2^31): that number itself, or `2015-05-03`.
+/// Parses a date as its stored number (days since 1970 plus 2^31): that number itself, or
+/// `2015-05-03`.
 pub fn parse_date(text: &str) -> Result<u32, ValueError> {
     if is_whole_number(text) {
         return text.parse().map_err(|_| {
@@ -248,7 +251,7 @@ pub fn parse_date(text: &str) -> Result<u32, ValueError> {
     }
     let mut rest = text;
     let day = take_day(&mut rest).filter(|_| rest.is_empty());
-    // A date is read strictly: a day that the month does not have is not the last one.
+    // Dates are parsed strictly: a day that the month does not have is an error.
     let is_of_month = |days: &i64| text.ends_with(&format!("-{:02}", Civil::from_days(*days).day));
     let has_millis = |days: &i64| days.checked_mul(DAY_MS).is_some();
     let Some(days) = day.filter(is_of_month).filter(has_millis) else {
@@ -275,19 +278,19 @@ fn days_of_date(date: u32) -> i64 {
     i64::from(date) - (1 << 31)
 }
 
-/// The midnight at which a date begins.
+/// Returns the midnight at the start of a date.
 pub fn date_to_millis(date: u32) -> i64 {
     days_of_date(date) * DAY_MS
 }
 
-/// The date of a timestamp. As in Cassandra, which cuts off where it should round down, the day before 1970 has no
-/// time but midnight, and so on back.
+/// Returns the date of a timestamp. As in Cassandra, which truncates instead of rounding down, only
+/// midnight belongs to the day before 1970, and so on backwards.
 pub fn date_of_millis(ms: i64) -> u32 {
     let days = ms.div_euclid(1000) / (DAY_MS / 1000);
     (days as u32).wrapping_add(1 << 31)
 }
 
-/// Reads a time as nanoseconds since midnight: that number itself, or `13:30:54[.234]`.
+/// Parses a time as nanoseconds since midnight: that number itself, or `13:30:54[.234]`.
 pub fn parse_time(text: &str) -> Result<i64, ValueError> {
     if is_whole_number(text) {
         return match text.parse() {

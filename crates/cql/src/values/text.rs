@@ -1,4 +1,4 @@
-//! Values as text: what stands between the quotes of a literal, and what `CAST(… AS text)` and DESCRIBE show.
+//! Values as text: the content of literals, and the output of `CAST(… AS text)` and DESCRIBE.
 
 use std::fmt::Write;
 
@@ -10,10 +10,11 @@ use super::inet::{inet_to_text, parse_inet};
 use super::number::{DIGITS_MAX, Number, parse_double, parse_float, parse_varint};
 use super::{ValueError, temporal};
 
-/// Reads a value of a type that has no parts. Collections, tuples, UDTs and vectors are built of their elements, not
-/// read from one text.
+/// Parses a value of a type without parts. Collections, tuples, UDTs and vectors are built from
+/// their elements instead.
 ///
-/// The empty text is an empty value where Cassandra has it so: numbers, timestamps, UUIDs, addresses, durations.
+/// The empty text is an empty value where it is in Cassandra: numbers, timestamps, UUIDs,
+/// addresses, durations.
 pub fn from_text(data_type: &DataType, text: &str) -> Result<Vec<u8>, ValueError> {
     let no = |what: &str| Err(ValueError::invalid(format!("{what} '{text}'")));
     let read = match data_type {
@@ -40,7 +41,7 @@ pub fn from_text(data_type: &DataType, text: &str) -> Result<Vec<u8>, ValueError
     if let Some(bytes) = read {
         return Ok(bytes);
     }
-    // Cassandra reads an empty tinyint or smallint too, and then fails to show what it stored.
+    // Cassandra also accepts an empty tinyint or smallint, and then fails to print what it stored.
     let has_empty = !matches!(data_type, DataType::TinyInt | DataType::SmallInt) && !is_nested(data_type);
     if text.is_empty() && has_empty {
         return Ok(Vec::new());
@@ -106,12 +107,12 @@ fn is_nested(data_type: &DataType) -> bool {
     matches!(data_type, List { .. } | Set { .. } | Map { .. } | Tuple(_) | Udt { .. } | Vector { .. })
 }
 
-/// Java has one NaN to write.
+/// Java writes all NaNs alike.
 pub(super) fn java_nan_64(value: f64) -> f64 {
     if value.is_nan() { f64::from_bits(0x7ff8_0000_0000_0000) } else { value }
 }
 
-/// Java has one NaN to write.
+/// Java writes all NaNs alike.
 pub(super) fn java_nan_32(value: f32) -> f32 {
     if value.is_nan() { f32::from_bits(0x7fc0_0000) } else { value }
 }
@@ -124,7 +125,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     uuid::Uuid::parse_str(text).ok().map(uuid::Uuid::into_bytes)
 }
 
-/// Reads hexadecimal digits; `None` for an odd number of them or other characters.
+/// Decodes hexadecimal digits; `None` for an odd number of them or other characters.
 pub fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
@@ -144,11 +145,13 @@ pub fn encode_hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The value as text without quotes. Blobs have no `0x` before them; collections, tuples, UDTs and vectors are as
-/// [`to_literal`] writes them. An empty value of a type that has no empty text is nothing, and so is a malformed one.
+/// Returns the value as text without quotes. Blobs have no `0x` prefix; collections, tuples, UDTs
+/// and vectors are formatted as in [`to_literal`]. An empty value of a type without an empty text,
+/// and a malformed value, are an empty text.
 pub fn to_text(data_type: &DataType, bytes: &[u8]) -> String {
     match data_type {
-        // Java's strings hold what Rust's cannot; that is shown as the replacement character.
+        // Java's strings can represent text that Rust's cannot, which becomes the replacement
+        // character.
         DataType::Text | DataType::Ascii => String::from_utf8_lossy(bytes).into_owned(),
         DataType::Blob => encode_hex(bytes),
         DataType::Boolean => match bytes {
@@ -178,7 +181,8 @@ pub fn to_text(data_type: &DataType, bytes: &[u8]) -> String {
     }
 }
 
-/// The value as a CQL literal that reads back as it; `null` for null and for empty values that have no literal.
+/// Returns the value as a CQL literal that parses to it; `null` for null and for empty values that
+/// have no literal.
 pub fn to_literal(data_type: &DataType, bytes: Option<&[u8]>) -> String {
     let mut out = String::new();
     write_literal(data_type, bytes, &mut out);
@@ -244,7 +248,7 @@ fn write_literal(data_type: &DataType, bytes: Option<&[u8]>, out: &mut String) {
         | DataType::Time
         | DataType::Timestamp
         | DataType::Inet => {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(out, "'{}'", to_text(data_type, bytes).replace('\'', "''"));
         }
         other => out.push_str(&to_text(other, bytes)),

@@ -1,4 +1,4 @@
-//! Version 1 UUIDs: the time in them, the bounds of a time, and new ones.
+//! Version 1 UUIDs: their times, the limits of a time, and generation.
 //!
 //! ```text
 //! time_low 32 · time_mid 16 · 0001 time_high 12 · clock sequence 16 · node 48
@@ -11,25 +11,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// From 1582-10-15 to 1970-01-01 in 100 ns.
 const EPOCH_TICKS: i64 = 122_192_928_000_000_000;
 
-/// The microseconds since 1970 at which the UUID was made.
+/// Returns the UUID's creation time in microseconds since 1970.
 pub fn to_micros(uuid: [u8; 16]) -> i64 {
     let high = (u128::from_be_bytes(uuid) >> 64) as u64;
     let ticks = (high & 0x0fff) << 48 | (high & 0xffff_0000) << 16 | high >> 32;
     (ticks as i64) / 10 - EPOCH_TICKS / 10
 }
 
-/// The milliseconds since 1970 at which the UUID was made.
+/// Returns the UUID's creation time in milliseconds since 1970.
 pub fn to_millis(uuid: [u8; 16]) -> i64 {
     to_micros(uuid) / 1000
 }
 
-/// The lowest UUID of a millisecond, in the order of timeuuids. It is a bound, and no UUID that anything should have.
+/// Returns the lowest UUID of a millisecond, in the order of timeuuids. It is a limit for
+/// comparisons, not an identifier.
 pub fn min_at_millis(ms: i64) -> [u8; 16] {
     // Of signed bytes, 0x80 is the lowest.
     assemble(ticks_of_millis(ms), 0x8080_8080_8080_8080)
 }
 
-/// The highest UUID of a millisecond, in the order of timeuuids. It is a bound, and no UUID that anything should have.
+/// Returns the highest UUID of a millisecond, in the order of timeuuids. It is a limit for
+/// comparisons, not an identifier.
 pub fn max_at_millis(ms: i64) -> [u8; 16] {
     assemble(ticks_of_millis(ms.wrapping_add(1)).wrapping_sub(1), 0x7f7f_7f7f_7f7f_7f7f)
 }
@@ -44,24 +46,27 @@ fn assemble(ticks: i64, low: u64) -> [u8; 16] {
     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }
 
-/// Makes time UUIDs that are all different and ascend, from whatever times.
+/// Generates distinct, ascending time UUIDs from arbitrary times.
 #[derive(Debug)]
 pub struct TimeUuids {
     /// Clock sequence and node.
     low: u64,
-    /// The last time given out, in 100 ns.
+    /// The last time used, in 100 ns.
     last_ticks: AtomicU64,
 }
 
 impl TimeUuids {
-    /// A maker with 62 bits of its own, random ones as a rule: two makers with the same bits may make the same UUID.
+    /// Creates a generator with 62 distinctive bits, usually random: two generators with the same
+    /// bits can return the same UUID.
     pub fn new(bits: u64) -> Self {
-        // The variant's bits are 10; the multicast bit says that the node is no network card's address.
+        // The variant's bits are 10; the multicast bit marks the node as no address of a network
+        // card.
         let low = bits & !(0b11 << 62) | 0b10 << 62 | 1 << 40;
         Self { low, last_ticks: AtomicU64::new(0) }
     }
 
-    /// A UUID of `now_us` (microseconds since 1970), or of the first moment after the last one that is not taken.
+    /// Returns a UUID of `now_us` (microseconds since 1970), or of the first unused time after the
+    /// last one.
     pub fn next(&self, now_us: i64) -> [u8; 16] {
         let now = now_us.wrapping_mul(10).wrapping_add(EPOCH_TICKS) as u64;
         let next = |last: u64| now.max(last + 1);

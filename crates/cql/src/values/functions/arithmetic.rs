@@ -1,4 +1,5 @@
-//! `+ - * / %` and the minus sign: numbers of all types, texts put together, timestamps and dates moved by durations.
+//! `+ - * / %` and the minus sign: numbers of all types, concatenation of texts, timestamps and
+//! dates plus durations.
 
 use cassette_rows::types::DataType;
 
@@ -22,7 +23,8 @@ const NUMERIC: [DataType; 9] = [
     DataType::Counter,
 ];
 
-/// The function of `left operator right`, where a value of type `receiver` is wanted if that is known.
+/// Returns the function of `left operator right`, with the type of its target, `receiver`, if that
+/// is known.
 pub fn resolve_arithmetic(
     operator: ArithmeticOperator,
     left: &dyn Argument,
@@ -33,7 +35,7 @@ pub fn resolve_arithmetic(
     match pick(&candidates(operator), &[left, right], receiver) {
         Pick::One(Function::Scalar(function)) => Ok(function),
         Pick::Many(compatible) => {
-            // What receives the value says which type is meant, unless a marker leaves even that open.
+            // The receiver's type decides, unless a marker leaves even that ambiguous.
             let of_receiver = compatible.into_iter().find(|function| {
                 receiver.is_some_and(|wanted| function.arguments().iter().all(|argument| argument == wanted))
             });
@@ -51,7 +53,7 @@ pub fn resolve_arithmetic(
     }
 }
 
-/// The function of `-argument`.
+/// Returns the function of `-argument`.
 pub fn resolve_negation(
     argument: &dyn Argument,
     receiver: Option<&DataType>,
@@ -101,7 +103,7 @@ fn candidates(operator: ArithmeticOperator) -> Vec<Function> {
     functions.into_iter().map(Function::Scalar).collect()
 }
 
-/// As wide as the wider operand, and with a fraction if one of them has one.
+/// Returns a type as wide as the wider operand, and with a fraction if one of them has one.
 fn result_type(left: &DataType, right: &DataType) -> DataType {
     use DataType::*;
     let width = |number: &DataType| match number {
@@ -147,7 +149,7 @@ fn calculate(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surrounding
     )
 }
 
-/// Calculates in the type of the result: whole numbers wrap around, floats do not fail.
+/// Calculates in the type of the result: whole numbers wrap around, floats cannot fail.
 fn calculate_numbers(
     operator: ArithmeticOperator,
     left: &Number,
@@ -220,7 +222,8 @@ fn calculate_numbers(
     })
 }
 
-/// What a decimal is calculated with. Numbers of a fixed width go by way of a double, and so 1 becomes 1.0.
+/// Converts an operand of a decimal. Numbers of a fixed width are converted through a double, so
+/// that 1 becomes 1.0.
 fn to_decimal(number: &Number) -> Result<crate::values::decimal::Decimal, ArithmeticFailure> {
     use crate::values::decimal::Decimal;
     match number {

@@ -1,4 +1,4 @@
-//! `int_as_blob`, `blob_as_int` and so on: bytes are bytes, only the type changes.
+//! `int_as_blob`, `blob_as_int` and similar functions, which change only the type.
 
 use cassette_rows::types::DataType;
 
@@ -7,7 +7,7 @@ use crate::ast::NativeType;
 use crate::values::ValueError;
 use crate::values::text::encode_hex;
 
-/// The functions called `name`, by their names of today or of before 5.0.
+/// Returns the functions called `name`, in the present naming or in that before 5.0.
 pub(super) fn functions(name: &str) -> Vec<ScalarFunction> {
     let from_blob = name.strip_prefix("blob_as_").or_else(|| name.strip_prefix("blobas"));
     if let Some(data_type) = from_blob.and_then(named_type) {
@@ -33,7 +33,7 @@ pub(super) fn functions(name: &str) -> Vec<ScalarFunction> {
     }
 }
 
-/// The native type called so, but for `blob`.
+/// Returns the native type of this name, except `blob`.
 fn named_type(name: &str) -> Option<DataType> {
     if name == "empty" {
         return Some(DataType::Empty);

@@ -77,7 +77,7 @@ fn as_number(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surrounding
     let number = Number::decode(&function.arguments[0], bytes);
     match number.as_ref().map(|number| number.convert(&function.returns)) {
         Some(Some(converted)) => Ok(Some(converted.encode())),
-        // Only decimals know neither infinities nor what is no number.
+        // Only decimals support neither infinities nor NaN.
         Some(None) => Err(ValueError::invalid(format!(
             "{} cannot be cast to {}",
             to_text(&function.arguments[0], bytes),

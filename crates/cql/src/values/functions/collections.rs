@@ -1,4 +1,4 @@
-//! Functions of collections: their count, keys, values, and what aggregates make of their elements.
+//! Functions of collections: their count, keys, values, and aggregates of their elements.
 
 use cassette_rows::types::{DataType, collection};
 
@@ -9,7 +9,7 @@ use crate::values::aggregates::AggregateFunction;
 use crate::values::collections::build_list;
 use crate::values::number::is_numeric;
 
-/// The function called `name` for an argument of the type at hand.
+/// Returns the function called `name` for an argument of this type.
 pub(super) fn resolve(
     name: &str,
     arguments: &[&dyn Argument],

@@ -9,7 +9,7 @@ use crate::values::json::{Json, decode_value, encode_value};
 use crate::values::number::check_lengths;
 use crate::values::text::encode_hex;
 
-/// The function called `name`, by its name of today or of before 5.0.
+/// Returns the function called `name`, in the present naming or in that before 5.0.
 pub(super) fn resolve(
     name: &str,
     arguments: &[&dyn Argument],
@@ -52,7 +52,7 @@ pub(super) fn resolve(
                 let value = decode_value(&function.returns, &json).map_err(|reason| {
                     function.failure(format!("org.apache.cassandra.serializers.MarshalException: {reason}"))
                 })?;
-                // An empty text is read as an empty value, which durations do not have.
+                // An empty text means an empty value, which durations do not have.
                 match function.returns.validate(&value) {
                     Ok(()) => Ok(Some(value)),
                     Err(_) => Err(ValueError::invalid(format!(

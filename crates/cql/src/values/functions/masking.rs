@@ -29,7 +29,7 @@ pub(super) fn resolve(
             })))
         }
         "mask_replace" => {
-            // The replacement is of the type of what it replaces.
+            // The replacement has the type of the replaced value.
             let replaced = arguments.first().and_then(|argument| argument.known_type()).or(receiver.cloned());
             let fallback = [replaced.clone(), replaced];
             let types = known_types(&format!("system.{name}(any, any)"), arguments, 2..=2, &fallback)?;
@@ -94,7 +94,7 @@ pub(super) fn resolve(
     }
 }
 
-/// The digest of `value` by one of Java's algorithms, by its name in any case.
+/// Returns the digest of `value` by one of Java's algorithms, named in any case.
 fn hash(algorithm: &str, value: &[u8]) -> Result<Vec<u8>, ValueError> {
     Ok(match algorithm.to_ascii_uppercase().as_str() {
         "MD5" => md5::Md5::digest(value).to_vec(),
@@ -109,7 +109,7 @@ fn hash(algorithm: &str, value: &[u8]) -> Result<Vec<u8>, ValueError> {
     })
 }
 
-/// What stands for any value of the type.
+/// Returns the mask of all values of the type.
 fn masked(data_type: &DataType) -> Result<Vec<u8>, ValueError> {
     use DataType::*;
     Ok(match data_type {
@@ -140,7 +140,7 @@ fn masked_items<'a>(types: impl Iterator<Item = &'a DataType>) -> Result<Vec<u8>
     Ok(collections::build_tuple(&items?))
 }
 
-/// Replaces the characters inside, or outside, of so many at the beginning and so many at the end.
+/// Replaces the characters inside, or outside, of a prefix and a suffix of these lengths.
 fn mask_part(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
     let Some(bytes) = values[0] else { return Ok(None) };
     let count = |index: usize| {

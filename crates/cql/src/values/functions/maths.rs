@@ -31,7 +31,7 @@ fn evaluate(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings
             of_decimal(name, &Decimal::whole(value)).map(|result| Number::VarInt(result.to_whole()))
         }
         (name, number) => {
-            // Whole numbers lose the fraction again, and saturate on the way down.
+            // Converts the result to the whole type: truncates and saturates.
             let result = of_double(name, number.to_double());
             let number = match number {
                 Number::Float(_) => Number::Float(result as f32),
@@ -76,7 +76,7 @@ fn abs(number: Number) -> Number {
     }
 }
 
-/// Halves go up for floats, as Java's `Math.round` has it, and away from zero for decimals.
+/// Rounds halves up for floats, as Java's `Math.round`, and away from zero for decimals.
 fn round(number: Number) -> Result<Number, ArithmeticFailure> {
     let half_up = |value: f64| {
         let floor = value.floor();

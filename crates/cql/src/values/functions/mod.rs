@@ -1,13 +1,14 @@
-//! Native functions: which function a call means, what it returns, and its value.
+//! Native functions: resolution of a call, its type, and its value.
 //!
-//! A call is resolved once, by its name and what is known of its arguments' types, and then evaluated for every row:
+//! A call is resolved once, by its name and the known types of its arguments, and then evaluated
+//! for every row:
 //!
 //! ```text
 //! resolve("to_date", &[argument…], receiver) -> Function -> ScalarFunction::evaluate(values, surroundings)
 //!                                                        -> AggregateFunction::accumulator()
 //! ```
 //!
-//! `token`, `writetime` and `ttl` are not here: they are about rows.
+//! `token`, `writetime` and `ttl` are implemented elsewhere, because they depend on rows.
 
 mod arithmetic;
 mod blobs;
@@ -36,19 +37,19 @@ use super::{ArithmeticFailure, ValueError};
 /// Bytes of arguments that count for one step of [`interrupt`].
 const BYTES_PER_STEP: usize = 64;
 
-/// What functions take from outside: the time, and what nobody can guess.
+/// External inputs of functions: the time and randomness.
 pub trait Surroundings {
     /// Microseconds since 1970.
     fn now_us(&self) -> i64;
-    /// A time UUID of now, different from all others and higher than all before.
+    /// Returns a time UUID of the present, greater than all returned before.
     fn next_time_uuid(&self) -> [u8; 16];
     /// A random UUID, of version 4.
     fn random_uuid(&self) -> [u8; 16];
 }
 
-/// A function that a name and arguments mean.
+/// The target of a resolved call.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "said by the types")]
+#[expect(missing_docs, reason = "the types describe it")]
 pub enum Function {
     Scalar(ScalarFunction),
     Aggregate(AggregateFunction),
@@ -80,7 +81,7 @@ impl Function {
     }
 }
 
-/// As messages show a function: `system.to_date : (timestamp) -> date`.
+/// Writes a function as in messages: `system.to_date : (timestamp) -> date`.
 impl Display for Function {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let arguments: Vec<_> = self.arguments().iter().map(DataType::to_string).collect();
@@ -91,7 +92,7 @@ impl Display for Function {
 
 /// The values of a call's arguments.
 type Values<'a> = [Option<&'a [u8]>];
-/// What a function gives.
+/// The result of a function.
 type Evaluated = Result<Option<Vec<u8>>, ValueError>;
 
 /// A function from the values of one row to a value.
@@ -103,14 +104,15 @@ pub struct ScalarFunction {
     pub arguments: Vec<DataType>,
     /// The type of its result.
     pub returns: DataType,
-    /// Whether the same arguments always give the same result, so that a call with constants is one itself.
+    /// Whether equal arguments always give equal results, so that a call with constants is a
+    /// constant.
     pub is_pure: bool,
     evaluate: fn(&ScalarFunction, &Values<'_>, &dyn Surroundings) -> Evaluated,
 }
 
 impl PartialEq for ScalarFunction {
     fn eq(&self, other: &Self) -> bool {
-        // Name and types say which function it is.
+        // Name and types identify a function.
         self.name == other.name && self.arguments == other.arguments && self.returns == other.returns
     }
 }
@@ -125,7 +127,7 @@ impl ScalarFunction {
         Self { name: name.into(), arguments: arguments.into(), returns, is_pure: true, evaluate }
     }
 
-    /// The function's value for these arguments, of which there must be as many as it has, each a value of its type.
+    /// Returns the function's value for these arguments, whose number and types must match.
     pub fn evaluate(&self, values: &Values<'_>, surroundings: &dyn Surroundings) -> Evaluated {
         if values.len() != self.arguments.len() {
             return Err(ValueError::invalid(format!(
@@ -140,7 +142,7 @@ impl ScalarFunction {
         (self.evaluate)(self, values, surroundings)
     }
 
-    /// Refuses numbers that are too long to calculate with.
+    /// Rejects numbers that are too long for a calculation.
     fn check_lengths(&self, values: &Values<'_>) -> Result<(), ValueError> {
         let mut arguments = self.arguments.iter().zip(values);
         arguments
@@ -148,7 +150,7 @@ impl ScalarFunction {
             .map_err(|ArithmeticFailure(reason)| self.failure(reason))
     }
 
-    /// The error of an evaluation that failed for a reason.
+    /// Creates the error of a failed evaluation.
     fn failure(&self, message: impl Into<String>) -> ValueError {
         ValueError::FunctionFailure {
             function: self.name.clone(),
@@ -158,7 +160,8 @@ impl ScalarFunction {
     }
 }
 
-/// The argument at `index` unless it is null or empty, which counts as null for all types of a fixed width.
+/// Returns the argument at `index` unless it is null or empty; empty counts as null for all types
+/// of a fixed width.
 fn present<'a>(values: &Values<'a>, index: usize) -> Option<&'a [u8]> {
     values.get(index).copied().flatten().filter(|bytes| !bytes.is_empty())
 }

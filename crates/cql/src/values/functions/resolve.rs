@@ -1,4 +1,4 @@
-//! Which function a call means: the rules and messages of Cassandra's `FunctionResolver`.
+//! Resolves function calls by the rules and messages of Cassandra's `FunctionResolver`.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -9,20 +9,21 @@ use crate::ast::{BindMarker, Literal};
 use crate::values::literal::{Assignment, preferred_type};
 use crate::values::{ValueError, aggregates};
 
-/// What is known of a call's argument before there are values. [`Display`] is how messages show it.
+/// The known properties of a call's argument before values exist. [`Display`] writes it as in
+/// messages.
 pub trait Argument: Display {
-    /// How the argument fits where a value of type `wanted` is wanted.
+    /// Returns how well the argument fits a value of type `wanted`.
     fn assignment(&self, wanted: &DataType) -> Assignment;
-    /// The argument's type, if it is known without looking at the function.
+    /// Returns the argument's type, if it is known independent of the function.
     fn known_type(&self) -> Option<DataType>;
 }
 
-/// An argument that has a type: a column, a call's result, a term with a type hint.
+/// An argument with a type: a column, a call's result, a term with a type hint.
 #[derive(Debug, Clone)]
 pub struct TypedArgument {
     /// Its type.
     pub data_type: DataType,
-    /// What messages show.
+    /// The text in messages.
     pub text: String,
 }
 
@@ -82,8 +83,8 @@ impl Argument for NullArgument {
     }
 }
 
-/// The native function that `name` (in lower case) means with these arguments, where a value of type `receiver` is
-/// wanted if that is known. `None` if no function is called so.
+/// Returns the native function that `name` (in lower case) refers to with these arguments, with the
+/// type of its target, `receiver`, if that is known. `None` if no function has this name.
 pub fn resolve(
     name: &str,
     arguments: &[&dyn Argument],
@@ -104,7 +105,7 @@ pub fn resolve(
     }
 }
 
-/// The error of a call that none of these functions takes.
+/// Creates the error of a call that matches none of these functions.
 pub(super) fn none_matches(name: &str, candidates: &[Function]) -> ValueError {
     ValueError::invalid(format!(
         "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
@@ -112,7 +113,7 @@ pub(super) fn none_matches(name: &str, candidates: &[Function]) -> ValueError {
     ))
 }
 
-/// The error of a call that more than one of these functions takes.
+/// Creates the error of a call that matches more than one of these functions.
 pub(super) fn ambiguous(name: &str, compatible: &[Function]) -> ValueError {
     ValueError::invalid(format!(
         "Ambiguous call to function {name} (can be matched by following signatures: {}): use type casts to disambiguate",
@@ -142,14 +143,15 @@ fn candidates(
     Ok(aggregates.into_iter().map(Function::Aggregate).collect())
 }
 
-/// What the choice among several functions came to.
+/// The result of choosing among several functions.
 pub(super) enum Pick {
     One(Function),
     None,
     Many(Vec<Function>),
 }
 
-/// The function whose types are just those of the arguments, or else the only one whose types they can be taken for.
+/// Picks the function whose types are exactly those of the arguments, or else the only compatible
+/// one.
 pub(super) fn pick(
     candidates: &[Function],
     arguments: &[&dyn Argument],
@@ -200,8 +202,8 @@ fn list(functions: &[Function]) -> String {
     functions.iter().map(Function::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The types of the arguments of a function that takes many, for which each must be known; `signature` is how messages
-/// show the function: `system.map_keys(map)`.
+/// Returns the types of the arguments of a variadic function, for which each must be known;
+/// `signature` is the function in messages: `system.map_keys(map)`.
 pub(super) fn known_types(
     signature: &str,
     arguments: &[&dyn Argument],
@@ -221,7 +223,7 @@ pub(super) fn known_types(
     arguments.iter().enumerate().map(known).collect()
 }
 
-/// The error of a function that takes other arguments: `what` is for instance "a map argument".
+/// Creates the error of an unsuitable argument: `what` is, for instance, "a map argument".
 pub(super) fn requires(name: &str, what: &str, argument: &dyn Argument, found: &DataType) -> ValueError {
     ValueError::invalid(format!(
         "Function system.{name} requires {what}, but found argument {argument} of type {found}"

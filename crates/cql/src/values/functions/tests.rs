@@ -1,4 +1,4 @@
-//! What calls mean, and the messages of those that mean nothing: as Cassandra 5.0.8 answered.
+//! Resolution of calls, and the messages of invalid ones, as Cassandra 5.0.8 answered.
 
 use cassette_rows::types::DataType;
 

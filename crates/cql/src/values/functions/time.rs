@@ -1,4 +1,5 @@
-//! Functions of time: now, bounds of time UUIDs, conversions between timestamps, dates and time UUIDs, floors.
+//! Functions of time: now, limits of time UUIDs, conversions between timestamps, dates and time
+//! UUIDs, floors.
 
 use cassette_rows::types::DataType;
 
@@ -7,7 +8,7 @@ use crate::values::duration::Duration;
 use crate::values::temporal::{DAY_NS, date_of_millis, date_to_millis};
 use crate::values::{ValueError, timeuuid};
 
-/// The functions called `name`, by their names of today or of before 5.0.
+/// Returns the functions called `name`, in the present naming or in that before 5.0.
 pub(super) fn functions(name: &str) -> Vec<ScalarFunction> {
     use DataType::{Date, Time, TimeUuid, Timestamp};
     let now = |returns: DataType| {
@@ -63,7 +64,7 @@ fn now(function: &ScalarFunction, _: &Values<'_>, surroundings: &dyn Surrounding
     }))
 }
 
-/// Conversions by way of milliseconds since 1970; see [`from_millis`].
+/// Converts through milliseconds since 1970; see [`from_millis`].
 pub(super) fn convert(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
     let ms = millis(&function.arguments[0], values, 0)?;
     Ok(ms.map(|ms| from_millis(&function.returns, ms)))
@@ -85,7 +86,7 @@ pub(super) fn millis(
         .map_err(|_| ValueError::invalid(format!("a value of {} bytes is no {data_type}", bytes.len())))
 }
 
-/// A date as such, anything else as the milliseconds.
+/// Returns a date as such, all other types as milliseconds.
 pub(super) fn from_millis(data_type: &DataType, ms: i64) -> Vec<u8> {
     match data_type {
         DataType::Date => date_of_millis(ms).to_be_bytes().to_vec(),

@@ -1,5 +1,6 @@
-//! `similarity_cosine`, `similarity_euclidean` and `similarity_dot_product` of vectors of floats, each between 0 and 1
-//! for what is alike at best: (1 + cosine) / 2, 1 / (1 + distance²), (1 + product) / 2.
+//! `similarity_cosine`, `similarity_euclidean` and `similarity_dot_product` of vectors of floats,
+//! each between 0 and 1 for the greatest similarity: (1 + cosine) / 2, 1 / (1 + distance²), (1 +
+//! product) / 2.
 
 use cassette_rows::types::{DataType, vector};
 
@@ -17,7 +18,8 @@ pub(super) fn resolve(
         return Ok(None);
     }
     let signature = format!("system.{name}(vector<float, n>, vector<float, n>)");
-    // What is no vector by itself, such as a marker or `[1, 0]`, is one like the other argument.
+    // An argument without a vector type, such as a marker or `[1, 0]`, gets the type of the other
+    // argument.
     let is_vector = |data_type: &DataType| matches!(data_type, DataType::Vector { element, .. } if **element == DataType::Float);
     let known = arguments.iter().filter_map(|argument| argument.known_type());
     let like = known.chain(receiver.cloned()).find(is_vector);

@@ -1,4 +1,4 @@
-//! JSON to values, with the messages that Cassandra gives.
+//! JSON to values, with Cassandra's messages.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,19 +10,19 @@ use crate::values::number::double_to_text;
 use crate::values::text::{from_text, java_nan_32, java_nan_64};
 use crate::values::{ValueError, decimal::Decimal};
 
-/// What `INSERT JSON` says of a column.
+/// The value of a column in `INSERT JSON`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonColumn {
-    /// Nothing: null, or left as it is with `DEFAULT UNSET`.
+    /// Absent: null, or unchanged with `DEFAULT UNSET`.
     Absent,
-    /// Null.
+    /// JSON `null`.
     Null,
     /// A value; collections and UDTs as one value, also where the column is not frozen.
     Value(Vec<u8>),
 }
 
-/// Reads the object of an `INSERT JSON`: one entry per column, in the columns' order. Names are as in CQL: lower-cased
-/// unless they are in quotes of their own.
+/// Decodes the object of an `INSERT JSON`: one entry per column, in the columns' order. Names are
+/// as in CQL: lower-cased unless they are quoted inside the string.
 pub fn decode_row(text: &str, columns: &[(&str, &DataType)]) -> Result<Vec<JsonColumn>, ValueError> {
     let not_a_map = |reason: &str| {
         ValueError::invalid(format!("Could not decode JSON string as a map: {reason}. (String was: {text})"))
@@ -37,7 +37,7 @@ pub fn decode_row(text: &str, columns: &[(&str, &DataType)]) -> Result<Vec<JsonC
     if let Some((name, _)) = entries.iter().find(|(name, _)| !known.contains(name.as_str())) {
         return Err(ValueError::invalid(format!("JSON values map contains unrecognized column: {name}")));
     }
-    // Of entries of one name the last counts.
+    // Of entries with one name the last wins.
     let by_name: HashMap<&str, &Json> = entries.iter().map(|(name, json)| (name.as_str(), json)).collect();
     let read = |(column, data_type): &(&str, &DataType)| match by_name.get(column) {
         None => Ok(JsonColumn::Absent),
@@ -49,7 +49,7 @@ pub fn decode_row(text: &str, columns: &[(&str, &DataType)]) -> Result<Vec<JsonC
     columns.iter().map(read).collect()
 }
 
-/// Names without their quotes, or lower-cased if they have none.
+/// Returns names without their quotes, or lower-cased if they have none.
 fn fold_names(entries: Vec<(String, Json)>) -> Vec<(String, Json)> {
     let fold = |name: String| match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(quoted) => quoted.to_owned(),
@@ -58,7 +58,7 @@ fn fold_names(entries: Vec<(String, Json)>) -> Vec<(String, Json)> {
     entries.into_iter().map(|(name, json)| (fold(name), json)).collect()
 }
 
-/// Reads a value, which is not JSON's null.
+/// Decodes a value, which is not JSON's null.
 pub fn decode_value(data_type: &DataType, json: &Json) -> Result<Vec<u8>, ValueError> {
     let unexpected =
         |what: &str| Err(ValueError::invalid(format!("Expected {what}, but got a {}: {json}", json.class())));
@@ -87,7 +87,7 @@ pub fn decode_value(data_type: &DataType, json: &Json) -> Result<Vec<u8>, ValueE
         (DataType::BigInt, _) => unexpected("a bigint value"),
 
         (DataType::Float | DataType::Double, Json::String(text)) => from_text(data_type, text),
-        // Cassandra reads a fraction as a double first.
+        // Cassandra parses a fraction as a double first.
         (DataType::Float, Json::Number(text)) if is_fractional(text) => {
             Ok(java_nan_32(text.parse::<f64>().unwrap_or(f64::NAN) as f32).to_be_bytes().to_vec())
         }
@@ -161,7 +161,7 @@ pub fn decode_value(data_type: &DataType, json: &Json) -> Result<Vec<u8>, ValueE
         }
         (DataType::Counter, _) => Err(ValueError::invalid("counters are not written as JSON")),
 
-        // A nested value may be JSON within a string, as it is as the key of a map.
+        // A nested value can be JSON within a string, as in the key of a map.
         (_, Json::String(text)) => match Json::parse(text) {
             Ok(Json::String(_)) => unexpected(nested_what(data_type)),
             Ok(inner) => decode_value(data_type, &inner),
@@ -231,7 +231,7 @@ fn decode_nullable(data_type: &DataType, json: &Json) -> Result<Option<Vec<u8>>,
 
 fn decode_udt(definition: &UserType, entries: Vec<(String, Json)>) -> Result<Vec<u8>, ValueError> {
     let mut values = vec![Json::Null; definition.fields.len()];
-    // The last of equal names counts.
+    // The last of equal names wins.
     for (name, json) in fold_names(entries) {
         let Some((index, _)) = definition.field(&name) else {
             return Err(ValueError::invalid(format!(

@@ -1,4 +1,4 @@
-//! JSON as it was written: numbers keep their digits, objects their order.
+//! JSON as written: numbers keep their digits, objects their order.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,26 +7,25 @@ use serde_json::value::RawValue;
 
 use crate::values::number::{double_to_text, parse_varint};
 
-/// How deep arrays and objects may nest: more than types can.
+/// The maximum nesting of arrays and objects: deeper than types can nest.
 const NESTING_MAX: usize = 128;
 
-/// A JSON value. [`Display`] shows it as Java shows the same value, which is how messages hold it.
+/// A JSON value. [`Display`] writes it as Java does, because messages contain it.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the variants are JSON's")]
 pub enum Json {
     Null,
     Boolean(bool),
-    /// A number's text.
     Number(String),
     String(String),
     Array(Vec<Json>),
-    /// Entries in the order in which they were written; of equal names, the last counts.
+    /// Entries in the order written; of equal names, the last wins.
     Object(Vec<(String, Json)>),
 }
 
 impl Json {
-    /// Reads the first JSON value of `text`. As in Cassandra, anything may come after it, but for a number that needs a
-    /// space behind it.
+    /// Parses the first JSON value of `text`. As in Cassandra, anything can follow it, but a number
+    /// needs a space after it.
     pub fn parse(text: &str) -> Result<Self, String> {
         check_nesting(text)?;
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
@@ -48,7 +47,7 @@ impl Json {
         }
     }
 
-    /// Reads a value whose nesting has been checked: each level reads all that is within it.
+    /// Parses a value whose nesting has been checked: each level parses its whole content.
     fn from_raw(raw: &RawValue) -> Result<Self, String> {
         let text = raw.get();
         let read = |error: serde_json::Error| error.to_string();
@@ -74,7 +73,7 @@ impl Json {
         })
     }
 
-    /// What Java calls the class of such a value.
+    /// Returns Java's class name of such a value.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -90,7 +89,8 @@ impl Json {
     }
 }
 
-/// Refuses a text whose first value nests too deep, without reading the rest of it. A text that is no JSON may pass.
+/// Rejects a text whose first value nests too deep, without reading the rest of it. Invalid JSON
+/// can pass.
 fn check_nesting(text: &str) -> Result<(), String> {
     let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
     for byte in text.bytes() {
@@ -108,7 +108,7 @@ fn check_nesting(text: &str) -> Result<(), String> {
             }
             _ => {}
         }
-        // The innermost array or object may be empty, so that it counts as one value.
+        // The innermost array or object can be empty, so it counts as one value.
         if depth > NESTING_MAX + 1 {
             return Err(format!("nested more than {NESTING_MAX} deep"));
         }
@@ -116,7 +116,7 @@ fn check_nesting(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the number is one that Cassandra reads as a double.
+/// Returns whether Cassandra parses the number as a double.
 pub(super) fn is_fractional(number: &str) -> bool {
     number.contains(['.', 'e', 'E'])
 }
@@ -152,7 +152,7 @@ impl Display for Json {
     }
 }
 
-/// The entries of an object, unread.
+/// The entries of an object, not parsed.
 struct Entries<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Entries<'de> {

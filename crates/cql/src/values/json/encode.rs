@@ -6,7 +6,7 @@ use crate::values::number::Number;
 use crate::values::temporal::timestamp_to_json;
 use crate::values::text::{encode_hex, separated, to_text};
 
-/// A row as `SELECT JSON` gives it: `{"k": 1, "\"V\"": null}`, from (name, type, value).
+/// Encodes a row of `SELECT JSON`: `{"k": 1, "\"V\"": null}`, from (name, type, value).
 pub fn encode_row<'a>(columns: impl Iterator<Item = (&'a str, &'a DataType, Option<&'a [u8]>)>) -> String {
     let mut out = String::from("{");
     separated(columns, &mut out, |(name, data_type, value), out| {
@@ -18,14 +18,15 @@ pub fn encode_row<'a>(columns: impl Iterator<Item = (&'a str, &'a DataType, Opti
     out
 }
 
-/// A value as JSON. An empty one of a type that has no empty text is `""`.
+/// Encodes a value as JSON. An empty one of a type that has no empty text is `""`.
 pub fn encode_value(data_type: &DataType, bytes: &[u8]) -> String {
     let mut out = String::new();
     write_value(data_type, bytes, &mut out);
     out
 }
 
-/// The name of a column or field as it stands in JSON: in quotes of its own if it is not all lower case.
+/// Returns the name of a column or field in JSON: with additional quotes unless it is all lower
+/// case.
 pub fn quote_name(name: &str) -> String {
     if name.to_lowercase() == name { name.to_owned() } else { format!("\"{name}\"") }
 }
@@ -58,7 +59,8 @@ fn write_value(data_type: &DataType, bytes: &[u8], out: &mut String) {
         DataType::Map { key, value, .. } => {
             out.push('{');
             separated(collection::read_map(bytes), out, |(k, v), out| {
-                // Keys of JSON objects are strings, so what is none is written as JSON within a string.
+                // Keys of JSON objects are strings, so other keys are written as JSON within a
+                // string.
                 let name = encode_value(key, k);
                 if name.starts_with('"') {
                     out.push_str(&name)
@@ -96,7 +98,7 @@ fn write_value(data_type: &DataType, bytes: &[u8], out: &mut String) {
             out.push(']');
         }
         _ => match Number::decode(data_type, bytes) {
-            // JSON knows neither.
+            // JSON supports neither.
             Some(Number::Float(value)) if !value.is_finite() => out.push_str("null"),
             Some(Number::Double(value)) if !value.is_finite() => out.push_str("null"),
             Some(number) => out.push_str(&number.to_text()),
@@ -105,7 +107,7 @@ fn write_value(data_type: &DataType, bytes: &[u8], out: &mut String) {
     }
 }
 
-/// Writes a JSON string; only what must be escaped is.
+/// Writes a JSON string; escapes only what must be.
 fn write_string(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Values as JSON: what `SELECT JSON` and `to_json` write, what `INSERT JSON` and `from_json` read.
+//! Values as JSON, for `SELECT JSON`, `to_json`, `INSERT JSON` and `from_json`.
 
 mod decode;
 mod document;
