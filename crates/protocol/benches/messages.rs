@@ -1,4 +1,4 @@
-//! What a request costs before and after its execution: decoding EXECUTE, encoding rows.
+//! The cost of a request outside of its execution: decoding EXECUTE, encoding rows.
 
 use std::hint::black_box;
 

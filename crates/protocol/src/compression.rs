@@ -4,17 +4,18 @@ use std::fmt;
 
 use crate::{ProtocolError, notation};
 
-/// An algorithm that STARTUP can choose.
+/// A compression algorithm of STARTUP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// LZ4 blocks. Bodies of v3 and v4 start with the uncompressed length as four bytes, big-endian.
+    /// LZ4 blocks. Bodies of v3 and v4 start with the uncompressed length as four bytes,
+    /// big-endian.
     Lz4,
     /// Snappy's raw format, for v3 and v4 only.
     Snappy,
 }
 
 impl Compression {
-    /// All algorithms, in the order that SUPPORTED lists them in.
+    /// All algorithms, in the order of SUPPORTED.
     pub const ALL: [Self; 2] = [Self::Snappy, Self::Lz4];
 
     /// The algorithm by its name in STARTUP, in any case.
@@ -50,7 +51,8 @@ impl Compression {
         }
     }
 
-    /// The length that the start of a compressed body of v3 or v4 announces; `None` if it is too short to tell.
+    /// Returns the length that the start of a compressed body of v3 or v4 announces; `None` if it
+    /// is too short.
     pub fn announced_length(self, body: &[u8]) -> Option<usize> {
         match self {
             Self::Lz4 => body.first_chunk::<4>().map(|length| u32::from_be_bytes(*length) as usize),
@@ -58,7 +60,7 @@ impl Compression {
         }
     }
 
-    /// Decompresses a body of v3 or v4 that must not be longer than `length_max` after it.
+    /// Decompresses a body of v3 or v4 to at most `length_max` bytes.
     pub fn decompress_body(self, body: &[u8], length_max: usize) -> Result<Vec<u8>, ProtocolError> {
         let (length, compressed) = match self {
             Self::Lz4 => {
@@ -87,9 +89,10 @@ impl Compression {
         }
     }
 
-    /// Refuses an announced length that the bytes cannot possibly expand to, before it is allocated.
+    /// Rejects an announced length that the bytes cannot expand to, before it is allocated.
     fn check_ratio(self, body: &[u8], length: usize) -> Result<(), ProtocolError> {
-        // One byte of an LZ4 match length stands for at most 255 bytes; Snappy's copies give at most 64 for three.
+        // One byte of an LZ4 match length represents at most 255 bytes; Snappy's copies yield at
+        // most 64 for three.
         const RATIO_MAX: usize = 255;
         if length > body.len().saturating_mul(RATIO_MAX) {
             return Err(self.refuse(body, format_args!("it announces {length} bytes")));

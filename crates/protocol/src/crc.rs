@@ -3,15 +3,17 @@
 /// Start value of the header's CRC24.
 const CRC24_INIT: u32 = 0x0087_5060;
 
-/// Koopman's polynomial 0x1974F0B (x^24 included): Hamming distance 8 up to 105 bits, and a header has 48 or 64.
+/// Koopman's polynomial 0x1974F0B (x^24 included): Hamming distance 8 up to 105 bits, and a header
+/// has 48 or 64.
 const CRC24_POLYNOMIAL: u32 = 0x0197_4F0B;
 
-/// Bytes fed to CRC32 before every payload, so that a run of zeros is not its own checksum.
+/// Bytes that precede every payload in its CRC32, so that a run of zeros is not its own checksum.
 const CRC32_INITIAL_BYTES: [u8; 4] = [0xFA, 0x2D, 0x55, 0xCA];
 
-/// CRC24 of a frame header's bytes, in the order they stand on the wire.
+/// Computes the CRC24 of a frame header's bytes, in wire order.
 ///
-/// Bit by bit: a header has three or five bytes, and a table of any size would cost more to fetch than it saves.
+/// Bitwise: a header has three or five bytes, and a table of any size would cost more to load than
+/// it saves.
 pub fn crc24(bytes: &[u8]) -> u32 {
     let mut crc = CRC24_INIT;
     for byte in bytes {

@@ -1,4 +1,4 @@
-//! Types as \[option\]: how result metadata says of which type a column is.
+//! Types as \[option\], the notation of column types in result metadata.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ mod id {
     pub const DOUBLE: u16 = 0x0007;
     pub const FLOAT: u16 = 0x0008;
     pub const INT: u16 = 0x0009;
-    /// Not written since v3, but still read.
+    /// Obsolete since v3, but still accepted.
     pub const TEXT: u16 = 0x000A;
     pub const TIMESTAMP: u16 = 0x000B;
     pub const UUID: u16 = 0x000C;
@@ -41,7 +41,8 @@ mod id {
     pub const TUPLE: u16 = 0x0031;
 }
 
-/// The id of a type and the first version that has it. Types without an id are custom: their value is a class name.
+/// Returns the id of a type and the first version that supports it. Types without an id are custom:
+/// their value is a class name.
 fn option_id(data_type: &DataType) -> (u16, Version) {
     match data_type {
         DataType::Ascii => (id::ASCII, Version::V3),
@@ -73,7 +74,7 @@ fn option_id(data_type: &DataType) -> (u16, Version) {
     }
 }
 
-/// Appends a type as \[option\]. The wire does not tell frozen types from others.
+/// Appends a type as \[option\]. The wire format does not distinguish frozen types.
 pub(crate) fn encode_data_type(data_type: &DataType, version: Version, buffer: &mut Vec<u8>) {
     let (option_id, since) = option_id(data_type);
     if option_id == id::CUSTOM || version < since {
@@ -109,7 +110,8 @@ pub(crate) fn encode_data_type(data_type: &DataType, version: Version, buffer: &
     }
 }
 
-/// Reads a type as \[option\]. The outermost collection or UDT comes out as not frozen, those inside as frozen.
+/// Reads a type as \[option\]. The outermost collection or UDT becomes non-frozen, nested ones
+/// frozen.
 pub(crate) fn decode_data_type(reader: &mut Reader<'_>) -> Result<DataType, ProtocolError> {
     decode_at_depth(reader, 0)
 }

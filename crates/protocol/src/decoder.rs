@@ -1,4 +1,4 @@
-//! From bytes off a connection to envelopes, with every length bounded.
+//! Decodes the bytes of a connection into envelopes, with limits on every length.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -7,18 +7,19 @@ use crate::{
     envelope::RejectedHeader, frame::Frame,
 };
 
-/// Cassandra's `native_transport_max_frame_size`: the longest message accepted, header included.
+/// Cassandra's `native_transport_max_frame_size`: the longest accepted message, including its
+/// header.
 pub const MESSAGE_LENGTH_MAX_DEFAULT: usize = 16 * 1024 * 1024;
 
-/// A message that was refused.
+/// A rejected message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
-    /// What is wrong.
+    /// The reason.
     pub error: ProtocolError,
-    /// The stream to answer on; 0 when the message did not get as far as telling it.
+    /// The stream for the answer; 0 if it is unknown.
     pub stream: i16,
-    /// Whether the bytes that follow cannot be understood any more: answer and close. Otherwise the refused message
-    /// has been skipped and decoding goes on behind it.
+    /// Whether the following bytes cannot be decoded: answer and close. Otherwise the rejected
+    /// message has been skipped and decoding continues after it.
     pub fatal: bool,
 }
 
@@ -29,19 +30,21 @@ pub enum Decoded {
     Envelope(Envelope),
     /// More bytes are needed.
     Incomplete,
-    /// The next message needs more memory than was granted. Nothing of it was consumed.
+    /// The next message needs more memory than was granted. It was not consumed.
     NeedsMemory {
-        /// Bytes that it occupies while it is received and decompressed.
+        /// Bytes that it occupies during reception and decompression.
         memory: usize,
-        /// Bytes of it that are in the input once it has arrived; 0 in frames, which leave the input one by one.
+        /// Bytes of input that it occupies once it has arrived; 0 in frames, which leave the input
+        /// one by one.
         input: usize,
     },
 }
 
-/// Cuts the bytes of one connection into envelopes.
+/// Splits the bytes of one connection into envelopes.
 ///
-/// A connection starts with plain envelopes. After STARTUP the owner calls [`Decoder::fix_version`], and from there
-/// v5 connections expect frames. Memory held is at most one message of the configured length plus one frame.
+/// A connection starts with plain envelopes. After STARTUP the owner calls
+/// [`Decoder::fix_version`], after which v5 connections expect frames. The decoder holds at most
+/// one message of the configured length plus one frame.
 #[derive(Debug)]
 pub struct Decoder {
     expects: Direction,
@@ -54,14 +57,14 @@ pub struct Decoder {
 #[derive(Debug)]
 enum Framing {
     Plain {
-        /// A message that is too long, and how much of it is still to come.
+        /// A message that is too long, and the number of its bytes that are still to come.
         discarding: Option<(Rejected, u64)>,
     },
     Frames {
         format: FrameFormat,
-        /// What is left of the current self-contained frame.
+        /// The rest of the current self-contained frame.
         payload: Bytes,
-        /// An envelope spread over several frames, as far as it has come.
+        /// The received part of an envelope that spans several frames.
         large: Option<Large>,
     },
 }
@@ -71,14 +74,15 @@ enum Framing {
 struct Large {
     header: Option<Header>,
     bytes: BytesMut,
-    /// Set when the message is refused but must be skipped until its end: why, and what is still to come.
+    /// Set if the message is rejected but must be skipped until its end: the error, and the bytes
+    /// still to come.
     discarding: Option<(Rejected, u64)>,
 }
 
 impl Decoder {
-    /// A decoder at the start of a connection, for messages that go in direction `expects`.
+    /// Creates a decoder at the start of a connection, for messages in direction `expects`.
     ///
-    /// `message_length_max` bounds an envelope with its header, before and after decompression.
+    /// `message_length_max` limits an envelope with its header, before and after decompression.
     pub fn new(expects: Direction, message_length_max: usize) -> Self {
         Self {
             expects,
@@ -89,9 +93,10 @@ impl Decoder {
         }
     }
 
-    /// Fixes what STARTUP has agreed on: other versions are refused from here, and the next bytes of a v5 connection
-    /// are frames. The answer to STARTUP is never in a frame but, before v5, may be compressed: a client calls this after
-    /// that answer in v5, and before it otherwise.
+    /// Sets the version and compression of STARTUP: other versions are rejected from here, and the
+    /// next bytes of a v5 connection are frames. The answer to STARTUP is never in a frame but,
+    /// before v5, can be compressed: a client calls this after that answer in v5, and before it
+    /// otherwise.
     pub fn fix_version(&mut self, version: Version, compression: Option<Compression>) {
         self.version = Some(version);
         self.compression = compression;
@@ -104,18 +109,18 @@ impl Decoder {
         }
     }
 
-    /// Changes the bound on an envelope with its header, from the next envelope on. A server keeps it low until the
-    /// client has authenticated itself.
+    /// Changes the limit of an envelope with its header, from the next envelope on. A server keeps
+    /// it low until the client is authenticated.
     pub fn set_message_length_max(&mut self, message_length_max: usize) {
         self.message_length_max = message_length_max;
     }
 
-    /// Whether the connection is in frames.
+    /// Returns whether the connection uses frames.
     pub fn is_framed(&self) -> bool {
         matches!(self.framing, Framing::Frames { .. })
     }
 
-    /// Takes the next envelope off `input`; `Ok(None)` when more bytes are needed for it.
+    /// Removes the next envelope from `input`; `Ok(None)` if it is incomplete.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Envelope>, Rejected> {
         Ok(match self.next_within(input, usize::MAX)? {
             Decoded::Envelope(envelope) => Some(envelope),
@@ -123,10 +128,11 @@ impl Decoder {
         })
     }
 
-    /// As [`next`](Self::next), unless the next message needs more than `memory` bytes. A message whose length is
-    /// announced alone counts only once `memory` bytes of it have arrived: announcing costs a client nothing.
+    /// Does the same as [`next`](Self::next), unless the next message needs more than `memory`
+    /// bytes. A message of which only the length has arrived counts once `memory` bytes of it have
+    /// arrived, because an announcement costs a client nothing.
     ///
-    /// In v5, one frame is held besides.
+    /// In v5, the decoder holds one frame in addition.
     pub fn next_within(&mut self, input: &mut BytesMut, memory: usize) -> Result<Decoded, Rejected> {
         match &mut self.framing {
             Framing::Plain { .. } => self.next_plain(input, memory),
@@ -134,8 +140,8 @@ impl Decoder {
         }
     }
 
-    /// Refuses the message for which [`next_within`](Self::next_within) needed memory: it is skipped, and then
-    /// returned as rejected with `error`.
+    /// Rejects the message for which [`next_within`](Self::next_within) needed memory: it is
+    /// skipped, and then returned as rejected with `error`.
     pub fn refuse(&mut self, input: &[u8], error: ProtocolError) {
         match &mut self.framing {
             Framing::Plain { discarding } => {
@@ -205,8 +211,8 @@ impl Decoder {
         self.open(header, body).map(Decoded::Envelope)
     }
 
-    /// The memory that decompressing takes for the plain envelope at the start of `input`; none for a body that will be
-    /// refused for what it announces.
+    /// Returns the memory for decompressing the plain envelope at the start of `input`; none for a
+    /// body that will be rejected for its announced length.
     fn decompressed_length(&self, header: Header, input: &[u8]) -> usize {
         if !header.flags.contains(Flags::COMPRESSED) || header.version >= Version::V5 {
             return 0;
@@ -256,7 +262,7 @@ impl Decoder {
         }
     }
 
-    /// The next envelope of the current self-contained frame, which is not used up yet.
+    /// Returns the next envelope of the current self-contained frame, which is not exhausted yet.
     fn next_in_frame(&mut self) -> Result<Envelope, Rejected> {
         let Framing::Frames { payload, .. } = &mut self.framing else {
             unreachable!("only called for frames");
@@ -298,7 +304,7 @@ impl Decoder {
         }
     }
 
-    /// Adds a frame to the envelope spread over several; returns the envelope when it is complete.
+    /// Adds a frame to the envelope that spans several; returns the envelope once it is complete.
     fn gather(&mut self, part: &[u8]) -> Result<Option<Envelope>, Rejected> {
         let (expects, version) = (self.expects, self.version);
         let Framing::Frames { large: slot, .. } = &mut self.framing else { return Ok(None) };
@@ -321,7 +327,7 @@ impl Decoder {
                 match decoded {
                     Ok(Some(header)) => *large.header.insert(header),
                     Ok(None) => return Ok(None),
-                    // The parts to come hang on this header, so nothing behind it can be believed.
+                    // The following parts depend on this header, so they cannot be decoded.
                     Err(RejectedHeader { error, stream, .. }) => {
                         return Err(Rejected { error, stream, fatal: true });
                     }
@@ -355,7 +361,7 @@ impl Decoder {
         self.open(header, bytes).map(Some)
     }
 
-    /// Decompresses the body where its flag says so.
+    /// Decompresses the body if its flag is set.
     fn open(&self, header: Header, body: Bytes) -> Result<Envelope, Rejected> {
         if !header.flags.contains(Flags::COMPRESSED) || header.version >= Version::V5 {
             return Ok(Envelope { header, body });
@@ -371,14 +377,14 @@ impl Decoder {
     }
 }
 
-/// Makes room for a message of `length` bytes of which `input` is the start, but only for as much again as has come:
-/// an announced length alone must not allocate.
+/// Reserves space for a message of `length` bytes that starts with `input`, but at most doubles the
+/// received bytes: an announced length alone must not allocate.
 fn reserve_towards(input: &mut BytesMut, length: usize) {
     const STEP_MIN: usize = 64 * 1024;
     input.reserve(length.saturating_sub(input.len()).min(input.len().max(STEP_MIN)));
 }
 
-/// Refuses a header in another version than the connection's.
+/// Rejects a header in a version other than the connection's.
 fn check_version(header: Option<Header>, fixed: Option<Version>) -> Result<Option<Header>, RejectedHeader> {
     match (header, fixed) {
         (Some(header), Some(expected)) if header.version != expected => Err(RejectedHeader {
@@ -391,11 +397,11 @@ fn check_version(header: Option<Header>, fixed: Option<Version>) -> Result<Optio
 }
 
 impl FrameFormat {
-    /// The frame format of a v5 connection that agreed on this compression.
+    /// Returns the frame format of a v5 connection with this compression.
     pub fn for_compression(compression: Option<Compression>) -> Self {
         match compression {
             Some(Compression::Lz4) => Self::Lz4,
-            // Snappy is refused in STARTUP for v5, so it never gets here with frames to come.
+            // STARTUP rejects Snappy for v5, so no frames follow.
             Some(Compression::Snappy) | None => Self::Uncompressed,
         }
     }

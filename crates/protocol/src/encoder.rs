@@ -1,4 +1,4 @@
-//! From messages to the bytes of a connection.
+//! Encodes messages into the bytes of a connection.
 
 use crate::{
     Compression, Envelope, Flags, FrameFormat, Header, Opcode, ProtocolError, Version,
@@ -8,33 +8,34 @@ use crate::{
     response::{Prelude, Response},
 };
 
-/// Bodies shorter than this are not worth compressing: LZ4 saves less than it costs on a few hundred bytes.
+/// Shorter bodies are not compressed: LZ4 saves less than it costs on a few hundred bytes.
 const COMPRESSED_BODY_LENGTH_MIN: usize = 512;
 
-/// Writes envelopes one behind the other into one buffer, ready to be sent in one piece.
+/// Writes envelopes consecutively into one buffer, to be sent in one piece.
 ///
-/// Bodies are written in place: [`Encoder::begin`], write to [`Encoder::body`], [`Encoder::finish`]. On v5
-/// connections consecutive short envelopes share a frame. [`Encoder::seal`] must come before the bytes are sent.
+/// Bodies are written in place: [`Encoder::begin`], write to [`Encoder::body`],
+/// [`Encoder::finish`]. On v5 connections consecutive short envelopes share a frame.
+/// [`Encoder::seal`] must precede sending.
 #[derive(Debug)]
 pub struct Encoder {
     version: Version,
     compression: Option<Compression>,
     frames: Option<FrameFormat>,
     buffer: Vec<u8>,
-    /// Where the frame that is still being filled starts in the buffer.
+    /// The offset of the incomplete frame in the buffer.
     open_frame: Option<usize>,
     scratch: Vec<u8>,
     /// The start of the next frame of a long message.
     part: Vec<u8>,
 }
 
-/// An envelope that has been begun: where its header will stand.
+/// An incomplete envelope: the offset of its header.
 #[derive(Debug)]
 #[must_use = "an envelope that is begun must be finished or abandoned"]
 pub struct Begun(usize);
 
 impl Encoder {
-    /// An encoder at the start of a connection: plain envelopes of this version.
+    /// Creates an encoder at the start of a connection: plain envelopes of this version.
     pub fn new(version: Version) -> Self {
         Self {
             version,
@@ -47,24 +48,25 @@ impl Encoder {
         }
     }
 
-    /// Fixes what STARTUP has agreed on. The answer to STARTUP itself is still a plain envelope: encode it before.
+    /// Sets the version and compression of STARTUP. The answer to STARTUP is still a plain
+    /// envelope: encode it before.
     pub fn fix_version(&mut self, version: Version, compression: Option<Compression>) {
         self.version = version;
         self.compression = compression;
         self.frames = (version >= Version::V5).then(|| FrameFormat::for_compression(compression));
     }
 
-    /// Writes messages in this version while no STARTUP has fixed one: every answer is in its request's.
+    /// Sets the version of messages before STARTUP: every answer has the version of its request.
     pub fn use_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// The version that messages are written in.
+    /// Returns the version of encoded messages.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Starts an envelope: leaves room for its header.
+    /// Starts an envelope: reserves space for its header.
     pub fn begin(&mut self) -> Begun {
         if let Some(format) = self.frames
             && self.open_frame.is_none()
@@ -77,23 +79,24 @@ impl Encoder {
         Begun(start)
     }
 
-    /// The buffer to append the body of the envelope to that was begun last. What is in it already must stay.
+    /// Returns the buffer to which the body of the last started envelope is appended. Its present
+    /// content must stay.
     pub fn body(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Drops an envelope that was begun, with all that was written of its body.
+    /// Drops an incomplete envelope with its body.
     pub fn abandon(&mut self, begun: Begun) {
         self.buffer.truncate(begun.0);
     }
 
-    /// Completes an envelope whose body stands in the buffer. `flags` are those for what precedes the message in the
-    /// body; compression is added here.
+    /// Completes an envelope whose body is in the buffer. `flags` describe the prelude of the body;
+    /// compression is added here.
     pub fn finish(&mut self, begun: Begun, stream: i16, opcode: Opcode, mut flags: Flags) {
         let Begun(start) = begun;
         let body_start = start + Header::LENGTH;
         let worth = self.buffer.len() - body_start >= COMPRESSED_BODY_LENGTH_MIN;
-        // STARTUP is never compressed; it comes before any agreement, so `compression` is none then.
+        // STARTUP is never compressed: it precedes the agreement, so `compression` is none.
         if let Some(compression) = self.compression
             && self.frames.is_none()
             && worth
@@ -114,8 +117,8 @@ impl Encoder {
         }
     }
 
-    /// Moves the last envelope out of the open frame when that has become too long, and over several frames when it
-    /// is too long for any.
+    /// Moves the last envelope out of the incomplete frame if that is too long, and into several
+    /// frames if the envelope exceeds one.
     fn split_frame(&mut self, format: FrameFormat, frame_start: usize, envelope_start: usize) {
         let payload_start = frame_start + format.header_length();
         if self.buffer.len() - payload_start <= PAYLOAD_LENGTH_MAX {
@@ -139,11 +142,12 @@ impl Encoder {
         }
     }
 
-    /// Completes an envelope with a response, putting `prelude` before what was written of the body.
+    /// Completes an envelope with a response, inserting `prelude` before the body.
     pub fn finish_response(&mut self, begun: Begun, stream: i16, opcode: Opcode, prelude: &Prelude) {
         let flags = prelude.flags(self.version);
         if flags != Flags::default() {
-            // Warnings are known only when the result has been written; they are rare, so the move is too.
+            // Warnings are known only after the result has been written; they are rare, so the move
+            // is too.
             let body_start = begun.0 + Header::LENGTH;
             let message = self.buffer.split_off(body_start);
             prelude.encode(self.version, &mut self.buffer);
@@ -152,17 +156,19 @@ impl Encoder {
         self.finish(begun, stream, opcode, flags);
     }
 
-    /// Whether bodies are compressed as a whole, as they are before v5 if STARTUP agreed on a compression.
+    /// Returns whether bodies are compressed as a whole, as before v5 if STARTUP selected a
+    /// compression.
     pub fn compresses_bodies(&self) -> bool {
         self.compression.is_some() && self.frames.is_none()
     }
 
-    /// Starts a response whose body follows in pieces, `body_length` bytes altogether and more than one frame holds.
-    /// All of it is passed to [`push_long`](Self::push_long), which [`finish_long`](Self::finish_long) completes;
-    /// what is pending may be sent in between. The body is not compressed before v5.
+    /// Starts a response whose body follows in pieces, with `body_length` bytes in total, which
+    /// exceed one frame. All of it is passed to [`push_long`](Self::push_long), and
+    /// [`finish_long`](Self::finish_long) completes it; pending bytes can be sent in between. The
+    /// body is not compressed before v5.
     ///
     /// # Errors
-    /// If the message is longer than the 2 GiB that its header can announce; nothing is appended then.
+    /// If the message exceeds the 2 GiB that its header can announce; nothing is appended then.
     pub fn begin_long(
         &mut self,
         stream: i16,
@@ -212,14 +218,14 @@ impl Encoder {
         }
     }
 
-    /// Appends a whole response.
+    /// Appends a complete response.
     pub fn response(&mut self, stream: i16, response: &Response, prelude: &Prelude) {
         let begun = self.begin();
         response.encode(self.version, &mut self.buffer);
         self.finish_response(begun, stream, response.opcode(), prelude);
     }
 
-    /// Appends a whole request; `tracing` asks the server to trace it.
+    /// Appends a complete request; `tracing` requests a trace.
     pub fn request(&mut self, stream: i16, request: &Request, tracing: bool) {
         let begun = self.begin();
         request.encode(self.version, &mut self.buffer);
@@ -227,7 +233,7 @@ impl Encoder {
         self.finish(begun, stream, request.opcode(), flags);
     }
 
-    /// Appends an envelope as it is, with a body that is not compressed.
+    /// Appends an envelope unchanged, with an uncompressed body.
     pub fn envelope(&mut self, envelope: &Envelope) {
         let begun = self.begin();
         self.buffer.extend_from_slice(&envelope.body);
@@ -235,10 +241,11 @@ impl Encoder {
         self.finish(begun, stream, opcode, flags.without(Flags::COMPRESSED));
     }
 
-    /// Appends the ERROR that answers a refused message.
+    /// Appends the ERROR that answers a rejected message.
     ///
-    /// A message in an unsupported version gets its answer in the connection's version, from which drivers learn what
-    /// to ask for; v1 and v2, whose clients could not read that, get it in their own shorter header.
+    /// A message in an unsupported version is answered in the connection's version, from which
+    /// drivers select another one; v1 and v2, whose clients could not parse that, are answered with
+    /// their shorter header.
     pub fn reject(&mut self, rejected: &Rejected) {
         let error = rejected.error.to_response();
         match rejected.error {
@@ -247,7 +254,7 @@ impl Encoder {
             {
                 let mut body = Vec::new();
                 error.encode(self.version, &mut body);
-                // v1 and v2 have a one byte stream: version, flags, stream, opcode, length.
+                // v1 and v2 have a one-byte stream: version, flags, stream, opcode, length.
                 self.buffer.extend_from_slice(&[0x80 | version, 0, 0, Opcode::Error.number()]);
                 crate::notation::write_bytes(Some(&body), &mut self.buffer);
             }
@@ -255,7 +262,7 @@ impl Encoder {
         }
     }
 
-    /// Closes the frame that is being filled, so that all that was encoded so far can be sent.
+    /// Completes the current frame, so that everything encoded so far can be sent.
     pub fn seal(&mut self) {
         if let (Some(format), Some(start)) = (self.frames, self.open_frame.take()) {
             if self.buffer.len() == start + format.header_length() {
@@ -266,22 +273,22 @@ impl Encoder {
         }
     }
 
-    /// How many bytes wait to be sent, including an unsealed frame.
+    /// Returns the number of pending bytes, including an unsealed frame.
     pub fn pending_length(&self) -> usize {
         self.buffer.len()
     }
 
-    /// The sealed bytes, to be sent and then [cleared](Self::clear).
+    /// Returns the sealed bytes, to be sent and then [cleared](Self::clear).
     ///
     /// # Panics
-    /// When a frame is still open.
+    /// If a frame is incomplete.
     pub fn bytes(&self) -> &[u8] {
         assert!(self.open_frame.is_none(), "seal before sending");
         &self.buffer
     }
 
-    /// Forgets what was sent. Keeps the memory up to `capacity_max`, so that one long response does not hold it for
-    /// the rest of the connection.
+    /// Removes the sent bytes. Keeps memory up to `capacity_max`, so that a long response does not
+    /// occupy it for the rest of the connection.
     pub fn clear(&mut self, capacity_max: usize) {
         self.buffer.clear();
         self.buffer.shrink_to(capacity_max);

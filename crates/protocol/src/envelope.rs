@@ -1,4 +1,4 @@
-//! Envelopes: a nine byte header and a body, one message each.
+//! Envelopes: a nine-byte header and a body, one message each.
 //!
 //! ```text
 //!   0         8        16        24        32         40
@@ -9,8 +9,9 @@
 //!   +---------+---------+---------+---------+
 //! ```
 //!
-//! The highest bit of the version byte tells a response from a request. In v3 and v4 an envelope stands on the wire
-//! as it is and its body may be compressed; in v5 envelopes travel in [frames](crate::frame), which compress instead.
+//! The highest bit of the version byte distinguishes responses from requests. In v3 and v4
+//! envelopes are sent directly and their bodies may be compressed; in v5 envelopes travel in
+//! [frames](crate::frame), which compress instead.
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ use bytes::Bytes;
 
 use crate::{ProtocolError, Version};
 
-/// Which way a message goes.
+/// The direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From client to server.
@@ -27,7 +28,7 @@ pub enum Direction {
     Response,
 }
 
-/// As error messages have it.
+/// Writes the text of error messages.
 impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -37,7 +38,7 @@ impl fmt::Display for Direction {
     }
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants are the specification's names")]
 #[repr(u8)]
@@ -61,7 +62,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// The opcode with this number. 0x04 was CREDENTIALS in v1 and is unknown since.
+    /// Returns the opcode with this number. 0x04 was CREDENTIALS in v1 and is unknown since.
     pub fn from_number(number: u8) -> Result<Self, ProtocolError> {
         Ok(match number {
             0x00 => Self::Error,
@@ -89,7 +90,7 @@ impl Opcode {
         self as u8
     }
 
-    /// Which way messages of this kind go.
+    /// Returns the direction of messages of this kind.
     pub fn direction(self) -> Direction {
         match self {
             Self::Startup
@@ -136,34 +137,34 @@ impl fmt::Display for Opcode {
     }
 }
 
-/// The flags byte of a header. Unknown bits are kept but mean nothing, as the specification asks.
+/// The flags byte of a header. Unknown bits are kept and ignored, as the specification requires.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Flags(pub u8);
 
 impl Flags {
     /// The body is compressed (v3 and v4 only; v5 compresses frames).
     pub const COMPRESSED: Self = Self(0x01);
-    /// A request wants tracing; a response starts with a tracing id.
+    /// A request is to be traced; a response starts with a tracing id.
     pub const TRACING: Self = Self(0x02);
     /// The body has a custom payload before its message.
     pub const CUSTOM_PAYLOAD: Self = Self(0x04);
     /// A response has warnings before its message.
     pub const WARNING: Self = Self(0x08);
-    /// The client agrees to a version that is still in beta.
+    /// The client accepts a beta version.
     pub const USE_BETA: Self = Self(0x10);
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These flags with those of `other`.
+    /// Returns the union with `other`.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These flags less those of `other`.
+    /// Returns the difference to `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -179,26 +180,26 @@ impl fmt::Debug for Flags {
 /// The header of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Version the message is written in.
+    /// The protocol version of the message.
     pub version: Version,
-    /// What precedes the message in the body, and whether it is compressed.
+    /// The parts of the body before the message, and its compression.
     pub flags: Flags,
     /// The request's number, repeated by its response; -1 for events.
     pub stream: i16,
-    /// What the message is.
+    /// The kind of the message.
     pub opcode: Opcode,
-    /// Length of the body in bytes, as it stands on the wire.
+    /// Length of the body in bytes, as transmitted.
     pub length: u32,
 }
 
-/// Why a header was refused, and the stream to answer on (0 before the stream is known).
+/// The reason for rejecting a header, and the stream for the answer (0 if it is unknown).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectedHeader {
-    /// What is wrong with it.
+    /// The reason.
     pub error: ProtocolError,
     /// The stream id in the header.
     pub stream: i16,
-    /// Length of the body that follows, when the header can be believed this far.
+    /// Length of the body that follows, if the header is valid up to there.
     pub length: Option<u32>,
 }
 
@@ -209,10 +210,11 @@ impl Header {
     /// The version byte's bit that marks a response.
     const RESPONSE_BIT: u8 = 0x80;
 
-    /// Reads a header of a message that goes in `direction` from the start of `bytes`.
+    /// Decodes the header of a message in `direction` at the start of `bytes`.
     ///
-    /// `Ok(None)` means that more bytes are needed. An unsupported version is refused as soon as its byte is there:
-    /// the headers of v1 and v2 are shorter, and a client of those would wait forever for an answer.
+    /// `Ok(None)` means that more bytes are needed. An unsupported version is rejected as soon as
+    /// its byte has arrived: the headers of v1 and v2 are shorter, and a client of those would wait
+    /// indefinitely for an answer.
     pub fn decode(bytes: &[u8], direction: Direction) -> Result<Option<Self>, RejectedHeader> {
         let Some(&first) = bytes.first() else { return Ok(None) };
         let version = Version::from_number(first & !Self::RESPONSE_BIT).map_err(|error| RejectedHeader {
@@ -263,11 +265,11 @@ impl Header {
     }
 }
 
-/// A header with its whole body, already decompressed.
+/// A header with its complete, decompressed body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
-    /// The header as it was on the wire, so `length` is that of the compressed body.
+    /// The transmitted header: `length` is that of the compressed body.
     pub header: Header,
-    /// The body. What is decoded from it shares its memory.
+    /// The body. Decoded messages share its memory.
     pub body: Bytes,
 }

@@ -1,31 +1,31 @@
-//! What a peer can get wrong.
+//! Errors that a peer can cause.
 
 use crate::{
     Direction, Opcode, Version,
     response::{Error as ErrorResponse, ErrorDetail},
 };
 
-/// Bytes from the peer that are not the native protocol, or not in the way it allows.
+/// Bytes from the peer that violate the native protocol.
 ///
-/// The text is meant for the peer: [`ProtocolError::to_response`] sends it. Wordings that drivers search for are
-/// Cassandra's.
+/// The text is for the peer: [`ProtocolError::to_response`] sends it. Wordings that drivers search
+/// for are Cassandra's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are named in each variant's message")]
 pub enum ProtocolError {
-    /// A version that is not spoken here; drivers downgrade when they read this text.
+    /// An unsupported version; drivers downgrade when they receive this text.
     #[error(
         "Invalid or unsupported protocol version ({version}); supported versions are ({})",
         Version::supported_list()
     )]
     UnsupportedVersion { version: u8 },
 
-    /// A version other than the one the connection started with.
+    /// A version other than the connection's.
     #[error(
         "Invalid message version. Got {got} but previous messages on this connection had version {expected}"
     )]
     VersionChanged { got: Version, expected: Version },
 
-    /// An opcode that no version spoken here has.
+    /// An opcode that no supported version has.
     #[error("Unknown opcode {0}")]
     UnknownOpcode(u8),
 
@@ -37,15 +37,15 @@ pub enum ProtocolError {
     )]
     WrongDirection { opcode: Opcode, got: Direction },
 
-    /// A body length beyond what the format allows at all.
+    /// A body length beyond the limit of the format.
     #[error("Invalid value for envelope header body length field: {0}")]
     InvalidLength(i32),
 
-    /// A message longer than the receiver accepts. Cassandra answers it with Invalid, not with a protocol error.
+    /// A message longer than the receiver accepts. Cassandra answers Invalid, not a protocol error.
     #[error("Request is too big: length {length} exceeds maximum allowed length {maximum}.")]
     TooLong { length: u64, maximum: u64 },
 
-    /// A message that ends before its content does.
+    /// A truncated message.
     #[error("Not enough bytes to read {what}: {needed} needed, {left} left")]
     Truncated { what: &'static str, needed: usize, left: usize },
 
@@ -53,7 +53,7 @@ pub enum ProtocolError {
     #[error("Cannot decode string as UTF8: 0x{}", hex_start(bytes))]
     InvalidUtf8 { bytes: Vec<u8> },
 
-    /// A field whose value the specification does not list; the text says which.
+    /// A field with a value that is not in the specification; the text names both.
     #[error("{0}")]
     Invalid(String),
 
@@ -61,15 +61,16 @@ pub enum ProtocolError {
     #[error("cannot encode a response of {length} bytes: expected at most {maximum}; use paging")]
     ResponseTooLong { length: u64, maximum: u64 },
 
-    /// No memory for the message is left among that which requests may occupy.
+    /// The message exceeds the memory for requests.
     #[error("{0}")]
     Overloaded(String),
 
-    /// A compressed body that does not decompress to what it announces.
+    /// A compressed body that does not decompress to its announced length.
     #[error("Cannot decompress {algorithm} body of {length} bytes: {reason}")]
     Compression { algorithm: &'static str, length: usize, reason: String },
 
-    /// The header of a v5 frame does not match its CRC24. Where the next frame begins is unknown: close.
+    /// The header of a v5 frame does not match its CRC24. The position of the next frame is
+    /// unknown: close.
     #[error("Corrupt frame: header CRC24 is {read:#08x}, computed {computed:#08x}")]
     CorruptFrameHeader { read: u32, computed: u32 },
 
@@ -79,7 +80,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// The ERROR message that answers this mistake.
+    /// Returns the ERROR message for this error.
     pub fn to_response(&self) -> ErrorResponse {
         let detail = match self {
             Self::TooLong { .. } => ErrorDetail::Invalid,
@@ -91,10 +92,10 @@ impl ProtocolError {
     }
 }
 
-/// How many bytes of an invalid text an error shows.
+/// The number of bytes of an invalid text in an error.
 pub(crate) const HEX_SHOWN_MAX: usize = 32;
 
-/// The first bytes of `bytes` in hexadecimal, enough to recognise them by.
+/// Returns the first bytes of `bytes` in hexadecimal, enough to identify them.
 fn hex_start(bytes: &[u8]) -> String {
     let mut text: String = bytes.iter().take(HEX_SHOWN_MAX).map(|byte| format!("{byte:02x}")).collect();
     if bytes.len() > HEX_SHOWN_MAX {

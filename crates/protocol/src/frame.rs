@@ -1,4 +1,5 @@
-//! The outer frames of v5: checksummed, optionally compressed, each holding whole envelopes or a part of one.
+//! The outer frames of v5: checksummed, optionally compressed, each holding whole envelopes or a
+//! part of one.
 //!
 //! All numbers of a frame are little-endian, unlike the envelopes inside. Without compression:
 //!
@@ -19,8 +20,8 @@
 //!   bits 35..40   padding
 //! ```
 //!
-//! A self-contained frame holds one or more whole envelopes. An envelope too long for one frame is spread over
-//! several that are not self-contained and hold nothing else.
+//! A self-contained frame holds one or more whole envelopes. An envelope too long for one frame is
+//! spread over several that are not self-contained and hold nothing else.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -39,26 +40,26 @@ const TRAILER_LENGTH: usize = 4;
 /// Which of the two frame formats a connection uses; STARTUP decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameFormat {
-    /// Payloads as they are.
+    /// Payloads are not compressed.
     Uncompressed,
-    /// Payloads as LZ4 blocks where that makes them shorter.
+    /// Payloads are LZ4 blocks if that makes them shorter.
     Lz4,
 }
 
-/// A frame whose checksums were right, with its payload decompressed.
+/// A frame with valid checksums and its decompressed payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// Whether the payload is whole envelopes.
+    /// Whether the payload consists of complete envelopes.
     pub self_contained: bool,
     /// The payload.
     pub payload: Bytes,
 }
 
-/// What a frame header says, after its checksum was verified.
+/// The content of a frame header, after verification of its checksum.
 struct FrameHeader {
-    /// Length of the payload as it stands on the wire.
+    /// Length of the payload as transmitted.
     payload_length: usize,
-    /// Length after decompression; `None` when the payload is not compressed.
+    /// Length after decompression; `None` if the payload is not compressed.
     uncompressed_length: Option<usize>,
     self_contained: bool,
 }
@@ -75,9 +76,9 @@ impl FrameFormat {
         }
     }
 
-    /// Takes one frame off the start of `input`; `Ok(None)` when it is not there entirely yet.
+    /// Removes one frame from the start of `input`; `Ok(None)` if it is incomplete.
     ///
-    /// After an error the position of the next frame is not known, so the connection is to be closed.
+    /// After an error the position of the next frame is unknown, so the connection must be closed.
     pub fn decode(self, input: &mut BytesMut) -> Result<Option<Frame>, ProtocolError> {
         let Some(header) = self.decode_header(input)? else { return Ok(None) };
         if input.len() < self.header_length() + header.payload_length + TRAILER_LENGTH {
@@ -97,7 +98,8 @@ impl FrameFormat {
         Ok(Some(Frame { self_contained: header.self_contained, payload }))
     }
 
-    /// How many bytes the frame at the start of `input` has altogether, when its header is there and right.
+    /// Returns the total length of the frame at the start of `input`, if its header has arrived and
+    /// is valid.
     pub fn announced_length(self, input: &[u8]) -> Option<usize> {
         let header = self.decode_header(input).ok()??;
         Some(self.header_length() + header.payload_length + TRAILER_LENGTH)
@@ -127,10 +129,10 @@ impl FrameFormat {
         }))
     }
 
-    /// Appends a whole frame with this payload to `buffer`.
+    /// Appends a complete frame with this payload to `buffer`.
     ///
     /// # Panics
-    /// When the payload is longer than [`PAYLOAD_LENGTH_MAX`].
+    /// If the payload is longer than [`PAYLOAD_LENGTH_MAX`].
     pub fn encode(self, self_contained: bool, payload: &[u8], buffer: &mut Vec<u8>) {
         let start = buffer.len();
         buffer.resize(start + self.header_length(), 0);
@@ -138,11 +140,11 @@ impl FrameFormat {
         self.seal(self_contained, start, buffer);
     }
 
-    /// Turns what stands in `buffer` from `start`, room for a header and then the payload, into a frame: compresses,
-    /// fills in the header, appends the checksum.
+    /// Turns the content of `buffer` from `start`, space for a header and then the payload, into a
+    /// frame: compresses, fills in the header, appends the checksum.
     ///
     /// # Panics
-    /// When the payload is longer than [`PAYLOAD_LENGTH_MAX`].
+    /// If the payload is longer than [`PAYLOAD_LENGTH_MAX`].
     pub(crate) fn seal(self, self_contained: bool, start: usize, buffer: &mut Vec<u8>) {
         let payload_start = start + self.header_length();
         let length = buffer.len() - payload_start;

@@ -5,12 +5,12 @@
 //! bytes to a socket  <- Encoder <- Response::encode, or RowsEncoder straight into the Encoder's buffer
 //! ```
 //!
-//! Both directions are there for both sides: a server decodes requests and encodes responses, a client the reverse.
-//! What is decoded shares the memory it came in; what is encoded is appended to one buffer. Every length that a peer
-//! announces is checked before anything is allocated for it.
+//! Both directions are implemented for both sides: a server decodes requests and encodes responses,
+//! a client the reverse. Decoded messages share the memory of their input; encoded ones are
+//! appended to one buffer. Every length that a peer announces is checked before an allocation.
 //!
-//! Sources: `native_protocol_v4.spec` and `native_protocol_v5.spec` of Apache Cassandra, and the behaviour of
-//! `org.apache.cassandra.transport` in Cassandra 5.0.8 where they are silent.
+//! Sources: `native_protocol_v4.spec` and `native_protocol_v5.spec` of Apache Cassandra, and the
+//! behaviour of `org.apache.cassandra.transport` in Cassandra 5.0.8 where they are silent.
 
 mod compression;
 mod consistency;

@@ -1,4 +1,4 @@
-//! Result metadata: which columns a result has, and their bytes on the wire, made once and kept.
+//! Result metadata: the columns of a result, and their cached encoding.
 
 use std::sync::{Arc, OnceLock};
 
@@ -32,9 +32,10 @@ pub struct ColumnSpec {
     pub data_type: DataType,
 }
 
-/// The columns of a result in order, with their encoded form for each version once it was asked for.
+/// The columns of a result in order, with their encoded form for each version once it was
+/// requested.
 ///
-/// Prepared statements keep one and every execution uses its bytes; clones share them.
+/// Prepared statements keep one, and every execution uses its bytes; clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct ResultMetadata(Arc<Inner>);
 
@@ -58,12 +59,12 @@ impl ResultMetadata {
         Self(Arc::new(Inner { columns, encoded: Default::default() }))
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub fn columns(&self) -> &[ColumnSpec] {
         &self.0.columns
     }
 
-    /// The columns as `version` writes them, made at the first call.
+    /// Returns the columns in the encoding of `version`, which the first call creates.
     pub(crate) fn encoded(&self, version: Version) -> &EncodedColumns {
         let slot = match version {
             Version::V3 => &self.0.encoded[0],
@@ -139,17 +140,18 @@ impl EncodedColumns {
         self.count
     }
 
-    /// Whether all columns are of one table, which is then named once.
+    /// Returns whether all columns belong to one table, which is then named once.
     pub(crate) fn has_global_table(&self) -> bool {
         self.global_table
     }
 
-    /// The flags that say what `specs` holds.
+    /// Returns the flags that describe `specs`.
     pub(crate) fn flags(&self) -> i32 {
         if self.global_table { metadata_flag::GLOBAL_TABLES_SPEC } else { 0 }
     }
 
-    /// The same, but the absence of columns is said as the absence of metadata: for statements without a result.
+    /// Returns the same, but flags the absence of columns as absence of metadata: for statements
+    /// without a result.
     pub(crate) fn flags_or_no_metadata(&self) -> i32 {
         if self.count == 0 { metadata_flag::NO_METADATA } else { self.flags() }
     }

@@ -1,6 +1,7 @@
-//! Section 3 of the specification: the notations that message bodies are made of, read and written.
+//! Section 3 of the specification: readers and writers of the notations of message bodies.
 //!
-//! The native protocol is big-endian throughout. Readers and writers carry the specification's names.
+//! The native protocol is big-endian throughout. Readers and writers have the specification's
+//! names.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,8 +10,8 @@ use uuid::Uuid;
 
 use crate::{ProtocolError, Text, error::HEX_SHOWN_MAX};
 
-/// Reads notations one after another from a message body. Every length is checked against what is left before
-/// anything is sliced or allocated.
+/// Reads notations consecutively from a message body. Compares every length with the remaining
+/// bytes before a slice or an allocation.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     body: &'a Bytes,
@@ -23,7 +24,7 @@ impl<'a> Reader<'a> {
         Self { body, position: 0 }
     }
 
-    /// The whole body, whatever has been read of it.
+    /// Returns the whole body, including consumed bytes.
     pub fn body(&self) -> &'a Bytes {
         self.body
     }
@@ -33,17 +34,17 @@ impl<'a> Reader<'a> {
         self.position
     }
 
-    /// How many bytes are left.
+    /// Returns the number of remaining bytes.
     pub fn left(&self) -> usize {
         self.body.len() - self.position
     }
 
-    /// What is left, sharing the body's memory.
+    /// Returns the remaining bytes, sharing the body's memory.
     pub fn rest(&self) -> Bytes {
         self.body.slice(self.position..)
     }
 
-    /// The next `length` bytes; `what` names them in the error.
+    /// Returns the next `length` bytes; `what` names them in the error.
     pub fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], ProtocolError> {
         let taken = self
             .position
@@ -112,7 +113,7 @@ impl<'a> Reader<'a> {
         Ok(self.body.slice(start..start + length))
     }
 
-    /// \[bytes\]: `None` when null, that is, of any negative length.
+    /// \[bytes\]: `None` for null, which is any negative length.
     pub fn read_bytes(&mut self) -> Result<Option<&'a [u8]>, ProtocolError> {
         match usize::try_from(self.read_int()?) {
             Ok(length) => self.take(length, "a value preceded by its 4 bytes length").map(Some),
@@ -182,15 +183,15 @@ impl<'a> Reader<'a> {
         Ok(SocketAddr::new(address, port))
     }
 
-    /// An \[int\] that counts or measures what follows; negative ones are refused.
+    /// An \[int\] that is a count or length; negative ones are rejected.
     pub(crate) fn read_length(&mut self, what: &str) -> Result<usize, ProtocolError> {
         let length = self.read_int()?;
         usize::try_from(length)
             .map_err(|_| ProtocolError::Invalid(format!("Invalid length {length} of {what}")))
     }
 
-    /// How many of `count` announced elements, each of at least `size_min` bytes, can be there at all: what may be
-    /// allocated before reading them.
+    /// Limits `count` announced elements, each of at least `size_min` bytes, to those that fit the
+    /// remaining bytes: the capacity to allocate before reading them.
     pub(crate) fn bounded(&self, count: usize, size_min: usize) -> usize {
         count.min(self.left() / size_min)
     }
@@ -200,7 +201,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, ProtocolError> {
     std::str::from_utf8(bytes).map_err(|_| invalid_utf8(bytes))
 }
 
-/// Keeps no more of the bytes than the message of the error shows.
+/// Keeps only the bytes that the message of the error shows.
 fn invalid_utf8(bytes: &[u8]) -> ProtocolError {
     ProtocolError::InvalidUtf8 { bytes: bytes[..bytes.len().min(HEX_SHOWN_MAX + 1)].to_vec() }
 }
@@ -233,7 +234,7 @@ pub fn write_uuid(value: Uuid, buffer: &mut Vec<u8>) {
 /// The count of a list or map as a \[short\].
 ///
 /// # Panics
-/// When there are more than 65535: the caller holds what no message can carry.
+/// If the count exceeds 65535, which no message can carry.
 pub(crate) fn write_count(count: usize, buffer: &mut Vec<u8>) {
     write_short(
         u16::try_from(count).expect("a list or map of the native protocol has at most 65535 elements"),
@@ -241,8 +242,8 @@ pub(crate) fn write_count(count: usize, buffer: &mut Vec<u8>) {
     );
 }
 
-/// \[string\]. A string longer than 65535 bytes is cut at a character boundary: only messages meant for people can
-/// grow that long.
+/// \[string\]. A string longer than 65535 bytes is cut at a character boundary: only error messages
+/// can be that long.
 pub fn write_string(value: &str, buffer: &mut Vec<u8>) {
     let mut length = value.len().min(usize::from(u16::MAX));
     while !value.is_char_boundary(length) {
@@ -261,7 +262,7 @@ pub fn write_long_string(value: &str, buffer: &mut Vec<u8>) {
 /// \[short bytes\]
 ///
 /// # Panics
-/// When longer than 65535 bytes: ids and tokens are far shorter.
+/// If longer than 65535 bytes: ids and tokens are far shorter.
 pub fn write_short_bytes(value: &[u8], buffer: &mut Vec<u8>) {
     write_count(value.len(), buffer);
     buffer.extend_from_slice(value);
@@ -337,7 +338,7 @@ pub fn write_inet(address: SocketAddr, buffer: &mut Vec<u8>) {
 /// A length of at most `i32::MAX` as an \[int\].
 ///
 /// # Panics
-/// When it is longer: no message of that size is ever built, see `native_transport_max_frame_size`.
+/// If it is longer: no message of that size is ever built, see `native_transport_max_frame_size`.
 #[inline]
 fn write_length(length: usize, buffer: &mut Vec<u8>) {
     write_int(i32::try_from(length).expect("a message body is shorter than 2 GiB"), buffer);

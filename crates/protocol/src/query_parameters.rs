@@ -1,4 +1,4 @@
-//! What QUERY, EXECUTE and BATCH say beside the statement.
+//! The parameters of QUERY, EXECUTE and BATCH.
 
 use bytes::Bytes;
 
@@ -24,23 +24,24 @@ mod flag {
 /// `<query_parameters>`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueryParameters {
-    /// The consistency level asked for.
+    /// The requested consistency level.
     pub consistency: Consistency,
     /// The bound values. Empty in a BATCH, whose statements have their own.
     pub values: Values,
-    /// Whether a result may leave out its metadata.
+    /// Whether the result may omit its metadata.
     pub skip_metadata: bool,
-    /// The number of rows a page may have; negative means no paging. Zero is refused here as Cassandra does.
+    /// The maximum number of rows per page; negative means no paging. Zero is rejected, as in
+    /// Cassandra.
     pub page_size: Option<i32>,
-    /// Where to go on, as an earlier page said.
+    /// The start of the page, from an earlier page.
     pub paging_state: Option<Bytes>,
-    /// The level of the serial phase of a conditional statement. Whether it is a serial one is not checked here.
+    /// The level of the serial phase of a conditional statement. Not checked here.
     pub serial_consistency: Option<Consistency>,
-    /// Write time in microseconds for statements that do not say theirs; never `i64::MIN`.
+    /// Write time in microseconds for statements without one; never `i64::MIN`.
     pub timestamp: Option<i64>,
-    /// The keyspace to resolve names in, instead of the connection's (v5).
+    /// The keyspace for unqualified names, instead of the connection's (v5).
     pub keyspace: Option<String>,
-    /// What to take for "now" in expiring and testing for expiry, in seconds since the epoch (v5).
+    /// The present time for expiration, in seconds since the epoch (v5).
     pub now_in_seconds: Option<u32>,
 }
 
@@ -88,8 +89,8 @@ impl QueryParameters {
         Ok(parameters)
     }
 
-    /// The reverse of [`QueryParameters::decode`]. Before v5 there is no place for `keyspace` and `now_in_seconds`;
-    /// they are left out.
+    /// The reverse of [`QueryParameters::decode`]. Before v5 `keyspace` and `now_in_seconds` cannot
+    /// be encoded and are omitted.
     pub fn encode(&self, version: Version, buffer: &mut Vec<u8>) {
         let is_v5 = version >= Version::V5;
         let keyspace = self.keyspace.as_deref().filter(|_| is_v5);

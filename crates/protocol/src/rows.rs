@@ -1,4 +1,4 @@
-//! Rows: written cell by cell into the response, read back without copying any.
+//! Rows: written cell by cell into the response, decoded without copies.
 //!
 //! ```text
 //! <flags><columns_count>[<paging_state>][<new_metadata_id>][<global_table_spec>?<col_spec_1>…<col_spec_n>]
@@ -13,34 +13,36 @@ use crate::{
     notation::{Reader, write_bytes, write_int, write_short_bytes},
 };
 
-/// The longest cell whose length an \[int\] holds.
+/// The longest cell whose length fits an \[int\].
 const CELL_LENGTH_MAX: usize = i32::MAX as usize;
 
-/// How much of its metadata a Rows result brings along.
+/// The metadata in a Rows result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetadataMode<'a> {
     /// All columns.
     Full,
-    /// No more than their number: the client said that it knows them.
+    /// Only their number: the client has the metadata.
     Skip,
-    /// All columns and their new id, because the client knows older ones. Before v5 the same as `Full`.
+    /// All columns and their new id, because the client has older ones. Before v5 the same as
+    /// `Full`.
     Changed {
         /// The id of the metadata.
         new_metadata_id: &'a [u8],
     },
 }
 
-/// Writes the body of a Rows result (what follows its kind) to the end of a buffer.
+/// Appends the body of a Rows result (after its kind) to a buffer.
 ///
-/// Cells are pushed in the order of the columns, and every row is closed by [`RowsEncoder::end_row`].
+/// Cells are pushed in the order of the columns, and [`RowsEncoder::end_row`] completes each row.
 ///
-/// A long result can be written in pieces: [`RowsEncoder::cut`] moves what the buffer holds to the pieces, so that the
-/// result never has to lie in one piece of memory. Cells beyond the [limit](RowsEncoder::limit) are left out.
+/// A long result can be written in pieces: [`RowsEncoder::cut`] moves the content of the buffer to
+/// the pieces, so that the result never needs contiguous memory. Cells beyond the
+/// [limit](RowsEncoder::limit) are omitted.
 #[derive(Debug)]
 #[must_use = "rows are complete only after `finish`"]
 pub struct RowsEncoder<'a> {
     buffer: &'a mut Vec<u8>,
-    /// The start of the result, where it is written in pieces.
+    /// The start of the result, if it is written in pieces.
     pieces: Option<&'a mut Vec<Vec<u8>>>,
     /// Bytes in the pieces.
     cut_length: usize,
@@ -56,7 +58,7 @@ pub struct RowsEncoder<'a> {
 }
 
 impl<'a> RowsEncoder<'a> {
-    /// Writes the metadata, and makes room for what is known only at the end.
+    /// Writes the metadata, and reserves space for fields that are known only at the end.
     pub fn begin(
         buffer: &'a mut Vec<u8>,
         version: Version,
@@ -71,7 +73,7 @@ impl<'a> RowsEncoder<'a> {
         };
         let flags = match mode {
             MetadataMode::Full => columns.flags(),
-            // Cassandra keeps the first flag beside the second; no reader may mind.
+            // Cassandra keeps the first flag beside the second; readers must accept both.
             MetadataMode::Skip => columns.flags() | metadata_flag::NO_METADATA,
             MetadataMode::Changed { .. } => columns.flags() | metadata_flag::METADATA_CHANGED,
         };
@@ -101,27 +103,29 @@ impl<'a> RowsEncoder<'a> {
         }
     }
 
-    /// Bounds the bytes of the result. Cells that would exceed it are null, and [`has_exceeded`](Self::has_exceeded)
-    /// is set. The length of a message and of a cell is an \[int\], so that no limit is above 2 GiB.
+    /// Limits the bytes of the result. Cells that would exceed it are null, and set
+    /// [`has_exceeded`](Self::has_exceeded). The length of a message and of a cell is an \[int\],
+    /// so no limit exceeds 2 GiB.
     pub fn limit(mut self, length_max: usize) -> Self {
         self.length_max = length_max.min(CELL_LENGTH_MAX);
         self
     }
 
-    /// Whether cells were left out because of the limit.
+    /// Returns whether cells were omitted because of the limit.
     #[inline]
     pub fn has_exceeded(&self) -> bool {
         self.has_exceeded
     }
 
-    /// Lets [`cut`](Self::cut) move what the buffer holds to `pieces`, which are empty. The buffer holds nothing but
-    /// the message that the result belongs to.
+    /// Enables [`cut`](Self::cut) to move the content of the buffer to `pieces`, which are empty.
+    /// The buffer contains only the message of this result.
     pub fn in_pieces(mut self, pieces: &'a mut Vec<Vec<u8>>) -> Self {
         self.pieces = Some(pieces);
         self
     }
 
-    /// Moves what the buffer holds to the pieces and goes on with an empty buffer of `capacity` bytes.
+    /// Moves the content of the buffer to the pieces and continues with an empty buffer of
+    /// `capacity` bytes.
     pub fn cut(&mut self, capacity: usize) {
         if let Some(pieces) = &mut self.pieces {
             self.cut_length += self.buffer.len();
@@ -147,7 +151,7 @@ impl<'a> RowsEncoder<'a> {
         }
     }
 
-    /// Adds the next cell of the row as what `write` appends to the buffer, for values that are put together.
+    /// Adds the next cell of the row, which `write` appends to the buffer, for composed values.
     #[inline]
     pub fn push_with<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         self.cells += 1;
@@ -167,10 +171,10 @@ impl<'a> RowsEncoder<'a> {
         result
     }
 
-    /// Closes the row.
+    /// Completes the row.
     ///
     /// # Panics
-    /// When it has not as many cells as there are columns.
+    /// If it does not have as many cells as there are columns.
     #[inline]
     pub fn end_row(&mut self) {
         assert_eq!(self.cells, self.columns_count, "a row has a cell for every column");
@@ -178,31 +182,32 @@ impl<'a> RowsEncoder<'a> {
         self.rows += 1;
     }
 
-    /// How many rows have been closed.
+    /// Returns the number of complete rows.
     pub fn rows(&self) -> u32 {
         self.rows
     }
 
-    /// How many bytes have been written so far: to bound a page by its size.
+    /// Returns the number of bytes written so far, to limit a page by its size.
     #[inline]
     pub fn length(&self) -> usize {
         self.cut_length + self.buffer.len() - self.flags_at
     }
 
-    /// Completes the result; a `paging_state` says that there are more pages, and where. Returns the number of rows.
+    /// Completes the result; a `paging_state` means that more pages follow, and where. Returns the
+    /// number of rows.
     ///
     /// # Panics
-    /// When a row is not closed.
+    /// If a row is incomplete.
     pub fn finish(self, paging_state: Option<&[u8]>) -> u32 {
         assert_eq!(self.cells, 0, "the last row is closed before the result is finished");
         let Self { buffer, pieces, rows, flags_at, paging_state_at, rows_count_at, .. } = self;
-        // What is known only now stands in the first piece.
+        // The fields that are known only now are in the first piece.
         let buffer = pieces.and_then(|pieces| pieces.first_mut()).unwrap_or(buffer);
         buffer[rows_count_at..rows_count_at + 4].copy_from_slice(&rows.to_be_bytes());
         if let Some(paging_state) = paging_state {
             buffer[flags_at + 3] |= metadata_flag::HAS_MORE_PAGES as u8;
-            // Its place is before the rows, but only the last row tells it. One move of a page that is to be sent
-            // over a socket anyway costs less than knowing beforehand.
+            // Its place is before the rows, but only the last row determines it. One move of a page
+            // that is sent over a socket anyway costs less than computing it in advance.
             let end = buffer.len();
             write_bytes(Some(paging_state), buffer);
             let added = buffer.len() - end;
@@ -212,7 +217,7 @@ impl<'a> RowsEncoder<'a> {
     }
 }
 
-/// The body of a Rows result as it stands on the wire, in one version's encoding.
+/// The encoded body of a Rows result, in the encoding of one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedRows {
     body: Bytes,
@@ -220,28 +225,28 @@ pub struct EncodedRows {
 }
 
 impl EncodedRows {
-    /// Takes what [`RowsEncoder`] wrote, or a peer sent. Nothing is checked before [`EncodedRows::decode`].
+    /// Wraps the output of [`RowsEncoder`] or a peer's bytes. [`EncodedRows::decode`] checks them.
     pub fn new(body: Bytes, version: Version) -> Self {
         Self { body, version }
     }
 
-    /// The bytes.
+    /// Returns the encoded bytes.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Checks the bytes and makes them readable. `known` stands in for metadata that was left out.
+    /// Checks and decodes the bytes. `known` replaces omitted metadata.
     pub fn decode(&self, known: Option<&ResultMetadata>) -> Result<Rows, ProtocolError> {
         Rows::decode(&self.body, self.version, known)
     }
 }
 
-/// A Rows result whose every length has been checked, so that reading it cannot fail.
+/// A Rows result with verified lengths, so that reading it cannot fail.
 #[derive(Debug, Clone)]
 pub struct Rows {
-    /// The columns; without any when the metadata was left out and is not known.
+    /// The columns; none if the metadata was omitted and is unknown.
     pub metadata: ResultMetadata,
-    /// The id of the metadata, when it is not the one the client knew.
+    /// The new id of the metadata, if the client's is out of date.
     pub new_metadata_id: Option<Bytes>,
     /// Where the next page starts; `None` on the last page.
     pub paging_state: Option<Bytes>,
@@ -285,7 +290,7 @@ impl Rows {
         Ok(Self { metadata, new_metadata_id, paging_state, columns_count, rows_count, content })
     }
 
-    /// How many columns every row has.
+    /// Returns the number of columns per row.
     pub fn columns_count(&self) -> usize {
         self.columns_count
     }
@@ -295,7 +300,7 @@ impl Rows {
         self.rows_count
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.rows_count == 0
     }
@@ -357,7 +362,7 @@ impl<'a> Iterator for Cells<'a> {
 
     fn next(&mut self) -> Option<Option<&'a [u8]>> {
         self.left = self.left.checked_sub(1)?;
-        // `Rows::decode` has checked every length, so the early returns are never taken.
+        // `Rows::decode` has checked every length, so the early returns are unreachable.
         let (length, rest) = self.content.split_first_chunk::<4>()?;
         match usize::try_from(i32::from_be_bytes(*length)) {
             Ok(length) => {

@@ -8,25 +8,25 @@ use crate::{
     notation::{Reader, write_bytes, write_count, write_int, write_string},
 };
 
-/// Length that stands for null.
+/// The length that represents null.
 const NULL: i32 = -1;
 
-/// Length that stands for "not set" (v4 and later).
+/// The length that represents "not set" (v4 and later).
 const UNSET: i32 = -2;
 
 /// One \[value\].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Value<'a> {
-    /// Deletes what it is bound to.
+    /// Deletes the target.
     Null,
-    /// Leaves what it is bound to as it is.
+    /// Leaves the target unchanged.
     Unset,
     /// A value in its type's serialization.
     Set(&'a [u8]),
 }
 
 impl<'a> Value<'a> {
-    /// The bytes of a value that is set.
+    /// Returns the bytes of a set value.
     pub fn set(self) -> Option<&'a [u8]> {
         match self {
             Self::Set(bytes) => Some(bytes),
@@ -41,16 +41,16 @@ impl<'a> From<Option<&'a [u8]>> for Value<'a> {
     }
 }
 
-/// The values of one request, with or without names, as slices of the bytes they came in.
+/// The values of one request, with or without names, as slices of its bytes.
 ///
-/// Up to 16 values are listed without any allocation.
+/// Up to 16 values need no allocation.
 #[derive(Debug, Clone, Default)]
 pub struct Values {
-    /// The memory that `starts` point into: the whole body of the request.
+    /// The memory that `starts` refer to: the whole body of the request.
     bytes: Bytes,
-    /// For each value, where its length stands. All lengths were checked against `bytes`.
+    /// The offset of each value's length. All lengths were checked against `bytes`.
     starts: SmallVec<[u32; 16]>,
-    /// As many names as values, or none at all.
+    /// As many names as values, or none.
     names: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl Values {
         self.starts.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
@@ -78,14 +78,15 @@ impl Values {
         }
     }
 
-    /// The bytes of the value at `index`, sharing the request's memory; `None` when null, unset or absent.
+    /// The bytes of the value at `index`, sharing the request's memory; `None` when null, unset or
+    /// absent.
     pub fn get_shared(&self, index: usize) -> Option<Bytes> {
         self.get(index)?.set().map(|bytes| self.bytes.slice_ref(bytes))
     }
 
     /// All values in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Value<'_>> {
-        // `get` is total on indexes below `len`; null stands in where the type asks for a value.
+        // `get` is total on indexes below `len`; null is the fallback for the type.
         (0..self.len()).map(|index| self.get(index).unwrap_or(Value::Null))
     }
 
@@ -94,12 +95,12 @@ impl Values {
         self.names.get(index).map(String::as_str)
     }
 
-    /// Whether the values are named.
+    /// Returns whether the values are named.
     pub fn are_named(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Values that did not come over the wire.
+    /// Creates values that were not received.
     pub fn new<'a>(values: impl IntoIterator<Item = Value<'a>>) -> Self {
         let mut bytes = Vec::new();
         let mut starts = SmallVec::new();
@@ -110,7 +111,7 @@ impl Values {
         Self { bytes: bytes.into(), starts, names: Vec::new() }
     }
 
-    /// Named values that did not come over the wire.
+    /// Creates named values that were not received.
     pub fn named<'a>(values: impl IntoIterator<Item = (String, Value<'a>)>) -> Self {
         let (names, values): (Vec<_>, Vec<_>) = values.into_iter().unzip();
         Self { names, ..Self::new(values) }
@@ -149,7 +150,7 @@ impl Values {
         Ok(values)
     }
 
-    /// v3 knows no unset values: what looks like one is null.
+    /// v3 has no unset values: their length means null.
     fn unset_to_null(&mut self) {
         if self.iter().any(|value| value == Value::Unset) {
             let nulled = Self::new(self.iter().map(|value| match value {
@@ -172,7 +173,7 @@ impl Values {
     }
 }
 
-/// Equal when they hold the same values under the same names, wherever these lie in memory.
+/// Equal if the same values have the same names, regardless of memory.
 impl PartialEq for Values {
     fn eq(&self, other: &Self) -> bool {
         self.names == other.names && self.iter().eq(other.iter())
@@ -195,7 +196,7 @@ fn encode_value(value: Value<'_>, buffer: &mut Vec<u8>) {
     }
 }
 
-/// An offset in a message body, all of which are shorter than 2 GiB because their length is an \[int\].
+/// An offset in a message body; these are shorter than 2 GiB because their length is an \[int\].
 fn offset(position: usize) -> u32 {
     u32::try_from(position).expect("a message body is shorter than 2 GiB")
 }

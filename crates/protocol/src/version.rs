@@ -4,11 +4,11 @@ use std::fmt;
 
 use crate::ProtocolError;
 
-/// A version of the native protocol that is spoken here.
+/// A supported version of the native protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Version {
-    /// The oldest one still spoken, as in Cassandra 5.0.
+    /// The oldest supported version, as in Cassandra 5.0.
     V3 = 3,
     /// Adds unset values, warnings, custom payloads and the types date, time, smallint and tinyint.
     V4 = 4,
@@ -17,10 +17,10 @@ pub enum Version {
 }
 
 impl Version {
-    /// All versions spoken here, oldest first.
+    /// All supported versions, oldest first.
     pub const SUPPORTED: [Self; 3] = [Self::V3, Self::V4, Self::V5];
 
-    /// The newest version; a peer that asks for an unknown one is answered in this one.
+    /// The newest version; a request in an unknown version is answered in this one.
     pub const CURRENT: Self = Self::V5;
 
     /// The version with this number (direction bit already removed).
@@ -38,13 +38,14 @@ impl Version {
         self as u8
     }
 
-    /// `3/v3, 4/v4, 5/v5`: how error messages list the supported versions. Drivers search for this text.
+    /// Returns `3/v3, 4/v4, 5/v5`, the list of supported versions in error messages. Drivers search
+    /// for this text.
     pub fn supported_list() -> String {
         Self::SUPPORTED.map(|version| version.to_string()).join(", ")
     }
 }
 
-/// `4/v4`: the form that the specification wants in SUPPORTED.
+/// Writes `4/v4`, the form of SUPPORTED.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{0}/v{0}", self.number())

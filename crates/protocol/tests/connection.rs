@@ -1,4 +1,5 @@
-//! Streams of messages through encoder and decoder: any chunking, any size, every framing, and hostile bytes.
+//! Streams of messages through encoder and decoder: any chunking, any size, every framing, and
+//! hostile bytes.
 
 use bytes::{Bytes, BytesMut};
 use cassette_protocol::{
@@ -14,7 +15,7 @@ use proptest::{collection::vec, option, prelude::*};
 
 const LIMIT: usize = 16 * 1024 * 1024;
 
-/// What a connection can agree on.
+/// The combinations that a connection can agree on.
 const AGREEMENTS: [(Version, Option<Compression>); 8] = [
     (Version::V3, None),
     (Version::V3, Some(Compression::Snappy)),
@@ -35,7 +36,7 @@ fn pair(agreement: (Version, Option<Compression>), direction: Direction) -> (Enc
     (encoder, decoder)
 }
 
-/// Everything the decoder makes of `bytes` when they arrive in pieces of these lengths, over and over.
+/// Returns everything decoded from `bytes` if they arrive in pieces of these lengths, cyclically.
 fn decode_chunked(decoder: &mut Decoder, bytes: &[u8], chunks: &[usize]) -> Vec<Result<Envelope, Rejected>> {
     let mut results = Vec::new();
     let mut input = BytesMut::new();
@@ -149,7 +150,7 @@ fn request() -> impl Strategy<Value = Request> {
     ]
 }
 
-/// What is left of a request when `version` has carried it.
+/// Returns the part of a request that `version` can represent.
 fn as_carried(mut request: Request, version: Version) -> Request {
     let narrow = |parameters: &mut QueryParameters| {
         if version < Version::V5 {
@@ -245,7 +246,7 @@ proptest! {
         prop_assert_eq!(results.len(), bodies.len());
         for (result, body) in results.into_iter().zip(bodies) {
             let envelope = result.unwrap();
-            // The kind of the result stands before the rows.
+            // The kind of the result precedes the rows.
             prop_assert!(envelope.body[4..] == body[..], "body of {} bytes", body.len());
         }
     }
@@ -348,7 +349,8 @@ fn body_of(length: usize, random: bool) -> Bytes {
 fn a_message_that_is_too_long_is_skipped_without_being_held() {
     for (version, compression) in AGREEMENTS {
         let mut encoder = Encoder::new(version);
-        // Not compressed, for a body whose compressed form is short is refused for what it announces instead.
+        // Not compressed, because a body with a short compressed form is rejected for its announced
+        // length instead.
         encoder.fix_version(version, compression.filter(|_| version == Version::V5));
         let long = Query { query: "x".repeat(600_000).into(), parameters: QueryParameters::default() };
         encoder.request(7, &Request::Query(long), false);
@@ -369,7 +371,7 @@ fn a_message_that_is_too_long_is_skipped_without_being_held() {
 
 #[test]
 fn announced_lengths_alone_allocate_nothing() {
-    // A plain envelope, an LZ4 body and a Snappy body that each announce the most they can.
+    // A plain envelope, an LZ4 body and a Snappy body with the greatest possible announcements.
     let mut decoder = Decoder::new(Direction::Request, LIMIT);
     let mut input = BytesMut::from(&[4, 0, 0, 0, 7, 0x00, 0xff, 0xff, 0x00][..]);
     assert_eq!(decoder.next(&mut input), Ok(None));

@@ -1,4 +1,4 @@
-//! Messages beside their bytes, written out by hand from the specification.
+//! Messages and their bytes, written by hand from the specification.
 
 use bytes::{Bytes, BytesMut};
 use cassette_protocol::{
@@ -17,7 +17,7 @@ use cassette_protocol::{
 };
 use cassette_rows::types::{DataType, UserType};
 
-/// Bytes from hexadecimal, where blanks and quoted text may stand between.
+/// Parses hexadecimal bytes; skips blanks and quoted text.
 fn bytes(text: &str) -> Vec<u8> {
     let mut result = Vec::new();
     for (index, part) in text.split('\'').enumerate() {
@@ -509,7 +509,7 @@ fn an_lz4_body_starts_with_its_length_in_big_endian() {
 
 #[test]
 fn an_unsupported_version_is_answered_in_the_newest_supported_one() {
-    // STARTUP of DSE's v2 (66), as drivers try it first.
+    // STARTUP of DSE's v2 (66), the first attempt of drivers.
     let mut input = BytesMut::from(&bytes("42 00 0005 01 00000000")[..]);
     let rejected = Decoder::new(Direction::Request, 1000).next(&mut input).unwrap_err();
     assert!(rejected.fatal);
@@ -523,7 +523,7 @@ fn an_unsupported_version_is_answered_in_the_newest_supported_one() {
 
 #[test]
 fn versions_with_the_short_header_are_answered_in_it() {
-    // The whole header of v1 and v2 has eight bytes; the first is enough to know.
+    // The complete header of v1 and v2 has eight bytes; the first is enough.
     let rejected = Decoder::new(Direction::Request, 1000).next(&mut BytesMut::from(&[0x02][..])).unwrap_err();
     let mut encoder = Encoder::new(Version::CURRENT);
     encoder.reject(&rejected);
@@ -539,7 +539,7 @@ fn flags_are_named_bits() {
     assert_eq!(Opcode::from_number(0x04), Err(ProtocolError::UnknownOpcode(4)));
 }
 
-/// What Cassandra 5.0.8 sent to STARTUP and OPTIONS, byte by byte.
+/// The answers of Cassandra 5.0.8 to STARTUP and OPTIONS, byte by byte.
 #[test]
 fn what_cassandra_sent_is_understood() {
     let recorded = [

@@ -9,14 +9,14 @@ use crate::{
     notation::{Reader, write_bytes},
 };
 
-/// The client's part in an exchange that authenticates it.
+/// The client's message of an authentication exchange.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuthResponse {
-    /// The SASL token; what is in it is between client and authenticator.
+    /// The SASL token, whose content only client and authenticator interpret.
     pub token: Option<Bytes>,
 }
 
-/// Tokens hold passwords, so they are not shown.
+/// Tokens contain passwords, so they are not printed.
 impl fmt::Debug for AuthResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuthResponse").finish_non_exhaustive()

@@ -10,7 +10,7 @@ use crate::{
 /// Executes several modifications as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// What binds them together.
+    /// The atomicity of the batch.
     pub batch_type: BatchType,
     /// The modifications in order.
     pub statements: Vec<BatchStatement>,
@@ -18,11 +18,11 @@ pub struct Batch {
     pub parameters: QueryParameters,
 }
 
-/// How the statements of a batch belong together.
+/// The atomicity of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum BatchType {
-    /// Atomic: all of them or none, over any number of partitions.
+    /// Atomic: all or none, over any number of partitions.
     Logged = 0,
     /// Atomic within each partition only.
     Unlogged = 1,
@@ -33,7 +33,7 @@ pub enum BatchType {
 /// One statement of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchStatement {
-    /// The statement.
+    /// The text or the id.
     pub source: StatementSource,
     /// Its bound values, never named.
     pub values: Values,
@@ -44,7 +44,7 @@ pub struct BatchStatement {
 pub enum StatementSource {
     /// CQL text.
     Query(Text),
-    /// The id that PREPARE was answered with.
+    /// The id from the answer to PREPARE.
     Prepared(Bytes),
 }
 
@@ -92,8 +92,8 @@ impl Batch {
 impl BatchStatement {
     /// `<kind><string_or_id><n><value_1>…<value_n>`
     ///
-    /// Names for values come before the flag that would announce them, so no server can read them and none does
-    /// (CASSANDRA-10246).
+    /// Names of values precede the flag that would announce them, so no server can parse them and
+    /// none does (CASSANDRA-10246).
     fn decode(reader: &mut Reader<'_>, version: Version) -> Result<Self, ProtocolError> {
         let source = match reader.read_byte()? {
             KIND_QUERY => StatementSource::Query(reader.read_long_string_shared()?),

@@ -10,10 +10,10 @@ use crate::{
 /// Executes a prepared statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execute {
-    /// The id that PREPARE was answered with.
+    /// The id from the answer to PREPARE.
     pub id: Bytes,
-    /// The id of the result metadata that the client knows (v5). When it is no longer the current one, the result says so
-    /// and brings the new metadata along.
+    /// The id of the result metadata that the client has (v5). If it is out of date, the result
+    /// contains the new metadata.
     pub result_metadata_id: Option<Bytes>,
     /// Its values and options.
     pub parameters: QueryParameters,
@@ -27,8 +27,8 @@ impl Execute {
         Ok(Self { id, result_metadata_id, parameters: QueryParameters::decode(reader, version)? })
     }
 
-    /// The reverse of [`Execute::decode`]. In v5 an unknown metadata id is sent empty, in v3 and v4 there is no place
-    /// for one.
+    /// The reverse of [`Execute::decode`]. In v5 an unknown metadata id is sent empty; v3 and v4
+    /// cannot encode one.
     pub fn encode(&self, version: Version, buffer: &mut Vec<u8>) {
         write_short_bytes(&self.id, buffer);
         if version >= Version::V5 {

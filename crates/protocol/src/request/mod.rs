@@ -1,4 +1,4 @@
-//! Requests: what a client asks. One file per message, under the specification's names.
+//! Requests of clients. One file per message, with the specification's names.
 
 mod auth_response;
 mod batch;
@@ -36,19 +36,19 @@ pub enum Request {
     Register(Register),
 }
 
-/// What an envelope with a request holds: the message, and what its header's flags say.
+/// The content of an envelope with a request: the message, and the flags of its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodedRequest {
     /// The message.
     pub request: Request,
-    /// Whether the client wants the request traced.
+    /// Whether the client requests a trace.
     pub tracing: bool,
-    /// What the client sent along for a custom query handler.
+    /// Data for a custom query handler.
     pub custom_payload: Vec<(String, Option<Bytes>)>,
 }
 
 impl Request {
-    /// Decodes an envelope's body: what precedes the message, and the message.
+    /// Decodes an envelope's body: the prelude and the message.
     pub fn decode(envelope: &Envelope) -> Result<DecodedRequest, ProtocolError> {
         let version = envelope.header.version;
         let mut reader = Reader::new(&envelope.body);
@@ -111,7 +111,7 @@ impl Request {
         }
     }
 
-    /// What the message is.
+    /// Returns the kind of the message.
     pub fn opcode(&self) -> Opcode {
         match self {
             Self::Startup(_) => Opcode::Startup,

@@ -5,7 +5,7 @@ use crate::{
     notation::{Reader, write_int, write_long_string, write_string},
 };
 
-/// The bit of `<flags>` (v5) that says a keyspace follows.
+/// The bit of `<flags>` (v5) for a keyspace.
 const WITH_KEYSPACE: i32 = 0x01;
 
 /// Prepares a statement for later execution.
@@ -13,7 +13,7 @@ const WITH_KEYSPACE: i32 = 0x01;
 pub struct Prepare {
     /// The CQL text.
     pub query: Text,
-    /// The keyspace to resolve names in, instead of the connection's (v5).
+    /// The keyspace for unqualified names, instead of the connection's (v5).
     pub keyspace: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl Prepare {
         Ok(Self { query, keyspace })
     }
 
-    /// The reverse of [`Prepare::decode`]. Before v5 there is no place for a keyspace; it is left out.
+    /// The reverse of [`Prepare::decode`]. Before v5 the keyspace cannot be encoded and is omitted.
     pub fn encode(&self, version: Version, buffer: &mut Vec<u8>) {
         write_long_string(&self.query, buffer);
         if version >= Version::V5 {

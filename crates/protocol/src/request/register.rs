@@ -7,23 +7,24 @@ use crate::{
     notation::{Reader, write_count, write_string},
 };
 
-/// Asks for events of some types on this connection; answered by READY.
+/// Subscribes this connection to events of some types; answered by READY.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Register {
-    /// The types wanted.
+    /// The subscribed types.
     pub event_types: Vec<EventType>,
 }
 
-/// What kind of event.
+/// The type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Nodes came or went.
+    /// Nodes were added or removed.
     TopologyChange,
     /// Nodes went up or down.
     StatusChange,
     /// The schema changed.
     SchemaChange,
-    /// A traced request is complete. Cassandra accepts the registration (v4 and later) and never sends the event.
+    /// A traced request is complete. Cassandra accepts the registration (v4 and later) and never
+    /// sends the event.
     TraceComplete,
 }
 

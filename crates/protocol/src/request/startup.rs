@@ -19,19 +19,19 @@ impl Startup {
     pub const COMPRESSION: &'static str = "COMPRESSION";
     /// Option of SUPPORTED only: the protocol versions.
     pub const PROTOCOL_VERSIONS: &'static str = "PROTOCOL_VERSIONS";
-    /// Option: what the driver calls itself.
+    /// Option: the name of the driver.
     pub const DRIVER_NAME: &'static str = "DRIVER_NAME";
     /// Option: the driver's version.
     pub const DRIVER_VERSION: &'static str = "DRIVER_VERSION";
-    /// Option: `1` when the client wants an Overloaded error rather than back-pressure.
+    /// Option: `1` if the client prefers an Overloaded error to back-pressure.
     pub const THROW_ON_OVERLOAD: &'static str = "THROW_ON_OVERLOAD";
 
-    /// The value of the option with this upper-case name. The last one sent counts.
+    /// Returns the value of the option with this upper-case name. The last one wins.
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Checks that the CQL version is there and at least 3.
+    /// Checks that the CQL version is present and at least 3.
     pub fn check_cql_version(&self) -> Result<(), ProtocolError> {
         let cql_version = self
             .option(Self::CQL_VERSION)
@@ -46,7 +46,7 @@ impl Startup {
         }
     }
 
-    /// The compression asked for, checked against what `version` allows.
+    /// Returns the requested compression, checked against `version`.
     pub fn compression(&self, version: Version) -> Result<Option<Compression>, ProtocolError> {
         match self.option(Self::COMPRESSION).map(Compression::from_name).transpose()? {
             Some(Compression::Snappy) if version >= Version::V5 => {
@@ -56,7 +56,7 @@ impl Startup {
         }
     }
 
-    /// \[string map\]; the keys may come in any case.
+    /// \[string map\]; keys can be in any case.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, ProtocolError> {
         let mut options = reader.read_string_map()?;
         for (key, _) in &mut options {

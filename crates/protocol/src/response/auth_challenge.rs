@@ -7,10 +7,10 @@ use crate::{
     notation::{Reader, write_bytes},
 };
 
-/// The server's part in an exchange that authenticates the client.
+/// The server's message of an authentication exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthChallenge {
-    /// The SASL token; what is in it is between client and authenticator.
+    /// The SASL token, whose content only client and authenticator interpret.
     pub token: Option<Bytes>,
 }
 

@@ -10,7 +10,7 @@ use crate::{
 /// The end of an exchange that has authenticated the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthSuccess {
-    /// The SASL token; what is in it is between client and authenticator.
+    /// The SASL token, whose content only client and authenticator interpret.
     pub token: Option<Bytes>,
 }
 

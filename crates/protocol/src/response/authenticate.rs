@@ -5,7 +5,7 @@ use crate::{
     notation::{Reader, write_string},
 };
 
-/// Asks the client to authenticate itself; it answers with AUTH_RESPONSE.
+/// Requires the client to authenticate itself with AUTH_RESPONSE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authenticate {
     /// Full class name of the authenticator. Drivers choose the mechanism by it.

@@ -13,20 +13,20 @@ use crate::{
     },
 };
 
-/// Why a request failed.
+/// The failure of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// The error's code, with what that code has to tell beside the message.
+    /// The error's code, with its specific fields.
     pub detail: ErrorDetail,
-    /// The message for people.
+    /// The message for the user.
     pub message: String,
 }
 
-/// The error codes, each with its additional content.
+/// The error codes, each with its specific fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the variants and fields are the specification's names")]
 pub enum ErrorDetail {
-    /// Something unexpected happened: a bug of the server.
+    /// An unexpected error: a bug of the server.
     ServerError,
     /// The client has violated the protocol.
     ProtocolError,
@@ -45,7 +45,7 @@ pub enum ErrorDetail {
         received: i32,
         block_for: i32,
         write_type: WriteType,
-        /// How often a conditional write met another one; sent from v5 on with [`WriteType::Cas`].
+        /// The number of competing conditional writes; sent from v5 on with [`WriteType::Cas`].
         contentions: u16,
     },
     ReadTimeout {
@@ -81,15 +81,15 @@ pub enum ErrorDetail {
     },
     SyntaxError,
     Unauthorized,
-    /// The statement is understood but cannot be executed.
+    /// The statement is valid but cannot be executed.
     Invalid,
     ConfigError,
     AlreadyExists {
         keyspace: String,
-        /// Empty when it is the keyspace that exists.
+        /// Empty if it is the keyspace that exists.
         table: String,
     },
-    /// No statement with this id is prepared: the client is to prepare it again.
+    /// No statement with this id is prepared: the client must prepare it again.
     Unprepared {
         id: Bytes,
     },
@@ -98,13 +98,13 @@ pub enum ErrorDetail {
 /// The replicas that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failures {
-    /// How many they were: all that v4 tells.
+    /// Their number, which is all that v4 supports.
     Count(i32),
-    /// Which they were and why (v5), by `RequestFailureReason`'s codes.
+    /// Their addresses and the reasons (v5), by `RequestFailureReason`'s codes.
     Reasons(Vec<(IpAddr, u16)>),
 }
 
-/// What kind of write failed.
+/// The kind of a failed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants are the specification's names")]
 pub enum WriteType {
@@ -217,7 +217,7 @@ impl ErrorDetail {
         }
     }
 
-    /// The nearest error that `version` knows, where it does not know this one.
+    /// Returns the nearest error that `version` supports, if it does not support this one.
     fn for_version(&self, version: Version) -> Option<Self> {
         match self {
             Self::ReadFailure { consistency, received, block_for, data_present, .. }
@@ -383,7 +383,7 @@ impl ErrorDetail {
 }
 
 impl Error {
-    /// An error with this code and message.
+    /// Creates an error with this code and message.
     pub fn new(detail: ErrorDetail, message: impl Into<String>) -> Self {
         Self { detail, message: message.into() }
     }
@@ -395,7 +395,8 @@ impl Error {
         Ok(Self { detail: ErrorDetail::decode(code, reader, version)?, message })
     }
 
-    /// The reverse of [`Error::decode`]. An error that `version` does not know becomes the nearest one it knows.
+    /// The reverse of [`Error::decode`]. An error that `version` does not support becomes the
+    /// nearest one.
     pub fn encode(&self, version: Version, buffer: &mut Vec<u8>) {
         let replaced = self.detail.for_version(version);
         let detail = replaced.as_ref().unwrap_or(&self.detail);

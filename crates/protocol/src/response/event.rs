@@ -9,7 +9,7 @@ use crate::{
     response::SchemaChange,
 };
 
-/// Something the client has registered for. Sent on stream -1.
+/// An event to which the client has subscribed. Sent on stream -1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the variants are the specification's names")]
 pub enum Event {
@@ -18,7 +18,7 @@ pub enum Event {
     SchemaChange(SchemaChange),
 }
 
-/// What happened to a node's place in the ring.
+/// A change of a node's membership of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants are the specification's names")]
 pub enum TopologyChange {
@@ -27,7 +27,7 @@ pub enum TopologyChange {
     MovedNode,
 }
 
-/// What a node's state became.
+/// The new state of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants are the specification's names")]
 pub enum StatusChange {
@@ -39,7 +39,7 @@ impl Event {
     /// The stream of all events.
     pub const STREAM: i16 = -1;
 
-    /// The type to register for to get this event.
+    /// Returns the type of this event, for subscriptions.
     pub fn event_type(&self) -> EventType {
         match self {
             Self::TopologyChange { .. } => EventType::TopologyChange,

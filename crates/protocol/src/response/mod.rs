@@ -1,4 +1,4 @@
-//! Responses: what a server answers or pushes. One file per message, under the specification's names.
+//! Responses and events of servers. One file per message, with the specification's names.
 
 mod auth_challenge;
 mod auth_success;
@@ -40,7 +40,7 @@ pub enum Response {
 }
 
 impl Response {
-    /// Decodes an envelope's body: what precedes the message, and the message.
+    /// Decodes an envelope's body: the prelude and the message.
     pub fn decode(envelope: &Envelope) -> Result<(Self, Prelude), ProtocolError> {
         let version = envelope.header.version;
         let mut reader = Reader::new(&envelope.body);
@@ -82,7 +82,7 @@ impl Response {
         }
     }
 
-    /// What the message is.
+    /// Returns the kind of the message.
     pub fn opcode(&self) -> Opcode {
         match self {
             Self::Error(_) => Opcode::Error,

@@ -1,4 +1,5 @@
-//! What may stand before the message in a response's body, each part announced by a flag of the header.
+//! The optional parts before the message in a response's body, each announced by a flag of the
+//! header.
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -13,14 +14,14 @@ use crate::{
 pub struct Prelude {
     /// The session that traced the request.
     pub tracing_id: Option<Uuid>,
-    /// What the server wants the user to know although the request went through (v4 and later).
+    /// Warnings for the user of a successful request (v4 and later).
     pub warnings: Vec<String>,
-    /// What a custom query handler sends along (v4 and later).
+    /// Data of a custom query handler (v4 and later).
     pub custom_payload: Vec<(String, Option<Bytes>)>,
 }
 
 impl Prelude {
-    /// The flags that announce what is there.
+    /// Returns the flags of the present parts.
     pub(crate) fn flags(&self, version: Version) -> Flags {
         let mut flags = Flags::default();
         if self.tracing_id.is_some() {

@@ -8,7 +8,7 @@ use crate::{
     notation::{Reader, write_int, write_short, write_short_bytes},
 };
 
-/// A statement's id, what it wants bound, and what its results look like.
+/// A statement's id, its bind markers, and the metadata of its results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prepared {
     /// The id for EXECUTE; at most 65535 bytes, in practice an MD5 digest.
@@ -17,10 +17,10 @@ pub struct Prepared {
     pub result_metadata_id: Option<Bytes>,
     /// The bind markers.
     pub bind_markers: ResultMetadata,
-    /// For each component of the partition key the index of its bind marker. Empty when some component has none, and
-    /// in v3, which does not tell.
+    /// The index of the bind marker for each component of the partition key. Empty if some
+    /// component has none, and in v3, which does not encode it.
     pub partition_key_indexes: Vec<u16>,
-    /// The columns of the rows to come; without columns for statements that give none.
+    /// The columns of the result; without columns for statements that return none.
     pub result_metadata: ResultMetadata,
 }
 
@@ -71,7 +71,7 @@ impl Prepared {
         write_int(bind_markers.flags(), buffer);
         write_int(bind_markers.count(), buffer);
         if version >= Version::V4 {
-            // Indexes would mislead when the markers belong to several tables.
+            // Indexes would be misleading if the markers belong to several tables.
             let indexes =
                 if bind_markers.has_global_table() { self.partition_key_indexes.as_slice() } else { &[] };
             write_int(indexes.len() as i32, buffer);

@@ -7,18 +7,18 @@ use crate::{
     rows::EncodedRows,
 };
 
-/// What a statement resulted in.
+/// The result of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResultMessage {
-    /// Nothing to tell.
+    /// No result.
     Void,
-    /// Rows, as they stand on the wire; [`EncodedRows::decode`] makes them readable.
+    /// Rows in their encoding; [`EncodedRows::decode`] decodes them.
     Rows(EncodedRows),
-    /// USE chose this keyspace.
+    /// USE selected this keyspace.
     SetKeyspace(String),
-    /// PREPARE's answer.
+    /// The answer to PREPARE.
     Prepared(Prepared),
-    /// The schema was changed.
+    /// The statement changed the schema.
     SchemaChange(SchemaChange),
 }
 
@@ -35,14 +35,14 @@ pub enum ResultKind {
 }
 
 impl ResultKind {
-    /// Appends the kind: what a RESULT body starts with.
+    /// Appends the kind, the first field of a RESULT body.
     pub fn encode(self, buffer: &mut Vec<u8>) {
         write_int(self as i32, buffer);
     }
 }
 
 impl ResultMessage {
-    /// Which kind of result it is.
+    /// Returns the kind of the result.
     pub fn kind(&self) -> ResultKind {
         match self {
             Self::Void => ResultKind::Void,

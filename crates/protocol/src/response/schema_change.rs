@@ -1,22 +1,22 @@
-//! Schema changes: the result of a statement that makes one, and the event for everybody else.
+//! Schema changes: the result of a schema statement, and the event for other clients.
 
 use crate::{
     ProtocolError, Version,
     notation::{Reader, write_string, write_string_list},
 };
 
-/// What happened to which part of the schema.
+/// A change of a part of the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaChange {
-    /// What happened.
+    /// The kind of change.
     pub change: ChangeType,
-    /// The keyspace it happened in or to.
+    /// The changed keyspace, or that of the changed part.
     pub keyspace: String,
-    /// What it happened to.
+    /// The changed element.
     pub target: SchemaTarget,
 }
 
-/// What happened.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants are the specification's names")]
 pub enum ChangeType {
@@ -86,8 +86,8 @@ impl SchemaChange {
         Ok(Self { change, keyspace, target })
     }
 
-    /// The reverse of [`SchemaChange::decode`]. v3 knows neither functions nor aggregates and is told that their
-    /// keyspace was updated.
+    /// The reverse of [`SchemaChange::decode`]. v3 supports neither functions nor aggregates and
+    /// receives an update of their keyspace.
     pub fn encode(&self, version: Version, buffer: &mut Vec<u8>) {
         let unknown_to_peer = version < Version::V4
             && matches!(self.target, SchemaTarget::Function { .. } | SchemaTarget::Aggregate { .. });

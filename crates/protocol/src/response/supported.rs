@@ -6,15 +6,15 @@ use crate::{
     request::Startup,
 };
 
-/// What STARTUP may ask for.
+/// The options that STARTUP supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Supported {
-    /// For each option the values that are supported.
+    /// The supported values of each option.
     pub options: Vec<(String, Vec<String>)>,
 }
 
 impl Supported {
-    /// What this crate supports, with this CQL version.
+    /// Returns the options of this crate, with this CQL version.
     pub fn with_cql_version(cql_version: &str) -> Self {
         let versions = Version::SUPPORTED.map(|version| version.to_string()).to_vec();
         let compressions = Compression::ALL.map(|compression| compression.name().to_owned()).to_vec();
