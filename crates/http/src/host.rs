@@ -1,5 +1,5 @@
-//! The host that a request names. A page in a browser can send requests here under its own name
-//! that it made resolve to this machine; such a name is neither an address nor one configured here.
+//! The host that a request names. A web page can send requests to this machine under a name of its
+//! domain (DNS rebinding); such a name is neither an address nor configured here.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ pub fn sole_host(request: &Request) -> Result<&str, &'static str> {
 }
 
 /// Returns whether `host`, with or without a port, is an address, `localhost` or one of `names`.
-/// Names compare without regard to case, and without a port that they may have.
+/// The comparison ignores case and ports of `names`.
 pub fn is_own<'a>(host: &str, names: impl IntoIterator<Item = &'a str>) -> bool {
     let Some(name) = without_port(host) else { return false };
     name.eq_ignore_ascii_case("localhost")

@@ -17,10 +17,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::stream::BoundedWrites;
 
-/// After an accept that failed, which most often is for want of file descriptors.
+/// Pause after a failed accept, whose usual cause is a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What clients may occupy.
+/// Resources that clients can occupy.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Open connections. Further ones wait in the listener's backlog until one is closed.
@@ -43,12 +43,12 @@ impl Limits {
     }
 }
 
-/// Answers requests until `stop` completes, then waits for the requests that have begun.
-/// Every request of a connection has the same `of_connection()` as an [`Extension`]; the last copy
-/// is dropped when the connection is closed and its last request has ended.
+/// Answers requests until `stop` completes, then waits for requests in progress. All requests of a
+/// connection share one `of_connection()` as an [`Extension`]; its last copy is dropped when the
+/// connection is closed and its last request has ended.
 ///
 /// # Errors
-/// None today; failures of single connections end those, and accepting is repeated.
+/// None at present; a failure of a connection ends that connection, and accepting is retried.
 pub async fn serve<T: Clone + Send + Sync + 'static>(
     listener: TcpListener,
     router: Router,
@@ -57,7 +57,7 @@ pub async fn serve<T: Clone + Send + Sync + 'static>(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let room = Arc::new(Semaphore::new(limits.connections_max));
-    // Receivers are held by connections: the sender is closed when the last has ended.
+    // Connections hold the receivers: the sender is closed when the last one has ended.
     let (stopping, is_stopping) = watch::channel(false);
     let mut stop = pin!(stop);
     let mut is_full_logged = false;
@@ -80,7 +80,7 @@ pub async fn serve<T: Clone + Send + Sync + 'static>(
     Ok(())
 }
 
-/// Accepts a connection when there is room for it.
+/// Accepts a connection once the limit allows another one.
 async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
     loop {
         // Before accepting: a connection in the backlog takes no file descriptor.
@@ -102,7 +102,7 @@ async fn connection(
     mut is_stopping: watch::Receiver<bool>,
     _permit: OwnedSemaphorePermit,
 ) {
-    // Without it small responses only come later.
+    // Without it small responses are only delayed.
     let _ = stream.set_nodelay(true);
     let io = TokioIo::new(BoundedWrites::new(stream, limits.write_wait_max));
     let mut http = http1::Builder::new();
@@ -121,14 +121,14 @@ async fn connection(
 }
 
 async fn until_true(value: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone, which it is not before the receivers are.
+    // An error means that the sender was dropped, but it outlives the receivers.
     drop(value.wait_for(|value| *value).await);
 }
 
-/// Why the body of a request was not read.
+/// Reason why the body of a request was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyError {
-    /// It did not arrive in time.
+    /// The deadline passed.
     Late,
     /// It is longer than allowed, or the connection failed.
     Unreadable,

@@ -1,4 +1,4 @@
-//! What clients may occupy, over real sockets.
+//! Limits of resources that clients can occupy, over real sockets.
 
 use std::future::pending;
 use std::io::{ErrorKind, Read, Write};
