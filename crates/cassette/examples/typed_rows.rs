@@ -24,7 +24,8 @@ pub fn run(database: Database) -> Result<()> {
     let tags = BTreeSet::from(["computing", "history"]);
     session.execute(insert, ("1", "Notes", 1843, &tags))?;
 
-    // `None` deletes the year; an omitted value leaves title and tags as they are, and writes no tombstone.
+    // `None` deletes the year; an omitted value leaves title and tags as they are, and writes no
+    // tombstone.
     let title: MaybeUnset<&str> = MaybeUnset::Unset;
     let kept: MaybeUnset<Vec<&str>> = MaybeUnset::Unset;
     session.execute(insert, ("1", title, None::<i32>, kept))?;

@@ -18,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! [`Database`] is the directory, [`Session`] executes CQL, [`Rows`] are its results, and [`Value`] is any CQL value.
-//! Rust types convert to and from CQL by the traits of [`convert`].
+//! [`Database`] is the directory, [`Session`] executes CQL, [`Rows`] are its results, and [`Value`]
+//! is any CQL value. Rust types convert to and from CQL by the traits of [`convert`].
 //!
 //! # Features
 //!
