@@ -1,6 +1,7 @@
-//! How fast an SSTable is written, read through, compacted and looked into.
+//! Throughput of writing, scanning, compacting and point reads of an SSTable.
 //!
-//! The rows are those of YCSB: one per partition, ten fields of a hundred bytes, half of them random; and small ones.
+//! The rows are those of YCSB: one per partition, ten fields of a hundred bytes, half of them
+//! random; and small ones.
 
 use std::hint::black_box;
 use std::ops::Bound;
@@ -62,7 +63,7 @@ fn updates(shape: &Shape, table: &TableMetadata) -> Vec<PartitionUpdate> {
             let mut row = RowBuilder::new(Clustering::empty());
             row.liveness(LivenessInfo::new(1_700_000_000_000_000 + number as i64));
             for column in table.columns.iter().flatten() {
-                // Half of the bytes repeat, so that compressors have something to do.
+                // Half of the bytes repeat, so that the data is compressible.
                 let value: Vec<u8> = (0..shape.field_length)
                     .map(|i| if i % 8 < 4 { b'a' + (random() % 26) as u8 } else { b' ' })
                     .collect();
@@ -160,7 +161,7 @@ fn benches(c: &mut Criterion) {
         group.bench_function("miss a partition", |b| {
             b.iter(|| {
                 turn += 1;
-                let key = DecoratedKey::new(Bytes::from(format!("nobody{turn}")));
+                let key = DecoratedKey::new(Bytes::from(format!("absent{turn}")));
                 black_box(reader.partition(&key, &selection).unwrap().is_none())
             });
         });
@@ -168,8 +169,8 @@ fn benches(c: &mut Criterion) {
     }
 }
 
-/// Rows as those of transactions' conclusions are, 200,000: alone in their partitions, and in 16 that have thousands. Their places
-/// are remembered, as an engine has it.
+/// Rows like transactions' commit records, 200,000: one per partition, and in 16 partitions with
+/// thousands. The key cache is enabled, as in an engine.
 fn conclusions(c: &mut Criterion) {
     const ALL: u32 = 200_000;
     const ROWS: u32 = 12_500;

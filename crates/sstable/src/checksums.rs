@@ -1,9 +1,9 @@
-//! Checksums.db: what Cassandra's format leaves unprotected.
+//! Checksums.db: checksums for the components that Cassandra's format leaves unprotected.
 //!
-//! In an nb SSTable, Data, Statistics and CRC carry checksums or are one; Index, Summary, Filter and CompressionInfo do
-//! not, so a flipped bit there can hide a row. This file closes the gap. It is no component of Cassandra's: listed
-//! in TOC.txt, Cassandra takes it for one of a plug-in's and leaves it alone. A table that comes without it is
-//! verified whole when it is first opened.
+//! In an nb SSTable, Data, Statistics and CRC are protected by checksums; Index, Summary, Filter
+//! and CompressionInfo are not, so a flipped bit there can hide a row. This file closes the gap. It
+//! is not a component of Cassandra's: listed in TOC.txt, Cassandra treats it as a custom component
+//! and ignores it. A table without it is verified completely when it is first opened.
 //!
 //! ```text
 //! u32 version = 1
@@ -28,14 +28,14 @@ pub const INDEX_BLOCK: u32 = 16 << 10;
 /// The length and checksum of a whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileChecksum {
-    /// Its bytes.
+    /// The length in bytes.
     pub length: u64,
     /// Its CRC-32.
     pub crc: u32,
 }
 
 impl FileChecksum {
-    /// Of this content.
+    /// Computes those of this content.
     pub fn of(content: &[u8]) -> Self {
         Self { length: content.len() as u64, crc: crc32fast::hash(content) }
     }
@@ -44,7 +44,7 @@ impl FileChecksum {
 /// The content of Checksums.db.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileChecksums {
-    /// Files that are read whole.
+    /// Files that are read completely.
     pub files: Vec<(Component, FileChecksum)>,
     /// Bytes of Index.db.
     pub index_length: u64,
@@ -53,12 +53,12 @@ pub struct FileChecksums {
 }
 
 impl FileChecksums {
-    /// The checksum of a component, if there is one here.
+    /// Returns the checksum of a component, if it is listed.
     pub fn of(&self, component: Component) -> Option<FileChecksum> {
         self.files.iter().find(|(of, _)| *of == component).map(|(_, checksum)| *checksum)
     }
 
-    /// The file's content.
+    /// Returns the file's content.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128 + 4 * self.index_crcs.len());
         out.put_u32(VERSION);
@@ -76,7 +76,7 @@ impl FileChecksums {
         out
     }
 
-    /// Reads the file.
+    /// Decodes the file.
     pub fn decode(bytes: &[u8]) -> Parsed<Self> {
         let Some((body, crc)) = bytes.split_last_chunk::<4>() else {
             return Err(Malformed::new(0, "a checksum expected"));
@@ -117,7 +117,7 @@ impl FileChecksums {
     }
 }
 
-/// Gathers the checksums of a file's blocks while it is written.
+/// Computes the checksums of a file's blocks while it is written.
 #[derive(Debug)]
 pub struct BlockChecksums {
     block_length: u64,
@@ -127,7 +127,7 @@ pub struct BlockChecksums {
 }
 
 impl BlockChecksums {
-    /// For blocks of `block_length` bytes.
+    /// Creates checksums of blocks of `block_length` bytes.
     pub fn new(block_length: u32) -> Self {
         Self {
             block_length: u64::from(block_length),
@@ -137,7 +137,7 @@ impl BlockChecksums {
         }
     }
 
-    /// Adds bytes that are appended to the file.
+    /// Adds bytes appended to the file.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = self.block_length - self.length % self.block_length;
@@ -151,7 +151,7 @@ impl BlockChecksums {
         }
     }
 
-    /// The file's length, and a checksum per block; the last block may be short.
+    /// Returns the file's length, and a checksum per block; the last block can be short.
     pub fn finish(mut self) -> (u64, Vec<u32>) {
         if !self.length.is_multiple_of(self.block_length) {
             self.crcs.push(self.current.finalize());

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
-/// Which chunk: a file's number in this process, and the chunk's in the file.
+/// The key of a chunk: a file's number in this process, and the chunk's number in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     file: u64,
@@ -20,18 +20,18 @@ struct ByteWeight;
 
 impl Weighter<Key, Bytes> for ByteWeight {
     fn weight(&self, _: &Key, chunk: &Bytes) -> u64 {
-        // The entry itself, about: key, slice, and the cache's own links.
+        // The approximate overhead of an entry: key, slice, and the cache's links.
         chunk.len() as u64 + 96
     }
 }
 
-/// The memory of chunks that were evicted and that nobody reads, for chunks that this thread reads next. A full cache
-/// so goes on without allocating: memory of this size is costly to get, and to fill with zeros.
+/// Reuses the memory of evicted chunks without readers for chunks that this thread reads next. A
+/// full cache then needs no allocations: memory of this size is expensive to allocate and to clear.
 struct Spare;
 
-/// How many a thread keeps: as many as one chunk may push out, but for very uneven ones.
+/// Buffers kept per thread: as many as one chunk can evict, unless sizes are very uneven.
 const SPARE_BUFFERS: usize = 4;
-/// The largest that a thread keeps.
+/// The largest buffer kept by a thread.
 const SPARE_LENGTH_MAX: usize = 128 << 10;
 
 thread_local! {
@@ -53,7 +53,7 @@ impl Spare {
     }
 }
 
-/// A buffer of `length` bytes, whatever they are, for a chunk.
+/// Returns a buffer of `length` bytes with arbitrary content.
 pub(crate) fn buffer(length: usize) -> BytesMut {
     match SPARE.with_borrow_mut(|spare| spare.pop()).filter(|buffer| buffer.capacity() >= length) {
         Some(mut buffer) => {
@@ -78,17 +78,17 @@ impl Lifecycle<Key, Bytes> for KeepEvicted {
 /// How files are read: `disk_access_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DiskAccessMode {
-    /// Into memory of this process: every chunk read is in the cache, or copied.
+    /// Into memory of this process: every chunk read is cached, or copied.
     #[default]
     Standard,
     /// Index mapped by the system, Data read.
     MmapIndexOnly,
-    /// Index and Data mapped: chunks that are not compressed are used where the system holds them.
+    /// Index and Data mapped: uncompressed chunks are used in the system's page cache.
     Mmap,
 }
 
 impl DiskAccessMode {
-    /// Its name in cassandra.yaml.
+    /// Returns its name in cassandra.yaml.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -97,7 +97,7 @@ impl DiskAccessMode {
         }
     }
 
-    /// The mode of that name; `auto` leaves the choice to us.
+    /// Returns the mode of that name; `auto` selects the default.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             "auto" => Some(Self::default()),
@@ -108,7 +108,7 @@ impl DiskAccessMode {
     }
 }
 
-/// A cache of chunks bounded by bytes. Whoever holds a chunk keeps it alive beyond its eviction.
+/// A cache of chunks, limited by bytes. A reader keeps a chunk alive beyond its eviction.
 #[derive(Debug)]
 pub struct ChunkCache {
     cache: Cache<Key, Bytes, ByteWeight, DefaultHashBuilder, KeepEvicted>,
@@ -119,44 +119,44 @@ pub struct ChunkCache {
     miss_nanos: AtomicU64,
 }
 
-/// What a cache holds, and what it has done so far.
+/// Content and counters of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Look-ups that found what they wanted.
+    /// Successful lookups.
     pub hits: u64,
-    /// Look-ups that did not.
+    /// Unsuccessful lookups.
     pub misses: u64,
-    /// Nanoseconds spent on getting what was missed, where that is measured: chunks.
+    /// Nanoseconds spent on loading missing entries, where that is measured: chunks.
     pub miss_nanos: u64,
-    /// Entries held.
+    ///  Entries in the cache.
     pub entries: usize,
-    /// Bytes held.
+    /// Bytes in the cache.
     pub bytes: u64,
-    /// Bytes that may be held.
+    /// The limit of bytes.
     pub capacity: u64,
 }
 
 impl CacheStats {
-    /// Look-ups.
+    /// Returns the number of lookups.
     pub fn requests(&self) -> u64 {
         self.hits + self.misses
     }
 
-    /// The share of look-ups that found what they wanted; NaN when there were none, as Cassandra shows it.
+    /// Returns the fraction of successful lookups; NaN without lookups, as Cassandra shows it.
     pub fn hit_rate(&self) -> f64 {
         self.hits as f64 / self.requests() as f64
     }
 
-    /// Microseconds that a miss took on average; NaN when there were none.
+    /// Returns the mean time of a miss in microseconds; NaN without misses.
     pub fn miss_latency_micros(&self) -> f64 {
         self.miss_nanos as f64 / 1000.0 / self.misses as f64
     }
 }
 
 impl ChunkCache {
-    /// A cache of up to `capacity` bytes.
+    /// Creates a cache of up to `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
-        // Chunks are 4 to 64 KiB; the estimate only sizes the cache's first tables, which grow with it.
+        // Chunks have 4 to 64 KiB; the estimate only sizes the cache's first tables, which grow.
         let items = (capacity / (16 << 10)).clamp(16, 1 << 14) as usize;
         Self {
             cache: Cache::with(items, capacity, ByteWeight, DefaultHashBuilder::default(), KeepEvicted),
@@ -168,7 +168,7 @@ impl ChunkCache {
         }
     }
 
-    /// The same, with files opened for it read in this way.
+    /// Sets how files opened for this cache are read.
     pub fn with_disk_access(self, disk_access: DiskAccessMode) -> Self {
         Self { disk_access, ..self }
     }
@@ -177,12 +177,12 @@ impl ChunkCache {
         self.disk_access
     }
 
-    /// A number for a file whose chunks will be asked for; never given twice.
+    /// Returns a unique number for a file.
     pub(crate) fn register_file(&self) -> u64 {
         self.files.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The chunk, if it is here.
+    /// Returns the chunk, if it is cached.
     #[inline]
     pub(crate) fn get(&self, file: u64, chunk: u64) -> Option<Bytes> {
         let found = self.cache.get(&Key { file, chunk });
@@ -191,25 +191,26 @@ impl ChunkCache {
         found
     }
 
-    /// Notes what it took to read a chunk that was missed.
+    /// Records the time to read a missing chunk.
     pub(crate) fn record_miss(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.miss_nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Sets how many bytes may be held, and lets go of what is beyond.
+    /// Sets the capacity, and evicts the excess.
     pub fn set_capacity(&self, capacity: u64) {
         self.cache.set_capacity(capacity);
     }
 
-    /// Keeps a chunk. Two readers that miss at once both read it; the second one's replaces the first's.
+    /// Caches a chunk. Two concurrent readers that miss both read it; the second one's replaces the
+    /// first's.
     pub(crate) fn insert(&self, file: u64, chunk: u64, bytes: Bytes) {
         let mut evicted = Vec::new();
         self.cache.insert_with_lifecycle(Key { file, chunk }, bytes, &mut evicted);
         evicted.into_iter().for_each(Spare::keep);
     }
 
-    /// What it holds and how often it helped.
+    /// Returns content and counters.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
             hits: self.hits.load(Ordering::Relaxed),
@@ -221,7 +222,7 @@ impl ChunkCache {
         }
     }
 
-    /// Drops everything.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.cache.clear();
     }

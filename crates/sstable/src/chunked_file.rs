@@ -1,7 +1,7 @@
 //! A file read in chunks, each verified before it is used.
 //!
-//! Data of a compressed table comes in compressed chunks with a checksum each; Data of others, and Index, in blocks of
-//! the plain file whose checksums lie in another file.
+//! Data of a compressed table consists of compressed chunks, each with a checksum; Data of others,
+//! and Index, of blocks whose checksums are in another file.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -17,24 +17,25 @@ use crate::chunk_cache::{ChunkCache, buffer};
 use crate::compression::{CHUNK_CRC_LENGTH, CompressionInfo, StoredChunk};
 use crate::waiting::may_wait;
 
-/// The longest stored chunk for which a thread keeps a buffer: all that defaults make, and most others.
+/// The longest stored chunk for which a thread keeps a buffer: every chunk of default settings, and
+/// most others.
 const KEPT_BUFFER: usize = 128 << 10;
 
 thread_local! {
-    /// Where chunks are read before they are decompressed.
+    /// The buffer of a chunk before decompression.
     static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How the stream lies in the file.
+/// The layout of the stream in the file.
 #[derive(Debug)]
 pub enum Layout {
     /// In compressed chunks.
     Compressed(CompressionInfo),
-    /// As it is.
+    /// Uncompressed.
     Plain {
-        /// Bytes in a chunk.
+        /// Bytes per chunk.
         chunk_length: u32,
-        /// A checksum per chunk; `None` for an Index that has none (see `checksums`).
+        /// A checksum per chunk; `None` for an Index without checksums (see `checksums`).
         crcs: Option<Box<[u32]>>,
     },
 }
@@ -48,13 +49,13 @@ pub struct ChunkedFile {
     chunk_length: u64,
     layout: Layout,
     cache: Arc<ChunkCache>,
-    /// What the cache calls this file.
+    /// The file's number in the cache.
     number: u64,
     mapped: Option<Mapped>,
 }
 
-/// A file in the system's memory. Chunks that are stored as they are read are slices of it, once verified there, and the
-/// cache has nothing to do with them.
+/// A mapped file. Uncompressed chunks are slices of it, once verified; the cache does not store
+/// them.
 struct Mapped {
     bytes: Bytes,
     /// A bit for each chunk that has been verified.
@@ -74,12 +75,12 @@ impl Mapped {
     }
 }
 
-/// Whether a read leaves its chunks in the cache.
+/// Whether a read stores its chunks in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caching {
-    /// Look into the cache, and put there what is read.
+    /// Look up chunks in the cache, and store missing ones.
     Use,
-    /// Look into the cache, but leave it as it is: for compactions and other reads of everything.
+    /// Look up chunks in the cache without changing it: for compactions and other complete reads.
     LeaveAlone,
 }
 
@@ -98,12 +99,12 @@ fn stored_length(stored: &StoredChunk) -> usize {
 }
 
 impl ChunkedFile {
-    /// Where its chunks are kept.
+    /// Returns the cache of its chunks.
     pub fn cache(&self) -> &Arc<ChunkCache> {
         &self.cache
     }
 
-    /// `file_length` is the length that the layout was checked against.
+    /// `file_length` is the length against which the layout was checked.
     pub fn new(
         path: PathBuf,
         file: Arc<dyn RandomAccessFile>,
@@ -129,11 +130,11 @@ impl ChunkedFile {
         }
     }
 
-    /// Has the system hold the file in memory, where it can: see
+    /// Maps the file into memory where that is supported: see
     /// [`RandomAccessFile::map`](cassette_vfs::RandomAccessFile::map).
     pub fn mapped(mut self) -> Result<Self> {
         let bytes = self.file.map().map_err(|e| StorageError::io(&self.path, "map the file", e))?;
-        // One that is shorter by now is read, which says so.
+        // A file that has become shorter is read instead, which reports the error.
         let bytes = bytes.filter(|bytes| bytes.len() as u64 >= self.file_length);
         let words = self.data_length.div_ceil(self.chunk_length).div_ceil(64);
         self.mapped =
@@ -146,27 +147,27 @@ impl ChunkedFile {
         &self.path
     }
 
-    /// Bytes of the stream.
+    /// Returns the length of the stream.
     pub fn data_length(&self) -> u64 {
         self.data_length
     }
 
-    /// Bytes of the file.
+    /// Returns the length of the file.
     pub fn file_length(&self) -> u64 {
         self.file_length
     }
 
-    /// Bytes of the stream in each chunk but the last.
+    /// Returns the bytes of the stream in each chunk except the last.
     pub fn chunk_length(&self) -> u64 {
         self.chunk_length
     }
 
-    /// How the stream lies in the file.
+    /// Returns the layout of the stream in the file.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The verified bytes of chunk `index` of the stream.
+    /// Returns the verified bytes of chunk `index` of the stream.
     #[inline]
     pub fn chunk(&self, index: u64, caching: Caching) -> Result<Bytes> {
         if let Some(mapped) = &self.mapped
@@ -186,7 +187,7 @@ impl ChunkedFile {
         Ok(chunk)
     }
 
-    /// Reads and verifies chunk `index`, whatever the cache holds.
+    /// Reads and verifies chunk `index`, bypassing the cache.
     pub fn read_chunk(&self, index: u64) -> Result<Bytes> {
         match &self.layout {
             Layout::Compressed(info) => self.read_compressed(info, index),
@@ -194,8 +195,8 @@ impl ChunkedFile {
         }
     }
 
-    /// Chunk `index` as a slice of the mapped file; `None` if it is compressed, has no checksum, or has not been verified
-    /// yet and this thread may not wait for a disk.
+    /// Returns chunk `index` as a slice of the mapped file; `None` if it is compressed, has no
+    /// checksum, or has not been verified yet and this thread may not wait for a disk.
     fn mapped_chunk(&self, mapped: &Mapped, index: u64) -> Result<Option<Bytes>> {
         match &self.layout {
             Layout::Compressed(info) => {
@@ -244,9 +245,10 @@ impl ChunkedFile {
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let length = buffer.len();
-        let read = match may_wait() {
-            true => self.file.read_exact_at(buffer, offset).map(|()| true),
-            false => self.file.read_exact_at_once(buffer, offset),
+        let read = if may_wait() {
+            self.file.read_exact_at(buffer, offset).map(|()| true)
+        } else {
+            self.file.read_exact_at_once(buffer, offset)
         };
         match read {
             Ok(true) => Ok(()),
@@ -267,7 +269,8 @@ impl ChunkedFile {
         let stored = info.chunk(index, self.file_length).ok_or_else(|| self.past_end(index))?;
         let length = stored_length(&stored);
         if stored.raw {
-            // Without the checksum, for which allocators would give a quarter more memory for as long as the chunk is cached.
+            // Without the checksum, for which allocators would use a quarter more memory as long as
+            // the chunk is cached.
             let mut buffer = buffer(stored.stored_length);
             let mut crc = [0; CHUNK_CRC_LENGTH as usize];
             self.read(stored.offset, &mut buffer)?;
@@ -295,7 +298,7 @@ impl ChunkedFile {
             return read_and_decompress(&mut vec![0; length]);
         }
         STORED.with_borrow_mut(|buffer| {
-            // Zeros are written once a thread, not for each chunk.
+            // Zeros are written once per thread, not for each chunk.
             if buffer.len() < length {
                 buffer.resize(length, 0);
             }
@@ -303,7 +306,7 @@ impl ChunkedFile {
         })
     }
 
-    /// The chunk of a stored chunk with its checksum behind it.
+    /// Returns the chunk within a stored chunk followed by its checksum.
     fn check_stored<'b>(&self, offset: u64, stored: &'b [u8]) -> Result<&'b [u8]> {
         let Some((body, crc)) = stored.split_last_chunk::<4>() else {
             return Err(self.corrupt(offset, "a chunk with its checksum expected".into()));
@@ -312,7 +315,8 @@ impl ChunkedFile {
         Ok(body)
     }
 
-    /// Raw chunks are as long as their data, unless the last one was padded up to where "raw" begins.
+    /// Raw chunks are as long as their data, except that the last one may be padded to the minimum
+    /// length of a raw chunk.
     fn check_raw_length(&self, info: &CompressionInfo, stored: &StoredChunk, found: &[u8]) -> Result<()> {
         let padded = stored.plain_length.max(info.format.max_compressed_length as usize);
         if found.len() != padded && found.len() != stored.plain_length {
@@ -322,7 +326,7 @@ impl ChunkedFile {
         Ok(())
     }
 
-    /// Where chunk `index` of a plain file lies, and its length.
+    /// Returns offset and length of chunk `index` of an uncompressed file.
     fn plain_place(&self, index: u64) -> Result<(u64, usize)> {
         let offset = index.saturating_mul(self.chunk_length);
         match self.data_length.saturating_sub(offset).min(self.chunk_length) {
@@ -347,16 +351,15 @@ impl ChunkedFile {
     }
 
     fn check_crc(&self, offset: u64, expected: u32, found: u32) -> Result<()> {
-        match expected == found {
-            true => Ok(()),
-            false => {
-                Err(self.corrupt(offset, format!("checksum {expected:#010x} expected, {found:#010x} found")))
-            }
+        if expected == found {
+            Ok(())
+        } else {
+            Err(self.corrupt(offset, format!("checksum {expected:#010x} expected, {found:#010x} found")))
         }
     }
 
-    /// Bytes `start..end` of the stream in one piece: a slice of a chunk, or an assembly of several. Refused beyond the
-    /// stream's end.
+    /// Returns bytes `start..end` of the stream in one piece: a slice of a chunk, or a copy from
+    /// several. Fails beyond the stream's end.
     pub fn range(&self, start: u64, end: u64, caching: Caching) -> Result<Bytes> {
         if start > end || end > self.data_length {
             return Err(StorageError::corrupt(

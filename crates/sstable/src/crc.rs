@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! i32 block size (65536)
-//! per block of Data: i32 CRC-32 of its bytes          the last block may be shorter
+//! per block of Data: i32 CRC-32 of its bytes          the last block can be shorter
 //! ```
 //! After a compaction by Cassandra there is one more, of an empty block: 0.
 
@@ -17,14 +17,14 @@ pub const BLOCK_SIZE: u32 = 65536;
 /// The checksums of an uncompressed Data file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checksums {
-    /// Bytes of Data in each block but the last.
+    /// Bytes of Data in each block except the last.
     pub block_size: u32,
     /// One per block.
     pub crcs: Vec<u32>,
 }
 
 impl Checksums {
-    /// The file's content.
+    /// Returns the file's content.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 + 4 * self.crcs.len());
         out.put_u32(self.block_size);
@@ -34,7 +34,7 @@ impl Checksums {
         out
     }
 
-    /// Reads the file for a Data file of `data_length` bytes.
+    /// Decodes the file for a Data file of `data_length` bytes.
     pub fn decode(bytes: &[u8], data_length: u64) -> Parsed<Self> {
         let mut input = Input::new(bytes);
         let block_size = input.u32()?;
@@ -53,7 +53,8 @@ impl Checksums {
         Ok(Self { block_size, crcs })
     }
 
-    /// Reads as many checksums as a Data file of `data_length` bytes has blocks, which may be fewer than it had.
+    /// Decodes the checksums for a Data file of `data_length` bytes, which may be shorter than the
+    /// original.
     pub fn decode_first(bytes: &[u8], data_length: u64) -> Parsed<Self> {
         let blocks = match bytes.first_chunk::<4>() {
             Some(size) => data_length.div_ceil(u64::from(u32::from_be_bytes(*size)).max(1)),

@@ -1,18 +1,19 @@
 //! Deletions.db: the deletions of an SSTable without its data.
 //!
-//! A compaction that asks newer SSTables which of its rows they delete would read through all of their data for the few deletions in
-//! it. So a writer that meets deletions of partitions, ranges or rows leaves them a second time, as partitions and rows in the format of Data
-//! that hold nothing else. Cassandra knows no such component: listed in TOC.txt, it takes it for one of a plug-in's and leaves it alone.
-//! Nothing depends on it: an SSTable without it is asked through its Data, and so is one whose deletions would take more than a
-//! [share](MOST) of its data.
+//! A compaction that checks which of its rows newer SSTables delete would read all of their data
+//! for the few deletions in it. Therefore a writer that encounters deletions of partitions, ranges
+//! or rows stores them a second time, as partitions and rows in the format of Data without any
+//! other content. It is not a component of Cassandra's: listed in TOC.txt, Cassandra treats it as a
+//! custom component and ignores it. It is optional: an SSTable without it is read through its Data,
+//! and so is one whose deletions would take more than a [share](MOST) of its data.
 //!
 //! ```text
 //! compressed chunks, as in Data.db; each is followed by its CRC-32
-//! the chunks' places: CompressionInfo.db's content
+//! the offsets of the chunks: CompressionInfo.db's content
 //! u32 version = 1
-//! u64 bytes of the uncompressed Data, u32 CRC-32 of Data.db (as in Digest.crc32)     what it was written with
-//! u32 length of the chunks' places
-//! u32 CRC-32 of all from the chunks' places on
+//! u64 bytes of the uncompressed Data, u32 CRC-32 of Data.db (as in Digest.crc32)     identify the SSTable
+//! u32 length of the offsets of the chunks
+//! u32 CRC-32 of everything from the offsets of the chunks on
 //! ```
 
 use std::sync::Arc;
@@ -32,13 +33,14 @@ use crate::reader::SSTableReader;
 
 const VERSION: u32 = 1;
 
-/// Bytes after the chunks' places.
+/// Bytes after the offsets of the chunks.
 const TAIL: u64 = 4 + 8 + 4 + 4 + 4;
 
-/// The deletions take at most one byte for so many of the data, and this many in any case: an SSTable of tombstones is not stored twice.
+/// The limit for deletions: one byte per this many of the data, and this many in any case: an
+/// SSTable of tombstones is not stored twice.
 pub(crate) const MOST: (u64, u64) = (4, 64 << 10);
 
-/// What tells one Data from another.
+/// Identifies a Data component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Belongs {
     /// Bytes of the uncompressed stream.
@@ -47,7 +49,7 @@ pub struct Belongs {
     pub digest: u32,
 }
 
-/// What follows the chunks.
+/// Encodes the part after the chunks.
 pub(crate) fn encode_end(chunks: &CompressionInfo, belongs: Belongs) -> Vec<u8> {
     let mut out = chunks.encode();
     let length = out.len() as u32;
@@ -60,7 +62,8 @@ pub(crate) fn encode_end(chunks: &CompressionInfo, belongs: Belongs) -> Vec<u8> 
     out
 }
 
-/// The length of the chunks' places, from the last bytes of a file of `file_length` bytes.
+/// Returns the length of the offsets of the chunks, from the last bytes of a file of `file_length`
+/// bytes.
 fn decode_tail(tail: &[u8], file_length: u64) -> Parsed<u64> {
     let mut input = Input::at(tail, file_length - TAIL);
     let version = input.u32()?;
@@ -69,15 +72,15 @@ fn decode_tail(tail: &[u8], file_length: u64) -> Parsed<u64> {
     }
     input.bytes(12)?;
     let length = u64::from(input.u32()?);
-    match length <= file_length - TAIL {
-        true => Ok(length),
-        false => {
-            Err(input.malformed(format!("the places of chunks before this expected, {length} bytes found")))
-        }
+    if length <= file_length - TAIL {
+        Ok(length)
+    } else {
+        Err(input.malformed(format!("the places of chunks before this expected, {length} bytes found")))
     }
 }
 
-/// Where the chunks lie, and what the file belongs to; from all that follows the chunks, which begins at `chunks_length`.
+/// Decodes the offsets of the chunks and the identification from everything that follows the
+/// chunks, which begins at `chunks_length`.
 fn decode_end(end: &[u8], chunks_length: u64) -> Parsed<(CompressionInfo, Belongs)> {
     let Some((body, crc)) = end.split_last_chunk::<4>() else {
         return Err(Malformed::new(chunks_length, "a checksum expected"));
@@ -94,20 +97,21 @@ fn decode_end(end: &[u8], chunks_length: u64) -> Parsed<(CompressionInfo, Belong
     Ok((info, Belongs { data_length: input.u64()?, digest: input.u32()? }))
 }
 
-/// Goes through the deletions of an SSTable, whose partitions are asked for in ascending order.
+/// Iterates over the deletions of an SSTable; partitions are requested in ascending order.
 #[derive(Debug)]
 pub struct Deletions {
     cursor: Cursor,
-    /// The partition that comes next; its rows follow.
+    /// The next partition; its rows follow.
     next: Option<PartitionHeader>,
-    /// Whether rows of a partition are still to be read or passed over.
+    /// Whether rows of a partition are still to be read or skipped.
     in_partition: bool,
-    /// Partitions met so far, `next` with them.
+    /// Partitions read so far, including `next`.
     met: u64,
 }
 
 impl SSTableReader {
-    /// Its deletions, if it has a component of them. An error if that is not what was written with this SSTable.
+    /// Returns its deletions, if it has the component. Fails if the component does not belong to
+    /// this SSTable.
     pub fn deletions(&self) -> Result<Option<Deletions>> {
         if !self.components().contains(&Component::Deletions) {
             return Ok(None);
@@ -144,7 +148,7 @@ impl SSTableReader {
         Deletions::new(chunks, self.row_format().clone()).map(Some)
     }
 
-    /// What Digest.crc32 says, if there is one.
+    /// Returns the content of Digest.crc32, if it exists.
     pub(crate) fn digest(&self) -> Result<Option<u32>> {
         if !self.components().contains(&Component::Digest) {
             return Ok(None);
@@ -192,7 +196,8 @@ impl Deletions {
         Ok(())
     }
 
-    /// Whether there are deletions in this partition, which must not come before one asked for earlier.
+    /// Returns whether this partition has deletions. Partitions must be requested in ascending
+    /// order.
     #[inline]
     pub fn has(&mut self, key: &DecoratedKey) -> Result<bool> {
         loop {
@@ -204,12 +209,12 @@ impl Deletions {
         }
     }
 
-    /// The head of the partition, if there are deletions in it; [`has`](Self::has) says what may be asked for.
+    /// Returns the head of the partition, if it has deletions; in the order of [`has`](Self::has).
     pub fn open(&mut self, key: &DecoratedKey) -> Result<Option<PartitionHeader>> {
         Ok(if self.has(key)? { self.next.clone() } else { None })
     }
 
-    /// The next deleted row or marker of the partition that was opened.
+    /// Returns the next deleted row or marker of the opened partition.
     pub fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         if !self.in_partition {
             return Ok(None);
@@ -219,18 +224,18 @@ impl Deletions {
         Ok(next)
     }
 
-    /// Partitions gone through so far; the one that comes next counts.
+    /// Returns the number of partitions read so far, including the next one.
     pub fn partitions(&self) -> u64 {
         self.met
     }
 
-    /// Where in the file's uncompressed stream it stands, for an error that names that place.
+    /// Returns its position in the file's uncompressed stream, for errors.
     #[cold]
     pub(crate) fn corrupt(&self, detail: &str) -> StorageError {
         self.cursor.corrupt(self.cursor.offset(), detail)
     }
 
-    /// Bytes gone through so far, before compression.
+    /// Returns the bytes read so far, before compression.
     pub fn position(&self) -> u64 {
         self.cursor.offset()
     }

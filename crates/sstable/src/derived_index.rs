@@ -1,9 +1,10 @@
-//! An index of rows for SSTables whose own is not used.
+//! Builds a row index for SSTables whose index is not used.
 //!
-//! Cassandra 5.0's newer versions find partitions otherwise than nb does: da by two tries, Partitions.db and Rows.db, and oa by an
-//! Index with shorter deletions. None of these files has checksums, so that before the first read all of Data is held against
-//! them anyway, or their errors would hide rows. Instead, Data alone is read, all of whose bytes are checksummed, and
-//! what an nb Index would say of it is noted: in memory for readers that come and go, and in a file of ours, NbIndex.db, when
+//! Cassandra 5.0's newer versions locate partitions in other ways than nb: da by two tries,
+//! Partitions.db and Rows.db, and oa by an Index with shorter deletions. None of these files has
+//! checksums, so all of Data would have to be compared with them before the first read, or their
+//! errors could hide rows. Instead, only Data is read, which is covered by checksums, and an nb
+//! Index of it is built: in memory for temporary readers, and in a separate file, NbIndex.db, when
 //! the SSTable is adopted. The first compaction writes nb.
 
 use std::io;
@@ -17,10 +18,10 @@ use crate::chunked_file::{Caching, ChunkedFile};
 use crate::data::{Cursor, RowFormat};
 use crate::index::{PromotedIndexBuilder, encode_entry};
 
-/// Bytes of rows in an index block, as nb has them by default.
+/// Bytes of rows in an index block, the default of nb.
 const COLUMN_INDEX_SIZE: u64 = 64 << 10;
 
-/// What Index.db of an nb SSTable with this Data would hold.
+/// Returns the Index.db of an nb SSTable with this Data.
 pub(crate) fn derive(data: &Arc<ChunkedFile>, format: &Arc<RowFormat>) -> Result<Vec<u8>> {
     let mut cursor = Cursor::new(data.clone(), format.clone(), Caching::LeaveAlone);
     let mut index = Vec::new();
@@ -89,9 +90,10 @@ impl RandomAccessFile for InMemory {
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        match self.read_at(buffer, offset)? == buffer.len() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        if self.read_at(buffer, offset)? == buffer.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
         }
     }
 

@@ -9,17 +9,19 @@ use uuid::Uuid;
 /// The versions of Cassandra's format that this crate reads. It writes [`Version::Nb`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Version {
-    /// `nb` of the BIG format: Cassandra 4.0 and later, and 5.0 in its default storage compatibility mode.
+    /// `nb` of the BIG format: Cassandra 4.0 and later, and 5.0 in its default storage
+    /// compatibility mode.
     #[default]
     Nb,
     /// `oa` of the BIG format: Cassandra 5.0 with `storage_compatibility_mode: NONE`.
     Oa,
-    /// `da` of the BTI format, the trie-indexed one: Cassandra 5.0 with `sstable.selected_format: bti`.
+    /// `da` of the BTI format, the trie-indexed one: Cassandra 5.0 with `sstable.selected_format:
+    /// bti`.
     Da,
 }
 
 impl Version {
-    /// All of them.
+    /// All versions.
     pub const ALL: [Version; 3] = [Self::Nb, Self::Oa, Self::Da];
 
     /// The version letters in file names.
@@ -39,20 +41,23 @@ impl Version {
         }
     }
 
-    /// Whether the index is a pair of tries, Partitions.db and Rows.db, instead of Index.db and Summary.db.
+    /// Returns whether the index is a pair of tries, Partitions.db and Rows.db, instead of Index.db
+    /// and Summary.db.
     pub const fn is_trie_indexed(self) -> bool {
         matches!(self, Self::Da)
     }
 
-    /// Whether deletion times are unsigned and short, and Statistics.db has what 5.0 added to it.
+    /// Returns whether deletion times are unsigned and short, and Statistics.db has the additions
+    /// of 5.0.
     pub const fn is_of_cassandra_5(self) -> bool {
         matches!(self, Self::Oa | Self::Da)
     }
 }
 
-/// What tells the SSTables of a table apart.
+/// The identifier of an SSTable within its table.
 ///
-/// Either is read; which of them new files get is the engine's choice. Cassandra 4.0 knows only numbers.
+/// Both kinds are read; the engine chooses the kind for new files. Cassandra 4.0 supports numbers
+/// only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SSTableId {
     /// A number, one larger than the largest present: `1`.
@@ -97,9 +102,12 @@ impl FromStr for SSTableId {
             let (day, rest) = text.split_at(4);
             let (second, rest) = rest.strip_prefix('_').ok_or(())?.split_at(4);
             let (tick, low) = rest.strip_prefix('_').ok_or(())?.split_at(5);
-            let number = |digits: &str| match digits.starts_with('+') {
-                true => Err(()),
-                false => u64::from_str_radix(digits, 36).map_err(|_| ()),
+            let number = |digits: &str| {
+                if digits.starts_with('+') {
+                    Err(())
+                } else {
+                    u64::from_str_radix(digits, 36).map_err(|_| ())
+                }
             };
             let seconds = number(day)? * SECONDS_PER_DAY + number(second)?;
             let ticks = seconds * TICKS_PER_SECOND + number(tick)?;
@@ -132,12 +140,12 @@ impl fmt::Display for Base36 {
     }
 }
 
-/// One of the files that make an SSTable.
+/// One of the files of an SSTable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Component {
-    /// Checksums of the files that have none in Cassandra's format. Ours alone; others pass over it.
+    /// Checksums of the files that have none in Cassandra's format. Cassandra ignores it.
     Checksums,
-    /// Where each compressed chunk of Data begins, and how it was compressed. Compressed tables only.
+    /// The compression and the offset of each compressed chunk of Data. Compressed tables only.
     CompressionInfo,
     /// A checksum per 64 KiB of Data. Uncompressed tables only.
     Crc,
@@ -147,9 +155,9 @@ pub enum Component {
     Digest,
     /// The Bloom filter of the partition keys.
     Filter,
-    /// Every partition's key and place.
+    /// Every partition's key and position.
     Index,
-    /// What is known about the rows without reading them, and how they were encoded.
+    /// Statistics about the rows, and their encoding.
     Statistics,
     /// A sample of Index.
     Summary,
@@ -157,18 +165,18 @@ pub enum Component {
     Partitions,
     /// The tries of rows within large partitions. BTI tables only.
     Rows,
-    /// Our own index of an oa or da SSTable, laid out as the Index of nb; see [`derived_index`](crate::derived_index). Ours
-    /// alone; others pass over it.
+    /// The index of an oa or da SSTable in the format of nb's Index; see
+    /// [`derived_index`](crate::derived_index). Cassandra ignores it.
     DerivedIndex,
-    /// The deletions of partitions, ranges and rows alone; see [`deletions`](crate::deletions). Only of SSTables that have some. Ours
-    /// alone; others pass over it.
+    /// The deletions of partitions, ranges and rows alone; see [`deletions`](crate::deletions).
+    /// Only of SSTables that have some. Cassandra ignores it.
     Deletions,
     /// The list of components.
     Toc,
 }
 
 impl Component {
-    /// All of them.
+    /// All components.
     pub const ALL: [Component; 14] = [
         Self::Crc,
         Self::Checksums,
@@ -212,7 +220,7 @@ impl Component {
     }
 }
 
-/// Where an SSTable lies: its directory and what its files' names begin with.
+/// The location of an SSTable: its directory and the prefix of its file names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     /// The table's directory.
@@ -223,10 +231,10 @@ pub struct Descriptor {
     pub id: SSTableId,
 }
 
-/// What a file name that has the shape of an SSTable's says.
+/// The parsed name of an SSTable's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileName {
-    /// A component of a table that this crate can read.
+    /// A component of a version that this crate reads.
     Known(Version, SSTableId, Component),
     /// An SSTable of another version or format, such as `me-1-big-Data.db`.
     OtherVersion {
@@ -238,12 +246,12 @@ pub enum FileName {
 }
 
 impl Descriptor {
-    /// Of the SSTable `id` in `directory`, of the version that is written.
+    /// Describes the SSTable `id` in `directory`, of the version that is written.
     pub fn new(directory: impl Into<PathBuf>, id: SSTableId) -> Self {
         Self::of_version(directory, Version::default(), id)
     }
 
-    /// Of the SSTable `id` in `directory`.
+    /// Describes the SSTable `id` in `directory`.
     pub fn of_version(directory: impl Into<PathBuf>, version: Version, id: SSTableId) -> Self {
         Self { directory: directory.into(), version, id }
     }
@@ -258,12 +266,12 @@ impl Descriptor {
         self.file_prefix() + component.file_name()
     }
 
-    /// What the names of all its files begin with: `nb-1-big-`.
+    /// Returns the prefix of all its file names: `nb-1-big-`.
     pub fn file_prefix(&self) -> String {
         format!("{}-{}-{}-", self.version.letters(), self.id, self.version.format())
     }
 
-    /// From the path of one of the SSTable's files.
+    /// Parses the path of one of the SSTable's files.
     pub fn from_path(path: &Path) -> Option<(Self, Component)> {
         match parse_file_name(path.file_name()?.to_str()?)? {
             FileName::Known(version, id, component) => {
@@ -282,7 +290,7 @@ impl fmt::Display for Descriptor {
     }
 }
 
-/// Reads a file name; `None` if it is not that of an SSTable's component.
+/// Parses a file name; `None` if it is not that of an SSTable's component.
 pub fn parse_file_name(name: &str) -> Option<FileName> {
     let mut parts = name.splitn(4, '-');
     let (version, id, format, component) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -313,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_uuid_id_has_cassandras_spelling() {
-        // days_seconds_ticks and low half: the parts are checked below by putting one together.
+        // days_seconds_ticks and low half: the test composes the parts below.
         let id: SSTableId = "3fw2_0tj4_46w3k2cpidnirvjy7k".parse().unwrap();
         let SSTableId::Uuid(uuid) = id else { panic!("{id:?}") };
         assert_eq!(uuid.get_version_num(), 1);

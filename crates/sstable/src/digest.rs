@@ -2,14 +2,14 @@
 
 use crate::error::{Malformed, Parsed};
 
-/// The file's content.
+/// Returns the file's content.
 pub fn encode(crc: u32) -> Vec<u8> {
     crc.to_string().into_bytes()
 }
 
-/// The checksum that the file holds.
+/// Returns the checksum in the file.
 pub fn decode(bytes: &[u8]) -> Parsed<u32> {
-    // parse() alone would take "+1" and "007" as well, which nobody writes.
+    // parse() alone would accept "+1" and "007" as well, which no writer produces.
     let text = std::str::from_utf8(bytes).ok();
     let value = text.and_then(|text| text.parse::<u32>().ok());
     value.filter(|crc| encode(*crc) == bytes).ok_or_else(|| {

@@ -1,14 +1,14 @@
-//! How the parsers of this crate say that bytes are not what they must be.
+//! Errors of the parsers of this crate.
 
 use std::fmt;
 use std::path::Path;
 
 use cassette_rows::StorageError;
 
-/// Bytes that cannot be what Cassandra wrote: where, and what was expected and found.
+/// Invalid bytes: their offset, and the expected and found value.
 ///
-/// The parsers work on byte slices and know no file name; [`Malformed::at`] adds it. Boxed, because a `Result` with
-/// it crosses the hottest loops.
+/// The parsers work on byte slices without file names; [`Malformed::at`] adds them. Boxed, because
+/// a `Result` with it is returned in the hottest loops.
 #[derive(Debug)]
 pub struct Malformed(Box<Inner>);
 
@@ -19,13 +19,14 @@ struct Inner {
 }
 
 impl Malformed {
-    /// `offset` is counted as the caller counts: from the start of the file, or of the uncompressed stream.
+    /// `offset` is counted by the caller: from the start of the file, or of the uncompressed
+    /// stream.
     #[cold]
     pub fn new(offset: u64, detail: impl Into<String>) -> Self {
         Self(Box::new(Inner { offset, detail: detail.into() }))
     }
 
-    /// The error for the world outside: the file is named.
+    /// Converts to the public error, which names the file.
     #[cold]
     pub fn at(self, path: &Path) -> StorageError {
         StorageError::corrupt(path, format!("at {}: {}", self.0.offset, self.0.detail))
@@ -40,5 +41,5 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// What a parser returns.
+/// The result of a parser.
 pub type Parsed<T> = Result<T, Malformed>;

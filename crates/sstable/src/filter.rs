@@ -6,8 +6,8 @@
 //! 8w bytes     bit i is byte i / 8, bit i % 8, least significant first
 //! ```
 //!
-//! With the two halves h1, h2 of the key's Murmur3, hash j sets bit |(h2 + j * h1) rem 64w|, wrapping and with the
-//! sign of the dividend.
+//! With the two halves h1, h2 of the key's Murmur3, hash j sets bit |(h2 + j * h1) rem 64w|,
+//! wrapping and with the sign of the dividend.
 
 mod sizing;
 
@@ -18,7 +18,7 @@ use bytes::BufMut;
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 
-/// Rows of the sizing table go up to 20 bits a key; no filter has more hashes than its widest row.
+/// The sizing table has rows up to 20 bits per key; no filter has more hashes than its widest row.
 const MAX_HASHES: u32 = 32;
 
 /// A Bloom filter, bit for bit that of Cassandra.
@@ -29,7 +29,8 @@ pub struct BloomFilter {
 }
 
 impl BloomFilter {
-    /// Sized for `keys` keys and a false positive chance; `None` if the chance is 1 or more: then there is no filter.
+    /// Creates a filter sized for `keys` keys and a false positive chance; `None` if the chance is
+    /// 1 or more, which means no filter.
     pub fn with_chance(keys: u64, fp_chance: f64) -> Option<Self> {
         if fp_chance >= 1.0 {
             return None;
@@ -40,7 +41,7 @@ impl BloomFilter {
         Some(Self { hashes: spec.hashes, bits: vec![0; words as usize * 8].into() })
     }
 
-    /// The smallest chance that can be asked for.
+    /// Returns the smallest supported chance.
     pub fn least_chance() -> f64 {
         sizing::least_chance()
     }
@@ -59,7 +60,7 @@ impl BloomFilter {
         }
     }
 
-    /// Whether the key may be there; `false` is certain.
+    /// Returns whether the filter may contain the key; `false` is certain.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hash(murmur3_hash(key))
     }
@@ -102,7 +103,7 @@ impl BloomFilter {
     }
 }
 
-/// The bits of a key in a filter of `length` bits.
+/// Returns the bits of a key in a filter of `length` bits.
 #[inline]
 fn bits((h1, h2): (u64, u64), hashes: u32, length: i64) -> impl Iterator<Item = usize> {
     let mut base = h2 as i64;

@@ -1,17 +1,18 @@
-//! The columns of a table as the serialization headers of its SSTables name them.
+//! The columns of a table in the serialization headers of its SSTables.
 
 use cassette_rows::types::{parse_class_name, parse_key_class_name};
 use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, TableMetadata};
 
 use crate::statistics::SerializationHeader;
 
-/// Returns the name of the key column of a kind, at a place among those of its kind. Headers do not name key columns.
+/// Returns the name of the key column of a kind and position. Headers do not contain names of key
+/// columns.
 pub type KeyNames<'a> = &'a dyn Fn(ColumnKind, usize) -> String;
 
-/// Merges the headers of several SSTables into one with the columns that any of them has; `None` of none.
+/// Merges the headers of several SSTables into one with the columns of all; `None` without headers.
 ///
 /// # Errors
-/// If two of them have different keys, so that they are not of one table.
+/// If two of them have different keys, so that they belong to different tables.
 pub fn merge_headers(
     headers: impl IntoIterator<Item = SerializationHeader>,
 ) -> Result<Option<SerializationHeader>, String> {
@@ -33,7 +34,7 @@ pub fn merge_headers(
         ] {
             for column in new {
                 match all.iter_mut().find(|known| known.name == column.name) {
-                    // Types only grow.
+                    // Types are only extended.
                     Some(known) => *known = column,
                     None => all.push(column),
                 }
@@ -43,7 +44,7 @@ pub fn merge_headers(
     Ok(whole)
 }
 
-/// Returns the columns that a header describes.
+/// Returns the columns of a header.
 ///
 /// # Errors
 /// If a type class is not supported, or there are more columns than a table can have.

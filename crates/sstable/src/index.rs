@@ -1,4 +1,4 @@
-//! Index.db: every partition's key and place, and for large partitions an index of their rows.
+//! Index.db: every partition's key and position, and for large partitions an index of their rows.
 //!
 //! ```text
 //! bytes16 key
@@ -27,10 +27,10 @@ use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 use crate::output::Output;
 
-/// What widths are written relative to.
+/// The base of widths.
 const WIDTH_BASE: i64 = 65536;
 
-/// Bytes of a block at least: two kinds, offset, width and flag, and its offset.
+/// The minimum bytes of a block: two kinds, offset, width and flag, and its offset.
 const BLOCK_LEAST: usize = 9;
 
 /// The fixed part of an entry.
@@ -45,7 +45,8 @@ pub struct EntryHead<'a> {
 }
 
 impl<'a> EntryHead<'a> {
-    /// Reads key, position and size. The promoted index itself is not read, and need not be in `input`.
+    /// Decodes key, position and size. Does not read the promoted index, which need not be in
+    /// `input`.
     #[inline]
     pub fn decode(input: &mut Input<'a>) -> Parsed<Self> {
         let key = input.bytes16()?;
@@ -67,44 +68,44 @@ pub fn encode_entry(key: &[u8], position: u64, promoted: &[u8], out: &mut Vec<u8
     out.put_slice(promoted);
 }
 
-/// A stretch of at least `column_index_size` bytes of a partition.
+/// A range of at least `column_index_size` bytes of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// What it begins with.
+    /// The first row or marker.
     pub first: Prefix,
-    /// What it ends with.
+    /// The last row or marker.
     pub last: Prefix,
-    /// Where it begins, from the partition's start.
+    /// Offset from the partition's start.
     pub offset: u64,
-    /// Its bytes; in the last block with the end of the partition.
+    /// Length in bytes; in the last block including the end of the partition.
     pub width: u64,
     /// The range tombstone open at its end; live if none.
     pub open: DeletionTime,
 }
 
-/// Where a [`Block`] lies.
+/// The position of a [`Block`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockPlace {
-    /// Where it begins, from the partition's start.
+    /// Offset from the partition's start.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub width: u64,
     /// The range tombstone open at its end; live if none.
     pub open: DeletionTime,
 }
 
-/// The block that a read goes to.
+/// The block at which a read starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Landing {
     /// Its number.
     pub number: usize,
-    /// Where it lies.
+    /// Its position.
     pub place: BlockPlace,
     /// The range tombstone open at its beginning; live if none.
     pub open: DeletionTime,
 }
 
-/// The index of a partition's rows; blocks are decoded when asked for.
+/// The index of a partition's rows; blocks are decoded on demand.
 #[derive(Debug, Clone)]
 pub struct PromotedIndex {
     /// From the partition's start to its first row or marker.
@@ -116,12 +117,13 @@ pub struct PromotedIndex {
     blocks_start: usize,
     offsets_start: usize,
     base: u64,
-    /// [`ClusteringComparator::leading`] of what each block ends with; nothing if that was not found out, or not all have one.
+    /// [`ClusteringComparator::leading`] of the last position of each block; empty if not computed,
+    /// or if not all have one.
     leading: Box<[u64]>,
 }
 
 impl PromotedIndex {
-    /// Reads what follows an entry's head; `base` is where `bytes` begin in Index.db.
+    /// Decodes the part after an entry's head; `base` is the offset of `bytes` in Index.db.
     pub fn decode(bytes: Bytes, base: u64) -> Parsed<Self> {
         let mut input = Input::at(&bytes, base);
         let header_length = input.vint()?;
@@ -141,7 +143,8 @@ impl PromotedIndex {
         Ok(Self { header_length, deletion, blocks, blocks_start, offsets_start, base, bytes, leading })
     }
 
-    /// The same in memory of its own, ready for many searches: what it was read from may go.
+    /// Returns a copy in dedicated memory, prepared for many searches; the original buffer can be
+    /// dropped.
     pub fn detached(&self, codec: &ClusteringCodec, comparator: &ClusteringComparator) -> Self {
         let leading = |index| {
             let mut input = self.block_input(index).ok()?;
@@ -156,7 +159,8 @@ impl PromotedIndex {
         }
     }
 
-    /// Bytes on the heap of an index of so many bytes that is [`detached`](Self::detached), at most: eight more for each of its blocks.
+    /// Returns the maximum heap bytes of a [`detached`](Self::detached) index of so many bytes:
+    /// eight more for each of its blocks.
     pub fn detached_size(bytes: u32) -> u64 {
         u64::from(bytes) + u64::from(bytes) / BLOCK_LEAST as u64 * 8
     }
@@ -166,7 +170,7 @@ impl PromotedIndex {
         self.blocks
     }
 
-    /// Whether there are no blocks, which does not occur.
+    /// Returns whether there are no blocks, which no valid index has.
     pub fn is_empty(&self) -> bool {
         self.blocks == 0
     }
@@ -180,12 +184,12 @@ impl PromotedIndex {
         Ok(Block { first, last, offset, width, open })
     }
 
-    /// What block `index` begins with.
+    /// Returns the first position of block `index`.
     pub fn first(&self, index: usize, codec: &ClusteringCodec) -> Parsed<Prefix> {
         codec.decode_prefix(&mut self.block_input(index)?)
     }
 
-    /// Where block `index` lies.
+    /// Returns the position of block `index`.
     pub fn place(&self, index: usize, codec: &ClusteringCodec) -> Parsed<BlockPlace> {
         let mut input = self.block_input(index)?;
         codec.skip_prefix(&mut input)?;
@@ -206,9 +210,9 @@ impl PromotedIndex {
             1 => deletion_codec::decode_plain(input)?,
             other => return Err(input.malformed(format!("0 or 1 expected, {other} found"))),
         };
-        // The next block, or the offsets, follow at once.
+        // The next block, or the offsets, follow directly.
         if input.position() != self.block_end(index)? {
-            return Err(input.malformed(format!("block {index} must end here")));
+            return Err(input.malformed(format!("invalid block {index}: expected its end here")));
         }
         Ok(BlockPlace { offset, width, open })
     }
@@ -220,21 +224,24 @@ impl PromotedIndex {
     }
 
     fn block_end(&self, index: usize) -> Parsed<usize> {
-        match index + 1 < self.blocks {
-            true => Ok(self.blocks_start.saturating_add(self.offset(index + 1)?)),
-            false => Ok(self.offsets_start),
+        if index + 1 < self.blocks {
+            Ok(self.blocks_start.saturating_add(self.offset(index + 1)?))
+        } else {
+            Ok(self.offsets_start)
         }
     }
 
     fn block_input(&self, index: usize) -> Parsed<Input<'_>> {
         let start = self.blocks_start.saturating_add(self.offset(index)?);
-        // The slice begins where `bytes` does, so that positions can be compared with those of block_end().
+        // The slice begins where `bytes` does, so that positions can be compared with those of
+        // block_end().
         let mut input = Input::at(self.bytes.get(..self.offsets_start).unwrap_or_default(), self.base);
         input.bytes(start)?;
         Ok(input)
     }
 
-    /// The first block whose last row or marker is not before `bound`; the number of blocks if there is none.
+    /// Returns the first block whose last row or marker is not before `bound`; the number of blocks
+    /// if there is none.
     fn first_reaching(
         &self,
         bound: &Bound,
@@ -256,8 +263,8 @@ impl PromotedIndex {
         })
     }
 
-    /// Where a read of the rows beyond `bound` begins: at the first block that reaches so far. When none does it is the last, which
-    /// still says what is open at the end: nothing.
+    /// Returns the block at which a read of the rows after `bound` begins: the first block that
+    /// reaches it. If none does it is the last one, at whose end nothing is open.
     pub fn landing(
         &self,
         bound: &Bound,
@@ -273,7 +280,8 @@ impl PromotedIndex {
         Ok(Landing { number, place: self.place(number, codec)?, open })
     }
 
-    /// The last block whose first row or marker is not after `position`; 0 if there is none.
+    /// Returns the last block whose first row or marker is not after `position`; 0 if there is
+    /// none.
     pub fn last_beginning(
         &self,
         position: Position<'_>,
@@ -286,21 +294,19 @@ impl PromotedIndex {
         Ok(after.saturating_sub(1))
     }
 
-    /// The first of these blocks that is not before something; the end of them if all are.
+    /// Returns the first of these blocks for which `before` is false; the end of the range if there
+    /// is none.
     fn partition_point(&self, blocks: Range<usize>, before: impl Fn(usize) -> Parsed<bool>) -> Parsed<usize> {
         let (mut low, mut high) = (blocks.start, blocks.end);
         while low < high {
             let middle = low + (high - low) / 2;
-            match before(middle)? {
-                true => low = middle + 1,
-                false => high = middle,
-            }
+            if before(middle)? { low = middle + 1 } else { high = middle }
         }
         Ok(low)
     }
 }
 
-/// Gathers the index of one partition's rows while they are written.
+/// Collects the index of one partition's rows while they are written.
 #[derive(Debug, Default)]
 pub struct PromotedIndexBuilder {
     blocks: Vec<u8>,
@@ -308,7 +314,7 @@ pub struct PromotedIndexBuilder {
 }
 
 impl PromotedIndexBuilder {
-    /// Whether no block was added.
+    /// Returns whether no block was added.
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
@@ -334,7 +340,8 @@ impl PromotedIndexBuilder {
         }
     }
 
-    /// Appends what an entry has after its head, nothing if there are fewer than two blocks, and starts anew.
+    /// Appends the part of an entry after its head, nothing if there are fewer than two blocks, and
+    /// resets the index.
     pub fn finish_into(&mut self, header_length: u64, deletion: DeletionTime, out: &mut Vec<u8>) {
         if self.offsets.len() > 1 {
             out.put_vint(header_length);
@@ -356,7 +363,8 @@ mod tests {
     use super::*;
     use crate::data::clustering_codec::{MarkerKind, ROW};
 
-    /// Values of two columns, the number of them that a bound has, and its side; a row has both, and no side.
+    /// Values of two columns, the number of them that a bound has, and its side; a row has both,
+    /// and no side.
     type Place = (Option<i32>, &'static str, usize, Option<bool>);
 
     fn place() -> impl Strategy<Value = Place> {

@@ -1,10 +1,10 @@
-//! A cursor over bytes from disk: every length is checked before it is believed.
+//! A cursor over bytes from disk: every length is checked before it is used.
 
 use cassette_rows::vint;
 
 use crate::error::{Malformed, Parsed};
 
-/// Reads big-endian fields off the front of a slice; fails with the offset when they do not fit.
+/// Reads big-endian fields from the front of a slice; fails with the offset if they do not fit.
 #[derive(Debug, Clone)]
 pub struct Input<'a> {
     bytes: &'a [u8],
@@ -14,51 +14,52 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Of nothing.
+    /// Creates an empty cursor.
     pub(crate) const fn at_start() -> Self {
         Self { bytes: &[], position: 0, base: 0 }
     }
 
-    /// Of a whole file.
+    /// Creates a cursor over a whole file.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, position: 0, base: 0 }
     }
 
-    /// Of bytes that begin at offset `base`.
+    /// Creates a cursor over bytes that begin at offset `base`.
     pub fn at(bytes: &'a [u8], base: u64) -> Self {
         Self { bytes, position: 0, base }
     }
 
-    /// Of bytes that begin at offset `base`, reading from `position` on; positions count from the slice's start.
+    /// Creates a cursor over bytes that begin at offset `base`, at `position`; positions count from
+    /// the slice's start.
     #[inline]
     pub fn over(bytes: &'a [u8], position: usize, base: u64) -> Self {
         Self { bytes, position: position.min(bytes.len()), base }
     }
 
-    /// Where the next field is read, counted in the slice.
+    /// Returns the position of the next field in the slice.
     #[inline]
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Where the next field is read, counted in the file or stream.
+    /// Returns the offset of the next field in the file or stream.
     pub fn offset(&self) -> u64 {
         self.base + self.position as u64
     }
 
-    /// Bytes not yet read.
+    /// Returns the number of remaining bytes.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.position
     }
 
-    /// The bytes read since [`position`](Self::position) was `start`.
+    /// Returns the bytes read since [`position`](Self::position) was `start`.
     #[inline]
     pub fn since(&self, start: usize) -> &'a [u8] {
         self.bytes.get(start..self.position).unwrap_or_default()
     }
 
-    /// An error at the place of the next field.
+    /// Creates an error at the next field.
     #[cold]
     pub fn malformed(&self, detail: impl Into<String>) -> Malformed {
         Malformed::new(self.offset(), detail)
@@ -70,7 +71,7 @@ impl<'a> Input<'a> {
         self.malformed(format!("{wanted} bytes expected, {} left", self.remaining()))
     }
 
-    /// The next `length` bytes.
+    /// Returns the next `length` bytes.
     #[inline]
     pub fn bytes(&mut self, length: usize) -> Parsed<&'a [u8]> {
         if self.remaining() < length {
@@ -93,51 +94,51 @@ impl<'a> Input<'a> {
     }
 
     #[inline]
-    #[expect(missing_docs, reason = "the name says it")]
+    #[expect(missing_docs, reason = "the name is sufficient")]
     pub fn u8(&mut self) -> Parsed<u8> {
         Ok(self.array::<1>()?[0])
     }
 
     #[inline]
-    #[expect(missing_docs, reason = "the name says it")]
+    #[expect(missing_docs, reason = "the name is sufficient")]
     pub fn u16(&mut self) -> Parsed<u16> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
     #[inline]
-    #[expect(missing_docs, reason = "the name says it")]
+    #[expect(missing_docs, reason = "the name is sufficient")]
     pub fn u32(&mut self) -> Parsed<u32> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
     #[inline]
-    #[expect(missing_docs, reason = "the name says it")]
+    #[expect(missing_docs, reason = "the name is sufficient")]
     pub fn i32(&mut self) -> Parsed<i32> {
         Ok(i32::from_be_bytes(self.array()?))
     }
 
-    #[expect(missing_docs, reason = "the name says it")]
+    #[expect(missing_docs, reason = "the name is sufficient")]
     pub fn u32_le(&mut self) -> Parsed<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    #[expect(missing_docs, reason = "the name says it")]
+    #[expect(missing_docs, reason = "the name is sufficient")]
     pub fn u64_le(&mut self) -> Parsed<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    #[expect(missing_docs, reason = "the name says it")]
+    #[expect(missing_docs, reason = "the name is sufficient")]
     pub fn u64(&mut self) -> Parsed<u64> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
     #[inline]
-    #[expect(missing_docs, reason = "the name says it")]
+    #[expect(missing_docs, reason = "the name is sufficient")]
     pub fn i64(&mut self) -> Parsed<i64> {
         Ok(i64::from_be_bytes(self.array()?))
     }
 
-    #[expect(missing_docs, reason = "the name says it")]
+    #[expect(missing_docs, reason = "the name is sufficient")]
     pub fn f64(&mut self) -> Parsed<f64> {
         Ok(f64::from_be_bytes(self.array()?))
     }
@@ -151,7 +152,7 @@ impl<'a> Input<'a> {
                 self.position = self.bytes.len() - rest.len();
                 Ok(value)
             }
-            None => Err(self.malformed("a whole variable-length integer expected")),
+            None => Err(self.malformed("expected a complete variable-length integer, found the end")),
         }
     }
 
@@ -161,13 +162,13 @@ impl<'a> Input<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A variable-length integer that was written from a signed 32-bit number: its low 32 bits are the number.
+    /// A variable-length integer written from a signed 32-bit number, which is in its low 32 bits.
     #[inline]
     pub fn vint32(&mut self) -> Parsed<i32> {
         Ok(self.vint()? as i32)
     }
 
-    /// A vint that says how many bytes follow somewhere in this input; refused when there are fewer.
+    /// Reads a vint that is the length of bytes in this input; fails if there are fewer.
     #[inline]
     pub fn length(&mut self) -> Parsed<usize> {
         let length = self.vint()?;
@@ -177,13 +178,13 @@ impl<'a> Input<'a> {
         Ok(length as usize)
     }
 
-    /// A vint that says how many items follow, each of `least` bytes or more; refused when there cannot be so many.
+    /// Reads a vint that counts items of `least` bytes or more; fails if so many cannot follow.
     pub fn count(&mut self, least: usize) -> Parsed<usize> {
         let count = self.vint()?;
         self.check_count(count, least)
     }
 
-    /// An i32 that says how many items follow, each of `least` bytes or more; refused when there cannot be so many.
+    /// Reads an i32 that counts items of `least` bytes or more; fails if so many cannot follow.
     pub fn count32(&mut self, least: usize) -> Parsed<usize> {
         let count = self.u32()?;
         self.check_count(u64::from(count), least)
@@ -219,13 +220,14 @@ impl<'a> Input<'a> {
         self.bytes(length as usize)
     }
 
-    /// u16 length, text. Java's modified UTF-8 equals UTF-8 for all that occurs here (no NUL, no surrogate pairs).
+    /// u16 length, text. Java's modified UTF-8 equals UTF-8 for all text in these files (no NUL, no
+    /// surrogate pairs).
     pub fn utf(&mut self) -> Parsed<&'a str> {
         let start = self.offset();
         std::str::from_utf8(self.bytes16()?).map_err(|e| Malformed::new(start, format!("text expected: {e}")))
     }
 
-    /// Refuses bytes that are left over.
+    /// Fails if bytes are left.
     pub fn end(&self) -> Parsed<()> {
         match self.remaining() {
             0 => Ok(()),
@@ -243,7 +245,10 @@ mod tests {
         let mut input = Input::at(&[0x05, 1, 2], 100);
         assert_eq!(input.bytes_vint().unwrap_err().to_string(), "at 101: 5 bytes expected, 2 left");
         let mut input = Input::new(&[0xff; 4]);
-        assert_eq!(input.vint().unwrap_err().to_string(), "at 0: a whole variable-length integer expected");
+        assert_eq!(
+            input.vint().unwrap_err().to_string(),
+            "at 0: expected a complete variable-length integer, found the end"
+        );
         assert_eq!(input.position(), 0);
     }
 }

@@ -1,5 +1,6 @@
-//! Where partitions lie, remembered, so that Summary and Index need not be searched again: the key cache. Of large partitions it
-//! also holds their index (`large_partition`), where some of their rows lie, and which are there (`row_marks`).
+//! The key cache: positions of partitions, so that Summary and Index need not be searched again.
+//! For large partitions it also stores their index (`large_partition`), positions of some of their
+//! rows, and filters of existing rows (`row_marks`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,37 +12,38 @@ use crate::chunk_cache::CacheStats;
 use crate::large_partition::LargePartition;
 use crate::row_marks::RowMarks;
 
-/// Which partition of which SSTable: the SSTable's number in this process, and the key's 128 bits of Murmur3.
+/// The key of a partition: the SSTable's number in this process, and the key's 128 bits of Murmur3.
 ///
-/// Two keys may share their hash. Whoever finds a place therefore compares the key that is in Data there.
+/// Two keys can share their hash, so readers compare their key with the one in Data at the
+/// position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     sstable: u64,
     hash: (u64, u64),
 }
 
-/// What Index.db says of a partition.
+/// The entry of a partition in Index.db.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartitionPlace {
-    /// Where it begins in the uncompressed Data.
+    /// The partition's offset in the uncompressed Data.
     pub position: u64,
-    /// Where the index of its rows begins in Index.db.
+    /// The offset of its row index in Index.db.
     pub promoted_start: u64,
-    /// Bytes of that; 0 if it has none.
+    /// Length of the row index; 0 if it has none.
     pub promoted_length: u32,
 }
 
-/// What the cache has of a partition.
+/// The cached information about a partition.
 #[derive(Debug, Clone)]
 pub(crate) enum Remembered {
-    /// One without an index of its rows: where it begins in the uncompressed Data. Nearly all are.
+    /// A partition without a row index: its offset in the uncompressed Data. Nearly all are.
     Small(u64),
     /// One with an index.
     Large(Arc<LargePartition>),
 }
 
 impl Remembered {
-    /// That it lies there.
+    /// Creates the entry of a partition at this position.
     pub fn at(place: PartitionPlace) -> Self {
         match place.promoted_length {
             0 => Self::Small(place.position),
@@ -49,7 +51,7 @@ impl Remembered {
         }
     }
 
-    /// Where it lies. Where the index begins of one that has none is not known, and told as 0.
+    /// Returns its position. The offset of an absent row index is 0.
     pub fn place(&self) -> PartitionPlace {
         match self {
             Self::Small(position) => {
@@ -60,18 +62,18 @@ impl Remembered {
     }
 }
 
-/// Key and value; with the links of the cache's list (two), its count of accesses, its state, and a slot of its hash table of
-/// which 7 in 8 are used.
+/// Key and value; with the links of the cache's list (two), its count of accesses, its state, and a
+/// slot of its hash table, of which 7 in 8 are used.
 const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<Remembered>() + 16 + 8 + 8) as u64;
 
-/// A place with whose it is.
+/// A position with its SSTable and key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RememberedPlace {
     /// The SSTable's [number](crate::SSTableReader::key_cache_number).
     pub sstable: u64,
     /// The key's Murmur3 hash.
     pub hash: (u64, u64),
-    /// Where it lies.
+    /// The place.
     pub place: PartitionPlace,
 }
 
@@ -87,15 +89,16 @@ impl Weighter<Key, Remembered> for EntryWeight {
     }
 }
 
-/// Which block of rows: the SSTable's number, and where the block begins in the uncompressed Data.
+/// The key of a block of rows: the SSTable's number, and the block's offset in the uncompressed
+/// Data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct BlockKey {
     sstable: u64,
     start: u64,
 }
 
-/// Of marks without what they hold: key, pointer, the counts before what it points to, and what the cache has for an entry (see
-/// [`ENTRY_BYTES`]); and what an allocator adds to three allocations.
+/// The overhead of marks: key, pointer, reference counts, and the cache's overhead of an entry (see
+/// [`ENTRY_BYTES`]); and an allocator's overhead of three allocations.
 const MARKS_BYTES: u64 =
     (size_of::<BlockKey>() + 8 + 16 + size_of::<RowMarks>() + 16 + 8 + 8) as u64 + 3 * 16;
 
@@ -108,13 +111,14 @@ impl Weighter<BlockKey, Arc<RowMarks>> for MarksWeight {
     }
 }
 
-/// What of `capacity` is for marks: a quarter. With what they weigh, up to a sixteenth of the rows, and a byte a row for filters, that of
-/// 50 MiB serves 100 MiB of large partitions of rows of 20 bytes, 200 MiB of others, beside 500,000 places.
+/// Returns the share of `capacity` for marks: a quarter. With their weight of up to a sixteenth of
+/// the rows, and a byte per row for filters, that of 50 MiB serves 100 MiB of large partitions with
+/// rows of 20 bytes, 200 MiB of others, in addition to 500,000 positions.
 fn marks_capacity(capacity: u64) -> u64 {
     capacity / 4
 }
 
-/// The places of partitions read lately, and marks in large ones, bounded by bytes.
+/// Positions of recently read partitions, and marks in large ones, limited by bytes.
 #[derive(Debug)]
 pub struct KeyCache {
     cache: Cache<Key, Remembered, EntryWeight>,
@@ -126,15 +130,15 @@ pub struct KeyCache {
 }
 
 impl KeyCache {
-    /// A cache of up to `capacity` bytes; 0 keeps nothing.
+    /// Creates a cache of up to `capacity` bytes; 0 disables it.
     pub fn new(capacity: u64) -> Self {
-        // It grows as it fills: the estimate only sizes the first tables.
+        // The tables grow: the estimate only sizes the first ones.
         let items = |bytes: u64, each: u64| (bytes / each).clamp(16, 1 << 16) as usize;
         let marks = marks_capacity(capacity);
         let keys = capacity - marks;
         Self {
             cache: Cache::with_weighter(items(keys, ENTRY_BYTES), keys, EntryWeight),
-            // Those of a block of 64 KiB have up to 4 KiB.
+            // Marks of a block of 64 KiB take up to 4 KiB.
             marks: Cache::with_weighter(items(marks, 4 << 10), marks, MarksWeight),
             keeps_marks: AtomicBool::new(marks > 0),
             sstables: AtomicU64::new(0),
@@ -143,12 +147,12 @@ impl KeyCache {
         }
     }
 
-    /// A number for an SSTable; never given twice.
+    /// Returns a unique number for an SSTable.
     pub(crate) fn register(&self) -> u64 {
         self.sstables.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What is known of the partition of a key with this hash.
+    /// Returns the cached partition of a key with this hash.
     #[inline]
     pub(crate) fn get(&self, sstable: u64, hash: (u64, u64)) -> Option<Remembered> {
         let found = self.cache.get(&Key { sstable, hash });
@@ -157,46 +161,49 @@ impl KeyCache {
         found
     }
 
-    /// Remembers a partition.
+    /// Caches a partition.
     pub(crate) fn insert(&self, sstable: u64, hash: (u64, u64), partition: Remembered) {
         self.cache.insert(Key { sstable, hash }, partition);
     }
 
-    /// Whether it is known where a key with this hash lies; a question that nobody counts and that keeps nothing in the cache.
+    /// Returns whether the position of a key with this hash is cached; neither counted nor treated
+    /// as an access.
     #[inline]
     pub(crate) fn knows(&self, sstable: u64, hash: (u64, u64)) -> bool {
         self.cache.peek(&Key { sstable, hash }).is_some()
     }
 
-    /// Forgets a place.
+    /// Removes a position.
     pub(crate) fn remove(&self, sstable: u64, hash: (u64, u64)) {
         self.cache.remove(&Key { sstable, hash });
     }
 
-    /// Whether it has room for marks at all.
+    /// Returns whether it has space for marks at all.
     #[inline]
     pub(crate) fn keeps_marks(&self) -> bool {
         self.keeps_marks.load(Ordering::Relaxed)
     }
 
-    /// The marks of the block of rows that begins at `start` of the uncompressed Data, if it has any. Nobody counts the question: those
-    /// about keys are what is shown.
+    /// Returns the marks of the block of rows at `start` of the uncompressed Data, if it has any.
+    /// Not counted: the counters are those of keys.
     #[inline]
     pub(crate) fn marks(&self, sstable: u64, start: u64) -> Option<Arc<RowMarks>> {
         self.marks.get(&BlockKey { sstable, start })
     }
 
-    /// Remembers marks, instead of those that the block had: what only one of two readers found is lost, and found again.
+    /// Caches marks in place of the block's former ones: those that only one of two readers found
+    /// are lost, and found again.
     pub(crate) fn insert_marks(&self, sstable: u64, start: u64, marks: Arc<RowMarks>) {
         self.marks.insert(BlockKey { sstable, start }, marks);
     }
 
-    /// Whether it holds no places.
+    /// Returns whether it contains no positions.
     pub fn is_empty(&self) -> bool {
         self.cache.is_empty()
     }
 
-    /// The places it holds, those together that are of one SSTable; of more than `most` the ones asked for most often.
+    /// Returns the cached positions, grouped by SSTable; of more than `most` the ones accessed most
+    /// often.
     pub fn places(&self, most: usize) -> Vec<RememberedPlace> {
         let of = |(key, partition): (Key, Remembered)| RememberedPlace {
             sstable: key.sstable,
@@ -218,12 +225,12 @@ impl KeyCache {
         places
     }
 
-    /// Whether another place would push one out.
+    /// Returns whether another position would evict one.
     pub fn is_full(&self) -> bool {
         self.cache.weight() + ENTRY_BYTES > self.cache.capacity()
     }
 
-    /// What it holds, marks included, and how often it knew a place.
+    /// Returns content and counters; includes marks.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
             hits: self.hits.load(Ordering::Relaxed),
@@ -235,7 +242,7 @@ impl KeyCache {
         }
     }
 
-    /// Sets how many bytes it may hold, and forgets what is beyond.
+    /// Sets the capacity, and evicts the excess.
     pub fn set_capacity(&self, capacity: u64) {
         let marks = marks_capacity(capacity);
         self.cache.set_capacity(capacity - marks);
@@ -243,7 +250,7 @@ impl KeyCache {
         self.keeps_marks.store(marks > 0, Ordering::Relaxed);
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.cache.clear();
         self.marks.clear();

@@ -1,5 +1,6 @@
-//! A partition that has an index of its rows, as the key cache holds it: where it lies, and once a read was there, what its header and its
-//! index say. The next read begins at a block of rows, with neither Index nor the header of the partition read again.
+//! A partition with a row index in the key cache: its position, and after the first read its header
+//! and its index. The next read begins at a block of rows, without reading Index or the header of
+//! the partition again.
 
 use std::sync::OnceLock;
 
@@ -16,38 +17,39 @@ pub(crate) struct LargePartition {
     seen: OnceLock<Seen>,
 }
 
-/// What a read has seen of it.
+/// The parts that a read has loaded.
 #[derive(Debug)]
 pub(crate) struct Seen {
     key: Box<[u8]>,
     /// The partition's deletion.
     pub deletion: DeletionTime,
-    /// The index of its rows, in memory of its own.
+    /// The row index, in dedicated memory.
     pub index: PromotedIndex,
 }
 
 impl LargePartition {
-    /// One that lies there, of which nothing was seen yet.
+    /// Creates a partition at this position, of which nothing was loaded yet.
     pub fn at(place: PartitionPlace) -> Self {
         Self { place, seen: OnceLock::new() }
     }
 
-    /// Where it lies.
+    /// Returns its position.
     pub fn place(&self) -> PartitionPlace {
         self.place
     }
 
-    /// What was seen of it; `None` if nothing was, or if it is the partition of another key.
+    /// Returns the loaded parts; `None` if there are none, or if they belong to another key.
     pub fn seen(&self, key: &DecoratedKey) -> Option<&Seen> {
         self.seen.get().filter(|seen| seen.key[..] == key.key()[..])
     }
 
-    /// The index of its rows, once it was seen, by whatever read.
+    /// Returns the row index, once any read has loaded it.
     pub fn index(&self) -> Option<&PromotedIndex> {
         self.seen.get().map(|seen| &seen.index)
     }
 
-    /// Takes note of what a read saw. Index and Data must have been found to agree. A partition with a static row is not to be noted.
+    /// Stores the parts that a read loaded. Index and Data must have been found to agree. A
+    /// partition with a static row must not be stored.
     pub fn note(
         &self,
         key: &DecoratedKey,
@@ -62,9 +64,10 @@ impl LargePartition {
         });
     }
 
-    /// Bytes on the heap at most, of what may be seen too: a cache is told once.
+    /// Returns the maximum heap bytes, including parts that may be loaded later: a cache asks once.
     pub fn heap_size(&self) -> u64 {
-        /// The counts of the `Arc`, and what an allocator adds to four allocations; a key of 64 bytes.
+        /// The counts of the `Arc`, and an allocator's overhead of four allocations; a key of 64
+        /// bytes.
         const AROUND: u64 = 16 + 4 * 16 + 64;
         size_of::<Self>() as u64 + AROUND + PromotedIndex::detached_size(self.place.promoted_length)
     }

@@ -1,8 +1,9 @@
 //! Cassandra's SSTable files: versions `nb`, `oa` and `da` are read and verified, `nb` is written.
 //!
-//! One module per component, each working on bytes alone; [`reader`] and [`writer`] put them together over a file
-//! system. All fields are big-endian but for those that their drawings call little-endian (LZ4's length, and offsets
-//! and positions in Summary.db): never change that, the files are Cassandra's.
+//! One module per component, each working on bytes alone; [`reader`] and [`writer`] combine them
+//! over a file system. All fields are big-endian except for those that their drawings call
+//! little-endian (LZ4's length, and offsets and positions in Summary.db): never change that, the
+//! files are Cassandra's.
 
 pub mod checksums;
 pub mod chunk_cache;

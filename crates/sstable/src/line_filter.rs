@@ -1,16 +1,18 @@
-//! A Bloom filter in memory of which a question touches one cache line: one line by the hash, five of its bits.
+//! A Bloom filter in memory whose lookups access one cache line: the hash selects a line and five
+//! of its bits.
 //!
-//! A plain filter's five bits lie in five lines, and where filters are not in the processor's caches each is waited for: half a
-//! microsecond. A line has more or fewer values than the mean, which makes it wrong somewhat more often (Putze, Sanders and Singler,
-//! "Cache-, Hash- and Space-Efficient Bloom Filters", 2007: blocked filters).
+//! The five bits of a plain filter are in five lines, and each access waits for memory if filters
+//! are not in the processor's caches: half a microsecond. Lines have more or fewer values than the
+//! mean, which makes errors slightly more frequent (Putze, Sanders and Singler, "Cache-, Hash- and
+//! Space-Efficient Bloom Filters", 2007: blocked filters).
 
 use cassette_rows::token::murmur3_hash;
 
-/// Bits of a line, and of its number: 64 bytes.
+/// Bits per line, which has 64 bytes.
 const LINE_BITS: usize = 512;
 const NUMBER_BITS: u32 = LINE_BITS.trailing_zeros();
 
-/// 8 bits a value: with 5 of them set, three of a hundred values that are not there pass.
+/// 8 bits per value: with 5 of them set, three of a hundred absent values pass.
 const VALUES_PER_LINE: usize = LINE_BITS / 8;
 const BITS_SET: u32 = 5;
 
@@ -18,14 +20,14 @@ const BITS_SET: u32 = 5;
 #[repr(align(64))]
 struct Line([u64; LINE_BITS / 64]);
 
-/// A set of values that is asked about absence.
+/// A set of values for tests of absence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LineFilter {
     lines: Box<[Line]>,
 }
 
 impl LineFilter {
-    /// Of values with these [`murmur3_hash`]es.
+    /// Creates a filter of values with these [`murmur3_hash`]es.
     pub fn of_hashes(hashes: &[(u64, u64)]) -> Self {
         let count = hashes.len().div_ceil(VALUES_PER_LINE).max(1);
         let mut lines = vec![Line([0; LINE_BITS / 64]); count].into_boxed_slice();
@@ -36,7 +38,7 @@ impl LineFilter {
         Self { lines }
     }
 
-    /// Whether the value may be there; `false` is certain.
+    /// Returns whether the filter may contain the value; `false` is certain.
     #[inline]
     pub fn may_contain(&self, value: &[u8]) -> bool {
         let hash = murmur3_hash(value);
@@ -50,7 +52,7 @@ impl LineFilter {
     }
 }
 
-/// The high half of a product spreads the hash over `count` lines without a division.
+/// The high half of a product distributes the hash over `count` lines without a division.
 #[inline]
 fn line_of((hash, _): (u64, u64), count: usize) -> usize {
     ((u128::from(hash) * count as u128) >> 64) as usize

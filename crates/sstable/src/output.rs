@@ -1,9 +1,9 @@
-//! What `BufMut` lacks for the fields of the components; the counterpart of [`crate::input`].
+//! Extends `BufMut` by the fields of the components; the counterpart of [`crate::input`].
 
 use bytes::BufMut;
 use cassette_rows::vint;
 
-/// Appending of the fields that the components are made of. All is big-endian.
+/// Appends the fields of components. All are big-endian.
 pub trait Output: BufMut + Sized {
     /// An unsigned variable-length integer.
     #[inline]
@@ -16,7 +16,7 @@ pub trait Output: BufMut + Sized {
         vint::write_signed(self, value);
     }
 
-    /// A signed 32-bit number as Cassandra writes it into unsigned fields: extended to 64 bits.
+    /// A signed 32-bit number in Cassandra's encoding of unsigned fields: extended to 64 bits.
     #[inline]
     fn put_vint32(&mut self, value: i32) {
         vint::write_unsigned_32(self, value);
@@ -28,14 +28,14 @@ pub trait Output: BufMut + Sized {
         vint::write_bytes(self, bytes);
     }
 
-    /// u16 length, bytes. The caller knows that they are fewer than 64 Ki.
+    /// u16 length, bytes. The caller guarantees fewer than 64 Ki.
     fn put_bytes16(&mut self, bytes: &[u8]) {
         debug_assert!(bytes.len() <= usize::from(u16::MAX));
         self.put_u16(bytes.len() as u16);
         self.put_slice(bytes);
     }
 
-    /// i32 length, bytes. The caller knows that they are fewer than 2 Gi.
+    /// i32 length, bytes. The caller guarantees fewer than 2 Gi.
     fn put_bytes32(&mut self, bytes: &[u8]) {
         self.put_i32(bytes.len() as i32);
         self.put_slice(bytes);

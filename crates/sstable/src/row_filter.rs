@@ -1,10 +1,12 @@
-//! Row filters: which first clustering values a block of rows has.
+//! Row filters: the first clustering values in a block of rows.
 //!
-//! The filter of partition keys answers for a partition that is not there, and nothing answers for a row that is not in one that is: such a
-//! read searches as one that finds its row does. One that found no row in a block where many found none before goes through the block once, and
-//! leaves a Bloom filter of the first values of its clusterings beside the block's marks ([`row_marks`](crate::row_marks)); the next one that looks for what is not
-//! there ends at the filter: three of a hundred search all the same. It takes a byte a row, about as little beside the smallest rows as their
-//! marks. A filter is true of a block as long as its file exists.
+//! The filter of partition keys excludes absent partitions, but not absent rows of existing
+//! partitions: such a read searches like one that finds its row. A read that found no row in a
+//! block where many found none before scans the block once, and stores a Bloom filter of the first
+//! values of its clusterings with the block's marks ([`row_marks`](crate::row_marks)); the next
+//! read of an absent row ends at the filter, except for three of a hundred. The filter takes a byte
+//! per row, about as little as the marks of the smallest rows. A filter is valid as long as the
+//! file of its block exists.
 
 use std::ops::Range;
 
@@ -14,23 +16,25 @@ use cassette_rows::{ClusteringComparator, Result, Slice};
 use crate::data::Cursor;
 use crate::line_filter::LineFilter;
 
-/// Blocks beyond this, of bytes of rows, get none: going through one takes some milliseconds. They are 64 KiB unless `column_index_size` says otherwise.
+/// Larger blocks, in bytes of rows, have no filter: scanning one takes some milliseconds. Blocks
+/// have 64 KiB unless `column_index_size` is set.
 const BLOCK_MAX: u64 = 1 << 20;
 
-/// What is known of the first clustering values of a block's rows.
+/// The filter state of a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum RowFilter {
-    /// Nothing.
+    /// No filter yet.
     #[default]
     Unknown,
-    /// Nothing, and that stays so: there are range tombstones in the block, which a read must find.
+    /// No filter ever: the block contains range tombstones, which a read must find.
     None,
-    /// All of them.
+    /// A filter of all values.
     Of(LineFilter),
 }
 
 impl RowFilter {
-    /// The first clustering value of all rows of `slice`, if they have the same one and a filter can tell it from others by its bytes.
+    /// Returns the first clustering value of all rows of `slice`, if it is unique and
+    /// distinguishable by its bytes.
     #[inline]
     pub fn value_of<'a>(slice: &'a Slice, comparator: &ClusteringComparator) -> Option<&'a [u8]> {
         let value = slice.start.prefix.value(0)?;
@@ -38,12 +42,12 @@ impl RowFilter {
         (slice.end.prefix.value(0) == Some(value) && data_type.is_equal_by_bytes()).then_some(value)
     }
 
-    /// Whether a block of so many bytes can have one.
+    /// Returns whether a block of this size can have one.
     pub fn can_filter(block: &Range<u64>) -> bool {
         block.end - block.start <= BLOCK_MAX
     }
 
-    /// Goes through the rows at `block` of the stream.
+    /// Builds the filter of the rows at `block` of the stream.
     pub fn of_block(mut cursor: Cursor, block: Range<u64>) -> Result<Self> {
         let mut hashes = Vec::new();
         cursor.seek(block.start);
@@ -53,7 +57,7 @@ impl RowFilter {
                 break;
             }
             let Some((clustering, _)) = pending.row() else { return Ok(Self::None) };
-            // A read never looks for null.
+            // Reads never search for null.
             if let Some(value) = clustering.value(0) {
                 hashes.push(murmur3_hash(value));
             }
@@ -62,7 +66,7 @@ impl RowFilter {
         Ok(Self::Of(LineFilter::of_hashes(&hashes)))
     }
 
-    /// Whether no row of the block has this value. `true` is certain.
+    /// Returns whether no row of the block has this value. `true` is certain.
     #[inline]
     pub fn rules_out(&self, value: &[u8]) -> bool {
         match self {

@@ -1,26 +1,29 @@
-//! How large the row indexes are that a thread reads, for limits on that.
+//! Records the size of the row indexes that a thread reads, for limits on them.
 //!
-//! A read calls [`take`] before and after it opens partitions: the size in between is that of the largest row index.
+//! A read calls [`take`] before and after it opens partitions: the result is the size of the
+//! largest row index in between.
 
 use std::cell::Cell;
 
 use crate::index::PromotedIndex;
 
-/// What an entry of a row index is charged for besides its bytes in Index.db: what Cassandra's takes on the heap.
+/// The charge for an entry of a row index in addition to its bytes in Index.db: the size of
+/// Cassandra's on the heap.
 const ENTRY_OVERHEAD: u64 = 88;
 
 thread_local! {
     static LARGEST: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Notes that the calling thread has read `index`, which has `length` bytes in Index.db.
+/// Records that the calling thread has read `index`, which has `length` bytes in Index.db.
 #[inline]
 pub(crate) fn note(index: &PromotedIndex, length: u32) {
     let size = index.len() as u64 * ENTRY_OVERHEAD + u64::from(length);
     LARGEST.set(LARGEST.get().max(size));
 }
 
-/// The size of the largest row index that the calling thread has read since the last call; 0 if it has read none.
+/// Returns the size of the largest row index that the calling thread has read since the last call;
+/// 0 if none.
 pub fn take() -> u64 {
     LARGEST.take()
 }

@@ -1,11 +1,12 @@
-//! Row marks: where some rows of a block begin, learned from reads that passed over them.
+//! Row marks: positions of some rows of a block, learned from reads that skipped them.
 //!
-//! A block of Cassandra's index of rows has 64 KiB, which may be thousands of rows; a read of one of them passes over all that lie before
-//! it. What it passes it marks, about a row in each [`SPACING`] bytes, and the next read of that block begins at the last mark before
-//! what it looks for. The key cache keeps the marks: nothing of them is written, and nothing is read for their sake.
+//! A block of Cassandra's row index has 64 KiB, which can be thousands of rows; a read of one of
+//! them skips all rows before it. It marks about one skipped row per [`SPACING`] bytes, and the
+//! next read of that block begins at the last mark before its row. The key cache stores the marks:
+//! they are never written, and no I/O is done for them.
 //!
-//! Marks are true of a block as long as its file exists: only rows lie between its beginning and the last of its marks, no
-//! marker, so that whatever range deletion is open at the beginning is open at each of them.
+//! Marks are valid as long as the file of their block exists: only rows are between its beginning
+//! and its last mark, no marker, so the range deletion open at the beginning is open at each mark.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,22 +16,25 @@ use crate::data::clustering_codec::{ClusteringCodec, FEW};
 use crate::input::Input;
 use crate::row_filter::RowFilter;
 
-/// Bytes of rows from one mark to the next, at least. Half of them are passed over by a read, six rows of the smallest; the marks of a
-/// block of 64 KiB are 256 or fewer, which a search compares eight of.
+/// The minimum bytes of rows from one mark to the next. A read skips half of them, six rows of the
+/// smallest; the marks of a block of 64 KiB are 256 or fewer, of which a search compares eight.
 const SPACING: u64 = 256;
 
-/// How many times more bytes of rows than bytes of marks there are, at least: rows of long clusterings have fewer marks.
+/// The minimum ratio of bytes of rows to bytes of marks: rows with long clusterings have fewer
+/// marks.
 const ROWS_TO_MARKS: usize = 16;
 
-/// Bytes of a block's marks, at most: a sixteenth of 2 MiB of rows. Larger blocks have none behind these.
+/// The maximum bytes of a block's marks: a sixteenth of 2 MiB of rows. Larger blocks have none
+/// after these.
 const BYTES_MAX: usize = 128 << 10;
 
 /// A row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
-    /// Where it begins, from the beginning of the block.
+    /// Its offset in the block.
     offset: u32,
-    /// Where its clustering ends among the clusterings; it begins where that of the mark before it ends.
+    /// The end of its clustering among the clusterings; it begins at the end of the previous
+    /// mark's.
     end: u32,
 }
 
@@ -38,13 +42,13 @@ struct Mark {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowMarks {
     marks: Box<[Mark]>,
-    /// Clusterings as Data has them.
+    /// Clusterings in the encoding of Data.
     clusterings: Box<[u8]>,
     filter: RowFilter,
     misses: Misses,
 }
 
-/// Reads that found nothing in the block. Marks are the same however often they were asked.
+/// Reads that found nothing in the block. Does not affect the equality of marks.
 #[derive(Debug, Default)]
 struct Misses(AtomicU32);
 
@@ -56,13 +60,14 @@ impl PartialEq for Misses {
 
 impl Eq for Misses {}
 
-/// So many reads find nothing in a block before it gets a filter. Going through a block takes as long as passing over its rows twice does, 200 µs for
-/// the smallest; where blocks push each other out of the cache, that is 6 µs for each of those reads, and none where they do not stay so long.
+/// The number of reads that find nothing in a block before it gets a filter. Scanning a block takes
+/// as long as skipping its rows twice, 200 µs for the smallest; where blocks evict each other from
+/// the cache, that is 6 µs for each of those reads, and none where they are evicted sooner.
 const MISSES_BEFORE_FILTER: u32 = 32;
 
 impl RowMarks {
-    /// Whether marks can be made of a table's rows: values of very many clustering columns are not compared where they lie, and without
-    /// clustering columns there is but one row.
+    /// Returns whether a table's rows can be marked: values of very many clustering columns are not
+    /// compared in place, and without clustering columns there is only one row.
     pub fn can_mark(codec: &ClusteringCodec) -> bool {
         (1..=FEW).contains(&codec.columns())
     }
@@ -72,18 +77,18 @@ impl RowMarks {
         self.marks_size() + self.filter.heap_size()
     }
 
-    /// The same with a filter of the block's rows.
+    /// Returns the same marks with a filter of the block's rows.
     pub fn with_filter(self, filter: RowFilter) -> Self {
         Self { filter, ..self }
     }
 
-    /// Counts a read that found nothing; whether the block is to get a filter by now.
+    /// Counts a read that found nothing; returns whether the block should get a filter now.
     pub fn wants_filter(&self) -> bool {
         self.filter == RowFilter::Unknown
             && self.misses.0.fetch_add(1, Ordering::Relaxed) + 1 >= MISSES_BEFORE_FILTER
     }
 
-    /// What is known of the rows that the block has.
+    /// Returns the filter of the block's rows.
     #[inline]
     pub fn filter(&self) -> &RowFilter {
         &self.filter
@@ -93,12 +98,12 @@ impl RowMarks {
         self.marks.len() * size_of::<Mark>() + self.clusterings.len()
     }
 
-    /// Where the last marked row begins, from the beginning of the block; 0 if there is none.
+    /// Returns the offset of the last marked row in the block; 0 if there is none.
     pub fn last(&self) -> u64 {
         self.marks.last().map_or(0, |mark| mark.offset.into())
     }
 
-    /// Where the last marked row before `bound` begins, from the beginning of the block.
+    /// Returns the offset of the last marked row before `bound` in the block.
     pub fn last_before(
         &self,
         bound: &Bound,
@@ -110,17 +115,14 @@ impl RowMarks {
             let mut input = Input::new(self.clustering(index));
             match codec.borrow_values(&mut input, &mut values) {
                 Ok(Some(count)) => comparator.is_row_before(&values[..count], bound),
-                // They were read before they were noted.
+                // They were decoded before they were recorded.
                 _ => false,
             }
         };
         let (mut low, mut high) = (0, self.marks.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match is_before(middle) {
-                true => low = middle + 1,
-                false => high = middle,
-            }
+            if is_before(middle) { low = middle + 1 } else { high = middle }
         }
         low.checked_sub(1).map(|index| self.marks[index].offset.into())
     }
@@ -131,7 +133,7 @@ impl RowMarks {
     }
 }
 
-/// Marks beyond those that a block has.
+/// Marks after those that a block has.
 #[derive(Debug, Default)]
 pub(crate) struct NewMarks {
     marks: Vec<Mark>,
@@ -139,13 +141,14 @@ pub(crate) struct NewMarks {
 }
 
 impl NewMarks {
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
 
-    /// Takes note of a row, `offset` bytes from the beginning of the block and `distance` from the mark before it, unless that is too near or
-    /// there is no room behind the marks that are `known`. `encode` appends its clustering as Data has it: about `size` bytes.
+    /// Records a row, `offset` bytes from the beginning of the block and `distance` from the mark
+    /// before it, unless that is too near or there is no space after the `known` marks. `encode`
+    /// appends its clustering in the encoding of Data: about `size` bytes.
     #[inline]
     pub fn note(
         &mut self,
@@ -174,13 +177,13 @@ impl NewMarks {
             return false;
         }
         encode(&mut self.clusterings);
-        // About BYTES_MAX, and a mark more.
+        // About BYTES_MAX, plus one mark.
         let end = (known_end + self.clusterings.len()) as u32;
         self.marks.push(Mark { offset, end });
         true
     }
 
-    /// These behind those that are `known`.
+    /// Appends these to the `known` marks.
     pub fn behind(&mut self, known: Option<&RowMarks>) -> RowMarks {
         let filter = known.map_or(RowFilter::Unknown, |known| known.filter.clone());
         let misses = known.map_or(0, |known| known.misses.0.load(Ordering::Relaxed));
@@ -195,7 +198,7 @@ impl NewMarks {
         all
     }
 
-    /// Forgets them.
+    /// Removes all marks.
     pub fn clear(&mut self) {
         self.marks.clear();
         self.clusterings.clear();

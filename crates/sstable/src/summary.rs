@@ -19,20 +19,21 @@ use crate::input::Input;
 use crate::output::Output;
 use crate::token_search::count_less;
 
-/// The sampling level of a summary that leaves out nothing.
+/// The sampling level of a complete summary.
 pub const FULL_SAMPLING: u32 = 128;
 
-/// Every so manieth entry of Index.db.
+/// Every n-th entry of Index.db.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// `min_index_interval` of the table when it was written: partitions between two entries at full sampling.
+    /// `min_index_interval` of the table when it was written: partitions between two entries at
+    /// full sampling.
     pub min_index_interval: u32,
     /// In 128ths of full sampling.
     pub sampling_level: u32,
     /// Entries that full sampling would have.
     pub full_entries: u32,
     entries: Vec<Entry>,
-    /// Those of the entries, side by side: what a search goes through.
+    /// The tokens of the entries, in one array for searches.
     tokens: Box<[i64]>,
     /// The smallest partition key.
     pub first: DecoratedKey,
@@ -47,8 +48,9 @@ struct Entry {
 }
 
 impl Summary {
-    /// Where in Index.db to look for `key`: from the last entry not after it to the next one; `None` when `key` lies
-    /// outside the table's keys. The end is `None` after the last entry.
+    /// Returns the range of Index.db to search for `key`: from the last entry not after it to the
+    /// next one; `None` if `key` is outside of the table's keys. The end is `None` after the last
+    /// entry.
     pub fn find(&self, key: &DecoratedKey) -> Option<(u64, Option<u64>)> {
         if *key < self.first || *key > self.last {
             return None;
@@ -58,13 +60,14 @@ impl Summary {
         Some((self.entries[start].position, self.entries.get(after).map(|entry| entry.position)))
     }
 
-    /// Where in Index.db the first key from `key` on, or after it if that is `passed`, lies at the earliest.
+    /// Returns the earliest position in Index.db of the first key from `key` on, or after it if
+    /// `passed`.
     pub fn seek(&self, key: &DecoratedKey, passed: bool) -> u64 {
         let after = self.count_before(key, passed);
         after.checked_sub(1).and_then(|i| self.entries.get(i)).map_or(0, |entry| entry.position)
     }
 
-    /// The number of entries before `key`, or not after it if it is `passed`.
+    /// Returns the number of entries before `key`, or not after it if `passed`.
     fn count_before(&self, key: &DecoratedKey, passed: bool) -> usize {
         let mut count = count_less(&self.tokens, key.token().0);
         while let Some(entry) = self.entries.get(count)
@@ -81,12 +84,12 @@ impl Summary {
         self.entries.len()
     }
 
-    /// Whether there are no entries, which no summary of a table has.
+    /// Returns whether there are no entries, which no summary of a table has.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// About how many partitions there are.
+    /// Returns the approximate number of partitions.
     pub fn estimated_keys(&self) -> u64 {
         u64::from(self.full_entries) * u64::from(self.min_index_interval)
     }
@@ -96,7 +99,8 @@ impl Summary {
         self.entries.iter().map(|entry| (&entry.key, entry.position))
     }
 
-    /// Whether this is `full` (of the same interval), or a part of it with the same ends: a downsampled one.
+    /// Returns whether this is `full` (of the same interval), or a downsampled part of it with the
+    /// same ends.
     pub fn agrees_with(&self, full: &Summary) -> bool {
         let mut all = full.entries.iter();
         let within = self.entries.iter().all(|entry| all.any(|other| other == entry));
@@ -104,7 +108,7 @@ impl Summary {
         within && whole && self.first == full.first && self.last == full.last
     }
 
-    /// Bytes held on the heap, about: keys share one buffer when read from a file.
+    /// Returns the approximate heap bytes: keys share one buffer when read from a file.
     pub fn heap_size(&self) -> usize {
         self.entries.iter().map(|entry| entry.key.key().len() + size_of::<Entry>() + 8).sum()
     }
@@ -132,8 +136,9 @@ impl Summary {
         out
     }
 
-    /// Reads the file for an Index.db of `index_length` bytes. Keys and positions must ascend: nothing but this order
-    /// protects them, for the file has no checksum. Keys share the file's buffer.
+    /// Decodes the file for an Index.db of `index_length` bytes. Keys and positions must ascend:
+    /// only this order protects them, because the file has no checksum. Keys share the file's
+    /// buffer.
     pub fn decode(bytes: &Bytes, index_length: u64) -> Parsed<Self> {
         let mut input = Input::new(bytes);
         let min_index_interval = input.u32()?;
@@ -210,7 +215,7 @@ fn tokens(entries: &[Entry]) -> Box<[i64]> {
     entries.iter().map(|entry| entry.key.token().0).collect()
 }
 
-/// Gathers a summary while Index.db is written or read through.
+/// Collects a summary while Index.db is written or read.
 #[derive(Debug)]
 pub struct SummaryBuilder {
     min_index_interval: u32,
@@ -220,7 +225,7 @@ pub struct SummaryBuilder {
 }
 
 impl SummaryBuilder {
-    /// With the table's `min_index_interval`.
+    /// Creates a builder with the table's `min_index_interval`.
     pub fn new(min_index_interval: u32) -> Self {
         Self { min_index_interval: min_index_interval.max(1), keys: 0, entries: Vec::new(), last: None }
     }
@@ -236,12 +241,12 @@ impl SummaryBuilder {
         self.last = Some(key.clone());
     }
 
-    /// The keys added.
+    /// Returns the number of keys added.
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// The summary; `None` if no key was added.
+    /// Returns the summary; `None` if no key was added.
     pub fn finish(self) -> Option<Summary> {
         let first = self.entries.first()?.key.clone();
         Some(Summary {

@@ -1,9 +1,9 @@
-//! TOC.txt: the names of an SSTable's components, one a line.
+//! TOC.txt: the names of an SSTable's components, one per line.
 
 use crate::descriptor::Component;
 use crate::error::{Malformed, Parsed};
 
-/// The file for these components; it lists itself, and the names are sorted as 5.0.8 sorts them.
+/// Returns the file for these components; it lists itself, and the names are sorted as in 5.0.8.
 pub fn encode(components: &[Component]) -> Vec<u8> {
     let mut names: Vec<&str> = components.iter().map(|c| c.file_name()).collect();
     names.push(Component::Toc.file_name());
@@ -17,8 +17,8 @@ pub fn encode(components: &[Component]) -> Vec<u8> {
     out
 }
 
-/// The components listed, TOC.txt not among them. Names that this version does not know are left out: secondary
-/// indexes bring components of their own, which nothing here needs.
+/// Returns the listed components except TOC.txt. Omits unknown names: secondary indexes have
+/// additional components, which are not used here.
 pub fn decode(bytes: &[u8]) -> Parsed<Vec<Component>> {
     let text = std::str::from_utf8(bytes)
         .map_err(|e| Malformed::new(e.valid_up_to() as u64, "a component's name expected"))?;

@@ -1,10 +1,11 @@
-//! Finding a token among sorted ones.
+//! Searches sorted tokens.
 //!
-//! Tokens are hashes and so about evenly spread: a guess by their distance from the ends lands near. From there the
-//! steps double until they are past the place, which a binary search then finds. Few cache lines are touched, whatever
-//! the number of tokens; and uneven tokens cost no more than twice a plain binary search.
+//! Tokens are hashes and so about evenly distributed: interpolation between the ends gives a near
+//! position. From there the steps double until they are past the target, which a binary search then
+//! locates. Few cache lines are accessed, whatever the number of tokens; and uneven tokens cost no
+//! more than twice a plain binary search.
 
-/// The number of `tokens`, which ascend, that are less than `token`.
+/// Returns how many of `tokens`, which ascend, are less than `token`.
 pub(crate) fn count_less(tokens: &[i64], token: i64) -> usize {
     let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return 0 };
     if token <= *first {
@@ -13,10 +14,11 @@ pub(crate) fn count_less(tokens: &[i64], token: i64) -> usize {
     if token > *last {
         return tokens.len();
     }
-    // Here first < token <= last. The guess is less than the length, rounding included: no share exceeds 1.
+    // Here first < token <= last. The estimate is less than the length, rounding included: no
+    // fraction exceeds 1.
     let share = |from: i64| token.wrapping_sub(from) as u64 as f64 / last.wrapping_sub(from) as u64 as f64;
     let guess = ((share(*first) * (tokens.len() - 1) as f64) as usize).min(tokens.len() - 1);
-    // Invariant below: tokens[low] < token <= tokens[high].
+    // Loop invariant: tokens[low] < token <= tokens[high].
     let (mut low, mut high);
     let mut step = 4;
     if tokens[guess] < token {

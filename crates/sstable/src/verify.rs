@@ -1,4 +1,4 @@
-//! Verifying: every part of an SSTable is read and held against the others.
+//! Verification: reads every component of an SSTable and compares them.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use crate::descriptor::Component;
 use crate::index::{Block, PromotedIndex};
 use crate::reader::{IndexCursor, SSTableReader};
 
-/// What a verification has seen.
+/// The content that a verification has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verified {
     /// Partitions.
@@ -26,14 +26,14 @@ pub struct Verified {
 }
 
 impl SSTableReader {
-    /// Verifies everything: the digest of Data, all checksums, that keys and rows ascend, that Index, Summary and
-    /// Filter say the same as Data. The first thing that is wrong is the error.
+    /// Verifies everything: the digest of Data, all checksums, that keys and rows ascend, that
+    /// Index, Summary and Filter match Data. Returns the first error.
     pub fn verify(&self) -> Result<Verified> {
         self.verify_digest()?;
         self.verify_rows()
     }
 
-    /// Compares Digest.crc32, if there is one, with the bytes of Data as they are stored.
+    /// Compares Digest.crc32, if it exists, with the stored bytes of Data.
     fn verify_digest(&self) -> Result<()> {
         let Some(expected) = self.digest()? else { return Ok(()) };
         let data = self.descriptor().path(Component::Data);
@@ -51,12 +51,13 @@ impl SSTableReader {
             offset += read as u64;
         }
         let found = hasher.finalize();
-        match found == expected {
-            true => Ok(()),
-            false => Err(StorageError::corrupt(
+        if found == expected {
+            Ok(())
+        } else {
+            Err(StorageError::corrupt(
                 data,
                 format!("checksum {expected} expected by Digest.crc32, {found} found"),
-            )),
+            ))
         }
     }
 
@@ -134,7 +135,7 @@ impl SSTableReader {
         let mut blocks = match &promoted {
             Some(promoted) => {
                 if start + promoted.header_length != cursor.offset() || promoted.deletion != header.deletion {
-                    return Err(cursor.corrupt(start, "the header and deletion expected that Index.db says"));
+                    return Err(cursor.corrupt(start, "header or deletion differ from Index.db"));
                 }
                 Some(Blocks::new(self, promoted, start)?)
             }
@@ -191,12 +192,12 @@ impl SSTableReader {
     }
 }
 
-/// Holds Deletions.db against the rows.
+/// Compares Deletions.db with the rows.
 struct CheckedDeletions {
     deletions: Deletions,
-    /// Partitions with deletions that were met.
+    /// Partitions with deletions so far.
     opened: u64,
-    /// Whether the partition at hand is one.
+    /// Whether the current partition is one.
     within: bool,
 }
 
@@ -213,10 +214,7 @@ impl CheckedDeletions {
         self.within = theirs.is_some();
         self.opened += u64::from(self.within);
         let found = theirs.map_or((DeletionTime::LIVE, DeletionTime::LIVE), |h| (h.deletion, of_static(&h)));
-        match found == (header.deletion, of_static(header)) {
-            true => Ok(()),
-            false => Err(self.differs()),
-        }
+        if found == (header.deletion, of_static(header)) { Ok(()) } else { Err(self.differs()) }
     }
 
     fn check(&mut self, unfiltered: &Unfiltered) -> Result<()> {
@@ -234,10 +232,7 @@ impl CheckedDeletions {
     }
 
     fn end(&mut self) -> Result<()> {
-        match self.within && self.deletions.next_unfiltered()?.is_some() {
-            true => Err(self.differs()),
-            false => Ok(()),
-        }
+        if self.within && self.deletions.next_unfiltered()?.is_some() { Err(self.differs()) } else { Ok(()) }
     }
 
     fn finish(&self) -> Result<()> {
@@ -250,16 +245,16 @@ impl CheckedDeletions {
     }
 }
 
-/// Holds the blocks of an index of rows against the rows.
+/// Compares the blocks of a row index with the rows.
 struct Blocks<'a> {
     reader: &'a SSTableReader,
     promoted: &'a PromotedIndex,
     partition_start: u64,
     number: usize,
     block: Block,
-    /// Whether the block's first row has been met.
+    /// Whether the block's first row has been reached.
     begun: bool,
-    /// Whether the last row of the last block has been met.
+    /// Whether the last row of the last block has been reached.
     ended: bool,
 }
 
@@ -284,7 +279,7 @@ impl<'a> Blocks<'a> {
         )
     }
 
-    /// A row or marker lies at `start..end` of the stream.
+    /// Checks a row or marker at `start..end` of the stream.
     fn check(
         &mut self,
         start: u64,
@@ -310,7 +305,7 @@ impl<'a> Blocks<'a> {
             || !last_row && end == block_end
             || last_row && end < block_end && !last_block
         {
-            return Err(self.wrong("it does not end where and with what the index says"));
+            return Err(self.wrong("its end differs from the index"));
         }
         if !last_row {
             return Ok(());
@@ -319,7 +314,7 @@ impl<'a> Blocks<'a> {
             return Err(self.wrong("another deletion is open at its end"));
         }
         if last_block {
-            // Its width may take in the end of the partition.
+            // Its width can include the end of the partition.
             self.ended = true;
             return Ok(());
         }
@@ -329,12 +324,13 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// The partition ends at `end`, its end marker included.
+    /// Checks the end of the partition at `end`, including its end marker.
     fn finish(self, end: u64) -> Result<()> {
         let block_end = self.partition_start + self.block.offset + self.block.width;
-        match self.ended && (block_end == end || block_end + 1 == end) {
-            true => Ok(()),
-            false => Err(self.wrong("the index does not end with the partition")),
+        if self.ended && (block_end == end || block_end + 1 == end) {
+            Ok(())
+        } else {
+            Err(self.wrong("the index does not end with the partition"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Verifying values: each must be one of its type.
+//! Verification of values: each must be valid for its type.
 
 use cassette_rows::{DataType, PartitionStream, Result, Row, StorageError, TableMetadata, Unfiltered, key};
 
@@ -6,7 +6,7 @@ use crate::descriptor::Component;
 use crate::reader::SSTableReader;
 
 impl SSTableReader {
-    /// Holds every value against its type. The first that is none of its type is the error.
+    /// Validates every value against its type. Returns the first error.
     pub fn verify_values(&self) -> Result<()> {
         verify_values(self)
     }
@@ -33,7 +33,7 @@ fn verify_values(reader: &SSTableReader) -> Result<()> {
     Ok(())
 }
 
-/// Whether a partition key is one of the table's; else what is wrong with it.
+/// Validates a partition key of the table.
 pub(crate) fn check_key(table: &TableMetadata, partition: &[u8]) -> std::result::Result<(), String> {
     let columns = &table.partition_key;
     let components = key::components(partition, columns.len())
@@ -45,7 +45,7 @@ pub(crate) fn check_key(table: &TableMetadata, partition: &[u8]) -> std::result:
     Ok(())
 }
 
-/// Whether every value of a row is one of its type; else what is wrong with the first that is not.
+/// Validates every value of a row; returns the first error.
 pub(crate) fn check_row(table: &TableMetadata, row: &Row) -> std::result::Result<(), String> {
     for (column, value) in table.clustering.iter().zip(row.clustering().values()) {
         if let Some(value) = value {
@@ -66,7 +66,7 @@ pub(crate) fn check_row(table: &TableMetadata, row: &Row) -> std::result::Result
             None => Some(&column.data_type),
         };
         match data_type {
-            // Its cells hold contexts of shards, not values.
+            // Its cells contain contexts of shards, not values.
             Some(DataType::Counter) | None => {}
             Some(data_type) => data_type.validate(cell.value).map_err(wrong)?,
         }

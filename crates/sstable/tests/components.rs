@@ -1,5 +1,6 @@
-//! Every component of every golden SSTable is read to its last byte, and written again as the same bytes. What
-//! Cassandra derived from the keys (Filter, Summary, the cardinality sketch) is derived again and compared.
+//! Every component of every golden SSTable is decoded to its last byte, and encoded to the same
+//! bytes. The components that Cassandra derived from the keys (Filter, Summary, the cardinality
+//! sketch) are derived again and compared.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Decay of the disk: whatever bit flips in whatever file, the answer is an error that names the file, or the rows
-//! that were written. Never other rows, and never a panic.
+//! Decay of the disk: whatever bit flips in whatever file, the answer is an error that names the
+//! file, or the rows that were written. Never other rows, and never a panic.
 
 mod support;
 
@@ -16,14 +16,14 @@ use cassette_vfs::{FakeFileSystem, FileSystem};
 use support::random_table::{Contents, tables};
 use support::{Partition, collect, component, golden_tables, model, newer_golden_tables, write};
 
-/// An SSTable on a disk that decays, and what it holds.
+/// An SSTable on a decaying disk, and its expected content.
 struct Subject {
     name: String,
     files: Arc<FakeFileSystem>,
     descriptor: Descriptor,
     table: Arc<TableMetadata>,
     expected: Vec<Partition>,
-    /// Reads of parts, and what they must give.
+    /// Partial reads, and their expected results.
     parts: Vec<(Arc<Selection>, Partition)>,
 }
 
@@ -57,7 +57,7 @@ impl Subject {
         SSTableReader::open(files, self.descriptor.clone(), self.table.clone(), cache, OpenOptions::default())
     }
 
-    /// Reads everything by every way; `false` if the answer is wrong.
+    /// Reads everything in every way; `false` if the answer is wrong.
     fn read(&self, access: DiskAccessMode) -> Result<bool> {
         let reader = self.open(access)?;
         for (selection, expected) in &self.parts {
@@ -69,7 +69,7 @@ impl Subject {
         Ok(collect(&mut reader.scan_all()?)? == self.expected)
     }
 
-    /// Flips bits everywhere; gives how many were noticed and how many made no difference.
+    /// Flips bits everywhere; returns how many were detected and how many were harmless.
     fn decay(&self) -> (usize, usize) {
         let (mut noticed, mut harmless) = (0, 0);
         for component in Component::ALL {
@@ -130,7 +130,8 @@ fn our_tables_never_answer_wrongly() {
         (Some(Compressor::Noop), "Noop"),
     ] {
         let (noticed, harmless) = random_subject(name, 3, &[5, 9, 0, 2, 1], compressor).decay();
-        // Summary and Filter are made again, Digest is not read, and TOC.txt may name a stranger.
+        // Summary and Filter are rebuilt, Digest is not read, and TOC.txt may name an unknown
+        // component.
         assert!(noticed > harmless, "{name}: {noticed} noticed, {harmless} harmless");
     }
 }
@@ -160,7 +161,7 @@ fn chunks_that_are_mapped_as_they_are_stay_out_of_the_cache() {
             let mut read = reader.partition(&expected.header.key, selection).unwrap().unwrap();
             assert_eq!(collect(&mut read).unwrap(), std::slice::from_ref(expected));
         }
-        // The last chunk is too short to be stored as it is.
+        // The last chunk is too short to be stored uncompressed.
         assert_eq!(cache.stats().entries > 1, cached, "{access:?}");
     }
 }
@@ -220,10 +221,10 @@ fn small_tables_of_newer_versions_never_answer_wrongly() {
                     }
                 }
                 let subject = Subject::new(&golden.table.name, files, copy, golden.table.clone());
-                // The indexes that are not read may decay as they like.
+                // Damage in the unused indexes has no effect.
                 let (noticed, _) = subject.decay();
                 assert!(noticed > 1000, "{}: {noticed} noticed", golden.table.name);
-                // The same when our own index of it lies beside it.
+                // The same with our derived index.
                 subject.open(DiskAccessMode::Standard).unwrap().adopt().unwrap();
                 let (noticed, _) = subject.decay();
                 assert!(noticed > 1000, "{}: {noticed} noticed", golden.table.name);
@@ -234,7 +235,7 @@ fn small_tables_of_newer_versions_never_answer_wrongly() {
     }
 }
 
-/// A file that ends early is an error that names it, or what is not needed: never a panic, never other rows.
+/// A truncated file is an error that names it, or is not needed: never a panic, never other rows.
 #[test]
 fn files_that_are_cut_off_never_answer_wrongly() {
     let newer = ["oa", "da"].map(newer_golden_tables).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Deletions.db says what the rows say, and nothing else is ever believed.
+//! Deletions.db matches the rows, and a foreign one is never used.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn read(files: &Arc<FakeFileSystem>, path: &std::path::Path) -> Vec<u8> {
     (files.as_ref() as &dyn FileSystem).read(path).unwrap()
 }
 
-/// As if the writer had left no Deletions.db.
+/// As if the writer had written no Deletions.db.
 fn without_component(files: &Arc<FakeFileSystem>, reader: &SSTableReader) {
     let kept = reader.components().iter().copied().filter(|c| *c != Component::Deletions);
     let toc = toc::encode(&kept.collect::<Vec<_>>());
@@ -43,7 +43,7 @@ fn without_component(files: &Arc<FakeFileSystem>, reader: &SSTableReader) {
     files.write_atomically(&descriptor().path(Component::Toc), &toc).unwrap();
 }
 
-/// What deletes something in a partition: its own deletion, that of the static row, deleted rows, markers.
+/// The deletions in a partition: its own, that of the static row, deleted rows, markers.
 type Deleted = (DeletionTime, DeletionTime, Vec<Unfiltered>);
 
 fn only_deletion(unfiltered: Unfiltered) -> Option<Unfiltered> {
@@ -58,7 +58,7 @@ fn only_deletion(unfiltered: Unfiltered) -> Option<Unfiltered> {
     }
 }
 
-/// What a probe says of a partition; of one that is not there that nothing is deleted.
+/// The deletions that a probe returns for a partition; none for an absent one.
 fn deleted(probe: &mut Probe, update: &PartitionUpdate) -> Result<Deleted> {
     let mut found = (DeletionTime::LIVE, DeletionTime::LIVE, Vec::new());
     if !probe.may_have(&update.key, murmur3_hash(update.key.key()))? {
@@ -95,7 +95,7 @@ proptest! {
         let files = disk(&table, &updates);
         let reader = open(&files, &table).unwrap();
         reader.verify().unwrap();
-        // Partitions that are not there are asked for, too, and some that are there are not.
+        // Absent partitions are requested, too, and some existing ones are not.
         let mut asked = Contents { random: &mut random, table: table.clone() }.partitions(&others);
         asked.extend(updates.iter().filter(|_| !random().is_multiple_of(3)).cloned());
         asked.sort_by(|a, b| a.key.cmp(&b.key));
@@ -108,7 +108,7 @@ proptest! {
     }
 }
 
-/// The first random table and contents of it that have deletions.
+/// The first random table with deletions, and its content.
 fn with_deletions() -> (Arc<TableMetadata>, Vec<PartitionUpdate>, Arc<FakeFileSystem>) {
     let table = tables()[3].table.clone();
     let mut random = model::random(3);
@@ -169,7 +169,7 @@ fn an_sstable_without_deletions_and_one_of_little_else_have_no_component() {
     let reader = open(&disk(&table, &live), &table).unwrap();
     assert!(!reader.components().contains(&Component::Deletions) && reader.deletions().unwrap().is_none());
 
-    // Nothing but tombstones: as many bytes as Data has, and more than are always allowed.
+    // Only tombstones: as many bytes as Data has, and more than the minimum limit.
     let tombstones: Vec<_> = (0..5000u32)
         .map(|n| {
             let mut update = PartitionUpdate::new(cassette_rows::DecoratedKey::new(
@@ -204,7 +204,7 @@ fn where_only_cells_are_deleted_no_row_is_asked_for() {
     });
     update.rows.push(row.finish());
     let files = disk(&table, std::slice::from_ref(&update));
-    // Whoever read a row would meet this.
+    // Reading a row would fail here.
     files.corrupt(&descriptor().path(Component::Data), 3, 0xff);
     let reader = open(&files, &table).unwrap();
     assert!(reader.may_have_deletions());

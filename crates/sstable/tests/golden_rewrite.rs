@@ -1,5 +1,6 @@
-//! What Cassandra wrote, read and written again by us, is the same to the byte: the rows, Index, Summary, Filter and
-//! Statistics. Only compressed bytes differ, as two implementations of LZ4 do, and with them the compression ratio.
+//! Cassandra's files, read and written again, are identical: the rows, Index, Summary, Filter and
+//! Statistics. Only compressed bytes differ, because the implementations of LZ4 do, and with them
+//! the compression ratio.
 
 mod support;
 
@@ -27,7 +28,7 @@ fn every_golden_sstable_is_written_as_cassandra_wrote_it() {
             let directory = tempfile::tempdir().unwrap();
             let written = rewrite(&original, rewrite_options(&original), directory.path());
             written.verify().unwrap();
-            // What a table has dropped is left out.
+            // Dropped columns are omitted.
             if !golden.table.dropped_columns.is_empty() {
                 continue;
             }
@@ -72,7 +73,8 @@ fn what_is_written_reads_back_with_every_compressor() {
     for golden in golden_tables().iter().filter(|golden| !golden.case.ends_with("compression")) {
         for original in golden.open() {
             let expected = collect(&mut original.scan_all().unwrap()).unwrap();
-            // Every SSTable takes two of the formats in turn: all of them for all would take a minute.
+            // Every SSTable uses two of the formats in turn: all of them for all would take a
+            // minute.
             turn += 2;
             for format in formats.iter().cycle().skip(turn).take(2) {
                 let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Every golden table reads back to the rows that Cassandra answered `SELECT *` with.
+//! Every golden table contains the rows that Cassandra answered to `SELECT *`.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a reader sees of a column, as the native protocol carries it.
+/// The value of a column that a reader sees, in the encoding of the native protocol.
 fn value(row: &Row, column: &ColumnMetadata, now: u32) -> Option<Vec<u8>> {
     let cells = row.cells_of(column.id).filter(|cell| cell.is_live(now));
     let mut out = Vec::new();
@@ -49,7 +49,7 @@ fn value(row: &Row, column: &ColumnMetadata, now: u32) -> Option<Vec<u8>> {
                 |i: usize| cells.iter().find(|c| c.path == Some(&(i as u16).to_be_bytes())).map(|c| c.value);
             collection::write_tuple(&mut out, (0..definition.fields.len()).map(field));
         }
-        other => panic!("{other:?} has no cells of its own"),
+        other => panic!("{other:?} has no cells"),
     }
     row.cells_of(column.id).any(|cell| cell.is_live(now)).then_some(out)
 }
@@ -122,7 +122,7 @@ fn every_table_reads_back_to_its_recorded_rows() {
         }
         compared += 1;
     }
-    // The others were asked for parts only; those of `compression` are compared below.
+    // The others were only queried partially; those of `compression` are compared below.
     assert_eq!(compared, 39);
 }
 
@@ -165,7 +165,7 @@ fn every_sstable_passes_verification() {
     }
 }
 
-/// A read of one partition gives what the scan of all gives, by every way there is to it.
+/// A read of one partition returns the same as the complete scan, by every access path.
 #[test]
 fn every_partition_is_found_by_its_key() {
     let all = Arc::new(cassette_rows::Selection::all());

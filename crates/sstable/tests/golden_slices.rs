@@ -1,4 +1,5 @@
-//! Slices, forwards and in reverse, by key and in scans, give what the whole partition holds between their bounds.
+//! Slices, forward and reversed, by key and in scans, return the rows of the whole partition
+//! between their bounds.
 
 mod support;
 

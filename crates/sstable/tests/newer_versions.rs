@@ -1,5 +1,5 @@
-//! SSTables of the versions `oa` and `da`, as Cassandra 5.0.8 wrote them from the golden tables with
-//! `storage_compatibility_mode: NONE`: they hold what these hold.
+//! SSTables of the versions `oa` and `da`, which Cassandra 5.0.8 wrote from the golden tables with
+//! `storage_compatibility_mode: NONE`: they have the same content.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn they_hold_the_partitions_of_the_golden_tables() {
     for version in ["oa", "da"] {
         let mut compared = 0;
         for golden in newer_golden_tables(version) {
-            // Rewriting turned what had expired into tombstones.
+            // Rewriting turned expired cells into tombstones.
             if golden.table.name.starts_with("ttls") {
                 continue;
             }

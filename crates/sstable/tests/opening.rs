@@ -1,5 +1,5 @@
-//! Opening: what is missing is made again or named; what came from elsewhere is verified and then adopted; a write that
-//! was cut off at any step leaves nothing that looks whole.
+//! Opening: missing components are rebuilt or named; foreign ones are verified and then adopted; a
+//! write that was interrupted at any step leaves nothing that looks complete.
 
 mod support;
 
@@ -128,7 +128,8 @@ fn a_table_of_cassandras_is_adopted() {
     }
 }
 
-/// Fails every operation of a write in turn, and lets the machine die there: a list of components means a whole table.
+/// Fails every operation of a write in turn, and crashes the machine there: a list of components
+/// means a complete table.
 #[test]
 fn a_write_cut_off_at_any_step_leaves_nothing_that_looks_whole() {
     let table = tables()[1].table.clone();
@@ -159,7 +160,8 @@ fn a_write_cut_off_at_any_step_leaves_nothing_that_looks_whole() {
         for seed in 0..4 {
             let files = Arc::new(files.fork().crash(seed));
             if (&*files as &dyn FileSystem).exists(&toc).unwrap() {
-                // The list may be there although nobody was told so; torn, it is an error, never another table.
+                // The list may exist although the writer did not return; torn, it is an error,
+                // never another table.
                 match open(&files, &table) {
                     Ok(reader) => assert_eq!(rows(&reader), expected, "step {step}, seed {seed}"),
                     Err(error) => {
@@ -168,7 +170,7 @@ fn a_write_cut_off_at_any_step_leaves_nothing_that_looks_whole() {
                 }
                 whole += 1;
             } else {
-                // Once the writer has said that it is done, it is there.
+                // Once the writer has returned, the table exists.
                 assert!(result.is_err(), "step {step}, seed {seed}");
                 cut += 1;
             }

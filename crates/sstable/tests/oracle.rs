@@ -1,4 +1,4 @@
-//! The judgement of Cassandra itself on the files that we write.
+//! Validation of our files by Cassandra.
 
 #[path = "oracle/cassandra.rs"]
 mod cassandra;
@@ -19,7 +19,7 @@ use support::random_table::{Contents, RandomTable, tables};
 use support::value_text::Simple;
 use support::{GoldenTable, component, golden_tables, model, open, rewrite, rewrite_options, write};
 
-/// The statements of a case's schema that make its table; types and keyspace too, once.
+/// The statements of a case's schema that create its table; types and keyspace too, once.
 fn add_schema(golden: &GoldenTable, schema: &mut String) {
     let text = std::fs::read_to_string(golden.case.join("schema.cql")).unwrap();
     let name = format!("golden.{}", golden.table.name);
@@ -36,7 +36,8 @@ fn add_schema(golden: &GoldenTable, schema: &mut String) {
     }
 }
 
-/// Cassandra's own dump of what it wrote and of what we wrote from it are the same, and our files pass all its checks.
+/// Cassandra's dumps of its files and of our copies are equal, and our files pass all its
+/// checks.
 #[test]
 fn golden_tables_written_by_us_are_cassandras_to_cassandra() {
     let Some(cassandra) = Cassandra::find() else { return };
@@ -47,12 +48,12 @@ fn golden_tables_written_by_us_are_cassandras_to_cassandra() {
     let mut schema = String::new();
     let mut count = 0;
     for golden in golden_tables() {
-        // Some cases hold the same table at different times, under other numbers.
+        // Some cases contain the same table at different times, with other numbers.
         let table = golden.directory.file_name().unwrap();
         if tables.insert(table.to_owned()) {
             add_schema(&golden, &mut schema);
         }
-        // What has been dropped is not written again.
+        // Dropped data is not written again.
         let dropped = !golden.table.dropped_columns.is_empty();
         for reader in golden.open() {
             let [ours, theirs] = [&ours, &theirs].map(|root| root.join("golden").join(table));
@@ -70,7 +71,7 @@ fn golden_tables_written_by_us_are_cassandras_to_cassandra() {
         }
     }
     std::fs::remove_dir(theirs.join("golden").join("altered-35ac221c64155c029dc7231a6e9b8ca5")).unwrap();
-    // An ALTER opens the keyspace, which then learns of no more tables.
+    // An ALTER opens the keyspace, which then accepts no more tables.
     let (alter, create): (Vec<_>, Vec<_>) =
         schema.split_inclusive(";\n").partition(|statement| statement.starts_with("ALTER"));
     let schema = create.concat() + &alter.concat();
@@ -96,7 +97,8 @@ fn formats() -> Vec<Option<ChunkFormat>> {
     std::iter::once(None).chain(always).chain(sometimes).collect()
 }
 
-/// Random rows of every kind, under every compressor, pass all of Cassandra's checks, and it would write the same bytes.
+/// Random rows of every kind, under every compressor, pass all of Cassandra's checks, and it would
+/// write the same bytes.
 #[test]
 fn random_tables_written_by_us_pass_cassandras_checks() {
     let Some(cassandra) = Cassandra::find() else { return };
@@ -107,15 +109,12 @@ fn random_tables_written_by_us_pass_cassandras_checks() {
     );
     let mut written = Vec::new();
     for (turn, RandomTable { table, cql }) in tables().into_iter().enumerate() {
-        let options = match cql.contains(") WITH") {
-            true => ") AND",
-            false => ") WITH",
-        };
+        let options = if cql.contains(") WITH") { ") AND" } else { ") WITH" };
         let id = table.id.0;
         writeln!(schema, "CREATE TABLE random.{} ({cql}{options} ID = {id};", table.name).unwrap();
         let directory = root.path().join("random").join(table.directory_name());
         std::fs::create_dir_all(&directory).unwrap();
-        // The tables take the formats in turn: all of each would take minutes.
+        // The tables use the formats in turn: all of each would take minutes.
         for (number, format) in (1..).zip(formats().into_iter().skip(turn).step_by(4)) {
             let mut random = model::random(number);
             let sizes: Vec<_> = (0..30).map(|i| [0, 1, 3, 10, 400][i % 5]).collect();
@@ -130,7 +129,7 @@ fn random_tables_written_by_us_pass_cassandras_checks() {
     let verified = said.lines().filter(|line| line.ends_with(": verified")).count();
     assert_eq!(verified, written.len(), "{said}");
 
-    // Our dump says what Cassandra's says.
+    // Our dump equals Cassandra's.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as u32;
     for (descriptor, table) in written {
         let reader = open(&descriptor, &table, &Arc::new(ChunkCache::new(1 << 20))).unwrap();
@@ -149,7 +148,7 @@ fn random_tables_written_by_us_pass_cassandras_checks() {
     }
 }
 
-/// The tools themselves, as people start them.
+/// The tools themselves, run from the command line.
 #[test]
 fn sstabledump_and_sstablemetadata_take_our_files() {
     let Some(cassandra) = Cassandra::find() else { return };

@@ -1,5 +1,5 @@
-//! An SSTable is the same whether one thread writes it or a second one compresses and writes its Data, and so is what becomes of
-//! errors.
+//! An SSTable is the same whether one thread writes it or a second one compresses and writes its
+//! Data, and errors have the same effect.
 
 mod support;
 
@@ -32,7 +32,8 @@ fn table() -> Arc<TableMetadata> {
     tables()[0].table.clone()
 }
 
-/// 4 MiB: rows of 1 KB, some of which can be compressed; deleted partitions; one row that is larger than what is handed on at once.
+/// 4 MiB: rows of 1 KB, some of them compressible; deleted partitions; one row that is larger than
+/// a piece.
 fn partitions() -> Vec<PartitionUpdate> {
     let v = table().column("v").unwrap().id;
     let mut random = model::random(3);
@@ -74,12 +75,12 @@ fn is_of_data(operation: &Operation, kind: OperationKind) -> bool {
     operation.kind == kind && operation.path.ends_with("nb-1-big-Data.db")
 }
 
-/// Whether this thread is the one that writes beside.
+/// Returns whether this is the second thread.
 fn is_beside() -> bool {
     std::thread::current().name() == Some("data-writer")
 }
 
-/// Writes until `fails` says at which operation not; gives what comes of that.
+/// Writes with failures at the operations that `fails` selects; returns the result.
 fn failing(
     partitions: &[PartitionUpdate],
     pipelined: bool,
@@ -123,7 +124,7 @@ fn both_ways_give_the_same_bytes() {
             let change = |options| WriterOptions { compression: format.clone(), pipelined, ..options };
             let finished =
                 write(disk.clone(), &descriptor(), &table(), &partitions, change).unwrap().unwrap();
-            // The test would show nothing if the second way were not taken.
+            // The test would be void if the second thread were not used.
             assert_eq!(seen.try_iter().count() > 0, pipelined);
             let cache = Arc::new(ChunkCache::new(1 << 20));
             let reader =
@@ -224,7 +225,7 @@ fn what_a_write_has_failed_in_is_never_finished() {
     }
 }
 
-/// It is as if whoever writes had panicked.
+/// As if the second thread had panicked.
 #[test]
 fn a_panic_reaches_who_writes() {
     let partitions = partitions();

@@ -1,4 +1,4 @@
-//! Random partitions, written and read back by every way there is.
+//! Random partitions, written and read by every access path.
 
 mod support;
 
@@ -26,7 +26,7 @@ fn format(number: usize, chunk_length: u32) -> Option<ChunkFormat> {
     ]
     .get(number)?
     .clone();
-    // Every other format stores what does not shrink to three quarters as it is.
+    // Every other format stores chunks that do not shrink to three quarters uncompressed.
     let max_compressed_length = if number.is_multiple_of(2) { i32::MAX } else { chunk_length as i32 * 3 / 4 };
     Some(ChunkFormat { compressor, options: Vec::new(), chunk_length, max_compressed_length })
 }
@@ -85,7 +85,7 @@ proptest! {
             let found = reader.partition_hashed(key, murmur3_hash(other.key()), &all).unwrap();
             let found = collect(&mut found.unwrap()).unwrap();
             prop_assert_eq!(&found, std::slice::from_ref(partition));
-            // What statistics rule out is not there.
+            // Rows excluded by statistics do not exist.
             for selection in model::selections(partition, &table, &mut random) {
                 if !reader.may_contain_rows_in(&selection.slices) {
                     let selection = Arc::new(Selection { reversed: false, ..selection });

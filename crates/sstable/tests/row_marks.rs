@@ -1,5 +1,5 @@
-//! Rows of large partitions are found by marks that earlier reads left, and found missing by filters: the answers are the same, and fewer
-//! rows are read.
+//! Rows of large partitions are located by marks of earlier reads, and excluded by filters: the
+//! answers are the same, and fewer rows are read.
 
 mod support;
 
@@ -58,7 +58,7 @@ fn random_partition(
         let second = &"dcbaddccbbaa"[random() % 6..][..random() % 6];
         let third = [None, Some(&b""[..]), Some(b"x"), Some(b"xx"), Some(&[b'y'; 60])][random() % 5];
         let first = first.to_be_bytes();
-        // A value of a fixed width may be empty as well.
+        // A value of a fixed width can be empty as well.
         let first = if random().is_multiple_of(20) { &[][..] } else { &first };
         Clustering::new([Some(first), Some(second.as_bytes()), third])
     };
@@ -174,7 +174,7 @@ struct Small {
     chunks: Arc<ChunkCache>,
 }
 
-/// Bytes of rows in a chunk: what a read asks the chunk cache for tells how far it went.
+/// Bytes of rows per chunk: the requests of a read to the chunk cache show how much it read.
 const CHUNK: u32 = 512;
 
 impl Small {
@@ -213,7 +213,7 @@ impl Small {
         (self, keys)
     }
 
-    /// Reads rows, and counts the chunks that it took.
+    /// Reads rows, and counts the chunks read.
     fn chunks_of(&self, numbers: &[u32]) -> u64 {
         let slices = numbers.iter().map(|number| Slice::prefix(place(*number))).collect();
         let slices = Slices::new(slices, &self.table.comparator);
@@ -233,7 +233,7 @@ impl Small {
         self.chunks.stats().requests() - before
     }
 
-    /// Reads a row that is not there, and counts the chunks that it took.
+    /// Reads an absent row, and counts the chunks read.
     fn chunks_of_missing(&self, number: u32) -> u64 {
         let slices = Slices::new(vec![Slice::prefix(place(number))], &self.table.comparator);
         let before = self.chunks.stats().requests();
@@ -247,22 +247,22 @@ fn place(number: u32) -> Clustering {
     Clustering::of(&[&number.to_be_bytes()])
 }
 
-/// Of the index, of the partition's beginning, of the mark and of what lies up to the row.
+/// Chunks of the index, of the partition's beginning, of the mark and of the rows up to the target.
 const FEW: u64 = 6;
 
 #[test]
 fn a_second_read_of_a_block_begins_near_its_row() {
-    // Some 50 KiB without an index of rows; and one with several blocks, of which the rows are in the second.
+    // Some 50 KiB without a row index; and one with several blocks, whose rows are in the second.
     for (rows, far, middle) in [(2000, 1900, 1000), (12_500, 7000, 6000)] {
         let (small, keys) = Small::of(rows, TableParams::default(), None).with_keys(1 << 20);
         assert!(small.chunks_of(&[far]) > 40);
         assert!(small.chunks_of(&[far]) <= FEW);
         assert!(small.chunks_of(&[middle]) <= FEW);
-        // Rows that lie behind all marks, and those of one more read in between.
+        // Rows after all marks, and those of one more read in between.
         assert!(small.chunks_of(&[middle - 500, middle, far + 5]) <= 3 * FEW);
         let stats = keys.stats();
         assert!(stats.entries >= 2 && stats.bytes > 500, "{stats:?}");
-        // What a scan reads leaves nothing and takes no shortcut.
+        // A scan leaves no marks and uses none.
         let slices = Slices::new(vec![Slice::prefix(place(far + 50))], &small.table.comparator);
         let selection = Arc::new(Selection { slices, reversed: false });
         let all = std::ops::Bound::Unbounded;
@@ -321,7 +321,7 @@ fn a_row_that_is_not_there_is_missed_without_a_look_at_rows_once_others_were_mis
         Small::with_rows((0..25_000).step_by(2), TableParams::default(), None).with_keys(1 << 20);
     assert!(small.chunks_of_missing(14_001) > 40);
     let before = keys.stats().bytes;
-    // The 32nd that misses goes through the block.
+    // The 32nd miss scans the block.
     for _ in 2..32 {
         assert!((1..=FEW).contains(&small.chunks_of_missing(14_001)));
     }
@@ -331,11 +331,11 @@ fn a_row_that_is_not_there_is_missed_without_a_look_at_rows_once_others_were_mis
     let missed =
         (0..200).map(|n| small.chunks_of_missing(13_001 + 2 * n)).filter(|chunks| *chunks > 0).count();
     assert!(missed < 25, "{missed} of 200 passed the filter");
-    // What is there is found, among what is not as well.
+    // Existing rows are found, among absent ones as well.
     for number in (12_000..16_000).step_by(2) {
         assert!(small.chunks_of(&[number]) <= FEW);
     }
-    // Behind all rows.
+    // After all rows.
     let behind: Vec<_> = (0..40).map(|_| small.chunks_of_missing(30_000)).collect();
     assert_eq!((behind[1] > 0, behind[39]), (true, 0));
 }

@@ -1,4 +1,5 @@
-//! What can be read of a damaged SSTable is saved: no row is invented, and none is lost that lies apart from the damage.
+//! The readable content of a damaged SSTable is saved: no row is invented, and none is lost apart
+//! from the damage.
 
 mod support;
 
@@ -21,14 +22,14 @@ struct Subject {
     descriptor: Descriptor,
     table: Arc<TableMetadata>,
     expected: Vec<Partition>,
-    /// Where the partitions begin in the uncompressed Data, and where the last one ends.
+    /// The offsets of the partitions in the uncompressed Data, and the end of the last one.
     starts: Vec<u64>,
 }
 
 const CHUNK: u32 = 256;
 
 impl Subject {
-    /// Partitions of so many rows, with blocks of about three rows in the index of rows of each.
+    /// Partitions with this many rows, with row index blocks of about three rows.
     fn new(sizes: &[usize], compressed: bool, seed: u64) -> Self {
         let table = tables()[1].table.clone();
         let mut random = model::random(seed);
@@ -103,7 +104,7 @@ impl Subject {
                 }
             }
             assert_eq!(open, None, "{what}");
-            // The writer takes them only in order.
+            // The writer requires the order.
             let comparator = &self.table.comparator;
             for pair in partition.rows.windows(2) {
                 assert!(comparator.compare(pair[0].position(), pair[1].position()).is_lt(), "{what}");
@@ -166,7 +167,7 @@ fn a_damaged_chunk_costs_the_rows_that_lie_in_it_and_the_block_around_them() {
                 assert!(read == Some(partition), "{what}: {start}..{end} lies apart from the damage");
             } else if let Some(read) = read {
                 let (all, left) = (rows(partition).len() as u64, rows(read).len() as u64);
-                // The chunk, and what of a row and a block lies around it.
+                // The chunk, and the parts of a row and a block around it.
                 if all > 30 && end - start > 12 * u64::from(CHUNK) {
                     assert!(left * 2 > all, "{what}: {left} of {all} rows are left");
                     saved_in_part += 1;
@@ -207,14 +208,14 @@ fn whatever_bit_flips_nothing_is_invented() {
     use Component::{CompressionInfo, Crc, Data, Index, Statistics};
     for compressed in [true, false] {
         let subject = Subject::new(&[3, 25, 1], compressed, 4);
-        // Nothing vouches for the index either.
+        // The index has no checksums either.
         subject.files.remove_file(&subject.descriptor.path(Component::Checksums)).unwrap();
         for component in [Data, Index, CompressionInfo, Crc, Statistics] {
-            // Bits of all places in a byte, and not every byte.
+            // All bits of a byte, and not every byte.
             for offset in (0..subject.length(component)).step_by(5) {
                 let mask = 1 << (offset % 8);
                 subject.flip(component, offset, mask);
-                // An error leaves all as it is.
+                // An error leaves everything unchanged.
                 if let Ok((found, _)) = subject.scrub() {
                     subject.check_nothing_is_invented(&found, &format!("{component:?} at {offset}"));
                 } else {
@@ -245,7 +246,7 @@ fn of_a_file_that_is_cut_off_what_is_there_is_saved() {
             assert!(saved + 40 >= most, "{what}: {saved} rows, {most} before");
             most = most.max(saved);
         }
-        // One block of plain Data, with one checksum, is all there is.
+        // One block of plain Data, with one checksum.
         assert!(most > 20 || !compressed, "{most} rows");
     }
 }

@@ -2,12 +2,13 @@
 
 use std::io::{Read, Write};
 
-/// What a chunk was compressed with.
+/// The algorithm of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compressor {
     /// `LZ4Compressor`: u32 **little-endian** plain length, then an LZ4 block.
     ///
-    /// `high` is the level of `lz4_compressor_type: high`: smaller blocks, which take longer to find and no longer to read.
+    /// `high` is the level of `lz4_compressor_type: high`: smaller blocks, slower to compress and
+    /// as fast to read.
     Lz4 {
         /// `lz4_high_compressor_level`, if the type is `high`.
         high: Option<u8>,
@@ -31,7 +32,7 @@ const ZSTD_DEFAULT_LEVEL: i32 = 3;
 const LZ4_HIGH_DEFAULT_LEVEL: u8 = 9;
 
 impl Compressor {
-    /// The class name without its package, as CompressionInfo.db and table options carry it.
+    /// Returns the class name without its package, as in CompressionInfo.db and table options.
     pub fn class_name(&self) -> &'static str {
         match self {
             Self::Lz4 { .. } => "LZ4Compressor",
@@ -42,10 +43,10 @@ impl Compressor {
         }
     }
 
-    /// From a class name, with or without the package `org.apache.cassandra.io.compress`, and its options.
+    /// Creates a compressor from a class name, with or without the package
+    /// `org.apache.cassandra.io.compress`, and its options.
     ///
-    /// Options that the compressor does not know are an error, as is a level out of range. The error is a sentence
-    /// for people.
+    /// Unknown options are an error, as is a level out of range. The error is a text for users.
     pub fn from_class<'a>(
         class: &str,
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -119,7 +120,7 @@ impl Compressor {
                     Some((at, bulk)) if at == level => bulk,
                     _ => {
                         let mut bulk = zstd::bulk::Compressor::new(*level)?;
-                        // Cassandra 5.0 writes the frame's checksum too.
+                        // Cassandra 5.0 also writes the frame's checksum.
                         bulk.set_parameter(zstd::zstd_safe::CParameter::ChecksumFlag(true))?;
                         &mut workspace.zstd.insert((*level, bulk)).1
                     }
@@ -138,8 +139,8 @@ impl Compressor {
         Ok(())
     }
 
-    /// Fills `plain` from a stored chunk, whose checksum has been verified. The error is a sentence for people:
-    /// the chunk does not hold exactly `plain.len()` bytes in this compressor's format.
+    /// Fills `plain` from a stored chunk, whose checksum has been verified. The error is a text for
+    /// users: the chunk does not contain exactly `plain.len()` bytes in this compressor's format.
     pub fn decompress(&self, stored: &[u8], plain: &mut [u8]) -> Result<(), String> {
         let length = match self {
             Self::Lz4 { .. } => {
@@ -177,14 +178,15 @@ impl Compressor {
                 plain.len()
             }
         };
-        match length == plain.len() {
-            true => Ok(()),
-            false => Err(format!("{} plain bytes expected, {length} found", plain.len())),
+        if length == plain.len() {
+            Ok(())
+        } else {
+            Err(format!("{} plain bytes expected, {length} found", plain.len()))
         }
     }
 }
 
-/// Tables and contexts that compressing reuses from chunk to chunk.
+/// Tables and contexts that compression reuses from chunk to chunk.
 pub struct Workspace {
     lz4: lz4_flex::block::CompressTable,
     snappy: snap::raw::Encoder,

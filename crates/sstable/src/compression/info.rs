@@ -29,30 +29,31 @@ pub struct CompressionInfo {
     pub format: ChunkFormat,
     /// Bytes of the uncompressed stream.
     pub data_length: u64,
-    /// Where each chunk begins in the Data file. After a compaction by Cassandra the last chunk is empty.
+    /// The offset of each chunk in the Data file. After a compaction by Cassandra the last chunk is
+    /// empty.
     offsets: Box<[u64]>,
 }
 
-/// Where a chunk lies and how long it is.
+/// Position and length of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredChunk {
     /// Offset in the Data file.
     pub offset: u64,
-    /// Stored bytes, without the checksum after them.
+    /// Stored bytes, without the checksum that follows.
     pub stored_length: usize,
-    /// Bytes of the stream in it.
+    /// Uncompressed bytes.
     pub plain_length: usize,
-    /// Whether it was stored without compression (and perhaps padded).
+    /// Whether it is stored uncompressed (and possibly padded).
     pub raw: bool,
 }
 
 impl CompressionInfo {
-    /// For a Data file whose chunks begin at `offsets`.
+    /// Describes a Data file with chunks at `offsets`.
     pub fn new(format: ChunkFormat, data_length: u64, offsets: Vec<u64>) -> Self {
         Self { format, data_length, offsets: offsets.into() }
     }
 
-    /// The file's content.
+    /// Returns the file's content.
     pub fn encode(&self) -> Vec<u8> {
         let format = &self.format;
         let mut out = Vec::with_capacity(64 + 8 * self.offsets.len());
@@ -72,7 +73,7 @@ impl CompressionInfo {
         out
     }
 
-    /// Reads the file for a Data file of `file_length` bytes.
+    /// Decodes the file for a Data file of `file_length` bytes.
     pub fn decode(bytes: &[u8], file_length: u64) -> Parsed<Self> {
         let mut input = Input::new(bytes);
         let class = input.utf()?;
@@ -126,7 +127,7 @@ impl CompressionInfo {
         Ok(Self::new(format, data_length, offsets))
     }
 
-    /// The chunks that begin within the first `file_length` bytes of the Data file.
+    /// Keeps the chunks that begin within the first `file_length` bytes of the Data file.
     pub fn within(self, file_length: u64) -> Self {
         let fits = |offset: &&u64| offset.saturating_add(CHUNK_CRC_LENGTH) <= file_length;
         let offsets: Vec<u64> = self.offsets.iter().take_while(fits).copied().collect();
@@ -134,12 +135,12 @@ impl CompressionInfo {
         Self::new(self.format, data_length, offsets)
     }
 
-    /// The number of chunks that hold bytes of the stream.
+    /// Returns the number of chunks that contain bytes of the stream.
     pub fn chunks(&self) -> u64 {
         self.data_length.div_ceil(u64::from(self.format.chunk_length))
     }
 
-    /// Where the Data file's chunk `index` lies; `None` past the last. `file_length` is that of Data.
+    /// Returns the position of chunk `index`; `None` after the last. `file_length` is that of Data.
     pub fn chunk(&self, index: u64, file_length: u64) -> Option<StoredChunk> {
         let index = usize::try_from(index).ok()?;
         let offset = *self.offsets.get(index)?;
@@ -154,7 +155,7 @@ impl CompressionInfo {
         })
     }
 
-    /// Which bytes of the stream chunk `index` holds; empty past the end.
+    /// Returns the range of the stream in chunk `index`; empty after the end.
     fn plain_range(&self, index: u64) -> Range<u64> {
         let length = u64::from(self.format.chunk_length);
         let start = (index * length).min(self.data_length);

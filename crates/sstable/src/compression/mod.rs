@@ -1,4 +1,4 @@
-//! How chunks of Data are compressed, and CompressionInfo.db, which says so.
+//! Compression of Data's chunks, and CompressionInfo.db, which describes it.
 
 mod compressor;
 mod info;
@@ -9,27 +9,30 @@ pub use info::{CompressionInfo, StoredChunk};
 
 use cassette_rows::schema::CompressionParams;
 
-/// The largest chunk length that is believed: Cassandra takes any power of two, people use up to 1 MiB.
+/// The largest accepted chunk length: Cassandra accepts any power of two, 1 MiB is the largest in
+/// practice.
 const MAX_CHUNK_LENGTH: u32 = 64 << 20;
 
-/// How an SSTable's Data is cut into chunks and these are compressed.
+/// The chunk length and compression of an SSTable's Data.
 ///
-/// Cassandra writes fresh files of slow compressors with LZ4 first (`flush_compression: fast`); that is the choice
-/// of whoever makes this.
+/// Cassandra writes new files of slow compressors with LZ4 first (`flush_compression: fast`); the
+/// caller makes that choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChunkFormat {
     /// The algorithm.
     pub compressor: Compressor,
-    /// Its options as CompressionInfo.db lists them; the compressor has been made from them.
+    /// Its options in CompressionInfo.db, from which the compressor was created.
     pub options: Vec<(String, String)>,
-    /// Bytes of the stream in a chunk, a power of two.
+    /// Bytes of the stream per chunk, a power of two.
     pub chunk_length: u32,
-    /// A chunk that does not get below this is stored raw; `i32::MAX` if every chunk is compressed.
+    /// A chunk that is not compressed below this length is stored raw; `i32::MAX` if every chunk is
+    /// compressed.
     pub max_compressed_length: i32,
 }
 
 impl ChunkFormat {
-    /// What a table's options ask for; `None` if they switch compression off. The error is a sentence for people.
+    /// Returns the format of a table's options; `None` if they disable compression. The error is a
+    /// text for users.
     pub fn from_params(params: &CompressionParams) -> Result<Option<Self>, String> {
         let Some(compressor) = params.compressor else { return Ok(None) };
         let length = params.chunk_length;
@@ -37,7 +40,7 @@ impl ChunkFormat {
             return Err(format!("chunk length {length}: a power of two up to {MAX_CHUNK_LENGTH} expected"));
         }
         let max_compressed_length = match params.min_compress_ratio {
-            // As a cast in Java: what does not fit becomes the largest number.
+            // Saturates, like a cast in Java.
             Some(ratio) if ratio > 0.0 => (f64::from(length) / ratio).ceil() as i32,
             _ => i32::MAX,
         };

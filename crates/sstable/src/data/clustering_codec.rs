@@ -1,4 +1,4 @@
-//! Clustering values and bounds as Data.db and Index.db hold them.
+//! The encoding of clustering values and bounds in Data.db and Index.db.
 //!
 //! ```text
 //! values:  per group of 32: vint header, two bits a value: bit 2i empty, bit 2i+1 null; then the values that are
@@ -20,22 +20,23 @@ const GROUP: usize = 32;
 /// The kind byte of a row.
 pub const ROW: u8 = 4;
 
-/// What the kind byte of a marker says: on which side of the prefix it lies, and which deletions end and begin there.
+/// The kind byte of a marker: its side of the prefix, and whether deletions end and begin there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarkerKind {
     /// The bound's side.
     pub side: Side,
-    /// A deletion ends.
+    /// Whether a deletion ends.
     pub closes: bool,
-    /// A deletion begins.
+    /// Whether a deletion begins.
     pub opens: bool,
 }
 
 impl MarkerKind {
-    /// The byte. A marker that neither closes nor opens does not occur.
+    /// Returns the byte. Every marker closes or opens.
     pub const fn byte(self) -> u8 {
         match (self.side, self.closes, self.opens) {
-            // Exclusive end, inclusive start, exclusive end and inclusive start: all before the prefix's rows.
+            // Exclusive end, inclusive start, exclusive end and inclusive start: all before the
+            // prefix's rows.
             (Side::Before, true, false) => 0,
             (Side::Before, false, _) => 1,
             (Side::Before, true, true) => 2,
@@ -60,17 +61,18 @@ impl MarkerKind {
     }
 }
 
-/// Nearly all tables have no more clustering columns than this: their values are found without an allocation.
+/// Nearly all tables have at most this many clustering columns: their values are located without an
+/// allocation.
 pub const FEW: usize = 8;
 
-/// How the clustering columns of a table are stored.
+/// The encoding of a table's clustering columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusteringCodec {
-    /// Per column the width of its values, `None` if they carry their length.
+    /// The width of each column's values, `None` if they follow their length.
     widths: Box<[Option<usize>]>,
 }
 
-/// A place in a partition, owned: what an index block begins or ends with.
+/// An owned position in a partition: the first or last one of an index block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prefix {
     /// A row.
@@ -80,7 +82,7 @@ pub enum Prefix {
 }
 
 impl Prefix {
-    /// Its place in the partition's order.
+    /// Returns its position in the partition's order.
     pub fn position(&self) -> Position<'_> {
         match self {
             Self::Row(clustering) => clustering.into(),
@@ -90,7 +92,7 @@ impl Prefix {
 }
 
 impl ClusteringCodec {
-    /// For clustering columns of these types.
+    /// Creates the codec for clustering columns of these types.
     pub fn new<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Self {
         Self { widths: types.into_iter().map(DataType::fixed_width).collect() }
     }
@@ -100,7 +102,8 @@ impl ClusteringCodec {
         self.widths.len()
     }
 
-    /// The width that the first value of `clustering` which has another should have, and the one it has.
+    /// Returns the expected and the actual width of the first value of `clustering` where they
+    /// differ.
     #[inline]
     pub fn wrong_width(&self, clustering: &Clustering) -> Option<(usize, usize)> {
         let mut values = clustering.values().zip(&self.widths);
@@ -112,8 +115,8 @@ impl ClusteringCodec {
         })
     }
 
-    /// Writes the values of `clustering`, which may be fewer than there are columns. They have the
-    /// [right width](Self::wrong_width).
+    /// Writes the values of `clustering`, which can be fewer than the columns. Their
+    /// [width](Self::wrong_width) must be right.
     #[inline]
     pub fn encode_values(&self, clustering: &Clustering, out: &mut Vec<u8>) {
         if clustering.is_empty() {
@@ -153,7 +156,8 @@ impl ClusteringCodec {
         Ok(Clustering::new(values.iter().copied()))
     }
 
-    /// Reads the values of a row where they lie; `None` for a table of many clustering columns, with `input` anywhere.
+    /// Locates the values of a row without copying them; `None` for a table with many clustering
+    /// columns, with `input` at an undefined position.
     #[inline]
     pub fn borrow_values<'a>(
         &self,
@@ -187,7 +191,7 @@ impl ClusteringCodec {
         Ok(())
     }
 
-    /// Passes over `count` values.
+    /// Skips `count` values.
     pub fn skip_values(&self, input: &mut Input<'_>, count: usize) -> Parsed<()> {
         match [None; FEW].get_mut(..count) {
             Some(values) => self.decode_into(input, values),
@@ -219,14 +223,15 @@ impl ClusteringCodec {
 
     fn count_of_bound(&self, input: &mut Input<'_>) -> Parsed<usize> {
         let count = usize::from(input.u16()?);
-        match count <= self.columns() {
-            true => Ok(count),
-            false => Err(input
-                .malformed(format!("a bound of up to {} values expected, of {count} found", self.columns()))),
+        if count <= self.columns() {
+            Ok(count)
+        } else {
+            Err(input
+                .malformed(format!("a bound of up to {} values expected, of {count} found", self.columns())))
         }
     }
 
-    /// Reads what Index.db says a block begins or ends with.
+    /// Decodes the first or last position of a block in Index.db.
     pub fn decode_prefix(&self, input: &mut Input<'_>) -> Parsed<Prefix> {
         let at = input.offset();
         match input.u8()? {
@@ -238,7 +243,7 @@ impl ClusteringCodec {
         }
     }
 
-    /// Passes over what [`decode_prefix`](Self::decode_prefix) reads.
+    /// Skips the bytes of [`decode_prefix`](Self::decode_prefix).
     pub fn skip_prefix(&self, input: &mut Input<'_>) -> Parsed<()> {
         let count = match input.u8()? {
             ROW => self.columns(),
@@ -247,7 +252,8 @@ impl ClusteringCodec {
         self.skip_values(input, count)
     }
 
-    /// Whether what [`decode_prefix`](Self::decode_prefix) reads lies before `bound`. `input` is anywhere then.
+    /// Returns whether the position of [`decode_prefix`](Self::decode_prefix) sorts before `bound`.
+    /// Leaves `input` at an undefined position.
     pub fn is_prefix_before(
         &self,
         input: &mut Input<'_>,

@@ -1,4 +1,4 @@
-//! Reads the stream of Data.db from any place on, a row at a time, in one piece each.
+//! Reads the stream of Data.db from any position, one row at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::chunked_file::{Caching, ChunkedFile};
 use crate::error::Parsed;
 use crate::input::Input;
 
-/// A place in the stream, and the bytes around it.
+/// A position in the stream, and the bytes around it.
 ///
-/// The window is a chunk, shared with the cache, or an assembly of the end of one and the beginning of the next. A row
-/// that lies in one chunk is decoded where it is.
+/// The window is a chunk, shared with the cache, or a copy of the end of one and the beginning of
+/// the next. A row within one chunk is decoded in place.
 #[derive(Debug)]
 pub struct Cursor {
     file: Arc<ChunkedFile>,
@@ -30,7 +30,8 @@ pub struct Cursor {
     window_start: u64,
     /// The next byte to read, counted in the window.
     position: usize,
-    /// The chunks read last and their numbers: a row across two of them must not make either be read twice.
+    /// The last chunks read, with their numbers: a row across two of them must not cause either to
+    /// be read twice.
     recent: [(u64, Bytes); 2],
 }
 
@@ -41,17 +42,17 @@ const NO_CHUNK: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Pending {
     head: Head,
-    /// Where it begins in the stream.
+    /// Its offset in the stream.
     start: u64,
 }
 
 impl Pending {
-    /// Whether the partition ends here.
+    /// Returns whether the partition ends here.
     pub fn is_end(&self) -> bool {
         self.head == Head::EndOfPartition
     }
 
-    /// Its place in the partition's order; `None` at the end.
+    /// Returns its position in the partition's order; `None` at the end.
     pub fn position(&self) -> Option<cassette_rows::Position<'_>> {
         match &self.head {
             Head::EndOfPartition => None,
@@ -60,17 +61,17 @@ impl Pending {
         }
     }
 
-    /// Where it begins in the stream.
+    /// Returns its offset in the stream.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Whether it is a row that is not deleted itself.
+    /// Returns whether it is a row without a deletion of the row.
     pub fn is_live_row(&self) -> bool {
         matches!(self.head, Head::Row { flags, .. } if flags.0 & super::flags::HAS_DELETION == 0)
     }
 
-    /// Appends its prefix as the index of rows has it; nothing at the end.
+    /// Appends its prefix in the encoding of the row index; nothing at the end.
     pub fn encode_prefix(&self, codec: &ClusteringCodec, out: &mut Vec<u8>) {
         match &self.head {
             Head::EndOfPartition => {}
@@ -82,7 +83,7 @@ impl Pending {
         }
     }
 
-    /// The clustering of a row, and the bytes of its body.
+    /// Returns the clustering of a row, and the length of its body.
     pub fn row(&self) -> Option<(&Clustering, usize)> {
         match &self.head {
             Head::Row { clustering, body_length, .. } => Some((clustering, *body_length)),
@@ -90,30 +91,30 @@ impl Pending {
         }
     }
 
-    /// Whether it is a marker.
+    /// Returns whether it is a marker.
     pub fn is_marker(&self) -> bool {
         matches!(self.head, Head::Marker { .. })
     }
 }
 
 impl Cursor {
-    /// At the start of the stream.
+    /// Creates a cursor at the start of the stream.
     pub fn new(file: Arc<ChunkedFile>, format: Arc<RowFormat>, caching: Caching) -> Self {
         let recent = [const { (NO_CHUNK, Bytes::new()) }; 2];
         Self { file, format, caching, window: Bytes::new(), window_start: 0, position: 0, recent }
     }
 
-    /// Where the next byte is read, in the stream.
+    /// Returns the offset of the next byte in the stream.
     pub fn offset(&self) -> u64 {
         self.window_start + self.position as u64
     }
 
-    /// Whether the stream is at its end.
+    /// Returns whether the stream has ended.
     pub fn at_end(&self) -> bool {
         self.offset() >= self.file.data_length()
     }
 
-    /// Goes to `offset` of the stream. The window stays if it reaches there.
+    /// Moves to `offset` of the stream. Keeps the window if it contains the offset.
     pub fn seek(&mut self, offset: u64) {
         match offset.checked_sub(self.window_start) {
             Some(position) if position <= self.window.len() as u64 => self.position = position as usize,
@@ -125,22 +126,22 @@ impl Cursor {
         }
     }
 
-    /// The file that is read.
+    /// Returns the file that is read.
     pub fn file(&self) -> &Arc<ChunkedFile> {
         &self.file
     }
 
-    /// Whether what is read is left in the cache.
+    /// Returns whether reads fill the cache.
     pub fn caching(&self) -> Caching {
         self.caching
     }
 
-    /// How rows are laid out.
+    /// Returns the row format.
     pub fn format(&self) -> &Arc<RowFormat> {
         &self.format
     }
 
-    /// Makes the window hold `wanted` bytes from the position on, or all up to the end of the stream.
+    /// Extends the window to `wanted` bytes from the position, or to the end of the stream.
     #[inline]
     fn fill(&mut self, wanted: usize) -> Result<()> {
         if self.window.len() - self.position >= wanted {
@@ -181,7 +182,7 @@ impl Cursor {
             return Ok(chunk.clone());
         }
         let chunk = self.file.chunk(index, self.caching)?;
-        // What the cache keeps need not be kept here as well.
+        // Chunks in the cache need not be kept here as well.
         if self.caching == Caching::LeaveAlone {
             self.recent.swap(0, 1);
             self.recent[0] = (index, chunk.clone());
@@ -189,12 +190,12 @@ impl Cursor {
         Ok(chunk)
     }
 
-    /// Reads with `parse`, with as many bytes as it takes.
+    /// Applies `parse` with as many bytes as it needs.
     ///
-    /// Whether `parse` failed for want of bytes or for what they say cannot be told, so it is tried again with more
-    /// of them until the stream ends. Most of what is read lies in the window at once.
+    /// A failure of `parse` can be caused by missing or by invalid bytes, so it is repeated with
+    /// more of them until the stream ends. Most items are in the window at once.
     fn parse<T>(&mut self, parse: impl Fn(&RowFormat, &mut Input<'_>) -> Parsed<T>) -> Result<T> {
-        // Most heads are shorter. A longer one is read again after each doubling.
+        // Most heads are shorter. A longer one is parsed again after each doubling.
         let mut wanted = 64;
         self.fill(1)?;
         loop {
@@ -223,15 +224,16 @@ impl Cursor {
         self.parse(|format, input| {
             let key = input.bytes16()?;
             let range = input.position() - key.len()..input.position();
-            let deletion = match format.has_short_deletions {
-                true => deletion_codec::decode_short(input)?,
-                false => deletion_codec::decode_plain(input)?,
+            let deletion = if format.has_short_deletions {
+                deletion_codec::decode_short(input)?
+            } else {
+                deletion_codec::decode_plain(input)?
             };
             Ok((range, deletion))
         })
     }
 
-    /// Reads the static row, if the header says that partitions have one.
+    /// Reads the static row, if the header contains static columns.
     pub fn static_row(&mut self) -> Result<Option<Row>> {
         if self.format.statics.is_empty() {
             return Ok(None);
@@ -254,11 +256,13 @@ impl Cursor {
     /// Reads a partition up to its static row.
     pub fn key_and_deletion(&mut self) -> Result<(DecoratedKey, DeletionTime)> {
         let (key, deletion) = self.partition_start()?;
-        // It keeps the chunk alive, as the rows do. Whoever keeps keys for longer copies them.
+        // The key keeps the chunk alive, as the rows do. Callers that keep keys for longer copy
+        // them.
         Ok((DecoratedKey::new(self.window.slice(key)), deletion))
     }
 
-    /// [`Self::partition_header`] of a partition that has this key; `None`, with the cursor anywhere, if it has another.
+    /// Does [`Self::partition_header`] if the partition has this key; returns `None`, with the
+    /// cursor at an undefined position, if it has another.
     pub fn partition_header_if(&mut self, expected: &DecoratedKey) -> Result<Option<PartitionHeader>> {
         let (key, deletion) = self.partition_start()?;
         if self.window[key] != *expected.key() {
@@ -267,11 +271,12 @@ impl Cursor {
         Ok(Some(PartitionHeader { key: expected.clone(), deletion, static_row: self.static_row()? }))
     }
 
-    /// Reads the next row or marker whole; `None` at the partition's end, which is passed. Rows of which nothing is left are passed over.
+    /// Reads the next complete row or marker; returns `None` after the partition's end marker.
+    /// Skips rows of which nothing is left.
     #[inline]
     pub fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         loop {
-            // Most rows lie whole in the window: they are read in one go.
+            // Most rows are completely in the window and are decoded in one step.
             let mut input = Input::over(&self.window, self.position, self.window_start);
             match self.format.decode_head(&mut input) {
                 Ok(Head::Row { flags, clustering, body_length })
@@ -299,7 +304,7 @@ impl Cursor {
         }
     }
 
-    /// Reads the head of the next row or marker. Its body is to be read or passed over next.
+    /// Reads the head of the next row or marker. The caller must read or skip its body next.
     pub fn next_head(&mut self) -> Result<Pending> {
         let start = self.offset();
         let head = self.parse(RowFormat::decode_head)?;
@@ -309,7 +314,8 @@ impl Cursor {
         Ok(Pending { head, start })
     }
 
-    /// Reads the body that follows `pending`'s head. `None` for a row of which nothing is left, and at the end.
+    /// Reads the body after `pending`'s head. Returns `None` for a row of which nothing is left,
+    /// and at the end.
     pub fn body(&mut self, pending: Pending) -> Result<Option<Unfiltered>> {
         match pending.head {
             Head::EndOfPartition => Ok(None),
@@ -322,9 +328,10 @@ impl Cursor {
         }
     }
 
-    /// Passes over rows that lie before `bound`, without making anything of them, as far as they lie whole in the window. A block of a
-    /// partition's index holds thousands of small rows before the one that is wanted. `passed` is told of each where it begins and
-    /// ends, and its clustering as it is encoded, and says whether to go on.
+    /// Skips rows before `bound` without decoding them, as far as they are completely in the
+    /// window. A block of a partition's index can contain thousands of small rows before the
+    /// required one. `passed` receives the start, end and encoded clustering of each, and returns
+    /// whether to continue.
     #[inline]
     pub fn pass_rows_before(
         &mut self,
@@ -344,14 +351,14 @@ impl Cursor {
         Ok(())
     }
 
-    /// Passes over the body of a row. Markers must be read: they say what is open.
+    /// Skips the body of a row. Markers must be read, because they determine the open deletion.
     pub fn skip_row(&mut self, pending: &Pending) {
         if let Head::Row { body_length, .. } = pending.head {
             self.seek(self.offset() + body_length as u64);
         }
     }
 
-    /// Passes over what is left of the partition.
+    /// Skips the rest of the partition.
     pub fn skip_partition(&mut self) -> Result<()> {
         loop {
             match self.next_head()?.head {
@@ -381,7 +388,7 @@ impl Cursor {
         self.format.decode_marker(bound, kind, input).map_err(|e| e.at(self.file.path()))
     }
 
-    /// Where the next `length` bytes lie in the window; they are passed over.
+    /// Returns the window's range of the next `length` bytes and skips them.
     #[inline]
     fn take(&mut self, length: usize) -> Result<Range<usize>> {
         self.fill(length)?;
@@ -396,23 +403,24 @@ impl Cursor {
         Ok(start..self.position)
     }
 
-    /// An error that names the file and a place in its stream.
+    /// Creates an error with the file and an offset in its stream.
     #[cold]
     pub fn corrupt(&self, offset: u64, detail: &str) -> StorageError {
         StorageError::corrupt(self.file.path(), format!("at {offset} of the uncompressed data: {detail}"))
     }
 }
 
-/// Has the processor load the lines of a row side by side. Decoding finds each cell by the length of the one before it,
-/// and would wait for memory once a cell.
+/// Prefetches the cache lines of a row. Decoding locates each cell by the length of the one before
+/// it, and would otherwise wait for memory once per cell.
 #[inline]
 fn load_lines(bytes: &[u8]) {
     const LINE: usize = 64;
-    /// As many as a processor loads at a time, or a little more: 64.
+    /// About as many lines as a processor loads concurrently: 64.
     const LINES: usize = 64;
     let firsts = bytes.iter().step_by(LINE).take(LINES);
     std::hint::black_box(firsts.fold(0, |all, byte| all | byte));
 }
 
-/// Heads do not get longer: 65535 bytes for each of some clustering columns. Bounds what a damaged one makes us read.
+/// The maximum length of a head: 65535 bytes for each of some clustering columns. Limits the bytes
+/// read for a damaged one.
 const MAX_HEAD: usize = 64 << 20;

@@ -1,4 +1,4 @@
-//! Rows and markers from bytes.
+//! Decodes rows and markers.
 //!
 //! ```text
 //! row:    u8 flags, [u8 extended flags], [clustering values], vint size of the rest, vint size of the previous,
@@ -9,8 +9,8 @@
 //! complex column: [vint ts, vint ldt], vint number of cells, cells
 //! cell:   u8 flags, [vint ts], [vint ldt], [vint TTL], [path], [value]
 //! ```
-//! Times are differences to the base values of the header. In the row's liveness the TTL precedes the local deletion
-//! time; in a cell it follows it.
+//! Times are differences to the base values of the header. In the row's liveness the TTL precedes
+//! the local deletion time; in a cell it follows it.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ use crate::data::clustering_codec::{FEW, MarkerKind};
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 
-/// What comes before the body of a row or marker: enough to place it, or to pass over it.
+/// The part before the body of a row or marker: enough to position it, or to skip it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Head {
     /// The partition ends.
@@ -35,18 +35,18 @@ pub enum Head {
     Row {
         /// Flags and extended flags.
         flags: (u8, u8),
-        /// Its place.
+        /// The clustering.
         clustering: Clustering,
-        /// Bytes of the body, which follows.
+        /// Bytes of the following body.
         body_length: usize,
     },
     /// A marker.
     Marker {
-        /// Its place.
+        /// The position of the marker.
         bound: cassette_rows::Bound,
-        /// What ends and begins there.
+        /// The deletions that end and begin there.
         kind: MarkerKind,
-        /// Bytes of the body, which follows.
+        /// Bytes of the following body.
         body_length: usize,
     },
 }
@@ -82,16 +82,17 @@ impl RowFormat {
                 format!("a row expected, flags {flags:#04x} {extended:#04x} found"),
             ));
         }
-        let clustering = match extended & IS_STATIC != 0 {
-            true => Clustering::empty(),
-            false => self.clustering.decode_values(input, self.clustering.columns())?,
+        let clustering = if extended & IS_STATIC != 0 {
+            Clustering::empty()
+        } else {
+            self.clustering.decode_values(input, self.clustering.columns())?
         };
         Ok(Head::Row { flags: (flags, extended), clustering, body_length: body_length(input)? })
     }
 
-    /// Passes over a row that lies before `bound`, reading no more of it than that takes, and gives its clustering as it is
-    /// encoded. `None`, with `input` anywhere, for what is not such a row, or not as plain as nearly all are:
-    /// [`decode_head`](Self::decode_head) tells what it is.
+    /// Skips a row before `bound`, reading as little of it as possible, and returns its encoded
+    /// clustering. Returns `None`, with `input` at an undefined position, if it is not such a row,
+    /// or uses rare features: [`decode_head`](Self::decode_head) handles these.
     #[inline]
     pub fn pass_row_before<'a>(
         &self,
@@ -114,7 +115,7 @@ impl RowFormat {
         Ok(comparator.is_row_before(&values[..count], bound).then_some(clustering))
     }
 
-    /// Reads a marker's body, which is all of `input`.
+    /// Decodes a marker's body, which is all of `input`.
     pub fn decode_marker(
         &self,
         bound: cassette_rows::Bound,
@@ -132,8 +133,9 @@ impl RowFormat {
         Ok(RangeTombstoneMarker { bound, close, open })
     }
 
-    /// Reads a row's body, which lies at `body` in `data`; `data` begins at offset `base` of the stream. The row's
-    /// values stay there. `None` if nothing is left of it without the columns that the table has dropped.
+    /// Decodes a row's body at `body` in `data`; `data` begins at offset `base` of the stream. The
+    /// row's values stay there. Returns `None` if nothing is left without the columns that the
+    /// table has dropped.
     pub fn decode_row(
         &self,
         (flags, extended): (u8, u8),
@@ -145,18 +147,14 @@ impl RowFormat {
         let mut input = Input::over(data.get(..body.end).unwrap_or_default(), body.start, base);
         let input = &mut input;
         input.vint()?;
-        let liveness = match flags & HAS_TIMESTAMP != 0 {
-            true => self.liveness(flags, input)?,
-            false => LivenessInfo::EMPTY,
-        };
-        let deletion = match flags & HAS_DELETION != 0 {
-            true => self.deletion(input)?,
-            false => DeletionTime::LIVE,
-        };
+        let liveness =
+            if flags & HAS_TIMESTAMP != 0 { self.liveness(flags, input)? } else { LivenessInfo::EMPTY };
+        let deletion = if flags & HAS_DELETION != 0 { self.deletion(input)? } else { DeletionTime::LIVE };
         let stored = self.columns(extended & IS_STATIC != 0);
-        let subset = match flags & HAS_ALL_COLUMNS != 0 {
-            true => Subset::All(stored.len() as u32),
-            false => decode_subset(input, stored.len())?,
+        let subset = if flags & HAS_ALL_COLUMNS != 0 {
+            Subset::All(stored.len() as u32)
+        } else {
+            decode_subset(input, stored.len())?
         };
         let mut row = RowBuilder::over(clustering, subset.len(), data.clone());
         row.liveness(liveness).deletion(deletion);
@@ -166,9 +164,10 @@ impl RowFormat {
                     input.malformed(format!("one of {} columns expected, {index} found", stored.len()))
                 );
             };
-            match column.complex {
-                true => self.complex_column(column, flags, &liveness, input, &mut row),
-                false => self.cell(column, &liveness, input, &mut row),
+            if column.complex {
+                self.complex_column(column, flags, &liveness, input, &mut row)
+            } else {
+                self.cell(column, &liveness, input, &mut row)
             }
         })?;
         input.end()?;
@@ -184,7 +183,7 @@ impl RowFormat {
         Ok(self.min_timestamp.wrapping_add(input.vint()? as i64))
     }
 
-    /// In 32 unsigned bits, as 5.0 takes them; all ones is what it writes for "none".
+    /// 32 unsigned bits, as in 5.0; all ones means "none".
     #[inline]
     fn local_deletion_time(&self, input: &mut Input<'_>) -> Parsed<u32> {
         Ok(self.min_local_deletion_time.wrapping_add(input.vint32()?) as u32)
@@ -212,7 +211,7 @@ impl RowFormat {
         Ok(LivenessInfo::expiring(timestamp, ttl, expiration))
     }
 
-    /// A deletion; live if its timestamp is that of none, whatever the local deletion time.
+    /// Decodes a deletion; live if its timestamp is that of none, whatever the local deletion time.
     fn deletion(&self, input: &mut Input<'_>) -> Parsed<DeletionTime> {
         let deletion = DeletionTime::new(self.timestamp(input)?, self.local_deletion_time(input)?);
         Ok(if deletion.is_live() { DeletionTime::LIVE } else { deletion })
@@ -253,10 +252,8 @@ impl RowFormat {
         if flags & !CELL_ALL != 0 || deleted && expiring {
             return Err(input.malformed(format!("a cell before this expected, flags {flags:#04x} found")));
         }
-        let timestamp = match flags & CELL_USES_ROW_TIMESTAMP != 0 {
-            true => liveness.timestamp,
-            false => self.timestamp(input)?,
-        };
+        let timestamp =
+            if flags & CELL_USES_ROW_TIMESTAMP != 0 { liveness.timestamp } else { self.timestamp(input)? };
         let (mut ttl, mut local_deletion_time) = (NO_TTL, NO_DELETION_TIME);
         if flags & CELL_USES_ROW_TTL != 0 {
             (ttl, local_deletion_time) = (liveness.ttl, liveness.local_expiration);
@@ -271,18 +268,17 @@ impl RowFormat {
                 "a cell with flags {flags:#04x} before this cannot have TTL {ttl} and deletion {local_deletion_time}"
             )));
         }
-        let path = match column.complex {
-            true => {
-                let length = input.length()?;
-                let start = input.position();
-                input.bytes(length)?;
-                Some(start..start + length)
-            }
-            false => None,
+        let path = if column.complex {
+            let length = input.length()?;
+            let start = input.position();
+            input.bytes(length)?;
+            Some(start..start + length)
+        } else {
+            None
         };
         let length = match (flags & CELL_HAS_EMPTY_VALUE != 0, column.complex, column.width) {
             (true, _, _) => 0,
-            // The width of a simple value is that of its type; elements always carry their length.
+            // The width of a simple value is that of its type; elements always follow their length.
             (false, false, Some(width)) => width,
             _ => input.length()?,
         };
@@ -298,12 +294,12 @@ impl RowFormat {
     }
 }
 
-/// The size of a body; a body has at least the size of what came before.
+/// Decodes the size of a body; a body is at least as long as the part read before.
 #[inline]
 fn body_length(input: &mut Input<'_>) -> Parsed<usize> {
     let length = input.vint()?;
     match usize::try_from(length) {
-        // Rows lie in buffers that are addressed in 32 bits.
+        // Rows are in buffers with 32-bit offsets.
         Ok(size) if (1..=u64::from(u32::MAX / 2)).contains(&length) => Ok(size),
         _ => Err(input.malformed(format!("the size of a row before this expected, {length} found"))),
     }

@@ -1,10 +1,11 @@
-//! Deletion times as Data.db and Index.db hold them outside of rows, and local deletion times of nb.
+//! The encoding of deletion times outside of rows in Data.db and Index.db, and of local deletion
+//! times in nb.
 //!
 //! ```text
 //! i32 ldt; 7fffffff if there is none
 //! i64 ts;  8000000000000000 if there is none
 //! ```
-//! In oa and da the order is the other way round, and a first byte 80 alone says that there is none:
+//! In oa and da the order is reversed, and a single first byte 80 means that there is none:
 //!
 //! ```text
 //! u8 80 | i64 ts, not negative, u32 ldt
@@ -19,7 +20,7 @@ use crate::input::Input;
 /// "None" among the local deletion times of nb.
 pub const NONE: i32 = i32::MAX;
 
-/// A local deletion time as nb stores it: in 31 bits, larger ones cut (2038-01-19).
+/// Returns a local deletion time as stored in nb: in 31 bits, larger ones are cut (2038-01-19).
 #[inline]
 pub fn to_stored(local_deletion_time: u32) -> i32 {
     match local_deletion_time {
@@ -28,7 +29,7 @@ pub fn to_stored(local_deletion_time: u32) -> i32 {
     }
 }
 
-/// From a stored local deletion time; `None` if it is negative, which no writer means.
+/// Decodes a stored local deletion time; `None` if it is negative, which no writer produces.
 #[inline]
 pub fn from_stored(stored: i32) -> Option<u32> {
     match stored {
@@ -39,16 +40,17 @@ pub fn from_stored(stored: i32) -> Option<u32> {
 
 /// Writes 12 bytes.
 pub fn encode_plain(deletion: DeletionTime, out: &mut Vec<u8>) {
-    match deletion.is_live() {
-        true => out.put_i32(NONE),
-        false => out.put_i32(to_stored(deletion.local_deletion_time)),
+    if deletion.is_live() {
+        out.put_i32(NONE)
+    } else {
+        out.put_i32(to_stored(deletion.local_deletion_time))
     }
     out.put_i64(deletion.timestamp);
 }
 
-/// Reads what oa and da have in the place of [`decode_plain`]'s 12 bytes.
+/// Decodes the form of oa and da that replaces [`decode_plain`]'s 12 bytes.
 pub fn decode_short(input: &mut Input<'_>) -> Parsed<DeletionTime> {
-    /// The sign of a timestamp, which these are never.
+    /// The sign bit of a timestamp, which is never set here.
     const NONE: u8 = 0x80;
     let at = input.offset();
     let first = input.u8()?;

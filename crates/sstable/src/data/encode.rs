@@ -1,4 +1,4 @@
-//! Rows and markers to bytes; `decode` draws them.
+//! Encodes rows and markers; `decode` draws the format.
 
 use bytes::BufMut;
 use cassette_rows::{
@@ -12,15 +12,15 @@ use super::flags::*;
 use super::row_format::{RowFormat, StoredColumn, StoredColumns};
 use crate::output::Output;
 
-/// A value that is not as wide as its type: written, it would shift all that follows. The floors above check values against
-/// their types; it means that what was read is not what the schema says.
+/// A value with another width than its type: written, it would shift all that follows. The layers
+/// above check values against their types, so the bytes read do not match the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrongWidth {
-    /// The column that it is of; `None` for a clustering column.
+    /// `None` for a clustering column.
     pub column: Option<ColumnId>,
     /// Bytes of every value of the type.
     pub expected: usize,
-    /// Bytes of this one.
+    /// Bytes of this value.
     pub found: usize,
 }
 
@@ -30,7 +30,7 @@ impl WrongWidth {
         Self { column, expected, found }
     }
 
-    /// A sentence for people.
+    /// Returns a text for users.
     #[cold]
     pub fn describe(&self, table: &TableMetadata) -> String {
         let column = self.column.and_then(|id| table.column_by_id(id));
@@ -44,7 +44,8 @@ impl WrongWidth {
     }
 }
 
-/// Encodes rows and markers of one SSTable. After an error part of a row or marker has been appended.
+/// Encodes rows and markers of one SSTable. After an error a part of a row or marker may have been
+/// appended.
 #[derive(Debug)]
 pub struct RowEncoder {
     format: RowFormat,
@@ -58,7 +59,8 @@ impl RowEncoder {
         Self { format, present: Vec::new() }
     }
 
-    /// Appends the place of a row or marker as Index.db holds it: kind, count if a marker, values.
+    /// Appends the position of a row or marker in the encoding of Index.db: kind, count if a
+    /// marker, values.
     pub fn encode_prefix(&self, unfiltered: &Unfiltered, out: &mut Vec<u8>) {
         match unfiltered {
             Unfiltered::Row(row) => {
@@ -71,7 +73,7 @@ impl RowEncoder {
         }
     }
 
-    /// Appends a static row; what `row` being `None` says takes bytes too.
+    /// Appends a static row; an absent `row` takes bytes too.
     pub fn encode_static_row(&mut self, row: Option<&Row>, out: &mut Vec<u8>) -> Result<(), WrongWidth> {
         match row {
             Some(row) => self.encode_row_as(row, true, 0, out),
@@ -140,9 +142,10 @@ impl RowEncoder {
             | flag(all, HAS_ALL_COLUMNS)
             | flag(is_static, EXTENSION);
         out.push(flags);
-        match is_static {
-            true => out.push(IS_STATIC),
-            false => format.clustering.encode_values(row.clustering(), out),
+        if is_static {
+            out.push(IS_STATIC)
+        } else {
+            format.clustering.encode_values(row.clustering(), out)
         }
         with_length(out, |out| {
             out.put_vint(previous);
@@ -170,14 +173,14 @@ impl RowEncoder {
     }
 }
 
-/// Appends what `encode` appends after its length in bytes.
+/// Appends the output of `encode`, preceded by its length in bytes.
 #[inline]
 fn with_length(
     out: &mut Vec<u8>,
     encode: impl FnOnce(&mut Vec<u8>) -> Result<(), WrongWidth>,
 ) -> Result<(), WrongWidth> {
     let start = out.len();
-    // Most lengths take a byte.
+    // Most lengths fit one byte.
     out.push(0);
     encode(out)?;
     let length = out.len() - start - 1;
@@ -196,7 +199,7 @@ fn kind_of(marker: &RangeTombstoneMarker) -> MarkerKind {
     MarkerKind { side: marker.bound.side, closes: marker.close.is_some(), opens: marker.open.is_some() }
 }
 
-/// Whether the columns are all simple and the row has a cell of each, in the header's order.
+/// Returns whether all columns are simple and the row has a cell of each, in the header's order.
 #[inline]
 fn has_each_once(stored: &StoredColumns, row: &Row) -> bool {
     stored.simple
@@ -219,14 +222,15 @@ fn encode_columns(
         for column in columns {
             let Some(id) = column.id else { continue };
             let mut cells = row.cells_of(id);
-            match column.complex {
-                false => cells.try_for_each(|cell| encode_cell(format, column, &cell, liveness, out))?,
-                true => encode_complex(format, column, row, cells.len(), cells, liveness, out)?,
+            if column.complex {
+                encode_complex(format, column, row, cells.len(), cells, liveness, out)?
+            } else {
+                cells.try_for_each(|cell| encode_cell(format, column, &cell, liveness, out))?
             }
         }
         return Ok(());
     }
-    // One pass over the cells, which come in the header's order.
+    // A single iteration of the cells, which are in the header's order.
     let mut cells = row.cells().peekable();
     for column in columns {
         if !column.complex {
@@ -246,7 +250,7 @@ fn encode_columns(
     Ok(())
 }
 
-/// The indexes in the header of the columns that `row` has, ascending.
+/// Collects the indexes in the header of the columns that `row` has, ascending.
 fn present_columns(stored: &StoredColumns, row: &Row, present: &mut Vec<u32>) {
     present.clear();
     if !stored.ascending {
@@ -279,11 +283,11 @@ fn present_columns(stored: &StoredColumns, row: &Row, present: &mut Vec<u32>) {
             present.push(index);
         }
     }
-    // Leaving out a cell would lose it.
+    // Omitting a cell would lose it.
     assert!(cells.peek().is_none() && deletions.peek().is_none(), "a row of columns that the header lists");
 }
 
-/// Appends which columns are present, as `Subset` draws it.
+/// Appends the set of present columns, in the format of `Subset`.
 fn encode_subset(present: &[u32], columns: usize, out: &mut Vec<u8>) {
     if columns < 64 {
         let all = (1u64 << columns) - 1;
@@ -319,7 +323,8 @@ fn encode_ttl(format: &RowFormat, ttl: u32, out: &mut Vec<u8>) {
 fn encode_deletion(format: &RowFormat, deletion: DeletionTime, out: &mut Vec<u8>) {
     encode_timestamp(format, deletion.timestamp, out);
     match deletion.timestamp {
-        // "No deletion" of a complex column: 5.0.8 writes the low 32 bits of its 64-bit "none", which are all ones.
+        // "No deletion" of a complex column: 5.0.8 writes the low 32 bits of its 64-bit "none",
+        // which are all ones.
         NO_TIMESTAMP => out.put_vint32((-1i32).wrapping_sub(format.min_local_deletion_time)),
         _ => encode_local_deletion_time(format, deletion.local_deletion_time, out),
     }
@@ -334,7 +339,7 @@ fn encode_complex<'a>(
     liveness: &LivenessInfo,
     out: &mut Vec<u8>,
 ) -> Result<(), WrongWidth> {
-    // If one column of the row has a deletion, all complex ones say whether they do.
+    // If one column of the row has a deletion, all complex ones encode whether they have one.
     if !row.complex_deletions().is_empty() {
         let deletion = column.id.map_or(DeletionTime::LIVE, |id| row.complex_deletion(id));
         encode_deletion(format, deletion, out);

@@ -1,6 +1,6 @@
 //! The flag bytes of rows, markers and cells. Never change these: they are Cassandra's.
 
-/// Nothing follows: the partition ends.
+/// The end of the partition; nothing follows.
 pub const END_OF_PARTITION: u8 = 0x01;
 /// A range tombstone marker; alone.
 pub const IS_MARKER: u8 = 0x02;

@@ -1,4 +1,4 @@
-//! Data.db: partitions, rows and cells as bytes, and the chunks that these bytes are read in.
+//! Data.db: the encoding of partitions, rows and cells, and cursors over its chunks.
 
 pub mod clustering_codec;
 mod cursor;

@@ -1,4 +1,4 @@
-//! What is needed to read or write the rows of one SSTable: base values, and where each column of its header goes.
+//! The row format of one SSTable: base values, and the mapping of its header's columns.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,14 @@ use crate::statistics::{ColumnDefinition, SerializationHeader};
 /// One column of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredColumn {
-    /// What the table calls it; `None` for a column that the table dropped, whose cells are passed over.
+    /// The table's id of the column; `None` for a dropped column, whose cells are skipped.
     pub id: Option<ColumnId>,
     /// Whether it has a cell per element.
     pub complex: bool,
-    /// The width of simple values, `None` if they carry their length.
+    /// The width of simple values, `None` if they follow their length.
     pub width: Option<usize>,
-    /// Cells with timestamps at or below this are passed over: the column was dropped then. `i64::MIN` if never.
+    /// Cells with timestamps at or below this are skipped, because the column was dropped then.
+    /// `i64::MIN` if never.
     pub dropped_at: i64,
 }
 
@@ -28,7 +29,7 @@ pub struct StoredColumn {
 pub struct StoredColumns {
     /// The columns.
     pub columns: Box<[StoredColumn]>,
-    /// Whether their ids ascend too. They do not when a column was added to the table after others.
+    /// Whether their ids ascend too. They do not if a column was added to the table after others.
     pub ascending: bool,
     /// Whether none of them has a cell per element.
     pub simple: bool,
@@ -46,20 +47,20 @@ impl StoredColumns {
         self.columns.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
 }
 
-/// How rows of one SSTable are laid out.
+/// The row format of one SSTable.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowFormat {
-    /// Timestamps are written relative to this.
+    /// The base of timestamps.
     pub min_timestamp: i64,
-    /// Local deletion times are written relative to this.
+    /// The base of local deletion times.
     pub min_local_deletion_time: i32,
-    /// TTLs are written relative to this.
+    /// The base of TTLs.
     pub min_ttl: i32,
     /// The clustering columns.
     pub clustering: ClusteringCodec,
@@ -67,20 +68,21 @@ pub struct RowFormat {
     pub statics: StoredColumns,
     /// The regular columns.
     pub regulars: StoredColumns,
-    /// Whether partitions begin with deletions as oa and da write them.
+    /// Whether partitions begin with deletions in the encoding of oa and da.
     pub has_short_deletions: bool,
 }
 
 impl RowFormat {
-    /// The same for SSTables of `version`; [`new`](Self::new) is for those of `nb`.
+    /// Sets the version; [`new`](Self::new) creates the format of `nb`.
     pub fn of_version(mut self, version: Version) -> Self {
         self.has_short_deletions = version.is_of_cassandra_5();
         self
     }
 
-    /// For reading what `header` describes as rows of `table`. Keys must be of the table's types, or of such as order alike; other
-    /// columns of types whose every value is one of the table's ([`DataType::is_value_compatible_with`]). The error is a sentence for
-    /// people: the files hold what this table cannot.
+    /// Creates the format for reading the rows of `header` as rows of `table`. Keys must be of the
+    /// table's types, or of types with the same order; other columns of types whose every value is
+    /// valid for the table's ([`DataType::is_value_compatible_with`]). The error is a text for
+    /// users: the files contain something that this table does not support.
     pub fn new(header: &SerializationHeader, table: &TableMetadata) -> Result<Self, String> {
         check_partition_key(header, table)?;
         let clustering = clustering_types(header, table)?;
@@ -101,7 +103,7 @@ impl RowFormat {
     }
 }
 
-/// Cassandra trusts the header here; what was written as another type would be lost at the next compaction.
+/// Cassandra trusts the header here; data of another type would be lost at the next compaction.
 fn check_partition_key(header: &SerializationHeader, table: &TableMetadata) -> Result<(), String> {
     let found = parse_key_class_name(&header.key_type).map_err(|e| e.to_string())?;
     if found.len() != table.partition_key.len() {
@@ -122,11 +124,11 @@ fn check_partition_key(header: &SerializationHeader, table: &TableMetadata) -> R
     }
 }
 
-/// The types of the clustering columns, which say how they are laid out.
+/// Returns the types of the clustering columns, which determine their encoding.
 fn clustering_types(header: &SerializationHeader, table: &TableMetadata) -> Result<Vec<DataType>, String> {
     if header.clustering_types.len() != table.clustering.len() {
         return Err(format!(
-            "{} has {} clustering columns; in the file there are {}: {:?}",
+            "{} has {} clustering columns, found {} in the file: {:?}",
             table.qualified_name(),
             table.clustering.len(),
             header.clustering_types.len(),
@@ -161,7 +163,7 @@ fn another_type(table: &TableMetadata, kind: &str, name: &str, now: &DataType, f
     )
 }
 
-/// Whether cells of type `found` are cells of `data_type`.
+/// Returns whether cells of type `found` are valid as cells of `data_type`.
 fn holds(data_type: &DataType, found: &DataType) -> bool {
     data_type.is_multi_cell() == found.is_multi_cell() && data_type.is_value_compatible_with(found)
 }
@@ -183,7 +185,8 @@ fn stored_columns(
         let complex = found.is_multi_cell();
         let current = table.columns.iter().flatten().find(|column| column.name == *name);
         let dropped = table.dropped_columns.get(name);
-        // What a column that was added again holds from before has the type it had then, which ALTER compared with today's.
+        // Data of a column from before it was dropped and added again has its former type, which
+        // ALTER compared with the present one.
         let as_dropped =
             || dropped.is_some_and(|dropped| dropped.kind == kind && holds(&dropped.data_type, &found));
         let id = match (current, dropped) {
@@ -203,7 +206,8 @@ fn stored_columns(
             (_, Some(dropped))
                 if as_dropped() || dropped.kind != kind || dropped.data_type.is_multi_cell() != complex =>
             {
-                // A column may have been dropped and added again as another kind: then all that is here is old.
+                // A column may have been dropped and added again as another kind: then all of this
+                // data is old.
                 None
             }
             (None, Some(dropped)) => {
@@ -229,9 +233,9 @@ fn stored_columns(
     Ok(StoredColumns::new(columns))
 }
 
-/// The header for writing `columns` of `table`, with these base values.
+/// Returns the header for writing `columns` of `table`, with these base values.
 ///
-/// Columns are listed in the order of Cassandra whatever their ids. Ids that the table does not have are left out.
+/// Columns are listed in Cassandra's order whatever their ids. Unknown ids are omitted.
 pub fn header_for(
     table: &TableMetadata,
     columns: impl Iterator<Item = ColumnId>,
@@ -267,7 +271,7 @@ pub fn header_for(
     }
 }
 
-/// Which columns of a header a row has, in the order of the header.
+/// The set of a header's columns that a row has, in the order of the header.
 ///
 /// ```text
 /// fewer than 64 in the header: vint with a bit for each column that is missing
@@ -280,7 +284,7 @@ pub enum Subset {
     Bits(u64),
     /// Indexes of present columns.
     Indexes(Vec<u32>),
-    /// All of so many columns.
+    /// All of this many columns.
     All(u32),
 }
 
@@ -311,7 +315,7 @@ impl Subset {
         }
     }
 
-    /// Whether no column is present.
+    /// Returns whether no column is present.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -384,7 +388,7 @@ mod tests {
             assert_eq!(format.regulars.columns[0].dropped_at, 5);
             assert!(RowFormat::new(&of_another, table).is_err());
         }
-        // Added again, the new one reads what either wrote.
+        // Added again, the new one reads the data of either.
         let again = now.with_column_added(ColumnMetadata {
             name: "v".into(),
             kind: ColumnKind::Regular,

@@ -1,22 +1,23 @@
-//! JSON text laid out as sstabledump lays it out: Jackson's pretty printer with an indenter that can be made compact.
+//! JSON in the layout of sstabledump: Jackson's pretty printer with an indenter that can be made
+//! compact.
 
 use std::io::{self, Write};
 
-/// Writes JSON, a token at a time. Which fields go on a line of their own is told by [`compact_objects`] and
-/// [`compact_arrays`](Self::compact_arrays) at the moment at which each is begun.
+/// Writes JSON, a token at a time. Objects and arrays are multi-line or compact depending on
+/// [`compact_objects`] and [`compact_arrays`](Self::compact_arrays) when they are opened.
 ///
 /// [`compact_objects`]: Self::compact_objects
 pub(super) struct JsonWriter<'a> {
     out: &'a mut dyn Write,
-    /// Without any blank, as `-l` has it.
+    /// Without blanks, as with `-l`.
     plain: bool,
     objects_compact: bool,
     arrays_compact: bool,
-    /// Entries so far of each object and array that is open.
+    /// The number of entries so far of each open object and array.
     open: Vec<usize>,
-    /// Values so far that are in none.
+    /// Top-level values so far.
     roots: usize,
-    /// A field's name has been written and not yet its value.
+    /// A field's name has been written, but not yet its value.
     after_name: bool,
 }
 
@@ -49,7 +50,7 @@ impl<'a> JsonWriter<'a> {
         }
     }
 
-    /// Before a value: the separator that its place needs.
+    /// Writes the separator before a value.
     fn place(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.after_name) {
             return Ok(());
@@ -119,7 +120,7 @@ impl<'a> JsonWriter<'a> {
         write_string(self.out, text)
     }
 
-    /// A value that is JSON already.
+    /// Writes a value that is already JSON.
     pub fn raw(&mut self, json: &str) -> io::Result<()> {
         self.place()?;
         self.out.write_all(json.as_bytes())

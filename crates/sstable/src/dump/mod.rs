@@ -1,7 +1,8 @@
-//! What an SSTable holds, as text: every version, tombstone and timestamp, letter for letter as sstabledump prints it.
+//! The content of an SSTable as text: every version, tombstone and timestamp, in exactly the format
+//! of sstabledump.
 //!
-//! [`DumpFormat::Json`] and [`DumpFormat::JsonLines`] are for programs, [`DumpFormat::Rows`] has a row or marker a line. Positions are
-//! those where rows begin in the uncompressed Data.
+//! [`DumpFormat::Json`] and [`DumpFormat::JsonLines`] are for programs, [`DumpFormat::Rows`] has a
+//! row or marker per line. Positions are offsets of rows in the uncompressed Data.
 
 mod json;
 mod rows;
@@ -16,9 +17,9 @@ use crate::data::Cursor;
 use crate::reader::SSTableReader;
 use json::JsonWriter;
 
-/// How values are shown. This floor knows types but not how CQL writes their values.
+/// Formats values. This layer knows types but not their CQL text.
 pub trait ValueText {
-    /// The value as JSON.
+    /// Returns the value as JSON.
     fn json(&self, data_type: &DataType, value: &[u8]) -> String;
 
     /// The value as text, for keys and paths.
@@ -28,7 +29,7 @@ pub trait ValueText {
     fn literal(&self, data_type: &DataType, value: &[u8]) -> String;
 }
 
-/// Shows every value as hexadecimal digits.
+/// Formats every value as hexadecimal digits.
 #[derive(Debug, Clone, Copy)]
 pub struct Hex;
 
@@ -46,20 +47,20 @@ impl ValueText for Hex {
     }
 }
 
-/// How a dump is laid out.
+/// The layout of a dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DumpFormat {
     /// One JSON array of partitions.
     Json,
-    /// A partition a line, each a JSON object (`-l`).
+    /// A partition per line, each a JSON object (`-l`).
     JsonLines,
-    /// A row or marker a line (`-d`).
+    /// A row or marker per line (`-d`).
     Rows,
     /// One JSON array of partition keys (`-e`).
     Keys,
 }
 
-/// What to dump, and how.
+/// The selection and layout of a dump.
 #[derive(Clone)]
 pub struct DumpOptions<'a> {
     /// The layout.
@@ -68,16 +69,16 @@ pub struct DumpOptions<'a> {
     pub raw_timestamps: bool,
     /// Only these partitions, in this order (`-k`); `None` for all.
     pub keys: Option<&'a [DecoratedKey]>,
-    /// None of these, by their key as [`ValueText`] shows it (`-x`).
+    /// Excluded partitions, by their key as formatted by [`ValueText`] (`-x`).
     pub excluded: &'a [String],
-    /// What has expired before this is called expired; seconds since 1970.
+    /// Data that expired before this time is shown as expired; seconds since 1970.
     pub now: u32,
 }
 
-/// What stops a dump.
+/// The error that ended a dump.
 #[derive(Debug)]
 pub enum DumpError {
-    /// The SSTable cannot be read on.
+    /// The SSTable cannot be read further.
     Read(cassette_rows::StorageError),
     /// The output cannot be written.
     Write(io::Error),
@@ -107,7 +108,7 @@ impl From<io::Error> for DumpError {
 }
 
 impl SSTableReader {
-    /// Writes what it holds as text, in memory for one row.
+    /// Writes the content as text; keeps one row in memory.
     pub fn dump(
         &self,
         values: &dyn ValueText,
@@ -143,8 +144,8 @@ impl SSTableReader {
         Ok(out.flush()?)
     }
 
-    /// Calls `dump` with the cursor at the first row of each partition that the options name; it has to leave the cursor at
-    /// the partition's end.
+    /// Calls `dump` with the cursor at the first row of each selected partition; it must leave the
+    /// cursor at the partition's end.
     fn dumped_partitions(
         &self,
         shown: &Shown<'_>,
@@ -167,10 +168,7 @@ impl SSTableReader {
             None => {
                 while !cursor.at_end() {
                     let header = cursor.partition_header()?;
-                    match excluded(&header) {
-                        true => cursor.skip_partition()?,
-                        false => dump(header, &mut cursor)?,
-                    }
+                    if excluded(&header) { cursor.skip_partition()? } else { dump(header, &mut cursor)? }
                 }
             }
         }
@@ -178,7 +176,7 @@ impl SSTableReader {
     }
 }
 
-/// What is needed to show anything.
+/// The context of formatting.
 struct Shown<'a> {
     table: &'a TableMetadata,
     values: &'a dyn ValueText,
@@ -186,7 +184,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// The key's components. Bytes that are not a key of this table are shown rather than hidden.
+    /// Returns the key's components. Bytes that are not a key of this table are shown, too.
     fn key_texts(&self, bytes: &[u8]) -> Vec<String> {
         let columns = &self.table.partition_key;
         let components = key::components(bytes, columns.len()).unwrap_or_else(|| vec![bytes]);
@@ -197,14 +195,14 @@ impl Shown<'_> {
             .collect()
     }
 
-    /// The key in one piece.
+    /// Returns the key as one text.
     fn key_text(&self, bytes: &[u8]) -> String {
         partition_key_text(self.table, self.values, bytes)
     }
 }
 
-/// A partition key as Cassandra's tools write it: its value, or its components between colons; a colon within one has a
-/// backslash before it.
+/// Returns a partition key in the format of Cassandra's tools: its value, or its components
+/// separated by colons; a colon inside one is preceded by a backslash.
 pub fn partition_key_text(table: &TableMetadata, values: &dyn ValueText, bytes: &[u8]) -> String {
     let columns = &table.partition_key;
     let components = key::components(bytes, columns.len()).unwrap_or_else(|| vec![bytes]);

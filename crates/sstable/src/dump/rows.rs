@@ -154,7 +154,8 @@ impl Shown<'_> {
         Ok(())
     }
 
-    /// A counter's cell is a context of shards, of which Cassandra's tool shows the first eight bytes as if they were a number.
+    /// A counter's cell is a context of shards, of which Cassandra's tool shows the first eight
+    /// bytes as if they were a number.
     fn cell_json(&self, data_type: &DataType, value: &[u8]) -> String {
         match (data_type, value.first_chunk::<8>()) {
             (DataType::Counter, Some(first)) => i64::from_be_bytes(*first).to_string(),
@@ -206,7 +207,7 @@ impl Shown<'_> {
             match values.next() {
                 Some(Some(value)) => json.raw(&self.values.json(&column.data_type, value))?,
                 Some(None) => json.raw("null")?,
-                // A bound says nothing about the columns beyond its prefix.
+                // A bound has no values for the columns after its prefix.
                 None => json.string("*")?,
             }
         }
@@ -236,9 +237,9 @@ impl Shown<'_> {
     }
 }
 
-/// What a row holds of a column.
+/// An item of a column in a row.
 enum ColumnData<'a> {
-    /// The deletion of a complex column; before its cells.
+    /// The deletion of a complex column; precedes its cells.
     Deletion(DeletionTime),
     Cell(Cell<'a>),
 }
@@ -279,7 +280,7 @@ impl Shown<'_> {
     }
 }
 
-/// A row or marker a line.
+/// A row or marker per line.
 impl Shown<'_> {
     pub fn debug_partition(
         &self,
@@ -315,14 +316,13 @@ impl Shown<'_> {
 
     fn debug_row(&self, row: &Row, is_static: bool) -> io::Result<String> {
         let liveness = row.liveness();
-        let mut out = match liveness.is_expiring() {
-            true => format!(
+        let mut out = if liveness.is_expiring() {
+            format!(
                 "Row[info=[ts={} ttl={}, let={}]",
                 liveness.timestamp, liveness.ttl, liveness.local_expiration
-            ),
-            false => {
-                format!("Row[info=[ts={}]", if liveness.is_empty() { i64::MIN } else { liveness.timestamp })
-            }
+            )
+        } else {
+            format!("Row[info=[ts={}]", if liveness.is_empty() { i64::MIN } else { liveness.timestamp })
         };
         if !row.deletion().is_live() {
             out += &format!(" del={}", debug_deletion(row.deletion()));
@@ -348,7 +348,7 @@ impl Shown<'_> {
                     out += &format!("del({})={}", column.name, debug_deletion(deletion));
                 }
                 ColumnData::Cell(cell) => {
-                    // Cassandra's own way with elements: the comma comes before the first of them too.
+                    // Cassandra's format of elements: a comma precedes the first one too.
                     if cell.path.is_some() {
                         out += ", ";
                     }
@@ -367,7 +367,8 @@ impl Shown<'_> {
             return format!("[{name}={} ts={}]", counter::total(cell.value), cell.timestamp);
         }
         let path = match (data_type, cell.path) {
-            // The fields of a UDT are shown without their names, and as if each were the whole.
+            // The fields of a UDT are shown without their names, and as if each were the whole
+            // value.
             (DataType::Udt { .. }, _) | (_, None) => String::new(),
             (_, Some(path)) => {
                 let text = format!("[{}]", self.path(data_type, path));
@@ -375,9 +376,10 @@ impl Shown<'_> {
                 text
             }
         };
-        let value = match cell.is_tombstone() {
-            true => "<tombstone>".to_owned(),
-            false => self.values.text(data_type, cell.value),
+        let value = if cell.is_tombstone() {
+            "<tombstone>".to_owned()
+        } else {
+            self.values.text(data_type, cell.value)
         };
         let times = match (cell.is_expiring(), cell.is_tombstone()) {
             (true, _) => format!("ts={} ttl={} ldt={}", cell.timestamp, cell.ttl, cell.local_deletion_time),

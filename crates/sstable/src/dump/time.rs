@@ -1,7 +1,7 @@
 //! Instants as Java writes them.
 
-/// Microseconds since 1970 as `2023-11-14T22:13:20.000001Z`, reckoned as sstabledump does: the second is cut towards 1970, and
-/// nanoseconds do not go beyond 64 bits.
+/// Formats microseconds since 1970 as `2023-11-14T22:13:20.000001Z`, computed as in sstabledump:
+/// the second is truncated towards 1970, and nanoseconds are limited to 64 bits.
 pub(super) fn micros_to_text(micros: i64) -> String {
     instant_to_text(micros / 1_000_000, micros.saturating_mul(1000).rem_euclid(1_000_000_000))
 }
@@ -30,8 +30,8 @@ fn instant_to_text(seconds: i64, nanos: i64) -> String {
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }
 
-/// The Gregorian date of a day since 1970: Howard Hinnant's `civil_from_days`, in which a year begins in March and an era has
-/// 146,097 days.
+/// Returns the Gregorian date of a day since 1970: Howard Hinnant's `civil_from_days`, in which a
+/// year begins in March and an era has 146,097 days.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(seconds_to_text(253_402_300_800), "+10000-01-01T00:00:00Z");
         assert_eq!(seconds_to_text(-62_198_755_200), "-0001-01-01T00:00:00Z");
         assert_eq!(seconds_to_text(951_782_400), "2000-02-29T00:00:00Z");
-        // The second is cut towards 1970, the fraction is not.
+        // The second is truncated towards 1970, the fraction is not.
         assert_eq!(micros_to_text(-1), "1970-01-01T00:00:00.999999Z");
     }
 }

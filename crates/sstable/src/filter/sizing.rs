@@ -1,18 +1,19 @@
-//! How large a filter must be: Cassandra's table of false positive rates.
+//! Sizes filters by Cassandra's table of false positive rates.
 
-/// What a chance asks for.
+/// The size for a false positive chance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
-    /// Bits of the filter for every key expected.
+    /// Bits of the filter per expected key.
     pub bits_per_key: u32,
-    /// Bits set for each key.
+    /// Bits set per key.
     pub hashes: u32,
 }
 
-/// The false positive rate with b bits a key (rows, from b = 2) and k hashes (columns, from k = 1).
+/// The false positive rate with b bits per key (rows, from b = 2) and k hashes (columns, from k =
+/// 1).
 ///
-/// Rates as Cassandra has them, from the analysis of Bloom filters by Pei Cao; they decide sizes on disk: never
-/// change them.
+/// Cassandra's rates, from the analysis of Bloom filters by Pei Cao; they determine sizes on disk:
+/// never change them.
 #[rustfmt::skip]
 const RATES: [&[f64]; 19] = [
     &[0.393, 0.400],
@@ -36,14 +37,15 @@ const RATES: [&[f64]; 19] = [
     &[0.0488, 0.00906, 0.0027, 0.00108, 0.00053, 0.000303, 0.000196, 0.00014, 0.000108, 8.89e-05, 7.77e-05, 7.12e-05, 6.79e-05, 6.71e-05],
 ];
 
-/// The bits a key of the first row of [`RATES`].
+/// The bits per key of the first row of [`RATES`].
 const FIRST_BITS: u32 = 2;
 
-/// The smallest size whose rate is at most `chance`, and then the fewest hashes that still reach it.
+/// Returns the smallest size whose rate is at most `chance`, and then the fewest hashes that still
+/// reach it.
 ///
-/// A chance too small to be had gets the largest size; the engine refuses such a table option.
+/// A chance below all rates gets the largest size; the engine rejects such a table option.
 pub fn spec(chance: f64) -> Spec {
-    // What one hash on two bits reaches is got with less.
+    // Chances that one hash on two bits reaches.
     if chance >= RATES[0][0] {
         return Spec { bits_per_key: 1, hashes: 2 };
     }
@@ -66,7 +68,7 @@ pub fn least_chance() -> f64 {
     last[best(last)]
 }
 
-/// The column of the row's smallest rate; the first of equals.
+/// Returns the column of the row's smallest rate; the first of equal ones.
 fn best(rates: &[f64]) -> usize {
     (0..rates.len()).reduce(|best, k| if rates[k] < rates[best] { k } else { best }).unwrap_or(0)
 }

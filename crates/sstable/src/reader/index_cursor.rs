@@ -1,4 +1,4 @@
-//! Walks through Index.db, entry by entry.
+//! Iterates over the entries of Index.db.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::index::{EntryHead, PromotedIndex};
 use crate::input::Input;
 use crate::key_cache::PartitionPlace;
 
-/// The key and the length of the entry that `bytes` begin with, if it lies whole in them and has no index of rows.
+/// Returns the key and the length of the first entry in `bytes`, if it is complete and has no row
+/// index.
 #[inline]
 fn plain_entry(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
@@ -20,7 +21,7 @@ fn plain_entry(bytes: &[u8]) -> Option<(&[u8], usize)> {
     (rest.get(position) == Some(&0)).then_some((key, 2 + key.len() + position + 1))
 }
 
-/// Reads the index of a partition's rows from Index.db, if it has one.
+/// Reads a partition's row index from Index.db, if it has one.
 pub(super) fn read_promoted_index(
     file: &ChunkedFile,
     place: PartitionPlace,
@@ -34,14 +35,14 @@ pub(super) fn read_promoted_index(
     PromotedIndex::decode(bytes, start).map(Some).map_err(|e| e.at(file.path()))
 }
 
-/// A place in Index.db. It reads the blocks that entries' heads lie in, and passes over indexes of rows unread.
+/// A position in Index.db. Reads the blocks of the entries' heads, and skips row indexes.
 #[derive(Debug)]
 pub struct IndexCursor {
     file: Arc<ChunkedFile>,
     caching: Caching,
     window: Bytes,
     window_start: u64,
-    /// Where the next entry begins.
+    /// The offset of the next entry.
     next: u64,
     /// The current entry.
     entry_start: u64,
@@ -51,7 +52,7 @@ pub struct IndexCursor {
 }
 
 impl IndexCursor {
-    /// Before the entry at `start`.
+    /// Creates a cursor before the entry at `start`.
     pub fn new(file: Arc<ChunkedFile>, start: u64, caching: Caching) -> Self {
         Self {
             file,
@@ -66,12 +67,12 @@ impl IndexCursor {
         }
     }
 
-    /// Goes before the entry at `start`.
+    /// Moves before the entry at `start`.
     pub fn seek(&mut self, start: u64) {
         self.next = start;
     }
 
-    /// Goes to the next entry; `false` at the end.
+    /// Moves to the next entry; returns `false` at the end.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         let length = self.file.data_length();
@@ -98,11 +99,10 @@ impl IndexCursor {
                     self.promoted = promoted..promoted + head.promoted_length as u64;
                     self.entry_start = self.next;
                     self.next = self.promoted.end;
-                    return match self.next <= length {
-                        true => Ok(true),
-                        false => {
-                            Err(self.corrupt(self.entry_start, "an entry that ends within the file expected"))
-                        }
+                    return if self.next <= length {
+                        Ok(true)
+                    } else {
+                        Err(self.corrupt(self.entry_start, "an entry that ends within the file expected"))
                     };
                 }
                 Err(malformed) => {
@@ -119,13 +119,13 @@ impl IndexCursor {
         }
     }
 
-    /// Goes to the entry of `key` if it begins before `end`. Keys are compared for equality alone: that needs no
-    /// tokens.
+    /// Moves to the entry of `key` if it begins before `end`. Compares keys only for equality,
+    /// which needs no tokens.
     pub fn find(&mut self, key: &[u8], end: u64) -> Result<bool> {
         self.find_first(end, |found| found == key)
     }
 
-    /// Goes to the first entry whose key is `wanted`, if one begins before `end`.
+    /// Moves to the first entry for which `wanted` holds, if one begins before `end`.
     pub fn find_first(&mut self, end: u64, wanted: impl Fn(&[u8]) -> bool) -> Result<bool> {
         loop {
             self.pass_over(end, &wanted);
@@ -138,16 +138,19 @@ impl IndexCursor {
         }
     }
 
-    /// Goes to the first entry whose key is `reached`, if there is one; no key before that one is, and all after it are.
+    /// Moves to the first entry for which `reached` holds, if there is one; `reached` must be
+    /// monotonic.
     pub fn find_from(&mut self, reached: impl Fn(&[u8]) -> bool) -> Result<bool> {
         self.stride(&reached)?;
         self.find_first(self.file.data_length(), reached)
     }
 
-    /// Asks of every so manieth entry of the window whether it is `reached`, up to the first that is, and stands behind
-    /// the last that is not: what is asked mostly takes a token, which costs more than passing over some entries does.
+    /// Evaluates `reached` for every n-th entry of the window, up to the first for which it holds,
+    /// and stops after the last for which it does not: an evaluation mostly computes a token, which
+    /// costs more than skipping some entries.
     fn stride(&mut self, reached: &impl Fn(&[u8]) -> bool) -> Result<()> {
-        /// Half of the 128 entries of a sample are passed over on average: 8 + 8 / 2 questions instead of 64.
+        /// Half of the 128 entries of a sample are skipped on average: 8 + 8 / 2 evaluations
+        /// instead of 64.
         const STRIDE: usize = 8;
         if self.next >= self.file.data_length() {
             return Ok(());
@@ -170,8 +173,9 @@ impl IndexCursor {
         Ok(())
     }
 
-    /// Passes over entries whose keys are not `wanted` and that lie whole in the window, with as little work as can be:
-    /// some dozens of them come before the one looked for. Stops before anything that is not plainly such an entry.
+    /// Skips entries whose keys are not `wanted` and that are completely in the window, with as
+    /// little work as possible: some dozens of them precede the required one. Stops before any
+    /// other kind of entry.
     #[inline]
     fn pass_over(&mut self, end: u64, wanted: &impl Fn(&[u8]) -> bool) {
         let Some(mut at) = self.next.checked_sub(self.window_start).map(|offset| offset as usize) else {
@@ -186,7 +190,7 @@ impl IndexCursor {
         }
     }
 
-    /// Takes the block that the next entry begins in as the window.
+    /// Loads the block of the next entry as the window.
     fn load(&mut self, wanted: u64) -> Result<()> {
         let block = self.next / self.file.chunk_length();
         self.window = self.file.chunk(block, self.caching)?;
@@ -203,37 +207,37 @@ impl IndexCursor {
         &self.window[self.key.clone()]
     }
 
-    /// The current entry's key with its token, in memory of its own.
+    /// Returns the current entry's key with its token, in dedicated memory.
     pub fn decorated_key(&self) -> DecoratedKey {
         DecoratedKey::new(Bytes::copy_from_slice(self.key()))
     }
 
-    /// Where the current partition begins in Data.
+    /// Returns the offset of the current partition in Data.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The index of the current partition's rows, if it has one.
+    /// Returns the current partition's row index, if it has one.
     pub fn promoted_index(&self) -> Result<Option<PromotedIndex>> {
         read_promoted_index(&self.file, self.place(), self.caching)
     }
 
-    /// What the current entry says.
+    /// Returns the current entry.
     pub fn place(&self) -> PartitionPlace {
         PartitionPlace {
             position: self.position,
             promoted_start: self.promoted.start,
-            // Lengths beyond i32 are refused when the entry is read.
+            // Lengths beyond i32 are rejected when the entry is read.
             promoted_length: (self.promoted.end - self.promoted.start) as u32,
         }
     }
 
-    /// Where the current entry begins in Index.db.
+    /// Returns the offset of the current entry in Index.db.
     pub fn entry_start(&self) -> u64 {
         self.entry_start
     }
 
-    /// Where the entry after the current one begins in Index.db.
+    /// Returns the offset of the next entry in Index.db.
     pub fn entry_end(&self) -> u64 {
         self.next
     }

@@ -1,7 +1,7 @@
 //! An SSTable opened for reading.
 //!
-//! What is held in memory: Summary, Filter, Statistics and the chunks' offsets. Data and Index are read through the
-//! [`ChunkCache`], every chunk verified when it comes from disk.
+//! Summary, Filter, Statistics and the chunks' offsets are in memory. Data and Index are read
+//! through the [`ChunkCache`], and every chunk from the disk is verified.
 
 mod index_cursor;
 mod open;
@@ -39,7 +39,8 @@ use crate::key_cache::{KeyCache, PartitionPlace, Remembered};
 use crate::statistics::{SerializationHeader, Statistics, Stats};
 use crate::summary::Summary;
 
-/// An open SSTable. Immutable and cheap to clone; files stay open until the last clone and stream is dropped.
+/// An open SSTable. Immutable and cheap to clone; files stay open until the last clone and stream
+/// is dropped.
 #[derive(Clone)]
 pub struct SSTableReader {
     shared: Arc<Shared>,
@@ -48,7 +49,7 @@ pub struct SSTableReader {
     keys: Option<RememberedKeys>,
 }
 
-/// The key cache, and what it calls this SSTable.
+/// The key cache, and the number of this SSTable in it.
 #[derive(Debug, Clone)]
 struct RememberedKeys {
     cache: Arc<KeyCache>,
@@ -64,18 +65,18 @@ struct Shared {
     summary: Summary,
     filter: Option<BloomFilter>,
     statistics: Statistics,
-    /// Around all rows and markers; `None` if there are none, or it is not known.
+    /// The range of all rows and markers; `None` if there are none, or it is unknown.
     min_clustering: Clustering,
     max_clustering: Clustering,
     bytes_on_disk: u64,
-    /// Whether Checksums.db vouches for what has no checksum otherwise.
+    /// Whether Checksums.db covers the components without checksums.
     checksummed: bool,
 }
 
-/// What tells an SSTable from others: what it says of its files.
+/// Identifies an SSTable by its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// The CRC-32 of Data, as Digest.crc32 has it.
+    /// The CRC-32 of Data, from Digest.crc32.
     pub data_crc: u32,
     /// Bytes of Data before compression.
     pub data_length: u64,
@@ -90,12 +91,12 @@ impl fmt::Debug for SSTableReader {
 }
 
 impl SSTableReader {
-    /// Where it lies and how its files are called.
+    /// Returns its location and file names.
     pub fn descriptor(&self) -> &Descriptor {
         &self.shared.descriptor
     }
 
-    /// The files it consists of.
+    /// Returns its components.
     pub fn components(&self) -> &[Component] {
         &self.shared.components
     }
@@ -105,7 +106,7 @@ impl SSTableReader {
         &self.table
     }
 
-    /// The same SSTable for an altered table.
+    /// Returns the same SSTable for an altered table.
     pub fn with_table(&self, table: Arc<TableMetadata>) -> Result<Self> {
         let format = RowFormat::new(self.header(), &table).map_err(|detail| StorageError::Unsupported {
             path: self.shared.descriptor.path(Component::Statistics),
@@ -115,25 +116,25 @@ impl SSTableReader {
         Ok(Self { shared: self.shared.clone(), table, format: Arc::new(format), keys: self.keys.clone() })
     }
 
-    /// The same SSTable, remembering in `cache` where partitions lie if its table wants that (`caching`, `keys`).
+    /// Returns the same SSTable with a key cache, if its table enables that (`caching`, `keys`).
     pub fn with_key_cache(mut self, cache: Arc<KeyCache>) -> Self {
         self.keys = Some(RememberedKeys { sstable: cache.register(), cache });
         self
     }
 
-    /// The key cache, if it has one, for reads that leave what they read in caches, if its table wants that.
+    /// Returns the key cache, if it has one, for reads that fill caches, if its table enables that.
     #[inline]
     fn remembered_keys(&self, caching: Caching) -> Option<&RememberedKeys> {
         self.keys.as_ref().filter(|_| caching == Caching::Use && self.table.params.caching.keys)
     }
 
-    /// What the key cache calls it, if it has one.
+    /// Returns its number in the key cache, if it has one.
     pub fn key_cache_number(&self) -> Option<u64> {
         self.keys.as_ref().map(|keys| keys.sstable)
     }
 
-    /// Puts a place into its key cache that was true of this very SSTable before (see [`fingerprint`](Self::fingerprint)):
-    /// whether it can be one, and the table wants it.
+    /// Adds a saved position of this very SSTable (see [`fingerprint`](Self::fingerprint)) to its
+    /// key cache: returns whether it is valid, and the table caches keys.
     pub fn remember(&self, hash: (u64, u64), place: PartitionPlace) -> bool {
         let Some(keys) = self.keys.as_ref().filter(|_| self.table.params.caching.keys) else { return false };
         let promoted_end = place.promoted_start.checked_add(place.promoted_length.into());
@@ -145,20 +146,21 @@ impl SSTableReader {
         fits
     }
 
-    /// Whether its key cache knows where a key with this hash lies. It is not counted as a request.
+    /// Returns whether its key cache contains a key with this hash. Not counted as a request.
     #[inline]
     pub fn remembers(&self, hash: (u64, u64)) -> bool {
         self.keys.as_ref().is_some_and(|keys| keys.cache.knows(keys.sstable, hash))
     }
 
-    /// Takes a place out of its key cache.
+    /// Removes a position from its key cache.
     pub fn forget(&self, hash: (u64, u64)) {
         if let Some(keys) = &self.keys {
             keys.cache.remove(keys.sstable, hash);
         }
     }
 
-    /// What tells it from another SSTable of the same name; `None` if it came without Digest.crc32.
+    /// Returns a fingerprint that distinguishes it from another SSTable of the same name; `None`
+    /// without Digest.crc32.
     pub fn fingerprint(&self) -> Result<Option<Fingerprint>> {
         if !self.shared.components.contains(&Component::Digest) {
             return Ok(None);
@@ -170,17 +172,17 @@ impl SSTableReader {
         Ok(Some(Fingerprint { data_crc, data_length, index_length: self.shared.index.data_length() }))
     }
 
-    /// The figures about its rows.
+    /// Returns the statistics of its rows.
     pub fn stats(&self) -> &Stats {
         &self.shared.statistics.stats
     }
 
-    /// All that Statistics.db says.
+    /// Returns the content of Statistics.db.
     pub fn statistics(&self) -> &Statistics {
         &self.shared.statistics
     }
 
-    /// How its rows are encoded.
+    /// Returns the encoding of its rows.
     pub fn header(&self) -> &SerializationHeader {
         &self.shared.statistics.header
     }
@@ -195,12 +197,13 @@ impl SSTableReader {
         &self.shared.summary.last
     }
 
-    /// The sample of its index.
+    /// Returns the sample of its index.
     pub fn summary(&self) -> &Summary {
         &self.shared.summary
     }
 
-    /// About how many partitions it has: exact but for the last interval of the summary.
+    /// Returns the approximate number of partitions: exact except for the last interval of the
+    /// summary.
     pub fn estimated_keys(&self) -> u64 {
         let counted = self.stats().partition_sizes.count();
         match u64::try_from(counted) {
@@ -234,7 +237,7 @@ impl SSTableReader {
         self.shared.summary.heap_size()
     }
 
-    /// Bytes held in memory by the places of its compressed chunks.
+    /// Returns the heap bytes of the offsets of its compressed chunks.
     pub fn compression_heap_size(&self) -> usize {
         match self.shared.data.layout() {
             Layout::Compressed(info) => info.heap_size(),
@@ -242,13 +245,14 @@ impl SSTableReader {
         }
     }
 
-    /// Whether everything in its files is protected by a checksum. If not (it comes from Cassandra), see
-    /// [`adopt`](Self::adopt).
+    /// Returns whether checksums protect everything in its files. If not (it was written by
+    /// Cassandra), see [`adopt`](Self::adopt).
     pub fn is_checksummed(&self) -> bool {
         self.shared.checksummed
     }
 
-    /// Itself if it is protected by checksums; otherwise adopted, and opened anew with what adopting wrote.
+    /// Returns itself if checksums protect it; otherwise adopts it and opens it again with the
+    /// files written by that.
     pub fn adopted(self) -> Result<Self> {
         if self.is_checksummed() {
             return Ok(self);
@@ -263,32 +267,33 @@ impl SSTableReader {
         Self::open(file_system.clone(), descriptor.clone(), self.table.clone(), cache, options)
     }
 
-    /// Whether it may hold the partition: it lies between the first and last key and passes the filter. `false` is
-    /// certain.
+    /// Returns whether it may contain the partition: the key is between the first and last one and
+    /// passes the filter. `false` is certain.
     pub fn may_contain(&self, key: &DecoratedKey) -> bool {
         self.may_contain_hashed(key, murmur3_hash(key.key()))
     }
 
-    /// [`Self::may_contain`] by a key whose [`murmur3_hash`] is at hand.
+    /// Does [`Self::may_contain`] with the key's [`murmur3_hash`].
     #[inline]
     pub fn may_contain_hashed(&self, key: &DecoratedKey, hash: (u64, u64)) -> bool {
         self.spans(key) && self.passes_filter(hash)
     }
 
-    /// Whether the key lies between the first and the last one.
+    /// Returns whether the key is between the first and the last one.
     #[inline]
     pub fn spans(&self, key: &DecoratedKey) -> bool {
         *key >= self.shared.summary.first && *key <= self.shared.summary.last
     }
 
-    /// Whether the filter lets a key with this [`murmur3_hash`] pass. `false` is certain.
+    /// Returns whether a key with this [`murmur3_hash`] passes the filter. `false` is certain.
     #[inline]
     pub fn passes_filter(&self, hash: (u64, u64)) -> bool {
         self.shared.filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash))
     }
 
-    /// Whether some row, or a marker, may lie in `slices`; by the smallest and largest clustering. The static row
-    /// and partition deletions are not looked at: see [`may_have_static`](Self::may_have_static).
+    /// Returns whether `slices` may contain some row, or a marker; by the smallest and largest
+    /// clustering. Ignores the static row and partition deletions: see
+    /// [`may_have_static`](Self::may_have_static).
     pub fn may_contain_rows_in(&self, slices: &Slices) -> bool {
         let edge = |prefix, side| cassette_rows::Position { prefix, side: Some(side) };
         let min = edge(&self.shared.min_clustering, Side::Before);
@@ -296,17 +301,18 @@ impl SSTableReader {
         slices.intersects(min, max, &self.table.comparator)
     }
 
-    /// Whether some partition may have a static row.
+    /// Returns whether some partition may have a static row.
     pub fn may_have_static(&self) -> bool {
         !self.format.statics.is_empty()
     }
 
-    /// Whether anything in it can be deleted or expire: not a single tombstone, deletion or TTL if `false`.
+    /// Returns whether anything in it can be deleted or expire: `false` means no tombstone,
+    /// deletion or TTL.
     pub fn may_have_deletions(&self) -> bool {
         self.stats().may_have_deletions()
     }
 
-    /// Where the partition's entry in Index.db is, if it has one; no filter is asked.
+    /// Returns the partition's entry in Index.db, if it has one; does not use the filter.
     fn find(&self, key: &DecoratedKey, caching: Caching) -> Result<Option<IndexCursor>> {
         let Some((start, end)) = self.shared.summary.find(key) else { return Ok(None) };
         let end = end.unwrap_or(self.shared.index.data_length());
@@ -314,17 +320,18 @@ impl SSTableReader {
         Ok(cursor.find(key.key(), end)?.then_some(cursor))
     }
 
-    /// Where a partition begins in the uncompressed Data; `None` if it is not here.
+    /// Returns the partition's offset in the uncompressed Data; `None` if it is absent.
     pub fn position_of(&self, key: &DecoratedKey) -> Result<Option<u64>> {
         Ok(self.find(key, Caching::LeaveAlone)?.map(|entry| entry.position()))
     }
 
-    /// Reads a partition; `None` if it is not here.
+    /// Reads a partition; `None` if it is absent.
     pub fn partition(&self, key: &DecoratedKey, selection: &Arc<Selection>) -> Result<Option<PartitionRead>> {
         self.partition_hashed(key, murmur3_hash(key.key()), selection)
     }
 
-    /// [`Self::partition`] by a key whose [`murmur3_hash`] is at hand: one that many SSTables are asked for.
+    /// Does [`Self::partition`] with the key's [`murmur3_hash`], for a key that is read from many
+    /// SSTables.
     pub fn partition_hashed(
         &self,
         key: &DecoratedKey,
@@ -341,7 +348,7 @@ impl SSTableReader {
         })
     }
 
-    /// [`Self::partition_hashed`] for a key that is known to pass the filter.
+    /// [`Self::partition_hashed`] for a key that has passed the filter.
     pub fn partition_unfiltered(
         &self,
         key: &DecoratedKey,
@@ -375,32 +382,33 @@ impl SSTableReader {
         Scan::new(self, start, end, selection, caching)
     }
 
-    /// Reads everything, in order, without filling the cache: what a compaction wants.
+    /// Reads everything, in order, without filling the cache, for compactions.
     pub fn scan_all(&self) -> Result<Scan> {
         self.scan(Bound::Unbounded, Bound::Unbounded, &Arc::new(Selection::all()), Caching::LeaveAlone)
     }
 
-    /// Reads the partitions that begin at `start..end` of the uncompressed Data; one begins at `start`.
+    /// Reads the partitions at `start..end` of the uncompressed Data; one begins at `start`.
     pub fn scan_positions(&self, start: u64, end: u64) -> WholeScan {
         WholeScan::new(self, start, end, Caching::LeaveAlone)
     }
 
-    /// The keys of all partitions, in order, with where each partition begins in the uncompressed Data.
+    /// Returns the keys of all partitions, in order, with each partition's offset in the
+    /// uncompressed Data.
     pub fn keys(&self, caching: Caching) -> IndexCursor {
         IndexCursor::new(self.shared.index.clone(), 0, caching)
     }
 
-    /// Bytes of the uncompressed rows in each chunk but the last.
+    /// Returns the bytes of uncompressed rows in each chunk except the last.
     pub fn chunk_length(&self) -> u64 {
         self.shared.data.chunk_length()
     }
 
-    /// Verified bytes of the uncompressed rows: chunk `index`.
+    /// Returns the verified bytes of chunk `index` of the uncompressed rows.
     pub fn chunk(&self, index: u64) -> Result<bytes::Bytes> {
         self.shared.data.chunk(index, Caching::LeaveAlone)
     }
 
-    /// The file that says where partitions are.
+    /// Returns the path of the file with the positions of partitions.
     pub(crate) fn index_path(&self) -> &std::path::Path {
         self.shared.index.path()
     }

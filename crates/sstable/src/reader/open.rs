@@ -1,4 +1,4 @@
-//! Opening: everything is read and checked that a table needs to be read.
+//! Opens an SSTable: reads and checks everything that reads of a table need.
 
 use std::io;
 use std::path::Path;
@@ -23,17 +23,17 @@ use crate::statistics::{self, Statistics};
 use crate::summary::{Summary, SummaryBuilder};
 use crate::toc;
 
-/// What to do with an SSTable that came without Checksums.db, so that a flipped bit in its Index or Filter could hide
-/// rows.
+/// The treatment of an SSTable without Checksums.db, in which a flipped bit in Index or Filter
+/// could hide rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForeignFiles {
-    /// Read all of it once and hold every part against the others. Takes as long as reading it does.
+    /// Read all of it once and compare all components. Takes as long as reading it does.
     Verify,
-    /// Read Index through, and believe it: its order, Summary and Filter are checked.
+    /// Read Index completely, and trust it: its order, Summary and Filter are checked.
     Trust,
 }
 
-/// How to open.
+/// Options for opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
     /// For SSTables that this program did not write.
@@ -46,14 +46,14 @@ impl Default for OpenOptions {
     }
 }
 
-/// Where the files are.
+/// The location of the files.
 pub(super) type Files<'a> = (&'a Arc<dyn FileSystem>, &'a Descriptor);
 
 impl SSTableReader {
     /// Opens the SSTable for reading rows of `table`.
     ///
-    /// Statistics must be there, and CompressionInfo or CRC; Summary and Filter are made again from Index when they
-    /// are missing or damaged. Nothing is written.
+    /// Statistics must exist, and CompressionInfo or CRC; Summary and Filter are rebuilt from Index
+    /// if they are missing or damaged. Nothing is written.
     pub fn open(
         file_system: Arc<dyn FileSystem>,
         descriptor: Descriptor,
@@ -73,9 +73,10 @@ impl SSTableReader {
         let format = RowFormat::new(&statistics.header, &table).map_err(unsupported)?.of_version(version);
         let format = Arc::new(format);
 
-        let checksums = match has(Component::Checksums) {
-            true => Some(parse(files, Component::Checksums, FileChecksums::decode)?),
-            false => None,
+        let checksums = if has(Component::Checksums) {
+            Some(parse(files, Component::Checksums, FileChecksums::decode)?)
+        } else {
+            None
         };
         let data = Arc::new(open_data(files, has(Component::CompressionInfo), checksums.as_ref(), &cache)?);
         let index = match (index_of(version), has(Component::DerivedIndex) && checksums.is_some()) {
@@ -85,7 +86,7 @@ impl SSTableReader {
         let index = Arc::new(index);
 
         let fp_chance = statistics.validation.bloom_filter_fp_chance;
-        // A sample of the index that is read, not of another.
+        // The summary must be one of the index that is read.
         let summary = match version {
             Version::Nb => read_vouched(files, &components, Component::Summary, checksums.as_ref())?
                 .and_then(|bytes| Summary::decode(&bytes, index.data_length()).ok()),
@@ -100,9 +101,12 @@ impl SSTableReader {
         };
 
         let stats = &statistics.stats;
-        let clustering = |values: &[Vec<u8>]| match values.len() <= format.clustering.columns() {
-            true => Clustering::new(values.iter().map(|value| Some(value.as_slice()))),
-            false => Clustering::empty(),
+        let clustering = |values: &[Vec<u8>]| {
+            if values.len() <= format.clustering.columns() {
+                Clustering::new(values.iter().map(|value| Some(value.as_slice())))
+            } else {
+                Clustering::empty()
+            }
         };
         let shared = Shared {
             min_clustering: clustering(&stats.min_clustering),
@@ -125,10 +129,12 @@ impl SSTableReader {
         Ok(reader)
     }
 
-    /// Writes Checksums.db for an SSTable that came without it, and lists it in TOC.txt. To be called once the SSTable
-    /// has been verified ([`ForeignFiles::Verify`]). From the next opening on it is checked like one of our own.
+    /// Writes Checksums.db for an SSTable without it, and lists it in TOC.txt. Must be called only
+    /// after the SSTable has been verified ([`ForeignFiles::Verify`]). From the next opening on it
+    /// is checked like our own SSTables.
     ///
-    /// What an oa or da SSTable has instead of an index of ours is written too; readers opened later do not hold it in memory.
+    /// Also writes the derived index of an oa or da SSTable; readers opened later do not keep it in
+    /// memory.
     pub fn adopt(&self) -> Result<()> {
         let shared = &self.shared;
         let files = (&shared.file_system, &shared.descriptor);
@@ -153,7 +159,7 @@ impl SSTableReader {
             let length = shared.index.data_length();
             write(Component::DerivedIndex, &shared.index.range(0, length, Caching::LeaveAlone)?)?;
         }
-        // The list last: what it does not name need not be there.
+        // The list is written last: unlisted files need not exist.
         write(Component::Checksums, &checksums.encode())?;
         write(Component::Toc, &toc::encode(&components))?;
         Ok(())
@@ -161,8 +167,8 @@ impl SSTableReader {
 }
 
 impl SSTableReader {
-    /// Writes another level of leveled compaction into Statistics.db, in one step. Readers that are open, this one too, go on saying what
-    /// they said.
+    /// Atomically writes another level of leveled compaction into Statistics.db. Open readers,
+    /// including this one, keep the old one.
     pub fn write_level(&self, level: i32) -> Result<()> {
         let shared = &self.shared;
         let path = shared.descriptor.path(Component::Statistics);
@@ -174,8 +180,8 @@ impl SSTableReader {
     }
 }
 
-/// The components that are there, and the bytes of their files. TOC.txt must not list more than there is, but for
-/// what can be made again.
+/// Returns the existing components, and the bytes of their files. TOC.txt must not list missing
+/// ones, except those that can be rebuilt.
 fn components((file_system, descriptor): Files<'_>) -> Result<(Vec<Component>, u64)> {
     let mut found = Vec::new();
     let mut bytes = 0;
@@ -205,7 +211,7 @@ fn components((file_system, descriptor): Files<'_>) -> Result<(Vec<Component>, u
             ));
         }
     }
-    // A file of deletions that its writer gave up counts for nothing.
+    // A file of deletions that its writer gave up is ignored.
     found.retain(|c| *c != Component::Toc && (has_deletions || *c != Component::Deletions));
     Ok((found, bytes))
 }
@@ -224,7 +230,8 @@ pub(super) fn parse<T>(
     parse(&bytes).map_err(|e| e.at(&files.1.path(component)))
 }
 
-/// The content of a component that can be made again; `None` if it is missing or not what Checksums.db vouches for.
+/// Returns the content of a component that can be rebuilt; `None` if it is missing or does not
+/// match Checksums.db.
 fn read_vouched(
     files: Files<'_>,
     components: &[Component],
@@ -253,38 +260,36 @@ fn open_data(
     cache: &Arc<ChunkCache>,
 ) -> Result<ChunkedFile> {
     let (file, length) = open_file(files, Component::Data)?;
-    let layout = match compressed {
-        true => {
-            let bytes = read(files, Component::CompressionInfo)?;
-            let path = files.1.path(Component::CompressionInfo);
-            if let Some(expected) = checksums.and_then(|c| c.of(Component::CompressionInfo)) {
-                check(&path, expected, FileChecksum::of(&bytes))?;
-            }
-            Layout::Compressed(CompressionInfo::decode(&bytes, length).map_err(|e| e.at(&path))?)
+    let layout = if compressed {
+        let bytes = read(files, Component::CompressionInfo)?;
+        let path = files.1.path(Component::CompressionInfo);
+        if let Some(expected) = checksums.and_then(|c| c.of(Component::CompressionInfo)) {
+            check(&path, expected, FileChecksum::of(&bytes))?;
         }
-        false => {
-            let crcs = parse(files, Component::Crc, |bytes| Checksums::decode(bytes, length))?;
-            Layout::Plain { chunk_length: crcs.block_size, crcs: Some(crcs.crcs.into()) }
-        }
+        Layout::Compressed(CompressionInfo::decode(&bytes, length).map_err(|e| e.at(&path))?)
+    } else {
+        let crcs = parse(files, Component::Crc, |bytes| Checksums::decode(bytes, length))?;
+        Layout::Plain { chunk_length: crcs.block_size, crcs: Some(crcs.crcs.into()) }
     };
     let data = ChunkedFile::new(files.1.path(Component::Data), file, length, layout, cache.clone());
     if cache.disk_access() == DiskAccessMode::Mmap { data.mapped() } else { Ok(data) }
 }
 
 fn check(path: &Path, expected: FileChecksum, found: FileChecksum) -> Result<()> {
-    match expected == found {
-        true => Ok(()),
-        false => Err(StorageError::corrupt(
+    if expected == found {
+        Ok(())
+    } else {
+        Err(StorageError::corrupt(
             path,
             format!(
                 "{} bytes with checksum {:#010x} expected by Checksums.db, {} with {:#010x} found",
                 expected.length, expected.crc, found.length, found.crc
             ),
-        )),
+        ))
     }
 }
 
-/// The component that says where partitions are.
+/// Returns the component with the positions of partitions.
 fn index_of(version: Version) -> Component {
     match version {
         Version::Nb => Component::Index,
@@ -292,7 +297,7 @@ fn index_of(version: Version) -> Component {
     }
 }
 
-/// The index of an SSTable of another version than ours, made from its rows and held in memory.
+/// Builds the index of an SSTable of another version from its rows, in memory.
 fn derive_index(
     files: Files<'_>,
     data: &Arc<ChunkedFile>,
@@ -307,7 +312,8 @@ fn derive_index(
     Ok(ChunkedFile::new(files.1.path(Component::DerivedIndex), file, length, layout, cache.clone()))
 }
 
-/// Opens Index; that of a foreign SSTable is summed up, so that what it is now is at least what it stays.
+/// Opens Index; computes the checksums of a foreign SSTable's Index, so that later changes are
+/// detected.
 pub(super) fn open_index(
     files: Files<'_>,
     component: Component,
@@ -340,8 +346,8 @@ pub(super) fn open_index(
     if cache.disk_access() == DiskAccessMode::Standard { Ok(index) } else { index.mapped() }
 }
 
-/// Reads Index through: its keys and positions must ascend. Gives back `summary` and `filter` if they are what it
-/// says, else new ones.
+/// Reads Index completely: its keys and positions must ascend. Returns `summary` and `filter` if
+/// they match it, else new ones.
 fn rebuild(
     index: &Arc<ChunkedFile>,
     summary: Option<Summary>,

@@ -24,12 +24,13 @@ use crate::row_marks::RowMarks;
 pub(super) enum Rows {
     Forward(Sliced<Forward>),
     Reverse(Sliced<Reverse>),
-    /// The selection wants none, or there are none of them.
+    /// No rows are selected, or none exist.
     None,
 }
 
 impl Rows {
-    /// `cursor` stands at the partition's first row or marker. `marks` are looked into and added to; `landed` is of the first slice.
+    /// `cursor` is at the partition's first row or marker. `marks` are used and extended; `landed`
+    /// is that of the first slice.
     pub(super) fn new(
         cursor: Cursor,
         place: Place,
@@ -42,9 +43,10 @@ impl Rows {
             return Self::None;
         }
         let (table, selection) = (table.clone(), selection.clone());
-        match selection.reversed {
-            true => Self::Reverse(Sliced::new(Reverse::new(cursor, place), table, selection)),
-            false => Self::Forward(Sliced::new(Forward::new(cursor, place, marks, landed), table, selection)),
+        if selection.reversed {
+            Self::Reverse(Sliced::new(Reverse::new(cursor, place), table, selection))
+        } else {
+            Self::Forward(Sliced::new(Forward::new(cursor, place, marks, landed), table, selection))
         }
     }
 
@@ -58,8 +60,8 @@ impl Rows {
     }
 }
 
-/// Reads the header of the partition at `place`, and checks that Index and Data agree about it. `None` if Data holds
-/// another key there.
+/// Reads the header of the partition at `place`, and checks that Index and Data agree about it.
+/// `None` if Data has another key there.
 pub(super) fn start(
     reader: &SSTableReader,
     key: &DecoratedKey,
@@ -72,10 +74,8 @@ pub(super) fn start(
     let Some(header) = cursor.partition_header_if(key)? else { return Ok(None) };
     let rows_start = cursor.offset();
     let index_file = &reader.shared.index;
-    let promoted = match takes_index(selection) {
-        true => read_promoted_index(index_file, place, cursor.caching())?,
-        false => None,
-    };
+    let promoted =
+        if takes_index(selection) { read_promoted_index(index_file, place, cursor.caching())? } else { None };
     if let Some(index) = &promoted {
         row_index_reads::note(index, place.promoted_length);
     }
@@ -98,12 +98,13 @@ pub(super) fn start(
     Ok(Some((header, Place { start, rows_start, index, index_file: index_file.clone() })))
 }
 
-/// Whether a read of this selection is shorter with an index of the rows.
+/// Returns whether a read of this selection is faster with a row index.
 fn takes_index(selection: &Selection) -> bool {
     !(selection.slices.is_all() && !selection.reversed || selection.slices.as_slice().is_empty())
 }
 
-/// Where the only slice of a selection begins in a large partition, and what is known of that block; `None` for other selections.
+/// Returns the start of a selection with one slice in a large partition, and the cached marks of
+/// that block; `None` for other selections.
 fn land(
     reader: &SSTableReader,
     start: u64,
@@ -124,7 +125,7 @@ fn land(
     Ok(Some(Landed { landing, known }))
 }
 
-/// [`start`] of the partition that the index cursor stands at: Data must hold that key there.
+/// [`start`] for the current partition of the index cursor: Data must contain that key.
 pub(super) fn start_at_entry(
     reader: &SSTableReader,
     key: &DecoratedKey,
@@ -144,15 +145,15 @@ pub(super) fn start_at_entry(
     }
 }
 
-/// What an SSTable has of a selection of a partition.
+/// The result of looking up a selection of a partition in an SSTable.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is given, never kept")]
+#[expect(clippy::large_enum_variant, reason = "destructured by its callers, never stored")]
 pub enum Found {
-    /// The partition is not in it.
+    /// The partition is absent.
     Nothing,
-    /// The partition is in it, but nothing of what was selected is, nor is the partition deleted there: known without reading it.
+    /// The partition exists without any selected row or deletion: known without reading it.
     OnlyKey,
-    /// The partition is in it, and must be read to know what of it was selected.
+    /// The partition exists, and must be read for the selected rows.
     Partition(PartitionRead),
 }
 
@@ -166,7 +167,7 @@ pub struct PartitionRead {
 }
 
 impl PartitionRead {
-    /// The partition that the index cursor stands at.
+    /// Reads the current partition of the index cursor.
     pub(super) fn new(
         reader: &SSTableReader,
         key: &DecoratedKey,
@@ -182,12 +183,12 @@ impl PartitionRead {
         Self { header: Some(header), rows, started: false, is_reconciled: !reader.may_have_deletions() }
     }
 
-    /// A partition without any row that is selected.
+    /// Creates a partition without selected rows.
     pub(super) fn of_no_rows(reader: &SSTableReader, key: &DecoratedKey, deletion: DeletionTime) -> Self {
         Self::of(reader, PartitionHeader { key: key.clone(), deletion, static_row: None }, Rows::None)
     }
 
-    /// The partition that the key cache remembers; nothing if it is another key's.
+    /// Reads the partition at a cached position; `None` if it has another key.
     pub(super) fn at(
         reader: &SSTableReader,
         key: &DecoratedKey,
@@ -213,7 +214,7 @@ impl PartitionRead {
         Ok(Found::Partition(Self::of(reader, header, rows)))
     }
 
-    /// A large partition whose beginning and index need not be read again.
+    /// Reads a large partition whose header and index are cached.
     fn at_seen(
         reader: &SSTableReader,
         key: &DecoratedKey,
@@ -227,16 +228,14 @@ impl PartitionRead {
         if let (Some(landed), [slice]) = (&landed, selection.slices.as_slice())
             && landed.rules_out(slice, &reader.table)
         {
-            return Ok(match seen.deletion.is_live() {
-                true => Found::OnlyKey,
-                false => Found::Partition(Self::of_no_rows(reader, key, seen.deletion)),
+            return Ok(if seen.deletion.is_live() {
+                Found::OnlyKey
+            } else {
+                Found::Partition(Self::of_no_rows(reader, key, seen.deletion))
             });
         }
         let rows_start = start.saturating_add(seen.index.header_length);
-        let index = match takes_index(selection) {
-            true => RowIndex::Remembered(large.clone()),
-            false => RowIndex::None,
-        };
+        let index = if takes_index(selection) { RowIndex::Remembered(large.clone()) } else { RowIndex::None };
         let mut cursor = reader.cursor(Caching::Use);
         cursor.seek(rows_start);
         let place = Place { start, rows_start, index, index_file: reader.shared.index.clone() };
@@ -256,10 +255,7 @@ impl PartitionStream for PartitionRead {
     }
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
-        match self.started {
-            true => self.rows.next(),
-            false => Ok(None),
-        }
+        if self.started { self.rows.next() } else { Ok(None) }
     }
 
     fn is_reconciled(&self) -> bool {

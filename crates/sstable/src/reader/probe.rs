@@ -1,4 +1,4 @@
-//! Looks partitions up in ascending order, for whoever goes through another SSTable and asks this one on the way.
+//! Looks up partitions in ascending order, for a caller that iterates over another SSTable.
 
 use cassette_rows::{DecoratedKey, PartitionHeader, Result, Unfiltered};
 
@@ -15,12 +15,12 @@ pub struct Probe(Way);
 #[derive(Debug)]
 enum Way {
     Rows(Box<Rows>),
-    /// The deletions alone, gathered when the SSTable was written.
+    /// The deletions alone, stored when the SSTable was written.
     Deletions(Box<Deletions>),
 }
 
-/// A place in Index and one in Data, both going forwards: what lies between two keys is passed over once, and a chunk that holds several
-/// partitions is read once. The cache is looked into and left as it is.
+/// Forward positions in Index and Data: the part between two keys is skipped once, and a chunk with
+/// several partitions is read once. Reads the cache without changing it.
 #[derive(Debug)]
 struct Rows {
     reader: SSTableReader,
@@ -28,15 +28,16 @@ struct Rows {
     cursor: Cursor,
     only_deletions: bool,
     in_partition: bool,
-    /// Where what was read of the partition at hand begins.
+    /// The start of the bytes read for the current partition.
     start: u64,
     bytes: u64,
 }
 
 impl SSTableReader {
-    /// For looking up partitions in ascending order. With `only_deletions` rows are given only if they are deleted, and a partition
-    /// in which nothing is deleted may be taken for one that is not here: no row is read where the deletions lie apart
-    /// ([`deletions`](crate::deletions)), elsewhere the bodies of other rows are passed over.
+    /// Creates a probe for looking up partitions in ascending order. With `only_deletions` it
+    /// returns only deleted rows, and may report a partition without deletions as absent: no row is
+    /// read if the deletions are stored separately ([`deletions`](crate::deletions)), otherwise the
+    /// bodies of other rows are skipped.
     pub fn probe(&self, only_deletions: bool) -> Result<Probe> {
         if only_deletions && let Some(deletions) = self.probe_deletions()? {
             return Ok(deletions);
@@ -52,15 +53,16 @@ impl SSTableReader {
         }))))
     }
 
-    /// [`Self::probe`] with `only_deletions`, of an SSTable whose deletions lie apart; `None` if they do not.
+    /// Does [`Self::probe`] with `only_deletions`, for an SSTable with separately stored deletions;
+    /// `None` without these.
     pub fn probe_deletions(&self) -> Result<Option<Probe>> {
         Ok(self.deletions()?.map(|deletions| Probe(Way::Deletions(Box::new(deletions)))))
     }
 }
 
 impl Probe {
-    /// Whether the partition, which must not come before one asked for earlier, may be here; `false` is certain. `hash` is the key's
-    /// [`murmur3_hash`](cassette_rows::token::murmur3_hash).
+    /// Returns whether the partition may exist; `false` is certain. Partitions must be requested in
+    /// ascending order. `hash` is the key's [`murmur3_hash`](cassette_rows::token::murmur3_hash).
     #[inline]
     pub fn may_have(&mut self, key: &DecoratedKey, hash: (u64, u64)) -> Result<bool> {
         match &mut self.0 {
@@ -69,7 +71,8 @@ impl Probe {
         }
     }
 
-    /// Reads the head of a partition that [`may_have`](Self::may_have) said may be here; `None` if it is not.
+    /// Reads the head of a partition for which [`may_have`](Self::may_have) returned true; `None`
+    /// if it is absent.
     pub fn open(&mut self, key: &DecoratedKey) -> Result<Option<PartitionHeader>> {
         match &mut self.0 {
             Way::Rows(rows) => rows.open(key),
@@ -77,7 +80,7 @@ impl Probe {
         }
     }
 
-    /// The next row or marker of the partition that was opened.
+    /// Returns the next row or marker of the opened partition.
     pub fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         match &mut self.0 {
             Way::Rows(rows) => rows.next_unfiltered(),
@@ -85,7 +88,7 @@ impl Probe {
         }
     }
 
-    /// Bytes of rows gone through so far, before compression; bodies that were passed over count.
+    /// Returns the bytes of rows processed so far, before compression, including skipped bodies.
     pub fn bytes(&self) -> u64 {
         match &self.0 {
             Way::Rows(rows) => rows.bytes,
@@ -100,20 +103,20 @@ impl Rows {
         let shared = &self.reader.shared;
         let Some((start, end)) = shared.summary.find(key) else { return Ok(None) };
         let end = end.unwrap_or(shared.index.data_length());
-        // An interval further on: what lies before it need not be passed.
+        // A later interval: the entries before it can be skipped.
         if self.index.entry_end() < start {
             self.index.seek(start);
         }
         let before = self.index.entry_end();
         if !self.index.find(key.key(), end)? {
-            // The filter was wrong. Keys after this one may lie in the same interval.
+            // A false positive of the filter. Later keys may be in the same interval.
             self.index.seek(before);
             return Ok(None);
         }
         self.start = self.index.position();
         self.cursor.seek(self.start);
         let Some(header) = self.cursor.partition_header_if(key)? else {
-            return Err(self.cursor.corrupt(self.start, "the partition expected that Index.db says is here"));
+            return Err(self.cursor.corrupt(self.start, "expected the partition of Index.db"));
         };
         self.in_partition = true;
         Ok(Some(header))

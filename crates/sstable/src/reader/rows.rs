@@ -1,4 +1,4 @@
-//! The rows of a partition of Data.db as [`Source`]s: forwards, and in reverse.
+//! The rows of a partition of Data.db as [`Source`]s: forward and reversed.
 
 use std::sync::Arc;
 
@@ -16,27 +16,27 @@ use crate::large_partition::LargePartition;
 use crate::row_filter::RowFilter;
 use crate::row_marks::RowMarks;
 
-/// A partition's index of rows, and where things lie.
+/// A partition's row index and positions.
 #[derive(Debug)]
 pub struct Place {
-    /// Where the partition begins in the stream.
+    /// The partition's offset in the stream.
     pub start: u64,
-    /// Where its first row or marker, or its end, lies in the stream.
+    /// The offset of its first row or marker, or its end, in the stream.
     pub rows_start: u64,
-    /// Its index, if it is large enough to have one, and the read takes it.
+    /// Its index, if it is large enough to have one, and the read uses it.
     pub index: RowIndex,
-    /// The file that the index is from.
+    /// The file of the index.
     pub index_file: Arc<ChunkedFile>,
 }
 
-/// Whose the index of a partition's rows is.
+/// The owner of a partition's row index.
 #[derive(Debug)]
 pub enum RowIndex {
-    /// There is none.
+    /// No index.
     None,
-    /// This read's.
+    /// Loaded by this read.
     Read(PromotedIndex),
-    /// The key cache's: it was seen.
+    /// Owned by the key cache.
     Remembered(Arc<LargePartition>),
 }
 
@@ -55,7 +55,7 @@ impl Place {
         malformed.at(self.index_file.path())
     }
 
-    /// What a block of the index begins with.
+    /// Returns the first position of a block of the index.
     fn first_of_block(&self, number: usize, cursor: &Cursor) -> Result<Option<Prefix>> {
         let Some(index) = self.index.get() else { return Ok(None) };
         let first = index.first(number, &cursor.format().clustering).map_err(|e| self.error(e))?;
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-/// Where a slice begins, and what the key cache knows of that block.
+/// The block at which a slice begins, and its cached marks.
 #[derive(Debug)]
 pub struct Landed {
     pub landing: Landing,
@@ -71,13 +71,14 @@ pub struct Landed {
 }
 
 impl Landed {
-    /// Whether nothing is in the slice, rows or markers. `true` is certain.
+    /// Returns whether the slice contains neither rows nor markers. `true` is certain.
     pub fn rules_out(&self, slice: &Slice, table: &TableMetadata) -> bool {
         rules_out(&self.landing, slice, table, self.known.as_deref())
     }
 }
 
-/// The block reaches to the slice or beyond it, if any does: with no row of the slice it goes beyond, or the partition ends there.
+/// The block reaches the slice or beyond, if any does: without a row of the slice it goes beyond,
+/// or the partition ends there.
 fn rules_out(landing: &Landing, slice: &Slice, table: &TableMetadata, known: Option<&RowMarks>) -> bool {
     landing.open.is_live()
         && known.is_some_and(|known| {
@@ -92,19 +93,20 @@ pub struct Forward {
     cursor: Cursor,
     place: Place,
     pending: Option<Pending>,
-    /// What the index says comes next; checked when it is read.
+    /// The next position by the index; checked when it is read.
     expected: Option<Prefix>,
-    /// Where marks are looked up and left, until a trail does.
+    /// The cache of marks, until a trail takes it over.
     marks: Option<RememberedKeys>,
-    /// Where the first slice begins, if that was found out before.
+    /// The start of the first slice, if it is already known.
     landed: Option<Landed>,
-    /// The way through the block at hand; none before a row is passed over, or for a partition of several blocks.
+    /// The progress in the current block; none before a row is skipped, or for a partition of
+    /// several blocks.
     trail: Option<Box<Trail>>,
 }
 
 impl Forward {
-    /// `cursor` stands at the partition's first row or marker. In `marks` rows are looked up, and left for other reads. `landed` is of
-    /// the first slice.
+    /// `cursor` is at the partition's first row or marker. `marks` are used for lookups and
+    /// extended for other reads. `landed` is that of the first slice.
     pub fn new(cursor: Cursor, place: Place, marks: Option<&RememberedKeys>, landed: Option<Landed>) -> Self {
         let codec = &cursor.format().clustering;
         let marks = marks.filter(|keys| keys.cache.keeps_marks() && RowMarks::can_mark(codec)).cloned();
@@ -132,7 +134,8 @@ impl Forward {
         }
     }
 
-    /// Goes on from the last mark before `bound` of the block that the trail is in, if that lies beyond `from`, which is in the block.
+    /// Continues at the last mark before `bound` in the trail's block, if that is after `from`,
+    /// which is in the block.
     fn take_shortcut(&mut self, bound: &Bound, from: u64, table: &TableMetadata) -> bool {
         let codec = &self.cursor.format().clustering;
         let shortcut =
@@ -145,7 +148,7 @@ impl Forward {
         shortcut.is_some()
     }
 
-    /// Takes note of a row whose body is read or passed over next.
+    /// Records a row whose body is read or skipped next.
     #[inline]
     fn note(&mut self, pending: &Pending) {
         if let Some(trail) = &mut self.trail
@@ -171,12 +174,12 @@ impl Forward {
     }
 }
 
-/// Fails if Index.db and Data.db do not agree on what a block begins with.
+/// Fails if Index.db and Data.db disagree about the first position of a block.
 fn check_place(cursor: &Cursor, pending: &Pending, expected: &Prefix) -> Result<()> {
     let expected = expected.position();
     match pending.position() {
         Some(found) if found.prefix == expected.prefix && found.side == expected.side => Ok(()),
-        _ => Err(cursor.corrupt(pending.start(), "the row expected with which Index.db says a block begins")),
+        _ => Err(cursor.corrupt(pending.start(), "expected the first row of a block in Index.db")),
     }
 }
 
@@ -184,7 +187,7 @@ impl Source for Forward {
     fn seek(&mut self, slice: &Slice, table: &TableMetadata) -> Result<Sought> {
         let bound = &slice.start;
         let Some(index) = self.place.index.get() else {
-            // The partition is the block.
+            // The partition is a single block.
             if self.trail.as_ref().is_some_and(|trail| trail.is_known())
                 && self.take_shortcut(bound, self.offset(), table)
             {
@@ -207,7 +210,7 @@ impl Source for Forward {
         if let Some(trail) = &mut self.trail {
             trail.enter(target, target.saturating_add(block.width));
             match known {
-                // It did not rule the slice out.
+                // The filter did not exclude the slice.
                 Some(known) => trail.told(known),
                 None if rules_out(&landing, slice, table, trail.ask()) => return Ok(Sought::Nothing),
                 None => {}
@@ -216,20 +219,18 @@ impl Source for Forward {
         if self.take_shortcut(bound, target.max(self.offset()), table) {
             self.pass(bound, table)?;
         } else if is_ahead {
-            // Whoever left marks has checked it.
-            let first = match self.trail.as_ref().is_some_and(|trail| trail.is_known()) {
-                true => None,
-                false => self.place.first_of_block(number, &self.cursor)?,
+            // The read that left marks has checked it.
+            let first = if self.trail.as_ref().is_some_and(|trail| trail.is_known()) {
+                None
+            } else {
+                self.place.first_of_block(number, &self.cursor)?
             };
             self.cursor.seek(target);
             self.pending = None;
             self.expected = first;
         }
-        // What is open at the beginning of a block is open at its marks.
-        Ok(match is_ahead {
-            true => Sought::Beyond(Some(open).filter(|open| !open.is_live())),
-            false => Sought::Near,
-        })
+        // A deletion open at the beginning of a block is open at its marks.
+        Ok(if is_ahead { Sought::Beyond(Some(open).filter(|open| !open.is_live())) } else { Sought::Near })
     }
 
     fn peek(&mut self) -> Result<Option<Position<'_>>> {
@@ -266,7 +267,8 @@ impl Source for Forward {
     }
 
     fn pass_rows_before(&mut self, bound: &Bound, table: &TableMetadata) -> Result<()> {
-        // What the index says of the next one is still to be checked, and what is read already is not passed over twice.
+        // The next position by the index is still to be checked, and rows that are already read
+        // must not be skipped.
         if self.pending.is_some() || self.expected.is_some() {
             return Ok(());
         }
@@ -291,7 +293,7 @@ impl Source for Forward {
         {
             let cursor = &self.cursor;
             let cursor = Cursor::new(cursor.file().clone(), cursor.format().clone(), cursor.caching());
-            // What went wrong concerns rows that this read does not want: whoever reads them is told.
+            // The error concerns rows outside of this read; reads of those rows report it.
             if let Ok(filter) = RowFilter::of_block(cursor, block) {
                 trail.leave_filter(filter);
             }
@@ -299,20 +301,20 @@ impl Source for Forward {
     }
 }
 
-/// Rows from the last to the first: block by block, each read forwards and given backwards. A partition without an
-/// index of its rows is one block.
+/// Returns rows from the last to the first: block by block, each read forward and returned in
+/// reverse. A partition without a row index is one block.
 #[derive(Debug)]
 pub struct Reverse {
     cursor: Cursor,
     place: Place,
-    /// Blocks not yet read lie below this.
+    /// The blocks below this number are not yet read.
     unread: usize,
-    /// What is left of the block read last, in the table's order.
+    /// The rest of the block read last, in the table's order.
     stack: Vec<Unfiltered>,
 }
 
 impl Reverse {
-    /// `cursor` stands anywhere.
+    /// The position of `cursor` is arbitrary.
     pub fn new(cursor: Cursor, place: Place) -> Self {
         let unread = place.index.get().map_or(1, PromotedIndex::len);
         Self { cursor, place, unread, stack: Vec::new() }
@@ -350,7 +352,7 @@ impl Reverse {
     }
 }
 
-/// A marker as met from the other side.
+/// Mirrors a marker for the opposite direction.
 fn reversed(mut marker: RangeTombstoneMarker) -> RangeTombstoneMarker {
     std::mem::swap(&mut marker.close, &mut marker.open);
     marker

@@ -1,4 +1,4 @@
-//! Opening an SSTable that may be damaged, for what can still be read of it.
+//! Opens an SSTable that may be damaged, to read its intact parts.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::descriptor::{Component, Descriptor, Version};
 use crate::statistics::Statistics;
 use crate::summary::Summary;
 
-/// As many bytes of a plain Data are read at a time when its checksums are gone.
+/// The block size for plain Data without checksums.
 const UNCHECKED_CHUNK: u32 = 64 << 10;
 
-/// The parts of a damaged SSTable that are of use. Nothing is taken for granted but the statistics, without which no row can be
-/// decoded, and what a checksum vouches for.
+/// The usable parts of a damaged SSTable. Requires only the statistics, without which no row can be
+/// decoded, and data protected by checksums.
 #[derive(Debug)]
 pub struct Salvage {
     descriptor: Descriptor,
@@ -35,10 +35,11 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// Opens what is there.
+    /// Opens the existing components.
     ///
     /// # Errors
-    /// When Statistics, Data or, of a compressed table, CompressionInfo cannot be read or decoded: nothing can be saved then.
+    /// If Statistics, Data or, of a compressed table, CompressionInfo cannot be read or decoded:
+    /// nothing can be saved then.
     pub fn open(
         file_system: &Arc<dyn FileSystem>,
         descriptor: Descriptor,
@@ -59,20 +60,22 @@ impl Salvage {
         let format = Arc::new(format.of_version(version));
         let mut warnings = Vec::new();
         let (file, length) = open_file(files, Component::Data)?;
-        let layout = match exists(Component::CompressionInfo)? {
-            true => Layout::Compressed(compression_info(files, length, &mut warnings)?),
-            false => match parse(files, Component::Crc, |bytes| Checksums::decode_first(bytes, length)) {
+        let layout = if exists(Component::CompressionInfo)? {
+            Layout::Compressed(compression_info(files, length, &mut warnings)?)
+        } else {
+            match parse(files, Component::Crc, |bytes| Checksums::decode_first(bytes, length)) {
                 Ok(crcs) => Layout::Plain { chunk_length: crcs.block_size, crcs: Some(crcs.crcs.into()) },
                 Err(error) => {
                     warnings.push(format!("Data is read without its checksums: {error}"));
                     Layout::Plain { chunk_length: UNCHECKED_CHUNK, crcs: None }
                 }
-            },
+            }
         };
         let data = ChunkedFile::new(descriptor.path(Component::Data), file, length, layout, cache.clone());
-        let checksums = match exists(Component::Checksums)? {
-            true => parse(files, Component::Checksums, FileChecksums::decode).ok(),
-            false => None,
+        let checksums = if exists(Component::Checksums)? {
+            parse(files, Component::Checksums, FileChecksums::decode).ok()
+        } else {
+            None
         };
         // The others have no index of this kind: Data is read from its start to its end.
         let index = match version {
@@ -80,7 +83,7 @@ impl Salvage {
                 warnings.push(format!("Missing component: {}", descriptor.path(Component::Index).display()));
                 None
             }
-            // One that is shorter or longer than it was is of use up to where it is damaged.
+            // A truncated or extended index is usable up to the damage.
             Version::Nb => open_index(files, Component::Index, checksums.as_ref(), &cache)
                 .or_else(|_| open_index(files, Component::Index, None, &cache))
                 .map_err(|error| warnings.push(format!("Error reading index file: {error}")))
@@ -107,7 +110,7 @@ impl Salvage {
         })
     }
 
-    /// Where it lies and how its files are called.
+    /// Returns its location and file names.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
@@ -122,7 +125,7 @@ impl Salvage {
         &self.statistics
     }
 
-    /// What was found wrong on opening.
+    /// Returns the damage found on opening.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -137,7 +140,7 @@ impl Salvage {
         self.data.data_length()
     }
 
-    /// Whether a checksum vouches for what is read of Data.
+    /// Returns whether checksums protect the data read.
     pub(crate) fn is_checksummed(&self) -> bool {
         !matches!(self.data.layout(), Layout::Plain { crcs: None, .. })
     }
@@ -150,20 +153,20 @@ impl Salvage {
         Cursor::new(self.data.clone(), self.format.clone(), Caching::LeaveAlone)
     }
 
-    /// The entries of Index from `start` on, if there is one.
+    /// Returns the entries of Index from `start` on, if it exists.
     pub(crate) fn index_from(&self, start: u64) -> Option<IndexCursor> {
         let index = self.index.clone()?;
         Some(IndexCursor::new(index, start, Caching::LeaveAlone))
     }
 
-    /// Where the first entry that Summary knows of lies behind `position` of Index.
+    /// Returns the offset of the first entry in Summary after `position` of Index.
     pub(crate) fn sample_after(&self, position: u64) -> Option<u64> {
         self.samples.iter().copied().find(|sample| *sample > position)
     }
 }
 
-/// Where the chunks lie, those beyond the end of a Data file of `length` bytes left out. Each has a checksum of its own, so that what the
-/// file says need not be believed.
+/// Reads the offsets of the chunks, without those beyond the end of a Data file of `length` bytes.
+/// Each chunk has a checksum, so the offsets need not be trusted.
 fn compression_info(files: Files<'_>, length: u64, warnings: &mut Vec<String>) -> Result<CompressionInfo> {
     let whole = parse(files, Component::CompressionInfo, |bytes| CompressionInfo::decode(bytes, length));
     let Err(error) = whole else { return whole };

@@ -26,21 +26,21 @@ enum Way {
     Selected(Box<SelectedScan>),
 }
 
-/// All rows of all partitions from one place of Data to another; Index is not read on the way.
+/// All rows of all partitions in a range of Data, without reading Index.
 #[derive(Debug)]
 pub struct WholeScan {
     cursor: Cursor,
-    /// Where the range ends in the stream.
+    /// The end of the range in the stream.
     end: u64,
     in_partition: bool,
 }
 
-/// What a selection wants of each partition; Index and Data are read side by side.
+/// A selection of each partition; reads Index and Data side by side.
 #[derive(Debug)]
 struct SelectedScan {
     reader: SSTableReader,
     index: IndexCursor,
-    /// Where the range ends in Index.db.
+    /// The end of the range in Index.db.
     end: u64,
     selection: Arc<Selection>,
     caching: Caching,
@@ -77,7 +77,8 @@ impl Scan {
 }
 
 impl Scan {
-    /// How far a scan of whole partitions is: bytes of the uncompressed rows from the first one of the SSTable on.
+    /// Returns the progress of a scan of whole partitions: bytes of the uncompressed rows from the
+    /// first one of the SSTable on.
     pub fn position(&self) -> u64 {
         match &self.way {
             Way::Whole(scan) => scan.cursor.offset(),
@@ -86,13 +87,15 @@ impl Scan {
     }
 }
 
-/// Where a partition's entry and the partition begin; the ends of the files after the last one.
+/// The offsets of a partition's entry and of the partition; the ends of the files after the last
+/// one.
 struct Edge {
     index_position: u64,
     data_position: u64,
 }
 
-/// The first partition in a range that begins with `bound` (`is_start`), or the first one beyond one that ends with it.
+/// Returns the first partition in a range that begins with `bound` (`is_start`), or the first one
+/// after a range that ends with it.
 fn first_at_or_after(
     reader: &SSTableReader,
     bound: Bound<&DecoratedKey>,
@@ -124,9 +127,10 @@ fn first_at_or_after(
     let start = reader.shared.summary.seek(key, !or_equal);
     let mut cursor = IndexCursor::new(reader.shared.index.clone(), start, caching);
     let found = cursor.find_from(|other| reached(murmur3_token(other), other))?;
-    Ok(match found {
-        true => Edge { index_position: cursor.entry_start(), data_position: cursor.position() },
-        false => end,
+    Ok(if found {
+        Edge { index_position: cursor.entry_start(), data_position: cursor.position() }
+    } else {
+        end
     })
 }
 
@@ -137,7 +141,8 @@ impl WholeScan {
         Self { cursor, end, in_partition: false }
     }
 
-    /// Where the next partition, row or marker, or the end of the partition, begins in the uncompressed Data.
+    /// Returns the offset of the next partition, row, marker, or end of partition in the
+    /// uncompressed Data.
     pub fn position(&self) -> u64 {
         self.cursor.offset()
     }
@@ -149,10 +154,7 @@ impl PartitionStream for WholeScan {
             self.cursor.skip_partition()?;
         }
         self.in_partition = self.cursor.offset() < self.end;
-        match self.in_partition {
-            true => self.cursor.partition_header().map(Some),
-            false => Ok(None),
-        }
+        if self.in_partition { self.cursor.partition_header().map(Some) } else { Ok(None) }
     }
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
@@ -174,7 +176,7 @@ impl SelectedScan {
         let cursor = self.reader.cursor(self.caching);
         let key = self.index.decorated_key();
         let (header, rows) =
-            // Marks are for reads of few rows: a scan of many partitions would push them out.
+            // Marks are for reads of few rows: a scan of many partitions would evict them.
             partition::start_at_entry(&self.reader, &key, &self.index, cursor, &self.selection, None)?;
         self.rows = rows;
         Ok(Some(header))

@@ -1,7 +1,7 @@
-//! One partition's rows and markers under a selection, forwards or in reverse.
+//! One partition's rows and markers under a selection, forward or reversed.
 //!
-//! A [`Source`] gives all of them in the direction of the read and knows how to jump; [`Sliced`] keeps what lies in the
-//! slices, and clips range tombstones to them.
+//! A [`Source`] returns all of them in the direction of the read and supports seeking; [`Sliced`]
+//! keeps those in the slices, and clips range tombstones to them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,42 +12,45 @@ use cassette_rows::{
 
 /// Rows and markers of one partition in one direction.
 pub trait Source {
-    /// Goes on to where the rows of `slice` begin, in the direction of the read, or stays before it.
+    /// Moves to the start of the rows of `slice`, in the direction of the read, or to a position
+    /// before it.
     fn seek(&mut self, slice: &Slice, table: &TableMetadata) -> Result<Sought>;
 
-    /// The place of the next row or marker; `None` at the end.
+    /// Returns the position of the next row or marker; `None` at the end.
     fn peek(&mut self) -> Result<Option<Position<'_>>>;
 
-    /// The next row or marker; `None` if nothing is left of the row, or at the end.
+    /// Returns the next row or marker; `None` if nothing is left of the row, or at the end.
     fn take(&mut self) -> Result<Option<Unfiltered>>;
 
-    /// Passes over the next row or marker; the marker is given.
+    /// Skips the next row or marker; returns the marker.
     fn skip(&mut self) -> Result<Option<RangeTombstoneMarker>>;
 
-    /// Passes over some of the rows before `bound` that come next, where that is cheaper than one by one.
+    /// Skips some of the next rows before `bound`, where that is cheaper than one by one.
     fn pass_rows_before(&mut self, _bound: &Bound, _table: &TableMetadata) -> Result<()> {
         Ok(())
     }
 
-    /// All rows before the slice were passed over.
+    /// All rows before the slice were skipped.
     fn arrived(&mut self) {}
 
-    /// Nothing was found in the slice that was sought last.
+    /// Nothing was found in the last slice.
     fn missed(&mut self, _slice: &Slice, _table: &TableMetadata) {}
 }
 
-/// What became of seeking a slice.
+/// The result of seeking a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sought {
-    /// No marker was passed over; the slice may lie further on.
+    /// No marker was skipped; the slice may begin later.
     Near,
-    /// Markers may have been passed over: what is open there, in the direction of the read. The slice may lie further on.
+    /// Markers may have been skipped: the deletion open at the position, in the direction of the
+    /// read. The slice may begin later.
     Beyond(Option<DeletionTime>),
-    /// Neither rows nor markers are in the slice, nor is anything open there. The source stayed where it was.
+    /// The slice contains neither rows nor markers, and no deletion is open there. The source has
+    /// not moved.
     Nothing,
 }
 
-/// What of a [`Source`] lies in a selection.
+/// The part of a [`Source`] in a selection.
 #[derive(Debug)]
 pub struct Sliced<S> {
     source: S,
@@ -56,14 +59,14 @@ pub struct Sliced<S> {
     /// Slices entered, counted in the direction of the read.
     entered: usize,
     within: bool,
-    /// Whether anything was found in the slice at hand.
+    /// Whether anything was found in the current slice.
     found: bool,
-    /// The deletion open at the source's place.
+    /// The deletion open at the source's position.
     open: Option<DeletionTime>,
 }
 
 impl<S: Source> Sliced<S> {
-    /// Of a source at its beginning.
+    /// Creates the selection of a source at its beginning.
     pub fn new(source: S, table: Arc<TableMetadata>, selection: Arc<Selection>) -> Self {
         Self { source, table, selection, entered: 0, within: false, found: false, open: None }
     }
@@ -108,7 +111,8 @@ impl<S: Source> Sliced<S> {
         }
     }
 
-    /// Goes to the next slice: `None` if there is none, else the marker that a deletion open there needs. It is not entered if nothing is in it.
+    /// Moves to the next slice: returns `None` if there is none, else the marker for a deletion
+    /// that is open there. Skips an empty slice.
     fn enter(&mut self) -> Result<Option<Option<RangeTombstoneMarker>>> {
         let Some(slice) = slice(&self.selection, self.entered) else { return Ok(None) };
         let first = edge(slice, &self.selection, false);
@@ -121,7 +125,8 @@ impl<S: Source> Sliced<S> {
         }
         loop {
             match self.source.peek()? {
-                // A marker at the slice's edge counts as passed: what it opens is opened anew there.
+                // A marker at the slice's edge counts as passed: its deletion is opened again
+                // there.
                 Some(position) if compare(&self.table, reversed, position, first.position()).is_le() => {}
                 _ => break,
             }
@@ -141,24 +146,18 @@ impl<S: Source> Sliced<S> {
     }
 }
 
-/// Slice number `index`, in the direction of the read.
+/// Returns slice number `index`, in the direction of the read.
 fn slice(selection: &Selection, index: usize) -> Option<&Slice> {
     let slices = selection.slices.as_slice();
-    match selection.reversed {
-        true => slices.get(slices.len().checked_sub(index + 1)?),
-        false => slices.get(index),
-    }
+    if selection.reversed { slices.get(slices.len().checked_sub(index + 1)?) } else { slices.get(index) }
 }
 
-/// Where a slice begins or ends, in the direction of the read.
+/// Returns the start or end of a slice, in the direction of the read.
 fn edge<'a>(slice: &'a Slice, selection: &Selection, end: bool) -> &'a Bound {
     if end == selection.reversed { &slice.start } else { &slice.end }
 }
 
-/// The order of two places in the direction of the read.
+/// Compares two positions in the direction of the read.
 fn compare(table: &TableMetadata, reversed: bool, a: Position<'_>, b: Position<'_>) -> Ordering {
-    match reversed {
-        true => table.comparator.compare(b, a),
-        false => table.comparator.compare(a, b),
-    }
+    if reversed { table.comparator.compare(b, a) } else { table.comparator.compare(a, b) }
 }

@@ -1,4 +1,4 @@
-//! The partitions that Index names, as far as it can be read.
+//! The readable entries of Index.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use super::{Log, is_damage};
 use crate::index::PromotedIndex;
 use crate::reader::{IndexCursor, Salvage};
 
-/// What Index says of a partition.
+/// The entry of a partition in Index.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub key: DecoratedKey,
-    /// Where the partition begins in the uncompressed Data.
+    /// The partition's offset in the uncompressed Data.
     pub position: u64,
-    /// The index of its rows, if it has one that can be read.
+    /// The row index, if it has a readable one.
     pub promoted: Option<PromotedIndex>,
 }
 
-/// Walks through Index. Behind a piece that cannot be read it goes on where Summary says that an entry begins.
+/// Iterates over Index. After an unreadable part it continues at the next entry known to Summary.
 pub(super) struct Entries {
     source: Arc<Salvage>,
     cursor: Option<IndexCursor>,
@@ -32,7 +32,8 @@ impl Entries {
         Ok(entries)
     }
 
-    /// The entry of the partition at `position`, if there is one; those of partitions before it are passed over.
+    /// Returns the entry of the partition at `position`, if it exists; skips those of partitions
+    /// before it.
     pub fn at(&mut self, position: u64, log: &mut Log) -> Result<Option<Entry>> {
         while self.next.as_ref().is_some_and(|next| next.position < position) {
             self.advance(log)?;
@@ -47,7 +48,7 @@ impl Entries {
         }
     }
 
-    /// The first entry of a partition behind `position`. It stays the next one.
+    /// Returns the first entry of a partition after `position` without consuming it.
     pub fn after(&mut self, position: u64, log: &mut Log) -> Result<Option<&Entry>> {
         while self.next.as_ref().is_some_and(|next| next.position <= position) {
             self.advance(log)?;

@@ -1,8 +1,9 @@
-//! Scrubbing: everything of a damaged SSTable that can still be read, as a stream for a new one.
+//! Scrubbing: the readable content of a damaged SSTable, as a stream for a new one.
 //!
-//! Data is read from its start to its end. Where a partition cannot be read, Index says where the next one begins, and for a large
-//! partition where its next rows do. Keys and rows that are out of order are handed on at the end, in order. What no checksum vouches for is
-//! not handed on, nor, unless told otherwise, what is no value of its type.
+//! Data is read from its start to its end. If a partition cannot be read, Index locates the next
+//! one, and for a large partition its next rows. Keys and rows that are out of order are returned
+//! at the end, in order. Data that fails its checksum is not returned, nor, by default, are invalid
+//! values of types.
 
 mod entries;
 mod rows;
@@ -20,14 +21,14 @@ use crate::data::Cursor;
 pub use crate::reader::Salvage;
 use crate::verify_values::{check_key, check_row};
 
-/// What to do with what is damaged: `nodetool scrub`'s options.
+/// The treatment of damage: `nodetool scrub`'s options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrubOptions {
-    /// Whether to go on without what cannot be read of a counter table, whose counts are too low then.
+    /// Whether to continue after unreadable data in a counter table, whose counts are too low then.
     pub skip_corrupted: bool,
-    /// Whether to hold every value against its type.
+    /// Whether to validate every value against its type.
     pub validate: bool,
-    /// Whether to give expirations that overflowed (CASSANDRA-14092) the latest date there is.
+    /// Whether to set expirations that overflowed (CASSANDRA-14092) to the latest possible time.
     pub reinsert_overflowed_ttl: bool,
 }
 
@@ -38,36 +39,36 @@ impl Default for ScrubOptions {
     }
 }
 
-/// What a scrub has found.
+/// The results of a scrub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScrubReport {
-    /// Partitions that were whole.
+    /// Intact partitions.
     pub good: u64,
-    /// Partitions of which something is missing.
+    /// Partitions with missing parts.
     pub damaged: u64,
-    /// Partitions, or pieces of Data in their place, of which nothing could be read.
+    /// Partitions, or parts of Data in their place, of which nothing could be read.
     pub lost: u64,
-    /// Partitions that held nothing.
+    /// Empty partitions.
     pub empty: u64,
     /// Partitions, or parts of them, that were out of order.
     pub out_of_order: u64,
     /// Rows whose expiration had overflowed.
     pub fixed_rows: u64,
-    /// What was wrong, in the order of the file; the first [`MOST_MESSAGES`].
+    /// Descriptions of the damage, in the order of the file; the first [`MOST_MESSAGES`].
     pub messages: Vec<String>,
 }
 
 impl ScrubReport {
-    /// Whether all that was there is handed on.
+    /// Returns whether everything is returned.
     pub fn is_whole(&self) -> bool {
         self.damaged == 0 && self.lost == 0
     }
 }
 
-/// As many messages are kept; a file of noise has one for every few bytes.
+/// The maximum number of messages; a file of noise has one for every few bytes.
 pub const MOST_MESSAGES: usize = 1000;
 
-/// What is noted on the way.
+/// State collected during a scrub.
 #[derive(Default)]
 struct Log {
     messages: Vec<String>,
@@ -82,7 +83,7 @@ impl Log {
     }
 }
 
-/// Whether an error means that bytes are not what they were. That a disk cannot be read at the moment does not.
+/// Returns whether an error means corrupt bytes. An unreadable disk does not.
 fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt { .. } => true,
@@ -97,7 +98,7 @@ fn key_text(key: &DecoratedKey) -> String {
     key.key().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A partition that comes after all others, since it was out of order.
+/// A partition returned after all others, because it was out of order.
 struct Displaced {
     header: PartitionHeader,
     unfiltered: VecDeque<Unfiltered>,
@@ -108,20 +109,20 @@ enum State {
     Between,
     /// In a partition of the file.
     In(Box<Rows>),
-    /// At the end; what was out of order is handed on.
+    /// At the end; returns the partitions that were out of order.
     Rest(Option<Displaced>),
 }
 
-/// What can be read of a damaged SSTable, as a stream. Keys ascend, but for those at the end that were out of order: these ascend among
-/// themselves, and one may come twice.
+/// The readable content of a damaged SSTable as a stream. Keys ascend, except for those at the end
+/// that were out of order: these ascend among themselves, and one can occur twice.
 pub struct Scrub {
     source: Arc<Salvage>,
     options: ScrubOptions,
     cursor: Cursor,
     entries: Entries,
-    /// Where the next partition begins.
+    /// The start of the next partition.
     at: u64,
-    /// Whether Index alone says so.
+    /// Whether only Index confirms that start.
     jumped: bool,
     last: Option<DecoratedKey>,
     state: State,
@@ -131,7 +132,7 @@ pub struct Scrub {
 }
 
 impl Scrub {
-    /// At the start of the SSTable.
+    /// Creates a scrub at the start of the SSTable.
     pub fn new(source: Arc<Salvage>, options: ScrubOptions) -> Result<Self> {
         let mut log = Log { messages: source.warnings().to_vec(), fixed_rows: 0 };
         let entries = Entries::new(source.clone(), &mut log)?;
@@ -150,17 +151,17 @@ impl Scrub {
         })
     }
 
-    /// The file that is read.
+    /// Returns the file that is read.
     pub fn path(&self) -> std::path::PathBuf {
         self.source.descriptor().path(crate::Component::Data)
     }
 
-    /// How far it is: bytes of the uncompressed Data.
+    /// Returns the progress: bytes of the uncompressed Data.
     pub fn position(&self) -> u64 {
         self.cursor.offset()
     }
 
-    /// What was found so far.
+    /// Returns the results so far.
     pub fn report(&self) -> ScrubReport {
         ScrubReport {
             fixed_rows: self.log.fixed_rows,
@@ -169,7 +170,7 @@ impl Scrub {
         }
     }
 
-    /// Goes to the next partition of the file of which anything can be read.
+    /// Moves to the next partition of the file of which anything can be read.
     fn next_of_file(&mut self) -> Result<Option<(PartitionHeader, Box<Rows>)>> {
         loop {
             let start = self.at;
@@ -187,7 +188,7 @@ impl Scrub {
         }
     }
 
-    /// The next partition is the first behind `start` that Index knows, or there is none.
+    /// Continues at the first partition after `start` in Index, or ends.
     fn go_behind(&mut self, start: u64) -> Result<()> {
         let next = self.entries.after(start, &mut self.log)?.map(|entry| entry.position);
         self.at = next.unwrap_or(u64::MAX);
@@ -219,20 +220,18 @@ impl Scrub {
                     key_text(&entry.key)
                 ));
                 if self.jumped {
-                    // Nothing says that a partition begins here, but an entry that is not its own.
+                    // No information except a foreign entry says that a partition begins here.
                     return Ok(None);
                 }
-                // Nothing vouches for the index of an SSTable of Cassandra's, nor for Data without checksums.
-                match self.source.is_checksummed() {
-                    true => (Some((key, deletion)), None),
-                    false => (None, Some(entry)),
-                }
+                // No checksum protects the index of Cassandra's SSTables, nor Data without
+                // checksums.
+                if self.source.is_checksummed() { (Some((key, deletion)), None) } else { (None, Some(entry)) }
             }
             other => other,
         };
         let promoted = entry.as_ref().and_then(|entry| entry.promoted.clone());
         let Some((key, deletion)) = read else {
-            // The index of its rows knows what the header says, and where rows are.
+            // The row index contains the header's fields, and the positions of rows.
             let (Some(entry), Some(promoted)) = (entry, promoted) else { return Ok(None) };
             if check_key(self.source.table(), entry.key.key()).is_err() {
                 return Ok(None);
@@ -243,7 +242,7 @@ impl Scrub {
             rows.resume(start, &mut self.cursor, &self.source, &mut self.log)?;
             return Ok(Some((PartitionHeader { key: entry.key, deletion, static_row: None }, rows)));
         };
-        // It outlives the piece of Data that it lies in.
+        // The key outlives its piece of Data.
         let key = DecoratedKey::new(bytes::Bytes::copy_from_slice(key.key()));
         let mut rows = Box::new(Rows::new(key.clone(), start, promoted));
         let static_row = self.static_row(&mut rows)?;
@@ -271,7 +270,7 @@ impl Scrub {
         }
     }
 
-    /// A partition of the file has been read as far as it can be.
+    /// A partition of the file has been read as far as possible.
     fn ended(&mut self, rows: Rows) -> Result<()> {
         match (rows.damaged, rows.has_content) {
             (true, true) => self.report.damaged += 1,
@@ -300,7 +299,7 @@ impl Scrub {
     }
 
     /// # Errors
-    /// When something is missing and may not be.
+    /// If data is missing and that is not permitted.
     fn check_may_skip(&self, key: Option<&DecoratedKey>) -> Result<()> {
         let table = self.source.table();
         let key = key.map_or_else(|| "(unknown)".to_owned(), key_text);
@@ -322,7 +321,7 @@ impl Scrub {
         Err(StorageError::corrupt(path, format!("{found}\n{detail}")))
     }
 
-    /// Sets a partition aside that does not come after those before.
+    /// Stores a partition that is out of order for the end.
     fn displace(&mut self, header: PartitionHeader, mut rows: Box<Rows>) -> Result<()> {
         self.log.warn(format!(
             "Out of order partition detected ({} found after {})",
@@ -355,7 +354,7 @@ impl PartitionStream for Scrub {
                         return Ok(Some(header));
                     }
                     None => {
-                        // From here on they are taken from the end.
+                        // From here on they are removed from the end.
                         self.displaced.sort_by(|a, b| b.header.key.cmp(&a.header.key));
                         self.state = State::Rest(None);
                     }

@@ -1,8 +1,9 @@
 //! The rows of one damaged partition.
 //!
-//! They are read from its first on. Where one cannot be, reading goes on at the next block that the index of its rows knows, if it has
-//! one. What is handed on is in order and its markers pair up, whatever is missing: a range tombstone that is open where reading breaks off
-//! ends after the last row before, and one that is open where it goes on begins before the first row after.
+//! They are read from the first one on. After an unreadable one, reading continues at the next
+//! block of the row index, if it has one. The output is in order and its markers pair up, whatever
+//! is missing: a range tombstone that is open where reading stops ends after the last row before,
+//! and one that is open where it continues begins before the first row after.
 
 use std::collections::VecDeque;
 
@@ -23,23 +24,23 @@ const LATEST_EXPIRATION: u32 = i32::MAX as u32 - 1;
 /// Reads one partition.
 pub(super) struct Rows {
     pub key: DecoratedKey,
-    /// Where it begins in the uncompressed Data.
+    /// Its offset in the uncompressed Data.
     start: u64,
     promoted: Option<PromotedIndex>,
     /// The first block that has not been tried.
     next_block: usize,
-    /// The place of what was handed on last.
+    /// The position of the last returned row or marker.
     last: Option<(Clustering, Option<Side>)>,
     /// The deletion that is open there.
     open: DeletionTime,
-    /// Opens it, and waits for something that follows.
+    /// Opens that deletion, once something follows.
     held: Option<RangeTombstoneMarker>,
     ready: VecDeque<Unfiltered>,
-    /// Where reading ended; `None` inside if that was not the end of the partition.
+    /// The end of reading; `None` inside if that was not the end of the partition.
     ended: Option<Option<u64>>,
     /// Whether anything is missing.
     pub damaged: bool,
-    /// Whether there was anything to hand on.
+    /// Whether anything was returned.
     pub has_content: bool,
     /// Rows that were out of order.
     pub displaced: PartitionUpdate,
@@ -63,12 +64,12 @@ impl Rows {
         }
     }
 
-    /// Where the partition ended, if it could be read up to its end.
+    /// Returns the end of the partition, if it could be read completely.
     pub fn end(&self) -> Option<u64> {
         self.ended.flatten()
     }
 
-    /// The next row or marker that can be read.
+    /// Returns the next readable row or marker.
     pub fn next(
         &mut self,
         cursor: &mut Cursor,
@@ -117,10 +118,8 @@ impl Rows {
         let (is_marker, body) = (pending.is_marker(), cursor.offset());
         match cursor.body(pending) {
             Ok(Some(Unfiltered::Row(row))) => {
-                let row = match options.reinsert_overflowed_ttl {
-                    true => log.with_expirations_in_range(row),
-                    false => row,
-                };
+                let row =
+                    if options.reinsert_overflowed_ttl { log.with_expirations_in_range(row) } else { row };
                 let wrong = if options.validate { check_row(source.table(), &row).err() } else { None };
                 match wrong {
                     Some(wrong) => self.lost(log, &format!("a row at {at}: {wrong}")),
@@ -141,7 +140,7 @@ impl Rows {
                 return self.resume(at, cursor, source, log);
             }
             Ok(None) => {}
-            // Its bytes were there, and what is behind them can be read.
+            // Its bytes are intact, so the following ones can be read.
             Err(error) if is_damage(&error) && !is_marker && cursor.offset() > body => {
                 self.lost(log, &error.to_string());
             }
@@ -161,7 +160,7 @@ impl Rows {
         })
     }
 
-    /// Something cannot be read.
+    /// Records unreadable data.
     pub fn lost(&mut self, log: &mut Log, why: &str) {
         self.damaged = true;
         log.warn(format!("Partition {}: {why}", super::key_text(&self.key)));
@@ -184,11 +183,11 @@ impl Rows {
         }
     }
 
-    /// Ends the range tombstone that is open, after what was handed on last.
+    /// Ends the open range tombstone after the last returned row or marker.
     fn close_range(&mut self) {
         let open = std::mem::replace(&mut self.open, DeletionTime::LIVE);
         if let Some(mut held) = self.held.take() {
-            // Nothing is known to be deleted by it but what is before.
+            // It is only known to delete what precedes.
             held.open = None;
             if held.close.is_some() {
                 self.ready.push_back(Unfiltered::Marker(held.into()));
@@ -206,7 +205,7 @@ impl Rows {
         }
     }
 
-    /// Goes on at the first block that begins behind `at` and can be read.
+    /// Continues at the first readable block after `at`.
     pub fn resume(
         &mut self,
         mut at: u64,
@@ -244,7 +243,7 @@ impl Rows {
                 continue;
             }
             cursor.seek(start);
-            log.warn(format!("Partition {}: goes on at {start}", super::key_text(&self.key)));
+            log.warn(format!("Partition {}: continues at {start}", super::key_text(&self.key)));
             let bound = Bound::before(first.prefix.clone());
             if !open.is_live() && first.side.is_none() && self.is_behind(bound.position(), source) {
                 self.last = Some((bound.prefix.clone(), Some(bound.side)));
@@ -259,8 +258,8 @@ impl Rows {
 }
 
 impl Log {
-    /// A row whose expirations can be stored: those that overflowed come as late as can be, and a microsecond later than they were written, so
-    /// that they supersede what has become of them elsewhere (CASSANDRA-14092).
+    /// Returns the row with storable expirations: those that overflowed become the latest possible,
+    /// written a microsecond later, so that they supersede their other copies (CASSANDRA-14092).
     fn with_expirations_in_range(&mut self, row: Row) -> Row {
         let overflowed = |ttl: u32, expiration: u32| ttl > 0 && expiration > LATEST_EXPIRATION;
         let liveness = row.liveness();
@@ -273,19 +272,19 @@ impl Log {
         self.fixed_rows += 1;
         let mut fixed =
             RowBuilder::with_capacity(row.clustering().clone(), row.cell_count(), row.data_size());
-        fixed.deletion(row.deletion()).liveness(match of_liveness {
-            true => LivenessInfo::expiring(liveness.timestamp + 1, liveness.ttl, LATEST_EXPIRATION),
-            false => liveness,
+        fixed.deletion(row.deletion()).liveness(if of_liveness {
+            LivenessInfo::expiring(liveness.timestamp + 1, liveness.ttl, LATEST_EXPIRATION)
+        } else {
+            liveness
         });
         for (column, deletion) in row.complex_deletions() {
             fixed.complex_deletion(*column, *deletion);
         }
         for cell in row.cells() {
-            fixed.cell(match is_overflowed(&cell) {
-                true => {
-                    Cell { timestamp: cell.timestamp + 1, local_deletion_time: LATEST_EXPIRATION, ..cell }
-                }
-                false => cell,
+            fixed.cell(if is_overflowed(&cell) {
+                Cell { timestamp: cell.timestamp + 1, local_deletion_time: LATEST_EXPIRATION, ..cell }
+            } else {
+                cell
             });
         }
         fixed.finish()

@@ -1,9 +1,10 @@
-//! When tombstones were made and data expires: a histogram of at most a hundred points.
+//! Deletion and expiration times: a histogram of at most a hundred points.
 //!
-//! Points are local deletion times rounded up to whole minutes. When there are too many, the two nearest are merged
-//! into their weighted mean (Ben-Haim and Tom-Tov, "A Streaming Parallel Decision Tree Algorithm", 2010). New points
-//! wait in a spool, a hash table; the order in which it is emptied decides which points are merged, so its hash
-//! function and size are Cassandra's, and the bytes are too.
+//! Points are local deletion times rounded up to whole minutes. If there are too many, the two
+//! nearest are merged into their weighted mean (Ben-Haim and Tom-Tov, "A Streaming Parallel
+//! Decision Tree Algorithm", 2010). New points are buffered in a spool, a hash table; the order in
+//! which it is emptied determines which points are merged, so its hash function and size are
+//! Cassandra's, and the bytes are too.
 
 use bytes::BufMut;
 
@@ -12,16 +13,17 @@ use crate::input::Input;
 
 /// Points kept.
 const MAX_POINTS: usize = 100;
-/// Places of the spool that a hash is taken modulo; the table has twice as many. 100,000 rounded up to a power of two.
+/// Slots of the spool that a hash is reduced to; the table has twice as many. 100,000 rounded up to
+/// a power of two.
 const SPOOL_CAPACITY: usize = 1 << 17;
-/// A point that meets so many others in its way makes the spool count as full.
+/// A point that collides with this many others makes the spool count as full.
 const MAX_PROBES: usize = 100;
 /// Points are multiples of this, in seconds.
 const ROUND_SECONDS: i64 = 60;
-/// The largest local deletion time in nb: one more would say "none".
+/// The largest local deletion time in nb: one more means "none".
 const MAX_DELETION_TIME: i64 = i32::MAX as i64 - 1;
 
-/// A finished histogram: local deletion times in seconds, ascending, and how many there were about each.
+/// A finished histogram: local deletion times in seconds, ascending, and their counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DropTimes {
     points: Vec<(i64, i64)>,
@@ -33,7 +35,8 @@ impl DropTimes {
         &self.points
     }
 
-    /// About how many tombstones and expiring cells have a local deletion time of `time` or less.
+    /// Returns the approximate number of tombstones and expiring cells with a local deletion time
+    /// of `time` or less.
     pub fn count_until(&self, time: i64) -> f64 {
         let mut sum = 0.0;
         for (index, &(point, count)) in self.points.iter().enumerate() {
@@ -41,7 +44,8 @@ impl DropTimes {
                 sum += count as f64;
                 continue;
             }
-            // Between two points the counts are taken to change evenly (the trapezoid rule of the paper).
+            // Between two points the counts are assumed to change linearly (the trapezoid rule of
+            // the paper).
             let Some(&(before, before_count)) = index.checked_sub(1).and_then(|i| self.points.get(i)) else {
                 return 0.0;
             };
@@ -64,7 +68,7 @@ impl DropTimes {
         }
     }
 
-    /// Reads what oa and da have instead:
+    /// Decodes the format of oa and da:
     ///
     /// ```text
     /// i32 n, i32 n, n * (i64 local deletion time, i32 count)
@@ -87,7 +91,7 @@ impl DropTimes {
         Ok(Self { points })
     }
 
-    /// Reads what [`Self::encode_into`] writes.
+    /// Decodes the format of [`Self::encode_into`].
     pub fn decode(input: &mut Input<'_>) -> Parsed<Self> {
         let _largest_count = input.i32()?;
         let count = input.count32(16)?;
@@ -107,17 +111,17 @@ impl DropTimes {
     }
 }
 
-/// Gathers the histogram while rows are written.
+/// Collects the histogram while rows are written.
 #[derive(Debug, Clone, Default)]
 pub struct DropTimesBuilder {
     /// Ascending; at most [`MAX_POINTS`] between calls.
     points: Vec<(i64, i32)>,
-    /// Pairs of point + 1 and count, 0 for an empty place. Allocated with the first point, since most tables never have one;
-    /// zeros, so that the pages of empty places are never touched.
+    /// Pairs of point + 1 and count, 0 for an empty slot. Allocated for the first point, because
+    /// most tables never have one; zeros, so that the pages of empty slots are never touched.
     spool: Vec<(i64, i32)>,
-    /// The places of `spool` that are not empty.
+    /// The slots of `spool` that are not empty.
     occupied: Vec<usize>,
-    /// The last point added and where it went: neighbours in a table often expire together.
+    /// The last point added and its slot: neighbours in a table often expire together.
     last: Option<(i64, usize)>,
 }
 
@@ -140,7 +144,7 @@ impl DropTimesBuilder {
             self.empty_spool();
             place = self.place(point);
         }
-        // An empty spool has room for every point.
+        // An empty spool has space for every point.
         if let Some(place) = place {
             let entry = &mut self.spool[place];
             if entry.0 == 0 {
@@ -152,7 +156,7 @@ impl DropTimesBuilder {
         }
     }
 
-    /// Where `point` is or goes in the spool; `None` if the spool is full.
+    /// Returns the slot of `point` in the spool; `None` if the spool is full.
     fn place(&self, point: i64) -> Option<usize> {
         if self.occupied.len() > SPOOL_CAPACITY {
             return None;
@@ -164,7 +168,8 @@ impl DropTimesBuilder {
     }
 
     fn empty_spool(&mut self) {
-        // The histogram depends on the order in which points are merged: Cassandra's is that of the spool.
+        // The histogram depends on the order in which points are merged: Cassandra's is that of the
+        // spool.
         self.occupied.sort_unstable();
         for place in self.occupied.drain(..) {
             let (stored, count) = std::mem::take(&mut self.spool[place]);
@@ -173,7 +178,7 @@ impl DropTimesBuilder {
         self.last = None;
     }
 
-    /// The histogram of all that was added.
+    /// Returns the histogram of all points.
     pub fn finish(mut self) -> DropTimes {
         self.empty_spool();
         DropTimes {
@@ -211,7 +216,7 @@ fn round_up(point: i64) -> i64 {
     }
 }
 
-/// What rounding up is cut to: the largest local deletion time of 5.0, which keeps 32 unsigned bits.
+/// The limit of rounding up: the largest local deletion time of 5.0, which has 32 unsigned bits.
 const MAX_5_0_DELETION_TIME: i64 = u32::MAX as i64 - 2;
 
 #[cfg(test)]

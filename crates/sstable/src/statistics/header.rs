@@ -1,4 +1,4 @@
-//! How the rows of an SSTable were encoded: base values, types and columns.
+//! The encoding of an SSTable's rows: base values, types and columns.
 //!
 //! ```text
 //! vint min ts - 1442880000000000 (wrapping), vint min ldt - 1442880000 (32 bits), vint min TTL
@@ -12,11 +12,12 @@ use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 use crate::output::Output;
 
-/// 2015-09-22 00:00 UTC, from which the base values count.
+/// 2015-09-22 00:00 UTC, the epoch of the base values.
 const TIMESTAMP_EPOCH: i64 = 1_442_880_000_000_000;
 const DELETION_TIME_EPOCH: i32 = 1_442_880_000;
 
-/// A column of the header. Types are Java class names; [`DataType`](cassette_rows::DataType) reads and writes them.
+/// A column of the header. Types are Java class names; [`DataType`](cassette_rows::DataType) reads
+/// and writes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnDefinition {
     /// The column's name.
@@ -25,7 +26,7 @@ pub struct ColumnDefinition {
     pub type_name: String,
 }
 
-/// The header: only with it can rows be read. Only columns that occur in the data are listed.
+/// The header, without which rows cannot be decoded. Lists only columns that occur in the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SerializationHeader {
     /// Row timestamps are stored as differences to this (microseconds).
@@ -38,7 +39,8 @@ pub struct SerializationHeader {
     pub key_type: String,
     /// The types of the clustering columns.
     pub clustering_types: Vec<String>,
-    /// Static columns, in the order of [`compare_column_names`](cassette_rows::schema::compare_column_names).
+    /// Static columns, in the order of
+    /// [`compare_column_names`](cassette_rows::schema::compare_column_names).
     pub static_columns: Vec<ColumnDefinition>,
     /// Regular columns, in the same order.
     pub regular_columns: Vec<ColumnDefinition>,

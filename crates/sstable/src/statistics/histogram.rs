@@ -7,7 +7,8 @@ use crate::input::Input;
 
 /// Counts of values in growing buckets.
 ///
-/// Bucket i counts the values in (offset[i-1], offset[i]]; one more bucket counts those beyond the last offset.
+/// Bucket i counts the values in (offset[i-1], offset[i]]; one more bucket counts those beyond the
+/// last offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EstimatedHistogram {
     offsets: Box<[i64]>,
@@ -18,11 +19,12 @@ pub struct EstimatedHistogram {
 pub const PARTITION_SIZE_BUCKETS: usize = 155;
 /// Offsets of the histogram of cells in a partition: up to four billion.
 pub const CELL_COUNT_BUCKETS: usize = 118;
-/// More offsets than any value needs; bounds what a file may claim.
+/// More offsets than any value needs; limits the counts in a file.
 const MAX_BUCKETS: usize = 1024;
 
 impl EstimatedHistogram {
-    /// With `buckets` offsets 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, … and all counts zero.
+    /// Creates a histogram with `buckets` offsets 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, … and all
+    /// counts zero.
     pub fn new(buckets: usize) -> Self {
         let mut last = 1i64;
         let offsets: Box<[i64]> = std::iter::once(1)
@@ -35,7 +37,7 @@ impl EstimatedHistogram {
         Self { counts: vec![0; offsets.len() + 1].into(), offsets }
     }
 
-    /// [`new`](Self::new), with one more offset before them: 0.
+    /// Does [`new`](Self::new), with one more offset before them: 0.
     pub fn with_zero(buckets: usize) -> Self {
         let offsets: Box<[i64]> = std::iter::once(0).chain(Self::new(buckets).offsets).collect();
         Self { counts: vec![0; offsets.len() + 1].into(), offsets }
@@ -46,7 +48,7 @@ impl EstimatedHistogram {
         self.add_many(value, 1);
     }
 
-    /// Counts a value as often as `count` says.
+    /// Counts a value `count` times.
     pub fn add_many(&mut self, value: i64, count: i64) {
         let bucket = self.offsets.partition_point(|&offset| offset < value);
         self.counts[bucket] = self.counts[bucket].saturating_add(count);
@@ -57,7 +59,8 @@ impl EstimatedHistogram {
         self.counts.iter().sum()
     }
 
-    /// The mean of the values, each taken as its bucket's upper end, rounded up; the overflow does not count.
+    /// Returns the mean of the values, each represented by its bucket's upper end, rounded up;
+    /// without the overflow.
     pub fn mean(&self) -> i64 {
         let (mut values, mut sum) = (0i64, 0i64);
         for (count, offset) in self.counts.iter().zip(&self.offsets) {
@@ -70,7 +73,7 @@ impl EstimatedHistogram {
         }
     }
 
-    /// The least that the smallest value can be; 0 if there are none.
+    /// Returns the lower limit of the smallest value; 0 if there are none.
     pub fn min(&self) -> i64 {
         match self.counts.iter().position(|&count| count > 0) {
             None | Some(0) => 0,
@@ -78,7 +81,8 @@ impl EstimatedHistogram {
         }
     }
 
-    /// The upper end of the bucket that holds the largest value; `i64::MAX` if that is the overflow.
+    /// Returns the upper end of the bucket of the largest value; `i64::MAX` if that is the
+    /// overflow.
     pub fn max(&self) -> i64 {
         match self.counts.iter().rposition(|&count| count > 0) {
             None => 0,
@@ -86,7 +90,7 @@ impl EstimatedHistogram {
         }
     }
 
-    /// The upper end of the bucket below which `fraction` (0 to 1) of the values lie.
+    /// Returns the upper end of the bucket below which `fraction` (0 to 1) of the values are.
     pub fn percentile(&self, fraction: f64) -> i64 {
         let wanted = (self.count() as f64 * fraction).ceil() as i64;
         let mut seen = 0;
@@ -116,7 +120,7 @@ impl EstimatedHistogram {
         }
     }
 
-    /// Reads what [`Self::encode_into`] writes.
+    /// Decodes the format of [`Self::encode_into`].
     pub fn decode(input: &mut Input<'_>) -> Parsed<Self> {
         let at = input.offset();
         let pairs = input.count32(16)?;

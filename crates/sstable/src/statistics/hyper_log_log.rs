@@ -1,8 +1,8 @@
-//! The sketch of how many different partition keys an SSTable has: HyperLogLog++ with p = 13 and a sparse p' = 25,
-//! in the bytes of the library that Cassandra uses (stream-lib).
+//! The sketch of the number of different partition keys of an SSTable: HyperLogLog++ with p = 13
+//! and a sparse p' = 25, in the bytes of the library that Cassandra uses (stream-lib).
 //!
-//! It only serves to size what a compaction writes. Still its bytes are the same as Cassandra's, so that a file can
-//! be compared with one that Cassandra wrote.
+//! It only sizes the output of compactions. Its bytes are nevertheless the same as Cassandra's, so
+//! that a file can be compared with one that Cassandra wrote.
 //!
 //! ```text
 //! i32 -2 (version), varint 13, varint 25, varint kind      varints here: 7 bits a byte, least significant first
@@ -10,8 +10,9 @@
 //! kind 0, normal:  varint 5464, 1366 * i32: six registers of five bits in each, from the low end
 //! ```
 //!
-//! A sparse value k stands for a hash x: i = the top 25 bits of x; if the low 12 bits of i are zero the bits after
-//! them matter, so k = ((i << 6 | (r ^ 63)) << 1) | 1 with r their leading zeros plus one, else k = i << 1.
+//! A sparse value k represents a hash x: i = the top 25 bits of x; if the low 12 bits of i are zero
+//! the bits after them matter, so k = ((i << 6 | (r ^ 63)) << 1) | 1 with r their leading zeros
+//! plus one, else k = i << 1.
 
 use cassette_rows::token::murmur2_64a;
 
@@ -28,13 +29,13 @@ const REGISTERS: usize = 1 << P;
 const REGISTERS_PER_WORD: usize = 6;
 const REGISTER_BITS: usize = 5;
 const WORDS: usize = REGISTERS.div_ceil(REGISTERS_PER_WORD);
-/// Sparse values wait in a buffer of a quarter of the threshold, and one more makes it merge.
+/// Sparse values are buffered up to a quarter of the threshold; one more triggers a merge.
 const BUFFER_FULL: usize = SPARSE_THRESHOLD / 4 + 1;
 /// More sparse values than this become registers: 3/4 of the number of registers.
 const SPARSE_THRESHOLD: usize = REGISTERS / 4 * 3;
 const VERSION: i32 = -2;
 
-/// Counts different keys, about.
+/// Estimates the number of different keys.
 #[derive(Debug, Clone, Default)]
 pub struct HyperLogLog {
     sparse: Vec<u32>,
@@ -66,10 +67,11 @@ impl HyperLogLog {
         }
     }
 
-    /// Merges the waiting values into the list.
+    /// Merges the buffered values into the list.
     ///
-    /// The list is ordered by encoded value while the buffer is by sparse index: flagged values are larger than
-    /// their place, so the result is sorted by neither. It is what the library does, and what it writes.
+    /// The list is ordered by encoded value while the buffer is by sparse index: flagged values are
+    /// larger than their index, so the result is sorted by neither. This is how the library
+    /// behaves, and what it writes.
     fn merge_buffer(&mut self) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.sort_by_key(|&k| (sparse_index(k), (k << 19) as i32));
@@ -117,7 +119,7 @@ impl HyperLogLog {
         registers
     }
 
-    /// The bytes that Cassandra writes for the keys added.
+    /// Returns Cassandra's bytes for the keys added.
     pub fn finish(mut self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_i32(VERSION);
@@ -190,7 +192,7 @@ impl HyperLogLog {
         Ok(out)
     }
 
-    /// Adds all that `other` has counted; different keys count once.
+    /// Adds all keys of `other`; equal keys count once.
     pub fn merge(&mut self, other: &Self) {
         let mut ours = std::mem::take(self).into_registers();
         for (register, theirs) in ours.iter_mut().zip(other.clone().into_registers()) {
@@ -207,10 +209,11 @@ impl HyperLogLog {
         self.registers
     }
 
-    /// How many different keys there are, about.
+    /// Returns the estimated number of different keys.
     ///
-    /// Linear counting while many registers are empty, else the raw estimate of HyperLogLog. (The library also
-    /// corrects the bias in between from tables of measurements; sizing needs no such care.)
+    /// Linear counting while many registers are empty, else the raw estimate of HyperLogLog. (The
+    /// library also corrects the bias in between from tables of measurements, which sizing does not
+    /// need.)
     pub fn estimate(&self) -> u64 {
         let linear = |buckets: f64, empty: f64| buckets * (buckets / empty).ln();
         if self.registers.is_empty() {
@@ -223,9 +226,10 @@ impl HyperLogLog {
         let empty = self.registers.iter().filter(|&&r| r == 0).count() as f64;
         let sum: f64 = self.registers.iter().map(|&r| 2f64.powi(-i32::from(r))).sum();
         let raw = 0.7213 / (1.0 + 1.079 / buckets) * buckets * buckets / sum;
-        match empty > 0.0 && linear(buckets, empty) <= 2.5 * buckets {
-            true => linear(buckets, empty).round() as u64,
-            false => raw.round() as u64,
+        if empty > 0.0 && linear(buckets, empty) <= 2.5 * buckets {
+            linear(buckets, empty).round() as u64
+        } else {
+            raw.round() as u64
         }
     }
 }
@@ -239,12 +243,12 @@ fn encode_hash(hash: u64) -> u32 {
     if index & ((1 << (SPARSE_P - P)) - 1) != 0 {
         return index << 1;
     }
-    // The bits below the index of 25; a guard bit bounds the count.
+    // The bits below the index of 25; a guard bit limits the count.
     let rank = (hash << P | 1 << (SPARSE_P - P)).leading_zeros() + 1;
     (index << 6 | (rank ^ 63)) << 1 | 1
 }
 
-/// The top 25 bits of the hash that an encoded value stands for.
+/// Returns the top 25 bits of the hash of an encoded value.
 fn sparse_index(value: u32) -> u32 {
     match value & 1 {
         1 => value >> 7,
@@ -252,7 +256,7 @@ fn sparse_index(value: u32) -> u32 {
     }
 }
 
-/// Leading zeros plus one after the top 13 bits of the hash that an encoded value stands for.
+/// Returns leading zeros plus one after the top 13 bits of the hash of an encoded value.
 fn rank(value: u32) -> u8 {
     match value & 1 {
         1 => ((value >> 1 & 63) ^ 63) as u8,

@@ -1,4 +1,4 @@
-//! Statistics.db: what is known about an SSTable's rows without reading them, and how they were encoded.
+//! Statistics.db: statistics about an SSTable's rows, and their encoding.
 //!
 //! ```text
 //! i32  n = 4
@@ -35,13 +35,13 @@ const TYPES: [(u32, &str); 4] = [(0, "validation"), (1, "compaction"), (2, "stat
 /// The content of Statistics.db.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
-    /// What must hold for the files to be readable here.
+    /// The preconditions for reading the files.
     pub validation: Validation,
-    /// The cardinality sketch of the partition keys, as stored: it is decoded when someone asks.
+    /// The cardinality sketch of the partition keys, as stored: it is decoded on demand.
     pub cardinality: Box<[u8]>,
-    /// Figures about the rows.
+    /// Statistics of the rows.
     pub stats: Stats,
-    /// How rows were encoded.
+    /// The encoding of rows.
     pub header: SerializationHeader,
 }
 
@@ -72,7 +72,7 @@ impl Statistics {
         out
     }
 
-    /// Reads the file of an nb SSTable; every byte of it is covered by one of its checksums.
+    /// Decodes the file of an nb SSTable; its checksums cover every byte.
     pub fn decode(bytes: &[u8]) -> Parsed<Self> {
         Self::decode_version(bytes, Version::Nb)
     }
@@ -92,8 +92,8 @@ impl Statistics {
     }
 }
 
-/// The content of Statistics.db with another level and another time of repair (milliseconds, 0 for never), each if given. It
-/// stays of its version, whichever that is.
+/// Returns the content of Statistics.db with another level and another time of repair
+/// (milliseconds, 0 for never), as far as specified. The version stays the same.
 pub fn with_level_and_repair(
     bytes: &[u8],
     version: Version,
@@ -104,7 +104,7 @@ pub fn with_level_and_repair(
     let (start, end) = (stats.offset() as usize, stats.offset() as usize + stats.remaining());
     let place = Stats::place_of_level(stats, version)? as usize;
     let mut out = bytes.to_vec();
-    // The component holds its level and repair, and a checksum follows it: both were just read.
+    // The component contains its level and repair, and a checksum follows it: both were just read.
     if let Some(level) = level {
         out[place..place + 4].copy_from_slice(&level.to_be_bytes());
     }
@@ -122,16 +122,17 @@ fn put_crc(out: &mut Vec<u8>, crc: u32) {
 
 /// Checks `expected`, read at `at`, against the checksum of `bytes`.
 fn check_crc(what: &str, at: u64, expected: u32, found: u32) -> Parsed<()> {
-    match expected == found {
-        true => Ok(()),
-        false => Err(Malformed::new(
+    if expected == found {
+        Ok(())
+    } else {
+        Err(Malformed::new(
             at,
             format!("the checksum of the {what} must be {expected:#010x} but is {found:#010x}"),
-        )),
+        ))
     }
 }
 
-/// The four components, their checksums verified.
+/// Returns the four components, with verified checksums.
 fn components(bytes: &[u8]) -> Parsed<[Input<'_>; 4]> {
     let mut input = Input::new(bytes);
     let mut table = crc32fast::Hasher::new();

@@ -1,4 +1,4 @@
-//! The figures of Statistics.db.
+//! The statistics component of Statistics.db.
 //!
 //! ```text
 //! histogram of partition sizes, histogram of cells per partition
@@ -30,7 +30,7 @@ use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 use crate::output::Output;
 
-/// A place in a node's commit log.
+/// A position in a node's commit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommitLogPosition {
     /// The segment's id.
@@ -40,12 +40,12 @@ pub struct CommitLogPosition {
 }
 
 impl CommitLogPosition {
-    /// No place.
+    /// No position.
     pub const NONE: Self = Self { segment: -1, position: 0 };
 }
 
-/// The figures. They say nothing of rows that are not there, and must say nothing false of those that are: reads skip
-/// SSTables by them.
+/// The statistics of the rows. Reads skip SSTables by them, so they must be correct for all rows;
+/// they do not describe absent rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
     /// Bytes of the partitions in the uncompressed stream.
@@ -66,14 +66,14 @@ pub struct Stats {
     pub max_ttl: i32,
     /// Stored bytes by plain bytes; -1 if not compressed.
     pub compression_ratio: f64,
-    /// When tombstones were made and data expires.
+    /// Deletion and expiration times.
     pub drop_times: DropTimes,
     /// The level in leveled compaction.
     pub level: i32,
-    /// When it was repaired, milliseconds; 0 if never.
+    /// The time of its repair, in milliseconds; 0 if never.
     pub repaired_at: i64,
-    /// The values of the smallest row or start bound, in stored order; empty without clustering columns, or if a
-    /// range begins before all rows.
+    /// The values of the smallest row or start bound, in stored order; empty without clustering
+    /// columns, or if a range begins before all rows.
     pub min_clustering: Vec<Vec<u8>>,
     /// The values of the largest row or end bound.
     pub max_clustering: Vec<Vec<u8>>,
@@ -83,7 +83,7 @@ pub struct Stats {
     pub columns_set: i64,
     /// Rows, static ones included, markers not.
     pub rows: i64,
-    /// Which parts of the commit log of [`Self::host_id`] the data came from.
+    /// The parts of the commit log of [`Self::host_id`] from which the data originates.
     pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// The repair session it belongs to.
     pub pending_repair: Option<Uuid>,
@@ -91,12 +91,12 @@ pub struct Stats {
     pub is_transient: bool,
     /// The node that wrote it.
     pub host_id: Option<Uuid>,
-    /// Which share of the ring it covers; unknown before oa.
+    /// The fraction of the ring that it covers; unknown before oa.
     pub token_space_coverage: Option<f64>,
 }
 
 impl Default for Stats {
-    /// Those of an SSTable without rows.
+    /// Returns the statistics of an SSTable without rows.
     fn default() -> Self {
         Self {
             partition_sizes: EstimatedHistogram::new(histogram::PARTITION_SIZE_BUCKETS),
@@ -126,14 +126,16 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// Whether anything can be deleted or expire: not a single tombstone, deletion or TTL if `false`.
+    /// Returns whether anything can be deleted or expire: `false` means no tombstone, deletion or
+    /// TTL.
     pub fn may_have_deletions(&self) -> bool {
-        // Everything with a local deletion time counts; what has none counts as the largest.
+        // Everything with a local deletion time counts; everything without one counts as the
+        // largest.
         self.min_local_deletion_time != i32::MAX || self.max_ttl > 0 || !self.drop_times.points().is_empty()
     }
 
-    /// About which part of the cells could be dropped by a compaction that purges what was deleted before
-    /// `gc_before` (seconds since 1970).
+    /// Returns the approximate fraction of cells that a compaction could drop if it purges data
+    /// deleted before `gc_before` (seconds since 1970).
     pub fn droppable_ratio(&self, gc_before: i64) -> f64 {
         let cells = self.cell_counts.mean() * self.cell_counts.count();
         match cells {
@@ -186,7 +188,7 @@ impl Stats {
         let (min_timestamp, max_timestamp) = (input.i64()?, input.i64()?);
         let mut deletion_time = || {
             let stored = input.i32()?;
-            // All ones: none. Larger ones than nb has room for are as good as its largest for what they are used for.
+            // All ones: none. Times beyond nb's range are equivalent to its largest for all uses.
             Ok(match (is_new, u32::try_from(stored)) {
                 (false, _) => stored,
                 (true, Ok(_)) => stored.min(i32::MAX - 1),
@@ -196,14 +198,13 @@ impl Stats {
         };
         let (min_local_deletion_time, max_local_deletion_time) = (deletion_time()?, deletion_time()?);
         let (min_ttl, max_ttl, compression_ratio) = (input.i32()?, input.i32()?, input.f64()?);
-        let drop_times = match is_new {
-            true => DropTimes::decode_whole_numbers(input)?,
-            false => DropTimes::decode(input)?,
-        };
+        let drop_times =
+            if is_new { DropTimes::decode_whole_numbers(input)? } else { DropTimes::decode(input)? };
         let (level, repaired_at) = (input.i32()?, input.i64()?);
-        let (min_clustering, max_clustering) = match is_new {
-            true => covered_clustering(input)?,
-            false => (clustering_values(input)?, clustering_values(input)?),
+        let (min_clustering, max_clustering) = if is_new {
+            covered_clustering(input)?
+        } else {
+            (clustering_values(input)?, clustering_values(input)?)
         };
         let mut stats = Self {
             partition_sizes,
@@ -237,7 +238,7 @@ impl Stats {
             let _has_partition_deletions = boolean(input)?;
             let _first_and_last_key = (input.bytes_vint()?, input.bytes_vint()?);
             stats.token_space_coverage = Some(input.f64()?).filter(|share| !share.is_nan());
-            // Cassandra reckons with 16 bytes for each drop time, and writes 12 of them.
+            // Cassandra reserves 16 bytes for each drop time, and writes 12 of them.
             let unused = input.remaining();
             if unused == 4 * stats.drop_times.points().len() {
                 input.bytes(unused)?;
@@ -247,16 +248,18 @@ impl Stats {
         Ok(stats)
     }
 
-    /// Where the level is in the component, an i32, with an i64 of when it was repaired behind it.
+    /// Returns the offset of the level in the component, an i32, followed by an i64 of the repair's
+    /// time.
     pub(super) fn place_of_level(mut input: Input<'_>, version: Version) -> Parsed<u64> {
         /// Position, timestamps, local deletion times, TTLs, compression ratio.
         const FIXED: usize = 12 + 2 * 8 + 2 * 4 + 2 * 4 + 8;
         EstimatedHistogram::decode(&mut input)?;
         EstimatedHistogram::decode(&mut input)?;
         input.bytes(FIXED)?;
-        match version.is_of_cassandra_5() {
-            true => DropTimes::decode_whole_numbers(&mut input)?,
-            false => DropTimes::decode(&mut input)?,
+        if version.is_of_cassandra_5() {
+            DropTimes::decode_whole_numbers(&mut input)?
+        } else {
+            DropTimes::decode(&mut input)?
         };
         let place = input.offset();
         input.bytes(12)?;
@@ -267,8 +270,8 @@ impl Stats {
 /// Values of a clustering, or of the first of its columns.
 type ClusteringValues = Vec<Vec<u8>>;
 
-/// The least and the greatest clustering as oa and da have them: types, then two bounds. Values after a null are left out, which
-/// only widens the range.
+/// Decodes the least and the greatest clustering of oa and da: types, then two bounds. Omits values
+/// after a null, which only widens the range.
 fn covered_clustering(input: &mut Input<'_>) -> Parsed<(ClusteringValues, ClusteringValues)> {
     let at = input.offset();
     let mut types = Vec::new();

@@ -1,4 +1,4 @@
-//! The first component of Statistics.db: what must hold for the files to be readable.
+//! The first component of Statistics.db: the preconditions for reading the files.
 
 use bytes::BufMut;
 
@@ -6,13 +6,13 @@ use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 use crate::output::Output;
 
-/// The only partitioner there is here. Tables of secondary indexes have another, `LocalPartitioner`.
+/// The only supported partitioner. Tables of secondary indexes have another, `LocalPartitioner`.
 pub const MURMUR3_PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 
 /// The content: utf partitioner class, f64 chance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Validation {
-    /// The class that made tokens of keys.
+    /// The class of the partitioner.
     pub partitioner: String,
     /// `bloom_filter_fp_chance` when the table was written.
     pub bloom_filter_fp_chance: f64,

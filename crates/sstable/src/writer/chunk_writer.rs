@@ -1,4 +1,4 @@
-//! Writes a stream as chunks: cuts it, compresses them, sums them up.
+//! Writes a stream as chunks: splits it, compresses them, computes checksums.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use crate::checksums::BlockChecksums;
 use crate::compression::{ChunkFormat, CompressionInfo, Workspace};
 use crate::crc::{BLOCK_SIZE, Checksums};
 
-/// The file gets this many bytes at a time.
+/// The file is written in units of this many bytes.
 pub const WRITE_LENGTH: usize = 256 << 10;
 
-/// What lies beside a file of chunks when it is finished.
+/// The companion of a finished file of chunks.
 #[derive(Debug)]
 pub enum Chunks {
     /// CompressionInfo.db.
@@ -21,15 +21,15 @@ pub enum Chunks {
     Plain(Checksums),
 }
 
-/// A file of chunks in the making.
+/// An incomplete file of chunks.
 pub struct ChunkWriter {
     path: PathBuf,
     file: Box<dyn WritableFile>,
     /// Bytes of the stream so far.
     length: u64,
-    /// Stored bytes that the file has not got yet.
+    /// Stored bytes that are not yet written to the file.
     out: Vec<u8>,
-    /// Bytes of the file before those.
+    /// Bytes already in the file.
     written: u64,
     digest: crc32fast::Hasher,
     way: Way,
@@ -41,7 +41,7 @@ enum Way {
 }
 
 impl ChunkWriter {
-    /// Into a file just created.
+    /// Writes to a new file.
     pub fn new(path: PathBuf, file: Box<dyn WritableFile>, format: Option<ChunkFormat>) -> Self {
         let way = match format {
             Some(format) => {
@@ -60,7 +60,8 @@ impl ChunkWriter {
         }
     }
 
-    /// Bytes of the stream in a chunk; where there is no compression, as many as are worth a write. A power of two.
+    /// Returns the bytes of the stream per chunk; without compression, as many as justify a write.
+    /// A power of two.
     pub fn chunk_length(&self) -> usize {
         match &self.way {
             Way::Compressed { format, .. } => format.chunk_length as usize,
@@ -86,7 +87,8 @@ impl ChunkWriter {
                     if self.out.len() - start >= limit {
                         self.out.truncate(start);
                         self.out.extend_from_slice(plain);
-                        // Readers tell a raw chunk by its length alone, so a short one is padded.
+                        // Readers identify a raw chunk by its length alone, so a short one is
+                        // padded.
                         self.out.resize(start + plain.len().max(limit), 0);
                     }
                     *stored += (self.out.len() - start) as u64;
@@ -115,8 +117,9 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Writes what is left, then what `tail` makes of the chunks, and makes the file durable. Gives what CompressionInfo.db or CRC.db and
-    /// Digest.crc32 hold, and the compression ratio. The digest does not cover the tail.
+    /// Writes the rest, then the output of `tail` for the chunks, and makes the file durable.
+    /// Returns the content of CompressionInfo.db or CRC.db and Digest.crc32, and the compression
+    /// ratio. The digest does not cover the tail.
     pub fn finish(mut self, tail: impl FnOnce(&Chunks) -> Vec<u8>) -> Result<(Chunks, u32, f64)> {
         self.write()?;
         let digest = self.digest.finalize();

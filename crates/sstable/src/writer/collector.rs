@@ -1,4 +1,4 @@
-//! Gathers the figures of Statistics.db while rows are written.
+//! Collects the content of Statistics.db while rows are written.
 
 use cassette_rows::{
     ClusteringComparator, DeletionTime, NO_DELETION_TIME, NO_TTL, RangeTombstoneMarker, Row, Unfiltered,
@@ -15,7 +15,7 @@ struct Range<T> {
     max: T,
 }
 
-/// Figures in the making.
+/// Incomplete statistics.
 #[derive(Debug)]
 pub struct Collector {
     stats: Stats,
@@ -26,7 +26,7 @@ pub struct Collector {
     cardinality: HyperLogLog,
     min_clustering: Option<Prefix>,
     max_clustering: Option<Prefix>,
-    /// What has expired by then is a tombstone.
+    /// Data expired by this time counts as a tombstone.
     now_seconds: u32,
     /// Of the current partition.
     cells: i64,
@@ -35,7 +35,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// `stats` has what the rows do not say: level, repair, host, commit log.
+    /// `stats` contains the fields that do not depend on rows: level, repair, host, commit log.
     pub fn new(stats: Stats, now_seconds: u32) -> Self {
         Self {
             stats,
@@ -68,7 +68,7 @@ impl Collector {
         }
     }
 
-    /// What has a TTL or could have: cells and liveness.
+    /// Adds something that has or could have a TTL: cells and liveness.
     #[inline]
     fn written(&mut self, timestamp: i64, ttl: u32, local_deletion_time: u32) {
         self.timestamp(timestamp);
@@ -77,7 +77,7 @@ impl Collector {
         self.local_deletion_time(local_deletion_time);
     }
 
-    /// A deletion of anything but a cell.
+    /// Adds a deletion of anything except a cell.
     pub fn deletion(&mut self, deletion: DeletionTime) {
         if !deletion.is_live() {
             self.timestamp(deletion.timestamp);
@@ -86,7 +86,7 @@ impl Collector {
         }
     }
 
-    /// A row, static or not.
+    /// Adds a row, static or not.
     pub fn row(&mut self, row: &Row) {
         let liveness = row.liveness();
         if !liveness.is_empty() {
@@ -122,7 +122,7 @@ impl Collector {
         }
     }
 
-    /// Cells that are not deleted and do not expire: the same for all of them.
+    /// Adds cells that are not deleted and do not expire: the same for all of them.
     fn live_cells(&mut self, any: bool) {
         if any {
             self.ttls.min = self.ttls.min.min(NO_TTL as i32);
@@ -131,13 +131,13 @@ impl Collector {
         }
     }
 
-    /// A marker.
+    /// Adds a marker.
     pub fn marker(&mut self, marker: &RangeTombstoneMarker) {
         [marker.close, marker.open].into_iter().flatten().for_each(|deletion| self.deletion(deletion));
     }
 
-    /// The end of a partition of `size` bytes, which began and ended with these rows or markers. Returns how many
-    /// tombstones it has.
+    /// Ends a partition of `size` bytes, which began and ended with these rows or markers. Returns
+    /// its number of tombstones.
     pub fn partition(
         &mut self,
         key: &[u8],
@@ -161,10 +161,10 @@ impl Collector {
         std::mem::take(&mut self.tombstones)
     }
 
-    /// The figures, and the sketch of the keys.
+    /// Returns the statistics, and the sketch of the keys.
     pub fn finish(self, compression_ratio: f64) -> (Stats, Vec<u8>) {
         let mut stats = self.stats;
-        // The defaults stand where there was nothing.
+        // Without data the defaults remain.
         if self.timestamps.min <= self.timestamps.max {
             (stats.min_timestamp, stats.max_timestamp) = (self.timestamps.min, self.timestamps.max);
         }
@@ -190,7 +190,8 @@ fn prefix_of(unfiltered: &Unfiltered) -> Prefix {
     }
 }
 
-/// The values up to the first that Statistics.db has no room for, 16 bits of length: the shorter prefix lies around all that begin with it.
+/// Returns the values up to the first that exceeds the 16-bit length of Statistics.db: the shorter
+/// prefix covers everything that begins with it.
 fn values_of(prefix: Option<Prefix>) -> Vec<Vec<u8>> {
     let Some(prefix) = prefix else { return Vec::new() };
     let values = prefix.position().prefix.values().map(Option::unwrap_or_default);

@@ -1,4 +1,4 @@
-//! Data.db in the making: a stream of rows that becomes chunks, here or on a thread beside.
+//! An incomplete Data.db: a stream of rows that becomes chunks, here or on another thread.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,19 @@ use super::chunk_writer::{ChunkWriter, Chunks, WRITE_LENGTH};
 use super::pipeline::Pipeline;
 use crate::compression::ChunkFormat;
 
-/// Data.db, or a file made as it is. Rows are appended to [`stream`](Self::stream); [`advance`](Self::advance) hands on what is whole.
-/// After an error it cannot be finished any more.
+/// An incomplete Data.db, or a file with the same layout. Rows are appended to
+/// [`stream`](Self::stream); [`advance`](Self::advance) passes complete pieces on. After an error
+/// it cannot be finished any more.
 pub struct DataFile {
     path: PathBuf,
-    /// Bytes of the stream that were not handed on yet.
+    /// Bytes of the stream that were not passed on yet.
     pub stream: Vec<u8>,
     /// Bytes of the stream before those.
     handed_on: u64,
-    /// So many bytes are handed on at a time: chunks, one or several.
+    /// The unit in which bytes are passed on: one chunk or several.
     piece: usize,
-    /// Where the stream has become so long, a thread takes over; `None` if none is to, or does already.
+    /// The length of the stream at which a thread takes over; `None` if none will, or one already
+    /// does.
     pipeline_from: Option<u64>,
     writer: Writer,
 }
@@ -28,15 +30,16 @@ pub struct DataFile {
 enum Writer {
     Here(Box<ChunkWriter>),
     Beside(Pipeline),
-    /// Nobody: what was handed on last may be in the file or not.
+    /// None: the bytes passed on last may be in the file or not.
     Failed,
 }
 
-/// A file that stays smaller is written before a thread has been of use.
+/// A smaller file is written before a thread would be useful.
 const PIPELINE_FROM: u64 = 1 << 20;
 
 impl DataFile {
-    /// Into a file just created. With `pipelined`, a thread compresses and writes once the stream has become long.
+    /// Writes to a new file. With `pipelined`, a thread compresses and writes once the stream has
+    /// become long.
     pub fn new(
         path: PathBuf,
         file: Box<dyn WritableFile>,
@@ -54,13 +57,13 @@ impl DataFile {
         }
     }
 
-    /// Where the next byte of the stream goes.
+    /// Returns the offset of the next byte of the stream.
     #[inline]
     pub fn position(&self) -> u64 {
         self.handed_on + self.stream.len() as u64
     }
 
-    /// Bytes stored so far, about.
+    /// Returns the approximate bytes stored so far.
     pub fn stored_bytes(&self) -> u64 {
         match &self.writer {
             Writer::Here(writer) => writer.stored_bytes(),
@@ -69,7 +72,7 @@ impl DataFile {
         }
     }
 
-    /// Hands whole pieces of the stream on.
+    /// Passes complete pieces of the stream on.
     #[inline]
     pub fn advance(&mut self) -> Result<()> {
         if self.stream.len() < self.piece { Ok(()) } else { self.hand_on() }
@@ -100,14 +103,14 @@ impl DataFile {
         handed_on
     }
 
-    /// Leaves chunks to a thread from now on, if there is one to be had.
+    /// Moves the chunks to a thread from now on, if one can be created.
     #[cold]
     fn begin_pipeline(&mut self) {
         self.pipeline_from = None;
         self.writer = match std::mem::replace(&mut self.writer, Writer::Failed) {
             Writer::Here(writer) => match Pipeline::start(self.path.clone(), writer) {
                 Ok(pipeline) => {
-                    // Chunks are a power of two long, so that a piece is a number of whole ones.
+                    // The length of chunks is a power of two, so a piece consists of whole ones.
                     self.piece = self.piece.max(WRITE_LENGTH);
                     Writer::Beside(pipeline)
                 }
@@ -117,8 +120,9 @@ impl DataFile {
         };
     }
 
-    /// Writes what is left, then what `tail` makes of the chunks, and makes the file durable. Gives what CompressionInfo.db or CRC.db and
-    /// Digest.crc32 hold, and the compression ratio. The digest does not cover the tail.
+    /// Writes the rest, then the output of `tail` for the chunks, and makes the file durable.
+    /// Returns the content of CompressionInfo.db or CRC.db and Digest.crc32, and the compression
+    /// ratio. The digest does not cover the tail.
     pub fn finish(self, tail: impl FnOnce(&Chunks) -> Vec<u8>) -> Result<(Chunks, u32, f64)> {
         let mut writer = match self.writer {
             Writer::Here(writer) => writer,

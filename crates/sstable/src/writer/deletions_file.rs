@@ -17,28 +17,28 @@ use crate::data::{RowEncoder, RowFormat, WrongWidth, deletion_codec};
 use crate::deletions::{Belongs, MOST, encode_end};
 use crate::output::Output;
 
-/// Deletions.db in the making. There is no file before the first deletion.
+/// An incomplete Deletions.db. The file is created for the first deletion.
 pub struct DeletionsFile {
     file_system: Arc<dyn FileSystem>,
     path: PathBuf,
     file: Option<DataFile>,
     encoder: RowEncoder,
     has_static: bool,
-    /// Whether the partition at hand has begun here.
+    /// Whether the current partition has been started here.
     begun: bool,
-    /// Where its last row or marker begins, or the partition itself.
+    /// The start of its last row or marker, or of the partition itself.
     previous: u64,
 }
 
 impl DeletionsFile {
-    /// To be written to `path`, if there is anything to write. `format` is that of Data.
+    /// Creates a file at `path` once there is anything to write. `format` is that of Data.
     pub fn new(file_system: Arc<dyn FileSystem>, path: PathBuf, format: RowFormat) -> Self {
         let has_static = !format.statics.is_empty();
         let encoder = RowEncoder::new(format);
         Self { file_system, path, file: None, encoder, has_static, begun: false, previous: 0 }
     }
 
-    /// A partition of Data begins.
+    /// Starts a partition of Data.
     pub fn begin(
         &mut self,
         key: &DecoratedKey,
@@ -46,19 +46,20 @@ impl DeletionsFile {
         static_row: Option<&Row>,
     ) -> Result<()> {
         let deleted_static = static_row.filter(|row| !row.deletion().is_live());
-        match deletion.is_live() && deleted_static.is_none() {
-            true => Ok(()),
-            false => self.header(key, deletion, deleted_static),
+        if deletion.is_live() && deleted_static.is_none() {
+            Ok(())
+        } else {
+            self.header(key, deletion, deleted_static)
         }
     }
 
-    /// A row of it that is deleted.
+    /// Adds a deleted row.
     pub fn row(&mut self, key: &DecoratedKey, row: &Row) -> Result<()> {
         let deletion = only_deletion(row);
         self.append(key, |encoder, previous, out| encoder.encode_row(&deletion, previous, out))
     }
 
-    /// A marker of it.
+    /// Adds a marker.
     pub fn marker(&mut self, key: &DecoratedKey, marker: &RangeTombstoneMarker) -> Result<()> {
         self.append(key, |encoder, previous, out| encoder.encode_marker(marker, previous, out))
     }
@@ -96,8 +97,8 @@ impl DeletionsFile {
         file.advance()
     }
 
-    /// The partition ends; Data has so many bytes by now. `false` if the deletions take too much beside it: they are to be
-    /// given up.
+    /// Ends the partition, with the present length of Data. Returns `false` if the deletions take
+    /// too much space in comparison and must be given up.
     pub fn end(&mut self, data_length: u64) -> Result<bool> {
         let Some(file) = &mut self.file else { return Ok(true) };
         if std::mem::take(&mut self.begun) {
@@ -108,8 +109,9 @@ impl DeletionsFile {
         Ok(file.position() <= least.max(data_length / share))
     }
 
-    /// Makes the file durable; `false` if there is none. With `wanted` there is one, if an empty one: by Statistics.db alone the SSTable could
-    /// have deletions, where there are but cells that are deleted or expire.
+    /// Makes the file durable; returns `false` if there is none. With `wanted` an empty one is
+    /// created: by Statistics.db alone the SSTable could have deletions, where only cells are
+    /// deleted or expire.
     pub fn finish(mut self, belongs: Belongs, wanted: bool) -> Result<bool> {
         let file = match self.file.take() {
             None if wanted => create(self.file_system.as_ref(), &self.path)?,
@@ -133,13 +135,13 @@ fn wrong_width(path: &Path, wrong: WrongWidth) -> StorageError {
 impl Drop for DeletionsFile {
     fn drop(&mut self) {
         if self.file.take().is_some() {
-            // Given up. It is in no list of components: should it stay, nobody believes it.
+            // Given up. It is in no list of components: a remaining file is ignored.
             let _ = self.file_system.remove_file(&self.path);
         }
     }
 }
 
-/// Compressed as tables are by default, whatever the table is.
+/// Compressed by the default of tables, whatever the table's compression is.
 fn create(file_system: &dyn FileSystem, path: &std::path::Path) -> Result<DataFile> {
     let format = ChunkFormat::from_params(&CompressionParams::default());
     let format = format.map_err(|detail| StorageError::Unsupported { path: path.to_path_buf(), detail })?;
@@ -147,7 +149,7 @@ fn create(file_system: &dyn FileSystem, path: &std::path::Path) -> Result<DataFi
     Ok(DataFile::new(path.to_path_buf(), file, format, false))
 }
 
-/// The row without all that it holds.
+/// Returns the row without its cells and liveness.
 fn only_deletion(row: &Row) -> Row {
     let mut deletion = RowBuilder::new(row.clustering().clone());
     deletion.deletion(row.deletion());

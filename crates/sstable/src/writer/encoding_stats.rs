@@ -1,14 +1,15 @@
-//! The values that a header's timestamps, local deletion times and TTLs are relative to.
+//! The base values of a header's timestamps, local deletion times and TTLs.
 
 use cassette_rows::{DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TIMESTAMP, NO_TTL, Row};
 
 use crate::data::deletion_codec::{self, to_stored};
 use crate::statistics::{SerializationHeader, header};
 
-/// The smallest write timestamp, local deletion time and TTL of what is to be written; or a guess at them: a smaller
-/// difference takes fewer bytes, and nothing else depends on it.
+/// The smallest write timestamp, local deletion time and TTL of the data to be written, or an
+/// estimate: a smaller difference takes fewer bytes, and nothing else depends on it.
 ///
-/// A flush takes them over all that the memtable saw, a compaction over its inputs' headers.
+/// A flush computes them from everything that the memtable received, a compaction from its inputs'
+/// headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodingStats {
     min_timestamp: i64,
@@ -17,14 +18,14 @@ pub struct EncodingStats {
 }
 
 impl Default for EncodingStats {
-    /// Of nothing.
+    /// Returns the values without data.
     fn default() -> Self {
         Self { min_timestamp: i64::MAX, min_local_deletion_time: i32::MAX, min_ttl: i32::MAX }
     }
 }
 
 impl EncodingStats {
-    /// What a header was written with.
+    /// Returns the values of a header.
     pub fn of_header(header: &SerializationHeader) -> Self {
         let none = header::NO_MINIMA;
         let known = |value: i64, none: i64, unknown: i64| if value == none { unknown } else { value };
@@ -39,14 +40,15 @@ impl EncodingStats {
         }
     }
 
-    /// Takes in another one.
+    /// Merges another one.
     pub fn merge(&mut self, other: &Self) {
         self.min_timestamp = self.min_timestamp.min(other.min_timestamp);
         self.min_local_deletion_time = self.min_local_deletion_time.min(other.min_local_deletion_time);
         self.min_ttl = self.min_ttl.min(other.min_ttl);
     }
 
-    /// Takes in a timestamp, a TTL ([`NO_TTL`] if none) and a local deletion time ([`NO_DELETION_TIME`] if none).
+    /// Adds a timestamp, a TTL ([`NO_TTL`] if none) and a local deletion time ([`NO_DELETION_TIME`]
+    /// if none).
     #[inline]
     pub fn add(&mut self, timestamp: i64, ttl: u32, local_deletion_time: u32) {
         if timestamp != NO_TIMESTAMP {
@@ -60,14 +62,14 @@ impl EncodingStats {
         }
     }
 
-    /// Takes in a deletion.
+    /// Adds a deletion.
     pub fn add_deletion(&mut self, deletion: DeletionTime) {
         if !deletion.is_live() {
             self.add(deletion.timestamp, NO_TTL, deletion.local_deletion_time);
         }
     }
 
-    /// Takes in all of a row.
+    /// Adds everything in a row.
     pub fn add_row(&mut self, row: &Row) {
         let LivenessInfo { timestamp, ttl, local_expiration } = row.liveness();
         self.add(timestamp, ttl, local_expiration);
@@ -76,7 +78,7 @@ impl EncodingStats {
         row.cells().for_each(|cell| self.add(cell.timestamp, cell.ttl, cell.local_deletion_time));
     }
 
-    /// The base values: Cassandra's epoch where there was nothing.
+    /// Returns the base values: Cassandra's epoch without data.
     pub(crate) fn base_values(&self) -> (i64, i32, i32) {
         let (timestamp, local_deletion_time, ttl) = header::NO_MINIMA;
         (

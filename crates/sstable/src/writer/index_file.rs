@@ -9,7 +9,7 @@ use crate::checksums::{BlockChecksums, INDEX_BLOCK};
 use crate::index::{self, PromotedIndexBuilder};
 use crate::key_cache::PartitionPlace;
 
-/// Index.db in the making.
+/// An incomplete Index.db.
 pub struct IndexFile {
     path: PathBuf,
     file: Box<dyn WritableFile>,
@@ -19,23 +19,23 @@ pub struct IndexFile {
     checksums: BlockChecksums,
 }
 
-/// Index.db gets this many bytes at a time.
+/// Index.db is written in units of this many bytes.
 const INDEX_WRITE_LENGTH: usize = 64 << 10;
 
 impl IndexFile {
-    /// Into a file just created.
+    /// Writes to a new file.
     pub fn new(path: PathBuf, file: Box<dyn WritableFile>) -> Self {
         let checksums = BlockChecksums::new(INDEX_BLOCK);
         Self { path, file, out: Vec::new(), promoted: Vec::new(), written: 0, checksums }
     }
 
-    /// Where the next entry goes.
+    /// Returns the position of the next entry.
     pub fn position(&self) -> u64 {
         self.written + self.out.len() as u64
     }
 
-    /// Appends a partition's entry, with the index of its rows if that has two blocks or more; it is then empty. Gives what a
-    /// reader will find there.
+    /// Appends a partition's entry, including its row index if that has two blocks or more, which
+    /// empties it. Returns the position that a reader will find.
     pub fn append(
         &mut self,
         key: &DecoratedKey,
@@ -63,7 +63,7 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Makes the file durable. Gives its length and the checksums of its blocks.
+    /// Makes the file durable. Returns its length and the checksums of its blocks.
     pub fn finish(mut self) -> Result<(u64, Vec<u32>)> {
         self.write()?;
         self.file.sync().map_err(|e| StorageError::io(&self.path, "sync the file", e))?;

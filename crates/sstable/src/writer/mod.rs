@@ -1,11 +1,12 @@
 //! Writes an SSTable from partitions in order.
 //!
-//! # When it exists
+//! # Visibility
 //!
-//! The files get their final names at once. [`SSTableWriter::finish`] writes and syncs all of them but TOC.txt, syncs
-//! the directory, and only then writes TOC.txt, syncs it and the directory. So after a crash an SSTable with a TOC.txt
-//! is whole and durable, and files without one are left-overs of a write that never ended: nobody may have been told
-//! of it, and they can be removed. Whether a whole SSTable counts as part of its table is for the engine to say.
+//! The files have their final names from the start. [`SSTableWriter::finish`] writes and syncs all
+//! of them except TOC.txt, syncs the directory, and only then writes TOC.txt, syncs it and the
+//! directory. So after a crash an SSTable with a TOC.txt is complete and durable, and files without
+//! one are left-overs of an incomplete write: no caller was notified of them, and they can be
+//! removed. The engine decides whether a complete SSTable belongs to its table.
 
 mod chunk_writer;
 mod collector;
@@ -46,12 +47,12 @@ use crate::statistics::{MURMUR3_PARTITIONER, SerializationHeader, Statistics, St
 use crate::summary::SummaryBuilder;
 use crate::{digest, toc};
 
-/// What was written.
+/// Description of a written SSTable.
 #[derive(Debug, Clone)]
 pub struct FinishedSSTable {
-    /// Where it lies.
+    /// The descriptor.
     pub descriptor: Descriptor,
-    /// Partitions.
+    /// Number of partitions.
     pub partitions: u64,
     /// Bytes of all files.
     pub bytes_on_disk: u64,
@@ -63,16 +64,17 @@ pub struct FinishedSSTable {
     pub last_key: DecoratedKey,
 }
 
-/// How large a partition of an SSTable is.
+/// The size of a partition of an SSTable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PartitionSize {
     /// Bytes in Data.db, before compression.
     pub bytes: u64,
-    /// Deletions of any kind, each side of a range for itself, and what has expired.
+    /// Deletions of any kind, each side of a range separately, and expired data.
     pub tombstones: u64,
 }
 
-/// An SSTable in the making. Dropped before [`finish`](Self::finish) has returned, it removes its files.
+/// An incomplete SSTable. Dropped before [`finish`](Self::finish) has returned, it removes its
+/// files.
 pub struct SSTableWriter {
     file_system: Arc<dyn FileSystem>,
     descriptor: Descriptor,
@@ -94,25 +96,25 @@ pub struct SSTableWriter {
     finished: bool,
 }
 
-/// The partition at hand.
+/// The current partition.
 #[derive(Debug)]
 struct Partition {
     /// Its key, once its header is written.
     key: Option<DecoratedKey>,
     deletion: DeletionTime,
-    /// Whether it has begun and not ended.
+    /// Whether it has been started and not ended.
     begun: bool,
-    /// Its header waits until there is something to write: a partition with nothing in it leaves no trace.
+    /// Its header is written with the first content: an empty partition is not written at all.
     header: Option<PartitionHeader>,
-    /// Where it begins in the stream.
+    /// Its offset in the stream.
     start: u64,
-    /// From there to its first row or marker.
+    /// The distance to its first row or marker.
     header_length: u64,
-    /// Where the row or marker before begins; where the partition does before the first.
+    /// The offset of the previous row or marker; of the partition before the first.
     previous: u64,
-    /// Where the block at hand begins.
+    /// The offset of the current block.
     block_start: u64,
-    /// What the block at hand begins with; `None` before its first row.
+    /// The first position of the current block; `None` before its first row.
     block_first: Option<Unfiltered>,
     /// The range tombstone that is open.
     open: Option<DeletionTime>,
@@ -179,12 +181,12 @@ impl SSTableWriter {
         })
     }
 
-    /// Where it will lie.
+    /// Returns the descriptor of the SSTable being written.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// Bytes of Data stored so far, about: for cutting a compaction's output.
+    /// Returns the approximate bytes of Data stored so far, for splitting a compaction's output.
     pub fn bytes_written(&self) -> u64 {
         self.data.as_ref().map_or(0, DataFile::stored_bytes)
     }
@@ -199,17 +201,17 @@ impl SSTableWriter {
         self.summary.keys()
     }
 
-    /// Where the partition that was begun last lies; `None` if nothing of it was written.
+    /// Returns the position of the partition started last; `None` if nothing of it was written.
     pub fn last_place(&self) -> Option<PartitionPlace> {
         self.last_place
     }
 
-    /// How large the partition is that was written last.
+    /// Returns the size of the partition written last.
     pub fn last_size(&self) -> PartitionSize {
         self.last_size
     }
 
-    /// Writes all partitions of a stream, which must come after those written before.
+    /// Writes all partitions of a stream, which must sort after those written before.
     pub fn write_all(&mut self, stream: &mut dyn PartitionStream) -> Result<()> {
         while let Some(header) = stream.next_partition()? {
             self.begin(header)?;
@@ -221,7 +223,7 @@ impl SSTableWriter {
         Ok(())
     }
 
-    /// Begins a partition. It must come after the one before.
+    /// Starts a partition. It must sort after the one before.
     pub fn begin(&mut self, header: PartitionHeader) -> Result<()> {
         if self.last_key.as_ref().is_some_and(|last| *last >= header.key) {
             return Err(self.misused(format!("partition {:02x?} after a later one", header.key.key())));
@@ -240,7 +242,7 @@ impl SSTableWriter {
         if has_content { self.write_header() } else { Ok(()) }
     }
 
-    /// Writes the header that waits, if one does.
+    /// Writes the pending header, if there is one.
     fn write_header(&mut self) -> Result<()> {
         let partition = &mut self.partition;
         let Some(header) = partition.header.take() else { return Ok(()) };
@@ -254,7 +256,7 @@ impl SSTableWriter {
         collector.deletion(header.deletion);
         let static_row = header.static_row.filter(|row| !row.is_empty());
         if let Some(row) = &static_row {
-            // Leaving out the row would lose it.
+            // Omitting the row would lose it.
             assert!(self.has_static, "a static row of columns that the header lists");
             collector.row(row);
         }
@@ -276,7 +278,7 @@ impl SSTableWriter {
 
     /// Appends a row or marker to the partition, after those before.
     pub fn append(&mut self, unfiltered: Unfiltered) -> Result<()> {
-        // A row that says nothing is never written.
+        // An empty row is never written.
         if matches!(&unfiltered, Unfiltered::Row(row) if row.is_empty()) {
             return Ok(());
         }
@@ -326,7 +328,7 @@ impl SSTableWriter {
         data.advance()
     }
 
-    /// Ends the partition. One with nothing in it leaves no trace.
+    /// Ends the partition. An empty one is not written.
     pub fn end(&mut self) -> Result<()> {
         self.last_size = PartitionSize::default();
         let partition = &mut self.partition;
@@ -346,7 +348,7 @@ impl SSTableWriter {
         {
             self.deletions = None;
         }
-        // The last block takes in the end of the partition. An only block is not written.
+        // The last block includes the end of the partition. A single block is not written.
         if partition.promoted.is_empty() {
             partition.block_first = None;
         } else if partition.block_first.is_some() {
@@ -367,7 +369,8 @@ impl SSTableWriter {
         data.advance()
     }
 
-    /// Writes the other files and makes everything durable. `None`, and no file, if no partition was written.
+    /// Writes the other files and makes everything durable. Returns `None`, without files, if no
+    /// partition was written.
     pub fn finish(mut self) -> Result<Option<FinishedSSTable>> {
         let (Some(data), Some(index), Some(collector)) =
             (self.data.take(), self.index.take(), self.collector.take())
@@ -470,10 +473,10 @@ fn wrong_width(written: &Descriptor, table: &TableMetadata, wrong: WrongWidth) -
 impl Drop for SSTableWriter {
     fn drop(&mut self) {
         if !self.finished {
-            // First nobody may write to them any more.
+            // First close the files, so that nothing writes to them any more.
             (self.data, self.index, self.deletions) = (None, None, None);
             for component in Component::ALL {
-                // The files may not be there, and what is left without a TOC.txt counts for nothing.
+                // The files may not exist, and files without a TOC.txt are ignored.
                 let _ = self.file_system.remove_file(&self.descriptor.path(component));
             }
         }
@@ -502,7 +505,7 @@ impl Partition {
         }
     }
 
-    /// Ends the block at hand at `end` of the stream.
+    /// Ends the current block at `end` of the stream.
     fn end_block(&mut self, end: u64, encoder: &RowEncoder) {
         let (Some(first), Some(last)) = (self.block_first.take(), &self.last) else { return };
         let (offset, width) = (self.block_start - self.start, end - self.block_start);

@@ -1,4 +1,4 @@
-//! What a writer is told.
+//! Options of a writer.
 
 use cassette_rows::{ColumnId, TableMetadata};
 
@@ -9,39 +9,42 @@ use crate::statistics::CommitLogPosition;
 /// Cassandra's default `column_index_size` for this format, in bytes.
 pub const DEFAULT_COLUMN_INDEX_SIZE: u32 = 64 << 10;
 
-/// What the rows do not say about the SSTable they go to.
+/// The properties of a new SSTable that do not depend on rows.
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
-    /// The number of partitions, or a guess at it that is not too low: it sizes the filter.
+    /// The number of partitions, or an estimate that is not too low: it sizes the filter.
     pub expected_keys: u64,
-    /// What times are written relative to.
+    /// The base values of times.
     pub encoding_stats: EncodingStats,
-    /// The columns that occur, static and regular; others may not be met. Listing more costs a few bits a row.
+    /// The columns that can occur, static and regular; others must not. A superfluous one costs a
+    /// few bits per row.
     pub columns: Vec<ColumnId>,
-    /// How Data is compressed; [`ChunkFormat::from_params`] makes it from the table's options.
+    /// The compression of Data; [`ChunkFormat::from_params`] creates it from the table's options.
     pub compression: Option<ChunkFormat>,
-    /// Whether a thread beside compresses and writes Data once that gets long (1 MiB): for who writes one SSTable and has a
-    /// processor to spare. The files are the same; in which order those of one SSTable are written to, and so which operation fails
-    /// first, is not certain then.
+    /// Whether another thread compresses and writes Data once that is long (1 MiB): for callers
+    /// that write one SSTable and have an idle processor. The files are the same; the order of
+    /// writes to the files of one SSTable, and so the operation that fails first, is not
+    /// deterministic then.
     pub pipelined: bool,
-    /// Bytes of a partition that its index of rows sums up in one block.
+    /// Bytes of a partition per block of its row index.
     pub column_index_size: u32,
-    /// The time, in seconds: what has expired by then counts as a tombstone.
+    /// The present time, in seconds: data expired by then counts as a tombstone.
     pub now_seconds: u32,
     /// The level in leveled compaction.
     pub level: i32,
-    /// When it was repaired, milliseconds since 1970; 0 if never.
+    /// The time of its repair, in milliseconds since 1970; 0 if never.
     pub repaired_at: i64,
-    /// The node that writes it, if commit log positions are given.
+    /// The node that writes it, if there are commit log positions.
     pub host_id: Option<uuid::Uuid>,
-    /// The parts of the commit log of that node that the rows came from.
+    /// The parts of the commit log of that node from which the rows originate.
     pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
 }
 
 impl WriterOptions {
-    /// For about `expected_keys` partitions of `table`, of any of its columns, compressed as the table says.
+    /// Creates options for about `expected_keys` partitions of `table`, of any of its columns, with
+    /// the table's compression.
     ///
-    /// The error is a sentence for people: the compression that the table's options ask for does not exist.
+    /// The error is a text for users: the compression of the table's options does not exist.
     pub fn new(table: &TableMetadata, expected_keys: u64) -> Result<Self, String> {
         Ok(Self {
             expected_keys,

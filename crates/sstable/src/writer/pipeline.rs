@@ -1,8 +1,8 @@
-//! A thread that makes chunks of a stream's pieces while the next pieces are made.
+//! A thread that creates chunks from a stream's pieces while the next pieces are produced.
 //!
-//! Pieces go to it through a short queue, and their buffers come back to be filled again. It ends when no more pieces will come,
-//! and gives the [`ChunkWriter`] back; or at the first error, which whoever hands it the next piece gets. It never outlives the
-//! [`Pipeline`].
+//! Pieces are sent through a short queue, and their buffers are returned for reuse. The thread ends
+//! when no more pieces will come, and returns the [`ChunkWriter`]; or at the first error, which the
+//! next call reports. It never outlives the [`Pipeline`].
 
 use std::io;
 use std::panic::resume_unwind;
@@ -16,26 +16,28 @@ use cassette_rows::{Result, StorageError};
 
 use super::chunk_writer::{ChunkWriter, WRITE_LENGTH};
 
-/// Pieces that may wait, so that neither side stands still when the other one is held up for a moment: a write to the file takes as long
-/// as several pieces do to be made. With those in hand on both sides that is 1.5 MiB.
+/// The number of queued pieces, so that neither side idles while the other one is briefly delayed:
+/// a write to the file takes as long as producing several pieces. With those in use on both sides
+/// that is 1.5 MiB.
 const WAITING: usize = 4;
 
-/// Buffers up to this size are used again, so that one large row does not stay in memory.
+/// Buffers up to this size are reused, so that one large row does not occupy memory.
 const BUFFER_KEPT: usize = 2 * WRITE_LENGTH;
 
-/// The thread, as seen by who feeds it. Dropped before [`finish`](Self::finish), it leaves the file as far as it has come.
+/// The producer's handle of the thread. Dropped before [`finish`](Self::finish), it leaves the file
+/// incomplete.
 pub struct Pipeline {
     path: PathBuf,
     /// `None` when no more pieces will come.
     pieces: Option<SyncSender<Vec<u8>>>,
     emptied: Receiver<Vec<u8>>,
-    /// `None` when it was waited for. It gives nothing if it was never handed a writer.
+    /// `None` once it was joined. It returns nothing if it never received a writer.
     thread: Option<JoinHandle<Option<Result<Box<ChunkWriter>>>>>,
     stored: Arc<AtomicU64>,
 }
 
 impl Pipeline {
-    /// Takes the writer of the file at `path` to a thread; gives it back if the system has no thread.
+    /// Moves the writer of the file at `path` to a thread; returns it if no thread can be created.
     pub fn start(path: PathBuf, writer: Box<ChunkWriter>) -> Result<Self, Box<ChunkWriter>> {
         let (to_thread, given) = channel::<Box<ChunkWriter>>();
         let (pieces, queue) = sync_channel::<Vec<u8>>(WAITING);
@@ -51,7 +53,7 @@ impl Pipeline {
                 tell.store(writer.stored_bytes(), Ordering::Relaxed);
                 piece.clear();
                 if piece.capacity() <= BUFFER_KEPT {
-                    // Who has dropped the other end wants no more buffers.
+                    // If the other end was dropped, no more buffers are needed.
                     let _ = empty.send(piece);
                 }
             }
@@ -68,12 +70,12 @@ impl Pipeline {
         self.stored.load(Ordering::Relaxed)
     }
 
-    /// An empty buffer for a piece.
+    /// Returns an empty buffer for a piece.
     pub fn buffer(&self) -> Vec<u8> {
         self.emptied.try_recv().unwrap_or_else(|_| Vec::with_capacity(WRITE_LENGTH + WRITE_LENGTH / 8))
     }
 
-    /// Appends whole chunks to the file, some time. The error is that of a piece before.
+    /// Queues whole chunks for the file. The error is that of an earlier piece.
     pub fn append(&mut self, piece: Vec<u8>) -> Result<()> {
         match &self.pieces {
             Some(pieces) if pieces.send(piece).is_ok() => Ok(()),
@@ -81,7 +83,7 @@ impl Pipeline {
         }
     }
 
-    /// Waits until all pieces are with the writer, and gives it back.
+    /// Waits until the writer has all pieces, and returns it.
     pub fn finish(mut self) -> Result<Box<ChunkWriter>> {
         self.join()
     }
@@ -104,7 +106,7 @@ impl Drop for Pipeline {
     fn drop(&mut self) {
         self.pieces = None;
         if let Some(thread) = self.thread.take() {
-            // The file is given up; whatever went wrong with it does not matter any more.
+            // The file is abandoned; its errors are irrelevant.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,8 @@
-//! Apache Cassandra's own code, as tests start it.
+//! Runs Apache Cassandra's code in tests.
 //!
-//! Cassandra 5.0.8 comes from Maven, once, into the target directory (or from `CASSANDRA_LIB`, a folder of its jars), and
-//! runs on JDK 17. Where Maven or a JDK is missing a test says so loudly and judges nothing.
+//! Cassandra 5.0.8 comes from Maven, once, into the target directory (or from `CASSANDRA_LIB`, a
+//! folder of its jars), and runs on JDK 17. Without Maven or a JDK a test prints a warning and
+//! checks nothing.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::sync::Mutex;
 
 const VERSION: &str = "5.0.8";
 
-/// What Cassandra opens of the JDK's modules in its own `jvm17-server.options`.
+/// The modules of the JDK that Cassandra opens in its own `jvm17-server.options`.
 const MODULES: &[&str] = &[
     "java.base/java.io",
     "java.base/java.lang",
@@ -50,7 +51,7 @@ pub struct Cassandra {
 }
 
 fn skipped(why: &str) -> Option<Cassandra> {
-    // Not by a macro, whose words the test harness keeps to itself when a test passes.
+    // Not by a macro, whose output the test harness captures if a test passes.
     let _ =
         writeln!(std::io::stderr(), "\n######## SKIPPED: Cassandra judges nothing here: {why} ########\n");
     // Where it must not be skipped (continuous integration), that is a failure.
@@ -67,7 +68,7 @@ pub fn text(output: &Output) -> String {
 }
 
 impl Cassandra {
-    /// Looks for Cassandra, or fetches it. `None`, after a loud word, if there is none.
+    /// Finds Cassandra, or downloads it. Returns `None`, after a warning, if there is none.
     pub fn find() -> Option<Self> {
         if !works("java", "-version") || !works("javac", "-version") {
             return skipped("no JDK 17 (java, javac)");
@@ -133,8 +134,8 @@ impl Cassandra {
         assert!(output.status.success(), "{}", text(&output));
     }
 
-    /// Lets Cassandra judge all SSTables below `root`. `original` is what dumps are compared with; or `compacted`, for
-    /// what `SSTableCheck` then leaves out.
+    /// Validates all SSTables below `root` with Cassandra. `original` is compared with the dumps;
+    /// or `compacted` selects what `SSTableCheck` omits.
     pub fn judge(&self, schema: &str, root: &Path, original: Option<&Path>) -> String {
         let schema_file = self.home.path().join("schema.cql");
         std::fs::write(&schema_file, schema).unwrap();
@@ -148,7 +149,7 @@ impl Cassandra {
     }
 }
 
-/// Fetches the jars, once for all tests.
+/// Downloads the jars, once for all tests.
 fn download(target: &Path) -> Result<(), String> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock();

@@ -1,4 +1,4 @@
-//! What the integration tests share: the golden tables on disk.
+//! Shared code of the integration tests: the golden tables on disk.
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::path::{Path, PathBuf};
@@ -90,7 +90,8 @@ pub fn golden_tables() -> Vec<GoldenTable> {
     tables
 }
 
-/// The golden tables as Cassandra 5.0 rewrites them in a newer version, `oa` or `da`: a part of the cases.
+/// The golden tables as Cassandra 5.0 rewrites them in a newer version, `oa` or `da`: a part of the
+/// cases.
 pub fn newer_golden_tables(version: &str) -> Vec<GoldenTable> {
     let newer = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden5").join(version);
     let mut tables = Vec::new();
@@ -191,7 +192,7 @@ pub fn rewrite_options(reader: &SSTableReader) -> WriterOptions {
     }
 }
 
-/// Writes the rows of an SSTable anew in another directory, and opens the result.
+/// Writes the rows of an SSTable again in another directory, and opens the result.
 pub fn rewrite(reader: &SSTableReader, options: WriterOptions, directory: &Path) -> SSTableReader {
     let descriptor = Descriptor::new(directory, reader.descriptor().id);
     let table = reader.table();

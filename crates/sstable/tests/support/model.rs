@@ -51,13 +51,12 @@ pub fn selections(
         })
         .collect();
     let mut bound = |places: &[&Clustering]| {
-        let prefix = match places.is_empty() {
-            true => Clustering::empty(),
-            false => {
-                let prefix = places[random() % places.len()];
-                let length = [prefix.len(), prefix.len(), random() % (prefix.len() + 1)][random() % 3];
-                prefix.prefix(length)
-            }
+        let prefix = if places.is_empty() {
+            Clustering::empty()
+        } else {
+            let prefix = places[random() % places.len()];
+            let length = [prefix.len(), prefix.len(), random() % (prefix.len() + 1)][random() % 3];
+            prefix.prefix(length)
         };
         Bound { prefix, side: if random().is_multiple_of(2) { Side::Before } else { Side::After } }
     };

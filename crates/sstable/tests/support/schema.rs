@@ -1,6 +1,8 @@
-//! The table of a golden case: names and kinds from its `schema.cql`, types from the headers of its SSTables.
+//! The table of a golden case: names and kinds from its `schema.cql`, types from the headers of its
+//! SSTables.
 //!
-//! The parser of CQL lies on a floor above and is not used here: Cassandra prints one column a line.
+//! The parser of CQL belongs to a higher layer and is not used here: Cassandra prints one column
+//! per line.
 
 use std::collections::BTreeMap;
 use std::path::Path;
