@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     measure(4, 2000, &serial);
     println!("| threads | look-up | median, ms | p99, ms | look-ups/s |\n| --- | --- | --- | --- | --- |");
     for (threads, count) in [(1, 1000), (16, 4000)] {
-        let mut figures = [const { (Vec::new(), Vec::new(), Vec::new()) }; 3];
+        let mut results = [const { (Vec::new(), Vec::new(), Vec::new()) }; 3];
         for _ in 0..ROUNDS {
             let first = next.load(Ordering::Relaxed);
             let count_staging = STAGING as usize / 10;
@@ -101,17 +101,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             let ways: [(&(dyn Fn(usize) + Sync), usize); 3] =
                 [(&two_stage, count), (&serial, count), (&staging, count_staging)];
-            for (figures, (look_up, count)) in figures.iter_mut().zip(ways) {
+            for (results, (look_up, count)) in results.iter_mut().zip(ways) {
                 let (times, whole) = measure(threads, count, look_up);
                 let ms = |part: f64| times[(times.len() as f64 * part) as usize].as_secs_f64() * 1e3;
-                figures.0.push(ms(0.5));
-                figures.1.push(ms(0.99));
-                figures.2.push(times.len() as f64 / whole.as_secs_f64());
+                results.0.push(ms(0.5));
+                results.1.push(ms(0.99));
+                results.2.push(times.len() as f64 / whole.as_secs_f64());
             }
             next.store(first + count_staging as i64, Ordering::Relaxed);
         }
         for (name, (median, p99, rate)) in
-            ["two stages, committed", "SERIAL", "two stages, staging"].into_iter().zip(figures)
+            ["two stages, committed", "SERIAL", "two stages, staging"].into_iter().zip(results)
         {
             println!("| {threads} | {name} | {} | {} | {} |", spread(median), spread(p99), spread(rate));
         }

@@ -118,12 +118,12 @@ fn main() {
             }
         }
         for _ in 0..sizes.rounds {
-            for (version, clients, with, figures) in &mut all {
-                figures.push(commits(&sizes, contact.as_deref(), *version, *clients, *with == "with"));
+            for (version, clients, with, results) in &mut all {
+                results.push(commits(&sizes, contact.as_deref(), *version, *clients, *with == "with"));
             }
         }
-        for (version, clients, with, figures) in all {
-            report(&format!("version {version}, {clients} clients, {with} residues, commits/s"), figures);
+        for (version, clients, with, results) in all {
+            report(&format!("version {version}, {clients} clients, {with} residues, commits/s"), results);
         }
     }
     if wanted("reads") {
@@ -286,8 +286,8 @@ fn report_micros(what: &str, times: &mut [f64]) {
     println!("{what}: {:.2} us ({:.2}-{:.2})", times[times.len() / 2], times[0], times[times.len() - 1]);
 }
 
-fn report(what: &str, mut figures: Vec<f64>) {
-    figures.sort_by(f64::total_cmp);
-    let (least, greatest) = (figures[0], figures[figures.len() - 1]);
-    println!("{what}: {:.0} ({least:.0}-{greatest:.0})", figures[figures.len() / 2]);
+fn report(what: &str, mut results: Vec<f64>) {
+    results.sort_by(f64::total_cmp);
+    let (least, greatest) = (results[0], results[results.len() - 1]);
+    println!("{what}: {:.0} ({least:.0}-{greatest:.0})", results[results.len() / 2]);
 }

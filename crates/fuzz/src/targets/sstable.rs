@@ -206,9 +206,10 @@ fn run(input: &[u8]) {
         let subject = &subjects[usize::from(*number) % subjects.len()];
         let is_resealed = component & RESEALED != 0;
         let component = Component::ALL[usize::from(component & !RESEALED) % Component::ALL.len()];
-        let changed = match is_resealed {
-            true => subject.resealed(component, content),
-            false => vec![(component, content.to_vec())],
+        let changed = if is_resealed {
+            subject.resealed(component, content)
+        } else {
+            vec![(component, content.to_vec())]
         };
         let files = subject.written(Some(&changed));
         let answer = read(subject, &files);

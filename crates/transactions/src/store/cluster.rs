@@ -495,7 +495,7 @@ impl Cql for Cluster {
 }
 
 /// Splits the writes of a partition into non-empty batches. A write that exceeds the limit alone is
-/// a batch of its own.
+/// a separate batch.
 fn cut<T>(writes: Vec<T>, bytes: impl Fn(&T) -> usize, max: usize, batches: &mut Vec<Vec<T>>) {
     let mut batch = Vec::new();
     let mut bytes_in_batch = 0;

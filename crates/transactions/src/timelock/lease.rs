@@ -131,7 +131,7 @@ impl Stored {
         match self {
             Self::Plain(_) => Duration::ZERO,
             Self::Leased(record) => with_drift(record.lease),
-            // Nobody may lead while it is stored.
+            // No server may lead while it is stored.
             Self::Halted(_) => Duration::MAX,
         }
     }

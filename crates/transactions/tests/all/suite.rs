@@ -252,7 +252,7 @@ fn only_the_expected_value_is_replaced(t: &Table<'_>) {
     let set = |expected: &str, new: &str| {
         t.store.check_and_set(&t.name, &cell, &bytes(expected), &bytes(new)).unwrap()
     };
-    assert_eq!(set("", "1"), CheckOutcome::Actual(None), "what is not there equals nothing");
+    assert_eq!(set("", "1"), CheckOutcome::Actual(None), "an absent value equals nothing");
     assert_eq!(t.put_unless_exists("r", &[("c", "1")]), PutOutcome::Applied);
     assert_eq!(set("1", "1"), CheckOutcome::Applied, "a touch");
     assert_eq!(set("2", "3"), CheckOutcome::Actual(Some(bytes("1"))));

@@ -184,10 +184,7 @@ fn a_client_without_heartbeat_loses_locks_and_holds() {
     assert!(!one.is_held(Some(&locks), hold).unwrap());
     assert!(!one.is_held(None, hold).unwrap());
     one.unlock(locks);
-    assert!(
-        other.lock(names(&["a"]), Duration::from_millis(20)).is_err(),
-        "a late unlock frees nobody's lock"
-    );
+    assert!(other.lock(names(&["a"]), Duration::from_millis(20)).is_err(), "a late unlock releases no lock");
     other.unlock(others);
     drop((one, other));
     served.stop(&runtime);

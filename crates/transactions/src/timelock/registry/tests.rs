@@ -204,7 +204,7 @@ fn checked_locks_and_holds_do_not_expire() {
         assert!(registry.is_held(500, Some(600), now), "round {n}");
         assert_eq!(registry.expire(now), [], "round {n}");
     }
-    assert!(!registry.is_held(510, Some(600), now), "nobody asked for it");
+    assert!(!registry.is_held(510, Some(600), now), "it was not requested");
     assert!(!registry.is_held(500, Some(601), now) && !registry.is_held(501, Some(600), now));
     now += LOCK_AGE_MAX + Duration::from_secs(1);
     assert_eq!(registry.batch(1, (90, 1), 90, now), Slot::First);
@@ -275,7 +275,7 @@ proptest! {
                 }
             }
         }
-        // All holders release until nobody waits.
+        // All holders release until no request waits.
         while !open.is_empty() {
             let done: Vec<u64> = open.iter().filter(|(_, (.., done))| *done).map(|(s, _)| *s).collect();
             prop_assert!(!done.is_empty(), "all wait");

@@ -196,7 +196,7 @@ impl LockService {
                     let attempt = state.next_waiting;
                     state.next_waiting += 1;
                     let (done, is_done) = oneshot::channel();
-                    // Replaces the waiter of an earlier attempt, which nobody awaits any more.
+                    // Replaces the waiter of an earlier attempt, which is no longer awaited.
                     state.waiting.insert(key, Waiter { attempt, done });
                     Some((is_done, QueuedRequest { service: self, key, attempt, has_left: false }))
                 }
