@@ -1,4 +1,4 @@
-//! The admin endpoint's reports and operations, as JSON carries them between a server and its clients.
+//! The admin endpoint's reports and operations, which server and clients exchange as JSON.
 
 mod model;
 mod refusal;
@@ -8,5 +8,5 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub use model::*;
 pub use refusal::{RefusalKind, Refused};
 
-/// The address of the endpoint by default: 7199 is the port at which Cassandra's nodetool looks for a node.
+/// The default address of the endpoint: Cassandra's nodetool expects JMX at port 7199.
 pub const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7199);

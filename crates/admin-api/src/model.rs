@@ -1,67 +1,65 @@
-//! What the admin endpoint says, as it goes over the wire: JSON, and what a client of it reads back.
+//! The JSON documents of the admin endpoint.
+
+#![expect(missing_docs, reason = "many names need no explanation")]
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The node and what belongs to no one table.
+/// The node and everything that belongs to no single table.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub struct NodeReport {
     /// `cluster_name`.
     pub cluster_name: String,
-    /// The node's identity.
     pub host_id: String,
-    /// Where clients connect.
+    /// The address for CQL clients.
     pub address: String,
-    /// The port there.
+    /// The port for CQL clients.
     pub port: u16,
-    /// The data center's name.
     pub data_center: String,
-    /// The rack's name.
     pub rack: String,
-    /// The tokens that it owns.
+    /// The tokens that the node owns.
     pub tokens: Vec<String>,
-    /// The version of Cassandra whose behaviour it has.
+    /// The version of Cassandra that it emulates.
     pub release_version: String,
     /// The version of Cassette.
     pub version: String,
     /// The partitioner's class.
     pub partitioner: String,
-    /// The version of the schema.
     pub schema_version: String,
     /// Keyspaces with their replication, as DESCRIBE shows it.
     pub keyspaces: Vec<KeyspaceReport>,
     /// Whether a server accepts clients.
     pub native_transport_active: bool,
-    /// The share of requests that are traced without asking for it.
+    /// The fraction of requests that is traced without a client's request for it.
     #[serde(default)]
     pub trace_probability: f64,
     /// Bytes of all SSTables' files.
     pub load_bytes: u64,
     /// Bytes of their rows before compression.
     pub uncompressed_load_bytes: u64,
-    /// Seconds since the start.
     pub uptime_seconds: u64,
-    /// Bytes that the process holds in memory.
+    /// Resident memory of the process.
     pub memory_bytes: u64,
-    /// Bytes of memory that the machine, or the process's limit, has.
+    /// Bytes of memory of the machine, or of the process's limit.
     pub memory_max_bytes: u64,
-    /// Bytes held for SSTables: filters, summaries, places of chunks.
+    /// Bytes of memory used for SSTables: filters, summaries, chunk offsets.
     pub sstable_memory_bytes: u64,
     /// Heap bytes of memtables.
     pub memtable_bytes: u64,
-    /// Heap bytes that memtables may have.
+    /// Maximum of `memtable_bytes`.
     pub memtable_max_bytes: u64,
     /// Flushes, compactions and reads that failed.
     pub exceptions: u64,
-    /// Writers that had to wait for room in memtables, or because compaction was behind.
-    pub writes_held_up: u64,
-    /// Those of them that waited because compaction was behind.
-    #[serde(default)]
-    pub writes_held_up_by_compaction: u64,
+    /// Writes that waited for memtable space or for compaction.
+    #[serde(alias = "writes_held_up")]
+    pub writes_stalled: u64,
+    /// Writes that waited for compaction.
+    #[serde(default, alias = "writes_held_up_by_compaction")]
+    pub writes_stalled_by_compaction: u64,
     /// Bytes of the commit log on disk.
     pub commit_log_bytes: u64,
-    /// Tables with data that the schema does not name.
+    /// Tables with data that are missing from the schema.
     #[serde(default)]
     pub unknown_tables: u64,
     /// Bytes of their files and commit log segments.
@@ -69,30 +67,27 @@ pub struct NodeReport {
     pub unknown_table_bytes: u64,
     /// Segments of the commit log.
     pub commit_log_segments: u64,
-    /// The share of bytes in SSTables that Cassandra marked as repaired, of tables that are to have several replicas; 0 to 100.
+    /// The percentage of bytes in SSTables that Cassandra marked as repaired, of tables with
+    /// several replicas.
     pub percent_repaired: f64,
-    /// The caches by name: `chunks`, and those of `key`, `row` and `counter` that there are.
+    /// The caches by name: `chunks`, `key`, `row` and `counter`, as far as they exist.
     pub caches: BTreeMap<String, CacheReport>,
-    /// Threads by the names of Cassandra's pools.
+    /// Thread pools, by Cassandra's names.
     pub pools: Vec<PoolReport>,
-    /// Requests that were dropped, by kind.
+    /// Dropped requests, by kind.
     pub dropped: BTreeMap<String, u64>,
     /// Requests by the names of Cassandra's client request metrics.
     pub requests: BTreeMap<String, RequestReport>,
-    /// Prepared and other statements.
     pub statements: StatementReport,
-    /// Clients that are connected.
     pub clients: Vec<ClientReport>,
-    /// Addresses that clients came from, also those that have left.
+    /// Addresses of present and former clients.
     pub client_history: Vec<SeenClientReport>,
-    /// Connections that were refused because there were too many.
+    /// Connections closed because of a limit.
     pub connections_refused: u64,
 }
 
-/// A keyspace.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct KeyspaceReport {
-    /// Its name.
     pub name: String,
     /// The replication strategy's class, without its package.
     pub replication_class: String,
@@ -102,99 +97,81 @@ pub struct KeyspaceReport {
     pub is_virtual: bool,
 }
 
-/// A cache.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct CacheReport {
-    /// What it holds.
     pub entries: u64,
-    /// Bytes that it holds.
     pub size_bytes: u64,
-    /// Bytes that it may hold.
     pub capacity_bytes: u64,
-    /// Requests that it could answer.
     pub hits: u64,
-    /// All requests.
+    /// Hits and misses.
     pub requests: u64,
-    /// The share of recent requests that it could answer; `None` if there were none.
+    /// The fraction of hits among recent requests; `None` without any.
     pub recent_hit_rate: Option<f64>,
-    /// How long reading what is missing takes, microseconds; `None` where that is not measured.
+    /// The mean time to load a missing entry, in microseconds; `None` where that is not measured.
     pub miss_latency_micros: Option<f64>,
-    /// How often it is saved; 0 for never.
+    /// The period of saving it to disk; 0 for never.
     pub save_period_seconds: u64,
 }
 
-/// Threads that do one kind of work.
+/// A thread pool.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct PoolReport {
-    /// Its name.
     pub name: String,
-    /// Tasks that are running.
     pub active: u64,
-    /// Tasks that may run at a time.
+    /// The maximum of concurrent tasks.
     pub active_max: u64,
-    /// Tasks that wait.
     pub pending: u64,
-    /// Tasks done.
     pub completed: u64,
-    /// Those who are held up because it is full.
+    /// Tasks blocked because the pool is full.
     pub blocked: u64,
-    /// How often that happened.
+    /// The number of tasks blocked since the start.
     pub blocked_all_time: u64,
 }
 
-/// A distribution of recent values; all of them upper ends of Cassandra's histogram buckets.
+/// A distribution of recent values; all values are upper limits of Cassandra's histogram buckets.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq)]
 pub struct DistributionReport {
-    /// Values since the start, not only recent ones.
+    /// The number of values since the start, not only recent ones.
     pub count: u64,
-    /// The sum of them.
+    /// The sum of values since the start.
     pub sum: u64,
-    /// Half of the recent values are no larger.
     pub p50: u64,
-    /// Three quarters.
     pub p75: u64,
-    /// 95 %.
     pub p95: u64,
-    /// 98 %.
     pub p98: u64,
-    /// 99 %.
     pub p99: u64,
-    /// 99.9 %.
     pub p999: u64,
-    /// The smallest.
     pub min: u64,
-    /// The largest.
     pub max: u64,
-    /// The mean; `None` without recent values.
+    /// `None` without recent values.
     pub mean: Option<f64>,
-    /// Values a second, averaged over a minute.
+    /// Values per second, averaged over one minute.
     pub one_minute_rate: f64,
-    /// The same over five minutes.
+    /// Values per second, averaged over five minutes.
     pub five_minute_rate: f64,
-    /// The same over fifteen.
+    /// Values per second, averaged over fifteen minutes.
     pub fifteen_minute_rate: f64,
 }
 
 /// Requests of one kind.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub struct RequestReport {
-    /// How long they took, microseconds.
+    /// In microseconds.
     pub latency: DistributionReport,
-    /// Those that took longer than their timeout.
+    /// Requests that exceeded their timeout.
     #[serde(default)]
     pub timeouts: u64,
-    /// Those that failed for no fault of the client's, and reads that a guardrail ended.
+    /// Requests that failed without the client's fault, and reads that a guardrail ended.
     pub failures: u64,
-    /// Those that were refused because of what they asked.
+    /// Rejected requests.
     pub invalid: u64,
 }
 
-/// Statements.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
 pub struct StatementReport {
-    /// Prepared statements that are kept.
+    /// Statements in the cache of prepared statements.
     pub prepared_count: u64,
-    /// Those that were thrown away for new ones.
+    /// Prepared statements evicted for new ones.
     pub prepared_evicted: u64,
     /// Executions of prepared statements.
     pub prepared_executed: u64,
@@ -202,120 +179,113 @@ pub struct StatementReport {
     pub regular_executed: u64,
 }
 
-/// A connection.
+/// A client connection.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct ClientReport {
-    /// Where it comes from, with the port.
+    /// With the port.
     pub address: String,
-    /// As whom it logged in.
+    /// The login name.
     pub username: Option<String>,
-    /// How far its handshake is.
+    /// The state of the handshake.
     pub stage: String,
-    /// The protocol's version.
+    /// The version of the native protocol.
     pub protocol_version: u8,
-    /// What it said when it came: driver and the like.
+    /// The options of STARTUP, such as the driver's name.
     pub options: BTreeMap<String, String>,
-    /// Requests that it sent.
+    /// The number of requests received.
     pub requests: u64,
-    /// The keyspace that it uses.
+    /// The keyspace in use.
     pub keyspace: Option<String>,
 }
 
-/// An address that clients came from.
+/// An address from which clients connected.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct SeenClientReport {
-    /// The protocol's version that they spoke.
+    /// The version of the native protocol.
     pub protocol_version: u8,
-    /// The address.
     pub address: String,
-    /// When one came last, milliseconds since 1970.
+    /// The time of the last connection, in milliseconds since 1970.
     pub last_seen: i64,
 }
 
-/// A table.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct TableReport {
-    /// Its keyspace.
     pub keyspace: String,
-    /// Its name.
     pub table: String,
-    /// Whether it is a secondary index's.
+    /// Whether it is the hidden table of a secondary index.
     pub is_index: bool,
-    /// Where its files are.
+    /// The directory of its files.
     pub directory: String,
-    /// The compaction strategy's class, without its package, and its options.
+    /// The class of the compaction strategy, without its package, and its options.
     pub compaction: BTreeMap<String, String>,
-    /// Whether compactions start by themselves.
+    /// Whether compactions start automatically.
     pub autocompaction: bool,
-    /// SSTables that are read.
+    /// SSTables in use.
     pub sstables: u64,
-    /// SSTables that were found corrupt and are left out.
-    pub sstables_set_aside: u64,
-    /// Those of them that are of another version than the one that is written.
+    /// Corrupt SSTables that reads omit.
+    #[serde(alias = "sstables_set_aside")]
+    pub sstables_quarantined: u64,
+    /// SSTables in use of a version other than the one that is written.
     pub old_sstables: u64,
-    /// SSTables on each level, from 0, and their bytes; empty but for leveled compaction.
+    /// SSTables of each level, from 0, and their bytes; empty except for leveled compaction.
     pub levels: Vec<LevelReport>,
-    /// How many times larger a level is than the one before.
+    /// The size ratio of a level to the one before.
     pub fanout: u64,
     /// Bytes of the largest SSTable.
     pub max_sstable_bytes: u64,
-    /// The longest span of write times in an SSTable, milliseconds.
+    /// The longest span of write times in an SSTable, in milliseconds.
     pub max_sstable_millis: u64,
-    /// Bytes of the SSTables that are read.
+    /// Bytes of the SSTables in use.
     pub live_bytes: u64,
-    /// Bytes of all SSTables that are there.
+    /// Bytes of all existing SSTables.
     pub total_bytes: u64,
     /// Bytes of their rows before compression.
     pub uncompressed_bytes: u64,
-    /// Bytes of snapshots that nothing else holds.
+    /// Bytes of snapshots that no SSTable shares.
     pub snapshot_bytes: u64,
     /// Of the uncompressed bytes, those that Cassandra marked as repaired.
     pub repaired_bytes: u64,
     /// Of the uncompressed bytes, those that Cassandra marked as pending repair.
     pub pending_repair_bytes: u64,
-    /// Stored by plain bytes; -1 if nothing is compressed, as in Cassandra.
+    /// Compressed bytes by uncompressed bytes; -1 if nothing is compressed, as in Cassandra.
     pub compression_ratio: f64,
-    /// Partitions, about.
+    /// An estimate.
     pub partitions: u64,
     /// Rows and deletions written to the memtable; Cassandra calls them cells.
     pub memtable_operations: u64,
-    /// Bytes of their values.
+    /// Bytes of the values in the memtable.
     pub memtable_data_bytes: u64,
     /// Heap bytes of memtables.
     pub memtable_bytes: u64,
-    /// Memtables flushed.
     pub flushes: u64,
-    /// Bytes they took.
+    /// Bytes of the memtables flushed.
     pub bytes_flushed: u64,
-    /// Memtables that wait to be flushed.
     pub pending_flushes: u64,
-    /// Compactions that wait.
     pub pending_compactions: u64,
-    /// Compactions done.
     pub compactions: u64,
-    /// Bytes they wrote.
+    /// Bytes written by compactions.
     pub bytes_compacted: u64,
-    /// Reads of one partition, microseconds.
+    /// Latency of reads of one partition, in microseconds.
     pub read: DistributionReport,
-    /// Changes of one partition, microseconds.
+    /// Latency of changes of one partition, in microseconds.
     pub write: DistributionReport,
-    /// Scans, microseconds.
+    /// Latency of scans, in microseconds.
     pub scan: DistributionReport,
-    /// SSTables that a read found the partition in.
+    /// SSTables that contained the partition of a read.
     pub sstables_per_read: DistributionReport,
-    /// Live rows that a read came across.
+    /// Live rows that a read scanned.
     pub live_scanned: DistributionReport,
-    /// Tombstones that a read came across.
+    /// Tombstones that a read scanned.
     pub tombstones_scanned: DistributionReport,
     /// Bytes of partitions in SSTables; `None` without SSTables.
     pub partition_bytes: Option<DistributionReport>,
     /// Cells of partitions in SSTables.
     pub partition_cells: Option<DistributionReport>,
-    /// Filters that let a key pass which was not there.
+    /// Filter checks that passed for an absent key.
     pub filter_false_positives: u64,
-    /// Filters that let a key pass which was there.
+    /// Filter checks that passed for a present key.
     pub filter_true_positives: u64,
-    /// Filters that kept a key out.
+    /// Filter checks that excluded a key.
     pub filter_true_negatives: u64,
     /// Bytes of filters on disk.
     pub filter_disk_bytes: u64,
@@ -323,167 +293,154 @@ pub struct TableReport {
     pub filter_bytes: u64,
     /// Bytes of index summaries in memory.
     pub summary_bytes: u64,
-    /// Bytes of chunks' places in memory.
+    /// Bytes of chunk offsets in memory.
     pub compression_metadata_bytes: u64,
-    /// The smallest partition in an SSTable.
+    /// Bytes of the smallest partition in an SSTable.
     pub min_partition_bytes: u64,
-    /// The largest.
+    /// Bytes of the largest partition in an SSTable.
     pub max_partition_bytes: u64,
-    /// The mean.
     pub mean_partition_bytes: u64,
-    /// The share of cells that a compaction could drop.
+    /// The fraction of cells that a compaction could drop.
     pub droppable_ratio: f64,
-    /// Its storage-attached indexes; `None` without any.
+    /// `None` without storage-attached indexes.
     #[serde(default)]
     pub attached_indexes: Option<AttachedIndexesReport>,
 }
 
-/// The storage-attached indexes of a table, and the queries that they have answered together.
+/// The storage-attached indexes of a table, and all queries that they have answered.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq)]
 pub struct AttachedIndexesReport {
-    /// How many there are.
+    /// The number of indexes.
     pub indexes: u64,
-    /// Those that are built, so that queries can use them.
+    /// The number of indexes that are built, so that queries can use them.
     pub queryable: u64,
     /// Bytes of their SSTables.
     pub disk_bytes: u64,
-    /// Queries, microseconds.
+    /// Latency of queries, in microseconds.
     pub queries: DistributionReport,
-    /// Reads of found rows of one partition, and looks at whether they answer; microseconds.
+    /// Time to read and check the rows found in one partition, in microseconds.
     pub filtering: DistributionReport,
-    /// SSTables of indexes in which a query came upon entries.
+    /// SSTables of indexes in which a query found entries.
     pub sstables_hit: DistributionReport,
-    /// Rows that a query looked at.
+    /// Rows that a query checked.
     pub rows_filtered: DistributionReport,
 }
 
-/// One level of a table.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct LevelReport {
-    /// SSTables on it.
     pub sstables: u64,
     /// Bytes of their Data components.
     pub bytes: u64,
 }
 
-/// Compactions: what is done, what runs, what waits.
+/// Completed, running and pending compactions.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct CompactionReport {
     /// `concurrent_compactors`.
     pub concurrent_compactors: u64,
-    /// Compactions that wait, by keyspace and table; only those that are more than none.
+    /// Pending compactions by keyspace and table; only numbers above zero.
     pub pending: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Compactions done.
     pub completed: u64,
     /// Bytes written by compactions.
     pub bytes_compacted: u64,
     /// Compactions that were stopped or failed.
     pub aborted: u64,
-    /// Compactions that were made smaller because the disk had no room.
+    /// Compactions reduced for lack of disk space.
     pub reduced: u64,
-    /// SSTables left out for it.
+    /// SSTables excluded from reduced compactions.
     pub sstables_dropped: u64,
-    /// Compactions a second, averaged over fifteen minutes.
+    /// Compactions per second, averaged over fifteen minutes.
     pub fifteen_minute_rate: f64,
-    /// Compactions a second since the start.
+    /// Compactions per second since the start.
     pub mean_rate: f64,
-    /// Bytes a second that compactions may write; 0 for no limit.
+    /// The limit of bytes per second that compactions write; 0 for no limit.
     pub throughput_bytes: u64,
-    /// What runs now.
+    /// Running compactions.
     pub active: Vec<ActiveCompaction>,
-    /// What overlapping SSTables gave to compactions (`provide_overlapping_tombstones`).
+    /// Effect of overlapping SSTables on compactions (`provide_overlapping_tombstones`).
     pub overlapping: OverlappingReport,
 }
 
-/// What came of asking SSTables outside of compactions what they delete, since the start.
+/// Effect of the deletions in SSTables outside of compactions, since the start.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq)]
 pub struct OverlappingReport {
-    /// Partitions that some source might have.
+    /// Partitions that some source might contain.
     pub partitions_checked: u64,
-    /// Partitions that passed untouched because they had more sources than allowed.
+    /// Partitions passed on unchanged because they had more sources than allowed.
     pub partitions_skipped: u64,
     /// Partitions of sources that were opened.
     pub sources_opened: u64,
     /// Bytes read from sources, before compression.
     pub bytes_read: u64,
-    /// Bytes left out of compactions.
+    /// Bytes that compactions dropped because of sources.
     pub bytes_dropped: u64,
-    /// Rows left out whole.
+    /// Complete rows dropped.
     pub rows_dropped: u64,
-    /// Cells left out.
+    /// Cells dropped.
     pub cells_dropped: u64,
-    /// Seconds spent on it, in all threads together.
+    /// Processing time of all threads together.
     pub seconds: f64,
-    /// Seconds for each MiB that was left out, if anything was.
+    /// Processing time per MiB dropped; `None` if nothing was dropped.
     pub seconds_per_mebibyte: Option<f64>,
 }
 
-/// A compaction that runs.
+/// A running compaction.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct ActiveCompaction {
-    /// Its id.
     pub id: String,
-    /// `Compaction` and the like.
+    /// Cassandra's name of the operation, such as `Compaction`.
     pub kind: String,
-    /// The keyspace.
     pub keyspace: String,
-    /// The table.
     pub table: String,
-    /// How much of it is done.
+    /// The completed part, in `unit`.
     pub completed: u64,
-    /// How much there is to do.
+    /// The total amount of work, in `unit`.
     pub total: u64,
-    /// Of what: `bytes`.
+    /// `bytes`.
     pub unit: String,
-    /// SSTables that are read.
+    /// The number of input SSTables.
     pub sstables: u64,
-    /// Where the result goes.
+    /// The directory of the output.
     pub target_directory: String,
 }
 
-/// A compaction that is done.
+/// A completed compaction.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct CompactionRecord {
-    /// Its id.
     pub id: String,
-    /// The keyspace.
     pub keyspace_name: String,
-    /// The table.
     pub columnfamily_name: String,
-    /// When it ended, milliseconds since 1970.
+    /// In milliseconds since 1970.
     pub compacted_at: i64,
-    /// Bytes that it read.
+    /// Bytes read.
     pub bytes_in: u64,
-    /// Bytes that it wrote.
+    /// Bytes written.
     pub bytes_out: u64,
-    /// How many partitions came from how many SSTables.
+    /// The number of partitions by the number of SSTables that contained them.
     pub rows_merged: BTreeMap<u32, u64>,
-    /// `compaction_type` and the like.
+    /// `compaction_type` and others.
     pub compaction_properties: BTreeMap<String, String>,
 }
 
 /// A snapshot of a table.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct SnapshotReport {
-    /// The snapshot's name.
     pub name: String,
-    /// The keyspace.
     pub keyspace: String,
-    /// The table.
     pub table: String,
-    /// Bytes that only the snapshot holds.
+    /// Bytes that only the snapshot occupies.
     pub true_bytes: u64,
     /// Bytes of its files.
     pub bytes: u64,
-    /// Whether a repair of Cassandra's made it for itself.
+    /// Whether a repair of Cassandra created it for its own use.
     pub ephemeral: bool,
-    /// When it was taken, milliseconds since 1970.
+    /// In milliseconds since 1970.
     pub created_at: i64,
-    /// When it goes, milliseconds since 1970.
+    /// In milliseconds since 1970.
     pub expires_at: Option<i64>,
 }
 
-/// Data of a table that the schema does not name.
+/// Data of a table that is missing from the schema.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct UnknownTableReport {
     /// The table's id; `null` for an index.
@@ -494,7 +451,7 @@ pub struct UnknownTableReport {
     pub table: String,
     /// The index, if the data is that of one.
     pub index: Option<String>,
-    /// Where its files are; `null` if only commit log records exist.
+    /// The directory of its files; `null` if only commit log records exist.
     pub directory: Option<String>,
     /// SSTables in the directory.
     pub sstables: u64,
@@ -506,115 +463,95 @@ pub struct UnknownTableReport {
     pub log_bytes: u64,
 }
 
-/// Something to be done.
+/// A request to change the node.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 #[serde(tag = "operation", rename_all = "snake_case")]
 pub enum Operation {
-    /// Write memtables to SSTables.
+    /// Flush memtables to SSTables.
     Flush(Tables),
     /// Compact all SSTables of tables.
     Compact {
-        /// Which.
         #[serde(flatten)]
         tables: Tables,
-        /// Whether one SSTable is to become several of falling sizes.
+        /// Whether to split the output into SSTables of decreasing sizes.
         #[serde(default)]
         split_output: bool,
     },
     /// Compact the SSTables that have tokens in a range.
     CompactRange {
-        /// Of which tables.
         #[serde(flatten)]
         tables: Tables,
-        /// The first token; greater than the last if the range goes round the ring.
+        /// The first token; greater than the last if the range wraps around the ring.
         start_token: i64,
-        /// The last token.
         end_token: i64,
     },
     /// Compact these SSTables, by the paths of their Data files.
-    CompactFiles {
-        /// The paths.
-        files: Vec<String>,
-    },
-    /// Rewrite SSTables without what newer ones delete.
+    CompactFiles { files: Vec<String> },
+    /// Rewrite SSTables without data that newer ones delete.
     GarbageCollect {
-        /// Which.
         #[serde(flatten)]
         tables: Tables,
-        /// Whether overwritten cells go too, not only rows.
+        /// Whether to drop overwritten cells too, not only rows.
         cells: bool,
     },
-    /// Rewrite SSTables, leaving out what cannot be read.
+    /// Rewrite SSTables without unreadable data.
     Scrub {
-        /// Which.
         #[serde(flatten)]
         tables: Tables,
-        /// Whether a snapshot is taken before.
+        /// Whether to take a snapshot before.
         snapshot: bool,
-        /// Whether to go on without what cannot be read of counter tables.
+        /// Whether to continue after unreadable data in counter tables.
         skip_corrupted: bool,
-        /// Whether to hold values against their types.
+        /// Whether to validate values against their types.
         validate: bool,
         /// Whether to rewrite expirations that overflowed.
         reinsert_overflowed_ttl: bool,
     },
     /// Read SSTables and check their checksums.
     Verify {
-        /// Which.
         #[serde(flatten)]
         tables: Tables,
-        /// Whether every cell is looked at.
+        /// Whether to check every cell.
         extended: bool,
-        /// Whether only the small files are read.
+        /// Whether to read only the small components.
         quick: bool,
     },
-    /// Rewrite SSTables as they would be written now.
+    /// Rewrite SSTables in the version that is written now.
     UpgradeSstables {
-        /// Which.
         #[serde(flatten)]
         tables: Tables,
-        /// Also those that are of the current version.
+        /// Whether to include SSTables of the current version.
         all: bool,
     },
     /// Take a snapshot.
     Snapshot {
-        /// Its name.
         name: String,
         /// Keyspaces, or tables as `keyspace.table`; all if empty.
         of: Vec<String>,
-        /// Whether what is in memory is left out.
+        /// Whether to omit the memtables.
         skip_flush: bool,
-        /// Seconds after which it goes.
+        /// Seconds until it expires.
         ttl_seconds: Option<u64>,
     },
     /// Remove snapshots.
     ClearSnapshot {
-        /// The name; all if `None`.
+        /// The name; all snapshots if `None`.
         name: Option<String>,
         /// Keyspaces; all if empty.
         keyspaces: Vec<String>,
-        /// Only those taken before this, milliseconds since 1970.
+        /// Only those taken before this time, in milliseconds since 1970.
         before_millis: Option<i64>,
     },
-    /// Take SSTables from directories into a table.
+    /// Import SSTables from directories into a table.
     Import {
-        /// The keyspace.
         keyspace: String,
-        /// The table.
         table: String,
-        /// The directories.
         directories: Vec<String>,
-        /// How.
         #[serde(flatten)]
         options: ImportChoices,
     },
-    /// Take SSTables that were put into a table's own directory.
-    Refresh {
-        /// The keyspace.
-        keyspace: String,
-        /// The table.
-        table: String,
-    },
+    /// Load SSTables that were put into a table's directory.
+    Refresh { keyspace: String, table: String },
     /// Create the table of unknown data again, from a snapshot's schema or its SSTables' headers.
     AdoptTable {
         /// The table's id.
@@ -625,110 +562,89 @@ pub enum Operation {
         /// The table's id, or the directory.
         name: String,
     },
-    /// Say how much compactions may write: MiB a second, 0 for no limit.
-    SetCompactionThroughput {
-        /// MiB a second.
-        mebibytes: f64,
-    },
-    /// Say how many compactions may run at once.
+    /// Limit the throughput of compactions: MiB per second, 0 for no limit.
+    SetCompactionThroughput { mebibytes: f64 },
+    /// Set the number of concurrent compactions.
     SetConcurrentCompactors {
         /// At least 1.
         count: usize,
     },
-    /// Say how much is logged.
+    /// Set a log level.
     SetLoggingLevel {
         /// The module; empty for all.
         target: String,
-        /// `TRACE` to `OFF`; empty for what it was at the start.
+        /// `TRACE` to `OFF`; empty to restore the level of the start.
         level: String,
     },
     /// Change a guardrail, as `nodetool setguardrailsconfig` names it.
     SetGuardrail {
-        /// A flag or a set of names by its key in cassandra.yaml, or a pair of thresholds: `tables_threshold`.
+        /// A flag or a set of names by its key in cassandra.yaml, or a pair of thresholds:
+        /// `tables_threshold`.
         name: String,
         /// The value; of a pair the failure and the warning threshold.
         arguments: Vec<String>,
     },
-    /// Change how long requests of a kind may take.
+    /// Set the timeout of a kind of requests.
     SetTimeout {
         /// The kind, as `nodetool settimeout` names it.
         name: String,
-        /// Milliseconds.
         milliseconds: u64,
     },
-    /// Say which share of requests is traced.
+    /// Set the fraction of requests that is traced.
     SetTraceProbability {
         /// 0 to 1.
         probability: f64,
     },
     /// Empty a cache: `key`, `row` or `counter`.
-    InvalidateCache {
-        /// Which.
-        cache: String,
-    },
-    /// Say how many MiB caches may hold.
-    SetCacheCapacity {
-        /// The key cache.
-        key_mebibytes: u64,
-        /// The row cache.
-        row_mebibytes: u64,
-        /// The counter cache.
-        counter_mebibytes: u64,
-    },
-    /// Say how many keys of caches are saved at most; 0 for all.
-    SetCacheKeysToSave {
-        /// Of the key cache.
-        key: usize,
-        /// Of the row cache.
-        row: usize,
-        /// Of the counter cache.
-        counter: usize,
-    },
-    /// Forget which clients came.
+    InvalidateCache { cache: String },
+    /// Set the capacities of caches in MiB.
+    SetCacheCapacity { key_mebibytes: u64, row_mebibytes: u64, counter_mebibytes: u64 },
+    /// Set the maximum number of saved keys of caches; 0 for all.
+    SetCacheKeysToSave { key: usize, row: usize, counter: usize },
+    /// Clear the history of client addresses.
     ClearConnectionHistory,
     /// Stop accepting writes and flush everything.
     Drain,
-    /// Let compactions begin by themselves.
+    /// Let compactions start automatically.
     EnableAutoCompaction(Tables),
-    /// Let no compaction begin by itself.
+    /// Keep compactions from starting automatically.
     DisableAutoCompaction(Tables),
     /// Stop running compactions: all, those of one kind, or one.
     StopCompactions {
-        /// The kind, as Cassandra names it.
+        /// The kind, by Cassandra's name.
         kind: Option<String>,
-        /// The id.
         id: Option<String>,
     },
 }
 
-/// A guardrail and its present value.
+/// A guardrail and its current value.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct GuardrailReport {
     /// The key in cassandra.yaml.
     pub name: String,
-    /// The value as cassandra.yaml has it; `None` for null.
+    /// The value in the format of cassandra.yaml; `None` for null.
     pub value: Option<String>,
     /// Whether Cassandra's nodetool lists it.
     pub in_cassandra: bool,
 }
 
-/// How long requests of a kind may take.
+/// The timeout of a kind of requests.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct TimeoutReport {
     /// The kind, as `nodetool gettimeout` names it.
     pub name: String,
-    /// Milliseconds; `None` for any time.
+    /// `None` without a timeout.
     pub milliseconds: Option<u64>,
 }
 
-/// How SSTables are taken in.
+/// Options of an import.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
 pub struct ImportChoices {
-    /// Whether they stay where they were, too.
+    /// Whether to leave the files in their directory.
     pub copy: bool,
-    /// Whether they are verified before.
+    /// Whether to verify them before.
     pub verify: bool,
-    /// Whether every cell is looked at.
+    /// Whether to check every cell.
     pub extended_verify: bool,
     /// Whether they keep their levels.
     pub keep_level: bool,
@@ -736,41 +652,41 @@ pub struct ImportChoices {
     pub keep_repaired: bool,
 }
 
-/// Some tables.
+/// A set of tables.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Tables {
-    /// The keyspace; all of them if `None`.
+    /// The keyspace; all keyspaces if `None`.
     #[serde(default)]
     pub keyspace: Option<String>,
-    /// The tables; all of the keyspace's if empty.
+    /// The tables; all of the keyspace if empty.
     #[serde(default)]
     pub tables: Vec<String>,
 }
 
-/// What became of an operation.
+/// The result of an operation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Done {
-    /// What is to be said about it.
+    /// Text for the user.
     #[serde(default)]
     pub messages: Vec<String>,
 }
 
-/// The most active partitions during a while.
+/// The most active partitions during an interval.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct TopPartitions {
-    /// For each sampler, by Cassandra's name, what it found, most first.
+    /// The partitions found by each sampler, by Cassandra's name, in descending order.
     pub samplers: BTreeMap<String, Vec<Sampled>>,
 }
 
-/// One partition, or query, that a sampler found.
+/// A partition or query found by a sampler.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Sampled {
     /// `keyspace.table`.
     pub table: String,
-    /// The partition key's text.
+    /// The text of the partition key.
     pub partition: String,
-    /// How often, or how much.
+    /// The estimated count or amount.
     pub count: u64,
-    /// By how much that may be too high.
+    /// The maximum overestimation of `count`.
     pub error: u64,
 }

@@ -1,28 +1,29 @@
-//! Why something was not done, and whose fault that is.
+//! Reasons for rejected or failed operations.
 
 use serde::{Deserialize, Serialize};
 
-/// Why something was not done.
+/// The reason for a rejected or failed operation.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Refused {
-    /// What was attempted, and why it failed.
+    /// The operation and the cause.
     pub error: String,
-    /// Whose fault it is.
+    /// The kind.
     pub kind: RefusalKind,
 }
 
-/// Whose fault it is that something was not done. The kinds are those that scripts tell apart by what Cassandra's nodetool prints and by
-/// its exit code; an HTTP status says less.
+/// The category of a rejection. Scripts distinguish these by the output and exit code of
+/// Cassandra's nodetool; an HTTP status is less specific.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
-    /// The words are wrong: a value that cannot be, a name of nothing. Nodetool points to its help.
+    /// Invalid arguments, such as an impossible value or an unknown name. Nodetool refers to its
+    /// help.
     WrongUse,
-    /// There is no such table to work on, where nodetool looks for it before it asks for anything.
+    /// A table does not exist, and nodetool checks that before it starts an operation.
     NotFound,
-    /// The words are right, but what is asked for cannot be done with what there is.
+    /// Valid arguments, but the present state does not allow the operation.
     Invalid,
-    /// Something went wrong while it was done.
+    /// The operation failed.
     Failed,
 }
 
@@ -42,7 +43,7 @@ impl Refused {
         Self { error: error.into(), kind: RefusalKind::Failed }
     }
 
-    /// That a table is not there, in Cassandra's words.
+    /// Returns a rejection for a missing table, in Cassandra's words.
     pub fn no_table(keyspace: &str, table: &str) -> Self {
         let error = format!("ColumnFamilyStore for {keyspace}/{table} not found.");
         Self { error, kind: RefusalKind::NotFound }
@@ -50,7 +51,7 @@ impl Refused {
 }
 
 impl RefusalKind {
-    /// The HTTP status of an answer.
+    /// Returns the HTTP status of the response.
     pub fn status(self) -> u16 {
         match self {
             Self::WrongUse | Self::Invalid => 400,

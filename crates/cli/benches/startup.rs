@@ -1,4 +1,4 @@
-//! How long `cassette serve` takes to be ready on an empty directory, and its resident memory then.
+//! The startup time of `cassette serve` on an empty directory, and its resident memory then.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

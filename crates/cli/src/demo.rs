@@ -1,4 +1,4 @@
-//! `cassette demo`: what a newcomer runs first.
+//! `cassette demo`: the first command for new users.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,7 +23,8 @@ struct Laboratory {
     command: cassette_lab::cli::LabCommand,
 }
 
-/// Starts a server on a free port, measures it and the embedded engine, and stops. `false` if an operation failed.
+/// Starts a server on a free port, measures it and the embedded engine, and stops. Returns `false`
+/// if an operation failed.
 pub fn run(arguments: &DemoArguments) -> anyhow::Result<bool> {
     let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
     let began = Instant::now();
@@ -34,7 +35,7 @@ pub fn run(arguments: &DemoArguments) -> anyhow::Result<bool> {
     let address = server.local_address()?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = runtime.spawn(server.serve(async {
-        // The sender is dropped when the demonstration ends, whichever way.
+        // The sender is dropped when the demonstration ends, in any way.
         let _ = stopped.await;
     }));
     println!("An empty database was ready on {address} after {} ms.\n", began.elapsed().as_millis());

@@ -1,4 +1,4 @@
-//! What is logged, to standard error; changed while it runs by `cassette nodetool setlogginglevel`.
+//! Logging to standard error; `cassette nodetool setlogginglevel` changes its levels at runtime.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use tracing_subscriber::reload::Handle;
 
 const LEVELS: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF"];
 
-/// The name that nodetool gives to what is not named.
+/// The name in nodetool for all other modules.
 const ROOT: &str = "ROOT";
 
-/// Cassandra's names of components, and the modules that do the same here.
+/// Cassandra's names of components, and the corresponding modules here.
 const COMPONENTS: [(&str, &[&str]); 2] =
     [("compaction", &["cassette_engine::compaction"]), ("cql", &["cassette_database", "cassette_cql"])];
 
-/// Begins to log, as the environment variable `CASSETTE_LOG` says.
+/// Starts logging with the levels of the environment variable `CASSETTE_LOG`.
 pub fn init() -> Arc<dyn LogLevels> {
     let asked = std::env::var("CASSETTE_LOG").ok();
     let first = Levels::parse(asked.as_deref().unwrap_or("info")).unwrap_or_else(|_| Levels::of_root("INFO"));
@@ -40,7 +40,7 @@ struct Logging {
     apply: Box<Apply>,
 }
 
-/// Puts levels into force.
+/// Applies levels.
 type Apply = dyn Fn(&Levels) -> Result<(), String> + Send + Sync;
 
 impl Logging {
@@ -66,7 +66,7 @@ impl LogLevels for Logging {
     }
 }
 
-/// The level of each module that is named, and of all others.
+/// The levels of named modules, and of all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Levels {
     root: String,
@@ -78,7 +78,7 @@ impl Levels {
         Self { root: level.to_owned(), modules: BTreeMap::new() }
     }
 
-    /// Reads `info,cassette_engine=debug`.
+    /// Parses `info,cassette_engine=debug`.
     fn parse(text: &str) -> Result<Self, String> {
         let mut levels = Self::of_root("INFO");
         for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
@@ -92,7 +92,7 @@ impl Levels {
         Ok(levels)
     }
 
-    /// These levels after one was set. Empty ones mean what was `first`.
+    /// Returns these levels with one changed. An empty one restores that of `first`.
     fn with(&self, first: &Self, target: &str, level: &str) -> Result<Self, String> {
         let mut changed = self.clone();
         if target.is_empty() && level.is_empty() {
@@ -129,7 +129,7 @@ impl Levels {
     }
 }
 
-/// A level in capitals.
+/// Returns a level in capitals.
 fn level(text: &str) -> Result<String, String> {
     match text.to_ascii_uppercase() {
         all if all == "ALL" => Ok("TRACE".to_owned()),

@@ -26,25 +26,27 @@ struct Arguments {
 enum Command {
     /// Serve CQL to any Cassandra driver, or to cqlsh
     Serve(serve::ServeArguments),
-    /// Start a database in a directory that is thrown away, run a small benchmark on it, and say what to do next
+    /// Start a database in a temporary directory, run a small benchmark on it, and print the next
+    /// steps
     Demo(demo::DemoArguments),
-    /// Look at a running database and steer it, as with Cassandra's nodetool: `cassette nodetool help`
+    /// Inspect and control a running database, as Cassandra's nodetool does: `cassette nodetool
+    /// help`
     #[command(disable_help_flag = true)]
     Nodetool {
-        /// What Cassandra's nodetool would be given
+        /// The arguments of Cassandra's nodetool
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
         words: Vec<String>,
     },
-    /// Look into SSTables, export and import them, without a server
+    /// Inspect, export and import SSTables without a server
     #[command(subcommand, name = "sstable")]
     SSTable(sstable::SSTableCommand),
-    /// Look at a store of transactions, back it up and restore it
+    /// Inspect, back up and restore a store of transactions
     #[command(subcommand)]
     Transactions(transactions::TransactionsCommand),
-    /// Give out timestamps and locks for transactions on a cluster
+    /// Provide timestamps and locks for transactions on a cluster
     #[command(subcommand, name = "timelock")]
     TimeLock(timelock::TimeLockCommand),
-    /// Measure databases: workloads, engines, honest figures
+    /// Benchmark databases: workloads, engines, results with their uncertainty
     #[command(subcommand, after_help = cassette_lab::cli::LAB_EXAMPLES)]
     Lab(cassette_lab::cli::LabCommand),
 }

@@ -1,8 +1,8 @@
-//! `cassette serve`: a database behind a listener, until it is told to stop.
+//! `cassette serve`: a database behind a listener, until it is stopped.
 //!
-//! Stopping is bounded: requests have `--stop-timeout` to finish, then they are interrupted, and the process ends
-//! [`CLOSE_MAX`] later at the latest, whatever a request does. Memtables are flushed meanwhile as far as time allows; the
-//! commit log has the rest.
+//! Shutdown takes limited time: requests have `--stop-timeout` to finish, then they are
+//! interrupted, and the process ends [`CLOSE_MAX`] later at the latest, whatever a request does.
+//! Memtables are flushed meanwhile as far as time permits; the commit log has the rest.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -36,35 +36,37 @@ Then connect with cqlsh or any Cassandra driver (data center: datacenter1).
 SIGTERM and Ctrl-C let requests finish, flush and stop; a second one does not wait for requests.
 CASSETTE_LOG=debug logs more.";
 
-/// How long stopping takes beyond `--stop-timeout`.
+/// The maximum duration of shutdown after `--stop-timeout`.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
-/// How long interrupted requests have to end before the database is closed under them.
+/// The time for interrupted requests to end before the database is closed.
 const INTERRUPTED_MAX: Duration = Duration::from_millis(800);
 
 /// Arguments of `cassette serve`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArguments {
-    /// The data directory; made if it is not there
+    /// The data directory; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "cassette-data")]
     data: PathBuf,
 
-    /// Where to listen; port 0 takes any free one [default: 127.0.0.1:9042]
+    /// Address to listen on; port 0 selects a free port [default: 127.0.0.1:9042]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
 
-    /// Start with a damaged commit log, skipping what cannot be read of it: acknowledged writes and schema changes may be
-    /// lost; files are kept, and tables that the schema lost are listed by `nodetool unknowntables`
+    /// Start with a damaged commit log and skip its unreadable parts: acknowledged writes and
+    /// schema changes may be lost; files are kept, and `nodetool unknowntables` lists tables that
+    /// the schema lost
     #[arg(long)]
     skip_damaged_log: bool,
 
-    /// Where figures and operations are, for `cassette nodetool`, Prometheus and a browser; `off` for nowhere [default:
-    /// 127.0.0.1:7199]
+    /// Address of the admin endpoint, for `cassette nodetool`, Prometheus and a browser; `off`
+    /// disables it [default: 127.0.0.1:7199]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<AdminAddress>,
 
-    /// How long requests may go on after SIGTERM before they are interrupted, such as 10s or 500ms
+    /// How long requests may continue after SIGTERM before they are interrupted, such as 10s or
+    /// 500ms
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     stop_timeout: Duration,
 
@@ -72,12 +74,13 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Stop when the parent process, which must be PID, ends for any reason (Linux); for test runs and scripts
+    /// Stop when the parent process, which must be PID, ends for any reason (Linux); for test runs
+    /// and scripts
     #[arg(long, value_name = "PID")]
     stop_with_parent: Option<u32>,
 }
 
-/// A database that has been served, and when it is to be closed at the latest.
+/// A database that is no longer served, and the deadline for closing it.
 struct Served {
     database: Database,
     deadline: Instant,
@@ -108,16 +111,18 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         .max_blocking_threads(server.blocking_threads())
         .build()?;
     let Served { database, deadline } = runtime.block_on(serve(arguments, &config, server, logging))?;
-    // A request that ignores that it was interrupted must not keep the process: its thread ends with it.
+    // A request that ignores its interruption must not keep the process running: its thread ends
+    // with the process.
     runtime.shutdown_timeout(INTERRUPTED_MAX.min(deadline.saturating_duration_since(Instant::now())));
     close(database, deadline)
 }
 
-/// Closes the database, but does not wait for it beyond `deadline`: the commit log has all that was acknowledged.
+/// Closes the database, but waits no longer than `deadline`: the commit log has all acknowledged
+/// writes.
 fn close(database: Database, deadline: Instant) -> anyhow::Result<()> {
     let (closed, is_closed) = mpsc::channel();
     std::thread::spawn(move || {
-        // An error only says that nobody waits any more.
+        // An error only means that the receiver stopped waiting.
         let _ = closed.send(database.close());
     });
     match is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -170,20 +175,20 @@ async fn serve(
         }
     });
     let mut cut = signalled.clone();
-    let figures = server.figures();
-    database.set_server(&figures);
+    let metrics = server.metrics();
+    database.set_server(&metrics);
     let mut ready = format!("cassette {} listens for CQL on {address}\n", env!("CARGO_PKG_VERSION"));
     let (drain, mut drained) = watch::channel(false);
     let (stop_admin, mut admin_stopped) = watch::channel(false);
     if let Some(listener) = admin_listener {
         let address = listener.local_addr()?;
         warn_of_exposure("the admin endpoint", address);
-        ready += &format!("figures and operations are at http://{address}/\n");
+        ready += &format!("the admin endpoint is at http://{address}/\n");
         let drain = move || {
-            // An error only says that the server is gone already.
+            // An error only means that the server was dropped already.
             let _ = drain.send(true);
         };
-        let admin = Admin::new(database.clone(), figures, logging, drain);
+        let admin = Admin::new(database.clone(), metrics, logging, drain);
         let stopped = async move { admin_stopped.wait_for(|stopped| *stopped).await.map_or((), drop) };
         tokio::spawn(async move {
             if let Err(error) = admin.serve(listener, stopped).await {
@@ -191,7 +196,8 @@ async fn serve(
             }
         });
     }
-    // In one piece, and to nobody if nobody listens: who reads the first line only may close the pipe, and wants a server.
+    // Written in one piece, ignoring errors: a reader of only the first line may close the pipe,
+    // and still needs the server.
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
     drop(out);
@@ -214,17 +220,17 @@ async fn serve(
     Ok(Served { database, deadline: deadline.unwrap_or_else(|| Instant::now() + stop_timeout + CLOSE_MAX) })
 }
 
-/// Says so if `what` can be reached from other machines: there are no passwords.
+/// Warns if other machines can reach `what`: there are no passwords.
 pub(crate) fn warn_of_exposure(what: &str, address: SocketAddr) {
     if !address.ip().is_loopback() {
         tracing::warn!(
-            "{what} listens on {address} without authentication: whoever can connect may do everything"
+            "{what} listens on {address} without authentication: every client that can connect has full access"
         );
     }
 }
 
-/// Listens where figures and operations are to be had. That another process has the port is only a reason to fail when
-/// somebody asked for it.
+/// Listens on the address of the admin endpoint. A port in use by another process is an error only
+/// if the address was specified.
 async fn listen_for_admin(asked: Option<AdminAddress>) -> anyhow::Result<Option<TcpListener>> {
     let address = match asked {
         Some(AdminAddress::Off) => return Ok(None),
@@ -234,11 +240,11 @@ async fn listen_for_admin(asked: Option<AdminAddress>) -> anyhow::Result<Option<
     match TcpListener::bind(address).await {
         Ok(listener) => Ok(Some(listener)),
         Err(error) if asked.is_none() => {
-            tracing::warn!(%error, "cannot listen on {address}: no figures and operations over HTTP (--admin)");
+            tracing::warn!(%error, "cannot listen on {address}: the admin endpoint is disabled; choose another address with --admin");
             Ok(None)
         }
         Err(error) => {
-            Err(error).with_context(|| format!("cannot listen on {address} for figures and operations"))
+            Err(error).with_context(|| format!("cannot listen on {address} for the admin endpoint"))
         }
     }
 }

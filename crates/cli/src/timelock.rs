@@ -22,35 +22,36 @@ use crate::logging;
 use crate::serve::warn_of_exposure;
 use crate::transactions::password_in;
 
-/// Where servers listen unless they are told otherwise.
+/// The default address of servers.
 const ADDRESS_DEFAULT: &str = "127.0.0.1:8421";
-/// Open connections of clients, at most; fewer where the limit of open files is lower.
+/// The maximum number of connections; fewer where the limit of open files is lower.
 const CONNECTIONS_MAX: usize = 16384;
-/// Connections that wait to be accepted, at most.
+/// The maximum number of connections waiting to be accepted.
 const BACKLOG: u32 = 1024;
-/// Between two attempts to reach a store at the start: from the first to the second, and at most.
+/// The first pause, and below the longest one, between attempts to reach a store at the start.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Between two lines on a store that does not answer.
+/// The period of log lines about a store that does not respond.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 
 const START_EXAMPLES: &str = "\
 Examples:
-  One that leads, and on another machine one that stands by:
+  A leader, and a standby server on another machine:
     cassette timelock start --store 10.0.0.1:9042,10.0.0.2:9042 --keyspace bank --listen 10.0.0.5:8421
     cassette timelock start --store 10.0.0.1:9042,10.0.0.2:9042 --keyspace bank --listen 10.0.0.6:8421
 
-The nodes of the store must not acknowledge writes before they are synced: `commitlog_sync: batch` or `group` in every
-cassandra.yaml. With `periodic`, Cassandra's default, nodes that crash lose transactions that were reported as committed, and
-timestamps go backwards. A store on such nodes is refused; --accept-periodic-sync uses it all the same.
+The nodes of the store must sync writes before they acknowledge them: `commitlog_sync: batch` or `group` in every
+cassandra.yaml. With `periodic`, Cassandra's default, nodes that crash lose transactions that were reported as committed,
+and timestamps go backwards. A store on such nodes is rejected; --accept-periodic-sync uses it nevertheless.
 
-There are no passwords: listen where only your own programs connect. SIGTERM gives the lease back, and the other one leads at once.";
+There are no passwords: listen where only your own programs can connect. SIGTERM releases the lease, and the other server
+leads at once.";
 
 const CLEAR_EXAMPLES: &str = "\
-A server that finds an older bound of the timestamps than it knows of has stopped the timestamps of the store: a copy of the store
-was restored, or nodes lost writes that they had acknowledged (`commitlog_sync: periodic`). Committed transactions may be lost, too.
-No server gives out timestamps until this command was run. Before that, find out what was lost and set `commitlog_sync` to batch or
-group. Timestamps go on above the greatest bound that was known, or above --to if that is greater.
+A server that read an older bound of the timestamps than before has stopped the timestamps of the store: a copy of the
+store was restored, or nodes lost acknowledged writes (`commitlog_sync: periodic`). Committed transactions may be lost, too.
+No server issues timestamps until this command is run. Before that, find out what was lost and set `commitlog_sync` to batch
+or group. Timestamps continue above the greatest known bound, or above --to if that is greater.
 
 Example:
   cassette timelock clear --store 10.0.0.1:9042 --keyspace bank";
@@ -60,57 +61,59 @@ Examples:
   After a restore, with a server running:
     cassette timelock fast-forward --to 25000000 --at 10.0.0.5:8421
 
-  After the bound was lost, with no server running: above the greatest version and commit that any table holds
+  After the bound was lost, with no server running: above the greatest version and commit in any table
     cassette timelock fast-forward --to 25000000 --store 10.0.0.1:9042 --keyspace bank --lost-bound";
 
 /// Commands on timelock servers.
 #[derive(Debug, Subcommand)]
 pub enum TimeLockCommand {
-    /// Give out timestamps and locks for a store, or stand by for another server that does
+    /// Provide timestamps and locks for a store, or stand by for another server that does
     Start(StartArguments),
-    /// Say who leads, up to where timestamps are given out, and how many locks there are
+    /// Print the leader, the bound of timestamps, and the number of locks
     Status(AtArguments),
-    /// Have a server give its lease back and end
+    /// Make a server release its lease and exit
     Stop(AtArguments),
     /// Make all later timestamps greater than one; never goes back
     FastForward(FastForwardArguments),
-    /// Let servers give out timestamps again after one has stopped them: the store had lost writes
+    /// Let servers issue timestamps again after one has stopped because the store had lost writes
     Clear(ClearArguments),
 }
 
-/// The store of timestamps' bound.
+/// The store of the timestamps' bound.
 #[derive(Debug, Clone, Args)]
 struct StoreArguments {
-    /// Nodes of the cluster to begin with
+    /// Initial contact nodes of the cluster
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     store: Vec<String>,
 
-    /// The keyspace of the transactions' tables; made if it is not there
+    /// The keyspace of the transactions' tables; created if it does not exist
     #[arg(long, value_name = "NAME", default_value = "transactions")]
     keyspace: String,
 
-    /// Its replication, if it is made; three copies are wanted where data matters
+    /// Its replication, if it is created; use three replicas for important data
     #[arg(long, value_name = "CQL", default_value = "{'class': 'SimpleStrategy', 'replication_factor': 1}")]
     replication: String,
 
-    /// Ask only the nodes of this data center. All other servers and all clients must name the same one
+    /// Use only the nodes of this data center. All other servers and all clients must name the same
+    /// one
     #[arg(long, value_name = "DATA CENTER")]
     local: Option<String>,
 
-    /// The user, if the cluster asks for one
+    /// The user, if the cluster requires authentication
     #[arg(long, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
 
-    /// A file that holds the user's password
+    /// A file with the user's password
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
 
-    /// Use the store although nodes acknowledge writes before they are synced (`commitlog_sync: periodic`): nodes that crash
-    /// lose committed transactions
+    /// Use the store although nodes acknowledge writes before they are synced (`commitlog_sync:
+    /// periodic`): nodes that crash lose committed transactions
     #[arg(long)]
     accept_periodic_sync: bool,
 
-    /// For how long a server leads without an answer of the store; another takes over after at most one and a half of it
+    /// How long a server leads without a response of the store; another takes over after at most
+    /// one and a half times as long
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     lease: u64,
 }
@@ -122,24 +125,26 @@ pub struct StartArguments {
     #[command(flatten)]
     store: StoreArguments,
 
-    /// Where to listen for clients; port 0 takes any free one
+    /// Address to listen on for clients; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = ADDRESS_DEFAULT)]
     listen: SocketAddr,
 
-    /// Where clients reach it, if it is not where it listens
+    /// The address for clients, if it is not the listening address
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Option<String>,
 
-    /// Further names that clients may reach it by. Addresses, localhost and the name in --advertise always work
+    /// Additional names that clients may use. Addresses, localhost and the name in --advertise
+    /// always work
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     host: Vec<String>,
 
-    /// How long to wait for a store that does not answer at the start; without it, until it answers. 0: not at all
+    /// How long to wait at the start for a store that does not respond; by default without limit.
+    /// 0: do not wait
     #[arg(long, value_name = "SECONDS")]
     wait_for_store: Option<u64>,
 
-    /// How long a client keeps its locks without a sign of life. Clients send one every second. A client whose connections
-    /// are all closed keeps them for 1.5 s at most
+    /// How long a client keeps its locks without a heartbeat. Clients send one every second. A
+    /// client whose connections are all closed keeps them for 1.5 s at most
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=3600))]
     session_timeout: u64,
 }
@@ -160,14 +165,14 @@ pub struct FastForwardArguments {
     #[arg(long, value_name = "TIMESTAMP", value_parser = clap::value_parser!(i64).range(1..))]
     to: i64,
 
-    /// The server that leads
+    /// The leading server
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "store", default_value = ADDRESS_DEFAULT)]
     at: String,
 
     #[command(flatten)]
     store: StoreArguments,
 
-    /// The bound of the timestamps was lost: make one. Needs --store
+    /// The bound of the timestamps was lost: create one. Needs --store
     #[arg(long, requires = "store")]
     lost_bound: bool,
 }
@@ -179,7 +184,7 @@ pub struct ClearArguments {
     #[command(flatten)]
     store: StoreArguments,
 
-    /// A timestamp that all later ones are to be greater than, if it is above the greatest known bound
+    /// A timestamp below all later ones, if it is above the greatest known bound
     #[arg(long, value_name = "TIMESTAMP", value_parser = clap::value_parser!(i64).range(1..))]
     to: Option<i64>,
 }
@@ -187,7 +192,7 @@ pub struct ClearArguments {
 impl StoreArguments {
     fn connect(&self) -> anyhow::Result<ClusterStore> {
         if self.store.is_empty() {
-            bail!("--store is missing: which cluster holds the timestamps' bound?");
+            bail!("--store is required: the cluster with the timestamps' bound");
         }
         let credentials = match (&self.user, &self.password_file) {
             (Some(user), Some(path)) => Some((user.clone(), password_in(path)?)),
@@ -199,7 +204,7 @@ impl StoreArguments {
             local: self.local.clone(),
             credentials,
             accept_periodic_sync: self.accept_periodic_sync,
-            // An answer that comes later than a lease is none.
+            // A response later than a lease is useless.
             request_timeout: self.lease(),
             ..ClusterOptions::new("", &*self.keyspace)
         };
@@ -212,7 +217,7 @@ impl StoreArguments {
 }
 
 impl TimeLockCommand {
-    /// Runs the command; false if some server that was asked did not answer.
+    /// Runs the command; returns false if a server did not respond.
     pub fn run(&self) -> anyhow::Result<bool> {
         match self {
             Self::Start(arguments) => start(arguments).map(|()| true),
@@ -231,7 +236,7 @@ impl TimeLockCommand {
     }
 }
 
-/// Does something with each server, and prints what comes of it.
+/// Applies `act` to each server, and prints the result.
 fn each<E: std::fmt::Display>(at: &[String], act: impl Fn(&Operator) -> Result<String, E>) -> bool {
     let mut all = true;
     for address in at {
@@ -295,12 +300,13 @@ fn start(arguments: &StartArguments) -> anyhow::Result<()> {
         Ok(TimeLockServer::start(store, options.clone())?)
     })?;
     runtime.block_on(async {
-        // Only now: until it can answer, clients are to find the port closed and try the next server.
+        // Only now: until the server can respond, clients must find the port closed and try the
+        // next server.
         let listener = socket.listen(BACKLOG).with_context(|| format!("cannot listen on {wanted}"))?;
         let (mut terminated, mut interrupted) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        // To nobody, if nobody listens.
-        let ready = format!("cassette {} gives out timestamps on {address}\n", env!("CARGO_PKG_VERSION"));
+        // Without a reader, the error is ignored.
+        let ready = format!("cassette {} serves timestamps on {address}\n", env!("CARGO_PKG_VERSION"));
         let _ = std::io::stdout().lock().write_all(ready.as_bytes());
         let stop = async move {
             tokio::select! {
@@ -308,11 +314,11 @@ fn start(arguments: &StartArguments) -> anyhow::Result<()> {
                 _ = interrupted.recv() => {}
             }
         };
-        server.serve(listener, stop).await.context("timestamps are not given out any more")
+        server.serve(listener, stop).await.context("timestamps are no longer issued")
     })
 }
 
-/// Reserves the address. Nobody can connect to it yet.
+/// Reserves the address without accepting connections.
 fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
@@ -320,7 +326,7 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Repeats `connect` as long as it fails for a cause that may pass, for `wait` at most.
+/// Repeats `connect` while it fails for a transient cause, for `wait` at most.
 fn when_the_store_answers<T>(
     wait: Option<Duration>,
     mut connect: impl FnMut() -> anyhow::Result<T>,
@@ -351,7 +357,7 @@ fn when_the_store_answers<T>(
     }
 }
 
-/// Whether the cause is one that ends without a change of the command.
+/// Returns whether the cause is transient.
 fn may_pass(error: &anyhow::Error) -> bool {
     let of_store = error.downcast_ref::<StoreError>().is_some_and(|error| error.is_transient);
     of_store || error.downcast_ref::<TimeLockError>().is_some_and(TimeLockError::is_transient)
@@ -361,7 +367,7 @@ fn clear(arguments: &ClearArguments) -> anyhow::Result<()> {
     let store = Arc::new(arguments.store.connect()?);
     let cleared = clear_halt(store, arguments.to.map(Timestamp))?;
     println!("cleared: {}", cleared.reason);
-    println!("the next server gives out timestamps above {}", cleared.bound);
+    println!("the next server issues timestamps above {}", cleared.bound);
     Ok(())
 }
 
@@ -381,13 +387,13 @@ fn fast_forward(arguments: &FastForwardArguments) -> anyhow::Result<()> {
     };
     let mut server = TimeLockServer::start(store, options)?;
     let bound = runtime()?.block_on(async {
-        // A server that died holds its lease for as long as that; one that lives, longer.
+        // The lease of a server that died ends by then; that of a running one does not.
         let led = server.wait_until_leading(lease * 2 + Duration::from_secs(10)).await;
         led.context("does not lead; is a server running? Then use --at")?;
         server.fast_forward(to).await?;
         anyhow::Ok(server.status().leading.map_or(0, |leading| leading.bound))
     })?;
     server.stop();
-    println!("timestamps are greater than {to} from now on; the next server goes on above {bound}");
+    println!("timestamps are greater than {to} from now on; the next server continues above {bound}");
     Ok(())
 }

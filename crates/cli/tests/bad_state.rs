@@ -1,4 +1,4 @@
-//! What is found in a bad state is named, and whatever can go on goes on.
+//! Damage is named in errors, and unaffected parts keep working.
 
 mod support;
 
@@ -75,7 +75,8 @@ fn a_port_in_use_is_refused_by_its_number() {
     assert_says(&Launch::new(&data).listen(address).refused(), &["cannot listen on", &address.to_string()]);
 }
 
-/// Writes rows 0..`count` of `ks.t`, each found in the files by [`needle`], and kills the server.
+/// Writes rows 0..`count` of `ks.t`, each identifiable in the files by [`needle`], and kills the
+/// server.
 async fn write_and_kill(data: &Path, count: i32) {
     let server = Launch::new(data).config(SYNCED).start();
     let session = connect_to_keyspace(server.address()).await;
@@ -97,7 +98,7 @@ async fn keys(session: &Session) -> Vec<i32> {
     keys.into_iter().map(|(key,)| key).collect()
 }
 
-/// The file below `directory` that holds `needle`, and where in it.
+/// Returns the file below `directory` that contains `needle`, and its offset.
 fn find(directory: &Path, needle: &str) -> (PathBuf, usize) {
     for path in files(directory) {
         let bytes = fs::read(&path).unwrap();
@@ -138,7 +139,7 @@ async fn a_damaged_commit_log_stops_the_start_with_the_place_and_what_to_do() {
     );
     assert!(fs::read(&segment).unwrap() == damaged, "the damaged segment was changed");
 
-    // Restored, as the error says, everything is there.
+    // Restored, as the error recommends, everything is readable.
     flip(&segment, at);
     let server = Server::start(&data);
     assert_eq!(keys(&connect(server.address()).await).await, Vec::from_iter(0..100));
@@ -152,7 +153,7 @@ async fn a_damaged_commit_log_is_passed_over_when_that_is_asked_for() {
     flip(&segment, at);
     let server = Launch::new(&data).flag("--skip-damaged-log").start();
     let found = keys(&connect(server.address()).await).await;
-    // What came before the damage is there, the damaged record is not, and nothing is made up.
+    // The rows before the damage exist, the damaged record does not, and nothing is invented.
     assert!(found.starts_with(&Vec::from_iter(0..50)) && !found.contains(&50), "{found:?}");
     assert!(found.iter().all(|key| *key < 100), "{found:?}");
 }
@@ -184,7 +185,7 @@ async fn a_start_that_skips_damage_to_the_schema_keeps_all_sstables() {
         "CREATE TABLE t (k int PRIMARY KEY, some_column_of_t text) WITH memtable_flush_period_in_ms = 100";
     execute(&session, table).await;
     execute(&session, "INSERT INTO t (k, some_column_of_t) VALUES (1, 'x')").await;
-    // Once the log of the flush is gone: until then a start removes what it wrote.
+    // Once the log of the flush is removed: until then a start removes its output.
     let is_flushed = || {
         let names = names_in_t(&data);
         names.iter().any(|path| path.ends_with("nb-1-big-TOC.txt"))
@@ -196,7 +197,7 @@ async fn a_start_that_skips_damage_to_the_schema_keeps_all_sstables() {
     server.kill();
     let before = files_of_t(&data);
     assert!(before.len() > 4, "{before:?}");
-    // The record that holds the schema of the table.
+    // The record that contains the schema of the table.
     let (segment, at) = find(&data.join("commitlog"), "some_column_of_t");
     flip(&segment, at);
     for _ in 0..2 {
@@ -212,7 +213,7 @@ async fn a_torn_tail_of_the_commit_log_costs_only_the_record_that_was_torn() {
     let (_directory, data) = data_directory();
     write_and_kill(&data, 100).await;
     let (segment, at) = find(&data.join("commitlog"), &needle(99));
-    // The last record breaks off in its value, as when the machine dies while it is being written.
+    // The last record ends in its value, as after a crash of the machine during a write.
     let mut bytes = fs::read(&segment).unwrap();
     bytes[at + 4..].fill(0);
     fs::write(&segment, bytes).unwrap();
@@ -276,7 +277,7 @@ async fn a_flipped_byte_in_data_is_an_error_that_names_the_file_and_nothing_else
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_corrupt_sstable_is_set_aside_by_best_effort_after_an_error_that_names_it() {
+async fn best_effort_quarantines_a_corrupt_sstable_after_an_error_that_names_it() {
     let (_directory, data) = data_directory();
     let table = write_sstables(&data).await;
     let damaged = component(&table, "-Data.db");
@@ -323,7 +324,7 @@ async fn an_sstable_without_a_component_is_named_and_nothing_else_suffers() {
     }
 }
 
-/// They can be made again from the others.
+/// They can be rebuilt from the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_sstable_without_its_filter_or_summary_is_read_all_the_same() {
     let (_directory, data) = data_directory();

@@ -1,4 +1,5 @@
-//! What is executed at once, on the thread that serves connections, and what gets a thread of its own.
+//! Requests executed directly, on the thread that serves connections, and requests on dedicated
+//! threads.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use cassette_server::{Answer, Backend, Body, Effort};
 use cassette_vfs::FakeFileSystem;
 use tempfile::TempDir;
 
-/// A database with table `ks.t` in a directory of its own.
+/// A database with table `ks.t` in a temporary directory.
 fn open(sync: SyncMode) -> (TempDir, Database) {
     let directory = tempfile::tempdir().unwrap();
     let mut options = Options::new(directory.path());
@@ -30,13 +31,13 @@ fn open(sync: SyncMode) -> (TempDir, Database) {
     (directory, database)
 }
 
-/// A database with these tables on a file system that has nothing in memory which was not read before.
+/// A database with these tables on a file system that caches nothing before the first read.
 fn open_cold(tables: &[&str]) -> Database {
     let mut options = Options::new("data");
     options.file_system = Arc::new(FakeFileSystem::new());
     options.engine.commitlog_sync = SyncMode::Periodic { period: std::time::Duration::from_secs(10) };
     options.materialized_views_enabled = true;
-    // Increments are to read what is stored.
+    // Increments must read stored data.
     options.engine.counter_cache_size = 0;
     let database = Database::open(options).unwrap();
     let session = database.session();
@@ -93,7 +94,8 @@ fn writes_that_are_acknowledged_from_memory_are_executed_at_once() {
     assert!(is_executed_at_once(&database, &batch(&database, INSERT)));
 }
 
-/// Otherwise the requests of a connection would be synced one by one, each holding up a thread that serves others.
+/// Otherwise the requests of a connection would be synced one by one, each blocking a thread that
+/// serves others.
 #[test]
 fn writes_that_wait_for_a_sync_get_threads_of_their_own_and_reads_go_on() {
     let group = SyncMode::Group { window: std::time::Duration::from_millis(1) };
@@ -107,7 +109,7 @@ fn writes_that_wait_for_a_sync_get_threads_of_their_own_and_reads_go_on() {
     }
 }
 
-/// Tables, a row of theirs, and a statement that reads it before it writes.
+/// Tables, a row of each, and a statement that reads it before it writes.
 const READ_FIRST: [(&[&str], &str, &str); 8] = [
     (
         &["CREATE TABLE ks.t (k int PRIMARY KEY, v int)"],
@@ -154,7 +156,8 @@ const READ_FIRST: [(&[&str], &str, &str); 8] = [
     ),
 ];
 
-/// Operations on the memtables of the keyspace; the database's own tables may be written at any time.
+/// Operations on the memtables of the keyspace; the database's internal tables may be written at
+/// any time.
 fn written(database: &Database) -> u64 {
     let engine = database.engine();
     let tables = engine.tables().into_iter().filter(|(_, table)| table.keyspace == "ks");
@@ -172,10 +175,7 @@ fn writes_that_read_first_get_threads_of_their_own_when_they_have_to_wait_and_ha
             }
             session.execute(row, ()).unwrap();
             database.engine().flush(None).unwrap();
-            let request = match in_batch {
-                false => execute(&database, statement),
-                true => batch(&database, statement),
-            };
+            let request = if in_batch { batch(&database, statement) } else { execute(&database, statement) };
             let before = written(&database);
             assert_eq!(ask(&database, &request, Effort::MemoryOnly), Answer::WouldBlock, "{statement}");
             assert_eq!(written(&database), before, "{statement}");
@@ -186,7 +186,7 @@ fn writes_that_read_first_get_threads_of_their_own_when_they_have_to_wait_and_ha
     }
 }
 
-/// On one column with CREATE INDEX and on two with storage-attached ones.
+/// With CREATE INDEX on one column and with storage-attached indexes on two.
 const INDEXED: [&str; 4] = [
     "CREATE TABLE ks.t (k int PRIMARY KEY, v int, w int, x int)",
     "CREATE INDEX ON ks.t (v)",
@@ -237,7 +237,7 @@ fn a_counter_counts_what_had_to_wait_once() {
     session.execute(READ_FIRST[2].1, ()).unwrap();
     database.engine().flush(None).unwrap();
     assert!(!is_executed_at_once(&database, &execute(&database, READ_FIRST[2].2)));
-    // Of several partitions each is counted by itself: nothing could be taken back.
+    // Each partition is counted separately: a write to one could not be undone.
     let id = Bytes::copy_from_slice(database.prepare(None, READ_FIRST[2].2).unwrap().id().as_ref());
     let statement = |k: u8| BatchStatement {
         source: StatementSource::Prepared(id.clone()),

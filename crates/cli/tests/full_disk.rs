@@ -1,7 +1,8 @@
-//! A full disk: writes are refused with the reason, reads go on, and writes come back with the space.
+//! A full disk: writes are rejected with the reason, reads continue, and writes resume with the
+//! space.
 //!
-//! The disk is a small tmpfs in a mount namespace of its own, which only root can make; elsewhere the test says that it is
-//! skipped.
+//! The disk is a small tmpfs in a dedicated mount namespace, which only root can create; elsewhere
+//! the test prints that it is skipped.
 
 mod support;
 
@@ -14,14 +15,14 @@ use support::{Launch, Server};
 
 const CONFIG: &str = "memtable_heap_space: 4MiB\ncommitlog_segment_size: 1MiB\ncommitlog_sync: batch\n";
 
-/// A tmpfs that lives as long as the process that holds its namespace.
+/// A tmpfs that exists as long as the process that holds its namespace.
 struct SmallDisk {
     holder: Child,
     mounted: PathBuf,
 }
 
 impl SmallDisk {
-    /// `None`, and says so, where that is not permitted.
+    /// Returns `None`, with a message, where that is not permitted.
     fn mount(on: &Path, size: &str) -> Option<Self> {
         fs::create_dir(on).unwrap();
         let script =
@@ -49,7 +50,7 @@ impl SmallDisk {
             .start()
     }
 
-    /// A file on it, as seen from outside of the namespace.
+    /// Returns the path of a file on it, outside of the namespace.
     fn outside(&self, name: &str) -> PathBuf {
         let mounted = self.mounted.strip_prefix("/").unwrap();
         Path::new("/proc").join(self.holder.id().to_string()).join("root").join(mounted).join(name)
@@ -68,7 +69,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // It may be gone already; the mount goes with it either way.
+        // It may have ended already; the mount ends with it either way.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }
@@ -94,7 +95,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
         key += 1;
     }
 
-    // Whatever was reserved beforehand is used up, and then writes are refused.
+    // Reserved space is used up first, and then writes are rejected.
     disk.fill();
     let mut refused = None;
     for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! The laboratory as people run it: by the program, which can serve, be killed, and go on.
+//! `cassette lab` as users run it: it serves, can be killed, and resumes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -12,7 +12,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Where the only run in `results` is.
+/// Returns the directory of the only run in `results`.
 fn run_in(results: &Path) -> PathBuf {
     std::fs::read_dir(results).unwrap().next().unwrap().unwrap().path()
 }
@@ -137,7 +137,7 @@ fn server_of(parent: u32) -> Option<u32> {
     })
 }
 
-/// Whether something in `directory`, or in what is in it, has a name that begins so.
+/// Returns whether a name in `directory` or its subdirectories has this prefix.
 fn find(directory: &Path, begins: &str) -> bool {
     std::fs::read_dir(directory)
         .into_iter()
@@ -158,7 +158,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn a_server_that_is_killed_in_mid_run_ends_the_part_and_one_whose_laboratory_is_killed_ends() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("served.toml");
-    // The last phase goes on until something happens to it; and the server is not started again before.
+    // The last phase continues until it is interrupted; and the server is not started again before.
     let text_of_file =
         SERVED.replace("action = \"restart\"", "wait = 0").trim_end().to_owned() + "\nseconds = 300\n";
     std::fs::write(&file, text_of_file).unwrap();

@@ -1,4 +1,4 @@
-//! The floor plan of `ARCHITECTURE.md`, held against the manifests and the files.
+//! Compares the manifests and the files with the layers in `ARCHITECTURE.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The table of the page: crate -> what it may import.
+/// The table of the page: each crate with its permitted imports.
 fn plan() -> BTreeMap<String, BTreeSet<String>> {
     let page = read("ARCHITECTURE.md");
     let rows = page.lines().skip_while(|l| !l.starts_with("| crate | may import")).skip(2);
@@ -30,7 +30,7 @@ fn crates() -> BTreeSet<String> {
     entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// The crates of this workspace that `manifest` depends on, in tests and builds too.
+/// The crates of this workspace that `manifest` depends on, including tests and builds.
 fn imports(manifest: &str) -> BTreeSet<String> {
     manifest
         .lines()
@@ -78,7 +78,7 @@ fn no_file_of_code_has_grown_into_two() {
     }
 }
 
-/// The lines of code in a text, those that documentation hides left out.
+/// The lines of code in a text, without those that rustdoc hides.
 fn code(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.trim_start_matches("//!").trim());
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()

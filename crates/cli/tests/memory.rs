@@ -1,6 +1,6 @@
 //! Memory, open files and threads stay within the settings however much is written.
 //!
-//! `CASSETTE_MEMORY_MB` (40) is how much; `make soak-memory` writes 5 GB.
+//! `CASSETTE_MEMORY_MB` (40) is the amount; `make soak-memory` writes 5 GB.
 
 mod support;
 
@@ -14,10 +14,11 @@ use support::{Launch, process};
 
 const CONFIG: &str = "memtable_heap_space: 16MiB\nfile_cache_size: 16MiB\ncommitlog_total_space: 64MiB\n";
 
-/// What [`CONFIG`] grants, and 100 MB for everything else.
+/// The limits of [`CONFIG`], and 100 MB for everything else.
 const RESIDENT_MAX: u64 = (16 << 20) + (16 << 20) + 100_000_000;
 
-/// Three files for each of the few SSTables that size-tiered compaction leaves, the log, and what a process has anyway.
+/// Three files for each of the few SSTables that size-tiered compaction leaves, the log, and the
+/// files of any process.
 const OPEN_FILES_MAX: usize = 250;
 
 const ROW_BYTES: u64 = 1000;
@@ -78,7 +79,8 @@ async fn memory_files_and_threads_stay_within_bounds_while_data_grows() {
     println!("peak {} MB", peak / 1_000_000);
     assert!(peak <= RESIDENT_MAX, "{peak} bytes resident, more than {RESIDENT_MAX}");
     assert!(files <= OPEN_FILES_MAX, "{files} open files");
-    // Blocking work has its own bounded threads (native_transport_max_threads), and the engine a handful.
+    // Blocking work has separate, limited threads (native_transport_max_threads), and the engine a
+    // few.
     assert!(threads <= 160, "{threads} threads");
     server.stop();
 }

@@ -1,4 +1,4 @@
-//! What operators have: `cassette nodetool` and the page of the admin endpoint, against a server that runs.
+//! Operators' tools: `cassette nodetool` and the page of the admin endpoint, with a running server.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Server {
         Command::new(CASSETTE).args(all).output().unwrap()
     }
 
-    /// What a command that works prints.
+    /// Returns the output of a successful command.
     fn shows(&self, words: &str) -> String {
         let output = self.nodetool(words);
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -198,7 +198,7 @@ fn files_are_imported_refreshed_and_rewritten_while_their_table_is_in_use() {
     assert_ne!(files(), before);
     assert!(server.shows("compactionhistory").contains("{compaction_type:Remove deleted data}"));
     server.shows("stop COMPACTION");
-    // The schema has them off.
+    // The schema disables them.
     server.shows("enableautocompaction ks t");
     assert_eq!(server.shows("statusautocompaction ks t"), "running\n");
 }
@@ -263,7 +263,8 @@ fn tables_that_the_schema_lost_are_listed_adopted_and_removed() {
 
     server.process.kill().unwrap();
     server.process.wait().unwrap();
-    // SSTables do not hold the names of key columns: the adopted table calls its partition key `key`.
+    // SSTables do not contain the names of key columns: the adopted table names its partition key
+    // `key`.
     let data = server.directory.path().join("data");
     assert_eq!(run(&data, &["SELECT key FROM ks.t WHERE key = 1 AND v = 'one' ALLOW FILTERING"]), 1);
 }
@@ -353,10 +354,10 @@ fn failures_have_cassandras_words_and_exit_codes() {
         };
         assert_eq!(String::from_utf8_lossy(&output.stderr), expected, "{words}");
     }
-    let nobody = Command::new(CASSETTE).args(["nodetool", "-p", "1", "status"]).output().unwrap();
-    assert_eq!(nobody.status.code(), Some(1));
+    let unreachable = Command::new(CASSETTE).args(["nodetool", "-p", "1", "status"]).output().unwrap();
+    assert_eq!(unreachable.status.code(), Some(1));
     assert_eq!(
-        String::from_utf8_lossy(&nobody.stderr),
+        String::from_utf8_lossy(&unreachable.stderr),
         "nodetool: Failed to connect to '127.0.0.1:1' - ConnectException: 'Connection refused'.\n"
     );
 }
@@ -370,7 +371,7 @@ fn browser() -> Option<&'static str> {
 }
 
 #[test]
-fn the_page_draws_the_figures_in_a_browser() {
+fn the_page_shows_live_metrics_in_a_browser() {
     let Some(browser) = browser() else {
         eprintln!(
             "SKIPPED, NOT TESTED: the page of the admin endpoint; there is no chromium on this machine"
@@ -389,9 +390,9 @@ fn the_page_draws_the_figures_in_a_browser() {
     for shown in [
         "<p id=\"state\" role=\"status\" class=\"\">live</p>",
         "<td>Native-Transport-Requests</td>",
-        "<span>requests a second</span>",
+        "<span>requests/s</span>",
         "<td>Conditional writes</td>",
-        "Nothing is being compacted.",
+        "No compaction is running.",
         "chunk cache",
     ] {
         assert!(page.contains(shown), "{shown} is not in\n{page}");

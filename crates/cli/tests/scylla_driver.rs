@@ -22,7 +22,7 @@ use support::{Launch, Server};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// A server with nothing in it, and a session in keyspace `ks`. The directory goes with the test.
+/// An empty server, and a session in keyspace `ks`. The directory is removed with the test.
 async fn start() -> (TempDir, Server, Session) {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(&directory.path().join("data"));
@@ -220,7 +220,7 @@ async fn batches_of_prepared_and_plain_statements_apply_whole() {
         assert_eq!(found, [("plain".to_owned(),)]);
     }
 
-    // One bad statement, and nothing of the batch is there.
+    // One invalid statement, and no part of the batch is applied.
     let mut batch = Batch::new(BatchType::Logged);
     batch.append_statement("INSERT INTO a (k, v) VALUES (99, 'half')");
     batch.append_statement("INSERT INTO b (k, v) VALUES (99, 99)");
@@ -315,7 +315,7 @@ async fn compressed_connections_carry_what_plain_ones_do() {
     for (name, compression) in [("lz4", Compression::Lz4), ("snappy", Compression::Snappy)] {
         let session = builder(server.address()).compression(Some(compression)).build().await.unwrap();
         for size in [0, 1, 100, 300_000_usize] {
-            // Half of it can be compressed.
+            // Half of it is compressible.
             let value: Vec<u8> =
                 (0..size).map(|i| if i % 2 == 0 { 0 } else { (i * i % 251) as u8 }).collect();
             session.query_unpaged("INSERT INTO ks.t (k, v) VALUES (?, ?)", (name, &value)).await.unwrap();
@@ -338,7 +338,7 @@ async fn a_session_and_its_prepared_statements_outlive_a_killed_server() {
     session.execute_unpaged(&insert, (100, 100)).await.unwrap_err();
     let server = Launch::new(&directory.path().join("data")).listen(address).start();
     execute_eventually(&session, "SELECT key FROM system.local").await;
-    // The new process has never seen the statement: the driver prepares it again.
+    // The new process has not prepared the statement: the driver prepares it again.
     session.execute_unpaged(&insert, (101, 101)).await.unwrap();
     let mut found: Vec<(i32, i32)> = rows(&session, "SELECT k, v FROM t", ()).await;
     found.retain(|(key, _)| *key != 100);

@@ -1,4 +1,4 @@
-//! `cassette sstable …`: letter for letter what Cassandra's own tools printed of the golden tables.
+//! `cassette sstable …` prints exactly what Cassandra's tools printed of the golden tables.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ fn name(path: &Path) -> &str {
     path.file_name().unwrap().to_str().unwrap()
 }
 
-/// What was recorded of the SSTables in a folder `dump` or `meta` of each case: the Data file, what is said of it, and the
-/// extension that says how.
+/// The recorded outputs in a folder `dump` or `meta` of each case: the Data file, the text, and the
+/// extension that identifies the command.
 fn recorded(folder: &str) -> Vec<(PathBuf, String, String)> {
     let mut found = Vec::new();
     for case in entries(&golden()) {
@@ -82,7 +82,7 @@ fn a_dump_is_letter_for_letter_that_of_sstabledump() {
 fn metadata_is_letter_for_letter_that_of_sstablemetadata() {
     let recorded = recorded("meta");
     assert!(recorded.len() > 40, "{}", recorded.len());
-    // The path is another, and what can be dropped depends on the day.
+    // The path differs, and the droppable tombstones depend on the day.
     let kept = |text: &str| {
         let lines = text.lines().filter(|l| !l.starts_with("SSTable: ") && !l.contains("droppable"));
         lines.collect::<Vec<_>>().join("\n")
@@ -92,7 +92,7 @@ fn metadata_is_letter_for_letter_that_of_sstablemetadata() {
     }
 }
 
-/// What was recorded of SSTables of newer versions, by extension.
+/// The recorded outputs for SSTables of newer versions, by extension.
 fn recorded_of_newer(version: &str, extension: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let newer = golden().with_file_name("golden5").join(version);
@@ -181,7 +181,7 @@ fn partitions_that_reach_a_threshold_are_named() {
     assert!(second.starts_with("\"5\",00000005,true,0,"), "{second}");
 }
 
-/// What `SELECT JSON *` answered is what is exported.
+/// The export equals the answer to `SELECT JSON *`.
 #[test]
 fn an_export_has_the_rows_that_cassandra_answered() {
     let mut compared = 0;
@@ -197,7 +197,7 @@ fn an_export_has_the_rows_that_cassandra_answered() {
             let Some(result) = results.iter().find(|result| result["query"] == query.as_str()) else {
                 continue;
             };
-            // What has expired since is not exported.
+            // Data that has expired since is not exported.
             let Some(expected) = result["json"].as_array() else { continue };
             if name(&case).starts_with("ttls") {
                 continue;

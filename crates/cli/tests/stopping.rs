@@ -1,4 +1,5 @@
-//! Stopping in bounded time whatever clients do, and what idle connections leave to others.
+//! Shutdown takes limited time whatever clients do, and idle connections leave resources for
+//! others.
 
 mod support;
 
@@ -41,7 +42,7 @@ async fn idle_connections_leave_descriptors_for_writes_and_ddl() {
         .wrapped_in(&["sh", "-c", "ulimit -n 1024 && exec \"$@\"", "sh"])
         .start();
     let session = connect_to_keyspace(server.address()).await;
-    // Those of this process.
+    // The limit of this process.
     cassette_server::descriptors::raise_limit();
     let idle: Vec<_> = (0..1100).filter_map(|_| TcpStream::connect(server.address()).ok()).collect();
     assert!(idle.len() > 1000);
@@ -60,7 +61,8 @@ async fn idle_connections_leave_descriptors_for_writes_and_ddl() {
 fn a_second_signal_does_not_wait_for_requests() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Launch::new(&directory.path().join("data")).flag("--stop-timeout=3600s").start();
-    // A request that waits for a client who does not read: the connection stays until it is cut.
+    // A request that waits for a client that does not read: the connection stays until it is closed
+    // by force.
     let mut client = TcpStream::connect(server.address()).unwrap();
     client.write_all(&[4, 0, 0, 0, 1, 0, 0, 0, 22]).unwrap();
     client.write_all(b"\0\x01\0\x0bCQL_VERSION\0\x053.0.0").unwrap();

@@ -24,7 +24,7 @@ fn refuses(words: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A bank with an account; gives a start that committed and one that aborted.
+/// Creates a bank with an account; returns a start timestamp that committed and one that aborted.
 fn bank(data: &Path) -> (i64, i64) {
     let database = Database::open(data).unwrap();
     let transactions = Transactions::embedded(database.clone(), "bank").unwrap();
@@ -50,14 +50,9 @@ fn a_store_is_shown_its_transactions_are_told_and_a_backup_is_restored() {
     let (data, file, new) = (path("data"), path("bank.backup"), path("new"));
     let (committed, aborted) = bank(Path::new(&data));
     let shown = shows(&["show", "--data", &data]);
-    for line in [
-        "keyspace bank",
-        "given out up to",
-        "was given out",
-        "2 from 1 on",
-        "unswept",
-        "tables     accounts\n",
-    ] {
+    for line in
+        ["keyspace bank", "issued up to", "was issued", "2 from 1 on", "unswept", "tables     accounts\n"]
+    {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     let shown: serde_json::Value =
@@ -69,7 +64,7 @@ fn a_store_is_shown_its_transactions_are_told_and_a_backup_is_restored() {
     let told: Vec<String> = shows(&words).lines().map(str::to_owned).collect();
     assert!(told[0].starts_with(&format!("{committed}  committed at ")), "{told:?}");
     assert!(told[1].starts_with(&format!("{aborted}  aborted")), "{told:?}");
-    assert!(told[2].contains("before time") && told[3].contains("not given out"), "{told:?}");
+    assert!(told[2].contains("before time") && told[3].contains("not issued"), "{told:?}");
     let given_out = (bound - 1).to_string();
     assert!(shows(&["status", "--data", &data, &given_out]).contains("dead: no commit record"));
     assert!(shows(&["sweep", "--data", &data]).starts_with("swept what "));

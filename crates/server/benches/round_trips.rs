@@ -1,4 +1,4 @@
-//! What the server itself costs: requests over loopback to a backend that does nothing.
+//! The cost of the server itself: requests over loopback to a backend that does nothing.
 
 use std::{
     io::{Read, Write},
@@ -45,7 +45,7 @@ impl Backend for Nothing {
     fn subscribe(&self, _listener: Box<dyn Fn(&SchemaChange) + Send + Sync>) {}
 }
 
-/// Sends what is in the encoder, and reads so many responses.
+/// Sends the content of the encoder, and reads this many responses.
 fn exchange(
     stream: &mut TcpStream,
     encoder: &mut Encoder,

@@ -1,32 +1,32 @@
-//! Authentication: a seam. Without an authenticator everybody is let in.
+//! The interface for authentication. Without an authenticator every client is accepted.
 
 use std::{fmt::Debug, net::SocketAddr};
 
-/// Decides whether a client is who it says.
+/// Verifies the identity of clients.
 pub trait Authenticator: Debug + Send + Sync {
-    /// The name that AUTHENTICATE tells: drivers choose the mechanism by it.
+    /// Returns the name in AUTHENTICATE, from which drivers select the mechanism.
     fn class_name(&self) -> &str;
 
     /// Starts an exchange with a client.
     fn negotiate(&self, peer: SocketAddr) -> Box<dyn Negotiation>;
 }
 
-/// One exchange. It may compute (hash passwords) but not wait for anybody.
+/// One exchange. It can compute (hash passwords) but must not block.
 pub trait Negotiation: Send {
-    /// Takes the client's next token.
+    /// Evaluates the client's next token.
     fn evaluate(&mut self, token: &[u8]) -> Verdict;
 }
 
-/// What an exchange came to.
+/// The result of evaluating a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The client is to answer this.
+    /// The client must respond to this challenge.
     Challenge(Vec<u8>),
-    /// The client is who it says, which is this role.
+    /// The client has proved to be this role.
     Authenticated {
-        /// The role's name.
+        /// The name of the role.
         role: String,
     },
-    /// It is not, for this reason: what the client is told.
+    /// Rejected, with the reason for the client.
     Refused(String),
 }

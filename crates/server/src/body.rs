@@ -1,22 +1,23 @@
-//! The body of a response while it is written: bounded, and accounted.
+//! The body of a response while it is written: limited, and charged.
 
 use cassette_database::DatabaseError;
 
 use crate::limits::{Accounts, Charge};
 
-/// A body is written in pieces of about this many bytes, and the first piece is not charged until it is complete.
+/// The approximate length of the pieces of a body; the first piece is not charged until it is
+/// complete.
 pub(crate) const PIECE_LENGTH: usize = 256 * 1024;
 
-/// The longest body of a request that is executed on a thread that serves other connections too.
+/// The maximum length of a body that is written on a thread that serves other connections too.
 const DIRECT_LENGTH_MAX: usize = 1024 * 1024;
 
-/// Bodies up to this length are not worth counting: a connection has few of them at a time.
+/// Bodies up to this length are not charged: a connection has few of them at a time.
 const UNCHARGED_LENGTH_MAX: usize = 16 * 1024;
 
-/// Where a backend writes the body of a RESULT.
+/// The target for the body of a RESULT.
 #[derive(Debug)]
 pub struct Body<'a> {
-    /// Receives the body, behind what is in it already.
+    /// Receives the body, after its present content.
     pub buffer: &'a mut Vec<u8>,
     /// Receives the start of a long body, if it may be written in pieces.
     pub(crate) pieces: Option<&'a mut Vec<Vec<u8>>>,
@@ -24,17 +25,18 @@ pub struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// A body behind what is in `buffer` already, of any length that can be announced.
+    /// Creates a body after the present content of `buffer`, with no limit except that of the
+    /// protocol.
     pub fn new(buffer: &'a mut Vec<u8>) -> Self {
         Self { buffer, pieces: None, room: Room::Unlimited }
     }
 
-    /// A body in the output of a connection, behind what is in it already.
+    /// Creates a body in the output of a connection, after its present content.
     pub(crate) fn direct(buffer: &'a mut Vec<u8>) -> Self {
         Self { buffer, pieces: None, room: Room::Direct }
     }
 
-    /// A body in pieces, of which `buffer`, which is empty, receives the last.
+    /// Creates a body in pieces, of which `buffer`, which is empty, receives the last.
     pub(crate) fn in_pieces(
         buffer: &'a mut Vec<u8>,
         pieces: &'a mut Vec<Vec<u8>>,
@@ -44,10 +46,10 @@ impl<'a> Body<'a> {
     }
 }
 
-/// What a body may occupy.
+/// The limit of a body.
 #[derive(Debug)]
 pub(crate) enum Room<'a> {
-    /// Nobody bounds it.
+    /// No limit.
     Unlimited,
     /// A part of a connection's output.
     Direct,
@@ -64,7 +66,8 @@ pub(crate) struct Meter {
 }
 
 impl Room<'_> {
-    /// The longest body. A request whose body is longer than may be written directly comes again with its own thread.
+    /// Returns the maximum length of the body. A request with a longer body than may be written
+    /// directly is repeated on a dedicated thread.
     pub fn length_max(&self) -> usize {
         match self {
             Self::Unlimited => i32::MAX as usize,
@@ -73,7 +76,7 @@ impl Room<'_> {
         }
     }
 
-    /// Accounts for `bytes` more.
+    /// Charges `bytes` more.
     pub fn charge(&mut self, bytes: usize) -> Result<(), DatabaseError> {
         match self {
             Self::Unlimited | Self::Direct => Ok(()),
@@ -81,7 +84,7 @@ impl Room<'_> {
         }
     }
 
-    /// The error for a body that is longer than [`length_max`](Self::length_max).
+    /// Returns the error for a body that is longer than [`length_max`](Self::length_max).
     pub fn too_long(&self) -> DatabaseError {
         match self {
             Self::Direct => DatabaseError::WouldBlock,
@@ -116,7 +119,7 @@ impl Meter {
         }
     }
 
-    /// Accounts for a body of `length` bytes, which exists, and returns what keeps it accounted for.
+    /// Charges an existing body of `length` bytes, and returns the guard of the charge.
     pub fn complete(self, length: usize) -> Option<Charge> {
         let Some(mut charge) = self.charge else {
             return (length > UNCHARGED_LENGTH_MAX).then(|| self.accounts.charge_anyway(length));

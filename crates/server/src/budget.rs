@@ -7,19 +7,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-/// A reservation of at most this many bytes may overtake larger ones that wait.
+/// A reservation of at most this many bytes can overtake larger ones that wait.
 const SMALL: usize = 64 * 1024;
 
 /// Bytes against a limit.
 ///
-/// A reservation is for all that a request will need, so that those who have one never wait for another. It is granted
-/// when it fits, or when nothing is reserved: no request is too large to pass alone. Waiting reservations are granted in
-/// their order, but small ones overtake, up to the limit's worth of bytes for each that waits in front.
+/// A reservation covers everything that a request will need, so that the holder of one never waits
+/// for another. It is granted if it fits, or if nothing is reserved: no request is too large to
+/// pass alone. Waiting reservations are granted in their order, but small ones overtake, up to the
+/// limit's worth of bytes for each waiting one.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: usize,
     state: Mutex<State>,
-    /// A copy of `State::used`, for those who only look.
+    /// A copy of `State::used`, for readers without the lock.
     used: AtomicUsize,
     relieved: Notify,
 }
@@ -29,7 +30,7 @@ struct State {
     used: usize,
     waiting: VecDeque<Waiter>,
     next_id: u64,
-    /// Bytes that have overtaken the reservation in front.
+    /// Bytes that have overtaken the first reservation.
     overtaken: usize,
 }
 
@@ -40,7 +41,7 @@ struct Waiter {
     granted: oneshot::Sender<()>,
 }
 
-/// Reserved bytes, until this is dropped.
+/// Reserved bytes, released on drop.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     budget: Arc<Budget>,
@@ -60,7 +61,8 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether more bytes are reserved than the limit: by one large request, or by [`reserve_anyway`].
+    /// Returns whether more bytes are reserved than the limit: by one large request, or by
+    /// [`reserve_anyway`].
     ///
     /// [`reserve_anyway`]: Self::reserve_anyway
     pub fn is_exceeded(&self) -> bool {
@@ -94,7 +96,7 @@ impl Budget {
         Some(Reserved { budget: Arc::clone(self), bytes })
     }
 
-    /// Reserves `bytes` whatever the limit, for what exists already.
+    /// Reserves `bytes` regardless of the limit, for memory that exists already.
     pub fn reserve_anyway(self: &Arc<Self>, bytes: usize) -> Reserved {
         self.take(&mut self.state.lock(), bytes);
         Reserved { budget: Arc::clone(self), bytes }
@@ -102,7 +104,7 @@ impl Budget {
 
     /// Reserves `bytes`; waits until that is possible.
     pub async fn reserve(self: &Arc<Self>, bytes: usize) -> Reserved {
-        /// Gives up the place in the queue, or what was granted, if the wait is abandoned.
+        /// Releases the place in the queue, or the granted bytes, if the wait is cancelled.
         struct Waiting<'a> {
             budget: &'a Arc<Budget>,
             id: u64,
@@ -155,7 +157,7 @@ impl Budget {
         self.grant(state);
     }
 
-    /// Grants what can be granted now.
+    /// Grants the reservations that are possible now.
     fn grant(&self, state: &mut State) {
         let mut place = 0;
         while let Some(waiter) = state.waiting.get(place) {
@@ -189,7 +191,7 @@ impl Reserved {
         self.bytes
     }
 
-    /// Gives back all but `bytes`.
+    /// Releases all except `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         if bytes < self.bytes {
             self.budget.give_back(&mut self.budget.state.lock(), self.bytes - bytes);
@@ -197,7 +199,7 @@ impl Reserved {
         }
     }
 
-    /// Merges with `other`, which is of the same budget.
+    /// Merges with `other`, which belongs to the same budget.
     pub fn add(&mut self, mut other: Self) {
         debug_assert!(Arc::ptr_eq(&self.budget, &other.budget));
         self.bytes += std::mem::take(&mut other.bytes);

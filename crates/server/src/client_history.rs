@@ -1,4 +1,4 @@
-//! Which clients came, by the protocol that they spoke: also those that have left.
+//! Addresses of present and former clients, by protocol version.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,17 +8,17 @@ use std::{
 use cassette_database::SeenClient;
 use parking_lot::Mutex;
 
-/// So many addresses are remembered for each version of the protocol, as in Cassandra: those seen last.
+/// The maximum number of addresses per protocol version, as in Cassandra: the most recent ones.
 const ADDRESSES_MAX: usize = 100;
 
-/// The addresses seen of each version, and when each was seen last: milliseconds since 1970.
+/// The addresses seen for each version, with the latest time: milliseconds since 1970.
 #[derive(Debug, Default)]
 pub(crate) struct ClientHistory {
     seen: Mutex<BTreeMap<u8, HashMap<IpAddr, i64>>>,
 }
 
 impl ClientHistory {
-    /// Notes that a client began to speak.
+    /// Records a client's first message.
     pub fn note(&self, address: IpAddr, protocol_version: u8, now_millis: i64) {
         let mut seen = self.seen.lock();
         let of_version = seen.entry(protocol_version).or_default();
@@ -30,7 +30,7 @@ impl ClientHistory {
         }
     }
 
-    /// All that is remembered, by version and address.
+    /// Returns all entries, by version and address.
     pub fn list(&self) -> Vec<SeenClient> {
         let seen = self.seen.lock();
         let mut clients: Vec<SeenClient> = seen
@@ -47,7 +47,7 @@ impl ClientHistory {
         clients
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.seen.lock().clear();
     }

@@ -1,4 +1,5 @@
-//! What can be set about the server, under cassandra.yaml's names without their `native_transport_` prefix.
+//! The settings of the server, under cassandra.yaml's names without their `native_transport_`
+//! prefix.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -13,39 +14,47 @@ use crate::{authentication::Authenticator, threads};
 /// The server's settings.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Where to listen (`rpc_address` and `native_transport_port`). Port 0 takes any free one.
+    /// The address to listen on (`rpc_address` and `native_transport_port`). Port 0 selects a free
+    /// one.
     pub listen_address: SocketAddr,
-    /// The longest message accepted, with its header, in bytes (`native_transport_max_frame_size`).
+    /// The longest accepted message, including its header, in bytes
+    /// (`native_transport_max_frame_size`).
     pub max_frame_size: usize,
-    /// How many connections there may be (`native_transport_max_concurrent_connections`); `None` for any number.
+    /// The maximum number of connections (`native_transport_max_concurrent_connections`); `None`
+    /// for no limit.
     pub max_concurrent_connections: Option<usize>,
-    /// How many of them from one address (`native_transport_max_concurrent_connections_per_ip`).
+    /// The same for one address (`native_transport_max_concurrent_connections_per_ip`).
     pub max_concurrent_connections_per_ip: Option<usize>,
-    /// How many requests that may wait for a disk run at a time (`native_transport_max_threads`).
+    /// The maximum number of concurrent requests that may wait for a disk
+    /// (`native_transport_max_threads`).
     pub max_threads: usize,
-    /// How many of those one connection may have, so that a client which does not read its answers cannot pile them up.
+    /// The same for one connection, so that a client which does not read its answers cannot
+    /// accumulate them.
     pub max_threads_per_connection: usize,
-    /// Bytes of requests that may be held before reading pauses (`native_transport_max_request_data_in_flight`).
+    /// Bytes of requests in memory above which reading pauses
+    /// (`native_transport_max_request_data_in_flight`).
     pub max_request_data_in_flight: usize,
     /// The same for one address (`native_transport_max_request_data_in_flight_per_ip`).
     pub max_request_data_in_flight_per_ip: usize,
-    /// The longest body of a response, in bytes (`native_transport_max_response_size`, which Cassandra has not).
+    /// The longest body of a response, in bytes (`native_transport_max_response_size`, not in
+    /// Cassandra).
     pub max_response_size: usize,
-    /// Bytes of responses that may be held until clients have read them
-    /// (`native_transport_max_response_data_in_flight`, which Cassandra has not).
+    /// Bytes of responses in memory until clients have read them
+    /// (`native_transport_max_response_data_in_flight`, not in Cassandra).
     pub max_response_data_in_flight: usize,
     /// The same for one address (`native_transport_max_response_data_in_flight_per_ip`).
     pub max_response_data_in_flight_per_ip: usize,
-    /// Connections on which nothing is sent for so long are closed (`native_transport_idle_timeout`).
+    /// Connections without traffic for this long are closed (`native_transport_idle_timeout`).
     pub idle_timeout: Option<Duration>,
-    /// Connections whose client has not been let in after this time are closed.
+    /// Connections whose handshake takes longer are closed.
     pub handshake_timeout: Duration,
-    /// Who decides whether a client is who it says (`authenticator`). `None` lets everybody in, as
+    /// Verifies the identity of clients (`authenticator`). `None` accepts every client, as
     /// `AllowAllAuthenticator` does.
     pub authenticator: Option<Arc<dyn Authenticator>>,
-    /// The CQL version that SUPPORTED names.
+    /// The CQL version in SUPPORTED.
     pub cql_version: String,
-    /// How long a stopping server waits for requests in flight and for clients to take their answers.
+    /// How long a stopping server waits for requests in flight and for clients to receive their
+    /// answers.
     pub stop_timeout: Duration,
 }
 
@@ -73,8 +82,9 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// How many threads a runtime needs for requests that may block: also those kept for addresses that have none, and
-    /// some for the admin endpoint, which must answer while requests compute.
+    /// Returns the number of threads of a runtime for requests that may block: including those
+    /// reserved for addresses that have none, and some for the admin endpoint, which must respond
+    /// while requests compute.
     pub fn blocking_threads(&self) -> usize {
         const ADMIN: usize = 8;
         let max = self.max_threads.max(1);
@@ -82,8 +92,8 @@ impl ServerConfig {
     }
 }
 
-/// Four for each processor: enough to keep a disk busy, and few enough that their stacks and caches are small beside
-/// the data. Cassandra's 128 wait for replicas; these only wait for a disk.
+/// Four for each processor: enough to keep a disk busy, and few enough that their stacks and caches
+/// are small compared with the data. Cassandra's 128 wait for replicas; these only wait for a disk.
 fn default_max_threads() -> usize {
     std::thread::available_parallelism().map_or(8, |n| (4 * n.get()).clamp(8, 128))
 }

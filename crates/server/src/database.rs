@@ -1,4 +1,4 @@
-//! The database floor as the server's backend: requests become statements, outcomes become results.
+//! The database layer as the server's backend: requests become statements, outcomes become results.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -28,23 +28,25 @@ use crate::{
     result::{MetadataWanted, ResultSink, columns, result_metadata},
 };
 
-/// What Cassandra gives for the result metadata id of statements without a result: the MD5 digest of nothing.
+/// Cassandra's result metadata id of statements without a result: the MD5 digest of an empty input.
 const EMPTY_METADATA_ID: [u8; 16] =
     [0xd4, 0x1d, 0x8c, 0xd9, 0x8f, 0x00, 0xb2, 0x04, 0xe9, 0x80, 0x09, 0x98, 0xec, 0xf8, 0x42, 0x7e];
 
-/// The longest text that is parsed on a thread that serves other clients, too, in bytes. Parsing cannot be interrupted.
+/// The longest text that is parsed on a thread that serves other clients, too, in bytes. Parsing
+/// cannot be interrupted.
 const AT_ONCE_TEXT_MAX: usize = 4 << 10;
 
-/// The most bytes of values that are bound there: JSON, sets and maps among them have to be read as a whole.
+/// The maximum bytes of values that are bound there: JSON, sets and maps must be decoded
+/// completely.
 const AT_ONCE_VALUES_MAX: usize = 256 << 10;
 
-/// The longest error message that is sent, in bytes. Messages quote what they are about.
+/// The longest error message that is sent, in bytes. Messages quote parts of the statement.
 const MESSAGE_LENGTH_MAX: usize = 4 << 10;
 
-/// What a connection keeps between its requests.
+/// The state of a connection between its requests.
 #[derive(Debug, Default)]
 pub struct ClientSession {
-    /// The keyspace that USE chose.
+    /// The keyspace of USE.
     keyspace: ArcSwapOption<String>,
     peer: Option<IpAddr>,
 }
@@ -87,7 +89,7 @@ impl Backend for Database {
         body: Body<'_>,
     ) -> Result<Answer, Error> {
         if trace.is_some() && effort == Effort::MemoryOnly {
-            // What is traced is to be done once.
+            // A traced request must be executed only once.
             return Ok(Answer::WouldBlock);
         }
         if let Some(id) = trace {
@@ -107,7 +109,8 @@ impl Backend for Database {
     }
 }
 
-/// Answers a request; [`Answer::WouldBlock`], or the error of that name, if it may not wait and would have to.
+/// Answers a request; returns [`Answer::WouldBlock`], or the error of that name, if it must not
+/// wait and would have to.
 fn answer(
     database: &Database,
     session: &ClientSession,
@@ -117,7 +120,7 @@ fn answer(
     body: Body<'_>,
 ) -> db::Result<Answer> {
     let execution = Execution { database, session, version };
-    // Writes that wait for the disk in threads of their own share one sync.
+    // Writes that wait for the disk on dedicated threads share one sync.
     let must_wait = || database.engine().apply_would_wait();
     let answer = match request {
         Request::Execute(execute) => {
@@ -147,7 +150,7 @@ fn answer(
             return Ok(Answer::WouldBlock);
         }
         Request::Prepare(prepare) => execution.prepare(prepare, body),
-        // What a text does is known only when it is parsed. Texts that come often are prepared.
+        // The effect of a text is known only after parsing. Frequent texts are prepared.
         Request::Query(_) if effort == Effort::MemoryOnly => return Ok(Answer::WouldBlock),
         Request::Query(query) => execution.query(query, body),
         other => Err(DatabaseError::Protocol(format!("{} is not a request to execute", other.opcode()))),
@@ -193,7 +196,7 @@ impl Execution<'_> {
     }
 
     fn batch(&self, batch: &Batch, body: Body<'_>) -> db::Result<Prelude> {
-        /// A statement's source without the borrow that the database wants.
+        /// A statement's source without the borrow that the database requires.
         enum Source<'a> {
             Query(&'a str),
             Prepared(Arc<Prepared>),
@@ -254,7 +257,7 @@ impl Execution<'_> {
         Ok(Prelude { warnings: description.warnings().to_vec(), ..Prelude::default() })
     }
 
-    /// Completes the body with what the statement came to.
+    /// Completes the body with the outcome of the statement.
     fn finish(&self, executed: Executed, sink: ResultSink<'_>) -> Prelude {
         match executed.outcome {
             Outcome::Rows { paging_state } => sink.finish_rows(paging_state.as_deref()),
@@ -271,10 +274,10 @@ impl Execution<'_> {
     }
 }
 
-/// The values of a statement as the database takes them: up to 16 without allocation.
+/// The values of a statement in the database's form: up to 16 without allocation.
 struct Bound<'a> {
     values: SmallVec<[BoundValue<'a>; 16]>,
-    /// As many as values, or none at all.
+    /// As many as values, or none.
     names: Vec<&'a str>,
 }
 
@@ -296,7 +299,7 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// Bytes of bound values.
+/// Returns the bytes of bound values.
 fn bytes_of(values: &Values) -> usize {
     let length = |value| match value {
         Value::Set(bytes) => bytes.len(),
@@ -305,7 +308,7 @@ fn bytes_of(values: &Values) -> usize {
     values.iter().map(length).sum()
 }
 
-/// Whether a batch has too many texts or values to be planned and bound at once.
+/// Returns whether a batch has too many texts or values to be planned and bound at once.
 fn is_long(batch: &Batch) -> bool {
     let (mut text, mut values) = (0, 0);
     batch.statements.iter().any(|statement| {
@@ -317,21 +320,23 @@ fn is_long(batch: &Batch) -> bool {
     })
 }
 
-/// Whether a statement changes something.
+/// Returns whether a statement changes data or the schema.
 fn writes(prepared: &Prepared) -> bool {
     prepared.description().result().is_none()
 }
 
-/// Which metadata the result of a prepared statement is to have.
+/// Returns the metadata for the result of a prepared statement.
 fn metadata_wanted<'a>(prepared: &Prepared, execute: &'a Execute) -> MetadataWanted<'a> {
-    // The columns of a conditional statement's result depend on what it finds, so the client cannot know them.
+    // The columns of a conditional statement's result depend on its outcome, so the client cannot
+    // have them.
     if prepared.description().result().is_none() {
         return MetadataWanted::Full;
     }
     let skip = execute.parameters.skip_metadata;
     match &execute.result_metadata_id {
         Some(known_id) => MetadataWanted::UnlessKnown { known_id, skip },
-        // Before v5 a client cannot say which columns it knows. It may know only those it was told at first.
+        // Before v5 a client cannot name the columns that it has. It may have only the original
+        // ones.
         None if skip && !prepared.result_has_changed() => MetadataWanted::Skip,
         None => MetadataWanted::Full,
     }
@@ -376,7 +381,7 @@ fn protocol_write_type(write_type: db::WriteType) -> response::WriteType {
     }
 }
 
-/// The table that turns the database's errors into CQL's codes. This node is the one replica that has to answer.
+/// Maps the database's errors to CQL's codes. This node is the single replica that has to answer.
 fn error_response(error: DatabaseError) -> Error {
     let mut message = error.to_string();
     if message.len() > MESSAGE_LENGTH_MAX {

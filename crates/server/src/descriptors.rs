@@ -1,13 +1,13 @@
-//! File descriptors: raised to what the process may have, and shared between storage and connections.
+//! File descriptors: raises their limit, and divides them between storage and connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors for what is neither storage nor a CQL connection: listeners, connections to the admin endpoint, standard
-/// streams, the event loop.
+/// Descriptors for neither storage nor CQL connections: listeners, connections to the admin
+/// endpoint, standard streams, the event loop.
 const OTHERS: u64 = 128;
 
-/// Raises the soft limit of open files to the hard limit. Returns how many files the process may open then, or `None`
-/// where there is no limit.
+/// Raises the soft limit of open files to the hard limit. Returns the resulting limit, or `None`
+/// without a limit.
 pub fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -23,8 +23,8 @@ pub fn raise_limit() -> Option<u64> {
     }
 }
 
-/// How many CQL connections there may be when the process may open `descriptors` files: half of them are reserved for
-/// storage, so that no client can take those that writes and compactions need.
+/// Returns the maximum number of CQL connections for a limit of `descriptors` open files: half of
+/// them are reserved for storage, so that clients cannot exhaust those for writes and compactions.
 pub fn connections_max(descriptors: u64) -> usize {
     let left = (descriptors / 2).saturating_sub(OTHERS).max(descriptors / 8).max(1);
     usize::try_from(left).unwrap_or(usize::MAX)

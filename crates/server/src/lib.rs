@@ -1,7 +1,7 @@
 //! Listener, connections, sessions: the native protocol over TCP.
 //!
-//! One task serves a connection (see `connection`); what a request does is the [`Backend`]'s business, which is the
-//! database floor, or a script in tests.
+//! One task serves a connection (see `connection`); the [`Backend`] executes requests: the database
+//! layer, or a script in tests.
 
 pub mod admin;
 pub mod authentication;
@@ -13,8 +13,8 @@ mod config;
 mod connection;
 mod database;
 pub mod descriptors;
-mod figures;
 mod limits;
+mod metrics;
 mod result;
 mod running;
 mod server;

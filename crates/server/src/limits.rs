@@ -42,7 +42,7 @@ struct Peer {
     responses: Arc<Budget>,
 }
 
-/// Why a connection was not accepted.
+/// The reason for rejecting a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectionRefused {
     #[error("exceeded maximum number of native connections ({0})")]
@@ -51,7 +51,7 @@ pub(crate) enum ConnectionRefused {
     TooManyFromAddress(usize),
 }
 
-/// A connection's place among those allowed; dropping it makes room for another.
+/// A connection's place within the limits, released on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     limits: Arc<Limits>,
@@ -61,7 +61,7 @@ pub(crate) struct ConnectionPermit {
     responses: Accounts,
 }
 
-/// Where bytes are counted: for the address, and for all.
+/// The two accounts of a charge: for the address, and for all.
 #[derive(Debug, Clone)]
 pub(crate) struct Accounts {
     address: Arc<Budget>,
@@ -84,7 +84,7 @@ impl Limits {
         })
     }
 
-    /// Counts a connection from `address` in.
+    /// Counts a new connection from `address`.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionPermit, ConnectionRefused> {
         let mut peers = self.peers.lock();
         if self.connections.load(Ordering::Relaxed) >= self.connections_max {
@@ -139,11 +139,11 @@ impl ConnectionPermit {
         &self.responses
     }
 
-    /// On whose behalf requests are executed: those of one address have one owner.
+    /// Returns the owner of requests: those of one address have one owner.
     pub fn owner(&self) -> Owner {
         let mut hasher = DefaultHasher::new();
         self.address.hash(&mut hasher);
-        // Not that of the database's own work.
+        // Zero is the owner of the database's internal work.
         Owner(hasher.finish().max(1))
     }
 
@@ -151,7 +151,7 @@ impl ConnectionPermit {
         ThreadClient { address: self.address, connection: self.connection }
     }
 
-    /// The text of an Overloaded error, in Cassandra's words.
+    /// Returns the text of an Overloaded error, in Cassandra's words.
     pub fn overload_message(&self) -> String {
         let Accounts { address, all } = &self.requests;
         format!(
@@ -171,30 +171,30 @@ impl Accounts {
         Some(Charge([address, self.all.try_reserve(bytes)?]))
     }
 
-    /// Reserves `bytes`; waits until that is possible. An address waits for its own bytes first, so that it holds up
-    /// no other while it has too many.
+    /// Reserves `bytes`; waits until that is possible. An address waits for its own bytes first, so
+    /// that it stalls no other while it has too many.
     pub async fn charge(&self, bytes: usize) -> Charge {
         let address = self.address.reserve(bytes).await;
         Charge([address, self.all.reserve(bytes).await])
     }
 
-    /// Counts `bytes` that exist already, whatever the limits.
+    /// Charges `bytes` that exist already, regardless of the limits.
     pub fn charge_anyway(&self, bytes: usize) -> Charge {
         Charge([self.address.reserve_anyway(bytes), self.all.reserve_anyway(bytes)])
     }
 
-    /// Whether more is held than should be.
+    /// Returns whether a limit is exceeded.
     pub fn is_exceeded(&self) -> bool {
         self.all.is_exceeded() || self.address.is_exceeded()
     }
 
-    /// Waits until that is no longer so.
+    /// Waits until no limit is exceeded.
     pub async fn relieved(&self) {
         self.all.relieved().await;
         self.address.relieved().await;
     }
 
-    /// Bytes held and their limits, for messages.
+    /// Returns the charged bytes and their limits, for messages.
     pub fn usage(&self) -> String {
         let Self { address, all } = self;
         format!(
@@ -207,7 +207,7 @@ impl Accounts {
     }
 }
 
-/// Bytes that are held until this is dropped.
+/// Charged bytes, released on drop.
 #[derive(Debug)]
 pub(crate) struct Charge([Reserved; 2]);
 
@@ -216,12 +216,12 @@ impl Charge {
         self.0[0].bytes()
     }
 
-    /// Gives back all but `bytes`.
+    /// Releases all except `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         self.0.iter_mut().for_each(|reserved| reserved.shrink_to(bytes));
     }
 
-    /// Merges with `other`, which is of the same accounts.
+    /// Merges with `other`, which belongs to the same accounts.
     pub fn add(&mut self, other: Self) {
         for (reserved, other) in self.0.iter_mut().zip(other.0) {
             reserved.add(other);

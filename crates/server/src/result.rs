@@ -1,4 +1,4 @@
-//! Rows on their way from the database into a response.
+//! Encodes rows of the database into a response.
 
 use std::sync::Arc;
 
@@ -9,32 +9,33 @@ use cassette_protocol::{
 
 use crate::body::{Body, PIECE_LENGTH, Room};
 
-/// Which metadata a client wants with its rows.
+/// The metadata that a client requests with its rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MetadataWanted<'a> {
     /// All columns.
     Full,
-    /// None: it knows them.
+    /// None: the client has it.
     Skip,
-    /// It knows those with this id (v5): others are sent, with their id; these only unless it said `skip`.
+    /// The client has the columns with this id (v5): others are sent, with their id; these only if
+    /// `skip` is not set.
     UnlessKnown { known_id: &'a [u8], skip: bool },
 }
 
-/// Encodes rows into the body of a RESULT as the database reads them.
+/// Encodes rows into the body of a RESULT while the database reads them.
 pub(crate) struct ResultSink<'a> {
     version: Version,
     wanted: MetadataWanted<'a>,
-    /// The body, until the rows have begun.
+    /// The body, until the rows have started.
     body: Option<&'a mut Vec<u8>>,
-    /// Receives the start of long rows, until the rows have begun.
+    /// Receives the start of long rows, until the rows have started.
     pieces: Option<&'a mut Vec<Vec<u8>>>,
     room: Room<'a>,
     rows: Option<RowsEncoder<'a>>,
-    /// Why no more rows are accepted.
+    /// The reason why no more rows are accepted.
     refused: Option<db::DatabaseError>,
 }
 
-/// What [`db::RowSink`] promises to its implementors.
+/// The contract of [`db::RowSink`] for its implementors.
 const BEGINS_ONCE: &str = "rows, and only they, begin with their metadata, once";
 
 impl<'a> ResultSink<'a> {
@@ -43,12 +44,12 @@ impl<'a> ResultSink<'a> {
         Self { version, wanted, body: Some(buffer), pieces, room, rows: None, refused: None }
     }
 
-    /// Completes a result of rows.
+    /// Completes a result with rows.
     pub fn finish_rows(self, paging_state: Option<&[u8]>) {
         self.rows.expect(BEGINS_ONCE).finish(paging_state);
     }
 
-    /// Makes it a result without rows.
+    /// Completes a result without rows.
     pub fn finish(self, result: &ResultMessage) {
         let buffer = self.body.expect(BEGINS_ONCE);
         result.encode(self.version, buffer);
@@ -58,7 +59,7 @@ impl<'a> ResultSink<'a> {
         self.rows.as_mut().expect(BEGINS_ONCE)
     }
 
-    /// Accounts for a piece that has become long enough, and begins the next.
+    /// Charges a piece that has become long enough, and starts the next.
     #[inline]
     fn cut_if_long(&mut self) {
         if self.rows().buffered_length() >= PIECE_LENGTH {
@@ -68,7 +69,8 @@ impl<'a> ResultSink<'a> {
 
     #[cold]
     fn cut(&mut self) {
-        // Room for a row beyond the length at which the piece is cut, so that most pieces never move.
+        // Space for a row beyond the length at which the piece is cut, so that most pieces never
+        // move.
         const CAPACITY: usize = PIECE_LENGTH + PIECE_LENGTH / 8;
         if !matches!(self.room, Room::Metered(_)) || self.refused.is_some() {
             return;
@@ -127,7 +129,7 @@ impl db::RowSink for ResultSink<'_> {
     }
 }
 
-/// The protocol's form of a result's metadata, with its encoded bytes: made once and kept with it.
+/// Returns the protocol's form of a result's metadata; its encoding is cached with it.
 pub(crate) fn result_metadata(metadata: &db::ResultMetadata) -> ResultMetadata {
     match metadata.derived(|metadata| columns(&metadata.columns)) {
         Some(kept) => kept.clone(),
@@ -135,7 +137,7 @@ pub(crate) fn result_metadata(metadata: &db::ResultMetadata) -> ResultMetadata {
     }
 }
 
-/// The protocol's form of columns or bind markers.
+/// Returns the protocol's form of columns or bind markers.
 pub(crate) fn columns(specs: &[db::ColumnSpec]) -> ResultMetadata {
     let column = |spec: &db::ColumnSpec| ColumnSpec {
         keyspace: Arc::clone(&spec.keyspace),
@@ -164,7 +166,7 @@ mod tests {
         db::ResultMetadata::new(vec![column])
     }
 
-    /// Whether the columns, and whether their new id, come with one row.
+    /// Returns whether the columns, and whether their new id, are sent with one row.
     fn encode(
         metadata: &Arc<db::ResultMetadata>,
         version: Version,

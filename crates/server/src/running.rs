@@ -1,4 +1,4 @@
-//! The requests that run on threads of their own. Those that memory can answer are done before anybody could look at them.
+//! The requests on dedicated threads. Requests answered from memory finish too soon to be listed.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -8,20 +8,20 @@ use std::{
 use cassette_database::RunningRequest;
 use parking_lot::Mutex;
 
-/// What runs, or waits for a thread; each in a place of its own.
+/// Running requests, and those that wait for a thread; each in a slot.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
     places: Mutex<Vec<Option<Arc<Task>>>>,
 }
 
 struct Task {
-    /// Says what it is: asked only by those who look.
+    /// Returns the description; called only to list requests.
     describe: Box<dyn Fn() -> String + Send + Sync>,
     queued: Instant,
     started: OnceLock<Instant>,
 }
 
-/// A request's entry, until this is dropped.
+/// A request's entry, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Entered {
     running: Arc<Running>,
@@ -30,7 +30,7 @@ pub(crate) struct Entered {
 }
 
 impl Running {
-    /// Enters a request that is to have a thread of its own.
+    /// Adds a request that needs a dedicated thread.
     pub fn enter(self: &Arc<Self>, describe: impl Fn() -> String + Send + Sync + 'static) -> Entered {
         let task =
             Arc::new(Task { describe: Box::new(describe), queued: Instant::now(), started: OnceLock::new() });
@@ -44,7 +44,7 @@ impl Running {
         Entered { running: Arc::clone(self), place, task }
     }
 
-    /// All of them.
+    /// Returns all entries.
     pub fn list(&self) -> Vec<RunningRequest> {
         let tasks: Vec<(usize, Arc<Task>)> = {
             let places = self.places.lock();
@@ -69,7 +69,7 @@ impl Running {
 }
 
 impl Entered {
-    /// The request has its thread.
+    /// Records that the request has its thread.
     pub fn start(&self) {
         let _ = self.task.started.set(Instant::now());
     }

@@ -1,4 +1,4 @@
-//! The listener: accepts connections, and ends them all when the server stops.
+//! The listener: accepts connections, and ends them when the server stops.
 
 use std::{
     future::Future,
@@ -21,85 +21,87 @@ use tracing::{debug, info, warn};
 use crate::{
     Backend, ServerConfig,
     connection::Connection,
-    figures::Figures,
     limits::{ConnectionRefused, Limits},
+    metrics::Metrics,
 };
 
-/// How many events a connection may be behind before it is closed. A client that reconnects reads the schema anew,
-/// one that missed an event would not.
+/// The number of undelivered events at which a connection is closed. A client that reconnects reads
+/// the schema again, one that missed an event would not.
 const EVENTS_BEHIND_MAX: usize = 1024;
 
-/// How long accepting pauses after it failed, which it does when file descriptors have run out.
+/// The pause after a failed accept, whose usual cause is a lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// How often the backend brings its figures up to date.
+/// How often the backend updates its metrics.
 const TICK: Duration = Duration::from_secs(5);
 
-/// How many interrupted requests a stopping server names, and how much of each.
+/// How many interrupted requests a stopping server logs, and how much of each.
 const CUT_NAMED_MAX: usize = 20;
 const CUT_DESCRIPTION_MAX: usize = 300;
 
-/// How often refused connections are logged.
+/// How often rejected connections are logged.
 const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A server that listens, but accepts nobody before [`Server::serve`].
+/// A listening server, which accepts no connection before [`Server::serve`].
 #[derive(Debug)]
 pub struct Server<B: Backend> {
     listener: TcpListener,
     shared: Arc<Shared<B>>,
-    /// Ends when the server does.
+    /// Ends with the server.
     _subscription: B::Subscription,
 }
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Debug)]
 pub(crate) struct Shared<B: Backend> {
     pub config: ServerConfig,
     pub backend: Arc<B>,
     pub limits: Arc<Limits>,
-    pub figures: Arc<Figures>,
+    pub metrics: Arc<Metrics>,
     pub events: broadcast::Sender<Arc<Event>>,
 }
 
 impl<B: Backend> Server<B> {
-    /// Listens at the configured address.
+    /// Listens on the configured address.
     pub async fn bind(config: ServerConfig, backend: Arc<B>) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen_address).await?;
         Ok(Self::with_listener(listener, config, backend))
     }
 
-    /// Takes a listener, whatever address is configured: for a backend that must know the port before it is opened.
+    /// Uses an existing listener instead of the configured address: for a backend that needs the
+    /// port before it is opened.
     pub fn with_listener(listener: TcpListener, config: ServerConfig, backend: Arc<B>) -> Self {
         let (events, _) = broadcast::channel(EVENTS_BEHIND_MAX);
         let sender = events.clone();
         let subscription = backend.subscribe(Box::new(move |change| {
-            // An error only says that nobody has registered.
+            // An error only means that no connection has subscribed.
             let _ = sender.send(Arc::new(Event::SchemaChange(change.clone())));
         }));
         let limits = Limits::new(&config);
-        let figures = Figures::new(Arc::clone(&limits.threads));
-        let shared = Arc::new(Shared { config, backend, limits, figures, events });
+        let metrics = Metrics::new(Arc::clone(&limits.threads));
+        let shared = Arc::new(Shared { config, backend, limits, metrics, events });
         Self { listener, shared, _subscription: subscription }
     }
 
-    /// Where it listens, with the port that was taken.
+    /// Returns the listening address with the actual port.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// What it counts.
-    pub fn figures(&self) -> Arc<dyn ServerFigures> {
-        Arc::clone(&self.shared.figures) as Arc<dyn ServerFigures>
+    /// Returns the metrics.
+    pub fn metrics(&self) -> Arc<dyn ServerFigures> {
+        Arc::clone(&self.shared.metrics) as Arc<dyn ServerFigures>
     }
 
-    /// As [`serve_until`](Self::serve_until), with nothing that cuts the draining short.
+    /// Does [`serve_until`](Self::serve_until) without a second signal.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         self.serve_until(stop, std::future::pending()).await;
     }
 
-    /// Serves until `stop` is done. Then it accepts no more connections, reads no more requests, lets those in flight
-    /// finish, sends their answers and closes. After the configured time, or when `cut` is done, it interrupts what has
-    /// not ended, names it in the log and returns.
+    /// Serves until `stop` completes. Then it accepts no more connections, reads no more requests,
+    /// completes those in flight, sends their answers and closes. After the configured time, or
+    /// when `cut` completes, it interrupts the remaining requests, names them in the log and
+    /// returns.
     pub async fn serve_until(self, stop: impl Future<Output = ()>, cut: impl Future<Output = ()>) {
         let Self { listener, shared, _subscription } = self;
         let (stopping, stopped) = watch::channel(false);
@@ -113,7 +115,7 @@ impl<B: Backend> Server<B> {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => {
                         if let Err(refused) = accept(&shared, stream, peer, &stopped, &mut connections) {
-                            shared.figures.connections_refused.fetch_add(1, Ordering::Relaxed);
+                            shared.metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
                             refusals.log(peer, refused);
                         }
                     }
@@ -129,16 +131,16 @@ impl<B: Backend> Server<B> {
         }
         drop(listener);
         info!("stopping: {} connections to end", connections.len());
-        // An error only says that there is no connection.
+        // An error only means that there is no connection.
         let _ = stopping.send(true);
         let timeout = shared.config.stop_timeout;
         let why_cut = tokio::select! {
             () = async { while connections.join_next().await.is_some() {} } => return,
             () = tokio::time::sleep(timeout) => format!("within {timeout:?}"),
-            () = cut => "before the server was told again to stop".to_owned(),
+            () = cut => "before the server received a second signal".to_owned(),
         };
         warn!("{} connections did not end {why_cut}; closing them", connections.len());
-        let running = shared.figures.running.list();
+        let running = shared.metrics.running.list();
         for request in running.iter().take(CUT_NAMED_MAX) {
             let description: String = request.description.chars().take(CUT_DESCRIPTION_MAX).collect();
             warn!("interrupted after {:?}: {description}", request.queued + request.running);
@@ -150,7 +152,7 @@ impl<B: Backend> Server<B> {
     }
 }
 
-/// Logs refused connections without letting them fill the log.
+/// Logs rejected connections at a limited rate.
 #[derive(Default)]
 struct Refusals {
     last_logged: Option<Instant>,
@@ -164,7 +166,7 @@ impl Refusals {
             self.unlogged += 1;
             return;
         }
-        warn!("connection from {peer} refused: {refused} ({} more since the last message)", self.unlogged);
+        warn!("connection from {peer} closed: {refused} ({} more since the last message)", self.unlogged);
         (self.last_logged, self.unlogged) = (Some(now), 0);
     }
 }
@@ -179,7 +181,8 @@ fn accept<B: Backend>(
     let permit = shared.limits.admit(peer.ip())?;
     let (shared, stopped) = (Arc::clone(shared), stopped.clone());
     connections.spawn(async move {
-        // Answers are sent in one piece as soon as they are ready; waiting for more to send would only delay them.
+        // Answers are sent in one piece as soon as they are ready; waiting for more to send would
+        // only delay them.
         if let Err(error) = stream.set_nodelay(true) {
             debug!("connection from {peer}: cannot set TCP_NODELAY: {error}");
         }

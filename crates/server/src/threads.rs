@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 
 /// Grants threads to requests.
 ///
-/// A thread that becomes free goes to the address that has the fewest, among its connections to the one that has the
-/// fewest, and among those to the request that has waited longest. A few threads beyond the maximum are kept for
-/// addresses that have none: no address can occupy all.
+/// A thread that becomes free is granted to the address with the fewest, among its connections to
+/// the one with the fewest, and among those to the request that has waited longest. A few threads
+/// beyond the maximum are reserved for addresses without one: no address can occupy all.
 #[derive(Debug)]
 pub(crate) struct Threads {
     max: usize,
@@ -21,10 +21,10 @@ pub(crate) struct Threads {
 #[derive(Debug, Default)]
 struct State {
     running: usize,
-    /// Threads of those that have any.
+    /// The number of threads of each address that has any.
     addresses: HashMap<IpAddr, usize>,
     connections: HashMap<u64, usize>,
-    /// In the order of their arrival.
+    /// In the order of arrival.
     waiting: Vec<Waiter>,
     next_id: u64,
 }
@@ -36,21 +36,21 @@ struct Waiter {
     granted: oneshot::Sender<()>,
 }
 
-/// On whose behalf a thread is occupied.
+/// The address and connection that occupy a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ThreadClient {
     pub address: IpAddr,
     pub connection: u64,
 }
 
-/// A thread that may be used until this is dropped.
+/// A granted thread, released on drop.
 #[derive(Debug)]
 pub(crate) struct ThreadPermit {
     threads: Arc<Threads>,
     client: ThreadClient,
 }
 
-/// Threads kept for addresses that have none, where `max` are for all.
+/// Returns the threads reserved for addresses without one, where `max` are for all.
 pub(crate) fn reserved(max: usize) -> usize {
     (max / 8).max(1)
 }
@@ -68,7 +68,7 @@ impl Threads {
         self.state.lock().running
     }
 
-    /// A thread, if one is free for `client` and nobody waits for it.
+    /// Returns a thread, if one is free for `client` and no other request waits for it.
     pub fn try_acquire(self: &Arc<Self>, client: ThreadClient) -> Option<ThreadPermit> {
         let mut state = self.state.lock();
         if !state.may_start(client, self.max) {
@@ -81,7 +81,7 @@ impl Threads {
 
     /// Waits for a thread.
     pub async fn acquire(self: Arc<Self>, client: ThreadClient) -> ThreadPermit {
-        /// Gives up the place in the queue, or what was granted, if the wait is abandoned.
+        /// Releases the place in the queue, or the granted thread, if the wait is cancelled.
         struct Waiting<'a> {
             threads: &'a Threads,
             id: u64,
@@ -149,7 +149,7 @@ impl State {
         self.grant(max);
     }
 
-    /// Grants the threads that are free.
+    /// Grants the free threads.
     fn grant(&mut self, max: usize) {
         loop {
             let may_start =

@@ -46,7 +46,7 @@ impl Endpoint {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let config = ServerConfig { listen_address: ([127, 0, 0, 1], 0).into(), ..ServerConfig::default() };
         let server = runtime.block_on(Server::bind(config, Arc::new(database.clone()))).unwrap();
-        let admin = Admin::new(database.clone(), server.figures(), Arc::new(Levels::default()), || {});
+        let admin = Admin::new(database.clone(), server.metrics(), Arc::new(Levels::default()), || {});
         let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let address = listener.local_addr().unwrap();
         runtime.spawn(server.serve(std::future::pending()));
@@ -54,7 +54,7 @@ impl Endpoint {
         Self { address, database, _runtime: runtime, _directory: directory }
     }
 
-    /// Sends a request with these header lines, and gives status and body.
+    /// Sends a request with these header lines, and returns status and body.
     fn send(&self, head: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let length = body.len();
@@ -122,7 +122,7 @@ fn storage_attached_indexes_show_what_they_were_asked_and_what_they_take() {
 }
 
 #[test]
-fn figures_follow_the_statements_and_operations_the_requests() {
+fn metrics_follow_statements_and_operations_follow_requests() {
     let endpoint = Endpoint::new();
     let session = endpoint.database.session();
     for statement in [

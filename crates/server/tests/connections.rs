@@ -1,4 +1,4 @@
-//! What connections promise to clients, good and bad.
+//! Guarantees of connections for well-behaved clients and others.
 
 #[path = "connections/resources.rs"]
 mod resources;
@@ -125,7 +125,7 @@ fn threads_are_shared_by_all_connections_and_given_back() {
 fn a_client_that_does_not_read_is_not_read_from() {
     let server = TestServer::start();
     let mut client = server.connect(Version::V4, None);
-    // 200 MB of answers: far beyond what sockets buffer.
+    // 200 MB of answers: far beyond the buffers of sockets.
     for stream in 0..200 {
         client.query(stream, "bytes 1000000");
     }
@@ -172,7 +172,7 @@ fn garbage_and_messages_cut_short_end_only_their_connection() {
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         &[0xff; 1000],
         &[0; 1000],
-        // A header that announces more than comes.
+        // A header that announces more than follows.
         &[4, 0, 0, 0, 1, 0, 0, 1, 0, 0],
         // A header that announces a negative length.
         &[4, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0],
@@ -201,7 +201,7 @@ fn a_message_that_is_too_long_is_refused_and_the_next_one_served() {
     let server = TestServer::start_with(ServerConfig { max_frame_size: 200_000, ..ServerConfig::default() });
     for (version, compression) in AGREEMENTS {
         let mut client = server.connect(version, compression);
-        // Does not compress, so its compressed form is too long as well.
+        // Incompressible, so its compressed form is too long as well.
         let noise: String = (0..300_000u32)
             .map(|index| char::from(b' ' + (index.wrapping_mul(2_654_435_761) >> 25) as u8 % 95))
             .collect();
@@ -331,7 +331,7 @@ fn connections_beyond_the_limit_are_closed_at_once() {
     assert_eq!(read_to_end(&mut TcpStream::connect(server.address).unwrap()), b"");
     assert_eq!(second.ask_query("ok"), VOID);
     drop(first);
-    // The place is free when the server has noticed that the first one is gone.
+    // The slot is free once the server has noticed the end of the first connection.
     loop {
         let mut next = server.connect_raw(Version::V4);
         next.encoder.request(0, &Request::Options(Options), false);
@@ -409,7 +409,7 @@ fn an_overloaded_server_reads_nothing_until_it_is_relieved() {
     assert_eq!(client.receive(), Some((2, VOID)));
 }
 
-/// Lets in whoever answers "knock" with "password".
+/// Accepts clients that answer "knock" with "password".
 #[derive(Debug)]
 struct Knock;
 

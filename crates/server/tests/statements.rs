@@ -1,4 +1,4 @@
-//! Statements over the wire, executed by a real database in a directory of its own.
+//! Statements over the wire, executed by a real database in a temporary directory.
 
 use std::{
     io::{Read, Write},
@@ -26,7 +26,7 @@ struct Served {
     address: SocketAddr,
     database: Arc<Database>,
     runtime: Option<Runtime>,
-    _figures: Arc<dyn ServerFigures>,
+    _metrics: Arc<dyn ServerFigures>,
     _directory: TempDir,
 }
 
@@ -40,15 +40,15 @@ impl Served {
             ServerConfig { listen_address: "127.0.0.1:0".parse().unwrap(), ..ServerConfig::default() };
         let server = runtime.block_on(Server::bind(config, database.clone())).unwrap();
         let address = server.local_address().unwrap();
-        let figures = server.figures();
-        database.set_server(&figures);
+        let metrics = server.metrics();
+        database.set_server(&metrics);
         runtime.spawn(server.serve(std::future::pending()));
-        Self { address, database, runtime: Some(runtime), _figures: figures, _directory: directory }
+        Self { address, database, runtime: Some(runtime), _metrics: metrics, _directory: directory }
     }
 
     fn connect(&self, version: Version) -> Client {
         let stream = TcpStream::connect(self.address).unwrap();
-        // A test that hangs should fail.
+        // A hanging test should fail.
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut client = Client {
             stream,
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// The answer to a request that is to be traced, and the trace's id.
+    /// Returns the answer to a traced request, and the trace's id.
     fn traced(&mut self, request: &Request) -> (Response, Option<uuid::Uuid>) {
         self.encoder.request(1, request, true);
         self.encoder.seal();
@@ -441,7 +441,7 @@ fn errors_have_cassandras_codes() {
     assert_eq!(detail("INSERT INTO system.local (key) VALUES ('x')"), ErrorDetail::Unauthorized);
 }
 
-/// From protocol version 5 on the error says why each replica failed; before, how many did.
+/// From protocol version 5 on the error contains the reason for each replica; before, their number.
 #[test]
 fn reads_that_guardrails_end_carry_their_reason_codes_on_the_wire() {
     let server = Served::start();

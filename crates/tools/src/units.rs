@@ -1,4 +1,4 @@
-//! Sizes, rates and durations as cassandra.yaml writes them: a number and a unit.
+//! Sizes, rates and durations in the notation of cassandra.yaml: a number and a unit.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use anyhow::{Context, bail};
 
 /// `64MiB`, `512B`.
 pub fn bytes(text: &str) -> anyhow::Result<u64> {
-    let what = || format!("{text}: a size is a whole number of at least 0 and one of B, KiB, MiB, GiB");
+    let what =
+        || format!("{text}: expected a size, such as 64MiB (a whole number and one of B, KiB, MiB, GiB)");
     let (number, unit) = split(text).with_context(what)?;
     let factor = match unit {
         "B" => 1,
@@ -28,8 +29,9 @@ pub fn bytes_per_second(text: &str) -> anyhow::Result<u64> {
 
 /// `10000ms`, `10s`.
 pub fn duration(text: &str) -> anyhow::Result<Duration> {
-    let what =
-        || format!("{text}: a duration is a whole number of at least 0 and one of ns, us, ms, s, m, h, d");
+    let what = || {
+        format!("{text}: expected a duration, such as 10s (a whole number and one of ns, us, ms, s, m, h, d)")
+    };
     let (number, unit) = split(text).with_context(what)?;
     let seconds = |n: u64| number.checked_mul(n).map(Duration::from_secs);
     let duration = match unit {

@@ -1,4 +1,4 @@
-//! Any text is a configuration, or refused.
+//! Any text is either a configuration or rejected.
 
 use std::path::Path;
 

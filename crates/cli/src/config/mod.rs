@@ -1,4 +1,4 @@
-//! The configuration file: cassandra.yaml's keys, those that mean something here.
+//! The configuration file: the keys of cassandra.yaml that have an effect here.
 
 #[cfg(test)]
 mod fuzz;
@@ -25,12 +25,14 @@ use serde::Deserialize;
 pub use cassette_tools::units::duration;
 use cassette_tools::units::{bytes, bytes_per_second};
 
-/// Keys of cassandra.yaml, one a line, that this database has no use for: accepted with a warning, so that a file made
-/// for Cassandra can be given as it is. Those that promise what would not be kept are in [`PROMISES`].
+/// Keys of cassandra.yaml without a use here, one per line: accepted with a warning, so that a file
+/// for Cassandra can be used unchanged. Those whose protection would be missing are in
+/// [`REQUIRED_VALUES`].
 const WITHOUT_EFFECT: &str = include_str!("without_effect.txt");
 
-/// Keys without effect, with the only values that are true of this database. Whoever sets another one relies on it.
-const PROMISES: &[(&str, &[&str])] = &[
+/// Keys without effect, with the only values that match the behaviour of this database. A user who
+/// sets another value relies on it.
+const REQUIRED_VALUES: &[(&str, &[&str])] = &[
     ("authenticator", &["AllowAllAuthenticator"]),
     ("authorizer", &["AllowAllAuthorizer"]),
     ("network_authorizer", &["AllowAllNetworkAuthorizer"]),
@@ -44,15 +46,15 @@ const PROMISES: &[(&str, &[&str])] = &[
     ("snapshot_before_compaction", &["false"]),
 ];
 
-/// Limits on one response that make sense: less would refuse single values, and a header announces 2 GiB at most.
+/// The valid range of limits on one response: less would reject single values, and a header
+/// announces 2 GiB at most.
 const RESPONSE_SIZES: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 
-/// Where figures and operations are.
+/// The address of the admin endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminAddress {
-    /// Nowhere.
+    /// Disabled.
     Off,
-    /// There.
     At(SocketAddr),
 }
 
@@ -74,7 +76,8 @@ impl std::str::FromStr for AdminAddress {
 pub struct Config {
     cluster_name: Option<String>,
     rpc_address: Option<String>,
-    /// Not Cassandra's, whose JMX port is set elsewhere: where figures and operations are, or `off`.
+    /// Not in Cassandra, whose JMX port is set elsewhere: the address of the admin endpoint, or
+    /// `off`.
     admin_listen: Option<String>,
     native_transport_port: Option<u16>,
     native_transport_max_frame_size: Option<String>,
@@ -84,7 +87,7 @@ pub struct Config {
     native_transport_max_request_data_in_flight: Option<String>,
     native_transport_max_request_data_in_flight_per_ip: Option<String>,
     native_transport_idle_timeout: Option<String>,
-    /// Not Cassandra's, as the next two, which bound memory that Cassandra does not.
+    /// Not in Cassandra, as the next two, which limit memory that Cassandra does not limit.
     native_transport_max_response_size: Option<String>,
     native_transport_max_response_data_in_flight: Option<String>,
     native_transport_max_response_data_in_flight_per_ip: Option<String>,
@@ -137,7 +140,7 @@ pub struct Config {
     others: BTreeMap<String, serde_json::Value>,
 }
 
-/// What Cassandra's file writes as a class and its parameters.
+/// A class and its parameters, in the notation of Cassandra's file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClassWithParameters {
@@ -147,7 +150,7 @@ struct ClassWithParameters {
 }
 
 impl Config {
-    /// Reads a file, warning of keys without effect.
+    /// Reads a file, and warns of keys without effect.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -168,10 +171,10 @@ impl Config {
         if let Some(unknown) = config.others.keys().find(|key| !is_known(key)) {
             bail!("unknown key {unknown}; keys are those of Cassandra 5.0's cassandra.yaml");
         }
-        for (key, kept) in PROMISES {
+        for (key, kept) in REQUIRED_VALUES {
             let Some(value) = config.others.get(*key).and_then(chosen) else { continue };
             if !kept.contains(&value.rsplit('.').next().unwrap_or_default()) {
-                bail!("{key}: {value} is not there yet: only {} is", kept.join(", "));
+                bail!("{key}: {value} is not supported: expected {}", kept.join(", "));
             }
         }
         Ok(config)
@@ -184,7 +187,7 @@ impl Config {
             std::mem::take(&mut self.others).into_iter().partition(|(key, _)| is_guardrail(key));
         self.others = others;
         for (key, value) in guardrails {
-            // Null disables a size or a duration; of anything else it leaves the default.
+            // Null disables a size or a duration; for anything else it selects the default.
             let has_null = GUARDRAILS.iter().any(|guardrail| {
                 guardrail.name == key
                     && matches!(guardrail.kind, GuardrailKind::Size | GuardrailKind::Duration)
@@ -197,25 +200,25 @@ impl Config {
             })?;
             self.guardrails.insert(key, text);
         }
-        // Checked here, so that the message comes with the name of the file.
+        // Checked here, so that the message includes the name of the file.
         Guardrails::configured(&self.guardrails)
             .map_err(|why| anyhow::anyhow!("invalid guardrails: {why}"))?;
         Ok(())
     }
 
-    /// Who may read the files that are made.
+    /// Returns the permissions of new files.
     pub fn file_access(&self) -> anyhow::Result<FileAccess> {
         let access = self.data_file_permissions.as_deref().unwrap_or("owner");
         access.parse().map_err(|error| anyhow::anyhow!("data_file_permissions: {error}"))
     }
 
-    /// Where figures and operations are to be, if the file says.
+    /// Returns the address of the admin endpoint, if the file contains one.
     pub fn admin(&self) -> anyhow::Result<Option<AdminAddress>> {
         let address = self.admin_listen.as_deref().map(str::parse::<AdminAddress>);
         address.transpose().map_err(|reason| anyhow::anyhow!("admin_listen: {reason}"))
     }
 
-    /// The listener's settings.
+    /// Returns the listener's settings.
     pub fn server(&self) -> anyhow::Result<ServerConfig> {
         let mut server = ServerConfig::default();
         let address = match self.rpc_address.as_deref() {
@@ -264,10 +267,10 @@ impl Config {
         )?;
         if let Some(timeout) = &self.native_transport_idle_timeout {
             let timeout = duration(timeout).context("native_transport_idle_timeout")?;
-            // As in Cassandra, 0 stands for none.
+            // As in Cassandra, 0 means none.
             server.idle_timeout = (!timeout.is_zero()).then_some(timeout);
         }
-        // -1 stands for any number.
+        // -1 means no limit.
         let limit = |n: Option<i64>| n.and_then(|n| usize::try_from(n).ok());
         server.max_concurrent_connections = limit(self.native_transport_max_concurrent_connections);
         server.max_concurrent_connections_per_ip =
@@ -279,7 +282,7 @@ impl Config {
         Ok(server)
     }
 
-    /// The database's settings, in directory `data`.
+    /// Returns the database's settings, in directory `data`.
     pub fn database(&self, data: &Path) -> anyhow::Result<cassette_database::Options> {
         let mut options = cassette_database::Options::new(data);
         if let Some(name) = &self.cluster_name {
@@ -393,7 +396,7 @@ impl Config {
             if let Some(period) = period {
                 saving.period = duration(period).context(name)?;
             }
-            // As in Cassandra, 0 stands for all.
+            // As in Cassandra, 0 means all.
             saving.keys_to_save = keys_to_save.filter(|keys| *keys > 0).unwrap_or(saving.keys_to_save);
         }
         if let Some(timeout) = &self.cache_load_timeout {
@@ -439,7 +442,7 @@ impl Config {
 }
 
 impl ClassWithParameters {
-    /// As the `compaction` of a table.
+    /// Returns the default `compaction` of tables.
     fn compaction(&self) -> anyhow::Result<CompactionParams> {
         let parameters = self.parameters.iter().flatten().map(|(name, value)| match value {
             serde_json::Value::String(text) => (name.clone(), text.clone()),
@@ -453,7 +456,7 @@ impl ClassWithParameters {
     }
 }
 
-/// What an option's value chooses: itself, or the class or switch of what has parameters.
+/// Returns the value of an option: itself, or the class or switch of a value with parameters.
 fn chosen(value: &serde_json::Value) -> Option<String> {
     match value {
         serde_json::Value::String(text) => Some(text.clone()),
@@ -465,7 +468,7 @@ fn chosen(value: &serde_json::Value) -> Option<String> {
     }
 }
 
-/// A value as one text; the items of a list with commas between.
+/// Returns a value as one text; the items of a list separated by commas.
 fn plain_text(value: &serde_json::Value) -> Option<String> {
     match value {
         serde_json::Value::Null => Some(String::new()),
@@ -478,7 +481,7 @@ fn plain_text(value: &serde_json::Value) -> Option<String> {
     }
 }
 
-/// Sets a size that the file gives.
+/// Applies a size of the file.
 fn set<N: TryFrom<u64>>(to: &mut N, text: &Option<String>, name: &'static str) -> anyhow::Result<()> {
     let Some(text) = text else { return Ok(()) };
     *to = match N::try_from(bytes(text).context(name)?) {
@@ -533,7 +536,7 @@ mod tests {
         for (text, expected) in [
             (
                 "authenticator: PasswordAuthenticator\n",
-                "authenticator: PasswordAuthenticator is not there yet",
+                "authenticator: PasswordAuthenticator is not supported",
             ),
             (
                 "authenticator:\n  class_name: org.apache.cassandra.auth.PasswordAuthenticator\n",
@@ -571,9 +574,9 @@ mod tests {
     #[test]
     fn settings_that_cannot_work_are_refused_by_name() {
         for (text, says) in [
-            ("row_cache_size: -5\n", "row_cache_size: -5: a size is a whole number"),
-            ("row_cache_size: 5\n", "row_cache_size: 5: a size is a whole number"),
-            ("key_cache_save_period: -5s\n", "key_cache_save_period: -5s: a duration is a whole number"),
+            ("row_cache_size: -5\n", "row_cache_size: -5: expected a size"),
+            ("row_cache_size: 5\n", "row_cache_size: 5: expected a size"),
+            ("key_cache_save_period: -5s\n", "key_cache_save_period: -5s: expected a duration"),
             (
                 "compaction_backpressure_slowdown_sstables: 300\n",
                 "compaction_backpressure_slowdown_sstables of 300 is above compaction_backpressure_stop_sstables of 256",

@@ -1,18 +1,19 @@
-//! Keys of cassandra.yaml as Cassandra called them before 4.1, when units were in their names.
+//! Keys of cassandra.yaml from before Cassandra 4.1, whose names contained units.
 
 use std::borrow::Cow;
 
 use anyhow::bail;
 
-/// A line each: the old name, today's, and the unit of its numbers if the setting has an effect here and its numbers had one.
-/// Instead of a unit, a negative number is added: the old thresholds on keyspaces and tables counted the 5 and 48 of
-/// Cassandra 5.0.8 itself.
+/// A line each: the old name, the present one, and the unit of its numbers if the setting has an
+/// effect here and its numbers had one. Instead of a unit, a negative number is added: the old
+/// thresholds on keyspaces and tables counted the 5 and 48 of Cassandra 5.0.8 itself.
 const OLD_NAMES: &str = include_str!("old_names.txt");
 
-/// The file with today's names, and units behind the numbers of old ones. Lines stay where they are, for errors that name them.
+/// Returns the file with present names, and units after the numbers of old ones. Line numbers are
+/// preserved, because errors name them.
 ///
 /// # Errors
-/// When a setting is there by both of its names.
+/// If a setting is present with both of its names.
 pub fn modernized(text: &str) -> anyhow::Result<Cow<'_, str>> {
     if !text.lines().any(|line| find(line).is_some()) {
         return Ok(Cow::Borrowed(text));
@@ -24,7 +25,7 @@ pub fn modernized(text: &str) -> anyhow::Result<Cow<'_, str>> {
             Some(Renamed { old, new, unit, value }) => {
                 let is_new = |line: &str| line.split_once(':').is_some_and(|(key, _)| key == new);
                 if old != new && text.lines().any(is_new) {
-                    bail!("{old} and {new} are one setting: give one of them");
+                    bail!("{old} and {new} are the same setting: specify one of them");
                 }
                 out.push_str(new);
                 out.push_str(": ");
@@ -43,7 +44,7 @@ struct Renamed<'a> {
     value: &'a str,
 }
 
-/// What an old name says in a line of the file.
+/// Returns the old name in a line of the file.
 fn find(line: &str) -> Option<Renamed<'_>> {
     let (key, value) = line.split_once(':')?;
     OLD_NAMES.lines().find_map(|known| {
@@ -58,7 +59,8 @@ fn find(line: &str) -> Option<Renamed<'_>> {
     })
 }
 
-/// A bare number gets its unit; one below zero stood for "none" or "no limit", as nothing does.
+/// Appends the unit to a bare number; a negative one means "none" or "no limit", like an absent
+/// value.
 fn with_unit(value: &str, unit: &str) -> String {
     let number = value.split('#').next().unwrap_or_default().trim();
     match number.parse::<i64>() {
@@ -90,7 +92,7 @@ mod tests {
         assert_eq!(modernized(new).unwrap(), new);
     }
 
-    /// What `system_views.settings` of 5.0.8 shows: 4 and 47 for thresholds of -1.
+    /// The output of `system_views.settings` of 5.0.8: 4 and 47 for thresholds of -1.
     #[test]
     fn old_counts_of_keyspaces_and_tables_lose_those_of_the_system() {
         let old = "keyspace_count_warn_threshold: 40\ntable_count_warn_threshold: 150 # all of them\n\
@@ -106,7 +108,10 @@ mod tests {
     #[test]
     fn one_setting_by_two_names_is_refused() {
         let error = modernized("row_cache_size: 1MiB\nrow_cache_size_in_mb: 1\n").unwrap_err().to_string();
-        assert_eq!(error, "row_cache_size_in_mb and row_cache_size are one setting: give one of them");
+        assert_eq!(
+            error,
+            "row_cache_size_in_mb and row_cache_size are the same setting: specify one of them"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use cassette_tools::units::duration;
 
-/// The shortest timeout; Cassandra raises shorter ones to it, too.
+/// The shortest timeout; shorter ones are raised to it, as in Cassandra.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// The keys as written, absent where the default applies.
@@ -24,7 +24,7 @@ pub(super) struct TimeoutKeys {
 }
 
 impl TimeoutKeys {
-    /// Cassandra's defaults, changed as the file requires.
+    /// Returns Cassandra's defaults, with the changes of the file.
     pub fn timeouts(&self) -> anyhow::Result<RequestTimeouts> {
         let timeouts = RequestTimeouts::of_cassandra();
         for timeout in Timeout::ALL {

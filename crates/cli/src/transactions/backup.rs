@@ -11,31 +11,30 @@ use serde_json::json;
 
 use super::open::{Purpose, StoreArguments, TimeLockArguments, make, open};
 
-/// Which store, and where to.
+/// The store, and the target.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-On a cluster --timelock names the servers that all programs have their timestamps from.
-The file has what was committed when the backup began: transactions that were in progress then are not in it, whatever
-became of them. It can be restored into any empty store, embedded or on a cluster. A program that has the store open makes
-the same with Transactions::backup, while it runs.")]
+On a cluster --timelock names the servers from which all programs get their timestamps. The file contains everything
+committed when the backup began, without transactions that were in progress then. It can be restored into any empty store,
+embedded or on a cluster. A program that has the store open does the same with Transactions::backup, while it runs.")]
 pub struct BackupArguments {
     #[command(flatten)]
     store: StoreArguments,
     #[command(flatten)]
     timelock: TimeLockArguments,
-    /// The file; it must not be there
+    /// The file; it must not exist
     file: PathBuf,
-    /// Say what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Which store, and what from.
+/// The store, and the source.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The store must be empty. A data directory that is not there is made; a keyspace on a cluster is made by its timelock servers, which
-`cassette timelock start --replication` tells how. Everything is restored as one transaction:
-if it fails, nothing of it is ever seen. Timestamps go on above those of the store that was backed up.")]
+The store must be empty. A missing data directory is created; a keyspace on a cluster is created by its timelock servers,
+with the replication of `cassette timelock start --replication`. Everything is restored as one transaction: if it fails,
+nothing of it is ever visible. Timestamps continue above those of the store that was backed up.")]
 pub struct RestoreArguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -43,21 +42,20 @@ pub struct RestoreArguments {
     timelock: TimeLockArguments,
     /// The backup
     file: PathBuf,
-    /// Say what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
 fn say(what: &str, contents: &Contents, file: &Path, as_json: bool) {
     let Contents { timestamp, tables, rows, cells } = contents;
-    match as_json {
-        true => {
-            println!("{}", json!({ "timestamp": timestamp, "tables": tables, "rows": rows, "cells": cells }))
-        }
-        false => println!(
+    if as_json {
+        println!("{}", json!({ "timestamp": timestamp, "tables": tables, "rows": rows, "cells": cells }))
+    } else {
+        println!(
             "{what} {}: {tables} tables, {rows} rows, {cells} cells, as of timestamp {timestamp}",
             file.display()
-        ),
+        )
     }
 }
 
@@ -72,7 +70,7 @@ pub fn back_up(arguments: &BackupArguments) -> anyhow::Result<bool> {
     let contents = match synced {
         Ok(contents) => contents,
         Err(error) => {
-            // Half a backup is none.
+            // An incomplete backup is useless.
             let _ = std::fs::remove_file(file);
             return Err(error);
         }

@@ -7,27 +7,27 @@ use serde_json::{Value, json};
 
 use super::open::{Purpose, StoreArguments, TimeLockArguments, open};
 
-/// Which store.
+/// The store.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Commit records are stored in one of three layouts: 1 a partition per start timestamp, 2 tickets, 3 tickets with values in two
-stages, for stores whose conditional writes are not linearizable after failures. A range of start timestamps has one layout
-for ever. Up to the bound everybody decides by the map; above it, it is a forecast.")]
+Commit records are stored in one of three layouts: 1 a partition per start timestamp, 2 tickets, 3 tickets with values in
+two stages, for stores whose conditional writes are not linearizable after failures. A range of start timestamps has one
+layout permanently. Up to the bound all programs follow the map; above it, the map is a forecast.")]
 pub struct MapArguments {
     #[command(flatten)]
     store: StoreArguments,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Which store, and to which layout.
+/// The store, and the new layout.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-New transactions get the layout; those that began before keep theirs, and both are read side by side. Timestamps jump to
-where the new range begins, so it is over when the command returns. Going back is the same command. A store on a cluster has
-layout 3; one that was embedded and moves to a cluster is migrated to it. Everybody who uses the
-store must know the layout: all versions of this program since transactions could be migrated do.
+New transactions get the layout; earlier ones keep theirs, and both are read side by side. Timestamps jump to the start of
+the new range, so the migration is complete when the command returns. The same command migrates back. A store on a cluster
+has layout 3; one that was embedded and moves to a cluster is migrated to it. All programs that use the store must support
+the layout: all versions of this program with migration do.
 
 A program that has an embedded store open does the same with Transactions::migrate, while its transactions run.")]
 pub struct MigrateArguments {
@@ -38,15 +38,16 @@ pub struct MigrateArguments {
     /// The layout of new transactions: 1, 2 or 3
     #[arg(long, value_name = "LAYOUT", value_parser = clap::value_parser!(u32).range(1..=3))]
     to: u32,
-    /// Take layout 1 or 2 also on a cluster, where readers may then disagree on whether a transaction whose commit failed has committed
+    /// Use layout 1 or 2 also on a cluster, where readers may then disagree on whether a
+    /// transaction whose commit failed has committed
     #[arg(long)]
     force: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Ranges with their layouts, for people.
+/// Returns ranges with their layouts, as text.
 pub fn text(agreed: &Agreed) -> String {
     let ranges = agreed.map.ranges();
     let mut lines = vec![format!("{:>20}  {:>20}  layout", "from", "to")];
@@ -59,7 +60,7 @@ pub fn text(agreed: &Agreed) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Ranges with their layouts, for programs.
+/// Returns ranges with their layouts, as data.
 pub fn data(agreed: &Agreed) -> Value {
     let ranges = agreed.map.ranges();
     let range = |(index, (first, version)): (usize, &(i64, u32))| {
@@ -75,12 +76,13 @@ pub fn data(agreed: &Agreed) -> Value {
 
 pub fn map(arguments: &MapArguments) -> anyhow::Result<bool> {
     let opened = open(&arguments.store, Purpose::Read)?;
-    let agreed = opened.agreed()?.context("the store has no map yet: nobody has begun a transaction")?;
-    match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&data(&agreed))?),
-        false => print!("{}", text(&agreed)),
+    let agreed = opened.agreed()?.context("the store has no map before its first transaction")?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&data(&agreed))?)
+    } else {
+        print!("{}", text(&agreed))
     }
-    // A layout of a newer program is something wrong here.
+    // A layout of a newer program is an error here.
     Ok(agreed.map.ranges().iter().all(|(_, version)| Layout::of_version(*version).is_some()))
 }
 

@@ -1,4 +1,4 @@
-//! `cassette transactions …`: looks at a store of transactions, and backs it up.
+//! `cassette transactions …`: inspects and backs up a store of transactions.
 
 mod backup;
 mod map;
@@ -17,38 +17,38 @@ pub use open::password_in;
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
 A store of transactions is a keyspace with a table _timestamp, in an embedded data directory or on a cluster. Every
-transaction begins at a start timestamp, and gets at most one final status: committed at a commit timestamp, or aborted.
-docs/transactions.md is the protocol.
+transaction begins at a start timestamp, and has at most one final status: committed at a commit timestamp, or aborted.
+docs/transactions.md describes the protocol.
 
 On a cluster the nodes must sync a write before they acknowledge it (`commitlog_sync: batch` or `group` in cassandra.yaml).
-Commands that write refuse a store whose nodes do not, unless --accept-periodic-sync is given.
+Commands that write reject a store whose nodes do not, without --accept-periodic-sync.
 
 Examples:
-  cassette transactions show --data data                              what there is
-  cassette transactions status --data data 20033                      what became of the transaction that began at 20033
-  cassette transactions map --data data                               which layout which transactions have
-  cassette transactions migrate --data data --to 3                    give new ones another
+  cassette transactions show --data data                              a summary
+  cassette transactions status --data data 20033                      the status of the transaction that began at 20033
+  cassette transactions map --data data                               the layouts of transactions
+  cassette transactions migrate --data data --to 3                    change the layout of new transactions
   cassette transactions sweep --contact 10.0.0.1:9042 --keyspace bank --timelock 10.0.0.5:8421    remove old versions
-  cassette transactions backup --data data bank.backup                everything committed now, in one file
+  cassette transactions backup --data data bank.backup                everything committed, in one file
   cassette transactions restore --data new --keyspace bank bank.backup    into an empty store")]
 pub enum TransactionsCommand {
     /// Show a store: its timestamps, layouts and tables. Reads only
     Show(show::ShowArguments),
-    /// Say what became of transactions, by their start timestamps
+    /// Print the status of transactions, by their start timestamps
     Status(status::StatusArguments),
     /// Show the layout of commit records by start timestamp. Read-only
     Map(map::MapArguments),
     /// Change the layout of new transactions
     Migrate(map::MigrateArguments),
-    /// Remove all versions that nobody can read any more
+    /// Remove all versions that no transaction can read any more
     Sweep(sweep::SweepArguments),
-    /// Write everything that is committed at one timestamp to a file
+    /// Write everything committed at one timestamp to a file
     Backup(backup::BackupArguments),
-    /// Put a backup into an empty store, whole or not at all
+    /// Restore a backup into an empty store, completely or not at all
     Restore(backup::RestoreArguments),
 }
 
-/// What to do about an error of transactions, where one is the cause.
+/// Returns the advice for an error that transactions caused.
 pub fn advice(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().find_map(|cause| {
         let backup = cause.downcast_ref::<BackupError>();
@@ -61,7 +61,7 @@ pub fn advice(error: &anyhow::Error) -> Option<&'static str> {
 }
 
 impl TransactionsCommand {
-    /// Runs the command; false if it ran and has found something wrong.
+    /// Runs the command; returns false if it completed and found an error.
     pub fn run(&self) -> anyhow::Result<bool> {
         match self {
             Self::Show(arguments) => show::run(arguments),

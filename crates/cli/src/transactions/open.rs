@@ -1,4 +1,4 @@
-//! Which store is meant, and how it is opened to be looked at.
+//! Selects and opens a store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use cassette_transactions::timelock::{
 use cassette_transactions::{Error, Options, Timestamp, Transactions};
 use clap::Args;
 
-/// Every store has it.
+/// A table of every store.
 const TABLE: &str = "_timestamp";
 
-/// Which store.
+/// The arguments that select a store.
 #[derive(Debug, Args)]
 pub struct StoreArguments {
     /// The data directory of an embedded store, which no other process may have open
@@ -28,34 +28,36 @@ pub struct StoreArguments {
     /// The store's keyspace; of a data directory with one store, that one
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
-    /// Ask only the nodes of this data center: wherever all programs and timelock servers of the store do
+    /// Use only the nodes of this data center: required wherever all programs and timelock servers
+    /// of the store do
     #[arg(long, value_name = "DATA CENTER", requires = "contact")]
     pub local: Option<String>,
-    /// User, where the cluster asks for one
+    /// The user, if the cluster requires authentication
     #[arg(long, value_name = "NAME", requires = "contact")]
     pub user: Option<String>,
-    /// The user's password; others may see it among the processes
+    /// The user's password; other users may see it in the list of processes
     #[arg(long, value_name = "TEXT", requires = "user", conflicts_with = "password_file")]
     pub password: Option<String>,
-    /// A file that holds the user's password
+    /// A file with the user's password
     #[arg(long, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
-    /// Write although nodes acknowledge writes before they are synced (`commitlog_sync: periodic`): nodes that crash lose
-    /// committed transactions
+    /// Write although nodes acknowledge writes before they are synced (`commitlog_sync: periodic`):
+    /// nodes that crash lose committed transactions
     #[arg(long, requires = "contact")]
     pub accept_periodic_sync: bool,
 }
 
-/// What a command does with a store.
+/// The use of a store by a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// It reads, and may roll back transactions of dead clients. It works whenever the nodes sync.
+    /// Reads, and may roll back transactions of dead clients. Works with any sync mode of the
+    /// nodes.
     Read,
-    /// It writes what must not be lost.
+    /// Writes data that must not be lost.
     Write,
 }
 
-/// The servers that give out a cluster's timestamps.
+/// The timelock servers of a cluster.
 #[derive(Debug, Args)]
 pub struct TimeLockArguments {
     /// The cluster's timelock servers
@@ -64,7 +66,7 @@ pub struct TimeLockArguments {
 }
 
 impl TimeLockArguments {
-    /// The servers that lead for `store`; `None` if none was named.
+    /// Connects to the servers that lead for `store`; returns `None` if none was named.
     pub fn connect(&self, store: &dyn Store) -> anyhow::Result<Option<RemoteTimeLock>> {
         if self.timelock.is_empty() {
             return Ok(None);
@@ -75,35 +77,34 @@ impl TimeLockArguments {
     }
 }
 
-/// What is in a file that holds a password.
+/// Returns the content of a password file.
 pub fn password_in(path: &Path) -> anyhow::Result<String> {
     let password = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the password in {}", path.display()))?;
     Ok(password.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// A store that is open.
+/// An open store.
 pub struct Opened {
     /// The store.
     pub store: Arc<dyn Store>,
     /// The database of an embedded one.
     pub database: Option<Database>,
-    /// Its keyspace.
     pub keyspace: String,
-    /// Where it is, for people.
+    /// The location, for messages.
     pub place: String,
 }
 
 impl Opened {
-    /// The map of layouts; `None` before the first transaction. Changes nothing.
+    /// Returns the map of layouts; `None` before the first transaction. Changes nothing.
     pub fn agreed(&self) -> anyhow::Result<Option<Agreed>> {
         Ok(Coordination::peek(&*self.store)?)
     }
 
-    /// Transactions as any program has them.
+    /// Opens transactions as any program does.
     ///
     /// # Errors
-    /// If the store is on a cluster, and none of its timelock servers was named or answers.
+    /// If the store is on a cluster, and none of its timelock servers was named or responds.
     pub fn transactions(
         &self,
         timelock: &TimeLockArguments,
@@ -115,15 +116,16 @@ impl Opened {
         on_cluster(self.store.clone(), timelock, any_layout)
     }
 
-    /// Closes the database of an embedded store. Whoever has transactions on it must have dropped them.
+    /// Closes the database of an embedded store. All transactions must have been dropped.
     pub fn close(self) -> anyhow::Result<()> {
         let Self { store, database, .. } = self;
         drop(store);
         Ok(database.map_or(Ok(()), |database| database.close())?)
     }
 
-    /// Every transaction that began below it has ended: an embedded store has none open while this process has it, of a cluster the timelock servers know.
-    /// `None` where none was named.
+    /// Returns the timestamp below which all transactions have ended: an embedded store has none
+    /// open while this process has it, for a cluster the timelock servers return it. `None` if no
+    /// server was named.
     pub fn immutable(&self, timelock: &TimeLockArguments) -> anyhow::Result<Option<Timestamp>> {
         match (&self.database, timelock.connect(&*self.store)?) {
             (Some(_), _) => Ok(Some(ReadOnlyTimeLock::open(&*self.store)?.immutable()?)),
@@ -133,10 +135,10 @@ impl Opened {
     }
 }
 
-/// Opens a store that is there.
+/// Opens an existing store.
 ///
 /// # Errors
-/// If there is none, it is not clear which one, or another process has it open.
+/// If there is none, it is ambiguous, or another process has it open.
 pub fn open(arguments: &StoreArguments, purpose: Purpose) -> anyhow::Result<Opened> {
     match &arguments.contact {
         Some(contact) => open_on_cluster(arguments, contact, purpose),
@@ -171,11 +173,12 @@ fn on_cluster(
     Ok(Transactions::open(store, Arc::new(remote), options)?)
 }
 
-/// A store to be filled; gives with it its database, if it is embedded. An embedded one is made if it is not there. On a cluster its timelock servers have
-/// made it, with the replication that they were told.
+/// Opens a store to be filled; returns its database, too, if it is embedded. An embedded one is
+/// created if it does not exist. On a cluster its timelock servers have created it, with their
+/// replication.
 ///
 /// # Errors
-/// If it cannot be made, or as [`Opened::transactions`].
+/// If it cannot be created, or as [`Opened::transactions`].
 pub fn make(
     arguments: &StoreArguments,
     timelock: &TimeLockArguments,
@@ -230,7 +233,7 @@ fn open_on_cluster(arguments: &StoreArguments, contact: &str, purpose: Purpose) 
     Ok(Opened { store: Arc::new(store), database: None, keyspace, place: contact.to_owned() })
 }
 
-/// Opens the database of `--data`, which must be there.
+/// Opens the database of `--data`, which must exist.
 pub fn open_database(arguments: &StoreArguments) -> anyhow::Result<Database> {
     let data = arguments.data.as_ref().context("--data is needed")?;
     if !data.join("cassette.lock").exists() {
@@ -258,7 +261,7 @@ fn open_embedded(arguments: &StoreArguments) -> anyhow::Result<Opened> {
     Ok(Opened { store: Arc::new(store), database: Some(database), keyspace, place })
 }
 
-/// The keyspace that is meant, of those with a store.
+/// Selects the keyspace among those with a store.
 fn choose(asked: Option<&str>, stores: &[String]) -> anyhow::Result<String> {
     match (asked, stores) {
         (Some(asked), _) if stores.iter().any(|store| store == asked) => Ok(asked.to_owned()),
@@ -267,7 +270,7 @@ fn choose(asked: Option<&str>, stores: &[String]) -> anyhow::Result<String> {
         }
         (Some(asked), _) => {
             bail!(
-                "keyspace {asked} is no store of transactions: it has no table {TABLE}; there are {}",
+                "keyspace {asked} is not a store of transactions: it has no table {TABLE}; existing stores: {}",
                 stores.join(", ")
             )
         }
@@ -291,7 +294,7 @@ mod tests {
         let says = |asked, names: &[&str]| choose(asked, &stores(names)).unwrap_err().to_string();
         assert!(says(None, &["a", "b"]).contains("--keyspace: a, b"));
         assert!(says(None, &[]).contains("_timestamp"));
-        assert!(says(Some("c"), &["a", "b"]).contains("there are a, b"));
+        assert!(says(Some("c"), &["a", "b"]).contains("existing stores: a, b"));
         assert!(says(Some("c"), &[]).contains("none has"));
     }
 }

@@ -8,40 +8,40 @@ use serde::Serialize;
 
 use super::open::{Opened, Purpose, StoreArguments, TimeLockArguments, open};
 
-/// Which store, and how it is shown.
+/// The store, and the format.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-timestamps: no timestamp above the bound has been given out yet; a store that is opened again goes on above it.
-known:      a timestamp that was given out, the greatest that the store says so of without a look into its tables.
+timestamps: no timestamp above the bound has been issued yet; a reopened store continues above it.
+known:      the greatest issued timestamp that the store records outside of its tables.
 layouts:    storage of commit records, by the first start timestamp: `cassette transactions map` explains them.
-unswept:    old versions that can go, and have not yet: of transactions that began at this timestamp or later.
+unswept:    old versions that are not removed yet: of transactions that began at this timestamp or later.
 open:       the immutable timestamp: every transaction that began below it has ended. An embedded store has none open
-            while this command has it; of a cluster the timelock servers know (--timelock).")]
+            while this command has it; for a cluster the timelock servers report it (--timelock).")]
 pub struct ShowArguments {
     #[command(flatten)]
     store: StoreArguments,
     #[command(flatten)]
     timelock: TimeLockArguments,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What a store looks like.
+/// A summary of a store.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 struct Shown {
     place: String,
     keyspace: String,
-    /// `None` before the first timestamp was given out.
+    /// `None` before the first timestamp was issued.
     timestamps_bound: Option<i64>,
-    /// The greatest timestamp that is known to have been given out.
+    /// The greatest timestamp that is known to have been issued.
     known_timestamp: Option<i64>,
     /// First start and version of each range; none before the first transaction.
     layouts: Vec<(i64, u32)>,
     tables: Vec<String>,
-    /// `None` where it is not known: before the first transaction, or in a store of a newer program.
+    /// `None` if unknown: before the first transaction, or in a store of a newer program.
     unswept: Option<Unswept>,
-    /// No transaction that began below it is open; `None` where nobody was asked.
+    /// All transactions below it have ended; `None` if no server was named.
     immutable: Option<i64>,
 }
 
@@ -54,7 +54,7 @@ struct Unswept {
     since: Option<i64>,
 }
 
-/// The layouts whose tables are there.
+/// Returns the layouts whose tables exist.
 pub fn layouts(tables: &[String]) -> Vec<Layout> {
     let layouts = (1..=3).filter_map(Layout::of_version);
     layouts.filter(|layout| tables.iter().any(|table| table == layout.table())).collect()
@@ -63,9 +63,10 @@ pub fn layouts(tables: &[String]) -> Vec<Layout> {
 pub fn run(arguments: &ShowArguments) -> anyhow::Result<bool> {
     let opened = open(&arguments.store, Purpose::Read)?;
     let shown = look(&opened, &arguments.timelock)?;
-    match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&shown)?),
-        false => print!("{}", text(&shown)),
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&shown)?)
+    } else {
+        print!("{}", text(&shown))
     }
     Ok(true)
 }
@@ -103,13 +104,13 @@ fn text(shown: &Shown) -> String {
     line(
         "timestamps",
         match shown.timestamps_bound {
-            Some(bound) => format!("given out up to {bound} at most"),
-            None => "none given out".to_owned(),
+            Some(bound) => format!("issued up to {bound} at most"),
+            None => "none issued".to_owned(),
         },
     );
     line(
         "known",
-        shown.known_timestamp.map_or_else(|| "none".to_owned(), |known| format!("{known} was given out")),
+        shown.known_timestamp.map_or_else(|| "none".to_owned(), |known| format!("{known} was issued")),
     );
     let layouts = shown.layouts.iter().map(|(first, version)| format!("{version} from {first} on"));
     line("layouts", or_none(layouts.collect()));
@@ -153,8 +154,8 @@ mod tests {
         assert_eq!(
             text(&shown),
             "keyspace bank of data\n\
-             timestamps given out up to 1010000 at most\n\
-             known      20040 was given out\n\
+             timestamps issued up to 1010000 at most\n\
+             known      20040 was issued\n\
              layouts    2 from 1 on, 3 from 5000000 on\n\
              tables     accounts, jobs\n\
              unswept    from 20033 on, in 3 of 32 shards of the queue\n\

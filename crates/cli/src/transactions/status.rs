@@ -9,16 +9,16 @@ use serde::Serialize;
 use super::open::{Purpose, StoreArguments, TimeLockArguments, open};
 use super::show::layouts;
 
-/// Which transactions.
+/// The transactions.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-committed: its writes are seen by all who begin above its commit timestamp, for ever.
-aborted:   its writes are never seen.
-none:      it has no commit record: it is in progress, or its client is dead, and the next reader of what it wrote aborts
-           it; or the timestamp was taken for something else.
-dead:      it has no commit record and has ended, which is known of an embedded store, and of a cluster by its timelock servers
-           (--timelock): the next reader of what it wrote aborts it.
-unknown:   its commit record has a layout that only a newer program knows.
+committed: its writes are visible permanently to all transactions that begin above its commit timestamp.
+aborted:   its writes are never visible.
+none:      it has no commit record: it is in progress, or its client is dead, and the next reader of its writes aborts it;
+           or the timestamp was used for something else.
+dead:      it has no commit record and has ended, which is known for an embedded store, and for a cluster from its timelock
+           servers (--timelock): the next reader of its writes aborts it.
+unknown:   its commit record has a layout that only a newer program supports.
 
 The second stage of a two-stage commit record (layout 3) is put if it is missing, as every reader does.")]
 pub struct StatusArguments {
@@ -29,12 +29,12 @@ pub struct StatusArguments {
     /// Start timestamps
     #[arg(required = true, allow_negative_numbers = true)]
     starts: Vec<i64>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What is known of a start.
+/// The status of a start timestamp.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 struct Status {
     start: i64,
@@ -46,19 +46,19 @@ struct Status {
     layouts: Vec<u32>,
 }
 
-/// What is known of the timestamps of a store.
+/// The known timestamps of a store.
 #[derive(Default)]
 struct Known {
     /// Where they end.
     bound: Option<i64>,
     /// Transactions that began below it have ended.
     immutable: Option<i64>,
-    /// Which layout which starts have.
+    /// The layouts of start timestamps.
     agreed: Option<Agreed>,
 }
 
 impl Known {
-    /// The layout of a start, if this program does not know it.
+    /// Returns the layout of a start timestamp, if this program does not support it.
     fn newer_layout(&self, start: i64) -> Option<u32> {
         let version = self.agreed.as_ref()?.map.version(Timestamp(start))?;
         Layout::of_version(version).is_none().then_some(version)
@@ -73,7 +73,7 @@ fn status(start: i64, known: &Known, found: &[(u32, TransactionStatus)]) -> Stat
         _ if start < Timestamp::FIRST.0 => ("before time", Some(Timestamp::ATOMIC.0)),
         [(_, TransactionStatus::Committed(commit))] => ("committed", Some(commit.0)),
         [(_, TransactionStatus::Aborted)] => ("aborted", None),
-        [] if known.bound.is_none_or(|bound| start > bound) => ("not given out", None),
+        [] if known.bound.is_none_or(|bound| start > bound) => ("not issued", None),
         [] if newer.is_some() => {
             layouts.extend(newer);
             ("unknown", None)
@@ -92,7 +92,7 @@ fn text(status: &Status) -> String {
         ("none", _) => "no commit record: in progress, or dead".to_owned(),
         ("dead", _) => "dead: no commit record, and it has ended".to_owned(),
         ("unknown", _) => "unknown: use the newer program that the store was migrated with".to_owned(),
-        ("not given out", _) => "not given out yet".to_owned(),
+        ("not issued", _) => "not issued yet".to_owned(),
         ("contradictory", _) => {
             "commit records in several layouts: timestamps went backwards, stop all writers".to_owned()
         }
@@ -106,7 +106,8 @@ fn text(status: &Status) -> String {
 
 pub fn run(arguments: &StatusArguments) -> anyhow::Result<bool> {
     let opened = open(&arguments.store, Purpose::Read)?;
-    // Before the commit records are read: what had ended by then has its final status.
+    // Before the commit records are read: transactions that had ended by then have their final
+    // status.
     let immutable = opened.immutable(&arguments.timelock)?.map(|immutable| immutable.0);
     let bound = stored_bound(&*opened.store)?.map(|bound| bound.0);
     let known = Known { bound, immutable, agreed: opened.agreed()? };
@@ -129,9 +130,10 @@ pub fn run(arguments: &StatusArguments) -> anyhow::Result<bool> {
         status(*start, &known, &found.iter().filter_map(of_layout).collect::<Vec<_>>())
     };
     let statuses: Vec<Status> = arguments.starts.iter().map(of_start).collect();
-    match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&statuses)?),
-        false => statuses.iter().for_each(|status| println!("{}", text(status))),
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&statuses)?)
+    } else {
+        statuses.iter().for_each(|status| println!("{}", text(status)))
     }
     Ok(statuses.iter().all(|status| status.status != "contradictory"))
 }
@@ -154,7 +156,7 @@ mod tests {
         assert_eq!(says(20, &[committed]), "20  committed at 30  (layout 2)");
         assert_eq!(says(20, &[(3, TransactionStatus::Aborted)]), "20  aborted  (layout 3)");
         assert_eq!(says(20, &[]), "20  no commit record: in progress, or dead");
-        assert_eq!(says(101, &[]), "101  not given out yet");
+        assert_eq!(says(101, &[]), "101  not issued yet");
         assert_eq!(says(-1, &[]), "-1  before time: committed at 0");
         assert!(says(20, &[committed, (3, TransactionStatus::Aborted)]).contains("stop all writers"));
     }

@@ -5,18 +5,18 @@ use serde_json::json;
 
 use super::open::{Purpose, StoreArguments, TimeLockArguments, open};
 
-/// Which store.
+/// The store.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Old versions that nobody can read any more are removed: all that are old when the command begins. An embedded store does
-that by itself while it is open; of those that use a store on a cluster only programs that ask for it (Options::sweep_pause).
-It may be stopped at any time, and goes on where it stopped. Several at once do no harm.")]
+Removes old versions that no transaction can read any more: all that are old when the command begins. An embedded store
+sweeps automatically while it is open; on a cluster only programs that enable it do (Options::sweep_pause). The command can
+be stopped at any time and continues where it stopped. Several at once are harmless.")]
 pub struct SweepArguments {
     #[command(flatten)]
     store: StoreArguments,
     #[command(flatten)]
     timelock: TimeLockArguments,
-    /// Say what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -34,11 +34,12 @@ pub fn run(arguments: &SweepArguments) -> anyhow::Result<bool> {
     drop(transactions);
     opened.close()?;
     let (entries, cells, aborted) = (swept.entries, swept.cells, swept.aborted);
-    match arguments.json {
-        true => println!("{}", json!({ "entries": entries, "cells": cells, "aborted": aborted })),
-        false => println!(
+    if arguments.json {
+        println!("{}", json!({ "entries": entries, "cells": cells, "aborted": aborted }))
+    } else {
+        println!(
             "swept what {entries} transactions wrote: old versions of {cells} cells, and {aborted} versions of aborted transactions, are gone"
-        ),
+        )
     }
     Ok(true)
 }

@@ -1,4 +1,4 @@
-//! Names that writers race for by `INSERT … IF NOT EXISTS`: each has one owner for ever.
+//! Names for which writers compete by `INSERT … IF NOT EXISTS`: each has one owner permanently.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use scylla::value::Row;
 
 use super::support::cql::rows;
 
-/// What one writer has learned about owners.
+/// The owners that one writer has observed.
 #[derive(Debug, Default)]
 pub struct Claims {
     next: i32,
@@ -42,7 +42,8 @@ impl Claims {
     }
 }
 
-/// Every owner that was ever named is the owner now, and names nobody was told about are a pending claim's.
+/// Every observed owner is still the owner, and names without an observed owner belong to a pending
+/// claim.
 pub async fn check<'a>(session: &Session, all: impl Iterator<Item = &'a mut Claims>) {
     let mut all: Vec<_> = all.collect();
     let found: HashMap<i32, i32> =
@@ -54,11 +55,11 @@ pub async fn check<'a>(session: &Session, all: impl Iterator<Item = &'a mut Clai
     }
     for name in found.keys() {
         let told = all.iter().any(|claims| claims.owners.contains_key(name) || claims.pending == Some(*name));
-        assert!(told, "{name} is owned though nobody claimed it");
+        assert!(told, "{name} is owned without a claim");
     }
     let next = all.iter().map(|claims| claims.next).max().unwrap_or(0);
     for claims in &mut all {
-        // A claim that took place without an answer is the owner of its name from now on.
+        // A claim that succeeded without an answer owns its name from now on.
         if let Some(name) = claims.pending.take()
             && let Some(owner) = found.get(&name)
         {

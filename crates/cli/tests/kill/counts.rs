@@ -1,4 +1,5 @@
-//! Counters that writers share: every acknowledged increment is in them once, and no other but those without an answer.
+//! Shared counters: every acknowledged increment is included once, and no other except those
+//! without an answer.
 
 use scylla::client::caching_session::CachingSession;
 use scylla::client::session::Session;
@@ -7,14 +8,14 @@ use scylla::value::Counter;
 
 use super::support::cql::rows;
 
-/// How many counters all writers increment together.
+/// The number of counters that all writers increment.
 const COUNTERS: i32 = 4;
 
-/// What one writer has added.
+/// The increments of one writer.
 #[derive(Debug, Default)]
 pub struct Counts {
     acknowledged: [i64; COUNTERS as usize],
-    /// Which counter the request without an answer increments, and by how much.
+    /// The counter and the amount of the request without an answer.
     pending: Option<(i32, i64)>,
 }
 
@@ -35,8 +36,8 @@ impl Counts {
     }
 }
 
-/// Each counter is the sum of what was acknowledged and of some of the increments without an answer; these count as
-/// acknowledged from now on.
+/// Checks that each counter is the sum of the acknowledged and some of the unanswered increments;
+/// these count as acknowledged from now on.
 pub async fn check<'a>(session: &Session, all: impl Iterator<Item = &'a mut Counts>) {
     let mut all: Vec<_> = all.collect();
     let found = rows::<(i32, Counter)>(session, "SELECT k, n FROM counts", ()).await;

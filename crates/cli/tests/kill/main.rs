@@ -1,8 +1,9 @@
-//! `kill -9` at random moments under load: nothing acknowledged is lost, nothing is half there.
+//! `kill -9` at random moments under load: nothing acknowledged is lost, nothing is partial.
 //!
-//! A round starts the server, checks what the rounds before have left, lets writers write, and kills the server. Flushes and
-//! compactions run all the while, since memtables are small. Environment: `CASSETTE_KILL_ROUNDS` (8) and `CASSETTE_KILL_SEED`
-//! (the clock, so that every run is another; it is printed when a run fails, with the data directory, which then stays).
+//! A round starts the server, checks the results of earlier rounds, runs writers, and kills the
+//! server. Flushes and compactions run all the time, because memtables are small. Environment:
+//! `CASSETTE_KILL_ROUNDS` (8) and `CASSETTE_KILL_SEED` (default: the clock, so that every run
+//! differs; printed when a run fails, with the data directory, which is then kept).
 
 mod claims;
 mod counts;
@@ -27,10 +28,10 @@ use writer::{Load, Writer};
 
 const WRITERS: i32 = 12;
 
-/// Those who create, alter and drop tables meanwhile.
+/// Tasks that create, alter and drop tables meanwhile.
 const OWNERS: usize = 3;
 
-/// Acknowledged in a round; a memtable is flushed after some 1,300.
+/// Acknowledged writes per round; a memtable is flushed after some 1,300.
 const WRITES_MAX: u64 = 2500;
 
 /// More than the writers have, so that each is prepared once.
@@ -39,7 +40,7 @@ const STATEMENTS: usize = 100;
 /// A commit log of a few small segments, and memtables that fill within a round.
 const CONFIG: &str = "memtable_heap_space: 4MiB\ncommitlog_segment_size: 1MiB\ncommitlog_total_space: 8MiB\n";
 
-/// Killing the process is survived in each.
+/// All of them survive the death of the process.
 const SYNC_MODES: [&str; 3] = [
     "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\n",
     "commitlog_sync: batch\n",
@@ -111,7 +112,7 @@ async fn create_tables(session: &Session) {
     execute(session, "CREATE TABLE IF NOT EXISTS counts (k int PRIMARY KEY, n counter)").await;
 }
 
-/// Writes until the load says that it is enough, and then stops the server in the midst of it.
+/// Writes until the load is sufficient, and then stops the server under load.
 async fn run(
     writers: Vec<Writer>,
     owners: Vec<Owner>,
@@ -163,14 +164,14 @@ async fn check_owned(session: &Session, owners: &mut [Owner]) {
     }
 }
 
-/// Holds what is in the tables against what the writers know.
+/// Compares the tables with the expectations of the writers.
 async fn check(session: &Session, writers: &mut [Writer]) {
     let mut found = model::read_all(session).await;
     for writer in writers.iter_mut() {
         writer.settle(found.remove(&writer.id()).unwrap_or_default());
         writer.check_some_rows_by_key(session).await;
     }
-    assert!(found.is_empty(), "rows of nobody: {:?}", found.keys());
+    assert!(found.is_empty(), "rows without a writer: {:?}", found.keys());
     claims::check(session, writers.iter_mut().map(Writer::claims)).await;
     counts::check(session, writers.iter_mut().map(Writer::counts)).await;
 }

@@ -1,4 +1,4 @@
-//! What a writer knows of its rows.
+//! The expected rows of a writer.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,7 +26,7 @@ pub type Rows = BTreeMap<Key, i64>;
 /// What one request changes: rows with their numbers, `None` for those that it deletes.
 pub type Change = Vec<(Key, Option<i64>)>;
 
-/// A writer's rows: what was acknowledged, and the one request whose outcome it has not learned.
+/// A writer's rows: the acknowledged ones, and the one request with an unknown outcome.
 #[derive(Debug, Default)]
 pub struct Model {
     rows: Rows,
@@ -40,18 +40,19 @@ impl Model {
         &self.rows
     }
 
-    /// A request is about to be sent.
+    /// Records a request that is about to be sent.
     pub fn send(&mut self, change: Change) {
         assert!(self.pending.replace(change).is_none());
     }
 
-    /// The request was acknowledged.
+    /// Records that the request was acknowledged.
     pub fn acknowledge(&mut self) {
         let change = self.pending.take().unwrap();
         apply(&mut self.rows, &change);
     }
 
-    /// The rows found must be those acknowledged; the pending request is there with all its changes, or with none.
+    /// Checks that the rows are those acknowledged, and that the pending request was applied
+    /// completely or not at all.
     pub fn settle(&mut self, found: Rows) -> Result<(), String> {
         let with_pending = self.pending.take().map(|change| {
             let mut rows = self.rows.clone();
@@ -98,7 +99,7 @@ fn differences(acknowledged: &Rows, found: &Rows) -> String {
     lines.join("\n")
 }
 
-/// Bytes that only this number's row has, and that no compression makes less.
+/// Returns incompressible bytes that are unique to this number's row.
 pub fn filler(number: i64) -> Vec<u8> {
     let mut rng = SmallRng::seed_from_u64(number as u64);
     let mut bytes = vec![0; rng.random_range(0..1500)];

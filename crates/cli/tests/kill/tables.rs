@@ -1,4 +1,5 @@
-//! Tables that come, change and go while the server is killed: each has one owner, who remembers what was acknowledged.
+//! Tables that are created, altered and dropped while the server is killed: each has one owner,
+//! which records the acknowledged changes.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -9,22 +10,23 @@ use scylla::errors::ExecutionError;
 use super::support::cql::{execute, rows};
 use super::writer::Load;
 
-/// What is known of a table: whether it is there, its columns beside the key, and its one row.
+/// The expected state of a table: its existence, its columns beside the key, and its one row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct State {
-    /// How many columns were added: `c0`, `c1`, …; columns are added in order and dropped from the end.
+    /// How many columns were added: `c0`, `c1`, …; columns are added in order and dropped from the
+    /// end.
     columns: usize,
     /// The row's values, by column, for those that were ever written.
     values: Vec<Option<i32>>,
 }
 
-/// Owns one name for tables, and does one thing after the other to the table that has it.
+/// Owns one table name, and executes one change after the other.
 #[derive(Debug)]
 pub struct Owner {
     name: String,
     rng: StdRng,
     table: Option<State>,
-    /// What the request without an answer makes of the table, if it took place.
+    /// The state after the request without an answer, if it was applied.
     pending: Option<Option<State>>,
     number: i32,
 }
@@ -37,7 +39,8 @@ impl Owner {
         Self { name, rng, table: None, pending: None, number: 0 }
     }
 
-    /// Changes its table until a request fails, which may only happen when the stop has been announced.
+    /// Changes its table until a request fails, which is permitted only after the stop has been
+    /// announced.
     pub async fn change_until_stopped(&mut self, session: &CachingSession, load: &Load) {
         loop {
             match self.step(session).await {
@@ -69,7 +72,7 @@ impl Owner {
                 4 if table.columns > 1 => {
                     let mut after = table.clone();
                     after.columns -= 1;
-                    // What was written to it is gone for good, also when it is added again.
+                    // Its data is lost permanently, also if the column is added again.
                     after.values[after.columns] = None;
                     (format!("ALTER TABLE {name} DROP c{}", after.columns), Some(after))
                 }
@@ -90,7 +93,8 @@ impl Owner {
         Ok(())
     }
 
-    /// The table is as acknowledged, or as the request without an answer has made it: its schema and its row.
+    /// Checks schema and row of the table: they are as acknowledged, or as after the request
+    /// without an answer.
     pub async fn check(&mut self, session: &Session) {
         let found = self.find(session).await;
         let pending = self.pending.take();
@@ -111,7 +115,7 @@ impl Owner {
             "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'ks' AND table_name = ?";
         let names: Vec<(String,)> = rows(session, columns, (name,)).await;
         if names.is_empty() {
-            // Then there is no such table, and its name is free.
+            // Then unknown table, and its name is unused.
             assert!(rows::<(String,)>(session, "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'ks' AND table_name = ?", (name,)).await.is_empty());
             execute(session, &format!("CREATE TABLE {name} (k int PRIMARY KEY)")).await;
             let left: Vec<(i32,)> = rows(session, &format!("SELECT k FROM {name}"), ()).await;

@@ -1,4 +1,4 @@
-//! A client that writes one request after the other into rows of its own, and remembers.
+//! A client that writes one request after the other into its own rows, and records the results.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use super::support::cql::rows;
 const PARTITIONS: i32 = 4;
 const IDS: i32 = 40;
 
-/// What all writers of a round share.
+/// Shared state of the writers of a round.
 pub struct Load {
     enough: u64,
     acknowledged: AtomicU64,
@@ -29,7 +29,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// A load that is enough after this many acknowledged requests.
+    /// Creates a load that is sufficient after this many acknowledged requests.
     pub fn new(enough: u64) -> Arc<Self> {
         let (acknowledged, is_enough) = (AtomicU64::new(0), Notify::new());
         Arc::new(Self { enough, acknowledged, is_enough, stopping: AtomicBool::new(false) })
@@ -43,7 +43,7 @@ impl Load {
         self.is_enough.notified().await;
     }
 
-    /// Whether requests may fail.
+    /// Returns whether requests may fail.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
@@ -64,7 +64,7 @@ impl Load {
 pub struct Writer {
     id: i32,
     rng: StdRng,
-    /// Of its last write.
+    /// The number of its last write.
     number: i64,
     model: Model,
     claims: Claims,
@@ -96,7 +96,7 @@ impl Writer {
         &mut self.counts
     }
 
-    /// Fails the test unless these rows are what it knows.
+    /// Fails the test unless these rows are the expected ones.
     pub fn settle(&mut self, found: Rows) {
         if let Err(differences) = self.model.settle(found) {
             panic!("writer {}:\n{differences}", self.id);
@@ -125,7 +125,7 @@ impl Writer {
         assert_eq!(found, expected, "writer {}: partition {partition} of {}", self.id, TABLES[table]);
     }
 
-    /// Writes until a request fails, which may only happen when the stop has been announced.
+    /// Writes until a request fails, which is permitted only after the stop has been announced.
     pub async fn write_until_stopped(&mut self, session: &CachingSession, load: &Load) {
         loop {
             match self.step(session).await {
@@ -178,7 +178,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A conditional write whose outcome is known beforehand, since nobody else writes the row.
+    /// A conditional write with a known outcome, because there is no other writer of the row.
     async fn update_if(&mut self, session: &CachingSession, key: Key) -> Result<(), ExecutionError> {
         let number = self.next_number();
         let before = self.model.rows().get(&key).copied();
@@ -210,7 +210,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A logged batch over several partitions of both tables; all it writes has one number.
+    /// A logged batch over several partitions of both tables; all its rows have one number.
     async fn batch(&mut self, session: &CachingSession) -> Result<(), ExecutionError> {
         let number = self.next_number();
         let mut change = Change::new();

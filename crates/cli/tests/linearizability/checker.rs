@@ -1,7 +1,8 @@
-//! Whether a concurrent history is linearizable: the search of Wing and Gong with Lowe's memory of states seen.
+//! Checks whether a concurrent history is linearizable: the search of Wing and Gong with Lowe's
+//! cache of visited states.
 //!
-//! An operation took effect at one moment between its call and its return. One without an answer took effect at some moment
-//! after its call, or never.
+//! An operation takes effect at one moment between its call and its return. One without an answer
+//! takes effect at some moment after its call, or never.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -15,7 +16,7 @@ pub trait Object {
 
     fn initial() -> Self::State;
 
-    /// Performs an operation on a state: the state after it and the answer.
+    /// Applies an operation to a state: returns the state after it and the answer.
     fn step(state: &Self::State, input: &Self::Input) -> (Self::State, Self::Output);
 }
 
@@ -23,15 +24,16 @@ pub trait Object {
 #[derive(Debug, Clone)]
 pub struct Operation<O: Object> {
     pub input: O::Input,
-    /// The answer; `None` if none came.
+    /// The answer; `None` if it was lost.
     pub output: Option<O::Output>,
-    /// When it was sent, by a clock that all clients share and that never shows the same time twice.
+    /// The time of the call, by a clock that all clients share and that never returns the same time
+    /// twice.
     pub called: u64,
-    /// When the answer came.
+    /// The time of the answer.
     pub returned: u64,
 }
 
-/// Finds an order of the operations that explains all answers.
+/// Searches for an order of the operations that explains all answers.
 pub fn is_linearizable<O: Object>(history: &[Operation<O>]) -> bool {
     let mut operations: Vec<&Operation<O>> = history.iter().collect();
     operations.sort_by_key(|operation| operation.called);
@@ -43,7 +45,8 @@ pub fn is_linearizable<O: Object>(history: &[Operation<O>]) -> bool {
         if place.answered == answered {
             return true;
         }
-        // An operation can be next unless another one, not yet in the order, had returned before it was called.
+        // An operation can be next unless another one, not yet in the order, had returned before it
+        // was called.
         let open = || operations.iter().enumerate().filter(|(index, _)| !place.has(*index));
         let first_return = open()
             .filter(|(_, operation)| operation.output.is_some())
@@ -64,7 +67,7 @@ pub fn is_linearizable<O: Object>(history: &[Operation<O>]) -> bool {
     false
 }
 
-/// A prefix of an order: which operations it has, and the state after them.
+/// A prefix of an order: its operations, and the state after them.
 struct Place<S> {
     done: Vec<u64>,
     answered: usize,

@@ -1,7 +1,8 @@
-//! Conditional writes and counters are linearizable: concurrent histories are recorded and checked, in one process with many
-//! threads, and against the server while it is killed.
+//! Conditional writes and counters are linearizable: concurrent histories are recorded and checked,
+//! in one process with many threads, and against the server while it is killed.
 //!
-//! Environment: `CASSETTE_LINEARIZABILITY_ROUNDS` (200, in one process) and `CASSETTE_LINEARIZABILITY_KILLS` (4).
+//! Environment: `CASSETTE_LINEARIZABILITY_ROUNDS` (200, in one process) and
+//! `CASSETTE_LINEARIZABILITY_KILLS` (4).
 
 mod checker;
 mod objects;
@@ -23,7 +24,7 @@ use scylla::value::{CqlValue, Row};
 use support::cql::{connect_to_keyspace, execute};
 use support::{Launch, Server};
 
-/// What clients record of one object.
+/// The recorded operations on one object.
 struct History<O: Stored> {
     partition: i32,
     operations: Mutex<Vec<Operation<O>>>,
@@ -74,7 +75,7 @@ fn embedded(session: &cassette_database::Session, cql: &str, is_serial: bool) ->
         .collect()
 }
 
-/// Some operations of one client on an object.
+/// Executes some operations of one client on an object.
 fn work<O: Stored>(session: &cassette_database::Session, history: &History<O>, clock: &AtomicU64, seed: u64) {
     let mut rng = SmallRng::seed_from_u64(seed);
     for _ in 0..12 {
@@ -119,7 +120,7 @@ fn histories_of_threads_in_one_process_are_linearizable() {
         rows.check(&what);
         count.check(&what);
         tampered += refuses_what_nobody_wrote(&rows);
-        // Some rounds read what lies in SSTables, too.
+        // Some rounds also read from SSTables.
         if round % 50 == 49 {
             database.engine().flush(None).unwrap();
         }
@@ -127,7 +128,8 @@ fn histories_of_threads_in_one_process_are_linearizable() {
     assert!(tampered > 0, "no history had a read to tamper with");
 }
 
-/// Changes a read of a recorded history to a value that nobody wrote. Returns how many histories were checked so.
+/// Changes a read of a recorded history to a value that was never written. Returns the number of
+/// checked histories.
 fn refuses_what_nobody_wrote(history: &History<Rows>) -> usize {
     let mut operations = history.operations.lock().unwrap().clone();
     let read = operations.iter_mut().find(|operation| matches!(operation.input, RowsInput::Read));
@@ -159,7 +161,7 @@ async fn sent(session: &Session, cql: &str, is_serial: bool) -> Option<Answer> {
     Some(rows.rows::<Row>().unwrap().map(|row| read(row.unwrap())).collect())
 }
 
-/// What the clients of a round share.
+/// Shared state of the clients of a round.
 struct Round {
     rows: Vec<History<Rows>>,
     counts: Vec<History<Count>>,
@@ -189,7 +191,8 @@ impl Round {
         answer.is_some()
     }
 
-    /// Works until an answer is lost, which may only happen once the server is being killed.
+    /// Executes operations until an answer is lost, which is permitted only once the server is
+    /// being killed.
     async fn work(&self, session: &Session, seed: u64) {
         let mut rng = SmallRng::seed_from_u64(seed);
         loop {

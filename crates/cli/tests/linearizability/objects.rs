@@ -1,4 +1,4 @@
-//! What the histories are about: a partition of two rows that is written with conditions, and a counter.
+//! The objects of the histories: a partition of two rows with conditional writes, and a counter.
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -13,7 +13,7 @@ pub const TABLES: [&str; 2] = [
 /// One row of an answer: names with integers, and booleans as 0 and 1.
 pub type Answer = Vec<Vec<(String, Option<i64>)>>;
 
-/// An object that lives in a partition of the database.
+/// An object stored in a partition of the database.
 pub trait Stored: Object {
     fn random(rng: &mut SmallRng) -> Self::Input;
 
@@ -22,7 +22,7 @@ pub trait Stored: Object {
 
     fn cql(input: &Self::Input, partition: i32) -> String;
 
-    /// Whether the statement is to be sent at SERIAL.
+    /// Returns whether the statement must be sent at SERIAL.
     fn is_serial_read(input: &Self::Input) -> bool;
 
     fn output(input: &Self::Input, answer: &Answer) -> Self::Output;
@@ -59,7 +59,7 @@ pub enum RowsInput {
     DeleteIfExists {
         row: usize,
     },
-    /// Both rows, each with a condition: all of it or nothing.
+    /// Both rows, each with a condition: atomic.
     Batch {
         expected: [Option<i64>; 2],
         values: [i64; 2],
@@ -70,12 +70,12 @@ pub enum RowsInput {
 pub enum RowsOutput {
     Found([Option<i64>; 2]),
     Applied,
-    /// The row as it is instead.
+    /// The existing row instead.
     Refused(Option<i64>),
     BatchRefused,
 }
 
-/// Values are few, so that conditions often hold.
+/// Few values, so that conditions often hold.
 const VALUES: i64 = 4;
 
 impl Object for Rows {
@@ -220,7 +220,7 @@ pub enum CountInput {
 impl Object for Count {
     type State = i64;
     type Input = CountInput;
-    /// What a read found; nothing else is answered.
+    /// The result of a read; other operations return none.
     type Output = Option<i64>;
 
     fn initial() -> i64 {

@@ -14,12 +14,12 @@ use super::PATIENCE;
 /// One keyspace for one node.
 pub const REPLICATION: &str = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
 
-/// Connects with the driver's defaults, but for patience with a busy machine.
+/// Connects with the driver's defaults, except for longer timeouts on a busy machine.
 pub async fn connect(address: SocketAddr) -> Session {
     builder(address).build().await.unwrap()
 }
 
-/// Connects and makes and uses keyspace `ks`.
+/// Connects, creates keyspace `ks` and uses it.
 pub async fn connect_to_keyspace(address: SocketAddr) -> Session {
     let session = connect(address).await;
     execute(&session, &format!("CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {REPLICATION}")).await;
@@ -27,9 +27,10 @@ pub async fn connect_to_keyspace(address: SocketAddr) -> Session {
     session
 }
 
-/// What [`connect`] connects with.
+/// Returns the configuration of [`connect`].
 pub fn builder(address: SocketAddr) -> SessionBuilder {
-    // One node agrees with itself at once; of one that was killed during a statement the driver waits a minute by default.
+    // One node agrees with itself at once; for one that was killed during a statement the driver
+    // waits a minute by default.
     SessionBuilder::new()
         .known_node_addr(address)
         .connection_timeout(PATIENCE)
@@ -51,7 +52,8 @@ where
     result.rows::<R>().unwrap_or_else(|error| panic!("{cql}: {error}")).map(|row| row.unwrap()).collect()
 }
 
-/// Executes a statement until it succeeds: for a driver that is still reconnecting, or a disk that is being emptied.
+/// Executes a statement until it succeeds: for a driver that is reconnecting, or a disk that is
+/// being freed.
 pub async fn execute_eventually(session: &Session, cql: &str) {
     let deadline = Instant::now() + PATIENCE;
     let mut last: Option<ExecutionError> = None;

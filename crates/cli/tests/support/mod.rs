@@ -1,4 +1,4 @@
-//! A server as its users start it: a process with a data directory, watched from outside.
+//! A server as users start it: a process with a data directory, observed from outside.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What may take long on a busy machine, and never does on purpose.
+/// A timeout for steps that can be slow only on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How a server is to be started.
+/// The options of a server.
 #[derive(Debug, Clone)]
 pub struct Launch {
     data: PathBuf,
@@ -23,7 +23,7 @@ pub struct Launch {
     config: Option<PathBuf>,
     wrapper: Vec<String>,
     flags: Vec<&'static str>,
-    /// The configuration file and the log are this path with another extension.
+    /// The configuration file and the log have this path with another extension.
     beside: PathBuf,
 }
 
@@ -34,16 +34,17 @@ pub struct Server {
     log: PathBuf,
 }
 
-/// How a server ended instead of becoming ready, or after it was.
+/// The end of a server before or after it was ready.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
-    /// What it wrote to stderr.
+    /// Its output on stderr.
     pub log: String,
 }
 
 impl Launch {
-    /// A server on a free port of the loopback interface, with default settings. What it logs goes to `<data>.log`.
+    /// Configures a server on a free port of the loopback interface, with default settings. Logs to
+    /// `<data>.log`.
     pub fn new(data: &Path) -> Self {
         let (data, beside) = (data.to_owned(), data.to_owned());
         Self {
@@ -56,19 +57,19 @@ impl Launch {
         }
     }
 
-    /// On this address: that of an earlier server.
+    /// Sets the address: that of an earlier server.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// Its log and configuration file beside another path than the data directory.
+    /// Puts its log and configuration file beside another path than the data directory.
     pub fn logs_beside(mut self, path: &Path) -> Self {
         self.beside = path.to_owned();
         self
     }
 
-    /// With this configuration file, written beside the data directory.
+    /// Sets the configuration file, written beside the data directory.
     pub fn config(mut self, yaml: &str) -> Self {
         let path = self.beside.with_extension("yaml");
         std::fs::write(&path, yaml).unwrap();
@@ -76,19 +77,19 @@ impl Launch {
         self
     }
 
-    /// With this flag of `cassette serve`.
+    /// Adds a flag of `cassette serve`.
     pub fn flag(mut self, flag: &'static str) -> Self {
         self.flags.push(flag);
         self
     }
 
-    /// As an argument of another command, which must end in `exec "$@"`.
+    /// Runs it as an argument of another command, which must end in `exec "$@"`.
     pub fn wrapped_in(mut self, wrapper: &[&str]) -> Self {
         self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
-    /// Starts it and waits until it says that it is ready.
+    /// Starts it and waits until it reports that it is ready.
     pub fn start(self) -> Server {
         match self.try_start() {
             Ok(server) => server,
@@ -96,7 +97,7 @@ impl Launch {
         }
     }
 
-    /// Starts it, which is expected to fail.
+    /// Starts it, expecting a failure.
     pub fn refused(self) -> Ended {
         match self.try_start() {
             Ok(server) => panic!("the server started on {}", server.address),
@@ -104,12 +105,12 @@ impl Launch {
         }
     }
 
-    /// Starts it and waits until it says that it is ready, or ends.
+    /// Starts it and waits until it reports that it is ready, or ends.
     pub fn try_start(self) -> Result<Server, Ended> {
         let (mut child, log) = self.spawn();
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        // The line comes, or the end of the file with the end of the process.
+        // The line, or the end of the file when the process ends.
         output.read_line(&mut line).unwrap();
         match line.trim_end().rsplit_once(" listens for CQL on ") {
             Some((_, address)) => Ok(Server { address: address.parse().unwrap(), child, log }),
@@ -157,18 +158,18 @@ impl Server {
         self.child.id()
     }
 
-    /// What it has logged so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// As by `kill -9`: nothing is flushed or said goodbye to.
+    /// Kills it as by `kill -9`, without a flush or shutdown.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         wait(&mut self.child);
     }
 
-    /// As by an operator: SIGTERM, and a clean end.
+    /// Stops it as an operator does: SIGTERM, and a clean end.
     pub fn stop(mut self) {
         let sent = Command::new("kill").arg("-TERM").arg(self.id().to_string()).status().unwrap();
         assert!(sent.success());
@@ -187,7 +188,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
-            // Already dying with the test, or stopped by it: either way nobody asks for the outcome.
+            // Ending with the test, or stopped by it: the outcome is irrelevant either way.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

@@ -1,4 +1,4 @@
-//! What the operating system says of a process.
+//! The operating system's statistics of a process.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ pub fn resident_bytes(id: u32) -> u64 {
     status(id, "VmRSS:") * 1024
 }
 
-/// The most resident memory it ever had, bytes.
+/// Peak resident memory, bytes.
 pub fn peak_resident_bytes(id: u32) -> u64 {
     status(id, "VmHWM:") * 1024
 }

@@ -1,8 +1,11 @@
-//! The store's promises and the checker on Apache Cassandra: one node, on which the layout is migrated from 1 to 2 to 3 and old versions are swept in
-//! mid-run; or as many as `CASSETTE_SOAK_NODES` says, of which one is killed and started again. The timelock server that leads is killed, too.
+//! The contract of the store and the checker on Apache Cassandra: one node, on which the layout is
+//! migrated from 1 to 2 to 3 and old versions are swept during the run; or the number of nodes in
+//! `CASSETTE_SOAK_NODES`, of which one is killed and started again. The leading timelock server is
+//! killed, too.
 //!
-//! Cassandra 5.0.8 comes from Maven, once, into the target directory (or from `CASSANDRA_LIB`, a folder of its jars), and
-//! runs on JDK 17. Where Maven or a JDK is missing the test says so loudly and checks nothing.
+//! Cassandra 5.0.8 comes from Maven, once, into the target directory (or from `CASSANDRA_LIB`, a
+//! folder of its jars), and runs on JDK 17. Without Maven or a JDK the test prints a warning and
+//! checks nothing.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,14 +20,14 @@ use cassette_transactions::service::Layout;
 use cassette_transactions::store::{Cell, ClusterOptions, ClusterStore, ColumnRange, Put, Store, TableKind};
 use cassette_transactions::{Options, Timestamp, Transactions};
 
-use super::checker::{self, Figures, wait_for};
+use super::checker::{self, Counts, wait_for};
 use super::suite::{every_loader_finds_the_same, suite};
 use super::timelocks::{connect, timelock};
 
-/// How long anything may take before the test gives up.
+/// The timeout of every step.
 const TIME_MAX: Duration = Duration::from_secs(300);
 
-/// Nodes on loopback addresses of this test's own, stopped at the end.
+/// Nodes on dedicated loopback addresses, stopped at the end.
 struct Nodes(Cluster);
 
 impl Drop for Nodes {
@@ -34,7 +37,7 @@ impl Drop for Nodes {
 }
 
 fn skipped(why: &str) {
-    // Not by a macro, whose words the test harness keeps to itself when a test passes.
+    // Not by a macro, whose output the test harness captures if a test passes.
     let _ =
         writeln!(std::io::stderr(), "\n######## SKIPPED: nothing runs on Cassandra here: {why} ########\n");
     // Where it must not be skipped (continuous integration), that is a failure.
@@ -94,7 +97,7 @@ fn longest_version_is_written(store: &ClusterStore) {
 }
 
 #[test]
-fn transactions_on_cassandra_keep_their_promises() {
+fn transactions_on_cassandra_keep_their_guarantees() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let nodes = number("CASSETTE_SOAK_NODES").unwrap_or(1) as usize;
     let seconds = number("CASSETTE_SOAK_SECONDS").unwrap_or(60);
@@ -120,23 +123,23 @@ fn transactions_on_cassandra_keep_their_promises() {
     drop(connect(&[&one]));
     let (_second, other) = timelock(&contacts.join(","), "bank");
     let clients = vec![connect(&[&one, &other]), connect(&[&other, &one])];
-    // Layout 1 is not for nodes that fail.
+    // Layout 1 is not safe with failing nodes.
     let layout = Layout::of_version(if nodes == 1 { 1 } else { 3 });
     // One node has no replicas that could disagree.
     let options = Options { layout, any_layout: nodes == 1, ..Options::default() };
     let operator = connect(&[&one, &other]);
     let operator = again("open", || Transactions::open(store.clone(), operator.clone(), options.clone()));
-    let figures = checker::run(&store, clients, |figures| {
+    let counts = checker::run(&store, clients, |counts| {
         if nodes == 1 {
-            migrate_and_sweep(&operator, figures);
-            wait_for(figures, 30);
+            migrate_and_sweep(&operator, counts);
+            wait_for(counts, 30);
             first.0.kill().unwrap();
-            wait_for(figures, 60);
+            wait_for(counts, 60);
             return;
         }
         let began = Instant::now();
         let phase = |name: &str| {
-            println!("{:6.1} s: {name}; {figures:?}", began.elapsed().as_secs_f64());
+            println!("{:6.1} s: {name}; {counts:?}", began.elapsed().as_secs_f64());
             std::thread::sleep(Duration::from_secs(seconds) / 6);
         };
         phase("all nodes run");
@@ -150,10 +153,10 @@ fn transactions_on_cassandra_keep_their_promises() {
         phase("node 3 was killed");
         cassandra.0.start_again(3).unwrap();
         phase("node 3 runs again");
-        wait_for(figures, 20);
+        wait_for(counts, 20);
     });
-    println!("{figures:?}");
-    assert!(figures.snapshots.load(Ordering::Relaxed) > 0, "{figures:?}");
+    println!("{counts:?}");
+    assert!(counts.snapshots.load(Ordering::Relaxed) > 0, "{counts:?}");
     if nodes == 1 {
         let agreed = again("look at the layouts", || operator.agreed());
         let versions: Vec<u32> = agreed.map.ranges().iter().map(|(_, version)| *version).collect();
@@ -161,7 +164,7 @@ fn transactions_on_cassandra_keep_their_promises() {
     }
     let began = Instant::now();
     loop {
-        // Holds of those who ended are given back a little later.
+        // Holds of ended clients are released a little later.
         again("sweep", || operator.sweep());
         let old = versions_to_be_swept(&*store);
         if old.is_empty() {
@@ -172,7 +175,7 @@ fn transactions_on_cassandra_keep_their_promises() {
     }
 }
 
-/// Tries what a busy Cassandra may not have answered in time.
+/// Retries requests to which a busy Cassandra may not have responded in time.
 fn again<T, E: std::fmt::Display>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let began = Instant::now();
     loop {
@@ -184,10 +187,10 @@ fn again<T, E: std::fmt::Display>(what: &str, mut attempt: impl FnMut() -> Resul
     }
 }
 
-/// Gives new transactions layout 2, then 3, and sweeps, while all others go on.
-fn migrate_and_sweep(operator: &Transactions, figures: &Figures) {
+/// Switches new transactions to layout 2, then 3, and sweeps, while all others continue.
+fn migrate_and_sweep(operator: &Transactions, counts: &Counts) {
     for layout in [2, 3] {
-        wait_for(figures, 15);
+        wait_for(counts, 15);
         assert_eq!(again("migrate", || operator.migrate(layout)).to, layout);
         again("sweep", || operator.sweep());
     }

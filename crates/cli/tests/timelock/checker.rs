@@ -1,10 +1,14 @@
-//! Transactions of many threads and clients, and what must be true of them whatever fails meanwhile:
+//! Transactions of many threads and clients, and the invariants that must hold whatever fails
+//! meanwhile:
 //!
-//! - money that is moved between accounts is neither made nor lost, in every snapshot;
+//! - money that is moved between accounts is neither created nor lost, in every snapshot;
 //! - a ring that is cut and joined again by three writes is one ring, in every snapshot;
-//! - two cells of which the sum may not fall below zero do not, though each transaction lowers only one (serializable);
-//! - no increment is lost, and none is done twice: as many as were reported as committed, and at most those of unknown outcome more;
-//! - what was reported as committed is, at the same timestamp, also to a store that is opened again; what was reported as not committed is not.
+//! - two cells whose sum must not fall below zero do not, though each transaction lowers only one
+//!   (serializable);
+//! - no increment is lost, and none is applied twice: the count is that of reported commits, plus
+//!   at most those of unknown outcome;
+//! - a reported commit is committed at the same timestamp, also for a store that is opened again; a
+//!   reported abort is not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,9 +25,9 @@ const ACCOUNTS: u64 = 6;
 const BALANCE: i64 = 100;
 const RING: u64 = 6;
 
-/// What came of the transactions.
+/// The outcomes of the transactions.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct Counts {
     pub committed: AtomicU64,
     pub not_committed: AtomicU64,
     pub unknown: AtomicU64,
@@ -38,7 +42,7 @@ struct Tables {
     counter: Table,
 }
 
-/// What a thread was told of its transactions.
+/// The outcomes reported to a thread.
 #[derive(Default)]
 struct Told {
     committed: Vec<(Timestamp, Timestamp)>,
@@ -74,7 +78,7 @@ impl Tables {
         write(tx, &self.counter, 0, 0)
     }
 
-    /// One of four kinds of transactions; whether it is an increment.
+    /// Executes one of four kinds of transactions; returns whether it is an increment.
     fn act(&self, tx: &mut Transaction, dice: u64) -> Result<bool> {
         let (kind, dice) = (dice % 4, dice / 4);
         match kind {
@@ -111,7 +115,7 @@ impl Tables {
         Ok(kind == 3)
     }
 
-    /// What is wrong in a snapshot.
+    /// Returns the violation in a snapshot, if any.
     fn check(&self, tx: &mut Transaction) -> Result<Option<String>> {
         let mut sum = 0;
         for row in 0..ACCOUNTS {
@@ -132,7 +136,7 @@ impl Tables {
     }
 }
 
-/// Lets the threads end, also when the test fails meanwhile.
+/// Ends the threads, also if the test fails meanwhile.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -141,25 +145,26 @@ impl Drop for End<'_> {
     }
 }
 
-/// How long some transactions may take before the test gives up.
+/// The timeout for progress of some transactions.
 const PROGRESS_MAX: Duration = Duration::from_secs(300);
 
 /// Waits until `more` transactions have committed.
-pub fn wait_for(figures: &Figures, more: u64) {
+pub fn wait_for(counts: &Counts, more: u64) {
     let began = std::time::Instant::now();
-    let until = figures.committed.load(Ordering::Relaxed) + more;
-    while figures.committed.load(Ordering::Relaxed) < until {
-        assert!(began.elapsed() < PROGRESS_MAX, "nothing goes on: {figures:?}");
+    let until = counts.committed.load(Ordering::Relaxed) + more;
+    while counts.committed.load(Ordering::Relaxed) < until {
+        assert!(began.elapsed() < PROGRESS_MAX, "nothing goes on: {counts:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// A client of its own: its own timestamps and locks.
+/// A client with separate timestamps and locks.
 pub type Client = Arc<dyn TimeLock>;
 
-/// Runs transactions of `clients`, two threads each, and one that looks at snapshots, until `during` ends. Panics at what must not be.
-pub fn run(store: &Arc<dyn Store>, clients: Vec<Client>, during: impl FnOnce(&Figures)) -> Figures {
-    let (figures, ended) = (Figures::default(), AtomicBool::new(false));
+/// Runs transactions of `clients`, two threads each, and one that checks snapshots, until `during`
+/// ends. Panics at a violation.
+pub fn run(store: &Arc<dyn Store>, clients: Vec<Client>, during: impl FnOnce(&Counts)) -> Counts {
+    let (counts, ended) = (Counts::default(), AtomicBool::new(false));
     let options = Options { lock_timeout: Duration::from_secs(10), ..Options::default() };
     let open = |client: &Client| Transactions::open(store.clone(), client.clone(), options.clone()).unwrap();
     let timelock = clients[0].clone();
@@ -170,18 +175,18 @@ pub fn run(store: &Arc<dyn Store>, clients: Vec<Client>, during: impl FnOnce(&Fi
     }
     clients[0].run(|tx| tables.fill(tx)).unwrap();
     let told: Vec<Told> = std::thread::scope(|scope| {
-        let (figures, ended, tables) = (&figures, &ended, &tables);
+        let (counts, ended, tables) = (&counts, &ended, &tables);
         let mut threads = Vec::new();
         for client in &clients {
             for _ in 0..2 {
-                threads.push(scope.spawn(move || write_until(client, tables, figures, ended)));
+                threads.push(scope.spawn(move || write_until(client, tables, counts, ended)));
             }
         }
         let watcher = clients[0].clone();
-        let watching = scope.spawn(move || watch_until(&watcher, tables, figures, ended));
+        let watching = scope.spawn(move || watch_until(&watcher, tables, counts, ended));
         {
             let _end = End(ended);
-            during(figures);
+            during(counts);
         }
         watching.join().unwrap();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -211,16 +216,16 @@ pub fn run(store: &Arc<dyn Store>, clients: Vec<Client>, during: impl FnOnce(&Fi
             }
         }
     }
-    figures
+    counts
 }
 
-fn write_until(client: &Transactions, tables: &Tables, figures: &Figures, ended: &AtomicBool) -> Told {
+fn write_until(client: &Transactions, tables: &Tables, counts: &Counts, ended: &AtomicBool) -> Told {
     let mut told = Told::default();
     while !ended.load(Ordering::SeqCst) {
         let mut tx = match client.start() {
             Ok(tx) => tx,
             Err(error) => {
-                unavailable(figures, &error);
+                unavailable(counts, &error);
                 continue;
             }
         };
@@ -229,7 +234,7 @@ fn write_until(client: &Transactions, tables: &Tables, figures: &Figures, ended:
         let is_increment = matches!(acted, Ok(true));
         match acted.and_then(|_| tx.commit()) {
             Ok(commit) => {
-                figures.committed.fetch_add(1, Ordering::Relaxed);
+                counts.committed.fetch_add(1, Ordering::Relaxed);
                 told.committed.extend(commit.map(|commit| (start, commit)));
                 told.increments += i64::from(is_increment);
             }
@@ -237,16 +242,16 @@ fn write_until(client: &Transactions, tables: &Tables, figures: &Figures, ended:
                 assert!(!matches!(error, Error::TwoCommits { .. }), "{error}");
                 match error.outcome() {
                     Outcome::NotCommitted => {
-                        figures.not_committed.fetch_add(1, Ordering::Relaxed);
+                        counts.not_committed.fetch_add(1, Ordering::Relaxed);
                         told.not_committed.push(start);
                     }
                     Outcome::Unknown => {
-                        figures.unknown.fetch_add(1, Ordering::Relaxed);
+                        counts.unknown.fetch_add(1, Ordering::Relaxed);
                         told.increments_unknown += i64::from(is_increment);
                     }
                 }
                 if !error.is_retriable() {
-                    unavailable(figures, &error);
+                    unavailable(counts, &error);
                 }
             }
         }
@@ -254,25 +259,25 @@ fn write_until(client: &Transactions, tables: &Tables, figures: &Figures, ended:
     told
 }
 
-fn watch_until(client: &Transactions, tables: &Tables, figures: &Figures, ended: &AtomicBool) {
+fn watch_until(client: &Transactions, tables: &Tables, counts: &Counts, ended: &AtomicBool) {
     while !ended.load(Ordering::SeqCst) {
         match client.read(|tx| tables.check(tx)) {
             Ok(wrong) => {
                 assert_eq!(wrong, None);
-                figures.snapshots.fetch_add(1, Ordering::Relaxed);
+                counts.snapshots.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => unavailable(figures, &error),
+            Err(error) => unavailable(counts, &error),
         }
     }
 }
 
-/// A store or a timelock did not answer. That may be; anything else may not.
-fn unavailable(figures: &Figures, error: &Error) {
+/// A store or a timelock did not respond. This is permitted; other errors are not.
+fn unavailable(counts: &Counts, error: &Error) {
     let may_be = matches!(
         error,
         Error::Store(_) | Error::TimeLock(_) | Error::Service(_) | Error::OutcomeUnknown { .. }
     ) || error.is_retriable();
     assert!(may_be, "{error}");
-    figures.unavailable.fetch_add(1, Ordering::Relaxed);
+    counts.unavailable.fetch_add(1, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(50));
 }

@@ -1,4 +1,4 @@
-//! How `cassette timelock` begins and ends as a process, and what it logs meanwhile.
+//! Start, end and log of `cassette timelock` as a process.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use cassette_transactions::timelock::TimeLock;
 
 use super::timelocks::{CASSETTE, Process, command, connect, serve, serve_at, timelock};
 
-/// An address that nobody listens at.
+/// Returns an address without a listener.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -21,14 +21,14 @@ fn spawn(store: &str, more: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until a server says that it is ready; its address.
+/// Waits until a server reports that it is ready; returns its address.
 fn ready(child: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     line.split_whitespace().last().unwrap_or_else(|| panic!("it has ended: {}", log(child))).to_owned()
 }
 
-/// What it logged, when it has ended.
+/// Returns its log, after it has ended.
 fn log(child: &mut Child) -> String {
     let mut text = String::new();
     child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
@@ -50,7 +50,7 @@ fn a_timelock_waits_for_its_store_as_long_as_it_is_told_to() {
     assert!(text.contains("did not answer within") && text.contains(&store), "{text}");
 
     let mut waiting = Process(spawn(&store, &[]));
-    // It would have ended by now if it did not wait.
+    // Without waiting it would have ended by now.
     let mut first = Process(spawn(&store, &["--wait-for-store", "0"]));
     first.0.wait().unwrap();
     assert!(waiting.0.try_wait().unwrap().is_none(), "it waits");
@@ -81,7 +81,7 @@ fn an_ordinary_end_is_no_error_and_an_absent_store_is_logged_rarely() {
     let address = ready(&mut leads.0);
     connect(&[&address]).timestamp().unwrap();
     drop(server);
-    // It asks the store ten times and more.
+    // It contacts the store at least ten times.
     std::thread::sleep(Duration::from_secs(3));
     terminate(&leads.0);
     leads.0.wait().unwrap();
@@ -107,7 +107,7 @@ fn nodes_that_sync_periodically_are_refused_by_the_commands_that_write() {
     assert!(String::from_utf8_lossy(&sweep.stderr).contains("commitlog_sync is periodic"), "{sweep:?}");
     let sweep = run(&[&["sweep", "--accept-periodic-sync"], &of_store[..]].concat());
     assert!(sweep.status.success(), "{sweep:?}");
-    // What only reads does so on every store.
+    // Read-only commands work on every store.
     let file = directory.path().join("bank.backup");
     let backup = run(&[&["backup"], &of_store[..], &[file.to_str().unwrap()]].concat());
     assert!(backup.status.success(), "{backup:?}");

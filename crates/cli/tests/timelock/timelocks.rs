@@ -1,4 +1,4 @@
-//! `cassette timelock` as it is built, over `cassette serve`.
+//! The built `cassette timelock`, over `cassette serve`.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -34,7 +34,8 @@ pub fn start(arguments: &[&str]) -> (Process, String) {
     (Process(child), address)
 }
 
-/// A server whose node syncs before it acknowledges, on any port, with its data in a new directory of `parent`.
+/// A server whose node syncs before it acknowledges, on any port, with its data in a new directory
+/// of `parent`.
 pub fn serve(parent: &Path) -> (Process, String) {
     serve_at(parent, "127.0.0.1:0", "batch")
 }
@@ -71,17 +72,17 @@ fn said(arguments: &[&str]) -> String {
     checked(command(arguments), arguments)
 }
 
-/// What `cassette transactions` says of a store on a cluster.
+/// Returns the output of `cassette transactions` for a store on a cluster.
 fn told(arguments: &[&str]) -> String {
     checked(Command::new(CASSETTE).arg("transactions").args(arguments).output().unwrap(), arguments)
 }
 
-/// A command, with what says which store.
+/// Returns a command, with the arguments that select the store.
 fn of<'a>(store: &[&'a str], words: &[&'a str]) -> Vec<&'a str> {
     [&words[..1], store, &words[1..]].concat()
 }
 
-/// What `cassette transactions` says when it fails.
+/// Returns the output of a failing `cassette transactions`.
 fn refused(arguments: &[&str]) -> String {
     let output = Command::new(CASSETTE).arg("transactions").args(arguments).output().unwrap();
     assert!(!output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
@@ -110,13 +111,13 @@ fn a_standby_takes_over_from_a_server_that_was_killed_and_transactions_go_on() {
 
     let store: Arc<dyn Store> = Arc::new(ClusterStore::connect(&ClusterOptions::new(&*cql, "bank")).unwrap());
     let clients = vec![connect(&[&one, &other]), connect(&[&other, &one])];
-    let figures = checker::run(&store, clients, |figures| {
-        wait_for(figures, 100);
+    let counts = checker::run(&store, clients, |counts| {
+        wait_for(counts, 100);
         first.0.kill().unwrap();
         first.0.wait().unwrap();
-        wait_for(figures, 100);
+        wait_for(counts, 100);
     });
-    assert!(figures.snapshots.load(Ordering::Relaxed) > 0, "{figures:?}");
+    assert!(counts.snapshots.load(Ordering::Relaxed) > 0, "{counts:?}");
     let status = said(&["status", "--at", &other]);
     assert!(status.contains(": leading\n") && status.contains("2\n"), "{status}");
     assert!(!command(&["status", "--at", &one]).status.success(), "it is dead");
@@ -126,7 +127,7 @@ fn a_standby_takes_over_from_a_server_that_was_killed_and_transactions_go_on() {
     assert!(said(&["fast-forward", "--to", &to, "--at", &other]).contains("last timestamp"));
     assert!(connect(&[&other]).timestamp().unwrap().0 > before.0 + 10_000_000);
     assert!(said(&["stop", "--at", &other]).contains("it was leading"));
-    // No server runs: the command leads itself, for a moment.
+    // No server runs: the command itself leads, for a moment.
     let to = (before.0 + 20_000_000).to_string();
     let said_so = said(&["fast-forward", "--to", &to, "--store", &cql, "--keyspace", "bank", "--lease", "1"]);
     assert!(said_so.contains("greater than"), "{said_so}");
@@ -161,7 +162,7 @@ fn a_store_on_a_cluster_is_migrated_backed_up_and_restored_with_the_timestamps_o
     assert!(told(&of(&looked_at, &["show"])).contains("tables     accounts\n"));
     let errors = refused(&of(&looked_at, &["migrate", "--to", "2"]));
     assert!(errors.contains("--timelock"), "{errors}");
-    // The program that has the store open goes on meanwhile.
+    // The program that has the store open continues meanwhile.
     let errors = refused(&of(&with_timelock, &["migrate", "--to", "2"]));
     assert!(errors.contains("--force"), "{errors}");
     assert!(errors.lines().any(|line| line == "cassette: use layout 3"), "{errors}");
@@ -185,13 +186,13 @@ fn a_store_on_a_cluster_is_migrated_backed_up_and_restored_with_the_timestamps_o
         let found = copy.read(|tx| tx.get(&accounts, row, "balance")).unwrap();
         assert_eq!(found.as_deref(), Some(balance.as_bytes()), "{row}");
     }
-    // A keyspace that nobody gives timestamps for is not made.
+    // A keyspace without timelock servers is not created.
     let fresh = ["restore", "--contact", &cql, "--keyspace", "fresh", "--timelock", &of_copy, &file];
     assert!(refused(&fresh).contains("cassette timelock start --keyspace fresh"));
     assert!(refused(&fresh).contains("no keyspace fresh"));
     let elsewhere = ["show", "--contact", &cql, "--keyspace", "bank", "--local", "elsewhere"];
     assert!(refused(&elsewhere).contains("unknown data center elsewhere"));
-    // Files whose timestamps a server gave out are not gone on with here.
+    // Files with timestamps of a server are not continued here.
     drop((bank, copy, one, other, server));
     let files = ["backup", "--data", &data, "--keyspace", "bank", &path("other.backup")];
     assert!(refused(&files).contains("cassette timelock start"));

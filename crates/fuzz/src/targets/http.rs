@@ -91,7 +91,7 @@ fn servers() -> &'static Servers {
             let config =
                 ServerConfig { listen_address: ([127, 0, 0, 1], 0).into(), ..ServerConfig::default() };
             let server = Server::bind(config, Arc::new(world.database.clone())).await.unwrap();
-            let admin = Admin::new(world.database.clone(), server.figures(), Arc::new(Levels), || {});
+            let admin = Admin::new(world.database.clone(), server.metrics(), Arc::new(Levels), || {});
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
             let admin_address = listener.local_addr().unwrap();
             tokio::spawn(server.serve(std::future::pending()));

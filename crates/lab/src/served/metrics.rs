@@ -108,7 +108,7 @@ fn counters(text: &str) -> Counters {
         let name = match (name, label("keyspace"), label("cache")) {
             ("cassette_memtable_bytes", ..) => "memtable_bytes".to_owned(),
             ("cassette_commit_log_bytes", ..) => "commit_log_bytes".to_owned(),
-            ("cassette_writes_held_up_total", ..) => "writes_held_up_total".to_owned(),
+            ("cassette_writes_stalled_total", ..) => "writes_stalled_total".to_owned(),
             (_, Some(keyspace), _) if keyspace != "system" && !keyspace.starts_with("system_") => match known
             {
                 Some((_, ours)) => (*ours).to_owned(),

@@ -1,19 +1,21 @@
-//! Who may ask: not a web page of somebody else.
+//! Rejects requests of foreign web pages.
 //!
-//! The endpoint has no passwords; whoever can connect may ask, and by default only this machine can. A browser on it
-//! runs pages of strangers, though. What keeps them out:
+//! The endpoint has no passwords: every client that can connect has access, and by default only
+//! this machine can. A browser on it runs foreign pages, though. They are kept out as follows:
 //!
-//! 1. There is one `Host`, which the request line does not contradict, and it must be an address or `localhost`. A stranger's name that was made to resolve to this machine is refused.
-//! 2. `Origin`, where there is one, must be this endpoint itself, and `Sec-Fetch-Site` must not say that it is another site.
-//! 3. What changes something is a POST with a JSON content type: a page of another origin cannot send that without
-//!    asking first, and it is not answered when it asks.
+//! 1. There is one `Host`, which agrees with the request line, and it must be an address or
+//!    `localhost`. A foreign name that was made to resolve to this machine is rejected.
+//! 2. `Origin`, if present, must be this endpoint itself, and `Sec-Fetch-Site` must not name
+//!    another site.
+//! 3. Changes require a POST with a JSON content type: a page of another origin cannot send that
+//!    without a preflight request, which is not answered.
 
 use cassette_http::host::is_own;
 
-/// What of a request's head decides.
+/// The relevant parts of a request's head.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head<'a> {
-    /// The only host that it names; see [`sole_host`](cassette_http::host::sole_host).
+    /// Its only host; see [`sole_host`](cassette_http::host::sole_host).
     pub host: &'a str,
     pub origin: Option<&'a str>,
     pub fetch_site: Option<&'a str>,
@@ -21,7 +23,7 @@ pub(super) struct Head<'a> {
     pub changes_something: bool,
 }
 
-/// Why a request is refused; `None` if it is not.
+/// Returns the reason for a rejection; `None` if the request is permitted.
 pub(super) fn refusal(head: &Head<'_>) -> Option<String> {
     let host = head.host;
     if !is_own(host, []) {

@@ -1,4 +1,4 @@
-//! The endpoint's paths.
+//! The routes of the endpoint.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::guard::{self, Head};
 use super::top_partitions::{self, Asked};
 use super::{Admin, operations, prometheus, report};
 
-/// The longest operation that is taken, bytes.
+/// The maximum length of an operation, in bytes.
 const OPERATION_LENGTH_MAX: usize = 1 << 20;
 
-/// Builds the router. Bodies are to arrive in `body_wait_max`.
+/// Builds the router. Bodies must arrive within `body_wait_max`.
 pub(super) fn router(admin: Arc<Admin>, body_wait_max: Duration) -> Router {
     Router::new()
         .route("/", get(|| async { page("text/html; charset=utf-8", include_str!("page/index.html")) }))
@@ -55,7 +55,7 @@ pub(super) fn router(admin: Arc<Admin>, body_wait_max: Duration) -> Router {
         .with_state(admin)
 }
 
-/// Turns away who may not ask; see [`guard`].
+/// Rejects requests without permission; see [`guard`].
 async fn guarded(request: Request, next: Next) -> Response {
     let text = |headers: &HeaderMap, name| {
         headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -90,7 +90,7 @@ async fn guarded(request: Request, next: Next) -> Response {
     response
 }
 
-/// Reads the request's body, so that a client that does not send it occupies no handler.
+/// Reads the request's body, so that a slow client occupies no handler.
 async fn arrived(State(wait_max): State<Duration>, request: Request, next: Next) -> Response {
     match buffered(request, OPERATION_LENGTH_MAX, wait_max).await {
         Ok(request) => next.run(request).await,
@@ -105,7 +105,7 @@ async fn arrived(State(wait_max): State<Duration>, request: Request, next: Next)
     }
 }
 
-/// A part of the page. It loads nothing from elsewhere, and nothing but itself runs in it.
+/// A part of the page. It loads nothing from other origins, and runs only its own scripts.
 fn page(content_type: &'static str, content: &'static str) -> Response {
     const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -127,7 +127,7 @@ async fn operate(state: State<Arc<Admin>>, Json(operation): Json<Operation>) -> 
     blocking(state, move |admin| operations::perform(admin, &operation)).await
 }
 
-/// Answers with what `work` gives, which looks at files or takes long.
+/// Answers with the result of `work`, which accesses files or takes long.
 async fn blocking<T: serde::Serialize + Send + 'static>(
     State(admin): State<Arc<Admin>>,
     work: impl FnOnce(&Arc<Admin>) -> Result<T, Refused> + Send + 'static,
@@ -149,9 +149,6 @@ fn answer<T: serde::Serialize>(done: Result<T, Refused>) -> Response {
 }
 
 fn refuse(status: StatusCode, reason: impl Into<String>) -> Response {
-    let refused = match status.is_client_error() {
-        true => Refused::invalid(reason),
-        false => Refused::failed(reason),
-    };
+    let refused = if status.is_client_error() { Refused::invalid(reason) } else { Refused::failed(reason) };
     (status, Json(refused)).into_response()
 }

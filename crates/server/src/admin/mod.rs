@@ -1,14 +1,15 @@
-//! The admin endpoint: figures and operations over HTTP, for `cassette nodetool`, Prometheus and a browser.
+//! The admin endpoint: metrics and operations over HTTP, for `cassette nodetool`, Prometheus and a
+//! browser.
 //!
-//! | path | what |
+//! | path | content |
 //! | --- | --- |
-//! | `GET /` | a page that draws the figures live |
-//! | `GET /metrics` | the figures for Prometheus |
+//! | `GET /` | a live dashboard |
+//! | `GET /metrics` | the metrics for Prometheus |
 //! | `GET /v1/node`, `/v1/tables`, `/v1/compactions`, … | reports as JSON ([`cassette_admin_api`]) |
 //! | `POST /v1/operations` | an [`Operation`](cassette_admin_api::Operation) as JSON |
 //!
-//! It has no passwords: it listens on loopback, unless it is told otherwise, and [`guard`] keeps web pages of others out.
-//! Connections and the time that they may idle have [`Limits`].
+//! It has no passwords: it listens on loopback by default, and [`guard`] keeps foreign web pages
+//! out. [`Limits`] apply to connections and their idle time.
 
 mod guard;
 mod http;
@@ -28,10 +29,11 @@ use cassette_database::{Database, ServerFigures};
 pub use cassette_http::Limits;
 use tokio::net::TcpListener;
 
-/// Open connections, at most: half of the descriptors that are not for storage or CQL.
+/// The maximum number of open connections: half of the descriptors reserved for neither storage nor
+/// CQL.
 const CONNECTIONS_MAX: usize = 64;
 
-/// What the endpoint shows and steers.
+/// The state of the endpoint.
 pub struct Admin {
     database: Database,
     server: Arc<dyn ServerFigures>,
@@ -41,20 +43,22 @@ pub struct Admin {
     started: Instant,
 }
 
-/// How much is logged, and by whom.
+/// Access to the log levels.
 pub trait LogLevels: Send + Sync {
-    /// Modules and their levels; `ROOT` for all that are not named.
+    /// Returns modules and their levels; `ROOT` for all others.
     fn levels(&self) -> Vec<(String, String)>;
 
-    /// Sets the level of a module, or of all if `target` is empty or `ROOT`; an empty level is that of the start.
+    /// Sets the level of a module, or of all if `target` is empty or `ROOT`; an empty level
+    /// restores that of the start.
     ///
     /// # Errors
-    /// If there is no such level.
+    /// If the level is unknown.
     fn set(&self, target: &str, level: &str) -> Result<(), String>;
 }
 
 impl Admin {
-    /// For a database and the server in front of it. `drain` stops the server from accepting requests.
+    /// Creates the endpoint of a database and its server. `drain` makes the server stop accepting
+    /// requests.
     pub fn new(
         database: Database,
         server: Arc<dyn ServerFigures>,
@@ -65,7 +69,7 @@ impl Admin {
         Arc::new(Self { database, server, logging, drain, drained, started: Instant::now() })
     }
 
-    /// Answers until `stop` is done.
+    /// Answers requests until `stop` completes.
     pub async fn serve(
         self: Arc<Self>,
         listener: TcpListener,
@@ -74,7 +78,7 @@ impl Admin {
         self.serve_within(listener, Limits::new(CONNECTIONS_MAX), stop).await
     }
 
-    /// Answers until `stop` is done, within other limits than the default.
+    /// Answers requests until `stop` completes, with other limits than the default.
     pub async fn serve_within(
         self: Arc<Self>,
         listener: TcpListener,

@@ -1,4 +1,4 @@
-//! What the admin endpoint does when it is told to.
+//! Executes the operations of the admin endpoint.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::Admin;
 /// As many threads as any machine could use; each has a stack.
 const MOST_COMPACTORS: usize = 1024;
 
-/// Does what is asked, in this thread: some of it takes long.
+/// Executes an operation on this thread; some take long.
 pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refused> {
     let database = &admin.database;
     let engine = database.engine();
@@ -32,7 +32,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         }
         Operation::Compact { tables, split_output: false } => {
             for table in selected(database, tables, Indexes::Named, RefusalKind::Invalid)? {
-                // What Cassandra does too: a major compaction of what is on disk, after what is in memory got there.
+                // As in Cassandra: a major compaction of the data on disk, after a flush.
                 let done = engine.flush(Some(table.id)).and_then(|()| engine.compact(table.id));
                 done.map_err(|error| failed("compact", &table, &error))?;
             }
@@ -232,24 +232,23 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
     Ok(Done::default())
 }
 
-/// That there is a table whose files can be taken in.
+/// Checks that a table exists whose files can be imported.
 fn check_stored(database: &Database, keyspace: &str, table: &str) -> Result<(), Refused> {
     let is_meant = |known: &TableMetadata| known.keyspace == keyspace && known.name == table;
-    match database.engine().tables().iter().any(|(_, known)| is_meant(known)) {
-        true => Ok(()),
-        false => Err(Refused::no_table(keyspace, table)),
+    if database.engine().tables().iter().any(|(_, known)| is_meant(known)) {
+        Ok(())
+    } else {
+        Err(Refused::no_table(keyspace, table))
     }
 }
 
-/// Whether tokens `first..=last` meet the range from `start` to `end`, both in it, which goes round the ring if it begins behind its end.
+/// Returns whether tokens `first..=last` overlap the range from `start` to `end`, both inclusive;
+/// the range wraps around the ring if its start exceeds its end.
 fn shares_tokens((first, last): (i64, i64), start: i64, end: i64) -> bool {
-    match start < end {
-        true => first <= end && last >= start,
-        false => last >= start || first <= end,
-    }
+    if start < end { first <= end && last >= start } else { last >= start || first <= end }
 }
 
-/// Compacts SSTables that are named by the paths of their Data files, those of each table together.
+/// Compacts SSTables that are named by the paths of their Data files, grouped by table.
 fn compact_files(database: &Database, files: &[String]) -> Result<(), Refused> {
     let engine = database.engine();
     let mut of_tables = BTreeMap::new();
@@ -269,7 +268,7 @@ fn compact_files(database: &Database, files: &[String]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Verifies tables: says what it read, and fails with what it found wrong.
+/// Verifies tables: returns the SSTables read, and fails with the damage found.
 fn verify(database: &Database, tables: &Tables, extended: bool) -> Result<Done, Refused> {
     let mut messages = Vec::new();
     let mut wrong = Vec::new();
@@ -286,13 +285,10 @@ fn verify(database: &Database, tables: &Tables, extended: bool) -> Result<Done, 
             }
         }
     }
-    match wrong.is_empty() {
-        true => Ok(Done { messages }),
-        false => Err(Refused::failed(wrong.join("\n"))),
-    }
+    if wrong.is_empty() { Ok(Done { messages }) } else { Err(Refused::failed(wrong.join("\n"))) }
 }
 
-/// Scrubs tables: says what came of it, and fails with what could not be scrubbed.
+/// Scrubs tables: returns the results, and fails with the tables that could not be scrubbed.
 fn scrub(
     database: &Database,
     tables: &Tables,
@@ -312,31 +308,29 @@ fn scrub(
             }
         }
     }
-    match wrong.is_empty() {
-        true => Ok(Done { messages }),
-        false => Err(Refused::failed(wrong.join("\n"))),
-    }
+    if wrong.is_empty() { Ok(Done { messages }) } else { Err(Refused::failed(wrong.join("\n"))) }
 }
 
-/// A table that something is done to.
+/// A table selected for an operation.
 struct Selected {
     id: TableId,
     name: String,
 }
 
-/// Which hidden tables of indexes something is done to; for each operation as Cassandra does. They are named `table.index`.
+/// The hidden index tables that an operation includes; for each operation as in Cassandra. They are
+/// named `table.index`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Indexes {
-    /// None: an operation that is about the data, of which indexes are made.
+    /// None: the operation concerns the data, from which indexes are built.
     None,
     /// Those that are named.
     Named,
-    /// Those, and the ones of all tables that are meant.
+    /// Those, and the ones of all selected tables.
     All,
 }
 
-/// The stored tables that are meant. `unknown` is the kind of the refusal of a name that no table of the keyspace has: Cassandra's
-/// commands differ in it.
+/// Returns the selected tables. `unknown` is the kind of the error for a name that no table of the
+/// keyspace has: Cassandra's commands differ in it.
 fn selected(
     database: &Database,
     tables: &Tables,

@@ -1,15 +1,15 @@
-//! What the operating system knows of this process.
+//! The operating system's statistics of this process.
 
 /// Bytes of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Held now; 0 where that cannot be told.
+    /// Resident now; 0 if unknown.
     pub resident: u64,
-    /// That may be held: the limit of the control group, or what the machine has.
+    /// The limit of the control group, or the memory of the machine.
     pub limit: u64,
 }
 
-/// The memory of this process.
+/// Returns the memory of this process.
 pub(super) fn memory() -> Memory {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let machine = kibibytes(&read("/proc/meminfo"), "MemTotal:");
@@ -17,7 +17,7 @@ pub(super) fn memory() -> Memory {
     Memory { resident: kibibytes(&read("/proc/self/status"), "VmRSS:"), limit: machine.min(group) }
 }
 
-/// The bytes that a line such as `VmRSS:   1234 kB` says; 0 if there is none.
+/// Returns the bytes in a line such as `VmRSS:   1234 kB`; 0 without such a line.
 fn kibibytes(text: &str, label: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(label));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());

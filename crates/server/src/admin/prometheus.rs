@@ -1,7 +1,7 @@
-//! Reports as Prometheus reads them: the text format 0.0.4.
+//! Reports in the text format 0.0.4 of Prometheus.
 //!
 //! ```text
-//! # HELP name what it is
+//! # HELP name description
 //! # TYPE name counter | gauge | summary
 //! name{label="value",…} number
 //! ```
@@ -12,23 +12,23 @@ use cassette_admin_api::{
     AttachedIndexesReport, CompactionReport, DistributionReport, NodeReport, OverlappingReport, TableReport,
 };
 
-/// What the content is.
+/// The content type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All figures.
+/// Formats all metrics.
 pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &CompactionReport) -> String {
     let mut out = Text::default();
     out.gauge("cassette_uptime_seconds", "Seconds since the start.", &[], node.uptime_seconds as f64);
     out.gauge(
         "cassette_memory_bytes",
-        "Bytes that the process holds in memory.",
+        "Resident memory of the process in bytes.",
         &[],
         node.memory_bytes as f64,
     );
     out.gauge("cassette_memtable_bytes", "Heap bytes of memtables.", &[], node.memtable_bytes as f64);
     out.gauge(
         "cassette_memtable_max_bytes",
-        "Heap bytes that memtables may have.",
+        "Limit of the heap bytes of memtables.",
         &[],
         node.memtable_max_bytes as f64,
     );
@@ -40,7 +40,7 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
     );
     out.gauge(
         "cassette_unknown_table_directories",
-        "Tables with data that the schema does not name.",
+        "Tables with data that are missing from the schema.",
         &[],
         node.unknown_tables as f64,
     );
@@ -58,33 +58,33 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
         node.exceptions,
     );
     out.counter(
-        "cassette_writes_held_up_total",
-        "Writers that waited for room in memtables, or because compaction was behind.",
+        "cassette_writes_stalled_total",
+        "Writes that waited for memtable space or for compaction.",
         &[],
-        node.writes_held_up,
+        node.writes_stalled,
     );
     out.counter(
-        "cassette_writes_held_up_by_compaction_total",
-        "Those of them that compaction held up.",
+        "cassette_writes_stalled_by_compaction_total",
+        "Writes that waited for compaction.",
         &[],
-        node.writes_held_up_by_compaction,
+        node.writes_stalled_by_compaction,
     );
     out.gauge("cassette_connected_clients", "Connections.", &[], node.clients.len() as f64);
     out.counter(
         "cassette_connections_refused_total",
-        "Connections refused because there were too many.",
+        "Connections closed because of a limit.",
         &[],
         node.connections_refused,
     );
     out.gauge(
         "cassette_prepared_statements",
-        "Prepared statements that are kept.",
+        "Prepared statements in the cache.",
         &[],
         node.statements.prepared_count as f64,
     );
     out.counter(
         "cassette_prepared_statements_evicted_total",
-        "Prepared statements thrown away for new ones.",
+        "Prepared statements evicted for new ones.",
         &[],
         node.statements.prepared_evicted,
     );
@@ -112,7 +112,7 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
     for (name, request) in &node.requests {
         out.counter(
             "cassette_client_request_timeouts_total",
-            "Requests that took longer than their timeout.",
+            "Requests that exceeded their timeout.",
             &[("request", name)],
             request.timeouts,
         );
@@ -120,7 +120,7 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
     for (name, request) in &node.requests {
         out.counter(
             "cassette_client_request_failures_total",
-            "Requests that failed for no fault of the client's.",
+            "Requests that failed without the client's fault.",
             &[("request", name)],
             request.failures,
         );
@@ -128,97 +128,97 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
     for (name, request) in &node.requests {
         out.counter(
             "cassette_client_request_invalid_total",
-            "Requests refused because of what they asked.",
+            "Rejected requests.",
             &[("request", name)],
             request.invalid,
         );
     }
     type Cache = fn(&cassette_admin_api::CacheReport) -> u64;
     let caches: [(&str, &str, bool, Cache); 6] = [
-        ("cassette_cache_entries", "What a cache holds.", false, |cache| cache.entries),
-        ("cassette_cache_size_bytes", "Bytes that a cache holds.", false, |cache| cache.size_bytes),
-        ("cassette_cache_capacity_bytes", "Bytes that a cache may hold.", false, |cache| {
+        ("cassette_cache_entries", "Entries of a cache.", false, |cache| cache.entries),
+        ("cassette_cache_size_bytes", "Bytes in a cache.", false, |cache| cache.size_bytes),
+        ("cassette_cache_capacity_bytes", "Capacity of a cache in bytes.", false, |cache| {
             cache.capacity_bytes
         }),
-        ("cassette_cache_hits_total", "Requests that a cache could answer.", true, |cache| cache.hits),
-        ("cassette_cache_misses_total", "Requests that a cache could not answer.", true, |cache| {
+        ("cassette_cache_hits_total", "Hits of a cache.", true, |cache| cache.hits),
+        ("cassette_cache_misses_total", "Misses of a cache.", true, |cache| {
             cache.requests.saturating_sub(cache.hits)
         }),
-        ("cassette_cache_requests_total", "Requests to a cache.", true, |cache| cache.requests),
+        ("cassette_cache_requests_total", "Hits and misses of a cache.", true, |cache| cache.requests),
     ];
-    for (name, help, is_counter, figure) in caches {
+    for (name, help, is_counter, value) in caches {
         for (cache, report) in &node.caches {
-            out.value(name, help, is_counter, &[("cache", cache)], figure(report) as f64);
+            out.value(name, help, is_counter, &[("cache", cache)], value(report) as f64);
         }
     }
-    // Left out where there is nothing to tell.
+    // Omitted without a value.
     type CacheMean = fn(&cassette_admin_api::CacheReport) -> Option<f64>;
     let means: [(&str, &str, CacheMean); 2] = [
-        (
-            "cassette_cache_recent_hit_ratio",
-            "The share of recent requests that a cache could answer.",
-            |cache| cache.recent_hit_rate,
-        ),
-        (
-            "cassette_cache_miss_latency_seconds",
-            "How long reading what a cache lacks takes, on average.",
-            |cache| cache.miss_latency_micros.map(|micros| micros * 1e-6),
-        ),
+        ("cassette_cache_recent_hit_ratio", "Fraction of hits among recent requests to a cache.", |cache| {
+            cache.recent_hit_rate
+        }),
+        ("cassette_cache_miss_latency_seconds", "Mean time to load a missing entry of a cache.", |cache| {
+            cache.miss_latency_micros.map(|micros| micros * 1e-6)
+        }),
     ];
-    for (name, help, figure) in means {
+    for (name, help, value) in means {
         for (cache, report) in &node.caches {
-            if let Some(value) = figure(report).filter(|value| value.is_finite()) {
+            if let Some(value) = value(report).filter(|value| value.is_finite()) {
                 out.gauge(name, help, &[("cache", cache)], value);
             }
         }
     }
     type Pool = fn(&cassette_admin_api::PoolReport) -> u64;
     let pools: [(&str, &str, bool, Pool); 4] = [
-        ("cassette_thread_pool_active", "Tasks that run.", false, |pool| pool.active),
-        ("cassette_thread_pool_pending", "Tasks that wait.", false, |pool| pool.pending),
-        ("cassette_thread_pool_completed_total", "Tasks done.", true, |pool| pool.completed),
-        ("cassette_thread_pool_blocked_total", "Tasks that were held up.", true, |pool| {
+        ("cassette_thread_pool_active", "Running tasks.", false, |pool| pool.active),
+        ("cassette_thread_pool_pending", "Waiting tasks.", false, |pool| pool.pending),
+        ("cassette_thread_pool_completed_total", "Completed tasks.", true, |pool| pool.completed),
+        ("cassette_thread_pool_blocked_total", "Tasks blocked because the pool was full.", true, |pool| {
             pool.blocked_all_time
         }),
     ];
-    for (name, help, is_counter, figure) in pools {
+    for (name, help, is_counter, value) in pools {
         for report in &node.pools {
-            out.value(name, help, is_counter, &[("pool", &report.name)], figure(report) as f64);
+            out.value(name, help, is_counter, &[("pool", &report.name)], value(report) as f64);
         }
     }
-    out.counter("cassette_compactions_total", "Compactions done.", &[], compactions.completed);
+    out.counter("cassette_compactions_total", "Completed compactions.", &[], compactions.completed);
     out.counter(
         "cassette_compaction_bytes_total",
         "Bytes written by compactions.",
         &[],
         compactions.bytes_compacted,
     );
-    out.gauge("cassette_compactions_active", "Compactions that run.", &[], compactions.active.len() as f64);
+    out.gauge("cassette_compactions_active", "Running compactions.", &[], compactions.active.len() as f64);
     of_overlapping_sstables(&mut out, &compactions.overlapping);
     of_tables(&mut out, tables);
     out.text
 }
 
-/// What `provide_overlapping_tombstones` gave and cost.
-fn of_overlapping_sstables(out: &mut Text, figures: &OverlappingReport) {
+/// Effect and cost of `provide_overlapping_tombstones`.
+fn of_overlapping_sstables(out: &mut Text, report: &OverlappingReport) {
     let counters = [
         (
             "partitions_checked",
-            "Partitions that overlapping SSTables might have.",
-            figures.partitions_checked,
+            "Partitions that overlapping SSTables may contain.",
+            report.partitions_checked,
         ),
-        ("partitions_skipped", "Partitions that had too many of them.", figures.partitions_skipped),
-        ("sources_opened", "Partitions of overlapping SSTables that were opened.", figures.sources_opened),
-        ("bytes_read", "Bytes read from overlapping SSTables.", figures.bytes_read),
-        ("bytes_dropped", "Bytes left out of compactions because of them.", figures.bytes_dropped),
-        ("rows_dropped", "Rows left out.", figures.rows_dropped),
-        ("cells_dropped", "Cells left out.", figures.cells_dropped),
+        ("partitions_skipped", "Partitions with too many overlapping SSTables.", report.partitions_skipped),
+        ("sources_opened", "Partitions of overlapping SSTables that were opened.", report.sources_opened),
+        ("bytes_read", "Bytes read from overlapping SSTables.", report.bytes_read),
+        (
+            "bytes_dropped",
+            "Bytes that compactions dropped because of overlapping SSTables.",
+            report.bytes_dropped,
+        ),
+        ("rows_dropped", "Rows dropped because of overlapping SSTables.", report.rows_dropped),
+        ("cells_dropped", "Cells dropped because of overlapping SSTables.", report.cells_dropped),
     ];
-    for (name, help, figure) in counters {
-        out.counter(&format!("cassette_overlapping_{name}_total"), help, &[], figure);
+    for (name, help, value) in counters {
+        out.counter(&format!("cassette_overlapping_{name}_total"), help, &[], value);
     }
-    let help = "Time spent on it.";
-    out.value("cassette_overlapping_seconds_total", help, true, &[], figures.seconds);
+    let help = "Time spent on overlapping SSTables.";
+    out.value("cassette_overlapping_seconds_total", help, true, &[], report.seconds);
 }
 
 fn of_tables(out: &mut Text, tables: &[TableReport]) {
@@ -227,33 +227,34 @@ fn of_tables(out: &mut Text, tables: &[TableReport]) {
         ("cassette_table_read_latency_seconds", "Reads of one partition.", 1e-6, |table| &table.read),
         ("cassette_table_write_latency_seconds", "Changes of one partition.", 1e-6, |table| &table.write),
         ("cassette_table_scan_latency_seconds", "Scans over partitions.", 1e-6, |table| &table.scan),
-        ("cassette_table_sstables_per_read", "SSTables that a read found the partition in.", 1.0, |table| {
-            &table.sstables_per_read
-        }),
-        ("cassette_table_live_scanned", "Live rows that a read came across.", 1.0, |table| {
-            &table.live_scanned
-        }),
-        ("cassette_table_tombstones_scanned", "Tombstones that a read came across.", 1.0, |table| {
+        (
+            "cassette_table_sstables_per_read",
+            "SSTables that contained the partition of a read.",
+            1.0,
+            |table| &table.sstables_per_read,
+        ),
+        ("cassette_table_live_scanned", "Live rows that a read scanned.", 1.0, |table| &table.live_scanned),
+        ("cassette_table_tombstones_scanned", "Tombstones that a read scanned.", 1.0, |table| {
             &table.tombstones_scanned
         }),
     ];
-    for (name, help, unit, figure) in summaries {
+    for (name, help, unit, value) in summaries {
         for table in tables {
-            out.summary(name, help, &labels(table), figure(table), unit);
+            out.summary(name, help, &labels(table), value(table), unit);
         }
     }
     of_attached_indexes(out, tables);
     type Value = fn(&TableReport) -> f64;
     let values: [(&str, &str, bool, Value); 19] = [
-        ("cassette_table_sstables", "SSTables that are read.", false, |table| table.sstables as f64),
-        ("cassette_table_sstables_set_aside", "Corrupt SSTables that are left out.", false, |table| {
-            table.sstables_set_aside as f64
+        ("cassette_table_sstables", "SSTables in use.", false, |table| table.sstables as f64),
+        ("cassette_table_sstables_quarantined", "Corrupt SSTables that reads omit.", false, |table| {
+            table.sstables_quarantined as f64
         }),
         ("cassette_table_live_bytes", "Bytes of SSTables.", false, |table| table.live_bytes as f64),
         ("cassette_table_uncompressed_bytes", "Bytes of their rows before compression.", false, |table| {
             table.uncompressed_bytes as f64
         }),
-        ("cassette_table_partitions", "Partitions, about.", false, |table| table.partitions as f64),
+        ("cassette_table_partitions", "Estimated partitions.", false, |table| table.partitions as f64),
         ("cassette_table_memtable_bytes", "Heap bytes of memtables.", false, |table| {
             table.memtable_bytes as f64
         }),
@@ -261,29 +262,31 @@ fn of_tables(out: &mut Text, tables: &[TableReport]) {
         ("cassette_table_flushed_bytes_total", "Bytes written by flushes.", true, |table| {
             table.bytes_flushed as f64
         }),
-        ("cassette_table_pending_flushes", "Memtables that wait to be flushed.", false, |table| {
+        ("cassette_table_pending_flushes", "Memtables waiting for a flush.", false, |table| {
             table.pending_flushes as f64
         }),
-        ("cassette_table_compactions_total", "Compactions done.", true, |table| table.compactions as f64),
+        ("cassette_table_compactions_total", "Completed compactions.", true, |table| {
+            table.compactions as f64
+        }),
         ("cassette_table_compacted_bytes_total", "Bytes written by compactions.", true, |table| {
             table.bytes_compacted as f64
         }),
-        ("cassette_table_pending_compactions", "Compactions that wait.", false, |table| {
+        ("cassette_table_pending_compactions", "Pending compactions.", false, |table| {
             table.pending_compactions as f64
         }),
         (
             "cassette_table_filter_false_positives_total",
-            "Filters that let a key pass which was not there.",
+            "Filter checks that passed for an absent key.",
             true,
             |table| table.filter_false_positives as f64,
         ),
         (
             "cassette_table_filter_true_positives_total",
-            "Filters that let a key pass which was there.",
+            "Filter checks that passed for a present key.",
             true,
             |table| table.filter_true_positives as f64,
         ),
-        ("cassette_table_filter_true_negatives_total", "Filters that kept a key out.", true, |table| {
+        ("cassette_table_filter_true_negatives_total", "Filter checks that excluded a key.", true, |table| {
             table.filter_true_negatives as f64
         }),
         ("cassette_table_filter_bytes", "Bytes of filters in memory.", false, |table| {
@@ -291,16 +294,16 @@ fn of_tables(out: &mut Text, tables: &[TableReport]) {
         }),
         (
             "cassette_table_max_partition_bytes",
-            "The largest partition in an SSTable, about.",
+            "Estimated bytes of the largest partition in an SSTable.",
             false,
             |table| table.max_partition_bytes as f64,
         ),
-        ("cassette_table_snapshot_bytes", "Bytes that only snapshots hold.", false, |table| {
+        ("cassette_table_snapshot_bytes", "Bytes that only snapshots occupy.", false, |table| {
             table.snapshot_bytes as f64
         }),
         (
             "cassette_table_droppable_ratio",
-            "The share of cells that a compaction could drop.",
+            "Fraction of cells that a compaction could drop.",
             false,
             |table| table.droppable_ratio,
         ),
@@ -317,14 +320,14 @@ fn of_tables(out: &mut Text, tables: &[TableReport]) {
             );
         }
     }
-    for (name, help, is_counter, figure) in values {
+    for (name, help, is_counter, value) in values {
         for table in tables {
-            out.value(name, help, is_counter, &labels(table), figure(table));
+            out.value(name, help, is_counter, &labels(table), value(table));
         }
     }
 }
 
-/// Of the tables that have storage-attached indexes.
+/// Metrics of tables that have storage-attached indexes.
 fn of_attached_indexes(out: &mut Text, tables: &[TableReport]) {
     type Summary = fn(&AttachedIndexesReport) -> &DistributionReport;
     let summaries: [(&str, &str, f64, Summary); 4] = [
@@ -337,18 +340,18 @@ fn of_attached_indexes(out: &mut Text, tables: &[TableReport]) {
         ),
         (
             "cassette_table_sai_sstables_per_query",
-            "SSTables of SAI indexes in which a query came upon entries.",
+            "SSTables of SAI indexes in which a query found entries.",
             1.0,
             |sai| &sai.sstables_hit,
         ),
-        ("cassette_table_sai_rows_filtered", "Rows that a query by SAI indexes looked at.", 1.0, |sai| {
+        ("cassette_table_sai_rows_filtered", "Rows that a query by SAI indexes checked.", 1.0, |sai| {
             &sai.rows_filtered
         }),
     ];
-    for (name, help, unit, figure) in summaries {
+    for (name, help, unit, value) in summaries {
         for table in tables {
             if let Some(indexes) = &table.attached_indexes {
-                out.summary(name, help, &labels(table), figure(indexes), unit);
+                out.summary(name, help, &labels(table), value(indexes), unit);
             }
         }
     }
@@ -358,7 +361,7 @@ fn labels(table: &TableReport) -> [(&str, &str); 2] {
     [("keyspace", &table.keyspace), ("table", &table.table)]
 }
 
-/// The text; a name's lines must come together.
+/// The text; the lines of one name must be adjacent.
 #[derive(Default)]
 struct Text {
     text: String,
@@ -380,7 +383,7 @@ impl Text {
         self.line(name, labels, None, value);
     }
 
-    /// Quantiles of what was recent, and all values' number and sum, in `unit`s.
+    /// Quantiles of recent values, and number and sum of all values, in `unit`s.
     fn summary(
         &mut self,
         name: &str,

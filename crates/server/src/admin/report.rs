@@ -1,4 +1,4 @@
-//! Reports: what the database and its server know, put together.
+//! Assembles reports from the state of the database and its server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use cassette_rows::{TableId, TableMetadata};
 use super::Admin;
 use super::process;
 
-/// The node.
+/// Reports the node.
 pub(super) fn node(admin: &Admin) -> NodeReport {
     let Admin { database, server, .. } = admin;
     let (engine, node, catalog) = (database.engine(), database.node(), database.catalog());
@@ -68,8 +68,8 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         memtable_bytes: stats.memtable_bytes,
         memtable_max_bytes: stats.memtable_bytes_max,
         exceptions: engine.metrics().exceptions.get(),
-        writes_held_up: engine.metrics().writes_held_up.get(),
-        writes_held_up_by_compaction: engine.metrics().writes_held_up_by_compaction.get(),
+        writes_stalled: engine.metrics().writes_held_up.get(),
+        writes_stalled_by_compaction: engine.metrics().writes_held_up_by_compaction.get(),
         commit_log_bytes: stats.commit_log.map_or(0, |log| log.total_size),
         unknown_tables: stats.unknown_tables,
         unknown_table_bytes: stats.unknown_table_bytes,
@@ -81,13 +81,13 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         requests: requests
             .by_name()
             .into_iter()
-            .map(|(name, figures)| {
-                let latency = histogram(&figures.latency.snapshot(stats.now));
+            .map(|(name, metrics)| {
+                let latency = histogram(&metrics.latency.snapshot(stats.now));
                 let report = RequestReport {
                     latency,
-                    timeouts: figures.timeouts.get(),
-                    failures: figures.failures.get(),
-                    invalid: figures.invalid.get(),
+                    timeouts: metrics.timeouts.get(),
+                    failures: metrics.failures.get(),
+                    invalid: metrics.invalid.get(),
                 };
                 (name.to_owned(), report)
             })
@@ -104,7 +104,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
     }
 }
 
-/// The guardrails, in the order of the table that describes them.
+/// Reports the guardrails, in the order of their definition.
 pub(super) fn guardrails(admin: &Admin) -> Vec<GuardrailReport> {
     let values = admin.database.guardrails();
     let report = |guardrail: &Guardrail| GuardrailReport {
@@ -115,7 +115,7 @@ pub(super) fn guardrails(admin: &Admin) -> Vec<GuardrailReport> {
     GUARDRAILS.iter().map(report).collect()
 }
 
-/// The timeouts of requests.
+/// Reports the timeouts of requests.
 pub(super) fn timeouts(admin: &Admin) -> Vec<TimeoutReport> {
     let timeouts = admin.database.timeouts();
     let millis =
@@ -125,8 +125,8 @@ pub(super) fn timeouts(admin: &Admin) -> Vec<TimeoutReport> {
     Timeout::ALL.into_iter().map(report).collect()
 }
 
-/// The share of bytes that Cassandra marked as repaired, 0 to 100: of tables that it would repair, as there is to be more than one
-/// replica of them. 100 without any.
+/// Returns the percentage of bytes that Cassandra marked as repaired, of tables with more than one
+/// replica, which Cassandra would repair. 100 without any.
 fn percent_repaired(catalog: &Catalog, tables: &[(Arc<TableMetadata>, TableStats)]) -> f64 {
     let is_repaired = |table: &TableMetadata| {
         let keyspace = catalog.keyspace(&table.keyspace);
@@ -144,14 +144,15 @@ fn percent_repaired(catalog: &Catalog, tables: &[(Arc<TableMetadata>, TableStats
     if all == 0 { 100.0 } else { 100.0 * repaired as f64 / all as f64 }
 }
 
-/// How many replicas a keyspace is to have, in all data centers together; `3/1` are three.
+/// Returns the number of replicas of a keyspace, in all data centers together; `3/1` are three.
 fn replicas(replication: &Replication) -> u64 {
     let factors = replication.options.values();
     let numbers = factors.filter_map(|factor| factor.split('/').next()?.trim().parse::<u64>().ok());
     numbers.sum()
 }
 
-/// The kinds of messages between replicas that Cassandra drops when they come too late. Here nothing is ever dropped.
+/// The kinds of messages between replicas that Cassandra drops when they are late. Here none is
+/// ever dropped.
 const DROPPABLE: &[&str] =
     &["READ_REQ", "RANGE_REQ", "MUTATION_REQ", "COUNTER_MUTATION_REQ", "BATCH_STORE_REQ", "HINT_REQ"];
 
@@ -207,7 +208,7 @@ fn caches(stats: &EngineStats, options: &Options) -> BTreeMap<String, CacheRepor
             capacity_bytes: cache.capacity,
             hits: cache.hits,
             requests: cache.requests(),
-            // Until there have been two looks at the counters, everything is recent.
+            // Until the counters were sampled twice, everything is recent.
             recent_hit_rate: rates.hit_rate().or((cache.requests() > 0).then(|| cache.hit_rate())),
             miss_latency_micros: (name == "chunk" && cache.misses > 0).then(|| cache.miss_latency_micros()),
             save_period_seconds: period.as_secs(),
@@ -217,7 +218,7 @@ fn caches(stats: &EngineStats, options: &Options) -> BTreeMap<String, CacheRepor
     stats.caches().map(report).into()
 }
 
-/// All stored tables, by keyspace and name.
+/// Reports all stored tables, by keyspace and name.
 pub(super) fn tables(admin: &Admin) -> Vec<TableReport> {
     let engine = admin.database.engine();
     let catalog = admin.database.catalog();
@@ -237,29 +238,29 @@ pub(super) fn tables(admin: &Admin) -> Vec<TableReport> {
         .collect()
 }
 
-/// The storage-attached ones of a table's indexes.
+/// Reports the storage-attached indexes of a table.
 fn attached_indexes(engine: &Engine, indexes: &[Arc<Index>], now: Duration) -> Option<AttachedIndexesReport> {
     let attached = || indexes.iter().filter(|index| index.kind == IndexKind::StorageAttached);
     let searches = attached().next()?.searches();
-    let figures = |values: &Histogram| histogram(&values.snapshot(now));
-    // One that is dropped meanwhile has none.
+    let report = |values: &Histogram| histogram(&values.snapshot(now));
+    // A dropped one has no SSTables.
     let bytes =
         |index: &Arc<Index>| engine.table_stats(index.storage().id).map_or(0, |stats| stats.live_disk_bytes);
     Some(AttachedIndexesReport {
         indexes: attached().count() as u64,
         queryable: attached().filter(|index| index.is_built()).count() as u64,
         disk_bytes: attached().map(bytes).sum(),
-        queries: figures(&searches.latency),
-        filtering: figures(&searches.filtering_latency),
-        sstables_hit: figures(&searches.sstables),
-        rows_filtered: figures(&searches.rows_filtered),
+        queries: report(&searches.latency),
+        filtering: report(&searches.filtering_latency),
+        sstables_hit: report(&searches.sstables),
+        rows_filtered: report(&searches.rows_filtered),
     })
 }
 
-/// What removing a table's snapshots would free, of each that has any.
+/// Returns the bytes that removing a table's snapshots would free, for each table with snapshots.
 fn bytes_in_snapshots(engine: &Engine) -> HashMap<TableId, u64> {
     let snapshots = engine.snapshots().unwrap_or_else(|error| {
-        tracing::error!(%error, "cannot list snapshots: figures leave out what they take");
+        tracing::error!(%error, "cannot list snapshots: their sizes are omitted");
         Vec::new()
     });
     let mut bytes = HashMap::new();
@@ -272,7 +273,7 @@ fn bytes_in_snapshots(engine: &Engine) -> HashMap<TableId, u64> {
 }
 
 fn stored(engine: &Engine) -> impl Iterator<Item = (Arc<TableMetadata>, TableStats, Arc<TableMetrics>)> {
-    // One that is dropped meanwhile is passed over.
+    // A table that was dropped meanwhile is skipped.
     engine
         .tables()
         .into_iter()
@@ -285,7 +286,7 @@ fn table(table: &TableMetadata, stats: TableStats, metrics: &TableMetrics, now: 
     let is_leveled = compaction["class"] == "LeveledCompactionStrategy";
     let fanout = compaction.get("fanout_size").and_then(|size| size.parse().ok()).unwrap_or(10);
     let filter = metrics.filter_answers();
-    let figures = |values: &Histogram| histogram(&values.snapshot(now));
+    let report = |values: &Histogram| histogram(&values.snapshot(now));
     TableReport {
         keyspace: table.keyspace.clone(),
         table: table.name.clone(),
@@ -294,12 +295,9 @@ fn table(table: &TableMetadata, stats: TableStats, metrics: &TableMetrics, now: 
         compaction: compaction.into_iter().collect(),
         autocompaction: stats.autocompaction,
         sstables: stats.sstables,
-        sstables_set_aside: stats.sstables_set_aside,
+        sstables_quarantined: stats.sstables_set_aside,
         old_sstables: stats.old_sstables,
-        levels: match is_leveled {
-            true => levels(&stats),
-            false => Vec::new(),
-        },
+        levels: if is_leveled { levels(&stats) } else { Vec::new() },
         fanout,
         max_sstable_bytes: stats.max_sstable_bytes,
         max_sstable_millis: stats.max_sstable_millis,
@@ -320,12 +318,12 @@ fn table(table: &TableMetadata, stats: TableStats, metrics: &TableMetrics, now: 
         pending_compactions: stats.pending_compactions,
         compactions: stats.compactions,
         bytes_compacted: stats.bytes_compacted,
-        read: figures(&metrics.read_latency),
-        write: figures(&metrics.write_latency),
-        scan: figures(&metrics.range_latency),
-        sstables_per_read: figures(&metrics.sstables_per_read),
-        live_scanned: figures(&metrics.live_scanned),
-        tombstones_scanned: figures(&metrics.tombstones_scanned),
+        read: report(&metrics.read_latency),
+        write: report(&metrics.write_latency),
+        scan: report(&metrics.range_latency),
+        sstables_per_read: report(&metrics.sstables_per_read),
+        live_scanned: report(&metrics.live_scanned),
+        tombstones_scanned: report(&metrics.tombstones_scanned),
         partition_bytes: None,
         partition_cells: None,
         filter_false_positives: filter.false_positives,
@@ -343,7 +341,7 @@ fn table(table: &TableMetadata, stats: TableStats, metrics: &TableMetrics, now: 
     }
 }
 
-/// As many levels as Cassandra shows, whatever there is on them.
+/// Returns as many levels as Cassandra shows, including empty ones.
 fn levels(stats: &TableStats) -> Vec<LevelReport> {
     const LEVELS: usize = 9;
     let mut levels = vec![LevelReport::default(); stats.levels.len().max(LEVELS)];
@@ -353,7 +351,7 @@ fn levels(stats: &TableStats) -> Vec<LevelReport> {
     levels
 }
 
-/// Compactions.
+/// Reports compactions.
 pub(super) fn compactions(admin: &Admin) -> CompactionReport {
     let engine = admin.database.engine();
     let mut pending: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
@@ -374,7 +372,7 @@ pub(super) fn compactions(admin: &Admin) -> CompactionReport {
         sstables: running.sstables as u64,
         target_directory: running.directory.display().to_string(),
     });
-    // They have their threads to themselves, and appear here as in Cassandra.
+    // Builds have dedicated threads, and are listed here as in Cassandra.
     let builds = admin.database.running_builds().into_iter().map(|build| ActiveCompaction {
         id: build.id.to_string(),
         kind: build.kind.to_owned(),
@@ -403,21 +401,21 @@ pub(super) fn compactions(admin: &Admin) -> CompactionReport {
     }
 }
 
-fn overlapping(figures: &OverlappingFigures) -> OverlappingReport {
+fn overlapping(metrics: &OverlappingFigures) -> OverlappingReport {
     OverlappingReport {
-        partitions_checked: figures.partitions_checked,
-        partitions_skipped: figures.partitions_skipped,
-        sources_opened: figures.sources_opened,
-        bytes_read: figures.bytes_read,
-        bytes_dropped: figures.bytes_dropped,
-        rows_dropped: figures.rows_dropped,
-        cells_dropped: figures.cells_dropped,
-        seconds: figures.time.as_secs_f64(),
-        seconds_per_mebibyte: figures.seconds_per_mib(),
+        partitions_checked: metrics.partitions_checked,
+        partitions_skipped: metrics.partitions_skipped,
+        sources_opened: metrics.sources_opened,
+        bytes_read: metrics.bytes_read,
+        bytes_dropped: metrics.bytes_dropped,
+        rows_dropped: metrics.rows_dropped,
+        cells_dropped: metrics.cells_dropped,
+        seconds: metrics.time.as_secs_f64(),
+        seconds_per_mebibyte: metrics.seconds_per_mib(),
     }
 }
 
-/// Compactions that have ended well, the latest first.
+/// Reports successful compactions, the latest first.
 pub(super) fn compaction_history(admin: &Admin) -> Result<Vec<CompactionRecord>, Refused> {
     let failed = |error: DatabaseError| Refused::failed(error.to_string());
     let done = admin.database.compaction_history().map_err(failed)?;
@@ -439,7 +437,7 @@ pub(super) fn compaction_history(admin: &Admin) -> Result<Vec<CompactionRecord>,
     Ok(done.into_iter().map(record).collect())
 }
 
-/// Data of tables that the schema does not name.
+/// Reports data of tables that are missing from the schema.
 pub(super) fn unknown_tables(admin: &Admin) -> Result<Vec<UnknownTableReport>, Refused> {
     let unknown = admin.database.unknown_tables().map_err(|error| Refused::failed(error.to_string()))?;
     let report = |unknown: UnknownTable| UnknownTableReport {
@@ -456,7 +454,7 @@ pub(super) fn unknown_tables(admin: &Admin) -> Result<Vec<UnknownTableReport>, R
     Ok(unknown.into_iter().map(report).collect())
 }
 
-/// All snapshots.
+/// Reports all snapshots.
 pub(super) fn snapshots(admin: &Admin) -> Result<Vec<SnapshotReport>, Refused> {
     let failed = |error: DatabaseError| Refused::failed(error.to_string());
     let snapshots = admin.database.snapshots().map_err(failed)?;
@@ -473,7 +471,7 @@ pub(super) fn snapshots(admin: &Admin) -> Result<Vec<SnapshotReport>, Refused> {
     Ok(snapshots.into_iter().map(report).collect())
 }
 
-/// A histogram: its recent values, and how many there were altogether.
+/// Reports a histogram: its recent values, and their total number.
 pub(super) fn histogram(snapshot: &HistogramSnapshot) -> DistributionReport {
     DistributionReport {
         count: snapshot.count(),

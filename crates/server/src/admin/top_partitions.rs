@@ -1,4 +1,4 @@
-//! Which partitions are most active: samples tables for a while.
+//! Samples tables for their most active partitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::Admin;
 
-/// What is asked for.
+/// The parameters of a request.
 #[derive(Debug, Deserialize)]
 pub(super) struct Asked {
     keyspace: Option<String>,
@@ -22,13 +22,14 @@ pub(super) struct Asked {
     top: usize,
 }
 
-/// Nobody samples for longer.
+/// The maximum duration of sampling.
 const MILLIS_MAX: u64 = 10 * 60 * 1000;
 
-/// Samples that have been begun, and end with this.
+/// Running samples, which end when this is dropped.
 struct Begun(Vec<(Arc<TableMetadata>, Arc<TableMetrics>)>);
 
-/// The most active partitions from now on for as long as was asked. Sampling ends early if the wait is abandoned.
+/// Returns the most active partitions during the requested time. Sampling ends early if the future
+/// is dropped.
 pub(super) async fn sample(admin: &Admin, asked: &Asked) -> Result<TopPartitions, Refused> {
     if asked.millis > MILLIS_MAX || asked.capacity > 1024 {
         return Err(Refused::wrong_use("at most ten minutes and 1024 partitions are sampled"));
@@ -45,13 +46,13 @@ pub(super) async fn sample(admin: &Admin, asked: &Asked) -> Result<TopPartitions
         .filter_map(|(id, table)| Some((table, engine.table_metrics(id).ok()?)))
         .collect();
     if tables.is_empty() {
-        return Err(Refused::wrong_use("there is no such table"));
+        return Err(Refused::wrong_use("unknown table"));
     }
     let tables_count = tables.len();
     let begin = |(_, metrics): &(_, Arc<TableMetrics>)| metrics.sampler.begin(asked.capacity);
     let mut begun = Begun(tables.into_iter().filter(begin).collect());
     if begun.0.len() < tables_count {
-        return Err(Refused::invalid("somebody is sampling already"));
+        return Err(Refused::invalid("a sampling is already in progress: wait until it ends"));
     }
     tokio::time::sleep(Duration::from_millis(asked.millis)).await;
     let mut samplers: BTreeMap<String, Vec<Sampled>> =
@@ -80,7 +81,7 @@ impl Drop for Begun {
     }
 }
 
-/// A partition key as text, its components with colons between.
+/// Formats a partition key as text, with colons between its components.
 fn key_text(table: &TableMetadata, bytes: &[u8]) -> String {
     let components = key::components(bytes, table.partition_key.len()).unwrap_or_default();
     let texts =

@@ -1,4 +1,4 @@
-//! Executing requests: at once on the connection's task, or on a thread of their own.
+//! Executes requests: directly on the connection's task, or on a dedicated thread.
 
 use std::{
     any::Any,
@@ -30,13 +30,13 @@ use crate::{
     threads::ThreadPermit,
 };
 
-/// The requests of a connection that run on threads of their own.
+/// The requests of a connection that run on dedicated threads.
 pub(super) struct Jobs {
-    /// Unbounded in itself; what is in flight is bounded where jobs are started.
+    /// Unbounded; the start of jobs limits the number in flight.
     sender: mpsc::UnboundedSender<Done>,
     receiver: mpsc::UnboundedReceiver<Done>,
     in_flight: usize,
-    /// Interrupts those in flight once nobody waits for their answers.
+    /// Interrupts those in flight once no client waits for their answers.
     cancellation: Cancellation,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Done {
     outcome: Result<(Prelude, Finished), Error>,
 }
 
-/// The body of a response, in pieces, as it waits to be sent.
+/// The body of a response, in pieces, waiting to be sent.
 pub(super) struct Finished {
     pub pieces: Vec<Vec<u8>>,
     pub charge: Option<Charge>,
@@ -68,24 +68,24 @@ impl Jobs {
         Self { sender, receiver, in_flight: 0, cancellation: Cancellation::new() }
     }
 
-    /// How many have been started and not been answered.
+    /// Returns the number of jobs started and not yet answered.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// A job that has finished already.
+    /// Returns a job that has already finished.
     pub fn next_ready(&mut self) -> Option<Done> {
         let done = self.receiver.try_recv().ok()?;
         self.in_flight -= 1;
         Some(done)
     }
 
-    /// Interrupts and forgets those in flight: nobody waits for their answers.
+    /// Interrupts and drops those in flight, because no client waits for their answers.
     pub fn abandon(&mut self) {
         *self = Self::new();
     }
 
-    /// Waits for a job to finish; `None` at once when there is none in flight.
+    /// Waits for a job to finish; returns `None` at once if none is in flight.
     pub async fn next(&mut self) -> Option<Done> {
         if self.in_flight == 0 {
             return None;
@@ -96,7 +96,7 @@ impl Jobs {
     }
 }
 
-/// Also when the connection's task is cut.
+/// Also runs if the connection's task is aborted.
 impl Drop for Jobs {
     fn drop(&mut self) {
         self.cancellation.cancel(Interrupted::ClientGone);
@@ -107,12 +107,12 @@ impl Drop for Jobs {
 #[derive(Clone, Copy)]
 struct Trace {
     id: Uuid,
-    /// Whether the client asked for it, and is told its id.
+    /// Whether the client requested it, and receives its id.
     is_told: bool,
 }
 
 impl<B: Backend> Connection<B> {
-    /// Executes a request, at once if memory has all that it needs and it is not traced.
+    /// Executes a request directly if memory contains everything it needs and it is not traced.
     pub(super) fn execute(
         &mut self,
         stream: i16,
@@ -151,12 +151,13 @@ impl<B: Backend> Connection<B> {
     }
 
     fn refuse_for_overload(&mut self, stream: i16) {
-        self.shared.figures.overloaded.fetch_add(1, Ordering::Relaxed);
+        self.shared.metrics.overloaded.fetch_add(1, Ordering::Relaxed);
         let error = Error::new(ErrorDetail::Overloaded, self.permit.overload_message());
         self.respond(stream, &Response::Error(error));
     }
 
-    /// Executes a request on a blocking thread, or lets the connection wait for one. Its memory is charged before.
+    /// Executes a request on a blocking thread, or makes the connection wait for one. Its memory is
+    /// charged before.
     fn start_job(
         &mut self,
         stream: i16,
@@ -178,7 +179,7 @@ impl<B: Backend> Connection<B> {
             return self.refuse_for_overload(stream);
         }
         let request = Arc::new(request);
-        let entered = self.shared.figures.running.enter({
+        let entered = self.shared.metrics.running.enter({
             let (backend, request) = (Arc::clone(&self.shared.backend), Arc::clone(&request));
             move || backend.describe(&request)
         });
@@ -191,19 +192,19 @@ impl<B: Backend> Connection<B> {
             },
             None => None,
         };
-        let (accounts, figures) = (accounts.clone(), Arc::clone(&self.shared.figures));
+        let (accounts, metrics) = (accounts.clone(), Arc::clone(&self.shared.metrics));
         let granted = async move {
             let charge = match charge {
                 Some(charge) => charge,
                 None => accounts.charge(length).await,
             };
-            let _waiting = figures.wait_for_thread();
+            let _waiting = metrics.wait_for_thread();
             (charge, threads.acquire(client).await)
         };
         self.waiting = Some(Waiting::thread(granted, job));
     }
 
-    /// Goes on with what the connection has waited for.
+    /// Continues with the resource for which the connection has waited.
     pub(super) fn go_on(&mut self, granted: Granted) {
         match granted {
             Granted::Memory(charge, input) => self.receive_message(charge, input),
@@ -235,12 +236,15 @@ impl<B: Backend> Connection<B> {
                     Ok((prelude, Finished { pieces, charge }))
                 }
                 Answer::WouldBlock => {
-                    error!("a request that may block was refused because it would: {:?}", request.opcode());
+                    error!(
+                        "a request that may block was rejected because it would block: {:?}",
+                        request.opcode()
+                    );
                     Err(Error::new(ErrorDetail::ServerError, "The request could not be scheduled"))
                 }
             });
             drop((entered, request, charge, thread));
-            // An error says that the connection is gone and nobody waits for the answer.
+            // An error means that the connection is closed and no client waits for the answer.
             let trace = trace.filter(|trace| trace.is_told).map(|trace| trace.id);
             let _ = done.send(Done { stream, trace, outcome });
         });
@@ -262,7 +266,8 @@ impl<B: Backend> Connection<B> {
     }
 }
 
-/// Executes a request and turns a panic into a server error: a bug met by one request must not end others.
+/// Executes a request and turns a panic into a server error: a bug in one request must not end
+/// others.
 fn execute<B: Backend>(
     backend: &B,
     session: &B::Session,
@@ -272,7 +277,8 @@ fn execute<B: Backend>(
     trace: Option<Uuid>,
     body: Body<'_>,
 ) -> Result<Answer, Error> {
-    // What the panic may have left half done is `body`, which is thrown away; the backend answers for its own state.
+    // The panic can only leave `body` incomplete, which is dropped; the backend guarantees its own
+    // state.
     catch_unwind(AssertUnwindSafe(|| backend.execute(session, request, version, effort, trace, body)))
         .unwrap_or_else(|panic| {
             let reason = panic_message(&*panic);
@@ -283,5 +289,5 @@ fn execute<B: Backend>(
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason")
 }

@@ -11,21 +11,21 @@ use super::Connection;
 use crate::{
     Backend,
     authentication::{Negotiation, Verdict},
-    figures::StageSeen,
+    metrics::StageSeen,
 };
 
-/// How far a connection has come.
+/// The state of a connection's handshake.
 pub(super) enum Stage {
-    /// STARTUP is awaited.
+    /// Waits for STARTUP.
     Established,
-    /// The client is to prove who it is.
+    /// Waits for the client's authentication.
     Authenticating(Box<dyn Negotiation>),
-    /// Requests are served.
+    /// Serves requests.
     Ready,
 }
 
 impl<B: Backend> Connection<B> {
-    /// Answers a message that the backend has nothing to do with, or that comes at the wrong stage.
+    /// Answers a message that needs no backend, or that comes at the wrong stage.
     pub(super) fn handshake(&mut self, request: Request, version: Version) -> Response {
         let answer = match (&mut self.stage, request) {
             (Stage::Established | Stage::Ready, Request::Options(_)) => {
@@ -53,7 +53,8 @@ impl<B: Backend> Connection<B> {
         answer.unwrap_or_else(Response::Error)
     }
 
-    /// Does what an answer entails once it is encoded: READY and AUTHENTICATE still go out as plain envelopes.
+    /// Applies the effects of an answer after it is encoded: READY and AUTHENTICATE are still plain
+    /// envelopes.
     pub(super) fn after_handshake(&mut self, response: &Response, version: Version) {
         if matches!(self.stage, Stage::Established) {
             let next = match response {

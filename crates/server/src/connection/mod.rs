@@ -1,14 +1,16 @@
-//! One connection: reads what has come, works it off, sends the answers in one piece, and so on.
+//! One connection: a loop that reads input, executes it, and sends the answers in one piece.
 //!
-//! 1. Requests are cut off the input and executed one after the other on this task, as long as they need only memory.
-//!    Their results go straight into the output buffer.
-//! 2. A request that would wait for a disk goes to a thread of its own and comes back through `jobs`.
-//! 3. When the input is used up, or the output has grown long, the output is sent. As long as the client does not take
-//!    it, nothing more is read, so a slow reader holds up only itself.
+//! 1. Requests are removed from the input and executed one after the other on this task, as long as
+//!    they need only memory. Their results go directly into the output buffer.
+//! 2. A request that would wait for a disk moves to a dedicated thread, and its result arrives
+//!    through `jobs`.
+//! 3. When the input is exhausted, or the output has grown long, the output is sent. Until the
+//!    client has received it, no more is read, so a slow reader stalls only itself.
 //!
-//! What a connection holds without being charged is bounded: 64 KiB of input (in v5 also a frame), a decompressed
-//! message of 64 KiB, and the output. Longer messages reserve all their memory before they are received or decompressed,
-//! and give it back when they have been answered; see [`Budget`](crate::budget::Budget).
+//! The uncharged memory of a connection is limited: 64 KiB of input (in v5 also a frame), a
+//! decompressed message of 64 KiB, and the output. Longer messages reserve all their memory before
+//! they are received or decompressed, and release it after the answer; see
+//! [`Budget`](crate::budget::Budget).
 
 mod execution;
 mod handshake;
@@ -31,40 +33,40 @@ use tracing::{debug, warn};
 
 use crate::{
     Backend,
-    figures::Registered,
     limits::{Charge, ConnectionPermit},
+    metrics::Registered,
     server::Shared,
 };
 use execution::{Done, Jobs};
 use handshake::Stage;
 use waiting::{Granted, Waiting, Watchdog};
 
-/// How much is read at a time, and how much input a connection holds without being charged for it.
+/// The number of bytes read at a time, and the uncharged input of a connection.
 const INPUT_LENGTH: usize = 64 * 1024;
 
-/// How much input a v5 connection holds: there, messages are charged when they leave their frames.
+/// The input of a v5 connection: there, messages are charged when they leave their frames.
 const FRAMED_INPUT_LENGTH: usize = INPUT_LENGTH + FrameFormat::LENGTH_MAX;
 
-/// The memory that a message may take without being charged.
+/// The uncharged memory of a message.
 const UNCHARGED_LENGTH: usize = 64 * 1024;
 
-/// How long a client that is half through a long message may send nothing: its memory is reserved, others wait for it.
+/// How long a client may pause in a long message: its memory is reserved, and others wait for it.
 const MESSAGE_STALL_MAX: Duration = Duration::from_secs(30);
 
-/// Room that the input must have left before the next read: less would make for many small ones.
+/// The minimum space in the input for a read: less would cause many small reads.
 const INPUT_ROOM_MIN: usize = 4 * 1024;
 
-/// Output is sent at the latest when it is this long, and the buffer is not kept longer than this.
+/// Output is sent at this length at the latest, and the buffer's capacity is reduced to it.
 const OUTPUT_LENGTH: usize = 256 * 1024;
 
-/// The longest message before the client is let in: an authentication token is far shorter.
+/// The longest message before authentication: an authentication token is far shorter.
 const MESSAGE_LENGTH_MAX_BEFORE_READY: usize = 128 * 1024;
 
-/// How long a client that sent garbage has to read what is said about it.
+/// How long a client that sent garbage has to read the error.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Cassandra's `consecutive_message_errors_threshold`: with more messages refused in a row, the rest of what a v5
-/// client sends is taken for garbage too.
+/// Cassandra's `consecutive_message_errors_threshold`: after more consecutive rejected messages,
+/// the remaining input of a v5 client counts as garbage too.
 const CONSECUTIVE_ERRORS_MAX: usize = 1;
 
 pub(crate) struct Connection<B: Backend> {
@@ -74,56 +76,57 @@ pub(crate) struct Connection<B: Backend> {
     session: Arc<B::Session>,
     registered: Registered,
     stage: Stage,
-    /// The compression that STARTUP asked for.
+    /// The compression of STARTUP.
     agreed_compression: Option<Compression>,
     /// Whether the client prefers an Overloaded error to waiting.
     throw_on_overload: bool,
 
     stream: TcpStream,
     input: BytesMut,
-    /// How long the input may become.
+    /// The maximum length of the input.
     input_max: usize,
-    /// For the long message that is coming in.
+    /// The charge of the long message that is being received.
     message_charge: Option<Charge>,
     decoder: Decoder,
     encoder: Encoder,
     consecutive_errors: usize,
 
     jobs: Jobs,
-    /// What the next request needs before anything else is done.
+    /// The resource that the next request waits for.
     waiting: Option<Waiting>,
     watchdog: Watchdog,
     events: Events,
     stopped: watch::Receiver<bool>,
-    /// Set when no more is to be read: what is in flight is finished and sent, then the connection is closed.
+    /// Set when no more is to be read: requests in flight are completed and their answers sent,
+    /// then the connection is closed.
     closing: bool,
     /// Whether the client may still be sending when the connection is closed.
     linger: bool,
 }
 
-/// How far working off the input has come.
+/// The reason why processing the input ended.
 #[derive(PartialEq, Eq)]
 enum Progress {
-    /// No whole message is left.
+    /// No complete message is left.
     UsedUp,
-    /// Too much is in flight, or the connection is closing; there may be whole messages left.
+    /// Too much is in flight, or the connection is closing; complete messages may be left.
     HeldUp,
 }
 
-/// What a connection waits for.
+/// The events that a connection waits for.
 enum Woken {
     Done(Done),
     Granted(Granted),
-    /// This many bytes; none at the end of the client's.
+    /// This many bytes arrived; zero means end of input.
     Read(usize),
-    /// An event, or that some were lost.
+    /// An event, or `None` if some were lost.
     Event(Option<Arc<Event>>),
     Stopped,
-    /// It has taken too long, at what the text says.
+    /// A timeout, with its description.
     TimedOut(&'static str),
 }
 
-/// The events that the client has registered for.
+/// The events to which the client has subscribed.
 #[derive(Default)]
 struct Events {
     receiver: Option<broadcast::Receiver<Arc<Event>>>,
@@ -131,7 +134,7 @@ struct Events {
 }
 
 impl Events {
-    /// The next event. `None` means that the connection has fallen too far behind to get them all.
+    /// Returns the next event. `None` means that the connection is too slow to receive them all.
     async fn next(&mut self) -> Option<Arc<Event>> {
         let Some(receiver) = &mut self.receiver else { return std::future::pending().await };
         loop {
@@ -157,7 +160,7 @@ impl<B: Backend> Connection<B> {
         let session = Arc::new(shared.backend.open_session(peer));
         let seen = Arc::clone(&session);
         Self {
-            registered: shared.figures.register(peer, move || B::keyspace(&seen)),
+            registered: shared.metrics.register(peer, move || B::keyspace(&seen)),
             session,
             stage: Stage::Established,
             agreed_compression: None,
@@ -190,7 +193,8 @@ impl<B: Backend> Connection<B> {
                 self.answer(done).await?;
             }
             if progress == Progress::HeldUp && self.may_take_on() {
-                // Jobs have ended meanwhile. Waiting for more input now could be for ever: it has come already.
+                // Jobs have ended meanwhile. Waiting for more input could block indefinitely,
+                // because it has arrived already.
                 continue;
             }
             self.send().await?;
@@ -205,10 +209,10 @@ impl<B: Backend> Connection<B> {
         }
     }
 
-    /// Waits for something to do: input, a finished job, memory or a thread, an event, or the end.
+    /// Waits for input, a finished job, memory or a thread, an event, or the end.
     async fn wait(&mut self) -> io::Result<()> {
         let may_read = self.may_take_on();
-        // Those who are half through a message may finish it: their memory is reserved.
+        // A partially received message can be completed, because its memory is reserved.
         let must_wait =
             self.input.is_empty() && self.permit.requests().is_exceeded() && !self.throw_on_overload;
         let is_stalling = self.message_charge.is_some() && self.waiting.is_none();
@@ -245,7 +249,7 @@ impl<B: Backend> Connection<B> {
                 None => Woken::TimedOut("at receiving a message"),
             },
             event = events.next(), if !self.closing => Woken::Event(event),
-            // An error says that the server is gone altogether.
+            // An error means that the server was dropped.
             _ = async { stopped.wait_for(|stopped| *stopped).await.map(drop) }, if !self.closing => Woken::Stopped,
         };
         match woken {
@@ -275,21 +279,21 @@ impl<B: Backend> Connection<B> {
             }
             Woken::Stopped => self.closing = true,
             Woken::TimedOut(what) => {
-                debug!("{} has taken too long {what}; closing", self.peer);
+                debug!("{} exceeded the time {what}; closing", self.peer);
                 self.give_up();
             }
         }
         Ok(())
     }
 
-    /// Ends the connection of a client that takes no answers any more.
+    /// Ends the connection of a client that no longer reads answers.
     fn give_up(&mut self) {
         self.closing = true;
         self.waiting = None;
         self.jobs.abandon();
     }
 
-    /// Works off all whole messages of the input, or as many as may be in flight.
+    /// Processes all complete messages of the input, or as many as may be in flight.
     async fn work_off_input(&mut self) -> io::Result<Progress> {
         while self.may_take_on() {
             let memory = self.message_charge.as_ref().map_or(UNCHARGED_LENGTH, Charge::bytes);
@@ -302,28 +306,29 @@ impl<B: Backend> Connection<B> {
             if self.encoder.pending_length() >= OUTPUT_LENGTH {
                 self.send().await?;
             }
-            // Much input may be waiting; other connections on this thread get their turn.
+            // With much input waiting, lets other connections on this thread run.
             tokio::task::consume_budget().await;
         }
         Ok(Progress::HeldUp)
     }
 
-    /// Whether another request may be started.
+    /// Returns whether another request can be started.
     fn may_take_on(&self) -> bool {
         !self.closing
             && self.waiting.is_none()
             && self.jobs.in_flight() < self.shared.config.max_threads_per_connection
     }
 
-    /// Reserves memory for the long message at the start of the input, or refuses it for clients that prefer that.
+    /// Reserves memory for the long message at the start of the input, or rejects it for clients
+    /// that prefer that.
     fn reserve_for_message(&mut self, memory: usize, input: usize) {
-        // What was reserved for less is given back first: nobody waits for memory while he holds some.
+        // First releases a smaller reservation: the holder of one must never wait for another.
         self.message_charge = None;
         let accounts = self.permit.requests();
         if let Some(charge) = accounts.try_charge(memory) {
             self.receive_message(charge, input);
         } else if self.throw_on_overload {
-            self.shared.figures.overloaded.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.shared.metrics.overloaded.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let error = ProtocolError::Overloaded(self.permit.overload_message());
             self.decoder.refuse(&self.input, error);
         } else {
@@ -332,11 +337,12 @@ impl<B: Backend> Connection<B> {
         }
     }
 
-    /// Goes on receiving a message that needs `input` bytes of input at most, for which memory has been reserved.
+    /// Continues to receive a message of at most `input` bytes of input, for which memory has been
+    /// reserved.
     fn receive_message(&mut self, charge: Charge, input: usize) {
         self.message_charge = Some(charge);
         if input > self.input.capacity() {
-            // Exactly as long as the message: nothing behind it is received into memory that is charged for it.
+            // Exactly as long as the message: no other message is received into its charged memory.
             let mut whole = BytesMut::with_capacity(input);
             whole.put_slice(&self.input);
             self.input = whole;
@@ -344,7 +350,7 @@ impl<B: Backend> Connection<B> {
         self.input_max = self.input_max.max(input);
     }
 
-    /// Ends receiving a long message. The memory of its input is not kept for the next.
+    /// Ends the reception of a long message. Releases the memory of its input.
     fn message_received(&mut self) -> Option<Charge> {
         let charge = self.message_charge.take()?;
         self.input_max = self.usual_input_length();
@@ -377,7 +383,8 @@ impl<B: Backend> Connection<B> {
             Request::Query(_) | Request::Prepare(_) | Request::Execute(_) | Request::Batch(_)
                 if matches!(self.stage, Stage::Ready) =>
             {
-                // What the request needs of the body it shares; a second reference would keep the rest.
+                // The request shares the part of the body that it needs; a second reference would
+                // keep the rest.
                 let length = envelope.body.len();
                 drop(envelope);
                 self.execute(stream, decoded, length, charge);
@@ -394,7 +401,8 @@ impl<B: Backend> Connection<B> {
         self.encoder.response(stream, response, &Prelude::default());
     }
 
-    /// Answers a refused message, and gives the connection up when what follows cannot be understood.
+    /// Answers a rejected message, and closes the connection if the following input cannot be
+    /// decoded.
     fn reject(&mut self, mut rejected: Rejected) {
         self.message_received();
         if !matches!(rejected.error, ProtocolError::Overloaded(_)) {
@@ -411,8 +419,8 @@ impl<B: Backend> Connection<B> {
         }
     }
 
-    /// Reads and forgets what the client is still sending, for a while: a socket closed over unread bytes resets the
-    /// connection, and the client might never see the error that explains it.
+    /// Reads and drops remaining input for a while: closing a socket with unread bytes resets the
+    /// connection, and the client might never receive the error.
     async fn drain(&mut self) {
         let drained = async {
             while self.stream.read_buf(&mut self.input).await.is_ok_and(|length| length > 0) {

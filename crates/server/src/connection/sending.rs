@@ -9,14 +9,15 @@ use tracing::warn;
 use super::{Connection, OUTPUT_LENGTH, execution::Finished, handshake::Stage};
 use crate::{Backend, body::PIECE_LENGTH};
 
-/// How long a client may take nothing of what is sent to it while there is too little memory for responses.
+/// How long a client may receive nothing while the memory for responses is exceeded.
 const SEND_STALL_MAX: Duration = Duration::from_secs(30);
 
-/// Longer bodies are not compressed before v5: it would take a second copy of them, and hold up other connections.
+/// Longer bodies are not compressed before v5: that would take a second copy, and stall other
+/// connections.
 const COMPRESSED_LENGTH_MAX: usize = 8 * 1024 * 1024;
 
 impl<B: Backend> Connection<B> {
-    /// Sends the output and waits until the client's side has taken it.
+    /// Sends the output and waits until the client's side has received it.
     pub(super) async fn send(&mut self) -> io::Result<()> {
         self.encoder.seal();
         self.send_sealed().await
@@ -32,7 +33,7 @@ impl<B: Backend> Connection<B> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        // Only what a client does not take at once is worth counting.
+        // Charges only bytes that a client does not receive at once.
         let _charge = (!rest.is_empty()).then(|| self.permit.responses().charge_anyway(rest.len()));
         while !rest.is_empty() {
             let write = self.stream.write(rest);

@@ -1,4 +1,4 @@
-//! Waiting: for memory and threads that others have, for clients that have gone, and for those that do nothing.
+//! Waits for memory and threads in use by others, for disconnected clients, and for idle ones.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -12,20 +12,21 @@ use tracing::trace;
 use super::execution::Job;
 use crate::{ServerConfig, limits::Charge, threads::ThreadPermit};
 
-/// How often a connection that is not read from looks whether its client has gone.
+/// How often a connection that is not read from checks whether its client has disconnected.
 const GONE_INTERVAL: Duration = Duration::from_millis(500);
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What the next request of a connection waits for. Until it is granted, nothing more is read.
+/// The resource that the next request of a connection waits for. Until it is granted, nothing more
+/// is read.
 pub(super) enum Waiting {
-    /// Memory for a message, which needs so many bytes of input.
+    /// Memory for a message, with its length of input.
     Memory(BoxFuture<Charge>, usize),
     /// Memory and a thread for a job.
     Thread(BoxFuture<(Charge, ThreadPermit)>, Option<Box<Job>>),
 }
 
-/// What has been granted.
+/// A granted resource.
 pub(super) enum Granted {
     Memory(Charge, usize),
     Thread(Charge, ThreadPermit, Box<Job>),
@@ -44,14 +45,14 @@ impl Waiting {
     }
 }
 
-/// Waits until what `waiting` is for has been granted; permanently without one.
+/// Waits until the resource of `waiting` is granted; forever without one.
 pub(super) async fn granted(waiting: &mut Option<Waiting>) -> Granted {
     let granted = match waiting {
         None => return std::future::pending().await,
         Some(Waiting::Memory(charge, input)) => Granted::Memory(charge.await, *input),
         Some(Waiting::Thread(granted, job)) => {
             let (charge, thread) = granted.await;
-            // The job is there until this is done, once.
+            // The job is present until this completes, once.
             let Some(job) = job.take() else { return std::future::pending().await };
             Granted::Thread(charge, thread, job)
         }
@@ -64,7 +65,7 @@ pub(super) async fn granted(waiting: &mut Option<Waiting>) -> Granted {
 pub(super) async fn closed_by_peer(stream: &TcpStream) {
     loop {
         tokio::time::sleep(GONE_INTERVAL).await;
-        // Unread input makes it ready at once; what it is ready for says whether the end has come behind that.
+        // Unread input makes it ready at once; the kind of readiness shows whether the end follows.
         let ready = stream.ready(Interest::READABLE);
         if let Ok(Ok(ready)) = tokio::time::timeout(Duration::ZERO, ready).await
             && ready.is_read_closed()
@@ -75,7 +76,7 @@ pub(super) async fn closed_by_peer(stream: &TcpStream) {
     }
 }
 
-/// Watches clients that do nothing: until they are let in, and then as `native_transport_idle_timeout` has it.
+/// The timeouts of idle clients: during the handshake, and then `native_transport_idle_timeout`.
 pub(super) struct Watchdog {
     sleep: Option<Pin<Box<Sleep>>>,
     last_activity: Instant,
@@ -94,7 +95,7 @@ impl Watchdog {
         }
     }
 
-    /// The client has been let in.
+    /// Records the end of the handshake.
     pub fn let_in(&mut self) {
         if !self.is_let_in {
             self.is_let_in = true;
@@ -104,7 +105,7 @@ impl Watchdog {
         }
     }
 
-    /// The client has done something.
+    /// Records activity of the client.
     #[inline]
     pub fn pat(&mut self) {
         if self.idle_timeout.is_some() {
@@ -112,7 +113,7 @@ impl Watchdog {
         }
     }
 
-    /// Waits until the client has taken too long, and returns what for.
+    /// Waits until a timeout, and returns its description.
     pub async fn barks(&mut self) -> &'static str {
         let Some(sleep) = &mut self.sleep else { return std::future::pending().await };
         loop {

@@ -1,9 +1,10 @@
-//! What a request is, in a line: as Cassandra's `system_views.queries` says it.
+//! Descriptions of requests in one line, as in Cassandra's `system_views.queries`.
 
 use cassette_database::Database;
 use cassette_protocol::{Request, request::StatementSource};
 
-/// Describes a request. Of a prepared statement it says the text too, where Cassandra has the id alone.
+/// Describes a request. Includes the text of a prepared statement, where Cassandra has the id
+/// alone.
 pub(super) fn describe(database: &Database, request: &Request) -> String {
     match request {
         Request::Query(query) => {

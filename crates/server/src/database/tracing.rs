@@ -1,4 +1,4 @@
-//! What a trace says of the request that it is of: Cassandra's names and texts.
+//! Descriptions of traced requests, with Cassandra's names and texts.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use cassette_protocol::{Consistency, QueryParameters, Request, Value};
 
 use super::ClientSession;
 
-/// How much of a bound value is shown, characters.
+/// The number of characters shown of a bound value.
 const VALUE_LENGTH_MAX: usize = 1000;
 
 /// Describes a request to be traced.

@@ -1,4 +1,4 @@
-//! What one client may take of memory, threads and connections that others need too.
+//! Limits of the memory, threads and connections that one client can occupy.
 
 use std::{collections::BTreeSet, net::TcpStream, sync::atomic::Ordering, time::Duration};
 
@@ -21,7 +21,7 @@ const AGREEMENTS: [(Version, Option<Compression>); 6] = [
 
 const MIB: usize = 1 << 20;
 
-/// A query that waits for the gate, of `length` bytes which compress well.
+/// A query that waits for the gate, of `length` compressible bytes.
 fn blocking(length: usize) -> String {
     format!("block {}", "x".repeat(length))
 }
@@ -32,7 +32,7 @@ fn wait_until_blocked(server: &TestServer, requests: usize) {
     }
 }
 
-/// Enough for what the server is not going to do.
+/// Long enough for anything that the server must not do.
 fn let_it_work() {
     std::thread::sleep(Duration::from_millis(200));
 }
@@ -66,7 +66,7 @@ fn requests_are_charged_at_their_decompressed_length_before_they_are_decompresse
         other.send();
         wait_until_blocked(&server, blocked + 1);
         let mut small = server.connect(version, compression);
-        assert_eq!(small.ask_query("ok"), VOID, "what needs no memory is not held up");
+        assert_eq!(small.ask_query("ok"), VOID, "a request without memory is not stalled");
         server.script.open_gate();
         for client in clients.iter_mut().chain([&mut other]) {
             assert_eq!(client.receive(), Some((1, VOID)), "{version} {compression:?}");
@@ -223,7 +223,7 @@ fn clients_that_do_not_finish_their_startup_are_closed() {
             break;
         }
     }
-    assert_eq!(ready.ask_query("ok"), VOID, "whoever is let in may be idle");
+    assert_eq!(ready.ask_query("ok"), VOID, "a client after its handshake may be idle");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn idle_connections_are_closed_if_that_is_configured() {
 fn requests_are_interrupted_when_their_client_leaves() {
     let server = TestServer::start();
     let mut half_closed = server.connect(Version::V4, None);
-    // More than may be in flight, so that the server does not read what is behind them.
+    // More than may be in flight, so that the server does not read the following ones.
     for stream in 0..20 {
         half_closed.query(stream, "compute");
     }

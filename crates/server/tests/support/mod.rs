@@ -1,4 +1,4 @@
-//! A backend that does what the text of a query says, and a client on a raw socket.
+//! A backend that interprets the text of a query, and a client on a raw socket.
 
 use std::{
     io::{Read, Write},
@@ -23,7 +23,8 @@ use uuid::Uuid;
 
 type Listener = Box<dyn Fn(&SchemaChange) + Send + Sync>;
 
-/// Executes the words of a query: `ok`, `error`, `panic`, `block`, `compute`, `bytes N`, `slow-bytes N`, `schema`.
+/// Executes the words of a query: `ok`, `error`, `panic`, `block`, `compute`, `bytes N`,
+/// `slow-bytes N`, `schema`.
 #[derive(Default)]
 pub struct Script {
     pub executed: AtomicUsize,
@@ -35,7 +36,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Lets all blocked requests go on, and those to come pass.
+    /// Releases all blocked requests, and lets later ones pass.
     pub fn open_gate(&self) {
         *self.gate.lock().unwrap() = true;
         self.opened.notify_all();
@@ -126,7 +127,7 @@ impl Backend for Script {
     }
 }
 
-/// A server with its own runtime.
+/// A server with a separate runtime.
 pub struct TestServer {
     pub address: SocketAddr,
     pub script: Arc<Script>,
@@ -152,7 +153,7 @@ impl TestServer {
         Self { address, script, stop: Some(stop), runtime: Some(runtime), served: Some(served) }
     }
 
-    /// A client that has done its STARTUP.
+    /// A client that has completed its STARTUP.
     pub fn connect(&self, version: Version, compression: Option<Compression>) -> Client {
         let mut client = self.connect_raw(version);
         assert_eq!(client.start_up(compression, &[]), Response::Ready);
@@ -164,7 +165,7 @@ impl TestServer {
         self.client_on(TcpStream::connect(self.address).unwrap(), version)
     }
 
-    /// A client at another address of this machine that has done its STARTUP.
+    /// A client at another address of this machine that has completed its STARTUP.
     pub fn connect_from(&self, address: &str, version: Version) -> Client {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind(format!("{address}:0").parse().unwrap()).unwrap();
@@ -177,7 +178,7 @@ impl TestServer {
     }
 
     fn client_on(&self, stream: TcpStream, version: Version) -> Client {
-        // A test that hangs should fail.
+        // A hanging test should fail.
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         Client {
             stream,
@@ -188,12 +189,12 @@ impl TestServer {
         }
     }
 
-    /// Tells the server to stop.
+    /// Makes the server stop.
     pub fn begin_stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
-    /// Waits until it has.
+    /// Waits until it has stopped.
     pub fn wait_stopped(&mut self) {
         self.runtime.as_ref().unwrap().block_on(self.served.take().unwrap()).unwrap();
     }
@@ -216,7 +217,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// STARTUP with these options besides; returns the answer, and goes over to frames if it is a good one.
+    /// Sends STARTUP with additional options; returns the answer, and switches to frames if it is
+    /// positive.
     pub fn start_up(&mut self, compression: Option<Compression>, options: &[(&str, &str)]) -> Response {
         let mut startup = Startup { options: vec![(Startup::CQL_VERSION.into(), "3.0.0".into())] };
         if let Some(compression) = compression {
@@ -231,30 +233,30 @@ impl Client {
         answer
     }
 
-    /// Adds a query to what is to be sent.
+    /// Appends a query to the output.
     pub fn query(&mut self, stream: i16, query: &str) {
         let query = Query { query: query.into(), parameters: QueryParameters::default() };
         self.encoder.request(stream, &Request::Query(query), false);
     }
 
-    /// Sends what was encoded.
+    /// Sends the encoded output.
     pub fn send(&mut self) {
         self.encoder.seal();
         self.stream.write_all(self.encoder.bytes()).unwrap();
         self.encoder.clear(usize::MAX);
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending side.
     pub fn finish_sending(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// The next response with its stream; `None` when the server has closed.
+    /// Returns the next response with its stream; `None` once the server has closed.
     pub fn receive(&mut self) -> Option<(i16, Response)> {
         loop {
             match self.decoder.next(&mut self.input) {
@@ -300,7 +302,7 @@ pub fn error_of(response: Response) -> Error {
     }
 }
 
-/// All that the server says to these bytes until it closes.
+/// Returns everything that the server sends until it closes.
 pub fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {

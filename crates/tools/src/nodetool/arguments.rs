@@ -1,11 +1,11 @@
-//! The command line as Cassandra's nodetool reads it: options of one dash and several letters, and those that belong to all
-//! commands before or after the command's name.
+//! The command line of Cassandra's nodetool: options of one dash and several letters, and those
+//! that are common to all commands before or after the command's name.
 
 use std::collections::BTreeMap;
 
 use super::{Failure, Result, missing};
 
-/// An option: its names, the longest of which it goes by, and whether a value follows.
+/// An option: its names, of which the longest is canonical, and whether a value follows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opt {
     names: &'static [&'static str],
@@ -15,14 +15,14 @@ pub(super) struct Opt {
 /// A command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Command {
-    /// Its names; the first is the one it goes by.
+    /// Its names; the first is canonical.
     pub names: &'static [&'static str],
     pub about: &'static str,
     pub usage: &'static str,
     pub options: &'static [Opt],
 }
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Debug)]
 pub(super) enum Parsed {
     Help(String),
@@ -32,7 +32,7 @@ pub(super) enum Parsed {
 /// A command with its options and arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Invocation {
-    /// The name that the command goes by.
+    /// The canonical name of the command.
     pub command: &'static str,
     pub host: String,
     pub port: String,
@@ -41,12 +41,12 @@ pub(super) struct Invocation {
 }
 
 impl Invocation {
-    /// The value of an option, by its longest name.
+    /// Returns the value of an option, by its longest name.
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.get(name).map(String::as_str)
     }
 
-    /// Whether an option without value was given.
+    /// Returns whether an option without value is present.
     pub fn has(&self, name: &str) -> bool {
         self.options.contains_key(name)
     }
@@ -97,7 +97,7 @@ const fn command(
     Command { names, about, usage, options }
 }
 
-/// All commands there are, by name.
+/// All commands, by name.
 pub(super) const COMMANDS: &[Command] = &[
     command(
         &["adopttable"],
@@ -369,7 +369,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command(&["version"], "Print cassandra version", "", &[flag(&["-v", "--verbose"])]),
 ];
 
-/// Reads the words after `nodetool`.
+/// Parses the words after `nodetool`.
 pub(super) fn parse(words: &[String]) -> Result<Parsed> {
     let mut words = words.iter().map(String::as_str);
     let mut command: Option<&Command> = None;
@@ -377,7 +377,7 @@ pub(super) fn parse(words: &[String]) -> Result<Parsed> {
     let mut arguments = Vec::new();
     let mut only_arguments = false;
     while let Some(word) = words.next() {
-        // A number below 0 is no option.
+        // A negative number is not an option.
         let is_number = command.is_some() && word.parse::<i64>().is_ok();
         if only_arguments || is_number || !word.starts_with('-') || word == "-" {
             match command {
@@ -438,7 +438,7 @@ pub(super) fn parse(words: &[String]) -> Result<Parsed> {
 }
 
 impl Opt {
-    /// What it goes by.
+    /// Returns the canonical name.
     fn key(&self) -> &'static str {
         self.names.last().copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The admin endpoint as nodetool sees it.
+//! The client of the admin endpoint.
 
 use cassette_admin_api::{Done, Operation};
 use cassette_admin_api::{RefusalKind, Refused};
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Failure, Result};
 
-/// The longest report that is read, bytes.
+/// The maximum length of a report, in bytes.
 const REPORT_LENGTH_MAX: u64 = 256 << 20;
 
 /// A node's admin endpoint.
@@ -17,15 +17,16 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// For the endpoint at `host` and `port`. Nothing is sent yet.
+    /// Creates a client of the endpoint at `host` and `port`, without connecting.
     pub fn new(host: &str, port: &str) -> Result<Self> {
         if port.parse::<u16>().is_err() {
             return Err(Failure::usage(format!("{port} is no port number")));
         }
         let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
-        let node = match host.contains(':') {
-            true => format!("[{}]:{port}", host.trim_matches(['[', ']'])),
-            false => format!("{host}:{port}"),
+        let node = if host.contains(':') {
+            format!("[{}]:{port}", host.trim_matches(['[', ']']))
+        } else {
+            format!("{host}:{port}")
         };
         Ok(Self { agent: config.build().into(), node })
     }
@@ -36,7 +37,7 @@ impl Client {
         self.read(answer)
     }
 
-    /// Has something done, and waits until it is.
+    /// Executes an operation, and waits until it is complete.
     pub fn operate(&self, operation: &Operation) -> Result<Done> {
         let body = serde_json::to_vec(operation).map_err(|error| Failure::Error(error.to_string()))?;
         let request = self.agent.post(format!("http://{}/v1/operations", self.node));
@@ -63,7 +64,10 @@ impl Client {
             answer.body_mut().with_config().limit(REPORT_LENGTH_MAX).read_to_vec().map_err(unreachable)?;
         if is_done {
             return serde_json::from_slice(&body).map_err(|error| {
-                Failure::Error(format!("'{}' says what this version does not understand: {error}", self.node))
+                Failure::Error(format!(
+                    "unknown response of '{}': {error}; use the same version as the server",
+                    self.node
+                ))
             });
         }
         Err(match serde_json::from_slice::<Refused>(&body) {

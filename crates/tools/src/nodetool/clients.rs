@@ -6,12 +6,12 @@ use cassette_admin_api::{ClientReport, SeenClientReport};
 
 use super::text::{Table, local_date};
 
-/// What is to be listed before the totals.
+/// The list before the totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Listed {
     /// `--all`: the connections.
     pub connections: bool,
-    /// `--client-options`: the connections, with what the clients said of themselves.
+    /// `--client-options`: the connections, with the options of the clients.
     pub options: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn text(clients: &[ClientReport], listed: Listed) -> String {
     text + &format!("Total connected clients: {}\n\n", clients.len()) + &users.text(" ")
 }
 
-/// The addresses that clients came from, by the protocol that they spoke.
+/// Formats the addresses of clients, by protocol version.
 pub(super) fn by_protocol(history: &[SeenClientReport]) -> String {
     let title = "Clients by protocol version\n\n".to_owned();
     if history.is_empty() {
@@ -63,7 +63,7 @@ pub(super) fn by_protocol(history: &[SeenClientReport]) -> String {
     let mut table = Table::default();
     table.row(["Protocol-Version", "IP-Address", "Last-Seen"]);
     for seen in history {
-        // Six is in beta, and says so.
+        // Version 6 is marked as beta.
         let beta = if seen.protocol_version > 5 { "-beta" } else { "" };
         let version = format!("{0}/v{0}{beta}", seen.protocol_version);
         table.row([version, format!("/{}", seen.address), local_date(seen.last_seen)]);
@@ -137,7 +137,7 @@ mod tests {
             last_seen,
         };
         let at = 1_795_286_558_000;
-        // When that was depends on where the machine is.
+        // The time depends on the time zone.
         let recorded = include_str!("recorded/clientstats_protocols.txt")
             .replace("Nov 21, 2026 18:42:38", &local_date(at));
         assert_eq!(by_protocol(&[seen(4, at), seen(5, at)]), recorded);

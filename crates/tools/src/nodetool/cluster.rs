@@ -5,7 +5,7 @@ use cassette_admin_api::NodeReport;
 use super::text::{Table, file_size};
 use super::{Failure, Result};
 
-/// Refuses a keyspace that is not there.
+/// Rejects an unknown keyspace.
 pub(super) fn check_keyspace(node: &NodeReport, keyspace: Option<&String>) -> Result<()> {
     match keyspace {
         Some(keyspace) if !node.keyspaces.iter().any(|known| known.name == *keyspace) => {
@@ -16,17 +16,14 @@ pub(super) fn check_keyspace(node: &NodeReport, keyspace: Option<&String>) -> Re
 }
 
 fn address(node: &NodeReport, with_port: bool) -> String {
-    match with_port {
-        true => format!("{}:7000", node.address),
-        false => node.address.clone(),
-    }
+    if with_port { format!("{}:7000", node.address) } else { node.address.clone() }
 }
 
 fn token(node: &NodeReport) -> &str {
     node.tokens.first().map_or("?", String::as_str)
 }
 
-/// The node, as of a data center.
+/// Formats the node, by data center.
 pub(super) fn status(node: &NodeReport, with_port: bool) -> String {
     let title = format!("Datacenter: {}", node.data_center);
     let mut table = Table::default();

@@ -1,4 +1,4 @@
-//! What each command asks of the node, and what it shows.
+//! Executes commands: their requests to the node, and their output.
 
 use cassette_admin_api::{
     CompactionRecord, CompactionReport, GuardrailReport, ImportChoices, NodeReport, Operation,
@@ -31,9 +31,12 @@ pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) 
             command.show(&node, |node| cluster::ring(node, command.with_port()))
         }
         "describecluster" => command.node(|node| cluster::describe(node, command.with_port())),
-        "version" => command.node(|node| match invocation.has("--verbose") {
-            true => format!("ReleaseVersion: {}\nCassette: {}\n", node.release_version, node.version),
-            false => format!("ReleaseVersion: {}\n", node.release_version),
+        "version" => command.node(|node| {
+            if invocation.has("--verbose") {
+                format!("ReleaseVersion: {}\nCassette: {}\n", node.release_version, node.version)
+            } else {
+                format!("ReleaseVersion: {}\n", node.release_version)
+            }
         }),
         "gcstats" => command.node(pools::collections),
         "proxyhistograms" => {
@@ -130,7 +133,7 @@ impl Command<'_> {
         self.show(&node, text)
     }
 
-    /// A report as text, or itself.
+    /// Outputs a report as text, or as data.
     fn show<T: Serialize>(&self, report: &T, text: impl FnOnce(&T) -> String) -> Result<Output> {
         self.show_as(report, || text(report))
     }
@@ -147,7 +150,7 @@ impl Command<'_> {
         }
     }
 
-    /// The clients, or the forgetting of those that came.
+    /// Outputs the clients, or clears the history.
     fn client_stats(&self) -> Result<Output> {
         let invocation = self.invocation;
         if invocation.has("--clear-history") {
@@ -205,7 +208,7 @@ impl Command<'_> {
         Ok(self.either(|| text, || tables.iter().map(path).collect()))
     }
 
-    /// Whether compactions of tables start by themselves: of each, or of all together.
+    /// Outputs whether compactions of tables start automatically: for each, or for all together.
     fn auto_compaction(&self) -> Result<Output> {
         let mut tables: Vec<TableReport> = self.client.get("/v1/tables")?;
         let (keyspace, names) = match self.invocation.arguments.split_first() {
@@ -255,13 +258,16 @@ impl Command<'_> {
             let advice = "Use the -d flag to quiet this error and get the exact throughput in MiB/s";
             return Err(Failure::Error(advice.to_owned()));
         }
-        self.show_as(&json!({"mebibytes_per_second": mebibytes}), || match precise {
-            true => format!("Current compaction throughput: {} MiB/s\n", double(mebibytes)),
-            false => format!("Current compaction throughput: {mebibytes:.0} MB/s\n"),
+        self.show_as(&json!({"mebibytes_per_second": mebibytes}), || {
+            if precise {
+                format!("Current compaction throughput: {} MiB/s\n", double(mebibytes))
+            } else {
+                format!("Current compaction throughput: {mebibytes:.0} MB/s\n")
+            }
         })
     }
 
-    /// Has the node do something.
+    /// Executes an operation on the node.
     fn operate(&self) -> Result<Output> {
         let (before, operation) = self.operation()?;
         let done = match self.client.operate(&operation) {
@@ -275,7 +281,7 @@ impl Command<'_> {
         };
         let after = match &operation {
             Operation::Snapshot { name, .. } => format!("Snapshot directory: {name}\n"),
-            // Cassandra's nodetool prints nothing here. What became of files is worth a line each.
+            // Cassandra's nodetool prints nothing here. The result for each file is worth a line.
             Operation::Import { .. }
             | Operation::Refresh { .. }
             | Operation::AdoptTable { .. }
@@ -284,11 +290,11 @@ impl Command<'_> {
             }
             _ => String::new(),
         };
-        // What was found is for those who ask for data: Cassandra's nodetool says nothing when all is well.
+        // The results are printed only as data: Cassandra's nodetool prints nothing on success.
         self.show_as(&done, || before + &after)
     }
 
-    /// What is to be said before, and what is to be done.
+    /// Returns the text to print before, and the operation.
     fn operation(&self) -> Result<(String, Operation)> {
         let invocation = self.invocation;
         let silently = |operation| Ok((String::new(), operation));
@@ -437,7 +443,7 @@ impl Command<'_> {
         Ok([number("key", key)?, number("row", row)?, number("counter", counter)?])
     }
 
-    /// The first argument; `kind` is what Java calls its type.
+    /// Returns the first argument; `kind` is Java's name of its type.
     fn required<N: std::str::FromStr>(&self, title: &str, kind: &str) -> Result<N> {
         let argument = self.invocation.arguments.first();
         let text =
@@ -539,9 +545,10 @@ impl Command<'_> {
             return Err(Failure::usage(message));
         }
         let keyspaces = &invocation.arguments;
-        let mut said = match keyspaces.is_empty() {
-            true => "Requested clearing snapshot(s) for [all keyspaces]".to_owned(),
-            false => format!("Requested clearing snapshot(s) for [{}]", keyspaces.join(", ")),
+        let mut said = if keyspaces.is_empty() {
+            "Requested clearing snapshot(s) for [all keyspaces]".to_owned()
+        } else {
+            format!("Requested clearing snapshot(s) for [{}]", keyspaces.join(", "))
         };
         said += &name.map_or_else(
             || " with [all snapshots]".to_owned(),
@@ -572,9 +579,10 @@ impl Command<'_> {
             return Err(Failure::usage("import requires keyspace, table name and directories"));
         }
         let quick = invocation.has("--quick");
-        let said = match quick {
-            true => "Doing a quick import - skipping sstable verification and row cache invalidation\n",
-            false => "",
+        let said = if quick {
+            "Doing a quick import - skipping sstable verification and row cache invalidation\n"
+        } else {
+            ""
         };
         let options = ImportChoices {
             copy: invocation.has("--copy-data"),
@@ -583,7 +591,7 @@ impl Command<'_> {
             keep_level: invocation.has("--keep-level"),
             keep_repaired: invocation.has("--keep-repaired"),
         };
-        // The node is on this machine, but need not have been started in this directory.
+        // The node is on this machine, but may have been started in another directory.
         let directories = directories
             .iter()
             .map(|directory| match std::path::absolute(directory) {
@@ -600,7 +608,7 @@ fn now_millis() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
-/// `90s`, `15m`, `2h`, `1d`, in seconds.
+/// Parses `90s`, `15m`, `2h`, `1d` into seconds.
 fn seconds(text: &str) -> Result<u64> {
     let duration = crate::units::duration(text);
     duration.map(|duration| duration.as_secs()).map_err(|_| {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::text::{Table, bytes, double, local_time};
 
-/// What is compacted, what waits, and what was.
+/// Formats running, pending and completed compactions.
 pub(super) fn stats(report: &CompactionReport, human_readable: bool, as_virtual_table: bool) -> String {
     let mut table = Table::default();
     let pending: u64 = report.pending.values().flat_map(BTreeMap::values).sum();
@@ -95,7 +95,7 @@ pub(super) fn stats(report: &CompactionReport, human_readable: bool, as_virtual_
     table.text(" ")
 }
 
-/// What was compacted, the latest first.
+/// Formats completed compactions, the latest first.
 pub(super) fn history(records: &[CompactionRecord]) -> String {
     let text = "Compaction History: \n".to_owned();
     if records.is_empty() {

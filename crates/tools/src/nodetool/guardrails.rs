@@ -1,4 +1,4 @@
-//! `getguardrailsconfig`: guardrails as Cassandra's nodetool lists them.
+//! `getguardrailsconfig`: guardrails in the format of Cassandra's nodetool.
 
 use cassette_admin_api::GuardrailReport;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const CATEGORIES: [&str; 4] = ["flags", "thresholds", "values", "others"];
 /// The guardrails that a command line selects.
 pub(super) struct Listed {
     rows: Vec<(String, String)>,
-    /// Of one guardrail the value stands alone.
+    /// The value of a single guardrail is printed alone.
     is_one: bool,
 }
 
@@ -43,7 +43,7 @@ impl Listed {
         for report in reports {
             let (pair, is_failure) = pair_of(&report.name, reports);
             let is_meant = match name {
-                // Those that Cassandra has no command for are shown where they are named.
+                // Guardrails without a command in Cassandra are shown only if they are named.
                 None => report.in_cassandra,
                 Some(name) => name == report.name || pair.as_deref() == Some(name),
             };
@@ -65,7 +65,7 @@ impl Listed {
             return Err(Failure::usage(format!("Guardrail {name} not found.")));
         }
         rows.retain(|(part, _, _)| category.is_none_or(|category| CATEGORIES[*part] == category));
-        // Thresholds lie together where both are shown.
+        // Thresholds of a pair are adjacent if both are shown.
         rows.sort_by_key(|(part, name, _)| {
             let base = name.replace("_fail_threshold", "_threshold").replace("_warn_threshold", "_threshold");
             (*part, base, name.clone())
@@ -77,10 +77,7 @@ impl Listed {
     pub fn text(&self) -> String {
         let mut table = Table::default();
         for (name, value) in &self.rows {
-            match self.is_one {
-                true => table.row([value]),
-                false => table.row([name, value]),
-            }
+            if self.is_one { table.row([value]) } else { table.row([name, value]) }
         }
         table.text(" ")
     }
@@ -94,7 +91,8 @@ impl Listed {
     }
 }
 
-/// The name that stands for both thresholds of a pair, if this is one of a pair, and whether it is that of failure.
+/// Returns the common name of a pair of thresholds, if this is one of a pair, and whether it is
+/// that of failure.
 fn pair_of(name: &str, reports: &[GuardrailReport]) -> (Option<String>, bool) {
     for (end, other, is_failure) in
         [("_warn_threshold", "_fail_threshold", false), ("_fail_threshold", "_warn_threshold", true)]
@@ -110,7 +108,7 @@ fn pair_of(name: &str, reports: &[GuardrailReport]) -> (Option<String>, bool) {
 
 /// The index in [`CATEGORIES`].
 fn category_of(name: &str) -> usize {
-    // Cassandra's nodetool takes these two for flags.
+    // Cassandra's nodetool treats these two as flags.
     let is_flag = name.ends_with("_enabled") || name == "zero_ttl_on_twcs_warned";
     match name {
         _ if is_flag => 0,
@@ -127,7 +125,7 @@ mod tests {
     use super::super::arguments::{self, Parsed};
     use super::*;
 
-    /// What the command line answers, beside what Cassandra 5.0.8's nodetool did. `None` where it is refused.
+    /// Returns our answer and that of Cassandra 5.0.8's nodetool. `None` if rejected.
     fn answer(guardrails: &Guardrails, command: &str) -> std::result::Result<String, Failure> {
         let words: Vec<String> = command.split(' ').skip(1).map(str::to_owned).collect();
         let Parsed::Run(invocation) = arguments::parse(&words)? else { panic!("{command}: help") };
@@ -147,7 +145,7 @@ mod tests {
         Ok(Listed::new(&reports, &invocation)?.text())
     }
 
-    /// Lists differ by the guardrails that have no effect here, and so in the width of columns.
+    /// Lists differ by the guardrails without effect here, and so in the width of columns.
     fn lines(text: &str) -> Vec<String> {
         let known = |line: &&str| {
             let name = line.split(' ').next().unwrap_or_default();

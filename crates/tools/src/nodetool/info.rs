@@ -4,13 +4,13 @@ use cassette_admin_api::{CacheReport, NodeReport};
 
 use super::text::{double, file_size, fixed};
 
-/// The node as `nodetool info` prints it.
+/// Formats the node as `nodetool info` does.
 pub(super) fn text(node: &NodeReport, all_tokens: bool) -> String {
     let mut text = String::new();
     let mut line = |label: &str, value: String| text += &format!("{label:<23}: {value}\n");
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     line("ID", node.host_id.clone());
-    // There is nobody to gossip with.
+    // There is no gossip without other nodes.
     line("Gossip active", "false".to_owned());
     line("Native Transport active", node.native_transport_active.to_string());
     line("Load", file_size(node.load_bytes));
@@ -29,7 +29,7 @@ pub(super) fn text(node: &NodeReport, all_tokens: bool) -> String {
     if let Some(chunks) = node.caches.get("chunk") {
         line("Chunk Cache", chunk_cache(chunks));
     }
-    // Buffers between replicas, of which there are none.
+    // Buffers for other replicas, which do not exist.
     line("Network Cache", "size 0 bytes, overflow size: 0 bytes, capacity 0 bytes".to_owned());
     line("Percent Repaired", format!("{}%", double(node.percent_repaired)));
     match &node.tokens[..] {

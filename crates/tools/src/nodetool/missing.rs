@@ -1,6 +1,6 @@
-//! Commands of Cassandra's nodetool that there are not here: a script that calls one is to be told why.
+//! Unsupported commands of Cassandra's nodetool: scripts that call one receive the reason.
 
-/// About other nodes: what is said, streamed, handed over, repaired or owned among several.
+/// Commands about other nodes: communication, streaming, repair or ownership.
 const OF_SEVERAL_NODES: &[&str] = &[
     "assassinate",
     "autorepairstatus",
@@ -50,7 +50,7 @@ const OF_SEVERAL_NODES: &[&str] = &[
     "truncatehints",
 ];
 
-/// About what is not there yet, or what this process has nothing like.
+/// Commands about features that are not supported yet, or that this process does not have.
 const OTHERS: &[&str] = &[
     "cidrfilteringstats",
     "disableauditlog",
@@ -104,7 +104,7 @@ const OTHERS: &[&str] = &[
     "viewbuildstatus",
 ];
 
-/// Why there is no command of this name; `None` if Cassandra has none either.
+/// Returns the reason why a command is unsupported; `None` if Cassandra has no such command either.
 pub(super) fn reason(name: &str) -> Option<String> {
     if OF_SEVERAL_NODES.contains(&name) {
         return Some(format!("Cassette does not have {name}: it is about several nodes, and there is one"));

@@ -1,8 +1,9 @@
-//! `cassette nodetool`: Cassandra's nodetool against the admin endpoint, with its flags, its labels and its layout.
+//! `cassette nodetool`: Cassandra's nodetool for the admin endpoint, with its flags, its labels and
+//! its layout.
 //!
-//! A command asks the endpoint for reports or an operation ([`client`]) and lays out what comes as text, which is a
-//! function of the report alone. `--format json` gives the figures instead; where Cassandra has a `-F json` of its own, in
-//! its keys.
+//! A command requests reports or an operation from the endpoint ([`client`]) and formats the
+//! response as text, which is a function of the report alone. `--format json` prints data instead;
+//! where Cassandra has `-F json`, with its keys.
 
 mod arguments;
 mod client;
@@ -30,15 +31,15 @@ use std::process::ExitCode;
 use arguments::{Invocation, Parsed};
 use client::Client;
 
-/// What a command shows.
+/// The output of a command.
 enum Output {
-    /// As it stands.
+    /// Printed unchanged.
     Text(String),
-    /// To be written as JSON or YAML.
+    /// Printed as JSON or YAML.
     Data(serde_json::Value),
 }
 
-/// How the output is wanted.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Text,
@@ -46,18 +47,18 @@ enum Format {
     Yaml,
 }
 
-/// Why a command has failed.
+/// The reason for the failure of a command.
 #[derive(Debug, PartialEq, Eq)]
 enum Failure {
-    /// It was called wrongly, or asked for what there is not.
+    /// Wrong usage, or an unknown object.
     Usage(String),
-    /// It was asked for what it does not do so; said as it stands.
+    /// A message for an unsupported use, printed unchanged.
     Said(String),
-    /// The table that it works on is not there.
+    /// The table does not exist.
     NotFound(String),
     /// The node cannot be reached.
     Unreachable(String),
-    /// The node could not do it.
+    /// The operation failed on the node.
     Error(String),
 }
 
@@ -69,8 +70,8 @@ impl Failure {
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// Runs a command, given the words after `nodetool`. Exit codes are Cassandra's: 1 for wrong use and for a node that cannot be
-/// reached, 2 for what went wrong there.
+/// Runs a command from the words after `nodetool`. Exit codes are Cassandra's: 1 for wrong usage
+/// and for an unreachable node, 2 for a failure on the node.
 pub fn run(words: &[String]) -> ExitCode {
     let done = arguments::parse(words).and_then(|parsed| match parsed {
         Parsed::Help(text) => Ok((Output::Text(text), Format::Text)),
@@ -128,7 +129,7 @@ fn print(output: Output, format: Format) -> ExitCode {
         },
         Output::Data(data) => text::pretty_json(&data) + "\n",
     };
-    // Whoever does not want to read on closes the pipe.
+    // A reader that has read enough closes the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }

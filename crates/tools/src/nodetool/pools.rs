@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::text::Table;
 
-/// The pools of threads and what was dropped.
+/// Formats the thread pools and dropped messages.
 pub(super) fn text(node: &NodeReport) -> String {
     let mut pools = Table::default();
     pools.row(["Pool Name", "Active", "Pending", "Completed", "Blocked", "All time blocked"]);
@@ -21,27 +21,27 @@ pub(super) fn text(node: &NodeReport) -> String {
     pools.text(" ") + "\nLatencies waiting in queue (micros) per dropped message types\n" + &dropped.text(" ")
 }
 
-/// In the keys of Cassandra's `-F json`.
+/// Returns the keys of Cassandra's `-F json`.
 pub(super) fn data(node: &NodeReport) -> Value {
     let pools: Map<_, _> = node
         .pools
         .iter()
         .map(|pool| {
-            let figures = json!({
+            let statistics = json!({
                 "ActiveTasks": pool.active,
                 "PendingTasks": pool.pending,
                 "CompletedTasks": pool.completed,
                 "CurrentlyBlockedTasks": pool.blocked,
                 "TotalBlockedTasks": pool.blocked_all_time,
             });
-            (pool.name.clone(), figures)
+            (pool.name.clone(), statistics)
         })
         .collect();
     let waits: Map<_, _> = node.dropped.keys().map(|kind| (kind.clone(), json!(vec![0.0; 7]))).collect();
     json!({"ThreadPools": pools, "DroppedMessage": node.dropped, "WaitLatencies": waits})
 }
 
-/// Collections of garbage: there is no collector, so that all is zero but the time.
+/// Formats garbage collections: there is no collector, so everything except the time is zero.
 pub(super) fn collections(node: &NodeReport) -> String {
     let labels = [
         "Interval (ms)",

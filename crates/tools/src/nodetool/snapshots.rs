@@ -4,7 +4,7 @@ use cassette_admin_api::SnapshotReport;
 
 use super::text::{Table, file_size, instant};
 
-/// The snapshots there are.
+/// Formats all snapshots.
 pub(super) fn list(snapshots: &[SnapshotReport], ephemeral: bool) -> String {
     let text = "Snapshot Details: \n".to_owned();
     if snapshots.is_empty() {

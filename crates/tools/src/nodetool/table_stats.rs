@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 use super::text::{bytes, double, fixed, memory};
 use super::{Failure, Result};
 
-/// Which tables, in which order, in which units.
+/// Selection, order and units.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Options {
     /// Keyspaces and `keyspace.table`s.
     pub names: Vec<String>,
-    /// Whether those are to be left out instead.
+    /// Whether to exclude those instead.
     pub ignore: bool,
     pub human_readable: bool,
     pub sort_key: String,
@@ -22,7 +22,7 @@ pub(super) struct Options {
     pub location_check: bool,
 }
 
-/// What the tables can be sorted by.
+/// The keys for sorting tables.
 const SORT_KEYS: [&str; 47] = [
     "average_live_cells_per_slice_last_five_minutes",
     "average_tombstones_per_slice_last_five_minutes",
@@ -73,17 +73,17 @@ const SORT_KEYS: [&str; 47] = [
     "sai_total_queryable_index_ratio",
 ];
 
-/// The tables that are meant.
+/// The selected tables.
 #[derive(Debug)]
 pub(super) struct Selected {
     tables: Vec<TableReport>,
-    /// All tables of the keyspaces that are shown: their figures are the keyspace's.
+    /// All tables of the selected keyspaces: the statistics of the keyspaces.
     of_keyspaces: BTreeMap<String, Vec<TableReport>>,
     options: Options,
 }
 
 impl Selected {
-    /// Picks the tables out of all there are.
+    /// Selects tables.
     pub fn new(mut all: Vec<TableReport>, options: Options) -> Result<Self> {
         all.sort_by(|a, b| place(a).cmp(&place(b)));
         let key = options.sort_key.as_str();
@@ -113,9 +113,8 @@ impl Selected {
                 None => report.keyspace == *name,
             })
         };
-        let is_meant = |report: &&TableReport| match options.names.is_empty() {
-            true => !options.ignore,
-            false => is_named(report) != options.ignore,
+        let is_meant = |report: &&TableReport| {
+            if options.names.is_empty() { !options.ignore } else { is_named(report) != options.ignore }
         };
         let mut tables: Vec<_> = all.iter().filter(is_meant).cloned().collect();
         let mut of_keyspaces: BTreeMap<String, Vec<TableReport>> = BTreeMap::new();
@@ -233,7 +232,7 @@ impl Selected {
             line("SAI local query latency (mean)", milliseconds(&indexes.queries));
             line("SAI post-filtering latency (mean)", milliseconds(&indexes.filtering));
             line("SAI space used (bytes)", sized(indexes.disk_bytes));
-            // What an SSTable of an index holds is in one piece.
+            // The content of an index's SSTable is one segment.
             line("SAI sstable indexes hit per query (mean)", double(hundredths(&indexes.sstables_hit)));
             line("SAI index segments hit per query (mean)", double(hundredths(&indexes.sstables_hit)));
             line("SAI rows filtered per query (mean)", double(hundredths(&indexes.rows_filtered)));
@@ -243,7 +242,7 @@ impl Selected {
         text.push('\n');
     }
 
-    /// In the keys of Cassandra's `-F json`.
+    /// Returns the keys of Cassandra's `-F json`.
     pub fn data(&self) -> Value {
         let mut all = Map::new();
         all.insert("total_number_of_tables".to_owned(), self.tables.len().into());
@@ -349,13 +348,13 @@ impl Selected {
     }
 }
 
-/// By name, and the tables of indexes before what they are of.
+/// The sort key: by name, and the tables of indexes before their base tables.
 fn place(table: &TableReport) -> (&str, &str, bool, &str) {
     let base = table.table.split_once('.').map_or(&*table.table, |(base, _)| base);
     (&table.keyspace, base, !table.is_index, &table.table)
 }
 
-/// What the tables of a keyspace have done together.
+/// The sums over the tables of a keyspace.
 #[derive(Debug, Default)]
 struct Sums {
     reads: u64,
@@ -376,7 +375,7 @@ impl Sums {
         })
     }
 
-    /// Milliseconds a read, NaN without reads.
+    /// Milliseconds per read, NaN without reads.
     fn read_latency(&self) -> f64 {
         self.read_micros as f64 / self.reads as f64 / 1000.0
     }
@@ -390,7 +389,7 @@ fn latency_ms(mean_micros: Option<f64>) -> f64 {
     mean_micros.filter(|mean| *mean > 0.0).map_or(f64::NAN, |mean| mean / 1000.0)
 }
 
-/// Queries go on until they have answered or failed: none is ever given up for the time that it takes.
+/// Queries run until they have answered or failed: none times out.
 const QUERY_TIMEOUTS: u64 = 0;
 
 /// The mean, rounded to hundredths; 0 without values.
@@ -429,7 +428,7 @@ fn false_ratio(table: &TableReport) -> f64 {
     if all == 0 { 0.0 } else { table.filter_false_positives as f64 / all as f64 }
 }
 
-/// How many SSTables each level has, and where those are too many, how many it may have.
+/// Returns the number of SSTables in each level, with the limit where it is exceeded.
 fn sstables_in_levels(table: &TableReport) -> Vec<String> {
     let level = |(number, level): (usize, &cassette_admin_api::LevelReport)| {
         let most = match u32::try_from(number) {
@@ -437,15 +436,13 @@ fn sstables_in_levels(table: &TableReport) -> Vec<String> {
             Ok(number) => table.fanout.saturating_pow(number),
             Err(_) => u64::MAX,
         };
-        match level.sstables > most {
-            true => format!("{}/{most}", level.sstables),
-            false => level.sstables.to_string(),
-        }
+        if level.sstables > most { format!("{}/{most}", level.sstables) } else { level.sstables.to_string() }
     };
     table.levels.iter().enumerate().map(level).collect()
 }
 
-/// The windows of time-window compaction, and how long the longest span of write times in an SSTable is.
+/// Formats the windows of time-window compaction, and the longest span of write times in an
+/// SSTable.
 fn windows(table: &TableReport) -> Option<String> {
     if table.compaction.get("class").map(String::as_str) != Some("TimeWindowCompactionStrategy") {
         return None;
@@ -457,7 +454,7 @@ fn windows(table: &TableReport) -> Option<String> {
     Some(format!("{size} {unit}, max duration: {}", duration_words(table.max_sstable_millis)))
 }
 
-/// `2 days 1 hour 0 minutes 5 seconds`, without what is zero at either end.
+/// Formats `2 days 1 hour 0 minutes 5 seconds`, without leading and trailing zeros.
 fn duration_words(millis: u64) -> String {
     let seconds = millis / 1000;
     let parts = [
@@ -472,13 +469,13 @@ fn duration_words(millis: u64) -> String {
     parts[first..=last].iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The order of two tables by a key: the greater first, names too.
+/// Compares two tables by a key: the greater first, also for names.
 fn compare(a: &TableReport, b: &TableReport, key: &str) -> Ordering {
     let name = |table: &TableReport| (table.keyspace.clone(), table.table.clone());
     match key {
         "full_name" => name(b).cmp(&name(a)),
         "table_name" => b.table.cmp(&a.table),
-        // As texts: a table without indexes comes last.
+        // Compared as texts: a table without indexes comes last.
         "sai_total_queryable_index_ratio" => {
             let ratio = |table: &TableReport| table.attached_indexes.as_ref().map(queryable);
             ratio(b).cmp(&ratio(a)).then_with(|| name(a).cmp(&name(b)))
@@ -537,7 +534,7 @@ fn figure(table: &TableReport, key: &str) -> f64 {
         "sai_rows_filtered" => of_indexes(&|indexes| hundredths(&indexes.rows_filtered)),
         "max_sstable_size" => number(table.max_sstable_bytes),
         "twcs_max_duration" if windows(table).is_some() => number(table.max_sstable_millis),
-        // Of what there is none, all tables have as much.
+        // Statistics that are always zero.
         _ => 0.0,
     }
 }

@@ -11,7 +11,7 @@ fn percentiles(values: &DistributionReport) -> [f64; 7] {
     [p50, p75, p95, p98, p99, min, max].map(|value| value as f64)
 }
 
-/// The tables that the arguments name; all without arguments.
+/// Selects the tables of the arguments; all without arguments.
 pub(super) fn select(all: Vec<TableReport>, arguments: &[String]) -> Result<Vec<TableReport>> {
     let (keyspace, table) = match arguments {
         [] => return Ok(all),
@@ -28,9 +28,10 @@ pub(super) fn select(all: Vec<TableReport>, arguments: &[String]) -> Result<Vec<
     };
     let found: Vec<_> =
         all.into_iter().filter(|report| report.keyspace == keyspace && report.table == table).collect();
-    match found.is_empty() {
-        true => Err(Failure::usage(format!("Unknown table {keyspace}.{table}"))),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(Failure::usage(format!("Unknown table {keyspace}.{table}")))
+    } else {
+        Ok(found)
     }
 }
 

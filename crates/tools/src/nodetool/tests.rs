@@ -1,5 +1,5 @@
-//! What the commands print, beside what Cassandra 5.0.8's nodetool printed (`recorded/`): the same labels in the same order
-//! and layout. Numbers may differ.
+//! Compares the output of commands with that of Cassandra 5.0.8's nodetool (`recorded/`): the same
+//! labels in the same order and layout. Numbers can differ.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use super::{cluster, compactions, info, pools, snapshots, table_stats, tablehistograms, top_partitions};
 
-/// A text with every number, size and id made the same.
+/// Replaces every number, size and id by a constant.
 fn shape(text: &str) -> Vec<String> {
     text.lines().map(shape_of_line).collect()
 }
 
 fn shape_of_line(line: &str) -> String {
     let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
-    // In tables the indentation follows from the widths of what stands there.
+    // In tables the indentation depends on the width of the cells.
     let indent = if indent.contains('\t') { indent } else { String::new() };
     let word = |word: &str| {
         let (bare, comma) = word.strip_suffix(',').map_or((word, ""), |bare| (bare, ","));
@@ -84,8 +84,8 @@ fn node() -> NodeReport {
         memtable_bytes: 0,
         memtable_max_bytes: 1 << 20,
         exceptions: 0,
-        writes_held_up: 0,
-        writes_held_up_by_compaction: 0,
+        writes_stalled: 0,
+        writes_stalled_by_compaction: 0,
         commit_log_bytes: 0,
         unknown_tables: 0,
         unknown_table_bytes: 0,
@@ -161,7 +161,8 @@ fn stats(names: &[&str]) -> table_stats::Selected {
     table_stats::Selected::new(tables(), options).unwrap()
 }
 
-/// The recorded keyspace that has indexes: storage-attached ones of `asked` and `t`, another one of `two`.
+/// The recorded keyspace with indexes: storage-attached ones of `asked` and `t`, another one of
+/// `two`.
 fn indexed_tables() -> Vec<TableReport> {
     let table = |name: &str, attached_indexes| TableReport {
         keyspace: "lab".into(),
@@ -203,14 +204,14 @@ fn storage_attached_indexes_have_their_lines_where_there_are_any() {
     ours[10] = ours[10].replace("segments hit per query (mean): 1.33", "segments hit per query (mean): 1.32");
     assert_eq!(ours, recorded);
     let data = all.data();
-    let figures = |table: &str| {
+    let latencies = |table: &str| {
         let data = &data["lab"]["tables"][table];
         let ratio = &data["sai_total_queryable_index_ratio"];
         (data["sai_local_query_latency_ms"].clone(), data["sai_disk_used_bytes"].clone(), ratio.clone())
     };
-    assert_eq!(figures("t"), ("9.078".into(), "36078".into(), "2/2".into()));
-    assert_eq!(figures("asked"), ("NaN".into(), "0".into(), "1/1".into()));
-    assert_eq!(figures("two"), ("0.000".into(), Value::Null, Value::Null));
+    assert_eq!(latencies("t"), ("9.078".into(), "36078".into(), "2/2".into()));
+    assert_eq!(latencies("asked"), ("NaN".into(), "0".into(), "1/1".into()));
+    assert_eq!(latencies("two"), ("0.000".into(), Value::Null, Value::Null));
     for key in ["sai_disk_used_bytes", "sai_rows_filtered", "sai_total_queryable_index_ratio"] {
         let options = table_stats::Options { sort_key: key.into(), top: 1, ..Default::default() };
         let first = table_stats::Selected::new(indexed_tables(), options).unwrap().text();
@@ -293,7 +294,7 @@ fn texts_have_the_labels_and_the_layout_of_cassandras() {
     for (recorded, ours) in cases {
         assert_eq!(shape(&ours), shape(recorded), "\n{ours}\n--- recorded\n{recorded}");
     }
-    // Where the widths of columns do not hang on what is in them, the texts are the same to the letter.
+    // Where the widths of columns do not depend on their content, the texts are identical.
     assert_eq!(cluster::status(&node, false), include_str!("recorded/status.txt"));
     assert_eq!(cluster::ring(&node, false), include_str!("recorded/ring.txt"));
     let lines = |text: &str, n: usize| text.lines().take(n).map(str::to_owned).collect::<Vec<_>>();
@@ -363,7 +364,7 @@ fn partitions_that_were_most_active_are_listed_as_cassandra_lists_them() {
     assert_eq!(shape(&ours), shape(include_str!("recorded/toppartitions.txt")), "{ours}");
 }
 
-/// The keys of all objects, by their paths; those of maps by name left out.
+/// Collects the keys of all objects, by their paths; without those of maps by name.
 fn keys(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -397,8 +398,8 @@ fn json_has_the_keys_of_cassandras() {
     let ours = pools::data(&node);
     let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&ours), names(&recorded));
-    for (pool, figures) in ours["ThreadPools"].as_object().unwrap() {
-        assert_eq!(names(figures), names(&recorded["ThreadPools"][pool]), "{pool}");
+    for (pool, statistics) in ours["ThreadPools"].as_object().unwrap() {
+        assert_eq!(names(statistics), names(&recorded["ThreadPools"][pool]), "{pool}");
     }
 }
 

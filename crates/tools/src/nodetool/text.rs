@@ -1,8 +1,9 @@
-//! Text as Cassandra's tools lay it out.
+//! Text in the layout of Cassandra's tools.
 
 use serde_json::Value;
 
-/// Rows of columns as wide as their widest cell, one or more spaces between them; cells fill up to the right.
+/// Rows of columns as wide as their widest cell, separated by one or more spaces; cells are padded
+/// on the right.
 #[derive(Default)]
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
@@ -67,12 +68,12 @@ pub(super) fn memory(bytes: u64) -> String {
     }
 }
 
-/// Bytes, as `-H` asks or plainly.
+/// Formats bytes, with units for `-H`.
 pub(super) fn bytes(bytes: u64, human_readable: bool) -> String {
     if human_readable { file_size(bytes) } else { bytes.to_string() }
 }
 
-/// A floating-point number as Java prints it: `1.0`, `NaN`, `1.0E10`.
+/// Formats a floating-point number as Java does: `1.0`, `NaN`, `1.0E10`.
 pub(super) fn double(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -96,7 +97,7 @@ pub(super) fn fixed(number: f64, digits: usize) -> String {
     if number.is_nan() { "NaN".to_owned() } else { format!("{number:.digits$}") }
 }
 
-/// JSON as Cassandra's tools indent it: by two, with a space before the colon too.
+/// Formats JSON as Cassandra's tools do: indented by two, with a space before the colon too.
 pub(super) fn pretty_json(value: &Value) -> String {
     let mut text = String::new();
     write_json(value, 0, &mut text);
@@ -132,21 +133,21 @@ fn write_json(value: &Value, indent: usize, text: &mut String) {
     }
 }
 
-/// `2026-11-21T08:47:38.123`, of milliseconds since 1970, in the zone of this machine.
+/// Formats milliseconds since 1970 as `2026-11-21T08:47:38.123`, in the time zone of this machine.
 pub(super) fn local_time(millis: i64) -> String {
     let zoned =
         jiff::Timestamp::from_millisecond(millis).map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
     zoned.map_or_else(|_| millis.to_string(), |time| time.strftime("%Y-%m-%dT%H:%M:%S.%3f").to_string())
 }
 
-/// `Nov 21, 2026 08:47:38`, of milliseconds since 1970, in the zone of this machine.
+/// Formats milliseconds since 1970 as `Nov 21, 2026 08:47:38`, in the time zone of this machine.
 pub(super) fn local_date(millis: i64) -> String {
     let zoned =
         jiff::Timestamp::from_millisecond(millis).map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
     zoned.map_or_else(|_| millis.to_string(), |time| time.strftime("%b %d, %Y %H:%M:%S").to_string())
 }
 
-/// `2026-11-21T08:49:24.284Z`, of milliseconds since 1970.
+/// Formats milliseconds since 1970 as `2026-11-21T08:49:24.284Z`.
 pub(super) fn instant(millis: i64) -> String {
     jiff::Timestamp::from_millisecond(millis)
         .map_or_else(|_| millis.to_string(), |time| time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string())

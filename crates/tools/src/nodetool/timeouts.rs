@@ -7,19 +7,21 @@ use super::Failure;
 const TYPES: &str = "read, range, write, counterwrite, cascontention, truncate, internodeconnect, internodeuser, \
                      internodestreaminguser, misc (general rpc_timeout_in_ms)";
 
-/// About connections to other nodes, of which there are none.
+/// Timeouts of connections to other nodes, which do not exist.
 const OF_OTHER_NODES: [&str; 3] = ["internodeconnect", "internodeuser", "internodestreaminguser"];
 
 /// Checks the name of a type of timeout.
 fn known<'r>(name: &str, reports: &'r [TimeoutReport]) -> Result<&'r TimeoutReport, Failure> {
     if OF_OTHER_NODES.contains(&name) {
-        return Err(Failure::usage(format!("Timeout type {name} is about other nodes: there is one here")));
+        return Err(Failure::usage(format!(
+            "Timeout type {name} applies to other nodes, and a node has none here"
+        )));
     }
     let found = reports.iter().find(|report| report.name == name);
     found.ok_or_else(|| Failure::usage(format!("Timeout type requires one of ({TYPES})")))
 }
 
-/// The timeout that `gettimeout` is asked for.
+/// Returns the timeout for `gettimeout`.
 pub fn wanted<'r>(arguments: &[String], reports: &'r [TimeoutReport]) -> Result<&'r TimeoutReport, Failure> {
     let [name] = arguments else {
         return Err(Failure::usage(format!("gettimeout requires a timeout type, one of ({TYPES})")));
@@ -27,7 +29,7 @@ pub fn wanted<'r>(arguments: &[String], reports: &'r [TimeoutReport]) -> Result<
     known(name, reports)
 }
 
-/// What `gettimeout` prints.
+/// Formats the output of `gettimeout`.
 pub fn text(report: &TimeoutReport) -> String {
     match report.milliseconds {
         Some(milliseconds) => format!("Current timeout for type {}: {milliseconds} ms\n", report.name),
@@ -35,7 +37,7 @@ pub fn text(report: &TimeoutReport) -> String {
     }
 }
 
-/// The type and the milliseconds that `settimeout` is given.
+/// Returns the type and the milliseconds for `settimeout`.
 pub fn changed(arguments: &[String], reports: &[TimeoutReport]) -> Result<(String, u64), Failure> {
     let [name, value] = arguments else {
         return Err(Failure::usage(format!(
@@ -66,7 +68,7 @@ mod tests {
         Timeout::ALL.into_iter().map(report).collect()
     }
 
-    /// What `command` prints, or says when it fails.
+    /// Returns the output of `command`, or its error.
     fn answer(timeouts: &RequestTimeouts, command: &str) -> Result<String, String> {
         let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
         let message = |failure| match failure {
@@ -88,7 +90,8 @@ mod tests {
         Ok(String::new())
     }
 
-    /// The answers are those of Cassandra 5.0.8's nodetool, but for timeouts of connections to other nodes.
+    /// The answers are those of Cassandra 5.0.8's nodetool, except for timeouts of connections to
+    /// other nodes.
     #[test]
     fn timeouts_are_shown_and_changed_as_by_cassandras_nodetool() {
         let timeouts = RequestTimeouts::of_cassandra();
@@ -123,7 +126,7 @@ mod tests {
             ("gettimeout write", Ok(shown("write", 3000))),
             (
                 "gettimeout internodeuser",
-                Err("Timeout type internodeuser is about other nodes: there is one here".to_owned()),
+                Err("Timeout type internodeuser applies to other nodes, and a node has none here".to_owned()),
             ),
         ];
         for (command, expected) in cases {

@@ -19,7 +19,7 @@ const SAMPLERS: [(&str, &str, &str); 8] = [
     ("CAS_CONTENTIONS", "Frequency of CAS contention by partition", "Count"),
 ];
 
-/// Samples for a while and shows what was most.
+/// Samples for an interval and prints the most active partitions.
 pub(super) fn sample(invocation: &Invocation, format: Format, client: &Client) -> Result<Output> {
     for option in ["--interval", "--stop", "--list"] {
         if invocation.has(option) {
@@ -80,7 +80,7 @@ pub(super) fn sample(invocation: &Invocation, format: Format, client: &Client) -
     }
 }
 
-/// What each sampler found.
+/// Formats the results of each sampler.
 pub(super) fn text(found: &TopPartitions, asked: &[String]) -> String {
     let mut text = String::new();
     for (name, title, unit) in SAMPLERS.iter().filter(|(name, ..)| asked.iter().any(|asked| asked == name)) {

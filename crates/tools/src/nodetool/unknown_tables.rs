@@ -4,7 +4,7 @@ use cassette_admin_api::UnknownTableReport;
 
 use super::text::{Table, file_size};
 
-/// Lists data of tables that the schema does not name.
+/// Formats data of tables that are missing from the schema.
 pub(super) fn list(found: &[UnknownTableReport]) -> String {
     if found.is_empty() {
         return "There are no unknown tables\n".to_owned();

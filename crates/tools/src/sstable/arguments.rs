@@ -1,4 +1,4 @@
-//! What the commands have in common: which SSTables are meant, and how they are opened.
+//! Common code of the commands: selects and opens SSTables.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use cassette_sstable::{Component, Descriptor, SSTableReader};
 use cassette_vfs::RealFileSystem;
 use uuid::Uuid;
 
-/// Bytes of chunks kept while a file is read.
+/// The size of the chunk cache while a file is read.
 const CACHE_BYTES: u64 = 4 << 20;
 
-/// The SSTables that paths name: a file of one each, or directories with all in them, in the order of their names.
+/// Returns the SSTables of paths: a file of one each, or directories with all in them, in the order
+/// of their names.
 pub fn sstables(paths: &[PathBuf]) -> anyhow::Result<Vec<Descriptor>> {
     let mut found = Vec::new();
     for path in paths {
@@ -31,7 +32,7 @@ pub fn sstables(paths: &[PathBuf]) -> anyhow::Result<Vec<Descriptor>> {
     Ok(found)
 }
 
-/// The SSTable that a file, or the path without the component, belongs to.
+/// Returns the SSTable of a file, or of a path without the component.
 pub fn sstable(path: &Path) -> anyhow::Result<Descriptor> {
     let whole = |path: &Path| Descriptor::from_path(path).map(|(descriptor, _)| descriptor);
     let mut with_component = path.as_os_str().to_owned();
@@ -67,19 +68,17 @@ pub fn in_directory(directory: &Path) -> anyhow::Result<Vec<Descriptor>> {
     Ok(found)
 }
 
-/// Opens an SSTable for one reading through. Nothing is verified beyond what reading needs, and nothing is written.
+/// Opens an SSTable for one complete read. Verifies only what reading requires, and writes nothing.
 pub fn open(descriptor: &Descriptor, table: &Arc<TableMetadata>) -> anyhow::Result<SSTableReader> {
     let cache = Arc::new(ChunkCache::new(CACHE_BYTES));
     let options = OpenOptions { foreign: ForeignFiles::Trust };
     Ok(SSTableReader::open(Arc::new(RealFileSystem), descriptor.clone(), table.clone(), cache, options)?)
 }
 
-/// Where an SSTable is, by the names of the directories above it.
+/// The location of an SSTable, by the names of its directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The keyspace.
     pub keyspace: Option<String>,
-    /// The table.
     pub table: Option<String>,
     /// The table's id.
     pub table_id: Option<TableId>,
@@ -92,7 +91,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Of the SSTables in a directory: `<keyspace>/<table>-<id>[/snapshots/<name> | /backups][/.<index>]`.
+    /// Returns the location of the SSTables in a directory:
+    /// `<keyspace>/<table>-<id>[/snapshots/<name> | /backups][/.<index>]`.
     pub fn guess(directory: &Path) -> Self {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
         let name = |path: Option<&Path>| {

@@ -13,34 +13,34 @@ use clap::Args;
 use super::values::CassandraText;
 use super::{arguments, schema};
 
-/// What to dump, and how.
+/// The selection and the format.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The table's schema is what the SSTable itself says, so no server and no schema are needed. Key columns have no names
-in it, and need none here.
+The schema is read from the SSTable, so neither a server nor a schema is needed. It contains no names of key columns, which
+are not needed here.
 
 Examples:
   cassette sstable dump nb-1-big-Data.db              everything, as one JSON array
-  cassette sstable dump nb-1-big-Data.db -l | jq .    a partition a line: large files stream through
-  cassette sstable dump nb-1-big-Data.db -d           a row or tombstone a line, for people
+  cassette sstable dump nb-1-big-Data.db -l | jq .    a partition per line, streaming
+  cassette sstable dump nb-1-big-Data.db -d           a row or tombstone per line, readable
   cassette sstable dump nb-1-big-Data.db -e           the partition keys alone
   cassette sstable dump nb-1-big-Data.db -k 1 -k 2    two partitions; of a composite key: -k 1:abc")]
 pub struct DumpArguments {
     /// A file of the SSTable, such as nb-1-big-Data.db
     sstable: PathBuf,
-    /// Only the partition with this key; may be given several times
+    /// Only the partition with this key; can be repeated
     #[arg(short = 'k', long = "key", value_name = "KEY", allow_hyphen_values = true)]
     keys: Vec<String>,
-    /// Not the partition with this key; may be given several times
+    /// Exclude the partition with this key; can be repeated
     #[arg(short = 'x', long = "exclude-key", value_name = "KEY", allow_hyphen_values = true)]
     excluded: Vec<String>,
-    /// A row or tombstone a line, in Cassandra's internal representation
+    /// A row or tombstone per line, in Cassandra's internal representation
     #[arg(short = 'd', long = "debug")]
     debug: bool,
     /// Partition keys only
     #[arg(short = 'e', long = "enumerate-keys", conflicts_with = "debug")]
     enumerate: bool,
-    /// A partition a line, each a JSON object
+    /// A partition per line, each a JSON object
     #[arg(short = 'l', long = "json-lines", conflicts_with_all = ["debug", "enumerate"])]
     lines: bool,
     /// Timestamps as numbers instead of dates
@@ -82,7 +82,7 @@ pub fn run(arguments: &DumpArguments) -> anyhow::Result<bool> {
         _ => Ok(writeln!(out).and_then(|()| out.flush())?),
     });
     match dumped {
-        // Whoever reads has seen enough.
+        // The reader has read enough.
         Err(DumpError::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(true),
         dumped => dumped.map(|()| true).map_err(anyhow::Error::from),
     }
@@ -94,7 +94,8 @@ pub fn now_seconds() -> u32 {
     u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
 }
 
-/// A partition key as it is printed: components between colons, where a colon of their own has a backslash before it.
+/// Parses a partition key in its printed form: components separated by colons, where a colon inside
+/// one is preceded by a backslash.
 pub fn partition_key(table: &TableMetadata, text: &str) -> anyhow::Result<DecoratedKey> {
     let columns = &table.partition_key;
     let components = if columns.len() == 1 { vec![text.to_owned()] } else { split_components(text) };

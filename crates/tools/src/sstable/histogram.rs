@@ -1,15 +1,16 @@
-//! Histograms drawn with letters, as sstablemetadata draws them.
+//! Histograms as text, in the format of sstablemetadata.
 
 use std::fmt::Write;
 
 use cassette_sstable::statistics::EstimatedHistogram;
 
-/// Letters that the longest bar has.
+/// The length of the longest bar.
 const BAR: f64 = 30.0;
-/// Buckets in which percentiles are reckoned.
+/// Buckets for percentiles.
 const BUCKETS: usize = 165;
 
-/// A histogram of `points`, each a value and how often it occurs, under a title. `name` says what a value is called.
+/// Formats a histogram of `points`, each a value and its count, with a title. `name` formats a
+/// value.
 pub fn draw(points: &[(i64, i64)], title: &str, name: impl Fn(i64) -> String) -> String {
     let names: Vec<_> = points.iter().map(|(value, _)| name(*value)).collect();
     let value_width = names.iter().map(String::len).chain([title.len()]).max().unwrap_or(0);
@@ -17,7 +18,7 @@ pub fn draw(points: &[(i64, i64)], title: &str, name: impl Fn(i64) -> String) ->
     let max = points.iter().map(|(_, count)| *count).max().unwrap_or(0);
     let sum: f64 = points.iter().map(|(_, count)| *count as f64).sum();
     let mut out = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(out, "   {title:<value_width$} | {:<count_width$}  (%)  Histogram ", "Count");
     let mut percentiles = EstimatedHistogram::new(BUCKETS);
     for ((value, count), name) in points.iter().zip(&names) {

@@ -7,16 +7,16 @@ use cassette_database::{Database, ImportOptions};
 use cassette_engine::import_summary;
 use clap::Args;
 
-/// From where to where.
+/// Source and target.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Everything that is in the directory comes into the table, or nothing: if one SSTable does not fit the table's schema, or
-is damaged, the table stays as it was. The table must be there, with the columns that the SSTables have; a snapshot's
-schema.cql makes it. While a server has the data directory open, `cassette nodetool import` does the same through it.
+Imports everything in the directory or nothing: if one SSTable does not match the table's schema, or is damaged, the table
+is unchanged. The table must exist, with the columns of the SSTables; a snapshot's schema.cql creates it. While a server has
+the data directory open, use `cassette nodetool import`.
 
 Examples:
-  cassette sstable import /backup/ks/t-*/ --data data --table ks.t -p     take a copy of Cassandra's own files
-  cassette sstable import data/data/ks/t-*/snapshots/s --data data --table ks.t     put a snapshot back")]
+  cassette sstable import /backup/ks/t-*/ --data data --table ks.t -p     import a copy of Cassandra's files
+  cassette sstable import data/data/ks/t-*/snapshots/s --data data --table ks.t     restore a snapshot")]
 pub struct ImportArguments {
     /// Directories with SSTables of the table
     #[arg(required = true)]
@@ -24,7 +24,7 @@ pub struct ImportArguments {
     /// The data directory, which no server may have open
     #[arg(long, value_name = "DIRECTORY")]
     data: PathBuf,
-    /// The table that they are of, as keyspace.table
+    /// Their table, as keyspace.table
     #[arg(long, value_name = "KEYSPACE.TABLE")]
     table: String,
     /// Keep the level on the new SSTables
@@ -39,7 +39,8 @@ pub struct ImportArguments {
     /// Run an extended verify, verifying all values in the new SSTables
     #[arg(short = 'e', long, conflicts_with = "no_verify")]
     extended_verify: bool,
-    /// Copy data from source directories instead of moving them (snapshots and backups are linked and stay)
+    /// Copy data from source directories instead of moving them (snapshots and backups are linked
+    /// and stay)
     #[arg(short = 'p', long)]
     copy_data: bool,
 }

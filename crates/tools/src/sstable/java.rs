@@ -1,29 +1,29 @@
-//! How Java writes what Cassandra's tools print: dates, durations, maps.
+//! Java's formats in the output of Cassandra's tools: dates, durations, maps.
 
 use std::fmt::Display;
 
 use cassette_cql::values::calendar::Civil;
 
-/// `MM/dd/yyyy HH:mm:ss` of milliseconds since 1970, in UTC. Days before 15 October 1582 are those of the Julian calendar; the
-/// year is that of its era.
+/// Formats milliseconds since 1970 as `MM/dd/yyyy HH:mm:ss`, in UTC. Days before 15 October 1582
+/// are those of the Julian calendar; the year is that of its era.
 pub fn date_text(millis: i64) -> String {
     let seconds = millis.div_euclid(1000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     /// 1582-10-15, when the Gregorian calendar began.
     const GREGORIAN: i64 = -141_427;
-    let (year, month, day) = match days >= GREGORIAN {
-        true => {
-            let Civil { year, month, day } = Civil::from_days(days);
-            (year, i64::from(month), i64::from(day))
-        }
-        false => julian(days),
+    let (year, month, day) = if days >= GREGORIAN {
+        let Civil { year, month, day } = Civil::from_days(days);
+        (year, i64::from(month), i64::from(day))
+    } else {
+        julian(days)
     };
     let year = if year > 0 { year } else { 1 - year };
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{month:02}/{day:02}/{year:04} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// The Julian date of a day since 1970-01-01 (Gregorian). A year begins in March; four of them have 1461 days.
+/// Returns the Julian date of a day since 1970-01-01 (Gregorian). A year begins in March; four of
+/// them have 1461 days.
 fn julian(days: i64) -> (i64, i64, i64) {
     /// Days from 1 March of the year 0 (Julian) to 1970-01-01 (Gregorian).
     const TO_1970: i64 = 719_470;
@@ -38,7 +38,8 @@ fn julian(days: i64) -> (i64, i64, i64) {
     (4 * cycle + year_of_cycle + i64::from(month <= 2), month, day)
 }
 
-/// Seconds as `3472 days 5 hours 20 minutes`: zeros before the first and after the last part are left out, those between are not.
+/// Formats seconds as `3472 days 5 hours 20 minutes`: without zeros before the first and after the
+/// last part, but with those between.
 pub fn duration_words(seconds: i64) -> String {
     let parts = [
         (seconds / 86_400, "day"),
@@ -53,7 +54,7 @@ pub fn duration_words(seconds: i64) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The entries of a map in the order of Java's hash map, which is that of its buckets.
+/// Sorts the entries of a map in the order of Java's hash map, which is that of its buckets.
 pub fn in_hash_order<V>(mut entries: Vec<(String, V)>) -> Vec<(String, V)> {
     let mut buckets = 16u32;
     while entries.len() as u32 > buckets / 4 * 3 {
@@ -72,7 +73,8 @@ pub fn list(items: impl IntoIterator<Item = impl Display>) -> String {
     format!("[{}]", items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", "))
 }
 
-/// A number of bytes with three decimals of the largest fitting unit, `1.077 MiB`; below a KiB without any, `17 B`.
+/// Formats a number of bytes with three decimals in the largest suitable unit, `1.077 MiB`; below a
+/// KiB without decimals, `17 B`.
 pub fn pretty_memory(bytes: u64) -> String {
     let power = bytes.checked_ilog2().unwrap_or(0) / 10;
     match ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(power as usize) {

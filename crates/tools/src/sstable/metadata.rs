@@ -17,10 +17,10 @@ use super::java::{date_text, duration_words, in_hash_order, list};
 use super::values::CassandraText;
 use super::{arguments, histogram, schema};
 
-/// Which SSTables.
+/// The SSTables.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Dates are in UTC. Only Statistics.db and the ends of the index are read, so the answer does not wait for large files.
+Dates are in UTC. Reads only Statistics.db and the ends of the index, so large files are fast, too.
 
 Examples:
   cassette sstable metadata nb-1-big-Data.db                  one SSTable
@@ -33,13 +33,14 @@ pub struct MetadataArguments {
     /// Seconds of gc_grace_seconds, for the estimate of droppable tombstones
     #[arg(short = 'g', long = "gc_grace_seconds", default_value_t = 0)]
     gc_grace_seconds: u32,
-    /// Not there: sstablemetadata's full scan for the largest partitions (see `cassette sstable partitions`)
+    /// Not supported: sstablemetadata's full scan for the largest partitions (see `cassette sstable
+    /// partitions`)
     #[arg(short = 's', long, hide = true)]
     scan: bool,
-    /// Not there: sstablemetadata's colors
+    /// Not supported: sstablemetadata's colors
     #[arg(short = 'c', long, hide = true)]
     colors: bool,
-    /// Not there: sstablemetadata's histograms in Unicode
+    /// Not supported: sstablemetadata's histograms in Unicode
     #[arg(short = 'u', long, hide = true)]
     unicode: bool,
 }
@@ -65,12 +66,12 @@ pub fn run(arguments: &MetadataArguments) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Fields, one a line.
+/// Fields, one per line.
 struct Fields(String);
 
 impl Fields {
     fn put(&mut self, label: &str, value: impl Display) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.0, "{label}: {value}");
     }
 
@@ -82,7 +83,8 @@ impl Fields {
     }
 }
 
-/// What there is to say about an SSTable. What was deleted before `gc_before` (seconds since 1970) counts as droppable.
+/// Formats the metadata of an SSTable. Data deleted before `gc_before` (seconds since 1970) counts
+/// as droppable.
 fn text(descriptor: &Descriptor, gc_before: i64) -> anyhow::Result<String> {
     let statistics = schema::statistics(descriptor)?;
     let table = schema::table_of_header(descriptor)?;
@@ -190,7 +192,7 @@ fn ttl(seconds: i32) -> Option<String> {
     }
 }
 
-/// The class of the compressor; `None` if the SSTable is not compressed.
+/// Returns the class of the compressor; `None` if the SSTable is not compressed.
 fn compressor(descriptor: &Descriptor) -> anyhow::Result<Option<String>> {
     let path = descriptor.path(Component::CompressionInfo);
     if !path.exists() {
@@ -204,7 +206,8 @@ fn compressor(descriptor: &Descriptor) -> anyhow::Result<Option<String>> {
     Ok(Some(format!("org.apache.cassandra.io.compress.{}", info.format.compressor.class_name())))
 }
 
-/// The range of clusterings, in brackets; values of several columns between colons.
+/// Formats the range of clusterings, in brackets; values of several columns are separated by
+/// colons.
 fn clusterings(table: &TableMetadata, min: &[Vec<u8>], max: &[Vec<u8>]) -> String {
     if min.is_empty() && max.is_empty() {
         return "ALL".to_owned();
@@ -223,7 +226,7 @@ fn columns(definitions: &[ColumnDefinition]) -> String {
     entries.collect::<Vec<_>>().join(", ")
 }
 
-/// Bytes in the largest decimal-looking unit of 1024s; nothing for none.
+/// Formats bytes in the largest unit of 1024s; nothing for zero.
 fn bytes_text(bytes: i64) -> Option<String> {
     match bytes {
         ..=0 => None,

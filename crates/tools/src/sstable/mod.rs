@@ -1,4 +1,5 @@
-//! `cassette sstable …`: SSTables as files, without a server. Cassandra's own offline tools, in one place and without a JVM.
+//! `cassette sstable …`: SSTables as files, without a server. Cassandra's offline tools in one
+//! place and without a JVM.
 
 mod arguments;
 mod dump;
@@ -18,24 +19,25 @@ use clap::Subcommand;
 /// Commands on SSTables and directories of them.
 #[derive(Debug, Subcommand)]
 pub enum SSTableCommand {
-    /// Print what an SSTable holds, every version and tombstone, as sstabledump does
+    /// Print the content of an SSTable, every version and tombstone, as sstabledump does
     Dump(dump::DumpArguments),
-    /// Print what Statistics.db says of SSTables, as sstablemetadata does
+    /// Print Statistics.db of SSTables, as sstablemetadata does
     Metadata(metadata::MetadataArguments),
-    /// Read SSTables whole and hold them against their checksums and their own index
+    /// Read SSTables completely and compare them with their checksums and their index
     Verify(verify::VerifyArguments),
-    /// Print figures about partitions, and which are large, as sstablepartitions does
+    /// Print statistics of partitions, and the large ones, as sstablepartitions does
     Partitions(partitions::PartitionsArguments),
     /// Write live rows as JSON, CSV or Parquet
     Export(export::ExportArguments),
-    /// Rewrite the SSTables of a table that no server has open with all that can be read of them, as sstablescrub does
+    /// Rewrite the SSTables of a table that no server has open with all readable data, as
+    /// sstablescrub does
     Scrub(scrub::ScrubArguments),
     /// Put SSTables of a directory into a table of a data directory that no server has open
     Import(import::ImportArguments),
 }
 
 impl SSTableCommand {
-    /// Runs the command; false if it ran and has found something wrong.
+    /// Runs the command; returns false if it completed and found an error.
     pub fn run(&self) -> anyhow::Result<bool> {
         match self {
             Self::Dump(arguments) => dump::run(arguments),

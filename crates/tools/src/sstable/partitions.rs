@@ -18,55 +18,55 @@ use super::java::pretty_memory;
 use super::schema;
 use super::values::CassandraText;
 
-/// Which SSTables, and which partitions to name.
+/// The SSTables, and the partitions to list.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints percentiles of partition sizes, rows, cells and tombstones of each SSTable, and names the partitions that reach a
-threshold. The whole SSTable is read.
+Prints percentiles of partition sizes, rows, cells and tombstones of each SSTable, and lists the partitions that reach a
+threshold. Reads the complete SSTable.
 
 Examples:
   cassette sstable partitions data/ks/t-*/                      percentiles of every SSTable of a table
-  cassette sstable partitions -t 100MiB nb-1-big-Data.db        name the partitions of 100 MiB and more
+  cassette sstable partitions -t 100MiB nb-1-big-Data.db        list partitions of 100 MiB and more
   cassette sstable partitions -o 1000 -w 100000 -r data/        with many tombstones or rows, in all tables
   cassette sstable partitions -t 1MiB -m nb-1-big-Data.db       the same as CSV")]
 pub struct PartitionsArguments {
     /// Files of SSTables, or directories of them
     #[arg(required = true)]
     sstables: Vec<PathBuf>,
-    /// Only the partition with this key; may be given several times
+    /// Only the partition with this key; can be repeated
     #[arg(short = 'k', long = "key", value_name = "KEY", allow_hyphen_values = true)]
     keys: Vec<String>,
-    /// Not the partition with this key; may be given several times
+    /// Exclude the partition with this key; can be repeated
     #[arg(short = 'x', long = "exclude-key", value_name = "KEY", allow_hyphen_values = true)]
     excluded: Vec<String>,
-    /// Look into directories below too
+    /// Include subdirectories
     #[arg(short = 'r', long)]
     recursive: bool,
-    /// With -r: SSTables of snapshots too
+    /// With -r: include SSTables of snapshots
     #[arg(short = 's', long)]
     snapshots: bool,
-    /// With -r: SSTables of backups too
+    /// With -r: include SSTables of backups
     #[arg(short = 'b', long)]
     backups: bool,
-    /// Only sizes: rows are passed over
+    /// Only sizes: rows are skipped
     #[arg(short = 'y', long)]
     partitions_only: bool,
-    /// Name partitions of so many bytes; also as 10KiB, 20MiB, 30GiB
+    /// List partitions of at least this many bytes; also as 10KiB, 20MiB, 30GiB
     #[arg(short = 't', long, value_name = "SIZE")]
     min_size: Option<String>,
-    /// Name partitions with so many tombstones
+    /// List partitions with at least this many tombstones
     #[arg(short = 'o', long, value_name = "COUNT")]
     min_tombstones: Option<u64>,
-    /// Name partitions with so many cells
+    /// List partitions with at least this many cells
     #[arg(short = 'c', long, value_name = "COUNT")]
     min_cells: Option<u64>,
-    /// Name partitions with so many rows
+    /// List partitions with at least this many rows
     #[arg(short = 'w', long, value_name = "COUNT")]
     min_rows: Option<u64>,
-    /// The partitions that reach a threshold as CSV, and nothing else
+    /// Print only the partitions that reach a threshold, as CSV
     #[arg(short = 'm', long)]
     csv: bool,
-    /// What has expired at this time counts as expired, seconds since 1970
+    /// The time for expiration, in seconds since 1970
     #[arg(short = 'u', long, value_name = "SECONDS")]
     current_timestamp: Option<u32>,
 }
@@ -140,7 +140,7 @@ fn find_in(
     Ok(())
 }
 
-/// From where on partitions are named; none by default.
+/// The thresholds for listing partitions; none by default.
 struct Thresholds {
     size: u64,
     rows: u64,
@@ -173,7 +173,7 @@ impl Thresholds {
     }
 }
 
-/// Figures of one partition.
+/// Statistics of one partition.
 #[derive(Debug, Default)]
 struct Partition {
     key: Vec<u8>,
@@ -229,13 +229,14 @@ impl Partition {
     }
 }
 
-/// Figures of all partitions of an SSTable.
+/// Statistics of all partitions of an SSTable.
 struct Summary {
     sizes: EstimatedHistogram,
     rows: EstimatedHistogram,
     cells: EstimatedHistogram,
     tombstones: EstimatedHistogram,
-    /// Least and greatest size, rows, cells, tombstones. As in Cassandra's tool a least of 0 gives way to whatever comes.
+    /// Least and greatest size, rows, cells, tombstones. As in Cassandra's tool any value replaces
+    /// a least of 0.
     extremes: [(u64, u64); 4],
 }
 
@@ -254,36 +255,38 @@ impl Summary {
     }
 
     fn add(&mut self, partition: &Partition) {
-        let figures = [partition.size, partition.rows, partition.cells, partition.tombstones()];
-        for ((least, greatest), figure) in self.extremes.iter_mut().zip(figures) {
-            if *least == 0 || figure < *least {
-                *least = figure;
+        let values = [partition.size, partition.rows, partition.cells, partition.tombstones()];
+        for ((least, greatest), value) in self.extremes.iter_mut().zip(values) {
+            if *least == 0 || value < *least {
+                *least = value;
             }
-            *greatest = (*greatest).max(figure);
+            *greatest = (*greatest).max(value);
         }
         let histograms = [&mut self.sizes, &mut self.rows, &mut self.cells, &mut self.tombstones];
-        for (histogram, figure) in histograms.into_iter().zip(figures) {
-            histogram.add(i64::try_from(figure).unwrap_or(i64::MAX));
+        for (histogram, value) in histograms.into_iter().zip(values) {
+            histogram.add(i64::try_from(value).unwrap_or(i64::MAX));
         }
     }
 
     fn text(&self, partitions_only: bool) -> String {
         let mut out = String::new();
-        // Writing to a string does not fail.
-        let _ = match partitions_only {
-            true => writeln!(out, "         {:>20}", "Partition size"),
-            false => writeln!(
+        // Writing to a string cannot fail.
+        let _ = if partitions_only {
+            writeln!(out, "         {:>20}", "Partition size")
+        } else {
+            writeln!(
                 out,
                 "         {:>20} {:>20} {:>20} {:>20}",
                 "Partition size", "Row count", "Cell count", "Tombstone count"
-            ),
+            )
         };
-        let mut line = |label: &str, figures: [u64; 4]| {
-            let [size, rows, cells, tombstones] = figures;
+        let mut line = |label: &str, values: [u64; 4]| {
+            let [size, rows, cells, tombstones] = values;
             let size = pretty_memory(size);
-            let _ = match partitions_only {
-                true => writeln!(out, "  {label:<5}  {size:>20}"),
-                false => writeln!(out, "  {label:<5}  {size:>20} {rows:>20} {cells:>20} {tombstones:>20}"),
+            let _ = if partitions_only {
+                writeln!(out, "  {label:<5}  {size:>20}")
+            } else {
+                writeln!(out, "  {label:<5}  {size:>20} {rows:>20} {cells:>20} {tombstones:>20}")
             };
         };
         for (label, fraction) in
@@ -332,13 +335,12 @@ fn show(
         if !thresholds.are_reached_by(&partition) {
             return Ok(());
         }
-        let summary_key = match text.contains(' ') {
-            true => format!("\"{}\"", text.replace('"', "\"\"")),
-            false => text.clone(),
-        };
-        match arguments.csv {
-            true => csv_line(&partition, &summary_key, &place, descriptor, &data, out)?,
-            false => partition_line(&partition, &text, arguments.partitions_only, out)?,
+        let summary_key =
+            if text.contains(' ') { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.clone() };
+        if arguments.csv {
+            csv_line(&partition, &summary_key, &place, descriptor, &data, out)?
+        } else {
+            partition_line(&partition, &text, arguments.partitions_only, out)?
         }
         named.push(summary_key);
         Ok(())
@@ -358,7 +360,7 @@ fn show(
     Ok(out.write_all(summary.text(arguments.partitions_only).as_bytes())?)
 }
 
-/// The keys to look at, in order; `None` for all.
+/// Returns the selected keys, in order; `None` for all.
 fn keys(
     reader: &SSTableReader,
     arguments: &PartitionsArguments,

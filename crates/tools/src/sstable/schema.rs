@@ -1,4 +1,4 @@
-//! The table that an SSTable is of: as its own Statistics.db knows it, or as CREATE statements say.
+//! The table of an SSTable: from its Statistics.db, or from CREATE statements.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use uuid::Uuid;
 
 use super::arguments::Place;
 
-/// What Statistics.db says of an SSTable.
+/// Returns the content of Statistics.db of an SSTable.
 pub fn statistics(descriptor: &Descriptor) -> anyhow::Result<Statistics> {
     let path = descriptor.path(Component::Statistics);
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Statistics::decode_version(&bytes, descriptor.version).map_err(|malformed| malformed.at(&path))?)
 }
 
-/// The table as far as the SSTable itself knows it. Key columns have no names there; they get those that Cassandra's tools give
-/// them: `PartitionKey`, `clustering`, `clustering1`.
+/// Returns the table as far as the SSTable describes it. It contains no names of key columns; they
+/// have the names of Cassandra's tools: `PartitionKey`, `clustering`, `clustering1`.
 pub fn table_of_header(descriptor: &Descriptor) -> anyhow::Result<Arc<TableMetadata>> {
     let header = statistics(descriptor)?.header;
     let path = descriptor.path(Component::Statistics);
     table_of(&header, &|_, _| None).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
-/// The table of several SSTables, with the columns that any of them has.
+/// Returns the table of several SSTables, with the columns of all.
 pub fn table_of_headers(descriptors: &[Descriptor]) -> anyhow::Result<Arc<TableMetadata>> {
     let headers = descriptors.iter().map(|descriptor| Ok(statistics(descriptor)?.header));
     let headers = headers.collect::<anyhow::Result<Vec<_>>>()?;
@@ -40,7 +40,7 @@ pub fn table_of_headers(descriptors: &[Descriptor]) -> anyhow::Result<Arc<TableM
     table_of(&whole, &|_, _| None).map_err(|error| anyhow!("{error}"))
 }
 
-/// What the key column of a kind, at a place among those of its kind, is called; `None` where that is not known.
+/// Returns the name of the key column of a kind and position; `None` if unknown.
 type KeyNames<'a> = &'a dyn Fn(ColumnKind, usize) -> Option<String>;
 
 fn table_of(header: &SerializationHeader, named: KeyNames<'_>) -> Result<Arc<TableMetadata>, String> {
@@ -57,10 +57,12 @@ fn table_of(header: &SerializationHeader, named: KeyNames<'_>) -> Result<Arc<Tab
     Ok(Arc::new(TableMetadata::new(id, "keyspace", "table", columns, TableParams::default())))
 }
 
-/// Tables by names: from CREATE statements, such as a snapshot's schema.cql, or from a data directory.
+/// Tables by names: from CREATE statements, such as a snapshot's schema.cql, or from a data
+/// directory.
 pub struct Schema {
     tables: Vec<Arc<TableMetadata>>,
-    /// Those without their base tables, as a snapshot of a view has it: names are theirs, types the SSTable's.
+    /// Views without their base tables, as in a snapshot of a view: names are from the view, types
+    /// from the SSTable.
     views: Vec<CreateView>,
     from: PathBuf,
 }
@@ -68,13 +70,12 @@ pub struct Schema {
 impl Schema {
     /// Reads a file of statements, or a data directory, which no server may have open.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let (database, views) = match path.is_dir() {
-            true => (Database::open(path)?, Vec::new()),
-            false => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("cannot read {}", path.display()))?;
-                execute(&text).with_context(|| path.display().to_string())?
-            }
+        let (database, views) = if path.is_dir() {
+            (Database::open(path)?, Vec::new())
+        } else {
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            execute(&text).with_context(|| path.display().to_string())?
         };
         let catalog = database.catalog();
         let keyspaces = catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User);
@@ -82,7 +83,8 @@ impl Schema {
         Ok(Self { tables, views, from: path.to_owned() })
     }
 
-    /// The table of an SSTable: the one whose name or id its directory bears, or else the only one there is.
+    /// Returns the table of an SSTable: the one with the name or id of its directory, or else the
+    /// only one.
     pub fn table(&self, descriptor: &Descriptor) -> anyhow::Result<Arc<TableMetadata>> {
         if let ([only], []) = (&self.tables[..], &self.views[..]) {
             return Ok(only.clone());
@@ -105,7 +107,7 @@ impl Schema {
         match &self.tables.iter().filter(is_meant).collect::<Vec<_>>()[..] {
             [table] => Ok((*table).clone()),
             found => bail!(
-                "{}: its directory's name fits {} of the {} tables in {}; give a file with its table alone",
+                "{}: its directory's name matches {} of the {} tables in {}; specify a file with its table only",
                 descriptor,
                 found.len(),
                 self.tables.len(),
@@ -115,7 +117,7 @@ impl Schema {
     }
 }
 
-/// A view's table: what its statement calls the key columns, and what the SSTable itself knows.
+/// Returns a view's table: the names of key columns from its statement, the rest from the SSTable.
 fn table_of_view(descriptor: &Descriptor, view: &CreateView) -> anyhow::Result<Arc<TableMetadata>> {
     let header = statistics(descriptor)?.header;
     let key = &view.primary_key;
@@ -126,8 +128,8 @@ fn table_of_view(descriptor: &Descriptor, view: &CreateView) -> anyhow::Result<A
     table_of(&header, &named).map_err(|error| anyhow!("{descriptor}: {error}"))
 }
 
-/// Executes CREATE and ALTER statements in a database of their own, which is in memory alone. Gives the views, too, whose base
-/// tables are not among them.
+/// Executes CREATE and ALTER statements in a temporary database in memory. Returns also the views
+/// whose base tables are missing.
 fn execute(text: &str) -> anyhow::Result<(Database, Vec<CreateView>)> {
     let mut views = Vec::new();
     let mut options = Options::new("schema");
@@ -158,10 +160,10 @@ fn execute(text: &str) -> anyhow::Result<(Database, Vec<CreateView>)> {
                 Some(&create.name)
             }
             Statement::CreateKeyspace(_) | Statement::Use(_) => None,
-            // Indexes and rows change nothing about how the table's files are read.
+            // Indexes and rows do not affect how the table's files are read.
             _ => continue,
         };
-        // A snapshot's schema.cql has types and a table, and takes their keyspace for granted.
+        // A snapshot's schema.cql contains types and a table, and presumes their keyspace.
         if let Some(keyspace) = name.and_then(|name| name.keyspace.as_ref())
             && database.catalog().keyspace(keyspace.as_str()).is_none()
         {
@@ -190,7 +192,8 @@ mod tests {
         let error = format!("{:#}", execute("CREATE TABLE ks.t (k int)").map(drop).unwrap_err());
         assert!(error.contains("PRIMARY KEY"), "{error}");
     }
-    /// Reproduced: a view's snapshot has its statement alone in schema.cql, and "no table" was found in it.
+    /// Regression: a view's snapshot has only its statement in schema.cql, which was reported as
+    /// "no table".
     #[test]
     fn a_view_is_read_by_its_own_statement() {
         let data = tempfile::tempdir().unwrap();

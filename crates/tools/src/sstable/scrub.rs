@@ -6,16 +6,16 @@ use cassette_database::{Database, Options};
 use cassette_engine::{DiskFailurePolicy, ScrubOptions};
 use clap::Args;
 
-/// What to scrub.
+/// The table to scrub.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every SSTable of the table is rewritten with all that can be read of it: rows behind a damaged place are found by the index.
-What no checksum vouches for is left out. All SSTables are kept in a snapshot first, as they were. While a server has the data
-directory open, `cassette nodetool scrub` does the same through it. The exit status is 1 if an SSTable could not be scrubbed.
+Rewrites every SSTable of the table with all readable data: the index locates rows after damage. Data that fails a checksum
+is dropped. All SSTables are first kept in a snapshot. While a server has the data directory open, use `cassette nodetool
+scrub`. The exit status is 1 if an SSTable could not be scrubbed.
 
 Examples:
   cassette sstable scrub --data data ks t          one table
-  cassette sstable scrub --data data -s ks hits    also what a counter table has lost by it")]
+  cassette sstable scrub --data data -s ks hits    also a counter table, which loses counts")]
 pub struct ScrubArguments {
     /// The keyspace
     keyspace: String,
@@ -30,15 +30,16 @@ pub struct ScrubArguments {
     /// Do not validate columns using column validator
     #[arg(short = 'n', long)]
     no_validate: bool,
-    /// Rewrite rows with overflowed expiration date (CASSANDRA-14092) with the maximum supported expiration date of
-    /// 2038-01-19T03:14:06+00:00, their timestamps incremented to supersede what became of them
+    /// Rewrite rows with overflowed expiration date (CASSANDRA-14092) with the maximum supported
+    /// expiration date of 2038-01-19T03:14:06+00:00, their timestamps incremented to supersede
+    /// their other copies
     #[arg(short = 'r', long)]
     reinsert_overflowed_ttl: bool,
 }
 
 pub fn run(arguments: &ScrubArguments) -> anyhow::Result<bool> {
     let mut options = Options::new(&arguments.data);
-    // Damaged SSTables are what it is for.
+    // Damaged SSTables are its purpose.
     options.engine.disk_failure_policy = DiskFailurePolicy::BestEffort;
     let database = Database::open(options)?;
     let scrub = ScrubOptions {

@@ -5,7 +5,7 @@ use cassette_cql::values::text::{encode_hex, to_literal, to_text};
 use cassette_rows::DataType;
 use cassette_sstable::dump::ValueText;
 
-/// Cassandra's ways of writing values, those of its Java classes rather than those of its language.
+/// Cassandra's formats of values: those of its Java classes, not those of CQL.
 #[derive(Debug, Clone, Copy)]
 pub struct CassandraText;
 
@@ -26,7 +26,7 @@ impl ValueText for CassandraText {
     }
 }
 
-/// Collections, vectors and counters are bytes.
+/// Collections, vectors and counters are formatted as bytes.
 fn plain_text(data_type: &DataType, value: &[u8]) -> String {
     match data_type {
         DataType::List { .. }
@@ -47,7 +47,8 @@ fn tuple_types(data_type: &DataType) -> Option<Vec<&DataType>> {
     }
 }
 
-/// Items between colons, null as `@`; both have a backslash before them within an item. `None` if the bytes are no tuple.
+/// Formats items separated by colons, null as `@`; inside an item both are preceded by a backslash.
+/// `None` if the bytes are no tuple.
 fn tuple_text(types: &[&DataType], mut bytes: &[u8]) -> Option<String> {
     let mut out = String::new();
     for (i, data_type) in types.iter().enumerate() {

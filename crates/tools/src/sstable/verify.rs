@@ -8,22 +8,21 @@ use clap::Args;
 use super::java::pretty_memory;
 use super::{arguments, schema};
 
-/// Which SSTables.
+/// The SSTables.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every byte is read: the digest of Data, the checksums of its chunks, that keys and rows ascend, and that index, summary
-and filter say the same as the rows. Nothing is changed. The exit status is 1 if any SSTable is not as it should be; what
-is wrong with one does not keep the others from being read.
+Reads every byte: the digest of Data, the checksums of its chunks, the order of keys and rows, and that index, summary and
+filter match the rows. Changes nothing. The exit status is 1 if any SSTable is damaged; the others are verified nevertheless.
 
 Examples:
   cassette sstable verify nb-1-big-Data.db
-  cassette sstable verify -e data/ks/t-*/                 all SSTables of a table, and every value against its type
+  cassette sstable verify -e data/ks/t-*/                 all SSTables of a table, and the validity of every value
   cassette sstable verify -e snapshots/before-upgrade     a snapshot, before it is needed")]
 pub struct VerifyArguments {
     /// Files of SSTables, or directories of them
     #[arg(required = true)]
     sstables: Vec<PathBuf>,
-    /// Hold every value against its type too
+    /// Also validate every value against its type
     #[arg(short = 'e', long)]
     extended: bool,
     /// Only check that metadata and index can be read
@@ -47,7 +46,7 @@ pub fn run(arguments: &VerifyArguments) -> anyhow::Result<bool> {
     Ok(sound)
 }
 
-/// Gives the number of partitions.
+/// Returns the number of partitions.
 fn verify(descriptor: &Descriptor, arguments: &VerifyArguments) -> anyhow::Result<u64> {
     let data = descriptor.path(Component::Data);
     let bytes = std::fs::metadata(&data).map_or(0, |metadata| metadata.len());

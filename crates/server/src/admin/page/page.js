@@ -1,4 +1,5 @@
-// Draws the reports of the admin endpoint, fetched anew every two seconds. Everything that comes is text, never markup.
+// Draws the reports of the admin endpoint, fetched again every two seconds. All received data is inserted
+// as text, never as markup.
 "use strict";
 
 const EVERY_MILLIS = 2000;
@@ -70,7 +71,7 @@ function tiles(pairs) {
   }));
 }
 
-// A round number at or above n.
+// Returns a round number at or above n.
 function ceiling(n) {
   const power = 10 ** Math.floor(Math.log10(Math.max(n, 1e-3)));
   return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= n) ?? 10 * power;
@@ -156,9 +157,9 @@ function show(node, tables, compactions, at) {
   const all = Object.values(moment.rates).reduce((sum, n) => sum + n, 0);
   const pending = Object.values(compactions.pending).flatMap(Object.values).reduce((sum, n) => sum + n, 0);
   tiles([
-    ["requests a second", count(all)], ["clients", count(node.clients.length)], ["on disk", bytes(node.load_bytes)],
+    ["requests/s", count(all)], ["clients", count(node.clients.length)], ["on disk", bytes(node.load_bytes)],
     ["memory", bytes(node.memory_bytes)], ["memtables", bytes(node.memtable_bytes)],
-    ["commit log", bytes(node.commit_log_bytes)], ["compactions waiting", count(pending)], ["exceptions", count(node.exceptions)],
+    ["commit log", bytes(node.commit_log_bytes)], ["pending compactions", count(pending)], ["exceptions", count(node.exceptions)],
   ]);
   fillTable("requests", ["milliseconds", "50 %", "95 %", "99 %", "99.9 %", "most", "failed"], KINDS.map(([kind, label]) => {
     const { latency, failures } = node.requests[kind];
@@ -166,25 +167,25 @@ function show(node, tables, compactions, at) {
   }));
   const running = compactions.active.map((task) => bar(`${task.keyspace}.${task.table} · ${task.kind}`,
     `${bytes(task.completed)} of ${bytes(task.total)}`, task.completed / task.total));
-  const done = element("p", `${count(compactions.completed)} done, ${bytes(compactions.bytes_compacted)} read, ` +
-    `${compactions.throughput_bytes ? bytes(compactions.throughput_bytes) + " a second at most" : "no limit of throughput"}`);
+  const done = element("p", `${count(compactions.completed)} completed, ${bytes(compactions.bytes_compacted)} written, ` +
+    `${compactions.throughput_bytes ? bytes(compactions.throughput_bytes) + "/s at most" : "throughput unlimited"}`);
   done.className = "none";
-  const none = element("p", "Nothing is being compacted.");
+  const none = element("p", "No compaction is running.");
   none.className = "none";
   $("compactions").replaceChildren(...(running.length ? running : [none]), done);
   $("caches").replaceChildren(...Object.entries(node.caches).filter(([, cache]) => cache.capacity_bytes > 0).map(([name, cache]) =>
     bar(`${name} cache`, `${bytes(cache.size_bytes)} of ${bytes(cache.capacity_bytes)}, ` +
-      (cache.recent_hit_rate === null ? "not asked yet" : `${(cache.recent_hit_rate * 100).toFixed(1)} % hits`),
+      (cache.recent_hit_rate === null ? "no requests yet" : `${(cache.recent_hit_rate * 100).toFixed(1)} % hits`),
     cache.size_bytes / cache.capacity_bytes)));
-  fillTable("pools", ["", "active", "waiting", "done", "held up"], node.pools.map((pool) =>
+  fillTable("pools", ["", "active", "pending", "completed", "blocked"], node.pools.map((pool) =>
     [pool.name, count(pool.active), count(pool.pending), count(pool.completed), count(pool.blocked_all_time)]));
   const users = tables.filter((table) => !/^system(_|$)/.test(table.keyspace))
     .sort((a, b) => b.live_bytes + b.memtable_bytes - a.live_bytes - a.memtable_bytes);
-  fillTable("tables", ["", "reads/s", "writes/s", "read 99 %", "write 99 %", "SSTables/read", "SSTables", "levels", "on disk", "memtables", "waiting"],
+  fillTable("tables", ["", "reads/s", "writes/s", "read 99 %", "write 99 %", "SSTables/read", "SSTables", "levels", "on disk", "memtables", "pending compactions"],
     users.map((table) => [`${table.keyspace}.${table.table}`, count(table.read.one_minute_rate), count(table.write.one_minute_rate),
       millis(table.read.p99), millis(table.write.p99), table.sstables_per_read.mean === null ? "–" : table.sstables_per_read.mean.toFixed(1),
       count(table.sstables), table.levels.length ? levels(table.levels) : "–", bytes(table.live_bytes), bytes(table.memtable_bytes),
-      count(table.pending_compactions)]), "No tables yet: CREATE TABLE makes one.");
+      count(table.pending_compactions)]), "No tables yet. CREATE TABLE creates one.");
 }
 
 function levels(all) {

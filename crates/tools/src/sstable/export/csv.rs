@@ -1,4 +1,4 @@
-//! Comma-separated values, quoted as RFC 4180 says; lines end in a line feed alone.
+//! Comma-separated values, quoted as in RFC 4180; lines end in a line feed alone.
 
 use std::io::{self, Write};
 
@@ -40,7 +40,7 @@ impl RowWriter for CsvRows {
     }
 }
 
-/// A value that is not null: never nothing.
+/// Formats a value that is not null; never empty.
 fn field(data_type: &DataType, value: &[u8]) -> String {
     let text = match data_type {
         DataType::Blob => to_literal(data_type, Some(value)),
@@ -50,9 +50,10 @@ fn field(data_type: &DataType, value: &[u8]) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+    if text.contains([',', '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
     }
 }
 

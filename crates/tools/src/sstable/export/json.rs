@@ -1,4 +1,4 @@
-//! A row a line, as `SELECT JSON` writes it.
+//! A row per line, in the format of `SELECT JSON`.
 
 use std::io::Write;
 

@@ -1,7 +1,8 @@
 //! `cassette sstable export`: live rows for other programs.
 //!
-//! All SSTables given are of one table and are merged as a read would, so that each row comes once and nothing that was
-//! deleted or has expired. Rows stream from file to file: memory holds one row, or, for Parquet, a group of them.
+//! All specified SSTables belong to one table and are merged as for a read, so that each row occurs
+//! once, without deleted or expired data. Rows stream from file to file: memory holds one row, or,
+//! for Parquet, a group of them.
 
 mod csv;
 mod json;
@@ -23,17 +24,17 @@ use super::dump::now_seconds;
 use super::schema::{self, Schema};
 use rows::{Column, LiveRows};
 
-/// What to export, and how.
+/// The selection and the format.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-SSTables do not hold the names of key columns. Without --schema they are called PartitionKey and clustering; a snapshot's
-schema.cql, any file of CREATE statements, or a data directory tells their names.
+SSTables do not contain the names of key columns. Without --schema they are called PartitionKey and clustering; a snapshot's
+schema.cql, any file of CREATE statements, or a data directory provides their names.
 
-  JSON     a row a line, as SELECT JSON writes it
-  CSV      a header and a row a line; blobs as 0x..., collections and tuples as CQL literals; null is an empty field, an
+  JSON     a row per line, in the format of SELECT JSON
+  CSV      a header and a row per line; blobs as 0x..., collections and tuples as CQL literals; null is an empty field, an
            empty text is \"\"
   Parquet  typed columns, compressed with Snappy; lists, sets and vectors are LIST, maps are MAP, tuples (_1, _2, ...) and
-           user-defined types are groups; varint, decimal, inet and duration are text, which loses nothing; to a file only
+           user-defined types are groups; varint, decimal, inet and duration are text, without loss; requires --output
 
 Examples:
   cassette sstable export data/ks/t-*/ --schema schema.cql -o t.json
@@ -43,10 +44,10 @@ pub struct ExportArguments {
     /// Files of SSTables of one table, or its directory
     #[arg(required = true)]
     sstables: Vec<PathBuf>,
-    /// What to write; otherwise the output's name tells, or else it is JSON
+    /// Output format; by default that of the output's name, or JSON
     #[arg(short, long, value_enum)]
     format: Option<Format>,
-    /// The file to write; otherwise it goes to standard output
+    /// The file to write; standard output by default
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// CREATE statements, or a data directory that no server has open
@@ -62,7 +63,8 @@ enum Format {
     Parquet,
 }
 
-/// Takes rows one by one. Values are those of the columns, each as the native protocol has it.
+/// Accepts rows one by one. Values are those of the columns, in the encoding of the native
+/// protocol.
 trait RowWriter {
     fn write(&mut self, values: &[Option<Vec<u8>>]) -> anyhow::Result<()>;
 
@@ -143,7 +145,9 @@ fn writer(format: Format, output: Option<&Path>, columns: &[Column]) -> anyhow::
         Format::Csv => Box::new(csv::CsvRows::new(open()?, columns)?),
         #[cfg(feature = "parquet")]
         Format::Parquet => {
-            let Some(path) = output else { bail!("Parquet is written to a file: give it with --output") };
+            let Some(path) = output else {
+                bail!("Parquet requires an output file: specify it with --output")
+            };
             Box::new(parquet::ParquetRows::new(BufWriter::with_capacity(1 << 16, create(path)?), columns)?)
         }
         #[cfg(not(feature = "parquet"))]
@@ -151,7 +155,7 @@ fn writer(format: Format, output: Option<&Path>, columns: &[Column]) -> anyhow::
     })
 }
 
-/// A bar on a terminal, unless the rows go there too.
+/// Shows a bar on a terminal, unless the rows are printed there too.
 fn progress(partitions: u64, output: Option<&Path>) -> ProgressBar {
     if output.is_none() && std::io::stdout().is_terminal() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

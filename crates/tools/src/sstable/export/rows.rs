@@ -7,7 +7,7 @@ use cassette_rows::{
     ColumnKind, ColumnMetadata, DataType, PartitionStream, Result, Row, TableMetadata, Unfiltered, key,
 };
 
-/// A column as it is exported.
+/// An exported column.
 #[derive(Debug, Clone)]
 pub struct Column {
     pub name: String,
@@ -30,20 +30,20 @@ fn ordered(table: &TableMetadata) -> Vec<&ColumnMetadata> {
     keys.chain(others).collect()
 }
 
-/// The rows that a read of everything would show at one time.
+/// The rows that a complete read would return at one time.
 pub struct LiveRows<'a, S> {
     stream: S,
     columns: Vec<&'a ColumnMetadata>,
     now: u32,
     values: Vec<Option<Vec<u8>>>,
     static_row: Option<Row>,
-    /// Within a partition; whether it has shown a row.
+    /// Inside a partition; whether it has returned a row.
     partition: Option<bool>,
     partitions: u64,
 }
 
 impl<'a, S: PartitionStream> LiveRows<'a, S> {
-    /// `now` (seconds since 1970) says what has expired.
+    /// `now` (seconds since 1970) determines expiration.
     pub fn new(stream: S, table: &'a TableMetadata, exported: &[Column], now: u32) -> Self {
         let columns = ordered(table);
         let values = vec![None; exported.len()];
@@ -77,7 +77,7 @@ impl<'a, S: PartitionStream> LiveRows<'a, S> {
                 Some(_) => {}
                 None => {
                     self.partition = None;
-                    // A partition without rows shows its static columns once.
+                    // A partition without rows returns its static columns once.
                     let has_static = self.static_row.take().is_some_and(|row| row.has_live_cell(self.now));
                     if !shown && has_static {
                         self.fill(ColumnKind::Clustering, None);
@@ -112,7 +112,8 @@ impl<'a, S: PartitionStream> LiveRows<'a, S> {
     }
 }
 
-/// A column's value in a row, as the native protocol carries it; the elements of a collection in one piece.
+/// Returns a column's value in a row, in the encoding of the native protocol; the elements of a
+/// collection as one value.
 fn column_value(row: &Row, column: &ColumnMetadata, now: u32) -> Option<Vec<u8>> {
     let mut cells = row.cells_of(column.id).filter(|cell| cell.is_live(now)).peekable();
     cells.peek()?;

@@ -1,4 +1,5 @@
-//! A column of a Parquet file that holds values: its type, and what is gathered for the next group of rows.
+//! A column of a Parquet file with values: its type, and the values collected for the next group of
+//! rows.
 
 use anyhow::bail;
 use cassette_cql::values::text::to_text;
@@ -20,7 +21,7 @@ pub struct Leaf {
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
     is_repeated: bool,
-    /// Of values that have bytes elsewhere.
+    /// Bytes of values stored elsewhere.
     value_bytes: usize,
 }
 
@@ -35,7 +36,7 @@ enum Values {
 }
 
 impl Leaf {
-    /// Of a type without parts; `is_repeated` if it lies within a list or map.
+    /// Creates a leaf of a type without parts; `is_repeated` if it is inside a list or map.
     pub fn new(data_type: &DataType, is_repeated: bool) -> Self {
         let values = match data_type {
             DataType::Boolean => Values::Boolean(Vec::new()),
@@ -90,19 +91,20 @@ impl Leaf {
             .build()
     }
 
-    /// Bytes that are gathered, about.
+    /// Returns the approximate bytes collected.
     pub fn bytes(&self) -> usize {
         // Each value with two levels.
         self.definitions.len() * 12 + self.value_bytes
     }
 
-    /// Says that there is no value.
+    /// Adds an absent value.
     pub fn push_nothing(&mut self, repetition: i16, definition: i16) {
         self.definitions.push(definition);
         self.repetitions.push(repetition);
     }
 
-    /// Adds a value; false, and nothing is added, if it is an empty one of a type that has no such values elsewhere.
+    /// Adds a value; returns false, without adding anything, for an empty value of a type that has
+    /// no such values elsewhere.
     pub fn push(&mut self, bytes: &[u8], repetition: i16, definition: i16) -> anyhow::Result<bool> {
         let data_type = &self.data_type;
         let may_be_empty =
@@ -128,11 +130,8 @@ impl Leaf {
                 self.value_bytes += 64;
             }
             Values::Bytes(values) => {
-                let value = match may_be_empty {
-                    true => bytes.to_vec(),
-                    // Numbers of any size, addresses and durations: there is no type for them.
-                    false => to_text(data_type, bytes).into_bytes(),
-                };
+                let value =
+                    if may_be_empty { bytes.to_vec() } else { to_text(data_type, bytes).into_bytes() };
                 self.value_bytes += value.len() + 64;
                 values.push(value.into());
             }
@@ -142,7 +141,7 @@ impl Leaf {
         Ok(true)
     }
 
-    /// Writes what is gathered, and forgets it.
+    /// Writes the collected values, and removes them.
     pub fn write(&mut self, column: &mut SerializedColumnWriter<'_>) -> parquet::errors::Result<()> {
         let levels = (self.definitions.as_slice(), self.is_repeated.then_some(self.repetitions.as_slice()));
         match &mut self.values {

@@ -17,7 +17,7 @@ use self::shape::Shape;
 use super::RowWriter;
 use super::rows::Column;
 
-/// A group of rows is written when it takes so many bytes in memory, or has so many rows.
+/// A group of rows is written when it takes this many bytes in memory, or has this many rows.
 const GROUP_BYTES: usize = 32 << 20;
 const GROUP_ROWS: usize = 1 << 18;
 
@@ -76,10 +76,7 @@ impl RowWriter for ParquetRows {
         }
         self.rows += 1;
         let bytes: usize = self.leaves.iter().map(Leaf::bytes).sum();
-        match bytes >= GROUP_BYTES || self.rows >= GROUP_ROWS {
-            true => self.write_group(),
-            false => Ok(()),
-        }
+        if bytes >= GROUP_BYTES || self.rows >= GROUP_ROWS { self.write_group() } else { Ok(()) }
     }
 
     fn finish(mut self: Box<Self>) -> anyhow::Result<()> {
@@ -98,7 +95,8 @@ mod tests {
 
     use super::*;
 
-    /// What a reader shows of rows of these columns, a row a line; with the schema before.
+    /// Returns the text of rows of these columns by a Parquet reader, a row per line; after the
+    /// schema.
     fn written(columns: &[(&str, DataType)], rows: &[Vec<Option<Vec<u8>>>]) -> (String, Vec<String>) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let columns: Vec<_> = columns

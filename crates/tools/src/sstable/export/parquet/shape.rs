@@ -1,4 +1,4 @@
-//! Which columns of a Parquet file a type becomes, and how its values are taken apart for them.
+//! Maps types to columns of a Parquet file, and shreds values into them.
 //!
 //! ```text
 //! list, set, vector   optional group (LIST) { repeated group list { optional element } }
@@ -8,8 +8,9 @@
 //! others              one optional column
 //! ```
 //!
-//! Each column without parts (a leaf) has, for every value, its definition level (how many of the optional and repeated
-//! groups around it, and itself, are there) and its repetition level (at which repeated group something begins anew).
+//! Each column without parts (a leaf) has, for every value, its definition level (the number of
+//! present optional and repeated groups around it, including itself) and its repetition level (the
+//! repeated group in which a new element begins).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ use parquet::schema::types::Type;
 
 use super::leaf::Leaf;
 
-/// How values of a column are taken apart.
+/// The shredding of a column's values.
 pub struct Shape {
-    /// Whether it may be null, which is a level of its own.
+    /// Whether it can be null, which is an additional level.
     optional: bool,
     /// The leaves below, or the only one.
     leaves: Range<usize>,
@@ -34,7 +35,7 @@ pub struct Shape {
 
 enum Parts {
     Leaf,
-    /// `repetition` is the level at which its next element begins.
+    /// `repetition` is the level of its next element.
     List {
         data_type: DataType,
         element: Box<Shape>,
@@ -48,7 +49,7 @@ enum Parts {
     Fields(Vec<Shape>),
 }
 
-/// A column of a file, and the shape of its values; its leaves are added to `leaves`.
+/// Creates a column of a file, and the shape of its values; adds its leaves to `leaves`.
 pub fn of(name: &str, data_type: &DataType, leaves: &mut Vec<Leaf>) -> anyhow::Result<(Type, Shape)> {
     Builder { leaves }.build(name, data_type, true, 0)
 }
@@ -58,7 +59,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// `repetition` is how many repeated groups are around.
+    /// `repetition` is the number of enclosing repeated groups.
     fn build(
         &mut self,
         name: &str,
@@ -130,12 +131,13 @@ impl Builder<'_> {
 }
 
 impl Shape {
-    /// Adds a column's value, as the native protocol has it, to its leaves.
+    /// Adds a column's value, in the encoding of the native protocol, to its leaves.
     pub fn shred(&self, value: Option<&[u8]>, leaves: &mut [Leaf]) -> anyhow::Result<()> {
         self.add(value, leaves, 0, 0)
     }
 
-    /// `repetition` is the level at which this value begins, `definition` how many levels around it are there.
+    /// `repetition` is the level at which this value begins, `definition` the number of present
+    /// levels around it.
     fn add(
         &self,
         value: Option<&[u8]>,
@@ -212,7 +214,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Tells all leaves below that nothing is there beyond a level.
+    /// Adds an absent value beyond a level to all leaves below.
     fn add_nothing(&self, leaves: &mut [Leaf], repetition: i16, definition: i16) {
         for leaf in leaves.get_mut(self.leaves.clone()).into_iter().flatten() {
             leaf.push_nothing(repetition, definition);

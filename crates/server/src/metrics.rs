@@ -1,4 +1,4 @@
-//! What the server counts: connections and their requests.
+//! The server's metrics: connections and their requests.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 
 use crate::{client_history::ClientHistory, running::Running, threads::Threads};
 
-/// The figures of one server.
+/// The metrics of one server.
 #[derive(Debug)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     clients: Mutex<HashMap<u64, Arc<Connected>>>,
     next_client: AtomicU64,
     history: ClientHistory,
@@ -26,14 +26,14 @@ pub(crate) struct Figures {
     threads: Arc<Threads>,
     /// Connections that wait for a thread.
     waiting: AtomicU64,
-    /// How often one had to.
+    /// The number of waits since the start.
     waited: AtomicU64,
     pub overloaded: AtomicU64,
     pub connections_refused: AtomicU64,
     pub running: Arc<Running>,
 }
 
-/// What is known of a connection. Its own task writes; whoever looks reads.
+/// The metrics of a connection. Written by its task only.
 pub(crate) struct Connected {
     address: SocketAddr,
     stage: AtomicU8,
@@ -44,15 +44,15 @@ pub(crate) struct Connected {
     keyspace: Box<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
-/// A connection's entry, until this is dropped.
+/// A connection's entry, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    figures: Arc<Figures>,
+    metrics: Arc<Metrics>,
     id: u64,
     connected: Arc<Connected>,
 }
 
-/// How far a connection has come.
+/// The state of a connection's handshake.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum StageSeen {
@@ -61,7 +61,7 @@ pub(crate) enum StageSeen {
     Ready = 2,
 }
 
-impl Figures {
+impl Metrics {
     pub fn new(threads: Arc<Threads>) -> Arc<Self> {
         Arc::new(Self {
             clients: Mutex::default(),
@@ -77,7 +77,7 @@ impl Figures {
         })
     }
 
-    /// Enters a connection. `keyspace` says which one it uses now.
+    /// Adds a connection. `keyspace` returns its present keyspace.
     pub fn register(
         self: &Arc<Self>,
         address: SocketAddr,
@@ -94,12 +94,12 @@ impl Figures {
         });
         let id = self.next_client.fetch_add(1, Ordering::Relaxed);
         self.clients.lock().insert(id, Arc::clone(&connected));
-        Registered { figures: Arc::clone(self), id, connected }
+        Registered { metrics: Arc::clone(self), id, connected }
     }
 
-    /// Somebody waits for a thread until the guard is dropped.
+    /// Counts a waiting request until the guard is dropped.
     pub fn wait_for_thread(&self) -> impl Drop + use<'_> {
-        struct Waiting<'a>(&'a Figures);
+        struct Waiting<'a>(&'a Metrics);
         impl Drop for Waiting<'_> {
             fn drop(&mut self) {
                 self.0.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -118,11 +118,11 @@ impl std::fmt::Debug for Connected {
 }
 
 impl Registered {
-    /// The connection speaks this version from now on, and said this of itself.
+    /// Records the version and options of STARTUP.
     pub fn started(&self, protocol_version: u8, options: BTreeMap<String, String>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
-        self.figures.history.note(self.connected.address.ip(), protocol_version, now);
+        self.metrics.history.note(self.connected.address.ip(), protocol_version, now);
         self.connected.protocol_version.store(protocol_version, Ordering::Relaxed);
         *self.connected.options.lock() = options;
     }
@@ -145,13 +145,13 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let requests = self.connected.requests.load(Ordering::Relaxed);
-        let mut clients = self.figures.clients.lock();
+        let mut clients = self.metrics.clients.lock();
         clients.remove(&self.id);
-        self.figures.requests_before.fetch_add(requests, Ordering::Relaxed);
+        self.metrics.requests_before.fetch_add(requests, Ordering::Relaxed);
     }
 }
 
-impl ServerFigures for Figures {
+impl ServerFigures for Metrics {
     fn clients(&self) -> Vec<Client> {
         let connected: Vec<_> = self.clients.lock().values().cloned().collect();
         let mut clients: Vec<_> = connected.iter().map(|connected| connected.client()).collect();
@@ -225,31 +225,31 @@ mod tests {
         let threads = Threads::new(4);
         let client = ThreadClient { address: "127.0.0.1".parse().unwrap(), connection: 0 };
         let _running = threads.try_acquire(client);
-        let figures = Figures::new(threads);
-        let here = figures.register("127.0.0.1:1000".parse().unwrap(), || Some("ks".to_owned()));
-        let gone = figures.register("127.0.0.1:999".parse().unwrap(), || None);
+        let metrics = Metrics::new(threads);
+        let here = metrics.register("127.0.0.1:1000".parse().unwrap(), || Some("ks".to_owned()));
+        let gone = metrics.register("127.0.0.1:999".parse().unwrap(), || None);
         here.stage(StageSeen::Ready);
         here.started(5, BTreeMap::from([("DRIVER_NAME".to_owned(), "d".to_owned())]));
         for registered in [&here, &gone, &gone] {
             registered.count_request();
         }
-        assert_eq!(figures.clients().len(), 2);
+        assert_eq!(metrics.clients().len(), 2);
         drop(gone);
-        drop(figures.register("127.0.0.1:998".parse().unwrap(), || None));
-        let clients = figures.clients();
+        drop(metrics.register("127.0.0.1:998".parse().unwrap(), || None));
+        let clients = metrics.clients();
         assert_eq!((clients.len(), clients[0].requests, clients[0].stage), (1, 1, "ready"));
         assert_eq!(clients[0].keyspace.as_deref(), Some("ks"));
         let seen: Vec<_> =
-            figures.seen_clients().iter().map(|seen| (seen.protocol_version, seen.address)).collect();
+            metrics.seen_clients().iter().map(|seen| (seen.protocol_version, seen.address)).collect();
         assert_eq!(
             seen,
             [(5, "127.0.0.1".parse().unwrap())],
             "those that never said which version they speak are not"
         );
-        let waiting = figures.wait_for_thread();
-        let pool = figures.requests();
+        let waiting = metrics.wait_for_thread();
+        let pool = metrics.requests();
         assert_eq!((pool.active, pool.pending, pool.completed, pool.blocked_all_time), (1, 1, 3, 1));
         drop(waiting);
-        assert_eq!((figures.requests().pending, figures.requests().blocked_all_time), (0, 1));
+        assert_eq!((metrics.requests().pending, metrics.requests().blocked_all_time), (0, 1));
     }
 }
