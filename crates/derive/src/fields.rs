@@ -48,7 +48,8 @@ impl<'a> Struct<'a> {
         Ok(Self { name: &input.ident, generics: &input.generics, cassette, members })
     }
 
-    /// `impl<…> bound for Name<…> where … { body }`; `bound` also holds for each parameter that is a type.
+    /// `impl<…> bound for Name<…> where … { body }`; `bound` also holds for each parameter that is
+    /// a type.
     pub fn implement(
         &self,
         implemented: &TokenStream,

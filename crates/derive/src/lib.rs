@@ -10,7 +10,8 @@ use syn::{DeriveInput, parse_macro_input};
 
 /// Reads a row as a struct with named fields, one for each column of that name.
 ///
-/// Columns without a field are ignored; a field without a column is an error. `Option<T>` reads null as `None`.
+/// Columns without a field are ignored; a field without a column is an error. `Option<T>` reads
+/// null as `None`.
 ///
 /// | attribute of a field | effect |
 /// | --- | --- |
@@ -18,7 +19,8 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `#[cassette(flatten)]` | reads the field's own fields from the same row: its type implements `FromRow` by names |
 /// | `#[cassette(skip)]` | reads no column; the field is `Default::default()` |
 ///
-/// `#[cassette(crate = path)]` on the struct names the crate `cassette` where it is re-exported or renamed.
+/// `#[cassette(crate = path)]` on the struct names the crate `cassette` where it is re-exported or
+/// renamed.
 #[proc_macro_derive(FromRow, attributes(cassette))]
 pub fn from_row(input: TokenStream) -> TokenStream {
     expand(parse_macro_input!(input as DeriveInput), from_row::expand)
@@ -26,8 +28,9 @@ pub fn from_row(input: TokenStream) -> TokenStream {
 
 /// Binds the fields of a struct to the markers with their names.
 ///
-/// A marker `?` has the name of its column, `:name` has its own name. Each marker needs a field; fields without a marker are
-/// ignored, so that one struct serves several statements. `None` writes null, `MaybeUnset::Unset` writes nothing.
+/// A marker `?` has the name of its column, `:name` has its own name. Each marker needs a field;
+/// fields without a marker are ignored, so that one struct serves several statements. `None` writes
+/// null, `MaybeUnset::Unset` writes nothing.
 ///
 /// | attribute of a field | effect |
 /// | --- | --- |
@@ -41,8 +44,9 @@ pub fn bind_values(input: TokenStream) -> TokenStream {
 
 /// Maps a struct to a user-defined type, both ways: implements `ToCql` and `FromCql`.
 ///
-/// Fields are matched by name. Every field of the struct must be one of the type; fields of the type that the struct lacks
-/// are written as null and ignored by reads. The order of the fields is that of the type.
+/// Fields are matched by name. Every field of the struct must be one of the type; fields of the
+/// type that the struct lacks are written as null and ignored by reads. The order of the fields is
+/// that of the type.
 ///
 /// | attribute of a field | effect |
 /// | --- | --- |

@@ -1,9 +1,10 @@
 //! Fuzz targets for every parser of outside bytes, and the drivers that run them.
 //!
-//! A [`Target`] is a function of bytes that panics when it finds a bug. Two drivers call it: [`run::short`], which the
-//! test command uses and which repeats exactly, and libFuzzer (`src/bin/libfuzzer.rs`, `make fuzz`), which is guided by
-//! coverage. Both start from the target's generated seeds and from `corpus/<target>/`, where every input that found a bug
-//! stays. `docs/reliability.md` lists the targets.
+//! A [`Target`] is a function of bytes that panics when it finds a bug. Two drivers call it:
+//! [`run::short`], which the test command uses and which repeats exactly, and libFuzzer
+//! (`src/bin/libfuzzer.rs`, `make fuzz`), which is guided by coverage. Both start from the target's
+//! generated seeds and from `corpus/<target>/`, where every input that found a bug stays.
+//! `docs/reliability.md` lists the targets.
 
 mod golden;
 pub mod memory;

@@ -4,12 +4,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that this thread has allocated and not freed since the last [`measure`]; below zero if it freed older ones.
+    /// Bytes that this thread has allocated and not freed since the last [`measure`]; below zero if
+    /// it freed older ones.
     static LIVE: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's allocator with counters. Each binary that runs targets declares one as `#[global_allocator]`.
+/// The system's allocator with counters. Each binary that runs targets declares one as
+/// `#[global_allocator]`.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -21,7 +23,8 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: every call is forwarded to the system's allocator as it came; counting neither allocates nor unwinds.
+// SAFETY: every call is forwarded to the system's allocator as it came; counting neither allocates
+// nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -48,8 +51,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `body` and returns how many bytes this thread held at most meanwhile, beyond those that it held before. Zero
-/// without [`Counting`] as the global allocator.
+/// Runs `body` and returns how many bytes this thread held at most meanwhile, beyond those that it
+/// held before. Zero without [`Counting`] as the global allocator.
 pub fn measure(body: impl FnOnce()) -> usize {
     LIVE.set(0);
     PEAK.set(0);

@@ -1,4 +1,5 @@
-//! Running a target: with a fuzzing engine, or without one on the corpus, the seeds, and random changes of both.
+//! Running a target: with a fuzzing engine, or without one on the corpus, the seeds, and random
+//! changes of both.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -27,8 +28,8 @@ pub fn one(target: &Target, input: &[u8]) {
     assert!(held <= most, "memory of {}: expected at most {most} bytes, found {held}", target.name);
 }
 
-/// Before a run under libFuzzer: writes the target's seeds to the directory `CASSETTE_FUZZ_SEEDS`, if that is set, which
-/// libFuzzer then reads as one of its corpora.
+/// Before a run under libFuzzer: writes the target's seeds to the directory `CASSETTE_FUZZ_SEEDS`,
+/// if that is set, which libFuzzer then reads as one of its corpora.
 ///
 /// # Panics
 /// If they cannot be written.
@@ -42,8 +43,9 @@ pub fn prepare(target: &Target) {
     (target.run)(&[]);
 }
 
-/// Runs the target's corpus and seeds, then `target.inputs` changes of them, which are the same every time; or changes
-/// that differ every time for as many seconds as `CASSETTE_FUZZ_SECONDS` specifies. Returns how many inputs ran.
+/// Runs the target's corpus and seeds, then `target.inputs` changes of them, which are the same
+/// every time; or changes that differ every time for as many seconds as `CASSETTE_FUZZ_SECONDS`
+/// specifies. Returns how many inputs ran.
 ///
 /// # Panics
 /// On the first bug, after writing the input to `target/fuzz/findings/`.

@@ -129,7 +129,8 @@ impl World {
     }
 }
 
-/// Runs `body` on this thread's database, which is made again after many uses, so that what inputs leave in it stays small.
+/// Runs `body` on this thread's database, which is made again after many uses, so that what inputs
+/// leave in it stays small.
 pub fn with_world<T>(body: impl FnOnce(&World) -> T) -> T {
     const USES: u32 = 3000;
     thread_local! {

@@ -1,5 +1,6 @@
-//! A short run of every target, the same every time: the corpus, where the inputs are that found bugs, and some thousand
-//! random changes. `CASSETTE_FUZZ_SECONDS` makes it longer, and different every time.
+//! A short run of every target, the same every time: the corpus, where the inputs are that found
+//! bugs, and some thousand random changes. `CASSETTE_FUZZ_SECONDS` makes it longer, and different
+//! every time.
 
 use cassette_fuzz::{TARGETS, memory, run, target};
 

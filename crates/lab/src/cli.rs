@@ -334,7 +334,7 @@ impl YcsbArgs {
         self.workload.iter().flat_map(|letters| letters.0.iter().copied()).collect()
     }
 
-    /// Whether the engine's files are in a directory that is removed at the end.
+    /// Returns whether the engine's files are in a directory that is removed at the end.
     pub fn is_temporary(&self) -> bool {
         self.data.is_none() && !matches!(self.engine, EngineKind::Cql)
     }

@@ -83,8 +83,8 @@ fn jars() -> PathBuf {
 /// One Cassandra at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Whether Cassandra's jars are present or may be downloaded; prints a note if not. The working
-/// directory is where the command would be run: the jars are stored there.
+/// Returns whether Cassandra's jars are present or may be downloaded; prints a note if not. The
+/// working directory is where the command would be run: the jars are stored there.
 fn can_start() -> bool {
     std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
     let there = jars().join("lib-5.0.8/cassandra-all-5.0.8.jar").is_file();

@@ -92,7 +92,7 @@ impl Simulation {
     }
 }
 
-/// Whether the file is a component of an SSTable.
+/// Returns whether the file is a component of an SSTable.
 fn is_component(file: &Path) -> bool {
     file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("nb-"))
 }

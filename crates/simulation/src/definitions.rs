@@ -18,8 +18,8 @@ impl Simulation {
         match self.execute(&Cql::plain(text), None)? {
             Outcome::Done(reply) => {
                 self.model = after;
-                // A changed schema is durable when it is acknowledged, and the commit log has no gaps.
-                // ALTER TABLE with the options that the table has writes nothing.
+                // A changed schema is durable when it is acknowledged, and the commit log has no
+                // gaps. ALTER TABLE with the options that the table has writes nothing.
                 if matches!(reply, Reply::SchemaChanged) {
                     self.model.synced();
                 }

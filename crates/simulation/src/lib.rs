@@ -47,15 +47,15 @@
 //!
 //! - Tables whose clients choose timestamps have no views, TTLs, conditional writes or early
 //!   purges: out of order, Cassandra's own rules make their outcome depend on when compactions run.
-//! - Where values expire, the clock is not set back: what has expired may have been purged. Nor does
-//!   time pass while a statement is executed: the second in which its values expire is known.
+//! - Where values expire, the clock is not set back: what has expired may have been purged. Nor
+//!   does time pass while a statement is executed: the second in which its values expire is known.
 //! - The server's connection: it is written for a socket, whose readiness it asks for, and leaves
 //!   requests that may block to a pool of threads. `wire` does what it does, in its order.
 //! - Lists are only in runs whose clock is not set back, and their elements are not addressed by
 //!   index: which one that is depends on what the list holds.
 //! - Counters are not deleted.
-//! - Once the commit log has failed, the machine does not crash before the next start: what survives
-//!   is no prefix of the writes then.
+//! - Once the commit log has failed, the machine does not crash before the next start: what
+//!   survives is no prefix of the writes then.
 
 mod damage;
 mod definitions;

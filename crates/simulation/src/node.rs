@@ -148,15 +148,15 @@ impl Node {
         Ok(())
     }
 
-    /// Notes whether the commit log has failed by now. A flush may still succeed then, so that a crash
-    /// leaves later writes of one table without earlier ones of another.
+    /// Notes whether the commit log has failed by now. A flush may still succeed then, so that a
+    /// crash leaves later writes of one table without earlier ones of another.
     pub fn note_log_failure(&mut self) {
         let has_failed =
             self.database.as_ref().is_some_and(|database| database.engine().log_failure().is_some());
         self.log_failed |= has_failed && !self.is_dead();
     }
 
-    /// Whether the commit log had failed before the machine died, if it did.
+    /// Returns whether the commit log had failed before the machine died, if it did.
     pub fn has_log_failed(&self) -> bool {
         self.log_failed
     }
@@ -216,7 +216,7 @@ impl Node {
         self.faults().dead_from = Some(self.fs.operations() + 1 + operations);
     }
 
-    /// Whether the machine has died.
+    /// Returns whether the machine has died.
     pub fn is_dead(&self) -> bool {
         self.faults().is_dead
     }
@@ -256,18 +256,18 @@ impl Node {
         self.expects_failures = true;
     }
 
-    /// Whether operations may fail now.
+    /// Returns whether operations may fail now.
     pub fn is_failing(&self) -> bool {
         let faults = self.faults();
         self.expects_failures || faults.is_dead || faults.errors.is_some() || self.is_full
     }
 
-    /// Whether something was made to fail in this life.
+    /// Returns whether something was made to fail in this life.
     pub fn is_tainted(&self) -> bool {
         self.tainted || self.faults().is_dead
     }
 
-    /// Whether acknowledged writes survive the death of the machine.
+    /// Returns whether acknowledged writes survive the death of the machine.
     pub fn syncs_every_write(&self) -> bool {
         !matches!(self.profile.sync, SyncMode::Periodic { .. })
     }

@@ -293,8 +293,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Whether all rows of the base table are in a view. A build that failed is repeated by the next
-    /// start.
+    /// Returns whether all rows of the base table are in a view. A build that failed is repeated by
+    /// the next start.
     fn is_view_built(&mut self, keyspace: &str, view: &str) -> Result<bool, String> {
         let column = Column {
             name: "view_name".into(),

@@ -107,7 +107,7 @@ impl Shape {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    /// Whether it is a table of counters.
+    /// Returns whether it is a table of counters.
     pub fn is_counter(&self) -> bool {
         self.columns.iter().any(|column| column.data_type == Type::Counter)
     }

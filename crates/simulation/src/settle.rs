@@ -9,7 +9,8 @@ use crate::simulation::Simulation;
 use crate::value::{Type, Val};
 use crate::wire::Cql;
 
-/// The keyspaces, the number of fields of each one's type `pair`, and the tables by `keyspace.table`.
+/// The keyspaces, the number of fields of each one's type `pair`, and the tables by
+/// `keyspace.table`.
 type Schema = (BTreeSet<String>, BTreeMap<String, u8>, BTreeMap<String, Definition>);
 
 /// The columns of a table with their types, its indexes and its views.

@@ -41,7 +41,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether the condition holds on these rows of the partition.
+    /// Returns whether the condition holds on these rows of the partition.
     pub fn applies(&self, shape: &Shape, rows: &[Row]) -> bool {
         let Some((clustering, condition)) = &self.condition else { return true };
         let keys = shape.partition_key().len();

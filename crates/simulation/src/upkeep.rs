@@ -114,7 +114,7 @@ impl Simulation {
         self.node.fail(Errors { random, one_in, kinds });
     }
 
-    /// Whether something succeeded.
+    /// Returns whether something succeeded.
     ///
     /// # Errors
     /// If it failed and nothing was made to fail.

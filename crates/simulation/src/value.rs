@@ -53,7 +53,7 @@ impl Type {
         }
     }
 
-    /// Whether the value consists of several cells.
+    /// Returns whether the value consists of several cells.
     pub fn is_complex(self) -> bool {
         matches!(self, Type::List | Type::Set | Type::Map | Type::Udt(_))
     }

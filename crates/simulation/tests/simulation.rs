@@ -2,8 +2,8 @@
 
 use cassette_simulation::{Mistake, OPERATIONS, Profile, operations, run, run_seed};
 
-/// How many operations a run has in every run of the tests: half a minute for each hundred seeds of the
-/// usual number would be too long.
+/// How many operations a run has in every run of the tests: half a minute for each hundred seeds of
+/// the usual number would be too long.
 const SHORT: usize = 50;
 
 /// Runs seeds; `SEED` in the environment runs that one alone.

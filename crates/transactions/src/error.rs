@@ -305,9 +305,9 @@ impl Error {
         }
     }
 
-    /// Whether the same transaction may succeed if it is run again from its beginning without
-    /// taking effect twice: it has certainly not committed, and the cause is a conflict or [may
-    /// pass](Self::is_unavailable).
+    /// Returns whether the same transaction may succeed if it is run again from its beginning
+    /// without taking effect twice: it has certainly not committed, and the cause is a conflict or
+    /// [may pass](Self::is_unavailable).
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::WriteWriteConflict { .. }
@@ -320,8 +320,8 @@ impl Error {
         }
     }
 
-    /// Whether the store or the timestamps did not respond in time, and the transaction failed
-    /// before its commit point and so has not committed.
+    /// Returns whether the store or the timestamps did not respond in time, and the transaction
+    /// failed before its commit point and so has not committed.
     /// [`Transactions::run`](crate::Transactions::run) runs it again for
     /// [`Options::outage_max`](crate::Options::outage_max).
     pub fn is_unavailable(&self) -> bool {

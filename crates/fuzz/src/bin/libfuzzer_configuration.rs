@@ -1,6 +1,7 @@
 //! The target `configuration` under libFuzzer. `make fuzz` builds and runs this.
 //!
-//! The configuration is in the crate of the `cassette` command, which is no library and does not depend on this one.
+//! The configuration is in the crate of the `cassette` command, which is no library and does not
+//! depend on this one.
 
 #![no_main]
 

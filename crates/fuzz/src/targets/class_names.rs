@@ -1,4 +1,5 @@
-//! Names of types as Cassandra's files and schema tables have them: `org.apache.cassandra.db.marshal.…`.
+//! Names of types as Cassandra's files and schema tables have them:
+//! `org.apache.cassandra.db.marshal.…`.
 
 use cassette_rows::types::{key_class_name, parse_class_name, parse_key_class_name};
 

@@ -1,4 +1,5 @@
-//! The components of SSTables that are read whole, each alone: what decodes is the same after encoding and decoding.
+//! The components of SSTables that are read whole, each alone: what decodes is the same after
+//! encoding and decoding.
 //!
 //! ```text
 //! u8 the component: 0 Summary, 1 Filter, 2 to 4 Statistics (nb, oa, da), 5 TOC, 6 Digest, 7 CRC, 8 Checksums,
@@ -115,8 +116,8 @@ fn check_checksums(content: &[u8]) {
     }
 }
 
-/// Statistics with the checksums that its table of contents and its parts need: u32 count, then per part u32 type and u32
-/// offset, a checksum; each part ends with its checksum.
+/// Statistics with the checksums that its table of contents and its parts need: u32 count, then per
+/// part u32 type and u32 offset, a checksum; each part ends with its checksum.
 pub(super) fn with_checksums(content: &[u8]) -> Vec<u8> {
     let mut out = content.to_vec();
     let u32_at = |bytes: &[u8], at: usize| {

@@ -1,11 +1,13 @@
-//! A data directory with one file replaced, opened by a start: commit log segments, transaction logs, saved caches, replay
-//! positions, manifests of snapshots, SSTables of the schema, and whatever else a start reads.
+//! A data directory with one file replaced, opened by a start: commit log segments, transaction
+//! logs, saved caches, replay positions, manifests of snapshots, SSTables of the schema, and
+//! whatever else a start reads.
 //!
 //! ```text
 //! u8 the file, by its place in `Base::files`
 //! the file's content
 //! ```
-//! A start fails, or the database answers with rows that were written; what is not the data itself changes no answer.
+//! A start fails, or the database answers with rows that were written; what is not the data itself
+//! changes no answer.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -101,9 +101,10 @@ fn decode(
     envelopes
 }
 
-/// A message that is understood is the same after it was encoded and decoded again: requests of v5 from the first time on.
-/// Of requests of v3 and v4, Cassandra reads what these versions have no place for, and of responses a decoder reads what
-/// no encoder writes, such as indexes of a partition key without markers; so they are the same from the second time on.
+/// A message that is understood is the same after it was encoded and decoded again: requests of v5
+/// from the first time on. Of requests of v3 and v4, Cassandra reads what these versions have no
+/// place for, and of responses a decoder reads what no encoder writes, such as indexes of a
+/// partition key without markers; so they are the same from the second time on.
 fn check_message(envelope: &Envelope, direction: Direction) {
     let version = envelope.header.version;
     match direction {

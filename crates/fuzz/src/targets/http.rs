@@ -51,7 +51,8 @@ pub const TARGET: Target = Target {
     inputs: 150,
 };
 
-/// A complete request is answered sooner; an incomplete one is not answered before the client has no more to send.
+/// A complete request is answered sooner; an incomplete one is not answered before the client has
+/// no more to send.
 const FIRST_ANSWER: Duration = Duration::from_millis(15);
 
 struct Levels;

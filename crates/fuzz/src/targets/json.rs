@@ -1,4 +1,5 @@
-//! JSON from clients: `from_json` and `INSERT JSON`. What a value's `to_json` gives reads back as the same value.
+//! JSON from clients: `from_json` and `INSERT JSON`. What a value's `to_json` gives reads back as
+//! the same value.
 //!
 //! ```text
 //! u8 the type, by its place in `subjects::TYPES`; beyond them: a whole row
@@ -72,8 +73,9 @@ fn run(input: &[u8]) {
         // As in Cassandra, a duration of zero is printed as "", which no duration is read from.
         let is_zero = TYPES[number] == "duration" && printed == "\"\"";
         if let Err(error) = execute(world, &update(2), &json) {
-            // As in Cassandra, infinities and NaN are printed as null, which no element of a collection can be, and the
-            // years of timestamps that have more than four digits are printed, but not read.
+            // As in Cassandra, infinities and NaN are printed as null, which no element of a
+            // collection can be, and the years of timestamps that have more than four digits are
+            // printed, but not read.
             if is_zero || printed.contains("null") || TYPES[number].contains("timestamp") {
                 return;
             }

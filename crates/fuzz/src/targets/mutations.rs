@@ -1,4 +1,5 @@
-//! Records of the commit log with right checksums: what replay decodes of a segment whose framing is whole.
+//! Records of the commit log with right checksums: what replay decodes of a segment whose framing
+//! is whole.
 //!
 //! ```text
 //! u8 the table of a record of the base log

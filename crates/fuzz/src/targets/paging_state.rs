@@ -20,7 +20,8 @@ use crate::subjects::{DATA, KEYSPACE, World, with_world};
 
 pub const TARGET: Target = Target { name: "paging_state", run, seeds, words: &[], inputs: 8000 };
 
-/// A statement, and one without limits that shows what its WHERE clause admits, by the first so many columns.
+/// A statement, and one without limits that shows what its WHERE clause admits, by the first so
+/// many columns.
 struct Paged {
     cql: &'static str,
     admits: &'static str,
@@ -81,7 +82,8 @@ fn leading(rows: &Rows, columns: usize) -> impl Iterator<Item = Vec<Option<Vec<u
     rows.iter().map(cells)
 }
 
-/// The state with the tag of this statement: HMAC-SHA256 over the table's id, the prepared statement's id and the state.
+/// The state with the tag of this statement: HMAC-SHA256 over the table's id, the prepared
+/// statement's id and the state.
 fn sealed(world: &World, cql: &str, state: &[u8]) -> Vec<u8> {
     let files: &dyn FileSystem = &*world.files;
     let content = files.read(&Path::new(DATA).join("paging_key")).unwrap();

@@ -5,7 +5,8 @@
 //! u8 the component, by its place in `Component::ALL`; bit 7: checksums are corrected, so that what they protect is parsed
 //! the component's content
 //! ```
-//! Where checksums are not corrected and protect the component, the answer is an error or the rows that were written.
+//! Where checksums are not corrected and protect the component, the answer is an error or the rows
+//! that were written.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -224,7 +225,8 @@ fn run(input: &[u8]) {
         {
             assert_eq!(answer.scanned, subject.expected, "{}: a scan", subject.descriptor);
             assert_eq!(answer.by_key, subject.expected, "{}: reads by key", subject.descriptor);
-            // Where TOC.txt does not name Deletions.db, Data is read instead, with more than the deletions.
+            // Where TOC.txt does not name Deletions.db, Data is read instead, with more than the
+            // deletions.
             if component != Component::Toc {
                 assert_eq!(answer.deletions, subject.deletions, "{}: deletions", subject.descriptor);
             }

@@ -1,4 +1,5 @@
-//! Values of every type as clients bind them: validated, compared, printed, cast, given to functions, stored.
+//! Values of every type as clients bind them: validated, compared, printed, cast, given to
+//! functions, stored.
 //!
 //! ```text
 //! u8 the type, by its place in `subjects::TYPES`
@@ -82,7 +83,8 @@ const TERMS: [&str; 42] = [
     "writetime($)",
 ];
 
-/// Functions of longer values are not computed: logarithms of thousands of digits take seconds without optimization.
+/// Functions of longer values are not computed: logarithms of thousands of digits take seconds
+/// without optimization.
 const COMPUTED_LENGTH_MAX: usize = 1024;
 
 /// A column, and what is asked of its values. Preparing takes far longer than executing.
@@ -173,7 +175,8 @@ fn check_text(of: &DataType, value: &[u8]) {
     assert!(is_same, "{of:?}: {value:02x?} is {text}, which reads as {again:02x?}");
 }
 
-/// Whether the value's text is one that is read. As in Cassandra, the text of some values is not.
+/// Returns whether the value's text is one that is read. As in Cassandra, the text of some values
+/// is not.
 fn is_read_back(of: &DataType, value: &[u8]) -> bool {
     match of {
         // Values with parts are built of their elements, not read from one text.
@@ -185,7 +188,8 @@ fn is_read_back(of: &DataType, value: &[u8]) -> bool {
         | DataType::Vector { .. } => false,
         // Cassandra's text may hold surrogates, which no string of ours can.
         DataType::Text => std::str::from_utf8(value).is_ok(),
-        // The exponent of a text ends where that of a 32-bit scale does; digits before it take more.
+        // The exponent of a text ends where that of a 32-bit scale does; digits before it take
+        // more.
         DataType::Decimal => value
             .first_chunk::<4>()
             .is_some_and(|scale| (-2_000_000_000..2_000_000_000).contains(&i32::from_be_bytes(*scale))),

@@ -336,7 +336,7 @@ fn signal_cassandra(pid: u32, signal: rustix::process::Signal) {
     }
 }
 
-/// Whether process `pid` runs Cassandra: the pid in an old file may have been reused.
+/// Returns whether process `pid` runs Cassandra: the pid in an old file may have been reused.
 fn is_cassandra(pid: u32) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let wanted = b"org.apache.cassandra.service.CassandraDaemon";

@@ -224,7 +224,7 @@ fn ask_who(connection: &mut Connection, settings: &CqlSettings) -> Result<Engine
     Ok(EngineInfo { name: "cql".into(), version: version.unwrap_or_default(), settings: told })
 }
 
-/// Whether a setting affects the cost of requests: those of caches, commit log, memtables,
+/// Returns whether a setting affects the cost of requests: those of caches, commit log, memtables,
 /// compaction, concurrency and disk access, out of hundreds.
 fn is_asked(name: &str) -> bool {
     const PARTS: [&str; 11] = [

@@ -71,7 +71,7 @@ impl Requests {
         true
     }
 
-    /// Whether this is the id of one of these statements.
+    /// Returns whether this is the id of one of these statements.
     pub fn knows(&self, id: &Bytes) -> bool {
         self.texts.contains_key(id)
     }

@@ -70,7 +70,7 @@ pub struct PublishedBeside {
 }
 
 impl Metric {
-    /// Whether higher values are better.
+    /// Returns whether higher values are better.
     pub fn higher_is_better(&self) -> bool {
         matches!(self.name.as_str(), "throughput" | "rate")
     }

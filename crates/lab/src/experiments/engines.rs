@@ -38,7 +38,7 @@ pub fn check(setup: &Setup) -> Result<(), String> {
     }
 }
 
-/// Whether it executes CQL.
+/// Returns whether it executes CQL.
 pub fn speaks_cql(setup: &Setup) -> bool {
     matches!(
         kind(setup),

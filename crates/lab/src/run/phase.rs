@@ -193,7 +193,8 @@ impl Processes {
         }
     }
 
-    /// Returns what servers and this process have used until the last sample: see [`Series::sample`].
+    /// Returns what servers and this process have used until the last sample: see
+    /// [`Series::sample`].
     fn seconds_and_bytes(&self) -> [ProcessUse; 2] {
         let of = |role: &str| {
             let mut sum = ProcessUse::default();

@@ -28,7 +28,7 @@ impl Control {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the phase is to end.
+    /// Returns whether the phase is to end.
     pub fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }

@@ -64,7 +64,7 @@ impl FieldValues {
         self.fields.len()
     }
 
-    /// Whether there are no fields.
+    /// Returns whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }

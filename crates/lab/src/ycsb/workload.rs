@@ -408,7 +408,7 @@ pub struct ValueRule {
 }
 
 impl ValueRule {
-    /// Whether `value` is the expected one of field `field` of record `key`.
+    /// Returns whether `value` is the expected one of field `field` of record `key`.
     pub fn is_right(&mut self, key: &str, field: usize, value: &[u8]) -> bool {
         let Some(name) = self.field_names.get(field) else { return false };
         self.scratch.clear();

@@ -13,10 +13,10 @@
 //! # Periodic sync
 //!
 //! A crash of the machine may lose acknowledged writes since the last sync, but only the newest:
-//! what survives is a prefix of the order in which they were acknowledged. Where the reads after the
-//! start allow more than one prefix, the writes between the shortest and the longest are open, and
-//! later reads decide: a write that is seen shows that those before it survived, one that is missing
-//! that those behind it were lost.
+//! what survives is a prefix of the order in which they were acknowledged. Where the reads after
+//! the start allow more than one prefix, the writes between the shortest and the longest are open,
+//! and later reads decide: a write that is seen shows that those before it survived, one that is
+//! missing that those behind it were lost.
 
 pub mod partition;
 
@@ -170,7 +170,7 @@ impl Model {
         }
     }
 
-    /// Whether a choice has each crash take only the newest writes.
+    /// Returns whether a choice has each crash take only the newest writes.
     fn takes_newest(&self, choice: &BTreeMap<WriteId, bool>) -> bool {
         self.crashes.iter().all(|writes| {
             let known = writes.iter().filter_map(|write| match self.fates[*write] {
@@ -239,7 +239,7 @@ impl Model {
         }
     }
 
-    /// Whether writes to a table are open.
+    /// Returns whether writes to a table are open.
     pub fn is_open(&self, table: &str) -> bool {
         self.tables.get(table).is_some_and(|table| {
             table.partitions.values().any(|entries| !self.open_in(table, entries).is_empty())

@@ -30,7 +30,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whether a row is in the range.
+    /// Returns whether a row is in the range.
     pub fn contains(&self, clustering: &[Val]) -> bool {
         let Some(next) = clustering.strip_prefix(self.prefix.as_slice()) else { return false };
         let above = |(bound, inclusive): &(Val, bool)| next[0] > *bound || *inclusive && next[0] == *bound;

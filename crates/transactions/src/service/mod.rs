@@ -134,8 +134,8 @@ pub enum ServiceError {
 }
 
 impl ServiceError {
-    /// Whether the cause may pass without intervention: a store or timestamps that did not respond
-    /// in time.
+    /// Returns whether the cause may pass without intervention: a store or timestamps that did not
+    /// respond in time.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Store(error) => error.is_transient,

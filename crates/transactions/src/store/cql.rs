@@ -55,7 +55,7 @@ impl<C: Cql> CqlStore<C> {
         &self.cql
     }
 
-    /// Whether the table was created or opened here, so that its columns were checked.
+    /// Returns whether the table was created or opened here, so that its columns were checked.
     fn is_checked(&self, table: &str) -> bool {
         self.tables.load().contains_key(table)
     }

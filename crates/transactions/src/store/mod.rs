@@ -341,11 +341,12 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Whether a failure preserves a prefix of the writes of one call of [`put`](Self::put).
+    /// Returns whether a failure preserves a prefix of the writes of one call of
+    /// [`put`](Self::put).
     fn puts_in_order(&self) -> bool;
 
-    /// Whether all reads agree on a failed conditional write. If not, commit records must be stored
-    /// in two stages.
+    /// Returns whether all reads agree on a failed conditional write. If not, commit records must
+    /// be stored in two stages.
     fn is_linearizable_after_failures(&self) -> bool;
 }
 

@@ -67,7 +67,7 @@ impl Additions {
         })
     }
 
-    /// Whether there is nothing to add.
+    /// Returns whether there is nothing to add.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }

@@ -75,8 +75,8 @@ impl Mark {
         Self { term: record.term, sequence: record.sequence, bound: record.bound }
     }
 
-    /// Whether the store lost the state `self`, given that it holds `later`: an older copy was put
-    /// in its place.
+    /// Returns whether the store lost the state `self`, given that it holds `later`: an older copy
+    /// was put in its place.
     fn is_lost_at(self, later: Self) -> bool {
         later.bound < self.bound || (later.term, later.sequence) < (self.term, self.sequence)
     }
@@ -197,8 +197,8 @@ impl Leadership {
         Ok(())
     }
 
-    /// Whether the server has led until now: step L5. Called after timestamps were taken and before
-    /// they are given out.
+    /// Returns whether the server has led until now: step L5. Called after timestamps were taken
+    /// and before they are given out.
     pub fn confirm(&self, now: ClockReading) -> Result<(), TimeLockError> {
         if self.resigns {
             return Err(TimeLockError::Stopped);

@@ -178,8 +178,8 @@ impl ClockReading {
         self.on_wall(earlier).min(self.on_monotonic(earlier))
     }
 
-    /// Whether the wall clock advanced much more than the monotonic one: it was set, or the machine
-    /// slept.
+    /// Returns whether the wall clock advanced much more than the monotonic one: it was set, or the
+    /// machine slept.
     pub fn jumped_since(self, earlier: Self) -> bool {
         self.on_wall(earlier) > self.on_monotonic(earlier) * 2 + Duration::from_secs(1)
     }

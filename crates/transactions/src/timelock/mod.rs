@@ -273,8 +273,8 @@ pub enum TimeLockError {
 }
 
 impl TimeLockError {
-    /// Whether the cause may pass without intervention: unreachable servers, or a bound that could
-    /// not be stored in time.
+    /// Returns whether the cause may pass without intervention: unreachable servers, or a bound
+    /// that could not be stored in time.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Bound(error) => error.is_transient,
@@ -338,7 +338,8 @@ pub trait TimeLock: Send + Sync {
     /// Blocks until each lock was free at some moment. Acquires none.
     fn wait_for(&self, names: &[Bytes], timeout: Duration) -> Result<(), TimeLockError>;
 
-    /// Whether the locks and the hold were held without interruption since they were acquired.
+    /// Returns whether the locks and the hold were held without interruption since they were
+    /// acquired.
     fn is_held(&self, locks: Option<&LockToken>, hold: Hold) -> Result<bool, TimeLockError>;
 
     /// Releases locks. Lost locks stay lost.

@@ -244,7 +244,7 @@ impl LockService {
         self.wanted.notify_all();
     }
 
-    /// Whether the server is stopping or has ended.
+    /// Returns whether the server is stopping or has ended.
     pub fn is_finished(&self) -> bool {
         self.stopping.load(Ordering::SeqCst) || self.state.lock().election.ended().is_some()
     }

@@ -112,7 +112,7 @@ impl WeakTransactions {
         Self(Arc::downgrade(inner), background.as_ref().map_or_else(Weak::new, Arc::downgrade))
     }
 
-    /// Whether a strong reference exists.
+    /// Returns whether a strong reference exists.
     pub fn is_open(&self) -> bool {
         self.0.strong_count() > 0
     }

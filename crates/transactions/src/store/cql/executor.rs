@@ -125,7 +125,7 @@ pub trait Cql: Send + Sync {
         None
     }
 
-    /// Whether a failure preserves a prefix of the writes of one call.
+    /// Returns whether a failure preserves a prefix of the writes of one call.
     fn writes_in_order(&self) -> bool;
 
     /// See [`Store::is_linearizable_after_failures`].

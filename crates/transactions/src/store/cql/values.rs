@@ -43,7 +43,7 @@ pub(super) fn version(attempted: Attempted<'_>, row: Row) -> StoreResult<(Bytes,
     Ok((column, Version { timestamp, value }))
 }
 
-/// Whether a conditional statement was applied.
+/// Returns whether a conditional statement was applied.
 pub(super) fn is_applied(attempted: Attempted<'_>, names: &[String], rows: &[Row]) -> StoreResult<bool> {
     let value = names
         .iter()

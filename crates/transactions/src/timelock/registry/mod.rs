@@ -17,8 +17,8 @@ mod tests;
 /// Default time for which a client keeps its locks and holds without a heartbeat. Clients send one
 /// every [`HEARTBEAT`](super::messages::HEARTBEAT).
 pub(super) const SESSION_AGE_MAX: Duration = Duration::from_secs(5);
-/// How long a client keeps them when all its connections are closed. Longer than [`HEARTBEAT`](super::messages::HEARTBEAT), so
-/// that a live client has reconnected by then.
+/// How long a client keeps them when all its connections are closed. Longer than
+/// [`HEARTBEAT`](super::messages::HEARTBEAT), so that a live client has reconnected by then.
 pub(super) const DISCONNECTED_AGE_MAX: Duration = Duration::from_millis(1500);
 /// Locks expire when their holder does not check them for this long, even if its client is alive:
 /// the transaction hangs.
@@ -209,7 +209,7 @@ impl Registry {
         if self.names + names > LOCKS_MAX { Err(CapacityError::Locks) } else { Ok(()) }
     }
 
-    /// Whether a request is known, so that a retry needs no more memory.
+    /// Returns whether a request is known, so that a retry needs no more memory.
     pub fn has_request(&self, key: Key) -> bool {
         self.requests.contains_key(&key)
     }
@@ -312,7 +312,7 @@ impl Registry {
         }
     }
 
-    /// Whether a hold and a token are held: step C9. The check renews both.
+    /// Returns whether a hold and a token are held: step C9. The check renews both.
     pub fn is_held(&mut self, hold: i64, fence: Option<i64>, now: Duration) -> bool {
         let held = self.holds.get_mut(&hold);
         let key = fence.map(|fence| self.fences.get(&fence));
