@@ -158,6 +158,8 @@ impl Core {
         if sources.is_empty() || table.is_dropped() {
             return Ok(Vec::new());
         }
+        // With periodic sync, an import must not survive a crash that loses earlier writes.
+        self.usable_log()?.sync()?;
         let id = self.time_uuid();
         let mut transaction =
             Transaction::begin(self.fs.clone(), &table.directory, OperationType::Import, id)?;

@@ -374,7 +374,7 @@ impl Core {
     ///
     /// # Errors
     /// When it is closed or has failed.
-    fn usable_log(&self) -> Result<Arc<CommitLog>> {
+    pub(crate) fn usable_log(&self) -> Result<Arc<CommitLog>> {
         let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
         match log.failure() {
             Some(source) => Err(AppendError::Failed { source }.into()),
