@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+#[path = "layering/modules.rs"]
+mod modules;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -102,7 +105,8 @@ fn every_setting_is_on_the_page_of_settings() {
         let body = text.split_once(from).unwrap_or_else(|| panic!("{file} has no {from}")).1;
         body.split_once(to).map_or(body, |(body, _)| body).to_owned()
     };
-    let options = body("crates/database/src/schema/table_params.rs", "const OPTIONS: [&str; 21] = [", "];");
+    let options =
+        body("crates/database/src/schema/options/table_params.rs", "const OPTIONS: [&str; 21] = [", "];");
     let options = options.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\","));
     let keys = body("crates/cli/src/config/mod.rs", "pub struct Config {", "\n}");
     let keys = keys.lines().filter_map(|line| Some(line.trim().split_once(": Option<")?.0));

@@ -1,0 +1,11 @@
+//! Layer 7: the public API: the open database, sessions, prepared statements, direct row access, data files.
+
+pub(crate) mod compaction_history;
+pub(crate) mod data_files;
+pub(crate) mod database;
+pub(crate) mod direct;
+pub mod embedded;
+pub(crate) mod prepared;
+pub(crate) mod running_builds;
+pub(crate) mod tracing;
+pub(crate) mod unknown_tables;

@@ -1,0 +1,177 @@
+//! Tables as files: snapshots, imports, verification. What `nodetool` asks for, by names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cassette_engine::{
+    EngineError, ImportOptions, ImportedSSTable, ScrubOptions, ScrubbedSSTable, Snapshot, SnapshotFilter,
+    SnapshotOptions, VerifiedSSTable,
+};
+use cassette_rows::{TableId, TableMetadata};
+
+use crate::api::database::Database;
+use crate::basics::error::{DatabaseError, Result};
+use crate::execution::describe;
+use crate::schema::catalog::KeyspaceKind;
+use crate::statements::builds::build_index;
+use crate::store::indexes;
+
+impl Database {
+    /// Takes a snapshot of the tables that are named as `keyspace` or `keyspace.table`, or of all. Of all that are named, or
+    /// after an error of none.
+    pub fn snapshot(&self, names: &[String], options: &SnapshotOptions<'_>) -> Result<Vec<Snapshot>> {
+        let tables: Vec<(TableId, String)> =
+            self.named_tables(names)?.iter().map(|table| (table.id, self.schema_cql(table))).collect();
+        self.engine().snapshot(&tables, options).map_err(refused)
+    }
+
+    /// The tables with files that are named as `keyspace` or `keyspace.table`; all if no name is given.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Invalid`] for a name of nothing.
+    pub fn named_tables(&self, names: &[String]) -> Result<Vec<Arc<TableMetadata>>> {
+        let mut tables: Vec<Arc<TableMetadata>> = Vec::new();
+        let catalog = self.catalog();
+        let stored = catalog.keyspaces().filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual);
+        if names.is_empty() {
+            tables.extend(stored.flat_map(|keyspace| keyspace.tables.values().cloned()));
+        }
+        for name in names {
+            match name.split_once('.') {
+                Some((keyspace, table)) => tables.push(self.stored_table(keyspace, table)?),
+                None => match catalog.keyspace(name) {
+                    Some(keyspace) if keyspace.kind != KeyspaceKind::Virtual => {
+                        tables.extend(keyspace.tables.values().cloned());
+                    }
+                    Some(_) => {
+                        let detail = format!("Cannot perform any operations against virtual keyspace {name}");
+                        return Err(DatabaseError::invalid(detail));
+                    }
+                    None => return Err(DatabaseError::invalid(format!("Keyspace {name} does not exist"))),
+                },
+            }
+        }
+        // Some tables of `system` are computed, and have no files.
+        tables.retain(|table| !catalog.is_virtual(table));
+        Ok(tables)
+    }
+
+    /// All snapshots there are, also of tables that have been dropped.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        self.engine().snapshots().map_err(refused)
+    }
+
+    /// Removes snapshots, and gives what was removed.
+    pub fn clear_snapshots(&self, filter: &SnapshotFilter<'_>) -> Result<Vec<Snapshot>> {
+        self.engine().clear_snapshots(filter).map_err(refused)
+    }
+
+    /// Takes all SSTables of a directory into a table, or none; see [`Engine::import`](cassette_engine::Engine::import).
+    pub fn import(
+        &self,
+        keyspace: &str,
+        table: &str,
+        directory: &Path,
+        options: &ImportOptions,
+    ) -> Result<Vec<ImportedSSTable>> {
+        let table = self.stored_table(keyspace, table)?;
+        self.take_in(&table, || self.engine().import(table.id, directory, options))
+    }
+
+    /// Takes in what was put into a table's own directory; see [`Engine::refresh`](cassette_engine::Engine::refresh).
+    pub fn refresh(&self, keyspace: &str, table: &str) -> Result<Vec<ImportedSSTable>> {
+        let table = self.stored_table(keyspace, table)?;
+        self.take_in(&table, || self.engine().refresh(table.id))
+    }
+
+    /// Verifies the SSTables of a table; see [`Engine::verify`](cassette_engine::Engine::verify).
+    pub fn verify(&self, keyspace: &str, table: &str, extended: bool) -> Result<Vec<VerifiedSSTable>> {
+        let table = self.stored_table(keyspace, table)?;
+        self.engine().verify(table.id, extended).map_err(refused)
+    }
+
+    /// Rewrites the SSTables of a table with what can be read of them, after a snapshot if `snapshot` says so; see
+    /// [`Engine::scrub`](cassette_engine::Engine::scrub).
+    pub fn scrub(
+        &self,
+        keyspace: &str,
+        table: &str,
+        options: &ScrubOptions,
+        snapshot: bool,
+    ) -> Result<Vec<ScrubbedSSTable>> {
+        let table = self.stored_table(keyspace, table)?;
+        let schema = snapshot.then(|| self.schema_cql(&table));
+        self.engine().scrub(table.id, options, schema.as_deref()).map_err(refused)
+    }
+
+    /// Takes SSTables into a table by `take`, and builds its indexes anew if any came. Should the process die in between, they are
+    /// built at the next start: they do not count as built from before the first SSTable is there.
+    fn take_in(
+        &self,
+        table: &TableMetadata,
+        take: impl FnOnce() -> cassette_engine::Result<Vec<ImportedSSTable>>,
+    ) -> Result<Vec<ImportedSSTable>> {
+        // No index comes or goes meanwhile.
+        let _changing = self.store().lock_schema();
+        let catalog = self.catalog();
+        if catalog.is_view(table) || !catalog.views_of(table.id).is_empty() {
+            return Err(DatabaseError::Invalid(format!(
+                "SSTables cannot be taken into {}: its materialized views, or its base if it is one, would not follow. \
+                 Drop the views, take the SSTables in, and make the views again",
+                table.qualified_name()
+            )));
+        }
+        let indexes = catalog.indexes_of(table.id);
+        if let Some(index) = indexes.iter().find(|index| !index.state.is_built()) {
+            let (name, table) = (&index.name, table.qualified_name());
+            let detail =
+                format!("Index {name} of {table} is being built: SSTables can be taken in when it is done");
+            return Err(DatabaseError::invalid(detail));
+        }
+        for index in indexes {
+            indexes::unbuild(self.store(), index)?;
+        }
+        let taken = take().map_err(refused);
+        let has_changed = taken.as_ref().is_ok_and(|taken| !taken.is_empty());
+        for index in indexes {
+            if has_changed {
+                index.state.start_over();
+                build_index(self.store(), index);
+            } else {
+                indexes::mark_built(self.store(), index)?;
+            }
+        }
+        taken
+    }
+
+    /// A table that has files. The words are Cassandra's.
+    fn stored_table(&self, keyspace: &str, table: &str) -> Result<Arc<TableMetadata>> {
+        let catalog = self.catalog();
+        let Some(found) = catalog.keyspace(keyspace) else {
+            return Err(DatabaseError::invalid(format!("Keyspace {keyspace} does not exist")));
+        };
+        if found.kind == KeyspaceKind::Virtual {
+            let detail = format!("Cannot perform any operations against virtual keyspace {keyspace}");
+            return Err(DatabaseError::invalid(detail));
+        }
+        match found.tables.get(table) {
+            Some(table) => Ok(table.clone()),
+            None => Err(DatabaseError::invalid(format!("Unknown keyspace/cf pair ({keyspace}.{table})"))),
+        }
+    }
+
+    /// The contents of schema.cql in the table's snapshots.
+    fn schema_cql(&self, table: &Arc<TableMetadata>) -> String {
+        describe::schema_cql_of(&self.catalog(), table)
+    }
+}
+
+fn refused(error: EngineError) -> DatabaseError {
+    match error {
+        EngineError::InvalidSnapshot { .. }
+        | EngineError::SnapshotExists { .. }
+        | EngineError::ImportRefused { .. }
+        | EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
+        error => DatabaseError::Server(error.to_string()),
+    }
+}

@@ -1,0 +1,148 @@
+//! Options of a database, and opening it with them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cassette_engine::{CompactionOptions, Engine};
+use cassette_rows::TableParams;
+use cassette_rows::schema::CompactionParams;
+use cassette_vfs::{Clock, FakeFileSystem, FileSystem, RealFileSystem, SystemClock};
+
+use crate::api::compaction_history;
+use crate::api::prepared::PreparedStatements;
+use crate::api::tracing::TraceChance;
+use crate::basics::error::{DatabaseError, Result};
+use crate::basics::paging_key::PagingKey;
+use crate::basics::timeouts::RequestTimeouts;
+use crate::execution::virtual_tables::{self, engine_settings};
+use crate::schema::guardrails::Guardrails;
+use crate::schema::system::local::Node;
+use crate::statements::builds::{build_index, build_view};
+use crate::store::{Store, StoreParts, StoreSettings};
+
+use super::{Database, Inner};
+
+/// How a database is to be opened.
+#[derive(Clone)]
+pub struct Options {
+    /// The storage engine's options, the data directory among them.
+    pub engine: cassette_engine::Options,
+    /// Where files are.
+    pub file_system: Arc<dyn FileSystem>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// What `system.local` says of this node. The host id is made at the first start and kept; this one is not looked at.
+    pub node: Node,
+    /// `prepared_statements_cache_size`, bytes: prepared statements hold about so much memory at most. 10 MiB.
+    pub prepared_statements_cache_size: u64,
+    /// `materialized_views_enabled`: whether they may be made. No, as in Cassandra.
+    pub materialized_views_enabled: bool,
+    /// `default_compaction`: the `compaction` of tables and views that are made without one. Size-tiered.
+    pub default_compaction: CompactionParams,
+    /// How long statements may take. Unlimited, as fits a library; a server sets Cassandra's.
+    pub timeouts: RequestTimeouts,
+    /// Guardrails that differ from their defaults: texts by the names of cassandra.yaml, empty for null.
+    pub guardrails: BTreeMap<String, String>,
+    /// What else `system_views.settings` is to show beside the engine's options.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Options {
+    /// The defaults, in directory `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            engine: cassette_engine::Options::new(path),
+            file_system: Arc::new(RealFileSystem),
+            clock: Arc::new(SystemClock::new()),
+            node: Node::default(),
+            prepared_statements_cache_size: 10 << 20,
+            materialized_views_enabled: false,
+            default_compaction: CompactionParams::default(),
+            timeouts: RequestTimeouts::unlimited(),
+            guardrails: BTreeMap::new(),
+            settings: BTreeMap::new(),
+        }
+    }
+
+    /// The defaults, with all files in memory: see [`Database::in_memory`].
+    pub fn in_memory() -> Self {
+        Self { file_system: Arc::new(FakeFileSystem::new()), ..Self::new("/cassette") }
+    }
+}
+
+impl<P: Into<PathBuf>> From<P> for Options {
+    fn from(path: P) -> Self {
+        Self::new(path)
+    }
+}
+
+impl Database {
+    /// Opens an empty database whose files are in memory, for tests. It behaves as one in a directory does, but is gone
+    /// with its last clone and session, and holds the content of each file twice.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn in_memory() -> Result<Self> {
+        Self::open(Options::in_memory())
+    }
+
+    /// Opens the database in a directory, making it if there is none: `Database::open("data")?`.
+    ///
+    /// # Errors
+    /// If another process has it open, or its files cannot be read or written.
+    pub fn open(options: impl Into<Options>) -> Result<Self> {
+        let mut options = options.into();
+        if let Err(why) = CompactionOptions::parse(&options.default_compaction) {
+            return Err(DatabaseError::Config(format!("default_compaction: {why}")));
+        }
+        let guardrails = Guardrails::configured(&options.guardrails).map_err(DatabaseError::Config)?;
+        let guardrails = Arc::new(guardrails);
+        options.engine.partition_observer = Some(guardrails.clone());
+        let mut settings = engine_settings(&options.engine);
+        let prepared_size = format!("{}MiB", options.prepared_statements_cache_size >> 20);
+        settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
+        settings
+            .insert("materialized_views_enabled".to_owned(), options.materialized_views_enabled.to_string());
+        settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
+        settings.extend(options.settings);
+        let background_threads = options.engine.background_threads;
+        let auto_snapshot = options.engine.auto_snapshot;
+        let data_dir = options.engine.data_dir.clone();
+        let engine = Engine::open(options.engine, options.file_system.clone(), options.clock.clone())
+            .map_err(|error| DatabaseError::Server(error.to_string()))?;
+        let paging_key = PagingKey::open(&*options.file_system, &data_dir)?;
+        let prepared = Arc::new(PreparedStatements::new(options.prepared_statements_cache_size));
+        let counted = prepared.clone();
+        let (store, unbuilt) = Store::open(StoreParts {
+            engine,
+            clock: options.clock,
+            paging_key,
+            node: options.node,
+            timeouts: options.timeouts,
+            virtual_keyspaces: virtual_tables::keyspaces(),
+            settings: StoreSettings {
+                background_threads,
+                materialized_views_enabled: options.materialized_views_enabled,
+                default_params: TableParams {
+                    compaction: options.default_compaction,
+                    ..TableParams::default()
+                },
+                auto_snapshot,
+                guardrails,
+                shown: settings,
+                prepared: Box::new(move || counted.figures()),
+            },
+        })?;
+        let store = Arc::new(store);
+        compaction_history::note_compactions(&store);
+        for index in &unbuilt.indexes {
+            build_index(&store, index);
+        }
+        for view in &unbuilt.views {
+            build_view(&store, view);
+        }
+        let database = Self(Arc::new(Inner { store, prepared, trace_chance: TraceChance::default() }));
+        Ok(database)
+    }
+}

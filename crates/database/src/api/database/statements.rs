@@ -1,0 +1,220 @@
+//! Execution of CQL statements: as text, prepared and in batches, each within its time limit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cassette_cql::ast::BatchKind;
+use cassette_rows::interrupt;
+
+use crate::api::prepared::Prepared;
+use crate::basics::error::{DatabaseError, Result, WriteType, bail_invalid};
+use crate::basics::metrics::RequestKind;
+use crate::basics::request::{BoundValue, StatementOptions, Values};
+use crate::basics::response::{Executed, RowSink};
+use crate::basics::timeouts::Limited;
+use crate::execution::Execution;
+use crate::statements::plan::{Plan, Planned};
+
+use super::Database;
+
+/// What parsing and planning one statement of a batch counts for, in steps of [`interrupt`].
+const PARSING_STEPS: u32 = 64;
+
+/// One statement of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchStatement<'a> {
+    /// The statement.
+    pub source: BatchSource<'a>,
+    /// Its values by position; batches have no named ones.
+    pub values: &'a [BoundValue<'a>],
+}
+
+/// Where a statement of a batch comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum BatchSource<'a> {
+    /// Its text.
+    Query(&'a str),
+    /// One that was prepared.
+    Prepared(&'a Prepared),
+}
+
+impl Database {
+    /// Parses, plans and executes one statement; rows go to `sink`.
+    pub fn query(
+        &self,
+        keyspace: Option<&str>,
+        cql: &str,
+        values: Values<'_>,
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let keyspace = options.keyspace.as_deref().or(keyspace);
+        let planned = self.plan(keyspace, cql)?;
+        self.execute_text(&planned, keyspace, values, options, sink)
+    }
+
+    /// Executes what a client sent as text, and warns of what planning it met.
+    pub(crate) fn execute_text(
+        &self,
+        planned: &Planned,
+        keyspace: Option<&str>,
+        values: Values<'_>,
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        if values.names.is_none() && values.values.len() != planned.markers.len() {
+            bail_invalid!("Invalid amount of bind variables");
+        }
+        if planned.plan.is_request() {
+            self.metrics().regular_executed.add(1);
+        }
+        let mut executed = self.execute_planned(planned, keyspace, values, options, sink)?;
+        executed.warnings.splice(0..0, planned.warnings.iter().cloned());
+        Ok(executed)
+    }
+
+    /// Plans a statement, to be executed by its id. The same text in the same keyspace always has the same id.
+    pub fn prepare(&self, keyspace: Option<&str>, cql: &str) -> Result<Arc<Prepared>> {
+        self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
+            self.0.prepared.prepare(cql, &self.catalog(), keyspace)
+        })
+    }
+
+    /// The statement with this id, its plan up to date.
+    ///
+    /// # Errors
+    /// Unprepared, if there is none.
+    pub fn prepared(&self, id: &[u8]) -> Result<Arc<Prepared>> {
+        Ok(self.0.prepared.get(id, &self.catalog())?.0)
+    }
+
+    /// Executes a prepared statement; rows go to `sink`.
+    pub fn execute(
+        &self,
+        keyspace: Option<&str>,
+        prepared: &Prepared,
+        values: Values<'_>,
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let planned = prepared.planned(&self.catalog())?;
+        self.metrics().prepared_executed.add(1);
+        let keyspace = options.keyspace.as_deref().or(keyspace);
+        self.execute_planned(&planned, keyspace, values, options, sink)
+    }
+
+    /// Executes a batch; the rows of a conditional one go to `sink`. All changes are made, or none.
+    pub fn batch(
+        &self,
+        keyspace: Option<&str>,
+        kind: BatchKind,
+        statements: &[BatchStatement<'_>],
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let catalog = self.catalog();
+        let keyspace = options.keyspace.as_deref().or(keyspace);
+        let mut warnings = Vec::new();
+        let mut planned = Vec::with_capacity(statements.len());
+        // A plan takes far more memory than its text, and most batches repeat one text with other values.
+        let mut texts: HashMap<&str, Arc<Planned>> = HashMap::new();
+        self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
+            for statement in statements {
+                planned.push(match statement.source {
+                    BatchSource::Prepared(prepared) => prepared.planned(&catalog)?,
+                    BatchSource::Query(cql) => {
+                        let planned = match texts.get(cql) {
+                            Some(planned) => Arc::clone(planned),
+                            None => {
+                                // Parsing takes some microseconds at least.
+                                interrupt::charge(PARSING_STEPS)?;
+                                let planned = Arc::new(Planned::new(cql, &catalog, keyspace)?);
+                                texts.insert(cql, Arc::clone(&planned));
+                                planned
+                            }
+                        };
+                        warnings.extend_from_slice(&planned.warnings);
+                        planned
+                    }
+                });
+            }
+            Ok(())
+        })?;
+        let mut executions = Vec::with_capacity(statements.len());
+        for (statement, planned) in statements.iter().zip(&planned) {
+            let Plan::Modification(modification) = &planned.plan else {
+                bail_invalid!(
+                    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
+                );
+            };
+            let values = statement.values;
+            if values.len() != planned.markers.len() {
+                bail_invalid!(
+                    "There were {} markers(?) in CQL but {} bound variables",
+                    planned.markers.len(),
+                    values.len()
+                );
+            }
+            executions
+                .push((modification, Execution::new(self.store(), &catalog, values, options, keyspace)));
+        }
+        let prepared =
+            statements.iter().filter(|s| matches!(s.source, BatchSource::Prepared(_))).count() as u64;
+        self.metrics().prepared_executed.add(prepared);
+        self.metrics().regular_executed.add(statements.len() as u64 - prepared);
+        let conditional = executions.iter().any(|(modification, _)| modification.has_conditions());
+        let has_counters = executions.iter().any(|(modification, _)| modification.table().is_counter);
+        let mut execute = || crate::execution::modification::execute_batch(kind, &executions, sink);
+        let outcome = match executions.first() {
+            Some((_, first)) => {
+                let write_type = WriteType::of_batch(kind, conditional, has_counters);
+                self.store().limit(Limited::write(write_type, options), first.started, execute)
+            }
+            None => execute(),
+        };
+        if let Some((_, first)) = executions.first() {
+            let request = if conditional { RequestKind::CasWrite } else { RequestKind::Write };
+            self.metrics().record(request, self.store().clock().monotonic() - first.started, &outcome);
+        }
+        let outcome = outcome?;
+        for (_, execution) in executions {
+            warnings.append(&mut execution.bound.warnings.into_inner());
+        }
+        Ok(Executed { outcome, warnings })
+    }
+
+    /// Parses and plans one statement, within the time limit of that.
+    pub(crate) fn plan(&self, keyspace: Option<&str>, cql: &str) -> Result<Planned> {
+        self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
+            Planned::new(cql, &self.catalog(), keyspace)
+        })
+    }
+
+    pub(crate) fn execute_planned(
+        &self,
+        planned: &Planned,
+        keyspace: Option<&str>,
+        values: Values<'_>,
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        let mut scratch = Vec::new();
+        let values =
+            values.in_marker_order(planned.markers.iter().map(|marker| &*marker.name), &mut scratch)?;
+        let execution = Execution::new(self.store(), &planned.catalog, values, options, keyspace);
+        let request = planned.plan.limited(options);
+        let outcome = self.store().limit(request, execution.started, || planned.execute(&execution, sink));
+        if let (Plan::Select(select), Err(DatabaseError::ReadTimeout { .. })) = (&planned.plan, &outcome) {
+            select.count_timeout(self.store());
+        }
+        if let Some(kind) = planned.plan.request_kind(options) {
+            let ended = match kind {
+                // Read to the end just now.
+                RequestKind::Read | RequestKind::Range if outcome.is_ok() => execution.read_until.get(),
+                _ => self.store().clock().monotonic(),
+            };
+            self.metrics().record(kind, ended.saturating_sub(execution.started), &outcome);
+        }
+        Ok(Executed { outcome: outcome?, warnings: execution.bound.warnings.into_inner() })
+    }
+}

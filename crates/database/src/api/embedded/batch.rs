@@ -1,0 +1,90 @@
+//! Batches of writes.
+
+use cassette_cql::ast::BatchKind;
+
+use super::query::Source;
+use super::{BindValues, Encoded, Query, Rows, Session, Statement};
+use crate::api::database::{BatchSource, BatchStatement};
+use crate::basics::error::Result;
+use crate::basics::request::StatementOptions;
+
+/// Writes that are applied together or not at all. [`Session::batch`] makes one.
+#[derive(Debug)]
+pub struct Batch<'s> {
+    session: &'s Session,
+    kind: BatchKind,
+    entries: Vec<(Entry, Encoded)>,
+    options: StatementOptions,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Text(Box<str>),
+    Prepared(Statement),
+}
+
+impl<'s> Batch<'s> {
+    pub(crate) fn new(session: &'s Session, kind: BatchKind) -> Self {
+        Self { session, kind, entries: Vec::new(), options: StatementOptions::default() }
+    }
+
+    /// Adds an INSERT, UPDATE or DELETE with its values, as text or prepared.
+    ///
+    /// # Errors
+    /// If the text is no statement, or the values do not fit its markers. The batch stays as it was.
+    pub fn add<'q>(&mut self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<&mut Self> {
+        let query = query.into();
+        let encoded = self.session.resolve(query, &self.options)?.bind(&values)?;
+        let entry = match query.0 {
+            Source::Text(cql) => Entry::Text(cql.into()),
+            Source::Prepared(statement) => Entry::Prepared(statement.clone()),
+        };
+        self.entries.push((entry, encoded));
+        Ok(self)
+    }
+
+    /// The write time of statements without their own USING TIMESTAMP, in microseconds since 1970.
+    pub fn timestamp(&mut self, micros: i64) -> &mut Self {
+        self.options.timestamp = Some(micros);
+        self
+    }
+
+    /// How many statements it has.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether it has no statements.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Applies all statements. The result of a conditional batch has rows: see [`Rows::applied`].
+    ///
+    /// # Errors
+    /// If nothing was applied; WriteTimeout, if it is unknown whether all or nothing was.
+    pub fn execute(&self) -> Result<Rows> {
+        let values: Vec<_> = self.entries.iter().map(|(_, encoded)| encoded.values()).collect();
+        let statements: Vec<_> = self.entries.iter().zip(&values).map(statement).collect();
+        let keyspace = self.session.keyspace();
+        let mut rows = Rows::default();
+        let executed = self.session.database().batch(
+            keyspace.as_deref().map(String::as_str),
+            self.kind,
+            &statements,
+            &self.options,
+            &mut rows,
+        )?;
+        Ok(self.session.finish(executed, rows))
+    }
+}
+
+fn statement<'a>(
+    ((entry, _), values): (&'a (Entry, Encoded), &'a Vec<crate::basics::request::BoundValue<'a>>),
+) -> BatchStatement<'a> {
+    let source = match entry {
+        Entry::Text(cql) => BatchSource::Query(cql),
+        Entry::Prepared(statement) => BatchSource::Prepared(&statement.0),
+    };
+    BatchStatement { source, values }
+}

@@ -1,0 +1,42 @@
+//! From a row to Rust values.
+
+use super::{FromCql, Row};
+use crate::basics::error::{Result, bail_invalid};
+
+/// A Rust type that a row converts to: a tuple with an element for each column.
+pub trait FromRow: Sized {
+    /// Converts `row`.
+    ///
+    /// # Errors
+    /// Invalid, if the row has another number of columns, or one is of another type.
+    fn from_row(row: &Row<'_>) -> Result<Self>;
+}
+
+macro_rules! tuples {
+    ($(($($name:ident $index:tt),+))+) => {$(
+        impl<$($name: FromCql),+> FromRow for ($($name,)+) {
+            fn from_row(row: &Row<'_>) -> Result<Self> {
+                let (expected, found) = ([$($index),+].len(), row.columns().len());
+                if expected != found {
+                    bail_invalid!("cannot convert a row to a tuple: expected {expected} columns, found {found}");
+                }
+                Ok(($(row.get::<$name>($index)?,)+))
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
+}

@@ -1,0 +1,178 @@
+//! Sessions: statements in a keyspace.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use cassette_cql::ast::BatchKind;
+
+use super::plans::Plans;
+use super::query::{Resolved, ResolvedPlan, Source};
+use super::row_iter::PAGE_SIZE;
+use super::rows::Page;
+use super::{Batch, BindValues, FromRow, Query, RowIter, Rows, Statement};
+use crate::api::database::Database;
+use crate::basics::error::{Result, bail_invalid};
+use crate::basics::request::StatementOptions;
+use crate::basics::response::{Executed, Outcome};
+
+/// Executes statements in a keyspace that USE chooses. Any thread may use it; all see the same keyspace.
+#[derive(Debug)]
+pub struct Session {
+    database: Database,
+    keyspace: ArcSwapOption<String>,
+    plans: Plans,
+}
+
+impl Session {
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database, keyspace: ArcSwapOption::empty(), plans: Plans::default() }
+    }
+
+    /// The database it belongs to.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// The keyspace that names without one are in.
+    pub fn keyspace(&self) -> Option<Arc<String>> {
+        self.keyspace.load_full()
+    }
+
+    /// Executes one statement, text or prepared, with all of its rows in memory:
+    /// `session.execute("INSERT INTO t (k, v) VALUES (?, ?)", (1, "one"))?`.
+    ///
+    /// Texts with markers are parsed once: the session keeps the plans of up to 256 of them.
+    ///
+    /// # Errors
+    /// See [`DatabaseError`](crate::basics::error::DatabaseError). Nothing was written, except where the error says otherwise.
+    pub fn execute<'q>(&self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<Rows> {
+        self.execute_with(query, values, &StatementOptions::default())
+    }
+
+    /// [`execute`](Self::execute) with options: consistency, paging, times.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub fn execute_with<'q>(
+        &self,
+        query: impl Into<Query<'q>>,
+        values: impl BindValues,
+        options: &StatementOptions,
+    ) -> Result<Rows> {
+        let statement = self.resolve(query.into(), options)?;
+        let encoded = statement.bind(&values)?;
+        let mut rows = Rows::default();
+        let executed = statement.execute(&self.database, &encoded, options, &mut rows)?;
+        Ok(self.finish(executed, rows))
+    }
+
+    /// Executes a statement that returns exactly one row: `session.query_one::<(i64,)>("SELECT count(*) FROM t", ())?`.
+    ///
+    /// # Errors
+    /// Invalid, if there is no row or more than one, or it does not convert to `T`.
+    pub fn query_one<'q, T: FromRow>(
+        &self,
+        query: impl Into<Query<'q>>,
+        values: impl BindValues,
+    ) -> Result<T> {
+        match self.query_opt(query, values)? {
+            Some(row) => Ok(row),
+            None => bail_invalid!("cannot return one row: expected exactly one, found none"),
+        }
+    }
+
+    /// Executes a statement that returns one row or none.
+    ///
+    /// # Errors
+    /// Invalid, if there is more than one row, or it does not convert to `T`.
+    pub fn query_opt<'q, T: FromRow>(
+        &self,
+        query: impl Into<Query<'q>>,
+        values: impl BindValues,
+    ) -> Result<Option<T>> {
+        let rows = self.execute(query, values)?;
+        if rows.len() > 1 {
+            bail_invalid!("cannot return one row: expected at most one, found {}", rows.len());
+        }
+        rows.first().map(|row| T::from_row(&row)).transpose()
+    }
+
+    /// Executes a statement whose rows are read page by page, so that a result of any size needs bounded memory: pages of at
+    /// most 5,000 rows, which end early after 1 MiB.
+    ///
+    /// The first page is read at once. The iterator borrows neither the session nor the values; each page has the rows as they
+    /// are when it is read.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute). A SELECT with ORDER BY over several partitions cannot be paged.
+    pub fn query_iter<'q>(&self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<RowIter> {
+        self.query_iter_with(query, values, &StatementOptions::default())
+    }
+
+    /// [`query_iter`](Self::query_iter) with options, the page size among them.
+    ///
+    /// # Errors
+    /// As [`query_iter`](Self::query_iter).
+    pub fn query_iter_with<'q>(
+        &self,
+        query: impl Into<Query<'q>>,
+        values: impl BindValues,
+        options: &StatementOptions,
+    ) -> Result<RowIter> {
+        let query = query.into();
+        let mut options = options.clone();
+        options.page_size = options.page_size.filter(|size| *size > 0).or(Some(PAGE_SIZE));
+        let statement = self.resolve(query, &options)?;
+        let encoded = statement.bind(&values)?;
+        let mut page = Page::default();
+        let executed = statement.execute(&self.database, &encoded, &options, &mut page)?;
+        let first = self.finish(executed, page.0);
+        let cql = match query.0 {
+            Source::Text(cql) => Some(cql.into()),
+            Source::Prepared(_) => None,
+        };
+        Ok(RowIter::new(self.database.clone(), statement, cql, encoded, options, first))
+    }
+
+    /// Prepares a statement that is to be executed often.
+    ///
+    /// # Errors
+    /// Syntax and Invalid, if the text is no statement that this database can execute.
+    pub fn prepare(&self, cql: &str) -> Result<Statement> {
+        let keyspace = self.keyspace();
+        self.database.prepare(keyspace.as_deref().map(String::as_str), cql).map(Statement)
+    }
+
+    /// An empty logged batch.
+    pub fn batch(&self) -> Batch<'_> {
+        self.batch_of_kind(BatchKind::Logged)
+    }
+
+    /// An empty batch. Counters need [`BatchKind::Counter`]; an unlogged batch is as atomic as a logged one here.
+    pub fn batch_of_kind(&self, kind: BatchKind) -> Batch<'_> {
+        Batch::new(self, kind)
+    }
+
+    /// The plan of a statement in the session's keyspace, or that of the options.
+    pub(crate) fn resolve(&self, query: Query<'_>, options: &StatementOptions) -> Result<Resolved> {
+        let keyspace = self.keyspace();
+        let plan = match query.0 {
+            Source::Text(cql) => {
+                let keyspace = options.keyspace.as_deref().or(keyspace.as_deref().map(String::as_str));
+                ResolvedPlan::Text(self.plans.plan(&self.database, keyspace, cql)?)
+            }
+            Source::Prepared(statement) => ResolvedPlan::Prepared(statement.0.clone()),
+        };
+        Ok(Resolved { keyspace, plan })
+    }
+
+    pub(crate) fn finish(&self, executed: Executed, mut rows: Rows) -> Rows {
+        match executed.outcome {
+            Outcome::SetKeyspace(keyspace) => self.keyspace.store(Some(Arc::new(keyspace))),
+            Outcome::Rows { paging_state } => rows.paging_state = paging_state,
+            Outcome::Void | Outcome::SchemaChange(_) => {}
+        }
+        rows.warnings = executed.warnings;
+        rows
+    }
+}

@@ -1,0 +1,251 @@
+//! Prepared statements: planned once, found again by id, planned again when the schema has changed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use md5::{Digest, Md5};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
+use crate::basics::response::{ColumnSpec, ResultMetadata};
+use crate::basics::server_figures::PreparedFigures;
+use crate::schema::catalog::Catalog;
+use crate::statements::plan::{Plan, Planned};
+
+/// The id of a prepared statement: the MD5 digest of keyspace and text, as in Cassandra, so that a client that prepared it
+/// elsewhere or before a restart prepares it to the same id.
+pub type StatementId = [u8; 16];
+
+/// What a statement is taken to hold beside what grows with its text, bytes: the allocations of a small plan.
+const PLAN_SIZE: usize = 2048;
+/// What the plan of a statement holds for each byte of its text, about: terms, names and receivers of markers.
+const PLAN_SIZE_PER_BYTE: usize = 8;
+/// Bytes for each bind marker and each column of the result.
+const COLUMN_SIZE: usize = 160;
+
+/// A statement that was prepared.
+#[derive(Debug)]
+pub struct Prepared {
+    id: StatementId,
+    cql: Box<str>,
+    /// The keyspace it was prepared in, if that matters.
+    keyspace: Option<Box<str>>,
+    planned: ArcSwap<Planned>,
+    /// Set for good when planning again gave other result columns than before.
+    result_has_changed: AtomicBool,
+}
+
+impl Prepared {
+    /// The id that clients execute it by.
+    pub fn id(&self) -> StatementId {
+        self.id
+    }
+
+    /// Its text.
+    pub fn cql(&self) -> &str {
+        &self.cql
+    }
+
+    /// What PREPARE answers, as of the last planning.
+    pub fn description(&self) -> PreparedDescription {
+        PreparedDescription(self.planned.load_full())
+    }
+
+    /// The bytes of memory that it holds, about.
+    fn heap_size(&self) -> usize {
+        let planned = self.planned.load();
+        let columns =
+            planned.markers.len() + planned.result.as_ref().map_or(0, |result| result.columns.len());
+        size_of::<Self>() + PLAN_SIZE + self.cql.len() * (1 + PLAN_SIZE_PER_BYTE) + columns * COLUMN_SIZE
+    }
+
+    /// Whether the columns of its rows have changed since it was prepared first. Clients of v4 and before, which cannot
+    /// say which columns they know, may then know others than the present ones.
+    pub fn result_has_changed(&self) -> bool {
+        self.result_has_changed.load(Ordering::Acquire)
+    }
+
+    /// The plan against `catalog`, made again if it was made against another one.
+    pub(crate) fn planned(&self, catalog: &Arc<Catalog>) -> Result<Arc<Planned>> {
+        let planned = self.planned.load();
+        if Arc::ptr_eq(&planned.catalog, catalog) {
+            return Ok(planned.clone());
+        }
+        let replanned = Arc::new(Planned::new(&self.cql, catalog, self.keyspace.as_deref())?);
+        let result_id = |planned: &Planned| planned.result.as_ref().map(|result| *result.id());
+        if result_id(&replanned) != result_id(&planned) {
+            self.result_has_changed.store(true, Ordering::Release);
+        }
+        let planned = replanned;
+        self.planned.store(planned.clone());
+        Ok(planned)
+    }
+}
+
+/// What a prepared statement takes and gives.
+#[derive(Debug, Clone)]
+pub struct PreparedDescription(Arc<Planned>);
+
+impl PreparedDescription {
+    /// The bind markers.
+    pub fn markers(&self) -> &[ColumnSpec] {
+        &self.0.markers
+    }
+
+    /// For each component of the partition key the index of its marker; empty when a component has none.
+    pub fn partition_key_indexes(&self) -> &[u16] {
+        &self.0.partition_key_indexes
+    }
+
+    /// Whether it may read much, or many partitions, before it can say that it has to wait for a disk: all but what is on one
+    /// partition that is known from the values, and reads that ask one index for a value. Of those the ones that find many rows say
+    /// that they would have to wait ([`without_waiting`](cassette_engine::without_waiting)).
+    pub fn may_take_long(&self) -> bool {
+        let asks_one_index = || match &self.0.plan {
+            Plan::Select(select) => select.asks_one_index_for_a_value(),
+            _ => false,
+        };
+        self.0.partition_key_indexes.is_empty() && !asks_one_index()
+    }
+
+    /// The columns of the rows to come; `None` for statements that give none.
+    pub fn result(&self) -> Option<&Arc<ResultMetadata>> {
+        self.0.result.as_ref()
+    }
+
+    /// What the client is to be warned of.
+    pub fn warnings(&self) -> &[String] {
+        &self.0.warnings
+    }
+}
+
+/// The prepared statements by id, as many as fit in `prepared_statements_cache_size`: those that are used stay.
+pub(crate) struct PreparedStatements {
+    cache: Cache<StatementId, Arc<Prepared>, HeapSize>,
+    /// Bytes.
+    capacity: u64,
+    /// Statements that came into the cache, and those that were taken out because they could not be planned any more.
+    inserted: AtomicU64,
+    removed: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct HeapSize;
+
+impl Weighter<StatementId, Arc<Prepared>> for HeapSize {
+    fn weight(&self, _: &StatementId, prepared: &Arc<Prepared>) -> u64 {
+        prepared.heap_size() as u64
+    }
+}
+
+impl PreparedStatements {
+    /// For statements of `capacity` bytes together.
+    pub fn new(capacity: u64) -> Self {
+        let expected =
+            usize::try_from(capacity / (2 * PLAN_SIZE as u64)).unwrap_or(usize::MAX).clamp(16, 1 << 20);
+        let cache = Cache::with_weighter(expected, capacity, HeapSize);
+        Self { cache, capacity, inserted: AtomicU64::new(0), removed: AtomicU64::new(0) }
+    }
+
+    /// How many there are, and were.
+    pub fn figures(&self) -> PreparedFigures {
+        let count = self.cache.len() as u64;
+        let gone = self.inserted.load(Ordering::Relaxed).saturating_sub(count);
+        PreparedFigures { count, evicted: gone.saturating_sub(self.removed.load(Ordering::Relaxed)) }
+    }
+
+    /// Prepares `cql`, or finds it prepared.
+    pub fn prepare(
+        &self,
+        cql: &str,
+        catalog: &Arc<Catalog>,
+        keyspace: Option<&str>,
+    ) -> Result<Arc<Prepared>> {
+        for keyspace in [None, keyspace] {
+            if let Some(prepared) = self.cache.get(&statement_id(cql, keyspace))
+                && prepared.planned(catalog).is_ok()
+            {
+                return Ok(prepared);
+            }
+        }
+        let planned = Planned::new(cql, catalog, keyspace)?;
+        let keyspace = keyspace.filter(|_| !planned.is_fully_qualified);
+        let id = statement_id(cql, keyspace);
+        let prepared = Arc::new(Prepared {
+            id,
+            cql: cql.into(),
+            keyspace: keyspace.map(Into::into),
+            planned: ArcSwap::from_pointee(planned),
+            result_has_changed: AtomicBool::new(false),
+        });
+        let size = prepared.heap_size() as u64;
+        if size > self.capacity {
+            bail_invalid!(
+                "Prepared statement of size {size} bytes is larger than allowed maximum of {} MB: {}...",
+                self.capacity >> 20,
+                cql.chars().take(200).collect::<String>()
+            );
+        }
+        if self.cache.peek(&id).is_none() {
+            self.inserted.fetch_add(1, Ordering::Relaxed);
+        }
+        self.cache.insert(id, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// The statement with this id and its plan against `catalog`.
+    ///
+    /// # Errors
+    /// Unprepared, if there is none or it can no longer be planned: preparing it again will say why.
+    pub fn get(&self, id: &[u8], catalog: &Arc<Catalog>) -> Result<(Arc<Prepared>, Arc<Planned>)> {
+        let unprepared = || DatabaseError::Unprepared { id: id.to_vec() };
+        let key: StatementId = id.try_into().map_err(|_| unprepared())?;
+        let prepared = self.cache.get(&key).ok_or_else(unprepared)?;
+        match prepared.planned(catalog) {
+            Ok(planned) => Ok((prepared, planned)),
+            Err(_) => {
+                if self.cache.remove(&key).is_some() {
+                    self.removed.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(unprepared())
+            }
+        }
+    }
+}
+
+fn statement_id(cql: &str, keyspace: Option<&str>) -> StatementId {
+    let mut digest = Md5::new();
+    digest.update(keyspace.unwrap_or_default().as_bytes());
+    digest.update(cql.as_bytes());
+    digest.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_kept_within_their_memory_and_those_in_use_stay() {
+        let catalog = Arc::new(Catalog::default());
+        let statements = PreparedStatements::new(64 << 10);
+        let text =
+            |n: usize| format!("CREATE KEYSPACE k{n} WITH replication = {{'class': 'SimpleStrategy'}}");
+        let hot = statements.prepare(&text(0), &catalog, None).unwrap();
+        for n in 1..500 {
+            statements.prepare(&text(n), &catalog, None).unwrap();
+            statements.get(&hot.id(), &catalog).unwrap();
+        }
+        assert!(statements.cache.weight() <= 64 << 10);
+        assert!(statements.cache.len() > 5, "{}", statements.cache.len());
+    }
+
+    #[test]
+    fn a_statement_larger_than_the_cache_is_refused() {
+        let statements = PreparedStatements::new(1 << 20);
+        let long = format!("CREATE KEYSPACE k WITH replication = {{'class': '{}'}}", "x".repeat(200_000));
+        let error = statements.prepare(&long, &Arc::default(), None).unwrap_err().to_string();
+        assert!(error.contains("larger than allowed maximum of 1 MB: CREATE KEYSPACE k"), "{error}");
+    }
+}

@@ -1,0 +1,248 @@
+//! Elements of the schema as the CQL that makes them.
+
+use std::fmt::Write;
+
+use cassette_cql::values::number::double_to_text;
+use cassette_cql::{quote_identifier, quote_string};
+use cassette_rows::schema::{DroppedColumn, compare_column_names};
+use cassette_rows::types::UserType;
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata, TableParams};
+
+use crate::schema::catalog::{Keyspace, KeyspaceKind};
+use crate::schema::system::TextMap;
+use crate::schema::system::schema_rows::{caching_map, compaction_map, compression_map};
+use crate::schema::views::View;
+
+/// `CREATE KEYSPACE …`; for a virtual keyspace a comment.
+pub(crate) fn create_keyspace(keyspace: &Keyspace) -> String {
+    let name = quote_identifier(&keyspace.name);
+    if keyspace.kind == KeyspaceKind::Virtual {
+        return format!(
+            "/*\nWarning: Keyspace {name} is a virtual keyspace and cannot be recreated with CQL.\nStructure, for reference:\nVIRTUAL KEYSPACE {name};\n*/"
+        );
+    }
+    let replication = &keyspace.params.replication;
+    let mut options = format!("{{'class': {}", quote_string(replication.short_class()));
+    for (key, value) in &replication.options {
+        options += &format!(", {}: {}", quote_string(key), quote_string(value));
+    }
+    format!(
+        "CREATE KEYSPACE {name} WITH replication = {options}}}  AND durable_writes = {};",
+        keyspace.params.durable_writes
+    )
+}
+
+/// `CREATE TYPE …`
+pub(crate) fn create_type(user_type: &UserType) -> String {
+    let field = |(name, field): &(String, DataType)| format!("    {} {field}", quote_identifier(name));
+    let fields: Vec<_> = user_type.fields.iter().map(field).collect();
+    format!(
+        "CREATE TYPE {}.{} (\n{}\n);",
+        quote_identifier(&user_type.keyspace),
+        quote_identifier(&user_type.name),
+        fields.join(",\n")
+    )
+}
+
+/// `CREATE TABLE …`, and with internals the id and the history of dropped columns.
+pub(crate) fn create_table(table: &TableMetadata, is_virtual: bool, with_internals: bool) -> String {
+    let name = format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name));
+    let mut out = String::with_capacity(2048);
+    if is_virtual {
+        out += &format!(
+            "/*\nWarning: Table {name} is a virtual table and cannot be recreated with CQL.\nStructure, for reference:\nVIRTUAL"
+        );
+    } else {
+        out += "CREATE";
+    }
+    out += &format!(" TABLE {name} (\n");
+    let has_short_key = table.partition_key.len() == 1 && table.clustering.is_empty();
+    column_definitions(&mut out, table, with_internals, has_short_key);
+    if !has_short_key {
+        out += &format!("    {}\n", primary_key(table));
+    }
+    out += ") WITH ";
+    if with_internals {
+        out += &format!("ID = {}\n    AND ", table.id.0);
+    }
+    out += &clustering_order(table);
+    if is_virtual {
+        out += &format!("comment = {};\n*/", quote_string(&table.params.comment));
+    } else {
+        options(&mut out, &table.params, false);
+        out.push(';');
+    }
+    if with_internals {
+        drops(&mut out, table, &name);
+    }
+    out
+}
+
+/// `CREATE MATERIALIZED VIEW …`, and with internals the id.
+pub(crate) fn create_view(view: &View, with_internals: bool) -> String {
+    let table = &view.table;
+    let keyspace = quote_identifier(&table.keyspace);
+    let mut out = format!("CREATE MATERIALIZED VIEW {keyspace}.{} AS\n", quote_identifier(&table.name));
+    let columns: Vec<_> =
+        columns_in_create_order(table).iter().map(|column| quote_identifier(&column.name)).collect();
+    let columns = if view.include_all { "*".to_owned() } else { columns.join(", ") };
+    out += &format!("    SELECT {columns}\n    FROM {keyspace}.{}\n", quote_identifier(&view.base.name));
+    out += &format!("    WHERE {}\n    {}\n WITH ", view.where_text(), primary_key(table));
+    if with_internals {
+        out += &format!("ID = {}\n    AND ", table.id.0);
+    }
+    out += &clustering_order(table);
+    options(&mut out, &table.params, true);
+    out.push(';');
+    out
+}
+
+/// `CLUSTERING ORDER BY (…)` and what leads to the next option; empty without clustering columns.
+fn clustering_order(table: &TableMetadata) -> String {
+    if table.clustering.is_empty() {
+        return String::new();
+    }
+    let order = |column: &ColumnMetadata| {
+        format!("{} {}", quote_identifier(&column.name), if column.reversed { "DESC" } else { "ASC" })
+    };
+    let order: Vec<_> = table.clustering.iter().map(|column| order(column)).collect();
+    format!("CLUSTERING ORDER BY ({})\n    AND ", order.join(", "))
+}
+
+/// Partition key, clustering, static, then regular columns; the last two by name, simple ones first.
+fn columns_in_create_order(table: &TableMetadata) -> Vec<&ColumnMetadata> {
+    let mut stored: Vec<_> = table.columns.iter().flatten().map(|column| &**column).collect();
+    stored.sort_by(|a, b| {
+        let place = |column: &ColumnMetadata| column.kind != ColumnKind::Static;
+        place(a).cmp(&place(b)).then_with(|| {
+            compare_column_names(
+                (&a.name, a.data_type.is_multi_cell()),
+                (&b.name, b.data_type.is_multi_cell()),
+            )
+        })
+    });
+    let key = table.partition_key.iter().chain(&table.clustering).map(|column| &**column);
+    key.chain(stored).collect()
+}
+
+/// With internals, a column that was dropped is declared as it was, whether or not it was added again.
+fn column_definitions(out: &mut String, table: &TableMetadata, with_internals: bool, has_short_key: bool) {
+    let columns = columns_in_create_order(table);
+    let dropped = if with_internals { dropped_columns(table) } else { Vec::new() };
+    for (i, column) in columns.iter().enumerate() {
+        if with_internals && table.dropped_columns.contains_key(&column.name) {
+            continue;
+        }
+        *out += "    ";
+        column_definition(out, &column.name, &column.data_type, column.kind);
+        if has_short_key && column.kind == ColumnKind::PartitionKey {
+            *out += " PRIMARY KEY";
+        }
+        if !has_short_key || !dropped.is_empty() || i + 1 < columns.len() {
+            out.push(',');
+        }
+        out.push('\n');
+    }
+    for (i, (name, column)) in dropped.iter().enumerate() {
+        *out += "    ";
+        column_definition(out, name, &column.data_type, column.kind);
+        if !has_short_key || i + 1 < dropped.len() {
+            out.push(',');
+        }
+        out.push('\n');
+    }
+}
+
+fn column_definition(out: &mut String, name: &str, data_type: &DataType, kind: ColumnKind) {
+    let suffix = if kind == ColumnKind::Static { " static" } else { "" };
+    // Writing to a string cannot fail.
+    let _ = write!(out, "{} {data_type}{suffix}", quote_identifier(name));
+}
+
+fn primary_key(table: &TableMetadata) -> String {
+    let names = |columns: &[std::sync::Arc<ColumnMetadata>]| {
+        columns.iter().map(|column| quote_identifier(&column.name)).collect::<Vec<_>>().join(", ")
+    };
+    let partition_key = match table.partition_key.len() {
+        1 => names(&table.partition_key),
+        _ => format!("({})", names(&table.partition_key)),
+    };
+    match table.clustering.is_empty() {
+        true => format!("PRIMARY KEY ({partition_key})"),
+        false => format!("PRIMARY KEY ({partition_key}, {})", names(&table.clustering)),
+    }
+}
+
+/// The options in Cassandra's order, which is the alphabet's but for `memtable`. A view has no time to live of its own.
+fn options(out: &mut String, params: &TableParams, of_view: bool) {
+    let map = |map: &TextMap| {
+        let entries: Vec<_> = map
+            .iter()
+            .map(|(key, value)| format!("{}: {}", quote_string(key), quote_string(value)))
+            .collect();
+        format!("{{{}}}", entries.join(", "))
+    };
+    let options = [
+        ("additional_write_policy", quote_string(&params.additional_write_policy)),
+        ("allow_auto_snapshot", params.allow_auto_snapshot.unwrap_or(true).to_string()),
+        ("bloom_filter_fp_chance", double_to_text(params.bloom_filter_fp_chance())),
+        ("caching", map(&caching_map(&params.caching))),
+        ("cdc", params.cdc.to_string()),
+        ("comment", quote_string(&params.comment)),
+        ("compaction", map(&compaction_map(params))),
+        ("compression", map(&compression_map(params))),
+        ("memtable", quote_string(&params.memtable)),
+        ("crc_check_chance", double_to_text(params.crc_check_chance)),
+        ("default_time_to_live", params.default_time_to_live.to_string()),
+        ("extensions", "{}".to_owned()),
+        ("gc_grace_seconds", params.gc_grace_seconds.to_string()),
+        ("incremental_backups", params.incremental_backups.unwrap_or(true).to_string()),
+        ("max_index_interval", params.max_index_interval.to_string()),
+        ("memtable_flush_period_in_ms", params.memtable_flush_period_in_ms.to_string()),
+        ("min_index_interval", params.min_index_interval.to_string()),
+        ("read_repair", quote_string(&params.read_repair)),
+        ("speculative_retry", quote_string(&params.speculative_retry)),
+    ];
+    let lines: Vec<_> = options
+        .iter()
+        .filter(|(name, _)| !of_view || *name != "default_time_to_live")
+        .map(|(name, value)| format!("{name} = {value}"))
+        .collect();
+    *out += &lines.join("\n    AND ");
+}
+
+/// The drops, and the columns that were added again after.
+fn drops(out: &mut String, table: &TableMetadata, name: &str) {
+    for (column, dropped) in dropped_columns(table) {
+        let quoted = quote_identifier(column);
+        *out += &format!("\nALTER TABLE {name} DROP {quoted} USING TIMESTAMP {};", dropped.dropped_at);
+        if let Some(again) = table.column(column) {
+            *out += &format!("\nALTER TABLE {name} ADD ");
+            column_definition(out, &again.name, &again.data_type, again.kind);
+            out.push(';');
+        }
+    }
+}
+
+/// The dropped columns in the order in which Cassandra's hash map has them.
+fn dropped_columns(table: &TableMetadata) -> Vec<(&str, &DroppedColumn)> {
+    let mut columns: Vec<_> =
+        table.dropped_columns.iter().map(|(name, column)| (name.as_str(), column)).collect();
+    // Java's HashMap: 16 buckets, twice as many whenever they are filled by more than three quarters.
+    let mut buckets = 16;
+    while columns.len() * 4 > buckets * 3 {
+        buckets *= 2;
+    }
+    columns.sort_by_key(|(name, _)| java_bucket(name.as_bytes(), buckets));
+    columns
+}
+
+/// The bucket of a `ByteBuffer` in a `HashMap`: its hash with the upper half mixed into the lower.
+fn java_bucket(bytes: &[u8], buckets: usize) -> usize {
+    let hash = bytes
+        .iter()
+        .rev()
+        .fold(1i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(*byte as i8)))
+        as u32;
+    ((hash ^ (hash >> 16)) as usize) & (buckets - 1)
+}

@@ -1,0 +1,180 @@
+//! The elements of a schema, in the order in which they are described.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cassette_cql::quote_identifier;
+use cassette_rows::types::UserType;
+use cassette_rows::{DataType, TableMetadata};
+
+use super::cql_text;
+use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
+use crate::schema::indexes::Index;
+use crate::schema::views::View;
+
+/// What can be described.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Element<'a> {
+    Keyspace(&'a Keyspace),
+    Type(&'a Arc<UserType>),
+    Table(&'a Arc<TableMetadata>, KeyspaceKind),
+    Index(&'a Arc<Index>),
+    View(&'a Arc<View>),
+}
+
+impl<'a> Element<'a> {
+    /// The keyspace it is or is in, quoted where it must be.
+    pub fn keyspace(&self) -> Cow<'a, str> {
+        quote_identifier(match self {
+            Self::Keyspace(keyspace) => &keyspace.name,
+            Self::Type(user_type) => &user_type.keyspace,
+            Self::Table(table, _) => &table.keyspace,
+            Self::Index(index) => &index.base.keyspace,
+            Self::View(view) => &view.base.keyspace,
+        })
+    }
+
+    /// Its name, quoted where it must be.
+    pub fn name(&self) -> Cow<'a, str> {
+        quote_identifier(match self {
+            Self::Keyspace(keyspace) => &keyspace.name,
+            Self::Type(user_type) => &user_type.name,
+            Self::Table(table, _) => &table.name,
+            Self::Index(index) => &index.name,
+            Self::View(view) => view.name(),
+        })
+    }
+
+    /// `keyspace`, `type`, `table` or `index`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Keyspace(_) => "keyspace",
+            Self::Type(_) => "type",
+            Self::Table(..) => "table",
+            Self::Index(_) => "index",
+            Self::View(_) => "materialized_view",
+        }
+    }
+
+    /// The statements that make it again; `with_internals` also its id and dropped columns.
+    pub fn text(&self, with_internals: bool) -> String {
+        match self {
+            Self::Keyspace(keyspace) => cql_text::create_keyspace(keyspace),
+            Self::Type(user_type) => cql_text::create_type(user_type),
+            Self::Table(table, kind) => {
+                cql_text::create_table(table, *kind == KeyspaceKind::Virtual, with_internals)
+            }
+            Self::Index(index) => index.create_statement(),
+            Self::View(view) => cql_text::create_view(view, with_internals),
+        }
+    }
+}
+
+/// Names in Cassandra's order, which does not look at case.
+fn by_name<T>(mut items: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
+    items.sort_by_cached_key(|item| name(item).to_lowercase());
+    items
+}
+
+pub(crate) fn sorted_keyspaces(catalog: &Catalog) -> Vec<&Keyspace> {
+    by_name(catalog.keyspaces().map(|keyspace| &**keyspace).collect(), |keyspace| &keyspace.name)
+}
+
+pub(crate) fn sorted_tables(keyspace: &Keyspace) -> Vec<Element<'_>> {
+    let tables = by_name(tables(keyspace).collect(), |table| &table.name);
+    tables.into_iter().map(|table| Element::Table(table, keyspace.kind)).collect()
+}
+
+/// The tables that are no views.
+fn tables(keyspace: &Keyspace) -> impl Iterator<Item = &Arc<TableMetadata>> {
+    keyspace.tables.values().filter(|table| !keyspace.views.contains_key(&table.name))
+}
+
+/// A table, then its indexes and views.
+pub(crate) fn of_table<'a>(table: &'a Arc<TableMetadata>, keyspace: &'a Keyspace) -> Vec<Element<'a>> {
+    let mut elements = vec![Element::Table(table, keyspace.kind)];
+    let indexes = by_name(keyspace.indexes_of(table).collect(), |index| &index.name);
+    elements.extend(indexes.into_iter().map(Element::Index));
+    elements.extend(
+        by_name(keyspace.views_of(table).collect(), |view| view.name()).into_iter().map(Element::View),
+    );
+    elements
+}
+
+pub(crate) fn types_by_name(keyspace: &Keyspace) -> Vec<Element<'_>> {
+    by_name(keyspace.types.values().collect(), |user_type| &user_type.name)
+        .into_iter()
+        .map(Element::Type)
+        .collect()
+}
+
+/// A keyspace and what is in it: types, each after those it names, then tables, each with its indexes.
+pub(crate) fn of_keyspace(keyspace: &Keyspace) -> Vec<Element<'_>> {
+    let mut elements = vec![Element::Keyspace(keyspace)];
+    let mut seen = BTreeSet::new();
+    for user_type in keyspace.types.values() {
+        add_type(user_type, keyspace, &mut seen, &mut elements);
+    }
+    for table in by_name(tables(keyspace).collect(), |table| &table.name) {
+        elements.extend(of_table(table, keyspace));
+    }
+    elements
+}
+
+/// A table after the types that it needs and before its indexes.
+pub(crate) fn with_types<'a>(keyspace: &'a Keyspace, table: &'a Arc<TableMetadata>) -> Vec<Element<'a>> {
+    let (mut elements, mut seen) = (Vec::new(), BTreeSet::new());
+    for column in table.all_columns() {
+        add_types_in(&column.data_type, keyspace, &mut seen, &mut elements);
+    }
+    if let Some(view) = keyspace.views.get(&table.name) {
+        elements.push(Element::View(view));
+        return elements;
+    }
+    elements.push(Element::Table(table, keyspace.kind));
+    elements.extend(keyspace.indexes_of(table).map(Element::Index));
+    elements.extend(keyspace.views_of(table).map(Element::View));
+    elements
+}
+
+fn add_type<'a>(
+    user_type: &'a Arc<UserType>,
+    keyspace: &'a Keyspace,
+    seen: &mut BTreeSet<&'a str>,
+    elements: &mut Vec<Element<'a>>,
+) {
+    if !seen.insert(&user_type.name) {
+        return;
+    }
+    for (_, field) in &user_type.fields {
+        add_types_in(field, keyspace, seen, elements);
+    }
+    elements.push(Element::Type(user_type));
+}
+
+fn add_types_in<'a>(
+    data_type: &DataType,
+    keyspace: &'a Keyspace,
+    seen: &mut BTreeSet<&'a str>,
+    elements: &mut Vec<Element<'a>>,
+) {
+    match data_type {
+        DataType::Udt { definition, .. } => {
+            if let Some(user_type) = keyspace.types.get(&definition.name) {
+                add_type(user_type, keyspace, seen, elements);
+            }
+        }
+        DataType::List { element, .. } | DataType::Set { element, .. } | DataType::Vector { element, .. } => {
+            add_types_in(element, keyspace, seen, elements);
+        }
+        DataType::Map { key, value, .. } => {
+            add_types_in(key, keyspace, seen, elements);
+            add_types_in(value, keyspace, seen, elements);
+        }
+        DataType::Tuple(items) => {
+            items.iter().for_each(|item| add_types_in(item, keyspace, seen, elements));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,148 @@
+//! BATCH: several modifications applied whole.
+
+use cassette_cql::ast::BatchKind;
+use cassette_rows::{TableMetadata, interrupt};
+
+use super::conditional::{self, Part};
+use super::execute::guard_disk_usage;
+use super::question::Question;
+use super::{Mutations, batch_limits};
+use crate::basics::error::{DatabaseError, Result, WriteType, bail_invalid};
+use crate::basics::request::{Consistency, ConsistencyRules};
+use crate::basics::response::{Outcome, RowSink};
+use crate::execution::Execution;
+use crate::planning::modification::plan::validate;
+use crate::planning::modification::{BatchPlan, ModificationPlan};
+use crate::planning::restrictions::StatementKind;
+
+/// What one statement of a batch counts for, in steps of [`interrupt`].
+const STATEMENT_STEPS: u32 = 8;
+
+impl BatchPlan {
+    /// Makes all changes or none.
+    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let statements: Vec<_> = self.statements.iter().map(|statement| (statement, execution)).collect();
+        let timestamp = self.attributes.timestamp(execution)?;
+        apply(self.kind, timestamp, &statements, sink)
+    }
+}
+
+/// Executes a batch that came over the protocol: planned modifications, each with an execution that has its values.
+/// All changes are made, or none.
+///
+/// # Errors
+/// Those of the statements; Invalid for what a batch cannot hold.
+pub(crate) fn execute_batch(
+    kind: BatchKind,
+    statements: &[(&ModificationPlan, Execution<'_>)],
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let statements: Vec<_> = statements.iter().map(|(plan, execution)| (*plan, execution)).collect();
+    validate(kind, false, &statements.iter().map(|(plan, _)| *plan).collect::<Vec<_>>())?;
+    apply(kind, None, &statements, sink)
+}
+
+fn apply(
+    kind: BatchKind,
+    timestamp: Option<i64>,
+    statements: &[(&ModificationPlan, &Execution<'_>)],
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let Some((_, first)) = statements.first() else { return Ok(Outcome::Void) };
+    let options = first.options;
+    for (plan, execution) in statements {
+        plan.guard(execution)?;
+    }
+    first.guard().write_levels(options.consistency, options.serial_consistency)?;
+    if statements.iter().any(|(plan, _)| plan.has_conditions()) {
+        options
+            .consistency
+            .validate_for_conditional(options.serial_consistency.unwrap_or(Consistency::Serial))?;
+        return apply_conditional(statements, sink);
+    }
+    guard_disk_usage(first)?;
+    // As in Cassandra, every level will do, also those that single statements are refused with.
+    if kind == BatchKind::Logged {
+        warn_of_gc_grace(statements, first);
+    }
+    // Cells of one batch have one time, unless a statement says its own.
+    let timestamp = match timestamp {
+        Some(timestamp) => timestamp,
+        None => first.default_timestamp()?,
+    };
+    let mut mutations = Mutations::default();
+    for (plan, execution) in statements {
+        interrupt::charge(STATEMENT_STEPS)?;
+        let rows = plan.rows_of(execution)?;
+        let times = rows.attributes.times(execution, plan.table(), || Ok(timestamp))?;
+        rows.add_to(&mut mutations, &times, execution)?;
+    }
+    let write_type = match kind {
+        BatchKind::Unlogged => WriteType::UnloggedBatch,
+        _ => WriteType::Batch,
+    };
+    batch_limits::check(kind, &mutations.list, first)?;
+    let partitions = mutations.len();
+    mutations.apply(first, write_type)?;
+    first.store.metrics().record_batch(kind, partitions);
+    Ok(Outcome::Void)
+}
+
+/// Warns of what Cassandra warns of, though no batchlog is needed here.
+fn warn_of_gc_grace(statements: &[(&ModificationPlan, &Execution<'_>)], execution: &Execution<'_>) {
+    let mut tables: Vec<&TableMetadata> = Vec::new();
+    for (plan, _) in statements {
+        if plan.table().params.gc_grace_seconds == 0 && tables.iter().all(|table| table.id != plan.table().id)
+        {
+            tables.push(plan.table());
+        }
+    }
+    if tables.is_empty() {
+        return;
+    }
+    let names: Vec<String> = tables.iter().map(|table| table.qualified_name()).collect();
+    execution.warn(format!(
+        "Executing a LOGGED BATCH on table{} [{}], configured with a gc_grace_seconds of 0. The gc_grace_seconds is used to \
+         TTL batchlog entries, so setting gc_grace_seconds too low on tables involved in an atomic batch might cause \
+         batchlog entries to expire before being replayed.",
+        if names.len() == 1 { "" } else { "s" },
+        names.join(", ")
+    ));
+}
+
+fn apply_conditional(
+    statements: &[(&ModificationPlan, &Execution<'_>)],
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let mut owned = Vec::with_capacity(statements.len());
+    for (plan, execution) in statements {
+        owned.push(plan.rows_of(execution)?);
+    }
+    let (mut key, mut question) = (None, None);
+    let mut parts = Vec::with_capacity(statements.len());
+    for (rows, (_, execution)) in owned.iter().zip(statements) {
+        let mut keys = rows.restrictions.partition.keys(execution)?.into_iter();
+        let (Some(this), None) = (keys.next(), keys.next()) else {
+            return Err(DatabaseError::invalid(
+                "Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)",
+            ));
+        };
+        if key.get_or_insert_with(|| this.clone()) != &this {
+            bail_invalid!("Batch with conditions cannot span multiple partitions");
+        }
+        if rows.restrictions.clustering.has_in() {
+            let statements = if rows.kind == StatementKind::Delete { "deletions" } else { "updates" };
+            bail_invalid!("IN on the clustering key columns is not supported with conditional {statements}");
+        }
+        let part = Part { plan: rows, execution };
+        question.get_or_insert_with(|| Question::new(&rows.table)).add(&part)?;
+        parts.push(part);
+    }
+    match key.zip(question) {
+        Some((key, mut question)) => {
+            question.finish()?;
+            conditional::execute_parts(&parts, &question, key, true, sink)
+        }
+        None => Ok(Outcome::Void),
+    }
+}

@@ -1,0 +1,236 @@
+//! Conditional writes: lock the partition, read, decide, write.
+//!
+//! One machine needs no Paxos. The partition's lock is held from the read to the write, and every conditional write
+//! takes it; plain writes do not, as in Cassandra, where the two are not to be mixed either.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cassette_engine::trace::trace;
+use cassette_rows::{
+    Clustering, ClusteringComparator, ColumnMetadata, DataType, DecoratedKey, Row, Selection, Slice, Slices,
+    TableMetadata, Unfiltered, key,
+};
+
+use super::Mutations;
+use super::question::Question;
+use crate::basics::columns::{value_of, wildcard};
+use crate::basics::error::{DatabaseError, Result, WriteType, bail_invalid};
+use crate::basics::response::{ColumnSpec, Outcome, ResultMetadata, RowSink};
+use crate::execution::Execution;
+use crate::planning::modification::conditions::Conditions;
+use crate::planning::modification::rows_plan::RowsPlan;
+
+/// One statement of a conditional write, with its values.
+pub(crate) struct Part<'p, 'e> {
+    pub plan: &'p RowsPlan,
+    pub execution: &'p Execution<'e>,
+}
+
+/// Executes a conditional statement.
+pub(crate) fn execute(plan: &RowsPlan, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+    let [key] =
+        <[DecoratedKey; 1]>::try_from(plan.restrictions.partition.keys(execution)?).map_err(|_| {
+            DatabaseError::invalid("IN on the partition key is not supported with conditional updates")
+        })?;
+    let part = Part { plan, execution };
+    let mut question = Question::new(&plan.table);
+    question.add(&part)?;
+    question.finish()?;
+    execute_parts(&[part], &question, key, false, sink)
+}
+
+/// Executes statements on one partition, some of them conditional: all are applied if all conditions hold, else none.
+/// `question` is what they ask.
+pub(crate) fn execute_parts(
+    parts: &[Part<'_, '_>],
+    question: &Question<'_>,
+    key: DecoratedKey,
+    is_batch: bool,
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let Some(Part { plan, execution }) = parts.first() else { return Ok(Outcome::Void) };
+    let (table, store) = (&plan.table, execution.store);
+
+    trace(|| "Reading existing values for CAS precondition");
+    let _lock = store.lock_for_condition(execution.started, table.id, &key)?;
+    let current = Current::read(table, &key, question, execution)?;
+    if !question.holds_for(&current, execution.now_seconds)? {
+        trace(|| "CAS precondition does not match current values; aborting");
+        return refuse(parts, &key, question, &current, is_batch, sink);
+    }
+    trace(|| "CAS precondition is met; applying client-requested updates");
+    let timestamp = execution.store.next_timestamp(execution.now_micros)?;
+    let mut mutations = Mutations::default();
+    for part in parts {
+        let times = part.plan.attributes.conditional_times(part.execution, timestamp, table)?;
+        part.plan.add_to(&mut mutations, &times, part.execution)?;
+    }
+    mutations.apply(execution, WriteType::Cas)?;
+    sink.begin(&ResultMetadata::new(vec![applied_spec(table)]));
+    sink.value(Some(&[1]));
+    sink.end_row()?;
+    Ok(Outcome::Rows { paging_state: None })
+}
+
+fn applied_spec(table: &TableMetadata) -> ColumnSpec {
+    spec(table, "[applied]", DataType::Boolean)
+}
+
+fn spec(table: &TableMetadata, name: &str, data_type: DataType) -> ColumnSpec {
+    ColumnSpec {
+        keyspace: table.keyspace.as_str().into(),
+        table: table.name.as_str().into(),
+        name: name.into(),
+        data_type,
+    }
+}
+
+/// What the partition holds of the rows in question; where only the static row is, its first row, which is shown beside.
+pub(crate) struct Current {
+    pub static_row: Option<Row>,
+    rows: Vec<Row>,
+}
+
+impl Current {
+    fn read(
+        table: &Arc<TableMetadata>,
+        key: &DecoratedKey,
+        question: &Question<'_>,
+        execution: &Execution<'_>,
+    ) -> Result<Self> {
+        let only_first = question.rows.is_empty();
+        let slices = match only_first {
+            true => Slices::all(),
+            false => {
+                let slices =
+                    question.rows.iter().map(|(clustering, _)| Slice::prefix(clustering.clone())).collect();
+                Slices::new(slices, &table.comparator)
+            }
+        };
+        let selection = Selection { slices, reversed: false };
+        let failed = |error: cassette_rows::StorageError| {
+            DatabaseError::read_failure(execution.options.consistency, &error)
+        };
+        let now = execution.now_seconds;
+        let mut stream = execution.store.read(execution, table, key, &selection)?;
+        let mut current = Self { static_row: None, rows: Vec::new() };
+        if let Some(header) = stream.next_partition().map_err(failed)? {
+            current.static_row = header.static_row.filter(|row| question.sees_static_row(row, now));
+            while let Some(next) = stream.next_unfiltered().map_err(failed)? {
+                if let Unfiltered::Row(row) = next
+                    && question.sees_row(&row, now)
+                {
+                    current.rows.push(row);
+                    if only_first {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(current)
+    }
+
+    /// Finds rows for clusterings that ascend.
+    pub fn rows_in_order<'a>(&'a self, table: &'a TableMetadata) -> RowsInOrder<'a> {
+        RowsInOrder { rows: &self.rows, comparator: &table.comparator }
+    }
+}
+
+/// The rows of [`Current`] that have not been passed yet. Both they and the clusterings that are looked up ascend, so that
+/// all look-ups together compare each row about once.
+pub(crate) struct RowsInOrder<'a> {
+    rows: &'a [Row],
+    comparator: &'a ClusteringComparator,
+}
+
+impl<'a> RowsInOrder<'a> {
+    /// The row at `clustering`, which is above that of the call before.
+    pub fn at(&mut self, clustering: &Clustering) -> Option<&'a Row> {
+        while let Some((row, after)) = self.rows.split_first() {
+            match self.comparator.compare_rows(row.clustering(), clustering) {
+                Ordering::Less => self.rows = after,
+                Ordering::Equal => return Some(row),
+                Ordering::Greater => return None,
+            }
+        }
+        None
+    }
+}
+
+/// Answers `[applied]` false, with the values that stood in the way.
+fn refuse(
+    parts: &[Part<'_, '_>],
+    key: &DecoratedKey,
+    question: &Question<'_>,
+    current: &Current,
+    is_batch: bool,
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let Part { plan, execution } = &parts[0];
+    let table = &plan.table;
+    let conditional = || parts.iter().filter(|part| !part.plan.conditions.is_empty());
+    let shows_all =
+        conditional().any(|p| matches!(p.plan.conditions, Conditions::Exists | Conditions::NotExists));
+    let mut columns: Vec<Arc<ColumnMetadata>> = Vec::new();
+    if shows_all {
+        columns.extend(wildcard(table));
+    } else {
+        if is_batch {
+            columns.extend(table.partition_key.iter().chain(&table.clustering).cloned());
+        }
+        let mut shown: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
+        for column in conditional().flat_map(|part| part.plan.conditions.columns()) {
+            if shown.insert(column.name.clone()) {
+                columns.push(column);
+            }
+        }
+    }
+
+    let static_row = current.static_row.as_ref();
+    let rows: Vec<Option<&Row>> = match (&current.rows[..], static_row) {
+        ([], Some(_)) => vec![None],
+        (rows, _) => rows.iter().map(Some).collect(),
+    };
+    let mut specs = vec![applied_spec(table)];
+    if !rows.is_empty() {
+        specs.extend(columns.iter().map(|c| spec(table, &c.name, c.data_type.clone())));
+    }
+    sink.begin(&ResultMetadata::new(specs));
+    if rows.is_empty() {
+        sink.value(Some(&[0]));
+        sink.end_row()?;
+    }
+    let Some(key_values) = key::components(key.key(), table.partition_key.len()) else {
+        bail_invalid!("the partition key of {} cannot be taken apart", table.qualified_name());
+    };
+    for row in rows {
+        sink.value(Some(&[0]));
+        for column in &columns {
+            match question.reads(column) {
+                true => push(column, row, static_row, &key_values, execution.now_seconds, sink),
+                false => sink.value(None),
+            }
+        }
+        sink.end_row()?;
+    }
+    Ok(Outcome::Rows { paging_state: None })
+}
+
+fn push(
+    column: &ColumnMetadata,
+    row: Option<&Row>,
+    static_row: Option<&Row>,
+    key: &[&[u8]],
+    now: u32,
+    sink: &mut dyn RowSink,
+) {
+    use cassette_rows::ColumnKind::*;
+    match column.kind {
+        PartitionKey => sink.value(key.get(column.position).copied()),
+        Clustering => sink.value(row.and_then(|row| row.clustering().value(column.position))),
+        Static => sink.value(static_row.and_then(|row| value_of(row, column, now)).as_deref()),
+        Regular => sink.value(row.and_then(|row| value_of(row, column, now)).as_deref()),
+    }
+}

@@ -1,0 +1,51 @@
+//! Executing an INSERT, UPDATE or DELETE.
+
+use super::{Mutations, conditional};
+use crate::basics::error::{Result, WriteType};
+use crate::basics::request::{Consistency, ConsistencyRules};
+use crate::basics::response::{Outcome, RowSink};
+use crate::execution::Execution;
+use crate::planning::modification::ModificationPlan;
+
+impl ModificationPlan {
+    /// Applies the guardrails that follow from the statement.
+    pub(crate) fn guard(&self, execution: &Execution<'_>) -> Result<()> {
+        match self.has_timestamp() {
+            true => execution.guard().user_timestamp(),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes the change; a conditional one gives rows.
+    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let options = execution.options;
+        self.guard(execution)?;
+        execution.guard().write_levels(options.consistency, options.serial_consistency)?;
+        if self.has_conditions() {
+            options
+                .consistency
+                .validate_for_conditional(options.serial_consistency.unwrap_or(Consistency::Serial))?;
+            let rows = self.rows_of(execution)?;
+            return conditional::execute(&rows, execution, sink);
+        }
+        match self.table.is_counter {
+            true => options.consistency.validate_for_counters(&self.table.name)?,
+            false => options.consistency.validate_for_write()?,
+        }
+        guard_disk_usage(execution)?;
+        let mut mutations = Mutations::default();
+        let rows = self.rows_of(execution)?;
+        let times = rows.attributes.times(execution, &self.table, || execution.default_timestamp())?;
+        rows.add_to(&mut mutations, &times, execution)?;
+        mutations.apply(execution, WriteType::Simple)?;
+        Ok(Outcome::Void)
+    }
+}
+
+/// Applies the guardrail on how full the disk is.
+pub(crate) fn guard_disk_usage(execution: &Execution<'_>) -> Result<()> {
+    let engine = execution.store.engine();
+    execution.store.disk_usage().guard_write(execution.guard(), execution.started, || {
+        Some((engine.bytes_in_use(), engine.available_space().ok()?))
+    })
+}

@@ -1,0 +1,82 @@
+//! The partition updates of one statement or batch, one per partition.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cassette_engine::{Mutation, Promise};
+use cassette_rows::{DecoratedKey, PartitionUpdate, TableId, TableMetadata};
+
+use super::counters;
+use crate::basics::error::{Result, WriteType};
+use crate::execution::Execution;
+
+/// Collects updates; those of one partition become one.
+#[derive(Debug, Default)]
+pub(crate) struct Mutations {
+    pub(crate) list: Vec<Mutation>,
+    /// Where a partition is in `list`; filled once there are many.
+    index: HashMap<(TableId, DecoratedKey), usize>,
+}
+
+/// Below this many partitions looking through the list is cheaper than hashing keys.
+const INDEXED_FROM: usize = 16;
+
+impl Mutations {
+    /// Adds an update of `table`.
+    pub fn add(&mut self, update: PartitionUpdate, table: &Arc<TableMetadata>) {
+        if update.is_empty() {
+            return;
+        }
+        match self.position(table.id, &update.key) {
+            Some(at) => self.list[at].update.absorb(update, table),
+            None => {
+                if self.list.len() + 1 >= INDEXED_FROM {
+                    self.index_all();
+                    self.index.insert((table.id, update.key.clone()), self.list.len());
+                }
+                self.list.push(Mutation { table: table.clone(), update });
+            }
+        }
+    }
+
+    fn position(&self, table: TableId, key: &DecoratedKey) -> Option<usize> {
+        if self.list.len() < INDEXED_FROM {
+            return self.list.iter().position(|m| m.table.id == table && m.update.key == *key);
+        }
+        self.index.get(&(table, key.clone())).copied()
+    }
+
+    fn index_all(&mut self) {
+        if self.index.is_empty() {
+            let entries = self.list.iter().enumerate();
+            self.index.extend(entries.map(|(i, m)| ((m.table.id, m.update.key.clone()), i)));
+        }
+    }
+
+    /// How many partitions they change.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Applies all or none; increments of counters partition by partition.
+    pub fn apply(self, execution: &Execution<'_>, write_type: WriteType) -> Result<()> {
+        self.apply_promised(execution, write_type, Promise::Itself)
+    }
+
+    /// [`apply`](Self::apply) with a weaker promise, if one is enough; counters do not know of it.
+    pub fn apply_promised(
+        self,
+        execution: &Execution<'_>,
+        write_type: WriteType,
+        promise: Promise,
+    ) -> Result<()> {
+        if self.list.is_empty() {
+            return Ok(());
+        }
+        // Planning lets counters stand beside counters only.
+        if self.list.iter().any(|mutation| mutation.table.is_counter) {
+            return counters::apply(&self.list, execution);
+        }
+        execution.store.apply(execution, write_type, self.list, promise)
+    }
+}

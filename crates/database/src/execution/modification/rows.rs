@@ -1,0 +1,201 @@
+//! From a plan and its values to updates of partitions.
+
+use std::sync::Arc;
+
+use cassette_rows::key::MAX_KEY_LENGTH;
+use cassette_rows::{
+    Clustering, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate, RangeTombstone, Row, RowBuilder,
+    Selection, Slice, Slices, TableMetadata, Unfiltered, interrupt,
+};
+
+use super::{Mutations, cells};
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
+use crate::execution::Execution;
+use crate::planning::modification::attributes::Times;
+use crate::planning::modification::operation::ColumnOperations;
+use crate::planning::modification::rows_plan::RowsPlan;
+use crate::planning::restrictions::StatementKind;
+use crate::planning::restrictions::product::{self, Product};
+
+/// How many bytes one statement may write to several partitions: each of them holds its own copy of the values.
+const WRITTEN_BYTES_MAX: usize = 128 << 20;
+
+impl RowsPlan {
+    /// Adds the changes of one execution.
+    pub fn add_to(&self, mutations: &mut Mutations, times: &Times, execution: &Execution<'_>) -> Result<()> {
+        let keys = self.restrictions.partition.keys(execution)?;
+        let (partitions, mut bytes) = (keys.len(), 0);
+        for (at, key) in keys.into_iter().enumerate() {
+            interrupt::check()?;
+            let update = self.update_of(key, times, execution)?;
+            if partitions > 1 {
+                if at == 0 {
+                    product::count(partitions, update.rows.len(), Product::Rows)?;
+                }
+                bytes += update.rows.iter().map(Row::data_size).sum::<usize>();
+                if bytes > WRITTEN_BYTES_MAX {
+                    bail_invalid!(
+                        "the values to write to {partitions} partitions take more than {} MiB: write to fewer partitions at a time",
+                        WRITTEN_BYTES_MAX >> 20
+                    );
+                }
+            }
+            mutations.add(update, &self.table);
+        }
+        Ok(())
+    }
+
+    /// The changes of one partition.
+    pub fn update_of(
+        &self,
+        key: DecoratedKey,
+        times: &Times,
+        execution: &Execution<'_>,
+    ) -> Result<PartitionUpdate> {
+        let mut update = PartitionUpdate::new(key);
+        if !self.operations.statics.is_empty() {
+            let read = || read_row(execution, &self.table, &update.key, None);
+            let row = build_row(
+                Clustering::empty(),
+                LivenessInfo::EMPTY,
+                &self.operations.statics,
+                times,
+                execution,
+                read,
+            )?;
+            update.static_row = row;
+        }
+        if self.kind == StatementKind::Delete && self.operations.is_empty() {
+            self.delete_rows(&mut update, times, execution)?;
+        } else if !self.only_statics {
+            self.write_rows(&mut update, times, execution)?;
+        }
+        Ok(update)
+    }
+
+    /// Rows of an INSERT or UPDATE, or of a DELETE of columns.
+    fn write_rows(
+        &self,
+        update: &mut PartitionUpdate,
+        times: &Times,
+        execution: &Execution<'_>,
+    ) -> Result<()> {
+        let liveness = match self.kind {
+            StatementKind::Insert => times.liveness(),
+            _ => LivenessInfo::EMPTY,
+        };
+        if self.operations.regulars.is_empty() && liveness.is_empty() {
+            return Ok(());
+        }
+        for clustering in self.restrictions.clustering.clusterings(execution)? {
+            interrupt::check()?;
+            check_length(&clustering)?;
+            let read = || read_row(execution, &self.table, &update.key, Some(&clustering));
+            let row =
+                build_row(clustering.clone(), liveness, &self.operations.regulars, times, execution, read)?;
+            if let Some(row) = row {
+                update.add_row(row, &self.table);
+            }
+        }
+        Ok(())
+    }
+
+    /// A deletion of the partition, of rows, or of ranges.
+    fn delete_rows(
+        &self,
+        update: &mut PartitionUpdate,
+        times: &Times,
+        execution: &Execution<'_>,
+    ) -> Result<()> {
+        let deletion = DeletionTime::new(times.timestamp, times.now);
+        let clustering = &self.restrictions.clustering;
+        if clustering.is_empty() {
+            update.deletion = times.deletion_of_many();
+        } else if clustering.names_rows() {
+            for clustering in clustering.clusterings(execution)? {
+                check_length(&clustering)?;
+                let mut row = RowBuilder::new(clustering);
+                row.deletion(deletion);
+                update.add_row(row.finish(), &self.table);
+            }
+        } else {
+            for slice in clustering.slices(execution)?.as_slice() {
+                let Slice { start, end } = slice.clone();
+                // A SELECT may ask for what lies above null; a tombstone of that would be a bound that no row has.
+                if [&start, &end].iter().any(|bound| bound.prefix.values().any(|value| value.is_none())) {
+                    bail_invalid!(
+                        "Invalid null value in the range to delete from {}",
+                        self.table.qualified_name()
+                    );
+                }
+                let deletion = times.deletion_of_many();
+                update.range_tombstones.add(RangeTombstone { start, end, deletion }, &self.table.comparator);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_length(clustering: &Clustering) -> Result<()> {
+    match clustering.excessive_length() {
+        Some(length) => bail_invalid!("Key length of {length} is longer than maximum of {MAX_KEY_LENGTH}"),
+        None => Ok(()),
+    }
+}
+
+/// A row with these changes; `None` if they come to nothing. `read` gives the row as it is, for changes that depend on it.
+fn build_row(
+    clustering: Clustering,
+    liveness: LivenessInfo,
+    columns: &[ColumnOperations],
+    times: &Times,
+    execution: &Execution<'_>,
+    read: impl Fn() -> Result<Option<Row>>,
+) -> Result<Option<Row>> {
+    let requires_read =
+        columns.iter().any(|c| c.operations.iter().any(|o| o.requires_read(&c.column.data_type)));
+    let current = if requires_read { read()? } else { None };
+
+    // All values are bound before the first is copied, so that the row's buffer has its size from the start.
+    let mut bound = Vec::with_capacity(columns.len());
+    let mut bytes = 0;
+    for column in columns {
+        let change = cells::Change::bind(column, current.as_ref(), times, execution)?;
+        bytes += change.size();
+        bound.push(change);
+    }
+    let count = bound.iter().map(cells::Change::cell_count).sum();
+    let mut row = RowBuilder::with_capacity(clustering, count, bytes);
+    row.liveness(liveness);
+    for change in bound {
+        change.write(&mut row, times);
+    }
+    Ok((!row.is_empty()).then(|| row.finish()))
+}
+
+/// The row at `clustering` as it is now, or the static row.
+pub(crate) fn read_row(
+    execution: &Execution<'_>,
+    table: &Arc<TableMetadata>,
+    key: &DecoratedKey,
+    clustering: Option<&Clustering>,
+) -> Result<Option<Row>> {
+    let slices = match clustering {
+        Some(clustering) => Slices::new(vec![Slice::prefix(clustering.clone())], &table.comparator),
+        None => Slices::none(),
+    };
+    let failed = |error: cassette_rows::StorageError| {
+        DatabaseError::read_failure(execution.options.consistency, &error)
+    };
+    let mut stream = execution.store.read(execution, table, key, &Selection { slices, reversed: false })?;
+    let Some(header) = stream.next_partition().map_err(failed)? else { return Ok(None) };
+    if clustering.is_none() {
+        return Ok(header.static_row);
+    }
+    while let Some(next) = stream.next_unfiltered().map_err(failed)? {
+        if let Unfiltered::Row(row) = next {
+            return Ok(Some(row));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,81 @@
+//! Many rows becoming one.
+
+use cassette_cql::values::aggregates::Accumulator;
+
+use crate::basics::error::Result;
+use crate::basics::response::RowSink;
+use crate::planning::context::BindContext;
+use crate::planning::select::CurrentRow;
+use crate::planning::select::expression::Input;
+use crate::planning::select::outputs::Outputs;
+use crate::planning::select::row::KeptRow;
+use crate::planning::terms::Bound;
+
+/// The rows of a group so far.
+pub(crate) struct Aggregation<'a, 'e> {
+    outputs: &'a Outputs,
+    terms: &'a [Bound<'e>],
+    cx: &'a BindContext<'e>,
+    accumulators: Vec<Accumulator>,
+    is_open: bool,
+    /// What is no aggregate shows the first row's values.
+    first: Option<KeptRow>,
+}
+
+/// A group that is complete.
+pub(crate) struct Group {
+    first: Option<KeptRow>,
+    aggregates: Vec<Option<Vec<u8>>>,
+}
+
+impl<'a, 'e> Aggregation<'a, 'e> {
+    pub fn new(outputs: &'a Outputs, terms: &'a [Bound<'e>], cx: &'a BindContext<'e>) -> Self {
+        let accumulators = outputs.aggregates.iter().map(|a| a.function.accumulator()).collect();
+        Self { outputs, terms, cx, accumulators, is_open: false, first: None }
+    }
+
+    /// Whether the group has rows.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Takes a row; `keep` it if it is the first and is needed for more than its values.
+    pub fn add(&mut self, row: CurrentRow<'_>, keep: bool) -> Result<()> {
+        let input = Input { row: Some(row), terms: self.terms, aggregates: &[], cx: self.cx };
+        for (aggregate, accumulator) in self.outputs.aggregates.iter().zip(&mut self.accumulators) {
+            match &aggregate.argument {
+                Some(argument) => accumulator.add(argument.evaluate(input)?.as_deref())?,
+                None => accumulator.add(None)?,
+            }
+        }
+        if !self.is_open && (keep || !self.outputs.are_aggregates_only()) {
+            self.first = Some(row.keep());
+        }
+        self.is_open = true;
+        Ok(())
+    }
+
+    /// Ends the group; the next begins.
+    pub fn finish(&mut self) -> Result<Group> {
+        let mut aggregates = Vec::with_capacity(self.accumulators.len());
+        for (aggregate, accumulator) in self.outputs.aggregates.iter().zip(&mut self.accumulators) {
+            let full = std::mem::replace(accumulator, aggregate.function.accumulator());
+            aggregates.push(full.finish()?);
+        }
+        self.is_open = false;
+        Ok(Group { first: self.first.take(), aggregates })
+    }
+
+    /// Pushes the row of a group.
+    pub fn push(&self, group: &Group, sink: &mut dyn RowSink) -> Result<()> {
+        let input = Input { row: group.row(), terms: self.terms, aggregates: &group.aggregates, cx: self.cx };
+        self.outputs.push(input, sink)
+    }
+}
+
+impl Group {
+    /// Its first row.
+    pub fn row(&self) -> Option<CurrentRow<'_>> {
+        self.first.as_ref().map(KeptRow::get)
+    }
+}

@@ -1,0 +1,277 @@
+//! Executing a SELECT: rows are read, grouped, aggregated or sorted, and pushed into the sink.
+
+use std::sync::Arc;
+
+use cassette_engine::metrics::TableMetrics;
+use cassette_rows::{Clustering, DecoratedKey};
+
+use super::aggregation::{Aggregation, Group};
+use super::reader::{Flow, Reader};
+use super::result_size::MeasuredSink;
+use crate::basics::error::{Result, bail_invalid};
+use crate::basics::request::ConsistencyRules;
+use crate::basics::response::{Outcome, RowSink};
+use crate::execution::Execution;
+use crate::planning::select::SelectPlan;
+use crate::planning::select::expression::Input;
+use crate::planning::select::group_by::GroupBy;
+use crate::planning::select::limits::Limits;
+use crate::planning::select::paging::{PagingState, Seal};
+use crate::planning::select::row::KeptRow;
+use crate::planning::terms::Bound;
+use crate::schema::guardrails::Key;
+use crate::store::Store;
+
+/// One execution.
+#[derive(Clone, Copy)]
+struct Run<'r, 'e> {
+    execution: &'r Execution<'e>,
+    /// The bound terms of the outputs.
+    terms: &'r [Bound<'r>],
+    /// Rows a page; `None` when all come in one.
+    page_size: Option<u32>,
+    resume: Option<&'r PagingState>,
+}
+
+impl SelectPlan {
+    /// Makes a request count that its timeout ended before it read anything.
+    pub fn count_timeout(&self, store: &Store) {
+        self.figures(store);
+    }
+
+    /// The metrics of the table; `None` if its table is virtual.
+    pub(crate) fn figures(&self, store: &Store) -> Option<&Arc<TableMetrics>> {
+        self.figures.get_or_init(|| store.engine().table_metrics(self.table.id).ok()).as_ref()
+    }
+
+    /// Reads a page.
+    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        execution.options.consistency.validate_for_read()?;
+        self.guard(execution)?;
+        let seal = Seal { key: execution.store.paging_key(), scope: self.paging_scope };
+        let resume = match &execution.options.paging_state {
+            Some(bytes) => Some(PagingState::decode(bytes, &self.table, &seal)?),
+            None => None,
+        };
+        let resume = resume.as_ref();
+        let page_size =
+            execution.options.page_size.and_then(|size| u32::try_from(size).ok()).filter(|n| *n > 0);
+        let limits = self.limits.bind(execution, resume)?;
+        if let Some(size) = page_size
+            && limits.rows_max() > size as usize
+        {
+            execution.guard().page_size(&self.table.name, size)?;
+        }
+        let terms = self.outputs.bind(execution)?;
+        let run = Run { execution, terms: &terms, page_size, resume };
+        if self.group_by.is_some() || self.outputs.has_aggregates() {
+            self.warn_of_aggregation(execution);
+        }
+        if self.order.sorts_rows() && page_size.is_some() && !self.restrictions.exclude_all(execution)? {
+            bail_invalid!(
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client side, or disable paging for this query"
+            );
+        }
+        if execution.options.consistency.is_serial() {
+            self.refuse_serial(run, limits)?;
+        }
+        sink.begin(&self.metadata);
+        let next = if execution.guard().is_set(Key::ReadThresholdsEnabled) {
+            let mut sink = MeasuredSink::new(sink, self, execution);
+            let next = self.push(run, limits, &mut sink)?;
+            sink.finish();
+            next
+        } else {
+            self.push(run, limits, sink)?
+        };
+        Ok(Outcome::Rows { paging_state: next.map(|state| state.encode(&seal)) })
+    }
+
+    /// Reads the rows of a page. Returns where the next page begins.
+    fn push(&self, run: Run<'_, '_>, limits: Limits, sink: &mut dyn RowSink) -> Result<Option<PagingState>> {
+        match &self.group_by {
+            Some(group_by) => self.push_groups(group_by, run, limits, sink),
+            None if self.outputs.has_aggregates() => self.push_aggregates(run, sink),
+            None if self.order.sorts_rows() => self.push_sorted(run, limits, sink),
+            None => self.push_rows(run, limits, sink),
+        }
+    }
+
+    /// Applies the guardrails that follow from the statement and its consistency level.
+    fn guard(&self, execution: &Execution<'_>) -> Result<()> {
+        let guard = execution.guard();
+        if self.group_by.is_some() {
+            guard.group_by()?;
+        }
+        if self.allows_filtering {
+            guard.allow_filtering()?;
+        }
+        if !self.restrictions.searches.is_empty() && !self.restrictions.partition.names_keys() {
+            guard.search_of_all_partitions()?;
+        }
+        guard.read_level(execution.options.consistency)
+    }
+
+    /// Refuses what cannot be read at SERIAL: several partitions at once. Pages and aggregates go through them one by one.
+    fn refuse_serial(&self, run: Run<'_, '_>, limits: Limits) -> Result<()> {
+        let pages = run.page_size.is_some_and(|size| limits.rows_max() > size as usize);
+        let goes_through = pages || self.group_by.is_some() || self.outputs.has_aggregates();
+        if !goes_through
+            && self.restrictions.partition.names_keys()
+            && self.restrictions.partition.keys(run.execution)?.len() > 1
+        {
+            bail_invalid!(
+                "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time"
+            );
+        }
+        Ok(())
+    }
+
+    fn warn_of_aggregation(&self, execution: &Execution<'_>) {
+        if !self.restrictions.restrict_partition_key() {
+            execution.warn("Aggregation query used without partition key");
+        } else if self.restrictions.have_partition_in() {
+            execution.warn("Aggregation query used on multiple partition keys (IN restriction)");
+        }
+    }
+
+    /// Rows as they are read. Returns where the next page begins.
+    fn push_rows(
+        &self,
+        run: Run<'_, '_>,
+        mut limits: Limits,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<PagingState>> {
+        let mut left = run.page_size;
+        let mut next = None;
+        let mut more = false;
+        Reader::new(self, run.execution, run.resume)?.for_each(&mut limits, &mut |row, limits| {
+            if left == Some(0) {
+                more = true;
+                return Ok(Flow::Stop);
+            }
+            let input = Input { row: Some(row), terms: run.terms, aggregates: &[], cx: run.execution };
+            self.outputs.push(input, sink)?;
+            if let Some(left) = &mut left {
+                // A page of large rows ends before it is too long to be sent.
+                *left = if sink.is_full() { 0 } else { *left - 1 };
+                if *left == 0 {
+                    // Of a partition whose one row is shown nothing is left.
+                    let clustering = row.clustering().filter(|_| !self.distinct);
+                    next = Some(PagingState::after(&row.partition.key, clustering, limits));
+                }
+            }
+            Ok(Flow::Continue)
+        })?;
+        Ok(next.filter(|_| more))
+    }
+
+    /// One row of all rows. LIMIT is about rows of the result, of which there is one.
+    fn push_aggregates(&self, run: Run<'_, '_>, sink: &mut dyn RowSink) -> Result<Option<PagingState>> {
+        let mut aggregation = Aggregation::new(&self.outputs, run.terms, run.execution);
+        Reader::new(self, run.execution, None)?.for_each(&mut Limits::NONE.clone(), &mut |row, _| {
+            aggregation.add(row, false)?;
+            Ok(Flow::Continue)
+        })?;
+        let group = aggregation.finish()?;
+        aggregation.push(&group, sink)?;
+        Ok(None)
+    }
+
+    /// All rows, then in order.
+    fn push_sorted(
+        &self,
+        run: Run<'_, '_>,
+        limits: Limits,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<PagingState>> {
+        let mut rows: Vec<KeptRow> = Vec::new();
+        Reader::new(self, run.execution, None)?.for_each(&mut limits.without_total(), &mut |row, _| {
+            rows.push(row.keep());
+            Ok(Flow::Continue)
+        })?;
+        rows.sort_by(|a, b| self.order.compare(a.get().clustering(), b.get().clustering()));
+        for row in rows.iter().take(limits.rows_max()) {
+            let input = Input { row: Some(row.get()), terms: run.terms, aggregates: &[], cx: run.execution };
+            self.outputs.push(input, sink)?;
+        }
+        Ok(None)
+    }
+
+    /// A row of each group. Limits and pages count groups. Returns where the next page begins: always between groups.
+    fn push_groups(
+        &self,
+        group_by: &GroupBy,
+        run: Run<'_, '_>,
+        limits: Limits,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<PagingState>> {
+        let sorts = self.order.sorts_rows();
+        let mut left = run.page_size;
+        let mut counted = if sorts { limits.without_total() } else { limits };
+        let mut aggregation = Aggregation::new(&self.outputs, run.terms, run.execution);
+        let mut groups = group_by.bind(run.execution)?;
+        let mut sorted: Vec<Group> = Vec::new();
+        // Where the last row was read.
+        let mut last: Option<(DecoratedKey, Option<Clustering>)> = None;
+        let mut next = None;
+        let mut end = |aggregation: &mut Aggregation<'_, '_>| {
+            let group = aggregation.finish()?;
+            if sorts {
+                sorted.push(group);
+                return Ok(());
+            }
+            aggregation.push(&group, sink)
+        };
+        Reader::new(self, run.execution, run.resume)?.for_each(
+            &mut Limits::NONE.clone(),
+            &mut |row, _| {
+                if !groups.begins(row)? {
+                    aggregation.add(row, sorts)?;
+                    if let Some((_, clustering)) = &mut last {
+                        *clustering = row.clustering().cloned();
+                    }
+                    return Ok(Flow::Continue);
+                }
+                if let Some((key, clustering)) = &last {
+                    let same_partition = *key == row.partition.key;
+                    if aggregation.is_open() {
+                        end(&mut aggregation)?;
+                        counted.take();
+                        left = left.map(|left| left - 1);
+                    }
+                    if counted.is_reached() {
+                        return Ok(Flow::Stop);
+                    }
+                    if same_partition && counted.is_reached_in_partition() {
+                        return Ok(Flow::NextPartition);
+                    }
+                    if left == Some(0) {
+                        let clustering = clustering.as_ref().filter(|_| !self.distinct);
+                        next = Some(PagingState::after(key, clustering, &counted));
+                        return Ok(Flow::Stop);
+                    }
+                    if !same_partition {
+                        counted.next_partition();
+                    }
+                } else if run.resume.is_some_and(|state| state.key != row.partition.key.key()) {
+                    counted.next_partition();
+                }
+                last = Some((row.partition.key.clone(), row.clustering().cloned()));
+                aggregation.add(row, sorts)?;
+                Ok(Flow::Continue)
+            },
+        )?;
+        if aggregation.is_open() {
+            end(&mut aggregation)?;
+        }
+        sorted.sort_by(|a, b| {
+            let clustering = |group: &Group| group.row().and_then(|row| row.clustering().cloned());
+            self.order.compare(clustering(a).as_ref(), clustering(b).as_ref())
+        });
+        for group in sorted.iter().take(limits.rows_max()) {
+            aggregation.push(group, sink)?;
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,412 @@
+//! Reading the rows that restrictions name, partition by partition.
+
+use cassette_engine::trace::trace;
+use cassette_engine::{KeyRange, row_index_reads};
+use cassette_rows::{
+    Bound, ColumnKind, DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, StorageError,
+    TableMetadata, Token, Unfiltered, interrupt,
+};
+
+use super::read_limits::{Extent, ReadLimits};
+use crate::basics::error::{DatabaseError, Result};
+use crate::execution::{Execution, virtual_tables};
+use crate::planning::restrictions::Partitions;
+use crate::planning::select::limits::Limits;
+use crate::planning::select::paging::{self, PagingState};
+use crate::planning::select::{BoundFilter, CurrentPartition, CurrentRow, SelectPlan};
+use crate::schema::indexes::SearchTally;
+
+/// What opening a partition counts for, in steps of [`interrupt`]: it may need the disk.
+const PARTITION_READ_STEPS: u32 = 32;
+
+/// Whether to go on, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// With the next row.
+    Continue,
+    /// With the next partition.
+    NextPartition,
+    /// Nowhere.
+    Stop,
+}
+
+/// Takes a row, and the limits as they are after it.
+pub(crate) type Visit<'v> = dyn FnMut(CurrentRow<'_>, &Limits) -> Result<Flow> + 'v;
+
+/// One execution's reads.
+pub(crate) struct Reader<'p, 'e> {
+    pub(crate) plan: &'p SelectPlan,
+    pub(crate) execution: &'p Execution<'e>,
+    pub(crate) selection: Selection,
+    pub(crate) partitions: Partitions,
+    filters: Vec<BoundFilter<'p>>,
+    /// The rest of the partition in which an earlier page ended.
+    pub(crate) resumed: Option<(DecoratedKey, Selection)>,
+    /// Whether a partition without rows shows its static row.
+    pub(crate) shows_static_rows: bool,
+    /// What a search by indexes came upon.
+    pub(crate) tally: SearchTally,
+    /// The guardrails on what it may come across.
+    pub(crate) read_limits: ReadLimits,
+}
+
+impl<'p, 'e: 'p> Reader<'p, 'e> {
+    /// Reads all that the plan's restrictions name, or what is left of it after an earlier page.
+    pub fn new(
+        plan: &'p SelectPlan,
+        execution: &'p Execution<'e>,
+        resume: Option<&PagingState>,
+    ) -> Result<Self> {
+        let restrictions = &plan.restrictions;
+        let filters =
+            restrictions.filters.iter().map(|f| BoundFilter::new(f, execution)).collect::<Result<_>>()?;
+        for answered in &restrictions.answered {
+            BoundFilter::new(answered, execution)?;
+        }
+        let mut partitions = restrictions.partition.partitions(execution)?;
+        if let Partitions::Keys(keys) = &partitions
+            && keys.len() > 1
+        {
+            execution.guard().partition_keys(&plan.table.name, keys.len())?;
+        }
+        let selection =
+            Selection { slices: restrictions.clustering.slices(execution)?, reversed: plan.order.reversed };
+        let mut resumed = None;
+        if let Some(state) = resume {
+            let key = DecoratedKey::new(state.key.clone());
+            if let Some(clustering) = &state.clustering {
+                resumed = Some((key.clone(), after(&selection, clustering.clone(), plan)));
+            }
+            partitions = match partitions {
+                Partitions::Keys(mut keys) => {
+                    let last = keys.iter().position(|k| *k == key).ok_or_else(paging::invalid)?;
+                    Partitions::Keys(keys.split_off(last + 1))
+                }
+                Partitions::Range(range) if range.contains(&key) => Partitions::Range(range.after(key)),
+                // The state is one of ours, but of other values of the bind markers.
+                Partitions::Range(_) => return Err(paging::invalid()),
+            };
+        }
+        let shows_static_rows = restrictions.clustering.is_empty()
+            && !restrictions
+                .filters
+                .iter()
+                .any(|f| matches!(f.column.kind, ColumnKind::Regular | ColumnKind::Clustering));
+        let keyspace = execution.catalog.keyspace(&plan.table.keyspace);
+        let read_limits = ReadLimits::new(execution.guard(), keyspace.map(|keyspace| keyspace.kind));
+        if read_limits.tracks {
+            // What other requests of this thread have read.
+            row_index_reads::take();
+        }
+        Ok(Self {
+            plan,
+            execution,
+            selection,
+            partitions,
+            filters,
+            resumed,
+            shows_static_rows,
+            tally: SearchTally::default(),
+            read_limits,
+        })
+    }
+
+    /// Calls `visit` with each row within the limits, until it says stop.
+    pub fn for_each(&mut self, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<()> {
+        if !self.plan.restrictions.searches.is_empty() {
+            return self.for_each_found(limits, visit);
+        }
+        if let Some((key, selection)) = self.resumed.take() {
+            if self.drain_partition(&key, &selection, false, limits, visit)? == Flow::Stop {
+                return Ok(());
+            }
+            limits.next_partition();
+        }
+        match std::mem::replace(&mut self.partitions, Partitions::Keys(Vec::new())) {
+            Partitions::Keys(keys) => {
+                for key in keys {
+                    let flow =
+                        self.drain_partition(&key, &self.selection, self.shows_static_rows, limits, visit)?;
+                    if flow == Flow::Stop {
+                        return Ok(());
+                    }
+                }
+            }
+            Partitions::Range(range) => {
+                self.drain_range(&range, self.shows_static_rows, limits, visit)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the rows of one partition.
+    pub(crate) fn drain_partition(
+        &self,
+        key: &DecoratedKey,
+        selection: &Selection,
+        shows_static_rows: bool,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        let mut seen = Seen::default();
+        let extent = Extent::Partition(key);
+        let drained =
+            self.drain_partition_into(key, selection, shows_static_rows, limits, visit, (extent, &mut seen));
+        seen.trace();
+        self.warn_of_read(&seen, extent);
+        drained
+    }
+
+    /// [`Self::drain_partition`] as part of a read of an extent, whose guardrails apply to all that it has seen.
+    pub(crate) fn drain_partition_into(
+        &self,
+        key: &DecoratedKey,
+        selection: &Selection,
+        shows_static_rows: bool,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+        (extent, seen): (Extent<'_>, &mut Seen),
+    ) -> Result<Flow> {
+        interrupt::charge(PARTITION_READ_STEPS)?;
+        let stream = self.read_first(key, selection, limits)?;
+        let before = seen.clone();
+        let drained = self.drain(stream, shows_static_rows, limits, visit, (extent, seen));
+        self.record_partition_read(key, &seen.since(&before));
+        drained
+    }
+
+    /// Counts a read of one partition; one that is part of a search is counted with that.
+    pub(crate) fn record_partition_read(&self, key: &DecoratedKey, seen: &Seen) {
+        let Some(figures) = self.plan.figures(self.execution.store) else { return };
+        let (key, time) = (key.key(), self.execution.lap());
+        if self.plan.restrictions.searches.is_empty() {
+            figures.record_partition_read(key, time, seen.live_rows, seen.tombstones);
+        } else {
+            self.tally.add_rows(seen.live_rows, seen.tombstones);
+            figures.sample_partition_read(key, time, seen.live_rows, seen.tombstones);
+        }
+    }
+
+    /// Visits the rows of the partitions of a range.
+    pub(crate) fn drain_range(
+        &self,
+        range: &KeyRange,
+        shows_static_rows: bool,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        let stream = self.scan(range)?;
+        let mut seen = Seen::default();
+        let extent = Extent::Range(range);
+        let drained = self.drain(stream, shows_static_rows, limits, visit, (extent, &mut seen));
+        seen.trace();
+        self.warn_of_read(&seen, extent);
+        if !self.plan.restrictions.searches.is_empty() {
+            self.tally.add_rows(seen.live_rows, seen.tombstones);
+        } else if let Some(figures) = self.plan.figures(self.execution.store) {
+            figures.record_scan(self.execution.lap(), seen.live_rows, seen.tombstones);
+        }
+        drained
+    }
+
+    pub(crate) fn read(&self, key: &DecoratedKey, selection: &Selection) -> Result<Box<dyn PartitionStream>> {
+        self.read_rows(key, selection, None)
+    }
+
+    /// Reads a partition of the table, stored or virtual, of which at most so many live `rows` will be pulled.
+    fn read_rows(
+        &self,
+        key: &DecoratedKey,
+        selection: &Selection,
+        rows: Option<u32>,
+    ) -> Result<Box<dyn PartitionStream>> {
+        let (store, table) = (self.execution.store, &self.plan.table);
+        if self.execution.catalog.is_virtual(table) {
+            return Ok(virtual_tables::read(table, store, key, selection));
+        }
+        store.read_first(self.execution, table, key, selection, rows)
+    }
+
+    /// [`Self::read`], telling the engine how many rows will be pulled where that is sure.
+    fn read_first(
+        &self,
+        key: &DecoratedKey,
+        selection: &Selection,
+        limits: &Limits,
+    ) -> Result<Box<dyn PartitionStream>> {
+        let rows = match self.filters.is_empty() {
+            true => limits.total().into_iter().chain(limits.in_partition()).min(),
+            false => None,
+        };
+        self.read_rows(key, selection, rows)
+    }
+
+    fn scan(&self, range: &KeyRange) -> Result<Box<dyn PartitionStream>> {
+        let (store, table) = (self.execution.store, &self.plan.table);
+        if self.execution.catalog.is_virtual(table) {
+            return Ok(virtual_tables::scan(table, store, range, &self.selection));
+        }
+        store.scan(self.execution, table, range, &self.selection)
+    }
+
+    /// Visits the rows of all partitions of `stream`.
+    fn drain(
+        &self,
+        mut stream: Box<dyn PartitionStream>,
+        shows_static_rows: bool,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+        (extent, seen): (Extent<'_>, &mut Seen),
+    ) -> Result<Flow> {
+        let now = self.execution.now_seconds;
+        let key_columns = self.plan.table.partition_key.len();
+        let measures = self.read_limits.measures;
+        while let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
+            interrupt::check()?;
+            header.static_row = header.static_row.filter(|row| row.has_live_cell(now));
+            let token = header.key.token();
+            seen.last = Some(token);
+            self.note_row_index(seen);
+            if measures {
+                seen.bytes +=
+                    header.key.key().len() as u64 + header.static_row.as_ref().map_or(0, size_of_row);
+            }
+            self.check_limits(seen, extent, token)?;
+            let partition = CurrentPartition::new(header, key_columns);
+            let mut any = false;
+            while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
+                interrupt::check()?;
+                let is_live = match &next {
+                    Unfiltered::Row(row) => {
+                        if measures {
+                            seen.bytes += size_of_row(row);
+                        }
+                        seen.is_live(row, &self.plan.table, now)
+                    }
+                    _ => {
+                        seen.tombstones += 1;
+                        false
+                    }
+                };
+                self.check_limits(seen, extent, token)?;
+                let (Unfiltered::Row(row), true) = (next, is_live) else { continue };
+                any = true;
+                let current = CurrentRow { partition: &partition, row: Some(&row) };
+                match self.visit(current, limits, visit)? {
+                    Flow::Stop => return Ok(Flow::Stop),
+                    Flow::NextPartition => break,
+                    Flow::Continue if self.plan.distinct || limits.is_reached_in_partition() => break,
+                    Flow::Continue => {}
+                }
+            }
+            if !any && shows_static_rows && partition.static_row.is_some() {
+                let current = CurrentRow { partition: &partition, row: None };
+                if self.visit(current, limits, visit)? == Flow::Stop {
+                    return Ok(Flow::Stop);
+                }
+            }
+            limits.next_partition();
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// One row: past the filters, within the limits, to `visit`.
+    pub(crate) fn visit(
+        &self,
+        current: CurrentRow<'_>,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        if !self.passes(current) {
+            return Ok(Flow::Continue);
+        }
+        self.take(current, limits, visit)
+    }
+
+    /// Whether a row is what all filters want.
+    pub(crate) fn passes(&self, current: CurrentRow<'_>) -> bool {
+        let now = self.execution.now_seconds;
+        self.filters.iter().all(|filter| filter.matches(current, now))
+    }
+
+    /// One row that passes the filters: within the limits, to `visit`.
+    pub(crate) fn take(
+        &self,
+        current: CurrentRow<'_>,
+        limits: &mut Limits,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow> {
+        if limits.is_reached() {
+            return Ok(Flow::Stop);
+        }
+        limits.take();
+        let flow = visit(current, limits)?;
+        // Where a page may end just here, the reader has to look whether a row follows; after the last one of a LIMIT
+        // nothing does.
+        Ok(if limits.is_reached() { Flow::Stop } else { flow })
+    }
+
+    pub(crate) fn failed(&self, error: StorageError) -> DatabaseError {
+        DatabaseError::read_failure(self.execution.options.consistency, &error)
+    }
+}
+
+/// What a read comes across.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Seen {
+    pub live_rows: u64,
+    /// The partition that was read last.
+    pub last: Option<Token>,
+    /// Deletion markers, dead cells, and deleted rows without any.
+    pub tombstones: u64,
+    /// Bytes of keys and rows in memory; counted if a guardrail limits them.
+    pub bytes: u64,
+    /// The largest index of rows that was read, in bytes; noted if a guardrail limits it.
+    pub row_index: u64,
+}
+
+/// The bytes of a row that a read is charged for.
+pub(crate) fn size_of_row(row: &Row) -> u64 {
+    row.heap_size() as u64
+}
+
+impl Seen {
+    fn trace(&self) {
+        trace(|| format!("Read {} live rows and {} tombstone cells", self.live_rows, self.tombstones));
+    }
+
+    /// What was counted after `earlier`.
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            live_rows: self.live_rows - earlier.live_rows,
+            tombstones: self.tombstones - earlier.tombstones,
+            ..self.clone()
+        }
+    }
+
+    /// Counts a row; whether it is live at `now`.
+    #[inline]
+    pub fn is_live(&mut self, row: &Row, table: &TableMetadata, now: u32) -> bool {
+        let is_live = row.is_live_in(table, now);
+        self.live_rows += u64::from(is_live);
+        if row.has_deletions() {
+            let dead = row.cells().filter(|cell| !cell.is_live(now)).count() as u64;
+            let is_deleted = !row.deletion().is_live() || !row.complex_deletions().is_empty();
+            self.tombstones += dead + u64::from(!is_live && dead == 0 && is_deleted);
+        }
+        is_live
+    }
+}
+
+/// The part of `selection` that comes after the row at `clustering`.
+fn after(selection: &Selection, clustering: cassette_rows::Clustering, plan: &SelectPlan) -> Selection {
+    let comparator = &plan.table.comparator;
+    let rest = match selection.reversed {
+        false => Slice { start: Bound::after(clustering), end: Bound::top() },
+        true => Slice { start: Bound::bottom(), end: Bound::before(clustering) },
+    };
+    Selection {
+        slices: selection.slices.intersection(&Slices::new(vec![rest], comparator), comparator),
+        ..*selection
+    }
+}

@@ -1,0 +1,13 @@
+//! Layer 3: from syntax trees to plans, and from plans and values to rows and conditions. Pure: no storage, no clock.
+//!
+//! ```text
+//! ast --plan--> SelectPlan | ModificationPlan: restrictions (which partitions and rows), expressions, operations, conditions
+//! plan + values (BindContext) --bind--> keys, slices, filters, cells
+//! ```
+
+pub(crate) mod context;
+pub(crate) mod modification;
+pub(crate) mod restrictions;
+pub(crate) mod select;
+pub(crate) mod terms;
+pub(crate) mod views;

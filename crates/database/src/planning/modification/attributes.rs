@@ -1,0 +1,176 @@
+//! USING TIMESTAMP and TTL.
+
+use cassette_cql::ast;
+use cassette_rows::{DataType, DeletionTime, LivenessInfo, NO_TTL, TableMetadata};
+
+use crate::basics::error::{Result, bail_invalid};
+use crate::planning::context::{BindContext, PlanContext};
+use crate::planning::restrictions::named_receiver;
+use crate::planning::terms::Bound;
+use crate::schema::conditions::Term;
+
+/// The longest TTL: 20 years in seconds.
+pub(crate) const TTL_MAX: u32 = 20 * 365 * 24 * 60 * 60;
+
+/// The latest expiration that `nb` files hold: 2^31 - 2 seconds, 2038-01-19T03:14:06Z.
+const EXPIRATION_MAX: u32 = i32::MAX as u32 - 1;
+
+/// What USING says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Attributes {
+    timestamp: Option<Term>,
+    ttl: Option<Term>,
+}
+
+/// The times of one execution's cells.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// Write time, microseconds.
+    pub timestamp: i64,
+    /// It is a part of a conditional write.
+    is_conditional: bool,
+    /// Seconds to live, or [`NO_TTL`].
+    pub ttl: u32,
+    /// Seconds since 1970.
+    pub now: u32,
+}
+
+impl Times {
+    /// When what is written expires; meaningless without TTL.
+    pub fn expiration(&self) -> u32 {
+        self.now.saturating_add(self.ttl)
+    }
+
+    /// A deletion of a partition or a range. In a conditional write it is a microsecond older than what is written, so
+    /// that a batch does not delete its own rows: so it is in Cassandra.
+    pub fn deletion_of_many(&self) -> DeletionTime {
+        DeletionTime::new(self.timestamp - i64::from(self.is_conditional), self.now)
+    }
+
+    /// The liveness that an INSERT leaves.
+    pub fn liveness(&self) -> LivenessInfo {
+        match self.ttl {
+            NO_TTL => LivenessInfo::new(self.timestamp),
+            ttl => LivenessInfo::expiring(self.timestamp, ttl, self.expiration()),
+        }
+    }
+}
+
+impl Attributes {
+    /// Of a statement on `table`; of a batch when the receivers are to be called `[batch]`.
+    pub fn new(
+        timestamp: Option<&ast::Term>,
+        ttl: Option<&ast::Term>,
+        table: &TableMetadata,
+        cx: &mut PlanContext<'_>,
+    ) -> Result<Self> {
+        let mut prepare = |term: Option<&ast::Term>, name, data_type| {
+            term.map(|term| Term::prepare(term, &named_receiver(table, name, data_type), cx)).transpose()
+        };
+        Ok(Self {
+            timestamp: prepare(timestamp, "[timestamp]", DataType::BigInt)?,
+            ttl: prepare(ttl, "[ttl]", DataType::Int)?,
+        })
+    }
+
+    /// Whether USING TIMESTAMP was said.
+    pub fn has_timestamp(&self) -> bool {
+        self.timestamp.is_some()
+    }
+
+    /// Whether USING TTL was said.
+    pub fn has_ttl(&self) -> bool {
+        self.ttl.is_some()
+    }
+
+    /// The write time that USING TIMESTAMP says, if it does and is bound.
+    pub fn timestamp(&self, cx: &BindContext<'_>) -> Result<Option<i64>> {
+        let Some(term) = &self.timestamp else { return Ok(None) };
+        match term.bind(cx)? {
+            Bound::Unset => Ok(None),
+            Bound::Null => bail_invalid!("Invalid null value of timestamp"),
+            Bound::Value(value) => match <[u8; 8]>::try_from(&*value).map(i64::from_be_bytes) {
+                // Cassandra's tables cannot tell it from no timestamp.
+                Ok(i64::MIN) => {
+                    bail_invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX)
+                }
+                Ok(timestamp) => Ok(Some(timestamp)),
+                Err(_) => bail_invalid!("Invalid timestamp value: {}", hex(&value)),
+            },
+        }
+    }
+
+    /// The times of this cx. The write time is what USING says, else `default_timestamp` (a batch's), else the
+    /// request's or a new one.
+    pub fn times(
+        &self,
+        cx: &BindContext<'_>,
+        table: &TableMetadata,
+        default_timestamp: impl FnOnce() -> Result<i64>,
+    ) -> Result<Times> {
+        let timestamp = match self.timestamp(cx)? {
+            Some(timestamp) => {
+                cx.guard().timestamp(&table.name, timestamp, cx.now_micros)?;
+                timestamp
+            }
+            None => default_timestamp()?,
+        };
+        self.times_at(timestamp, false, cx, table)
+    }
+
+    /// The times of a statement of a conditional write, which has one write time: what USING says is not heeded.
+    pub fn conditional_times(
+        &self,
+        cx: &BindContext<'_>,
+        timestamp: i64,
+        table: &TableMetadata,
+    ) -> Result<Times> {
+        self.times_at(timestamp, true, cx, table)
+    }
+
+    fn times_at(
+        &self,
+        timestamp: i64,
+        is_conditional: bool,
+        cx: &BindContext<'_>,
+        table: &TableMetadata,
+    ) -> Result<Times> {
+        let ttl = self.ttl(cx, table)?;
+        let times = Times { timestamp, is_conditional, ttl, now: cx.now_seconds };
+        if times.ttl != NO_TTL && times.expiration() > EXPIRATION_MAX {
+            bail_invalid!(
+                "Request on table {} with {}ttl of {} seconds exceeds maximum supported expiration date of 2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, change the expiration date overflow policy or upgrade to a version where this limitation is fixed. See CASSANDRA-14092 and CASSANDRA-14227 for more details.",
+                table.qualified_name(),
+                if self.ttl.is_none() { "default " } else { "" },
+                times.ttl
+            );
+        }
+        Ok(times)
+    }
+
+    fn ttl(&self, cx: &BindContext<'_>, table: &TableMetadata) -> Result<u32> {
+        let default = table.params.default_time_to_live;
+        let Some(term) = &self.ttl else { return Ok(default) };
+        let value = match term.bind(cx)? {
+            Bound::Unset => return Ok(default),
+            // As an explicit 0: the default does not apply.
+            Bound::Null => return Ok(NO_TTL),
+            Bound::Value(value) if value.is_empty() => return Ok(NO_TTL),
+            Bound::Value(value) => value,
+        };
+        let Ok(ttl) = <[u8; 4]>::try_from(&*value).map(i32::from_be_bytes) else {
+            bail_invalid!("Invalid TTL value: {}", hex(&value));
+        };
+        match u32::try_from(ttl) {
+            Err(_) => bail_invalid!("A TTL must be greater or equal to 0, but was {ttl}"),
+            Ok(ttl) if ttl > TTL_MAX => {
+                bail_invalid!("ttl is too large. requested ({ttl}) maximum ({TTL_MAX})")
+            }
+            Ok(ttl) => Ok(ttl),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

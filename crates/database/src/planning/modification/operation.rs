@@ -1,0 +1,270 @@
+//! What becomes of a column: SET, DELETE and the values of an INSERT, checked against the column's type.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, AssignmentOperation, DeleteTarget};
+use cassette_rows::types::UserType;
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableMetadata};
+
+use crate::basics::error::{Result, bail_invalid};
+use crate::planning::context::PlanContext;
+use crate::planning::restrictions::{named_receiver, receiver};
+use crate::schema::conditions::Term;
+
+/// One change of one column.
+#[derive(Debug, Clone)]
+pub(crate) enum Operation {
+    /// `c = value`: the whole column.
+    Set(Term),
+    /// `c = c + value`: of a list, set or map.
+    Append(Term),
+    /// `c = value + c`: of a list.
+    Prepend(Term),
+    /// `c = c + value`: of a counter.
+    Increment(Term),
+    /// `c = c - value`: of a counter.
+    Decrement(Term),
+    /// `c = c - value`: list elements by value, set elements, map keys.
+    Discard(Term),
+    /// `c[key] = value`: of a list by index, of a map by key.
+    SetElement(Term, Term),
+    /// `c.field = value`: the field's index.
+    SetField(u16, Term),
+    /// `DELETE c`
+    Delete,
+    /// `DELETE c[key]`
+    DeleteElement(Term),
+    /// `DELETE c.field`
+    DeleteField(u16),
+}
+
+impl Operation {
+    /// Whether it depends on what the list holds.
+    pub fn requires_read(&self, data_type: &DataType) -> bool {
+        matches!(data_type, DataType::List { .. })
+            && matches!(self, Self::Discard(_) | Self::SetElement(..) | Self::DeleteElement(_))
+    }
+
+    /// Whether it gives the whole column a value, and so stands beside no other change of it.
+    fn sets_all(&self) -> bool {
+        matches!(self, Self::Set(_))
+    }
+}
+
+/// The changes of one column.
+#[derive(Debug, Clone)]
+pub(crate) struct ColumnOperations {
+    pub column: Arc<ColumnMetadata>,
+    /// In the order they were written.
+    pub operations: Vec<Operation>,
+}
+
+/// The changes of a statement, each list ascending by column id. From a [builder](OperationsBuilder).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Operations {
+    pub statics: Vec<ColumnOperations>,
+    pub regulars: Vec<ColumnOperations>,
+}
+
+/// Collects the changes of a statement, in constant time each.
+#[derive(Default)]
+pub(crate) struct OperationsBuilder {
+    /// In the order they were first named.
+    columns: Vec<ColumnOperations>,
+    /// The index in `columns` of each.
+    places: HashMap<ColumnId, usize>,
+    /// The fields that are set.
+    fields: HashSet<(ColumnId, u16)>,
+}
+
+impl OperationsBuilder {
+    /// Adds a change of `column`, a static or regular one.
+    ///
+    /// # Errors
+    /// Invalid, if it cannot stand beside another change of that column.
+    pub fn add(&mut self, column: Arc<ColumnMetadata>, operation: Operation) -> Result<()> {
+        let is_field_set_again =
+            matches!(operation, Operation::SetField(field, _) if !self.fields.insert((column.id, field)));
+        let place = *self.places.entry(column.id).or_insert(self.columns.len());
+        let Some(ColumnOperations { operations, .. }) = self.columns.get_mut(place) else {
+            self.columns.push(ColumnOperations { column, operations: vec![operation] });
+            return Ok(());
+        };
+        // What sets all stands alone: the first change stands for the others.
+        if is_field_set_again || operation.sets_all() || operations.first().is_some_and(Operation::sets_all) {
+            bail_invalid!("Multiple incompatible setting of column {}", column.name);
+        }
+        operations.push(operation);
+        Ok(())
+    }
+
+    /// Returns the changes in order.
+    pub fn finish(self) -> Operations {
+        let is_static = |of: &ColumnOperations| of.column.kind == ColumnKind::Static;
+        let (mut statics, mut regulars): (Vec<_>, Vec<_>) = self.columns.into_iter().partition(is_static);
+        statics.sort_unstable_by_key(|of| of.column.id);
+        regulars.sort_unstable_by_key(|of| of.column.id);
+        Operations { statics, regulars }
+    }
+}
+
+impl Operations {
+    pub fn is_empty(&self) -> bool {
+        self.statics.is_empty() && self.regulars.is_empty()
+    }
+
+    /// Whether static columns change and no others.
+    pub fn only_statics(&self) -> bool {
+        !self.statics.is_empty() && self.regulars.is_empty()
+    }
+}
+
+/// Of `SET column …`.
+pub(crate) fn assignment(
+    column: &ColumnMetadata,
+    operation: &AssignmentOperation,
+    table: &TableMetadata,
+    cx: &mut PlanContext<'_>,
+) -> Result<Operation> {
+    let name = &column.name;
+    let data_type = &column.data_type;
+    let whole = receiver(table, column);
+    let part = |what: &str, data_type: &DataType| {
+        named_receiver(table, &format!("{what}({name})"), data_type.clone())
+    };
+    match operation {
+        AssignmentOperation::Set(value) => {
+            let term = Term::prepare(value, &whole, cx)?;
+            if *data_type == DataType::Counter {
+                bail_invalid!(
+                    "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
+                );
+            }
+            Ok(Operation::Set(term))
+        }
+        AssignmentOperation::Add(value) if *data_type == DataType::Counter => {
+            Ok(Operation::Increment(Term::prepare(value, &whole, cx)?))
+        }
+        AssignmentOperation::Subtract(value) if *data_type == DataType::Counter => {
+            Ok(Operation::Decrement(Term::prepare(value, &whole, cx)?))
+        }
+        AssignmentOperation::Add(value) => {
+            require_collection(column, &format!("{name} = {name} + {value}"))?;
+            Ok(Operation::Append(Term::prepare(value, &whole, cx)?))
+        }
+        AssignmentOperation::Prepend(value) => {
+            let text = format!("{name} = {value} - {name}");
+            match data_type {
+                DataType::List { frozen: false, .. } => {}
+                DataType::List { .. } => {
+                    bail_invalid!("Invalid operation ({text}) for frozen list column {name}")
+                }
+                _ => bail_invalid!("Invalid operation ({text}) for non list column {name}"),
+            }
+            Ok(Operation::Prepend(Term::prepare(value, &whole, cx)?))
+        }
+        AssignmentOperation::Subtract(value) => {
+            require_collection(column, &format!("{name} = {name} - {value}"))?;
+            let removed = match data_type {
+                // Keys are what is taken from a map.
+                DataType::Map { key, .. } => {
+                    let keys = DataType::Set { element: key.clone(), frozen: false };
+                    if matches!(value, ast::Term::Map(_)) {
+                        bail_invalid!("Value for a map substraction has to be a set, but was: '{value}'");
+                    }
+                    named_receiver(table, name, keys)
+                }
+                _ => whole,
+            };
+            Ok(Operation::Discard(Term::prepare(value, &removed, cx)?))
+        }
+        AssignmentOperation::SetElement(key, value) => {
+            let text = format!("{name}[{key}] = {value}");
+            let (key_to, value_to) = match data_type {
+                DataType::List { element, frozen: false } => {
+                    (part("idx", &DataType::Int), part("value", element))
+                }
+                DataType::Map { key, value, frozen: false } => (part("key", key), part("value", value)),
+                DataType::Set { frozen: false, .. } => {
+                    bail_invalid!("Invalid operation ({text}) for set column {name}")
+                }
+                DataType::List { .. } | DataType::Map { .. } | DataType::Set { .. } => {
+                    bail_invalid!("Invalid operation ({text}) for frozen collection column {name}")
+                }
+                _ => bail_invalid!("Invalid operation ({text}) for non collection column {name}"),
+            };
+            Ok(Operation::SetElement(Term::prepare(key, &key_to, cx)?, Term::prepare(value, &value_to, cx)?))
+        }
+        AssignmentOperation::SetField(field, value) => {
+            let text = format!("{name}.{field} = {value}");
+            let definition = match data_type {
+                DataType::Udt { definition, frozen: false } => definition,
+                DataType::Udt { .. } => {
+                    bail_invalid!("Invalid operation ({text}) for frozen UDT column {name}")
+                }
+                _ => bail_invalid!("Invalid operation ({text}) for non-UDT column {name}"),
+            };
+            let (index, data_type) = field_of(definition, field, name)?;
+            let to = named_receiver(table, &format!("{name}.{field}"), data_type.clone());
+            Ok(Operation::SetField(index, Term::prepare(value, &to, cx)?))
+        }
+    }
+}
+
+/// Refuses `+` and `-` on what is no non-frozen collection.
+fn require_collection(column: &ColumnMetadata, text: &str) -> Result<()> {
+    let name = &column.name;
+    match &column.data_type {
+        DataType::List { frozen, .. } | DataType::Set { frozen, .. } | DataType::Map { frozen, .. } => {
+            match frozen {
+                false => Ok(()),
+                true => bail_invalid!("Invalid operation ({text}) for frozen collection column {name}"),
+            }
+        }
+        DataType::Tuple(_) => bail_invalid!("Invalid operation ({text}) for tuple column {name}"),
+        _ => bail_invalid!("Invalid operation ({text}) for non counter column {name}"),
+    }
+}
+
+fn field_of<'t>(definition: &'t UserType, field: &str, column: &str) -> Result<(u16, &'t DataType)> {
+    match definition.field(field) {
+        Some((index, data_type)) => Ok((u16::try_from(index).unwrap_or(u16::MAX), data_type)),
+        None => bail_invalid!("UDT column {column} does not have a field named {field}"),
+    }
+}
+
+/// Of `DELETE target`, a static or regular column or part of one.
+pub(crate) fn deletion(
+    column: &ColumnMetadata,
+    target: &DeleteTarget,
+    table: &TableMetadata,
+    cx: &mut PlanContext<'_>,
+) -> Result<Operation> {
+    let name = &column.name;
+    match target {
+        DeleteTarget::Column(_) => Ok(Operation::Delete),
+        DeleteTarget::Element(_, key) => {
+            let (what, key_type) = match &column.data_type {
+                DataType::List { frozen: false, .. } => ("idx", &DataType::Int),
+                DataType::Set { element, frozen: false } => ("value", &**element),
+                DataType::Map { key, frozen: false, .. } => ("key", &**key),
+                DataType::List { .. } | DataType::Set { .. } | DataType::Map { .. } => {
+                    bail_invalid!("Invalid deletion operation for frozen collection column {name}")
+                }
+                _ => bail_invalid!("Invalid deletion operation for non collection column {name}"),
+            };
+            let to = named_receiver(table, &format!("{what}({name})"), key_type.clone());
+            Ok(Operation::DeleteElement(Term::prepare(key, &to, cx)?))
+        }
+        DeleteTarget::Field(_, field) => match &column.data_type {
+            DataType::Udt { definition, frozen: false } => {
+                Ok(Operation::DeleteField(field_of(definition, field, name)?.0))
+            }
+            DataType::Udt { .. } => {
+                bail_invalid!("Frozen UDT column {name} does not support field deletions")
+            }
+            _ => bail_invalid!("Invalid field deletion operation for non-UDT column {name}"),
+        },
+    }
+}

@@ -1,0 +1,181 @@
+//! Planned INSERTs, UPDATEs, DELETEs and batches of them.
+
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, BatchKind};
+use cassette_rows::TableMetadata;
+
+use super::attributes::Attributes;
+use super::json::JsonInsert;
+use super::rows_plan::{self, RowsPlan};
+use crate::basics::error::{Result, WriteType, bail_invalid};
+use crate::planning::context::{BindContext, PlanContext};
+
+/// A planned INSERT, UPDATE or DELETE.
+#[derive(Debug)]
+pub(crate) struct ModificationPlan {
+    pub table: Arc<TableMetadata>,
+    pub what: What,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    Rows(Box<RowsPlan>),
+    Json(JsonInsert),
+}
+
+impl ModificationPlan {
+    /// Resolves `modification` against the catalog.
+    pub fn new(modification: &ast::Modification, cx: &mut PlanContext<'_>) -> Result<Self> {
+        let table = cx.writable_table(modification.table())?;
+        let what = match modification {
+            ast::Modification::Insert(insert) => match &insert.source {
+                ast::InsertSource::Values { columns, values } => {
+                    What::Rows(Box::new(rows_plan::insert(insert, columns, values, &table, cx)?))
+                }
+                ast::InsertSource::Json { value, default_unset } => {
+                    What::Json(JsonInsert::new(insert, value, *default_unset, &table, cx)?)
+                }
+            },
+            ast::Modification::Update(update) => What::Rows(Box::new(rows_plan::update(update, &table, cx)?)),
+            ast::Modification::Delete(delete) => What::Rows(Box::new(rows_plan::delete(delete, &table, cx)?)),
+        };
+        Ok(Self { table, what })
+    }
+
+    /// The table it changes.
+    pub fn table(&self) -> &Arc<TableMetadata> {
+        &self.table
+    }
+
+    /// Whether it has an IF.
+    pub fn has_conditions(&self) -> bool {
+        match &self.what {
+            What::Rows(rows) => !rows.conditions.is_empty(),
+            What::Json(json) => json.if_not_exists,
+        }
+    }
+
+    /// What kind of write it is.
+    pub fn write_type(&self) -> WriteType {
+        match (self.has_conditions(), self.table.is_counter) {
+            (true, _) => WriteType::Cas,
+            (false, true) => WriteType::Counter,
+            (false, false) => WriteType::Simple,
+        }
+    }
+
+    /// Whether it says its write time itself.
+    pub fn has_timestamp(&self) -> bool {
+        match &self.what {
+            What::Rows(rows) => rows.attributes.has_timestamp(),
+            What::Json(json) => json.attributes.has_timestamp(),
+        }
+    }
+
+    /// The rows that it changes in this execution: those planned, or those that a JSON text names.
+    pub fn rows_of(&self, cx: &BindContext<'_>) -> Result<MaybeOwned<'_, RowsPlan>> {
+        Ok(match &self.what {
+            What::Rows(rows) => MaybeOwned::Borrowed(rows),
+            What::Json(json) => MaybeOwned::Owned(Box::new(json.rows(&self.table, cx)?)),
+        })
+    }
+}
+
+/// What was planned, or was made for one execution.
+pub(crate) enum MaybeOwned<'a, T> {
+    Borrowed(&'a T),
+    Owned(Box<T>),
+}
+
+impl<T> std::ops::Deref for MaybeOwned<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::Borrowed(value) => value,
+            Self::Owned(value) => value,
+        }
+    }
+}
+
+/// A planned `BEGIN BATCH … APPLY BATCH`.
+#[derive(Debug)]
+pub(crate) struct BatchPlan {
+    pub kind: BatchKind,
+    pub attributes: Attributes,
+    pub statements: Vec<ModificationPlan>,
+}
+
+impl BatchPlan {
+    /// Resolves `batch` against the catalog.
+    pub fn new(batch: &ast::Batch, cx: &mut PlanContext<'_>) -> Result<Self> {
+        let statements = batch
+            .statements
+            .iter()
+            .map(|statement| ModificationPlan::new(statement, cx))
+            .collect::<Result<Vec<_>>>()?;
+        if batch.using.ttl.is_some() {
+            bail_invalid!("Global TTL on the BATCH statement is not supported.");
+        }
+        let attributes = match statements.first() {
+            Some(first) => Attributes::new(batch.using.timestamp.as_ref(), None, first.table(), cx)?,
+            None => Attributes::default(),
+        };
+        let plan = Self { kind: batch.kind, attributes, statements };
+        validate(plan.kind, plan.attributes.has_timestamp(), &plan.statements.iter().collect::<Vec<_>>())?;
+        Ok(plan)
+    }
+
+    /// The table that its first statement changes.
+    pub fn first_table(&self) -> Option<&Arc<TableMetadata>> {
+        self.statements.first().map(ModificationPlan::table)
+    }
+
+    /// Whether some statement has an IF.
+    pub fn has_conditions(&self) -> bool {
+        self.statements.iter().any(ModificationPlan::has_conditions)
+    }
+
+    /// What kind of write it is.
+    pub fn write_type(&self) -> WriteType {
+        let has_counters = self.statements.iter().any(|statement| statement.table().is_counter);
+        WriteType::of_batch(self.kind, self.has_conditions(), has_counters)
+    }
+}
+
+/// Refuses what a batch cannot hold.
+pub(crate) fn validate(kind: BatchKind, has_timestamp: bool, statements: &[&ModificationPlan]) -> Result<()> {
+    let counters = statements.iter().filter(|s| s.table().is_counter).count();
+    let is_conditional = statements.iter().any(|s| s.has_conditions());
+    if has_timestamp {
+        if is_conditional {
+            bail_invalid!("Cannot provide custom timestamp for conditional BATCH");
+        }
+        if kind == BatchKind::Counter {
+            bail_invalid!("Cannot provide custom timestamp for counter BATCH");
+        }
+        if statements.iter().any(|s| s.has_timestamp()) {
+            bail_invalid!("Timestamp must be set either on BATCH or individual statements");
+        }
+        if counters > 0 {
+            bail_invalid!("Cannot provide custom timestamp for a BATCH containing counters");
+        }
+    }
+    if kind == BatchKind::Counter && counters < statements.len() {
+        bail_invalid!("Cannot include non-counter statement in a counter batch");
+    }
+    if counters > 0 && counters < statements.len() {
+        bail_invalid!("Counter and non-counter mutations cannot exist in the same batch");
+    }
+    if kind == BatchKind::Logged && counters > 0 {
+        bail_invalid!("Cannot include a counter statement in a logged batch");
+    }
+    if is_conditional
+        && let [first, rest @ ..] = statements
+        && rest.iter().any(|s| s.table().id != first.table().id)
+    {
+        bail_invalid!("Batch with conditions cannot span multiple tables");
+    }
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! From the syntax trees of INSERT, UPDATE and DELETE to plans.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, Identifier};
+use cassette_rows::{ColumnKind, ColumnMetadata, TableMetadata};
+
+use super::attributes::Attributes;
+use super::conditions::Conditions;
+use super::operation::{self, Operation, Operations, OperationsBuilder};
+use crate::basics::error::{Result, bail_invalid};
+use crate::planning::context::PlanContext;
+use crate::planning::restrictions::{Restrictions, Rules, StatementKind, existing, receiver};
+use crate::schema::conditions::Term;
+
+/// A planned INSERT, UPDATE or DELETE of rows.
+#[derive(Debug)]
+pub(crate) struct RowsPlan {
+    pub table: Arc<TableMetadata>,
+    pub kind: StatementKind,
+    pub restrictions: Restrictions,
+    /// Empty for a DELETE of whole rows, and for an INSERT of keys alone.
+    pub operations: Operations,
+    pub attributes: Attributes,
+    pub conditions: Conditions,
+    /// It changes static columns only, asks nothing of others, and names no row.
+    pub only_statics: bool,
+    /// It is an INSERT JSON: Cassandra's sets every column, if only to what it was.
+    pub sets_all_columns: bool,
+}
+
+/// Of `INSERT … (columns) VALUES (values)`.
+pub(crate) fn insert(
+    insert: &ast::Insert,
+    names: &[Identifier],
+    values: &[ast::Term],
+    table: &Arc<TableMetadata>,
+    cx: &mut PlanContext<'_>,
+) -> Result<RowsPlan> {
+    refuse_insert_of_counters(table)?;
+    if names.len() != values.len() {
+        bail_invalid!("Unmatched column names/values");
+    }
+    let mut distinct = HashSet::with_capacity(names.len());
+    if !names.iter().all(|name| distinct.insert(name.as_str())) {
+        bail_invalid!("The column names contains duplicates");
+    }
+    let mut columns = Vec::with_capacity(names.len());
+    for (name, value) in names.iter().zip(values) {
+        let column = existing(table, name)?;
+        let term = Term::prepare(value, &receiver(table, &column), cx)?;
+        columns.push((column, term));
+    }
+    let attributes = Attributes::new(insert.using.timestamp.as_ref(), insert.using.ttl.as_ref(), table, cx)?;
+    insert_of(columns, attributes, insert.if_not_exists, table)
+}
+
+/// An INSERT of these columns.
+pub(crate) fn insert_of(
+    columns: Vec<(Arc<ColumnMetadata>, Term)>,
+    attributes: Attributes,
+    if_not_exists: bool,
+    table: &Arc<TableMetadata>,
+) -> Result<RowsPlan> {
+    let mut operations = OperationsBuilder::default();
+    let mut keys = Vec::with_capacity(table.partition_key.len() + table.clustering.len());
+    for (column, term) in columns {
+        match column.kind {
+            ColumnKind::PartitionKey | ColumnKind::Clustering => keys.push((column, term)),
+            ColumnKind::Static | ColumnKind::Regular => operations.add(column, Operation::Set(term))?,
+        }
+    }
+    let names_clustering = keys.iter().any(|(column, _)| column.kind == ColumnKind::Clustering);
+    let operations = operations.finish();
+    let only_statics = operations.only_statics() && !names_clustering && !table.clustering.is_empty();
+    let restrictions = Restrictions::of_insert(keys, table, only_statics)?;
+    let conditions = if if_not_exists { Conditions::NotExists } else { Conditions::None };
+    validate_conditional(&conditions, &attributes)?;
+    Ok(RowsPlan {
+        table: table.clone(),
+        kind: StatementKind::Insert,
+        restrictions,
+        operations,
+        attributes,
+        conditions,
+        only_statics,
+        sets_all_columns: false,
+    })
+}
+
+/// Of `UPDATE`.
+pub(crate) fn update(
+    update: &ast::Update,
+    table: &Arc<TableMetadata>,
+    cx: &mut PlanContext<'_>,
+) -> Result<RowsPlan> {
+    let attributes = Attributes::new(update.using.timestamp.as_ref(), update.using.ttl.as_ref(), table, cx)?;
+    let conditions = Conditions::new(&update.conditions, table, cx)?;
+    let mut operations = OperationsBuilder::default();
+    for assignment in &update.assignments {
+        let column = existing(table, &assignment.column)?;
+        if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+            bail_invalid!("PRIMARY KEY part {} found in SET part", column.name);
+        }
+        let operation = operation::assignment(&column, &assignment.operation, table, cx)?;
+        operations.add(column, operation)?;
+    }
+    let operations = operations.finish();
+    let only_statics = operations.only_statics() && !conditions.touch(ColumnKind::Regular);
+    let rules = Rules {
+        kind: StatementKind::Update,
+        only_static_columns: only_statics,
+        allow_filtering: false,
+        allow_clustering_slices: false,
+    };
+    let restrictions = Restrictions::new(&update.where_clause, table, rules, cx)?;
+    validate_counters(table, &conditions, &attributes)?;
+    validate_conditional(&conditions, &attributes)?;
+    let plan = RowsPlan {
+        table: table.clone(),
+        kind: StatementKind::Update,
+        restrictions,
+        operations,
+        attributes,
+        conditions,
+        only_statics,
+        sets_all_columns: false,
+    };
+    validate_one_row(&plan, "updates")?;
+    Ok(plan)
+}
+
+/// Of `DELETE`.
+pub(crate) fn delete(
+    delete: &ast::Delete,
+    table: &Arc<TableMetadata>,
+    cx: &mut PlanContext<'_>,
+) -> Result<RowsPlan> {
+    let attributes = Attributes::new(delete.timestamp.as_ref(), None, table, cx)?;
+    let conditions = Conditions::new(&delete.conditions, table, cx)?;
+    let mut operations = OperationsBuilder::default();
+    for target in &delete.targets {
+        let name = match target {
+            ast::DeleteTarget::Column(name)
+            | ast::DeleteTarget::Element(name, _)
+            | ast::DeleteTarget::Field(name, _) => name,
+        };
+        let column = existing(table, name)?;
+        if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+            bail_invalid!(
+                "Invalid identifier {} for deletion (should not be a PRIMARY KEY part)",
+                column.name
+            );
+        }
+        let operation = operation::deletion(&column, target, table, cx)?;
+        operations.add(column, operation)?;
+    }
+    let operations = operations.finish();
+    let only_statics = operations.only_statics() && !conditions.touch(ColumnKind::Regular);
+    let rules = Rules {
+        kind: StatementKind::Delete,
+        only_static_columns: only_statics,
+        allow_filtering: false,
+        allow_clustering_slices: true,
+    };
+    let restrictions = Restrictions::new(&delete.where_clause, table, rules, cx)?;
+    validate_counters(table, &conditions, &attributes)?;
+    validate_conditional(&conditions, &attributes)?;
+    if !operations.regulars.is_empty() && !restrictions.clustering.names_rows() {
+        bail_invalid!("Range deletions are not supported for specific columns");
+    }
+    if !conditions.is_empty() && !restrictions.clustering.names_rows() {
+        const NEEDED: &str =
+            "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to";
+        if !operations.only_statics() {
+            bail_invalid!("{NEEDED} delete non static columns");
+        }
+        if conditions.touch(ColumnKind::Regular) {
+            bail_invalid!("{NEEDED} use IF condition on non static columns");
+        }
+    }
+    let plan = RowsPlan {
+        table: table.clone(),
+        kind: StatementKind::Delete,
+        restrictions,
+        operations,
+        attributes,
+        conditions,
+        only_statics,
+        sets_all_columns: false,
+    };
+    validate_one_row(&plan, "deletions")?;
+    Ok(plan)
+}
+
+pub(crate) fn refuse_insert_of_counters(table: &TableMetadata) -> Result<()> {
+    match table.is_counter {
+        true => bail_invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead"),
+        false => Ok(()),
+    }
+}
+
+/// Refuses what a write of counters cannot have.
+fn validate_counters(table: &TableMetadata, conditions: &Conditions, attributes: &Attributes) -> Result<()> {
+    if !table.is_counter {
+        return Ok(());
+    }
+    if !conditions.is_empty() {
+        bail_invalid!("Conditional updates are not supported on counter tables");
+    }
+    if attributes.has_timestamp() {
+        bail_invalid!("Cannot provide custom timestamp for counter updates");
+    }
+    if attributes.has_ttl() {
+        bail_invalid!("Cannot provide custom TTL for counter updates");
+    }
+    Ok(())
+}
+
+fn validate_conditional(conditions: &Conditions, attributes: &Attributes) -> Result<()> {
+    match !conditions.is_empty() && attributes.has_timestamp() {
+        true => bail_invalid!("Cannot provide custom timestamp for conditional updates"),
+        false => Ok(()),
+    }
+}
+
+fn validate_one_row(plan: &RowsPlan, statements: &str) -> Result<()> {
+    if plan.conditions.is_empty() {
+        return Ok(());
+    }
+    if plan.restrictions.partition.has_in() {
+        bail_invalid!("IN on the partition key is not supported with conditional {statements}");
+    }
+    if plan.restrictions.clustering.has_in() {
+        bail_invalid!("IN on the clustering key columns is not supported with conditional {statements}");
+    }
+    Ok(())
+}

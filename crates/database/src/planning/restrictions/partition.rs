@@ -1,0 +1,319 @@
+//! Restrictions of the partition key: keys, or a range of tokens.
+
+use std::ops::{Bound as RangeBound, RangeBounds};
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, Operator};
+use cassette_engine::KeyRange;
+use cassette_rows::{ColumnMetadata, DataType, DecoratedKey, TableMetadata, Token, interrupt, key};
+
+use super::column::names;
+use super::product::{self, Product};
+use super::{ALLOW_FILTERING_MESSAGE, Rules, StatementKind, named_receiver};
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
+use crate::planning::context::{BindContext, PlanContext};
+use crate::planning::terms::Bound;
+use crate::schema::conditions::{ColumnRestriction, Filter, SliceTerms, Term};
+use crate::schema::indexes::Analyzers;
+
+/// What a WHERE says of the partition key.
+#[derive(Debug)]
+pub(crate) struct PartitionRestrictions {
+    /// By position.
+    columns: Vec<Option<ColumnRestriction>>,
+    token: Option<TokenRestriction>,
+    /// The components, for messages and orders.
+    key: Vec<Arc<ColumnMetadata>>,
+}
+
+#[derive(Debug)]
+enum TokenRestriction {
+    Eq(Term),
+    Slice(SliceTerms),
+}
+
+/// The partitions of one cx.
+#[derive(Debug)]
+pub(crate) enum Partitions {
+    /// These, in the order of the key's values, none twice.
+    Keys(Vec<DecoratedKey>),
+    /// Those in a range of the ring.
+    Range(KeyRange),
+}
+
+impl PartitionRestrictions {
+    pub(crate) fn new(table: &TableMetadata) -> Self {
+        Self {
+            columns: table.partition_key.iter().map(|_| None).collect(),
+            token: None,
+            key: table.partition_key.clone(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, column: &ColumnMetadata, restriction: ColumnRestriction) -> Result<()> {
+        match &mut self.columns[column.position] {
+            Some(old) => old.merge(restriction, &column.name),
+            slot => {
+                *slot = Some(restriction);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn add_token(
+        &mut self,
+        columns: &[Arc<ColumnMetadata>],
+        operator: Operator,
+        value: &ast::Term,
+        table: &TableMetadata,
+        cx: &mut PlanContext<'_>,
+    ) -> Result<()> {
+        if columns.len() != self.key.len() || columns.iter().zip(&self.key).any(|(a, b)| a.name != b.name) {
+            if self.key.iter().any(|k| !columns.iter().any(|c| c.name == k.name)) {
+                bail_invalid!(
+                    "The token() function must be applied to all partition key components or none of them"
+                );
+            }
+            if columns.len() > self.key.len() {
+                let is_twice = |i: usize| columns[..i].iter().any(|c| c.name == columns[i].name);
+                if (0..columns.len()).any(is_twice) {
+                    bail_invalid!("The token() function contains duplicate partition key components");
+                }
+                bail_invalid!("The token() function must contains only partition key components");
+            }
+            bail_invalid!(
+                "The token function arguments must be in the partition key order: {}",
+                names(&self.key)
+            );
+        }
+        let to = named_receiver(table, "partition key token", DataType::BigInt);
+        let term = Term::prepare(value, &to, cx)?;
+        let all = names(&self.key);
+        match (operator, &mut self.token) {
+            (Operator::Eq, None) => self.token = Some(TokenRestriction::Eq(term)),
+            (_, Some(TokenRestriction::Eq(_))) => {
+                bail_invalid!("{all} cannot be restricted by more than one relation if it includes an Equal")
+            }
+            (Operator::Eq, Some(TokenRestriction::Slice(_))) => {
+                bail_invalid!(
+                    "Columns \"{all}\" cannot be restricted by both an equality and an inequality relation"
+                )
+            }
+            (_, token) => {
+                let Some(slice) = SliceTerms::new(operator, term) else {
+                    bail_invalid!("{operator} cannot be used with the token function");
+                };
+                match token {
+                    Some(TokenRestriction::Slice(old)) => old.merge(slice, &all)?,
+                    _ => *token = Some(TokenRestriction::Slice(slice)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The restrictions of single columns.
+    pub(crate) fn single_columns(&self) -> impl Iterator<Item = (&Arc<ColumnMetadata>, &ColumnRestriction)> {
+        let both = self.key.iter().zip(&self.columns);
+        both.filter_map(|(column, restriction)| Some((column, restriction.as_ref()?)))
+    }
+
+    /// Whether it says a range of tokens.
+    pub(crate) fn is_on_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Checks what the statement can do with it; what must be filtered comes back. `has_index`: some restriction of the
+    /// statement can be answered by an index.
+    pub(crate) fn validate(
+        &mut self,
+        table: &TableMetadata,
+        rules: Rules,
+        has_index: bool,
+    ) -> Result<Vec<Filter>> {
+        let missing: Vec<&str> = self
+            .columns
+            .iter()
+            .zip(&self.key)
+            .filter(|(restriction, _)| restriction.is_none())
+            .map(|(_, column)| column.name.as_str())
+            .collect();
+        let lists = |r: &Option<ColumnRestriction>| r.as_ref().is_none_or(ColumnRestriction::lists_values);
+        let all_listable = self.columns.iter().all(lists);
+        if rules.kind != StatementKind::Select {
+            if self.token.is_some() {
+                bail_invalid!(
+                    "The token function cannot be used in WHERE clauses for {} statements",
+                    rules.kind
+                );
+            }
+            if !missing.is_empty() {
+                bail_invalid!("Some partition key parts are missing: {}", missing.join(", "));
+            }
+            if !all_listable {
+                bail_invalid!(
+                    "Only EQ and IN relation are supported on the partition key (unless you use the token() function) for {} statements",
+                    rules.kind
+                );
+            }
+            return Ok(Vec::new());
+        }
+        let restricted = self.columns.iter().any(Option::is_some);
+        if !restricted || (missing.is_empty() && all_listable) {
+            return Ok(Vec::new());
+        }
+        if !rules.allow_filtering && !has_index {
+            bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
+        }
+        let filters =
+            self.columns.iter_mut().zip(&table.partition_key).filter_map(|(restriction, column)| {
+                restriction.take().map(|restriction| Filter {
+                    column: column.clone(),
+                    restriction,
+                    analyzers: Analyzers::default(),
+                })
+            });
+        Ok(filters.collect())
+    }
+
+    /// Whether keys are named, so that no range is read.
+    pub fn names_keys(&self) -> bool {
+        self.columns.iter().all(Option::is_some)
+    }
+
+    /// Whether the component at `position` is given one value.
+    pub fn is_equal(&self, position: usize) -> bool {
+        matches!(self.columns.get(position), Some(Some(ColumnRestriction::Eq(_))))
+    }
+
+    /// Whether more than one key may be named: some component has an IN.
+    pub fn has_in(&self) -> bool {
+        self.columns.iter().flatten().any(|r| matches!(r, ColumnRestriction::In(_)))
+    }
+
+    /// Whether nothing is said of the key.
+    pub fn is_empty(&self) -> bool {
+        self.token.is_none() && self.columns.iter().all(Option::is_none)
+    }
+
+    /// The partitions of one cx.
+    ///
+    /// # Errors
+    /// Invalid, for null components and keys that are too long.
+    pub fn partitions(&self, cx: &BindContext<'_>) -> Result<Partitions> {
+        let (start, end) = match &self.token {
+            Some(token) => token.range(cx)?,
+            None => (RangeBound::Unbounded, RangeBound::Unbounded),
+        };
+        if !self.names_keys() {
+            // No key has the least token. As in Cassandra, the range from it to itself is the whole ring.
+            let least = RangeBound::Included(Token(i64::MIN));
+            let (start, end) = match (start, end) == (least, least) {
+                true => (RangeBound::Unbounded, RangeBound::Unbounded),
+                false => (start, end),
+            };
+            return Ok(Partitions::Range(KeyRange::tokens(start, end)));
+        }
+        let mut keys = self.keys(cx)?;
+        keys.retain(|key| (start, end).contains(&key.token()));
+        Ok(Partitions::Keys(keys))
+    }
+
+    /// The keys of one cx, when keys are named.
+    pub fn keys(&self, cx: &BindContext<'_>) -> Result<Vec<DecoratedKey>> {
+        // The common case, without a product.
+        if let ([Some(ColumnRestriction::Eq(term))], [column]) = (&self.columns[..], &self.key[..]) {
+            let value = crate::planning::restrictions::column::not_null(term.bind(cx)?, &column.name)?;
+            return Ok(vec![self.compose(&[&value])?]);
+        }
+        let mut lists = Vec::with_capacity(self.columns.len());
+        // As in Cassandra, also values that come twice count. Judged before any combination is made.
+        let mut product = 1_usize;
+        for (restriction, column) in self.columns.iter().zip(&self.key) {
+            let Some(restriction) = restriction else { return Ok(Vec::new()) };
+            let mut values = restriction.values(&column.name, cx)?;
+            product = product.saturating_mul(values.len());
+            if self.has_in() {
+                cx.guard().product("partition key", product)?;
+            }
+            values.sort_by(|a, b| column.data_type.compare(a, b));
+            values.dedup_by(|a, b| column.data_type.compare(a, b).is_eq());
+            lists.push(values);
+        }
+        let mut count = 1;
+        for values in &lists {
+            count = product::count(count, values.len(), Product::PartitionKeys)?;
+        }
+        // The last list's values change fastest; one buffer of components serves all keys.
+        let mut keys = Vec::with_capacity(count);
+        let mut components: Vec<&[u8]> = Vec::with_capacity(lists.len());
+        for combination in 0..count {
+            interrupt::check()?;
+            components.clear();
+            let mut stride = count;
+            for values in &lists {
+                stride /= values.len();
+                components.push(&values[combination / stride % values.len()]);
+            }
+            keys.push(self.compose(&components)?);
+        }
+        Ok(keys)
+    }
+
+    fn compose(&self, components: &[&[u8]]) -> Result<DecoratedKey> {
+        if let [only] = components
+            && only.is_empty()
+        {
+            bail_invalid!("Key may not be empty");
+        }
+        match key::compose(components.iter().copied()) {
+            Some(key) => Ok(DecoratedKey::new(key)),
+            None => Err(DatabaseError::Invalid(format!(
+                "Key length of {} is longer than maximum of {}",
+                components.iter().map(|c| c.len()).sum::<usize>(),
+                key::MAX_KEY_LENGTH
+            ))),
+        }
+    }
+}
+
+impl TokenRestriction {
+    /// From where to where.
+    fn range(&self, cx: &BindContext<'_>) -> Result<(RangeBound<Token>, RangeBound<Token>)> {
+        let bound = |of: &Option<(Term, bool)>| -> Result<RangeBound<Token>> {
+            Ok(match of {
+                None => RangeBound::Unbounded,
+                Some((term, true)) => RangeBound::Included(token(term, cx)?),
+                Some((term, false)) => RangeBound::Excluded(token(term, cx)?),
+            })
+        };
+        match self {
+            Self::Eq(term) => {
+                let token = token(term, cx)?;
+                Ok((RangeBound::Included(token), RangeBound::Included(token)))
+            }
+            Self::Slice(slice) => {
+                let (start, end) = (bound(&slice.lower)?, bound(&slice.upper)?);
+                // As in Cassandra, the least token stands for the ring's end where a range ends at it.
+                let end = match end {
+                    RangeBound::Included(Token(i64::MIN)) | RangeBound::Excluded(Token(i64::MIN)) => {
+                        RangeBound::Unbounded
+                    }
+                    end => end,
+                };
+                Ok((start, end))
+            }
+        }
+    }
+}
+
+fn token(term: &Term, cx: &BindContext<'_>) -> Result<Token> {
+    match term.bind(cx)? {
+        Bound::Value(value) => match <[u8; 8]>::try_from(&*value) {
+            Ok(bytes) => Ok(Token(i64::from_be_bytes(bytes))),
+            Err(_) => bail_invalid!("Invalid token value"),
+        },
+        Bound::Null => bail_invalid!("Invalid null token value"),
+        Bound::Unset => bail_invalid!("Invalid unset value for partition key token"),
+    }
+}

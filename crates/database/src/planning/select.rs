@@ -1,0 +1,23 @@
+//! SELECT: planning, and evaluating what it selects.
+//!
+//! ```text
+//! ast --selectable--> columns found, functions chosen --builder--> expressions --outputs--> what of each row
+//!     --restrictions--> which rows      --order, limits, group_by--> in which order, how many, which make a group
+//! ```
+
+pub(crate) mod builder;
+pub(crate) mod cell_times;
+pub(crate) mod expression;
+pub(crate) mod filter;
+pub(crate) mod group_by;
+pub(crate) mod limits;
+pub(crate) mod order;
+pub(crate) mod outputs;
+pub(crate) mod paging;
+pub(crate) mod plan;
+pub(crate) mod row;
+pub(crate) mod selectable;
+
+pub(crate) use filter::BoundFilter;
+pub(crate) use plan::SelectPlan;
+pub(crate) use row::{CurrentPartition, CurrentRow};

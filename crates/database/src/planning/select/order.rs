@@ -1,0 +1,100 @@
+//! ORDER BY.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, Direction};
+use cassette_rows::{Clustering, ColumnKind, ColumnMetadata, TableMetadata};
+
+use crate::basics::error::{Result, bail_invalid};
+use crate::planning::restrictions::{Restrictions, existing};
+
+/// The order that rows come in.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    /// Whether the clusterings of a partition come backwards.
+    pub reversed: bool,
+    /// The columns to sort the rows of several partitions by; empty when they come partition by partition.
+    sorted_by: Vec<Arc<ColumnMetadata>>,
+}
+
+impl Order {
+    /// What ORDER BY asks for.
+    ///
+    /// # Errors
+    /// Invalid, with Cassandra's texts, for orders that are neither the one rows are stored in nor its reverse.
+    pub fn new(select: &ast::Select, table: &TableMetadata, restrictions: &Restrictions) -> Result<Self> {
+        let Some(first) = select.order_by.first() else { return Ok(Self::default()) };
+        if select.order_by.iter().any(|ordering| ordering.ann_of.is_some()) {
+            existing(table, &first.column)?;
+            bail_invalid!("ANN ordering by vector requires the column to be indexed");
+        }
+        if !restrictions.searches.is_empty() {
+            bail_invalid!("ORDER BY with 2ndary indexes is not supported, except for ANN queries.");
+        }
+        if !restrictions.partition.names_keys() {
+            bail_invalid!(
+                "ORDER BY is only supported when the partition key is restricted by an EQ or an IN."
+            );
+        }
+        // Of a column that is named twice, the first place and the last direction count.
+        let mut columns: Vec<Arc<ColumnMetadata>> = Vec::with_capacity(select.order_by.len());
+        let mut directions: Vec<Direction> = Vec::with_capacity(select.order_by.len());
+        for ordering in &select.order_by {
+            let column = existing(table, &ordering.column)?;
+            match columns.iter().position(|c| c.name == column.name) {
+                Some(i) => directions[i] = ordering.direction,
+                None => {
+                    columns.push(column);
+                    directions.push(ordering.direction);
+                }
+            }
+        }
+        let mut reversed = None;
+        let mut position = 0;
+        for (direction, column) in directions.into_iter().zip(&columns) {
+            if column.kind != ColumnKind::Clustering {
+                bail_invalid!(
+                    "Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {}",
+                    column.name
+                );
+            }
+            while position != column.position {
+                if position > column.position || !restrictions.clustering.is_equal(position) {
+                    bail_invalid!(
+                        "Order by currently only supports the ordering of columns following their declared order in the PRIMARY KEY"
+                    );
+                }
+                position += 1;
+            }
+            position += 1;
+            let is_reversed = (direction == Direction::Desc) != column.reversed;
+            if *reversed.get_or_insert(is_reversed) != is_reversed {
+                bail_invalid!("Unsupported order by relation");
+            }
+        }
+        let sorted_by = if restrictions.partition.has_in() { columns } else { Vec::new() };
+        Ok(Self { reversed: reversed.unwrap_or(false), sorted_by })
+    }
+
+    /// Whether all rows are to be read and then sorted.
+    pub fn sorts_rows(&self) -> bool {
+        !self.sorted_by.is_empty()
+    }
+
+    /// How rows of different partitions follow each other; static rows without clustering come first.
+    pub fn compare(&self, a: Option<&Clustering>, b: Option<&Clustering>) -> Ordering {
+        for column in &self.sorted_by {
+            let position = column.position;
+            let order = match (a.and_then(|a| a.value(position)), b.and_then(|b| b.value(position))) {
+                (Some(a), Some(b)) => column.data_type.compare(a, b),
+                (a, b) => a.is_some().cmp(&b.is_some()),
+            };
+            let order = if column.reversed != self.reversed { order.reverse() } else { order };
+            if order.is_ne() {
+                return order;
+            }
+        }
+        Ordering::Equal
+    }
+}

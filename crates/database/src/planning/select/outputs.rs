@@ -1,0 +1,109 @@
+//! What is selected of each row, or of each group of rows.
+
+use std::sync::Arc;
+
+use cassette_cql::values::json::encode_row;
+use cassette_cql::values::number::check_lengths;
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType};
+
+use super::CurrentRow;
+use super::builder::{Aggregate, Builder, Built, PlannedTerm};
+use super::expression::{Expression, Input};
+use crate::basics::error::{Result, bail_invalid};
+use crate::basics::response::RowSink;
+use crate::planning::context::BindContext;
+use crate::planning::terms::Bound;
+
+/// The columns of a result, one after the other.
+#[derive(Debug)]
+pub(crate) struct Outputs {
+    expressions: Vec<Expression>,
+    terms: Vec<PlannedTerm>,
+    /// The aggregates in the expressions.
+    pub aggregates: Vec<Aggregate>,
+    /// `SELECT JSON`: names and types of the expressions, which become one text.
+    json: Option<Vec<(String, DataType)>>,
+    /// All expressions are columns, pushed as they are.
+    is_plain: bool,
+}
+
+impl Outputs {
+    /// These expressions, which were made by `builder`.
+    pub fn new(built: Vec<Built>, builder: Builder<'_>, json: bool) -> Self {
+        let json = json.then(|| built.iter().map(|b| (b.name.clone(), b.data_type.clone())).collect());
+        let expressions: Vec<Expression> = built.into_iter().map(|built| built.expression).collect();
+        let is_plain = json.is_none() && expressions.iter().all(|e| matches!(e, Expression::Column(_)));
+        Self { expressions, terms: builder.terms, aggregates: builder.aggregates, json, is_plain }
+    }
+
+    /// Whether the rows of a group become one.
+    pub fn has_aggregates(&self) -> bool {
+        !self.aggregates.is_empty()
+    }
+
+    /// Whether nothing but aggregates is selected, so that no row needs to be kept.
+    pub fn are_aggregates_only(&self) -> bool {
+        self.expressions.iter().all(|expression| matches!(expression, Expression::Aggregate(_)))
+    }
+
+    /// Binds the terms for one execution.
+    ///
+    /// # Errors
+    /// Invalid, with Cassandra's texts, for values that are missing.
+    pub fn bind<'e>(&'e self, cx: &BindContext<'e>) -> Result<Vec<Bound<'e>>> {
+        bind_terms(&self.terms, cx)
+    }
+
+    /// Pushes the values of one row, or of one group whose first row this is.
+    pub fn push(&self, input: Input<'_, '_>, sink: &mut dyn RowSink) -> Result<()> {
+        if let Some(names) = &self.json {
+            let values = self.expressions.iter().map(|e| e.evaluate(input)).collect::<Result<Vec<_>>>()?;
+            for ((_, data_type), value) in names.iter().zip(&values) {
+                value.as_deref().map_or(Ok(()), |bytes| check_lengths(data_type, bytes))?;
+            }
+            let columns = names
+                .iter()
+                .zip(&values)
+                .map(|((name, data_type), value)| (&**name, data_type, value.as_deref()));
+            sink.value(Some(encode_row(columns).as_bytes()));
+        } else if let (true, Some(row)) = (self.is_plain, &input.row) {
+            for expression in &self.expressions {
+                if let Expression::Column(column) = expression {
+                    push_column(column, row, input.now(), sink);
+                }
+            }
+        } else {
+            for expression in &self.expressions {
+                sink.value(expression.evaluate(input)?.as_deref());
+            }
+        }
+        sink.end_row()
+    }
+}
+
+/// Straight from the row where the value lies in one piece.
+#[inline]
+fn push_column(column: &Arc<ColumnMetadata>, row: &CurrentRow<'_>, now: u32, sink: &mut dyn RowSink) {
+    let lies_in_one_piece = !column.data_type.is_multi_cell() && column.data_type != DataType::Counter;
+    if column.kind == ColumnKind::Regular && lies_in_one_piece {
+        let cell = row.row.and_then(|row| row.cell(column.id)).filter(|cell| cell.is_live(now));
+        sink.value(cell.map(|cell| cell.value));
+    } else {
+        sink.value(row.value(column, now).as_deref());
+    }
+}
+
+/// Binds terms for one execution; what is required must be there.
+pub(crate) fn bind_terms<'e>(terms: &'e [PlannedTerm], cx: &BindContext<'e>) -> Result<Vec<Bound<'e>>> {
+    let bind = |planned: &'e PlannedTerm| {
+        let bound = planned.term.bind(cx)?;
+        match (&planned.required, &bound) {
+            (Some(required), Bound::Null) => bail_invalid!("Invalid null value for {}", required.what),
+            (Some(required), Bound::Unset) if !required.may_be_unset => {
+                bail_invalid!("Invalid unset value for {}", required.what)
+            }
+            _ => Ok(bound),
+        }
+    };
+    terms.iter().map(bind).collect()
+}

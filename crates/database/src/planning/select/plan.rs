@@ -1,0 +1,226 @@
+//! From the syntax tree of a SELECT to a plan.
+
+use std::sync::{Arc, OnceLock};
+
+use cassette_cql::ast;
+use cassette_engine::metrics::TableMetrics;
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
+
+use super::builder::{Builder, Built};
+use super::group_by::GroupBy;
+use super::limits::LimitTerms;
+use super::order::Order;
+use super::outputs::Outputs;
+use super::selectable::{Scope, Selectable};
+use crate::basics::columns::wildcard;
+use crate::basics::error::{Result, bail_invalid};
+use crate::basics::metrics::RequestKind;
+use crate::basics::paging_key::PagingScope;
+use crate::basics::request::StatementOptions;
+use crate::basics::response::{ColumnSpec, ResultMetadata};
+use crate::planning::context::PlanContext;
+use crate::planning::restrictions::{ALLOW_FILTERING_MESSAGE, Restrictions, Rules, StatementKind, existing};
+use crate::schema::catalog::KeyspaceKind;
+
+/// A planned SELECT.
+#[derive(Debug)]
+pub(crate) struct SelectPlan {
+    pub table: Arc<TableMetadata>,
+    pub restrictions: Restrictions,
+    /// The columns that its outputs are made of; `None` for `*`.
+    pub queried: Option<Vec<Arc<ColumnMetadata>>>,
+    pub outputs: Outputs,
+    pub metadata: Arc<ResultMetadata>,
+    /// One row a partition, of key and static columns.
+    pub distinct: bool,
+    /// It says ALLOW FILTERING, of a table that is not the database's own.
+    pub allows_filtering: bool,
+    pub group_by: Option<GroupBy>,
+    pub order: Order,
+    pub limits: LimitTerms,
+    /// What its paging states belong to.
+    pub paging_scope: PagingScope,
+    /// The table's figures; `None` in it if the table is virtual.
+    pub figures: OnceLock<Option<Arc<TableMetrics>>>,
+}
+
+impl SelectPlan {
+    /// The table it reads.
+    pub fn table(&self) -> &Arc<TableMetadata> {
+        &self.table
+    }
+
+    /// Whether it reads partitions that it names.
+    pub fn names_keys(&self) -> bool {
+        self.restrictions.partition.names_keys()
+    }
+
+    /// Which rows it reads.
+    #[cfg(test)]
+    pub fn restrictions(&self) -> &Restrictions {
+        &self.restrictions
+    }
+
+    /// The columns of its rows.
+    pub fn result_metadata(&self) -> &Arc<ResultMetadata> {
+        &self.metadata
+    }
+
+    /// Whether its rows are those of one value of one index.
+    pub fn asks_one_index_for_a_value(&self) -> bool {
+        self.restrictions.ask_one_index_for_a_value()
+    }
+
+    /// As what it is counted; `None` if its table is virtual.
+    pub fn request_kind(&self, options: &StatementOptions) -> Option<RequestKind> {
+        // Known once it has been executed; what fails before that is not counted.
+        self.figures.get()?.as_ref()?;
+        Some(match self.restrictions.partition.names_keys() {
+            true if options.consistency.is_serial() => RequestKind::CasRead,
+            true => RequestKind::Read,
+            false => RequestKind::Range,
+        })
+    }
+
+    /// Resolves `select` against the catalog.
+    pub fn new(select: &ast::Select, cx: &mut PlanContext<'_>) -> Result<Self> {
+        let table = cx.table(&select.table)?;
+        let resolve = |cx: &PlanContext<'_>| {
+            let scope = Scope { table: &table, cx };
+            let selectors = select.selections.iter().map(|selection| &selection.selector);
+            selectors.map(|selector| Selectable::resolve(selector, scope)).collect::<Result<Vec<_>>>()
+        };
+        // Selectors are looked at before WHERE only if it matters that they are of static columns.
+        let has_statics = table.static_columns().next().is_some();
+        let mut selectables = if has_statics { resolve(cx)? } else { Vec::new() };
+        for ordering in &select.order_by {
+            existing(&table, &ordering.column)?;
+        }
+        let rules = Rules {
+            kind: StatementKind::Select,
+            only_static_columns: selects_only_static_columns(&selectables, &table),
+            allow_filtering: select.allow_filtering || cx.catalog.is_virtual(&table),
+            allow_clustering_slices: true,
+        };
+        let restrictions = Restrictions::new(&select.where_clause, &table, rules, cx)?;
+        if !has_statics {
+            selectables = resolve(cx)?;
+        }
+        let mut builder = Builder::new(&table);
+        let mut built = Vec::with_capacity(selectables.len());
+        if selectables.is_empty() {
+            for column in wildcard(&table) {
+                built.push(builder.build(&Selectable::Column(column), None, cx)?);
+            }
+        }
+        for (selection, selectable) in select.selections.iter().zip(&selectables) {
+            let output = builder.build(selectable, None, cx)?;
+            built.push(match &selection.alias {
+                Some(alias) => Built { name: alias.as_str().to_owned(), ..output },
+                None => output,
+            });
+        }
+        if select.distinct {
+            if select.per_partition_limit.is_some() {
+                bail_invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
+            }
+            // Rows of several partitions are sorted by these, so they count as selected.
+            let sorted_by = match restrictions.have_partition_in() {
+                true => &select.order_by[..],
+                false => &[],
+            };
+            let sorted_by = sorted_by.iter().map(|ordering| existing(&table, &ordering.column));
+            let selected = builder.columns.iter().cloned().map(Ok).chain(sorted_by);
+            validate_distinct(&selected.collect::<Result<Vec<_>>>()?, &table, &restrictions)?;
+        }
+        let group_by = GroupBy::new(&select.group_by, &table, &restrictions, select.distinct, cx)?;
+        if group_by.is_none() && !builder.aggregates.is_empty() && select.per_partition_limit.is_some() {
+            bail_invalid!("PER PARTITION LIMIT is not allowed with aggregate queries.");
+        }
+        let order = Order::new(select, &table, &restrictions)?;
+        if let Some(refusal) = restrictions.refusal {
+            bail_invalid!("{refusal}");
+        }
+        if !rules.allow_filtering
+            && restrictions.searches.is_empty()
+            && !restrictions.partition.names_keys()
+            && !restrictions.clustering.is_empty()
+        {
+            bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
+        }
+        let keyspace = cx.catalog.require_keyspace(&table.keyspace)?;
+        let is_users = !matches!(keyspace.kind, KeyspaceKind::Local | KeyspaceKind::Virtual);
+        let limits = LimitTerms::new(select, &table, cx)?;
+        let metadata = metadata(&built, select.json, &table);
+        let queried = (!select.selections.is_empty()).then(|| builder.columns.clone());
+        let outputs = Outputs::new(built, builder, select.json);
+        Ok(Self {
+            restrictions,
+            queried,
+            outputs,
+            metadata,
+            distinct: select.distinct,
+            allows_filtering: select.allow_filtering && is_users,
+            group_by,
+            order,
+            limits,
+            paging_scope: PagingScope { table: table.id.0, statement: cx.digest },
+            figures: OnceLock::new(),
+            table,
+        })
+    }
+}
+
+fn metadata(built: &[Built], json: bool, table: &TableMetadata) -> Arc<ResultMetadata> {
+    let keyspace: Arc<str> = table.keyspace.as_str().into();
+    let table: Arc<str> = table.name.as_str().into();
+    let spec = |name: &str, data_type: DataType| ColumnSpec {
+        keyspace: keyspace.clone(),
+        table: table.clone(),
+        name: name.into(),
+        data_type,
+    };
+    ResultMetadata::new(match json {
+        true => vec![spec("[json]", DataType::Text)],
+        false => built.iter().map(|built| spec(&built.name, built.data_type.clone())).collect(),
+    })
+}
+
+fn selects_only_static_columns(selectables: &[Selectable<'_>], table: &TableMetadata) -> bool {
+    let any = |predicate: &dyn Fn(&ColumnMetadata) -> bool| selectables.iter().any(|s| s.selects(predicate));
+    table.static_columns().next().is_some()
+        && any(&|column| column.kind == ColumnKind::Static)
+        && !any(&|column| matches!(column.kind, ColumnKind::Regular | ColumnKind::Clustering))
+}
+
+fn validate_distinct(
+    selected: &[Arc<ColumnMetadata>],
+    table: &TableMetadata,
+    restrictions: &Restrictions,
+) -> Result<()> {
+    let of_rows =
+        |column: &ColumnMetadata| matches!(column.kind, ColumnKind::Regular | ColumnKind::Clustering);
+    if !restrictions.clustering.is_empty() || restrictions.filters.iter().any(|f| of_rows(&f.column)) {
+        bail_invalid!(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns."
+        );
+    }
+    if let Some(column) = selected.iter().find(|column| of_rows(column)) {
+        bail_invalid!(
+            "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {})",
+            column.name
+        );
+    }
+    if restrictions.partition.names_keys() {
+        return Ok(());
+    }
+    for key in &table.partition_key {
+        if !selected.iter().any(|column| column.name == key.name) {
+            bail_invalid!(
+                "SELECT DISTINCT queries must request all the partition key columns (missing {})",
+                key.name
+            );
+        }
+    }
+    Ok(())
+}

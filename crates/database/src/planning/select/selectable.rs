@@ -1,0 +1,447 @@
+//! Selectors resolved against a table: columns found, functions chosen. What is computed for each row is made of them
+//! in a second step, when it is known which type each is wanted in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, ArithmeticOperator, CqlType, Identifier, NativeType, Selector};
+use cassette_cql::values::functions::{self, Argument, Function, NullArgument};
+use cassette_cql::values::{Assignment, aggregates::AggregateFunction, preferred_type};
+use cassette_rows::{ColumnMetadata, DataType, TableMetadata};
+
+use super::cell_times::CellTime;
+use crate::basics::error::{Result, bail_invalid};
+use crate::planning::context::PlanContext;
+use crate::planning::restrictions::existing;
+use crate::planning::terms::test_assignment;
+use crate::schema::catalog::{TypeUse, resolve_type};
+
+/// A selector that is resolved.
+#[derive(Debug)]
+pub(crate) enum Selectable<'a> {
+    Column(Arc<ColumnMetadata>),
+    /// A constant, `null` or a marker.
+    Term(ast::Term),
+    /// `writetime(of)` and the like; `column` is what `of` is a part of.
+    CellTime {
+        what: CellTime,
+        column: Arc<ColumnMetadata>,
+        of: Box<Selectable<'a>>,
+    },
+    /// A call of a native function; operators are calls too.
+    Call {
+        function: Function,
+        arguments: Vec<Selectable<'a>>,
+    },
+    /// `token(…)`
+    Token(Vec<Selectable<'a>>),
+    Cast(Box<Selectable<'a>>, NativeType),
+    Field(Box<Selectable<'a>>, &'a Identifier),
+    Element(Box<Selectable<'a>>, &'a ast::Term),
+    Slice(Box<Selectable<'a>>, Option<&'a ast::Term>, Option<&'a ast::Term>),
+    TypeHint {
+        text: String,
+        data_type: DataType,
+        of: Box<Selectable<'a>>,
+    },
+    /// A tuple, or one selector in parentheses.
+    Tuple(Vec<Selectable<'a>>),
+    /// A list or a vector.
+    List(Vec<Selectable<'a>>),
+    /// A set, or the empty map.
+    Set(Vec<Selectable<'a>>),
+    /// The left-hand sides are fields of a UDT, or keys of a map that are still to be resolved.
+    MapOrUserType(Vec<(&'a Selector, Selectable<'a>)>),
+}
+
+/// Where a selector stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'s, 'c> {
+    pub table: &'s TableMetadata,
+    pub cx: &'s PlanContext<'c>,
+}
+
+impl<'a> Selectable<'a> {
+    /// Resolves `selector`.
+    ///
+    /// # Errors
+    /// Invalid, with Cassandra's texts, for columns and functions that there are none of.
+    pub fn resolve(selector: &'a Selector, scope: Scope<'_, '_>) -> Result<Self> {
+        let boxed = |selector: &'a Selector| Self::resolve(selector, scope).map(Box::new);
+        let each = |selectors: &'a [Selector]| {
+            selectors.iter().map(|selector| Self::resolve(selector, scope)).collect::<Result<Vec<_>>>()
+        };
+        Ok(match selector {
+            Selector::Column(name) => Self::Column(existing(scope.table, name)?),
+            Selector::Literal(literal) => Self::Term(ast::Term::Literal(literal.clone())),
+            Selector::Null => Self::Term(ast::Term::Null),
+            Selector::BindMarker(marker) => Self::Term(ast::Term::BindMarker(marker.clone())),
+            Selector::CountRows => Self::count_rows(),
+            Selector::WriteTime(of) => Self::cell_time(CellTime::WriteTime, of, scope)?,
+            Selector::MaxWriteTime(of) => Self::cell_time(CellTime::MaxWriteTime, of, scope)?,
+            Selector::Ttl(of) => Self::cell_time(CellTime::Ttl, of, scope)?,
+            Selector::Cast(of, native) => Self::Cast(boxed(of)?, *native),
+            Selector::Function(name, arguments) => Self::call(name, arguments, scope)?,
+            Selector::Field(of, field) => Self::Field(boxed(of)?, field),
+            Selector::Element(of, key) => Self::Element(boxed(of)?, key),
+            Selector::Slice(of, from, to) => Self::Slice(boxed(of)?, from.as_ref(), to.as_ref()),
+            Selector::TypeHint(hint, of) => {
+                let of = boxed(of)?;
+                let keyspace = scope.cx.catalog.require_keyspace(&scope.table.keyspace)?;
+                let types = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
+                Self::TypeHint {
+                    text: hint_text(hint, &keyspace.name),
+                    data_type: resolve_type(hint, types)?.freeze(),
+                    of,
+                }
+            }
+            Selector::Tuple(elements) => Self::Tuple(each(elements)?),
+            Selector::List(elements) => Self::List(each(elements)?),
+            Selector::Set(elements) => Self::Set(each(elements)?),
+            Selector::MapOrUserType(entries) => {
+                let entry = |(key, value): &'a (Selector, Selector)| Ok((key, Self::resolve(value, scope)?));
+                Self::MapOrUserType(entries.iter().map(entry).collect::<Result<Vec<_>>>()?)
+            }
+            Selector::Arithmetic(left, operator, right) => {
+                let (left, right) = (Self::resolve(left, scope)?, Self::resolve(right, scope)?);
+                let function = functions::resolve_arithmetic(
+                    *operator,
+                    &left.within(scope),
+                    &right.within(scope),
+                    None,
+                )?;
+                Self::Call { function: Function::Scalar(function), arguments: vec![left, right] }
+            }
+            Selector::Negated(of) => {
+                let of = Self::resolve(of, scope)?;
+                let function = functions::resolve_negation(&of.within(scope), None)?;
+                Self::Call { function: Function::Scalar(function), arguments: vec![of] }
+            }
+        })
+    }
+
+    fn count_rows() -> Self {
+        Self::Call { function: Function::Aggregate(AggregateFunction::count_rows()), arguments: Vec::new() }
+    }
+
+    fn cell_time(what: CellTime, of: &'a Selector, scope: Scope<'_, '_>) -> Result<Self> {
+        let mut root = of;
+        while let Selector::Field(inner, _) | Selector::Element(inner, _) | Selector::Slice(inner, ..) = root
+        {
+            root = inner;
+        }
+        let Selector::Column(name) = root else {
+            bail_invalid!("{}() can be used on columns only, not on {root}", what.name());
+        };
+        let column = existing(scope.table, name)?;
+        Ok(Self::CellTime { what, column, of: Box::new(Self::resolve(of, scope)?) })
+    }
+
+    fn call(name: &ast::QualifiedName, raw: &'a [Selector], scope: Scope<'_, '_>) -> Result<Self> {
+        let arguments =
+            raw.iter().map(|selector| Self::resolve(selector, scope)).collect::<Result<Vec<_>>>()?;
+        let function = name.name.as_str();
+        let is_native = name.keyspace.as_ref().is_none_or(|keyspace| *keyspace == "system");
+        // Whatever the constant, every row counts.
+        if is_native && function == "count" && matches!(raw, [Selector::Literal(_)]) {
+            return Ok(Self::count_rows());
+        }
+        if is_native && function == "token" {
+            check_token(&arguments, scope)?;
+            return Ok(Self::Token(arguments));
+        }
+        let scoped: Vec<_> = arguments.iter().map(|argument| argument.within(scope)).collect();
+        let known: Vec<&dyn Argument> = scoped.iter().map(|argument| argument as &dyn Argument).collect();
+        let resolved = if is_native { functions::resolve(function, &known, None)? } else { None };
+        match (resolved, &name.keyspace) {
+            (Some(function), _) => Ok(Self::Call { function, arguments }),
+            (None, Some(keyspace)) => bail_invalid!("Unknown function '{}.{function}'", keyspace.as_str()),
+            (None, None) => bail_invalid!("Unknown function '{function}'"),
+        }
+    }
+
+    /// The selectable as an argument of a function that is still to be chosen.
+    pub fn within<'s, 'c>(&'s self, scope: Scope<'s, 'c>) -> InScope<'s, 'a, 'c> {
+        InScope { selectable: self, scope }
+    }
+
+    /// Whether a column for which `predicate` holds is selected.
+    pub fn selects(&self, predicate: &dyn Fn(&ColumnMetadata) -> bool) -> bool {
+        let any = |all: &[Self]| all.iter().any(|each| each.selects(predicate));
+        match self {
+            Self::Column(column) => predicate(column),
+            Self::Term(_) => false,
+            Self::CellTime { of, .. }
+            | Self::Cast(of, _)
+            | Self::Field(of, _)
+            | Self::Element(of, _)
+            | Self::Slice(of, ..)
+            | Self::TypeHint { of, .. } => of.selects(predicate),
+            Self::Call { arguments: parts, .. }
+            | Self::Token(parts)
+            | Self::Tuple(parts)
+            | Self::List(parts)
+            | Self::Set(parts) => any(parts),
+            Self::MapOrUserType(entries) => entries.iter().any(|(_, value)| value.selects(predicate)),
+        }
+    }
+
+    /// The type of its values, if it has one whatever is wanted.
+    pub fn exact_type(&self) -> Option<DataType> {
+        let first = |elements: &[Self]| elements.iter().find_map(Self::exact_type);
+        match self {
+            Self::Column(column) => Some(column.data_type.clone()),
+            Self::Term(_) | Self::MapOrUserType(_) => None,
+            Self::CellTime { what, column, .. } => Some(what.data_type(column.data_type.is_multi_cell())),
+            Self::Call { function, .. } => Some(function.returns().clone()),
+            Self::Token(_) => Some(DataType::BigInt),
+            Self::Cast(_, native) => Some(native.data_type()),
+            Self::Field(of, field) => match of.exact_type()? {
+                DataType::Udt { definition, .. } => definition.field(field).map(|(_, field)| field.clone()),
+                _ => None,
+            },
+            Self::Element(of, _) => element_type(&of.exact_type()?),
+            Self::Slice(of, ..) => of.exact_type().filter(|data_type| element_type(data_type).is_some()),
+            Self::TypeHint { data_type, .. } => Some(data_type.clone()),
+            // One element may be a tuple or stand in parentheses.
+            Self::Tuple(elements) if elements.len() == 1 => None,
+            Self::Tuple(elements) => {
+                Some(DataType::tuple(elements.iter().map(Self::exact_type).collect::<Option<Vec<_>>>()?))
+            }
+            Self::List(elements) => Some(DataType::list(first(elements)?).freeze()),
+            Self::Set(elements) => Some(DataType::set(first(elements)?).freeze()),
+        }
+    }
+
+    /// A type that it can stand for, if none is wanted.
+    fn compatible_type(&self) -> Option<DataType> {
+        let common = |elements: &[Self]| {
+            let types: Vec<_> = elements.iter().filter_map(Self::compatible_type).collect();
+            let fits = |wanted: &&DataType| {
+                types.iter().all(|given| Assignment::of_type(given, wanted).is_assignable())
+            };
+            types.iter().find(fits).cloned()
+        };
+        match self {
+            Self::Term(ast::Term::Literal(literal)) => preferred_type(literal),
+            Self::Tuple(elements) if elements.len() > 1 => {
+                let types = elements.iter().map(Self::compatible_type).collect::<Option<Vec<_>>>();
+                Some(DataType::tuple(types?))
+            }
+            Self::List(elements) => Some(DataType::list(common(elements)?).freeze()),
+            Self::Set(elements) => Some(DataType::set(common(elements)?).freeze()),
+            other => other.exact_type(),
+        }
+    }
+
+    /// How it fits where a value of type `wanted` is wanted.
+    pub fn assignment(&self, wanted: &DataType, scope: Scope<'_, '_>) -> Assignment {
+        let all = |elements: &[Self], wanted: &DataType| {
+            Assignment::all(elements.iter().map(|element| element.assignment(wanted, scope)))
+        };
+        let weakly = |fits: bool| if fits { Assignment::Weak } else { Assignment::No };
+        match (self, wanted) {
+            (Self::Term(term), _) => test_assignment(term, wanted, &scope.table.keyspace, scope.cx),
+            (Self::Tuple(elements), DataType::Tuple(items)) => weakly(
+                elements.len() <= items.len()
+                    && elements
+                        .iter()
+                        .zip(items.iter())
+                        .all(|(element, item)| element.assignment(item, scope).is_assignable()),
+            ),
+            (Self::Tuple(elements), _) => match &elements[..] {
+                [only] => only.assignment(wanted, scope),
+                _ => Assignment::No,
+            },
+            (Self::List(elements), DataType::List { element, .. }) => match elements.is_empty() {
+                true => Assignment::Weak,
+                false => all(elements, element),
+            },
+            (Self::List(elements), DataType::Vector { element, dimension }) => {
+                match elements.len() == *dimension as usize {
+                    true => all(elements, element),
+                    false => Assignment::No,
+                }
+            }
+            (Self::Set(elements), DataType::Set { .. } | DataType::Map { .. }) if elements.is_empty() => {
+                Assignment::Weak
+            }
+            (Self::Set(elements), DataType::Set { element, .. }) => all(elements, element),
+            (Self::MapOrUserType(entries), DataType::Map { key, value, .. }) => {
+                let fit = |(k, v): &(&'a Selector, Self)| match Self::resolve(k, scope) {
+                    Ok(k) => Assignment::all([k.assignment(key, scope), v.assignment(value, scope)]),
+                    Err(_) => Assignment::No,
+                };
+                Assignment::all(entries.iter().map(fit))
+            }
+            (Self::MapOrUserType(entries), DataType::Udt { definition, .. }) => {
+                weakly(entries.iter().all(|(name, value)| {
+                    match name {
+                        Selector::Column(name) => definition
+                            .field(name)
+                            .is_some_and(|(_, field)| value.assignment(field, scope).is_assignable()),
+                        _ => false,
+                    }
+                }))
+            }
+            (Self::List(_) | Self::Set(_) | Self::MapOrUserType(_), _) => Assignment::No,
+            (other, _) => match other.exact_type() {
+                Some(given) => Assignment::of_type(&given, wanted),
+                None => Assignment::No,
+            },
+        }
+    }
+}
+
+/// The type of `collection[key]`; lists have no elements that can be selected, but the type of their paths.
+pub(crate) fn element_type(collection: &DataType) -> Option<DataType> {
+    match collection {
+        DataType::Map { value, .. } => Some((**value).clone()),
+        DataType::Set { element, .. } => Some((**element).clone()),
+        DataType::List { .. } => Some(DataType::TimeUuid),
+        _ => None,
+    }
+}
+
+/// A type as Cassandra writes it back: user types with their keyspace.
+fn hint_text(hint: &CqlType, keyspace: &str) -> String {
+    let text = |inner: &CqlType| hint_text(inner, keyspace);
+    match hint {
+        CqlType::UserType(name) if name.keyspace.is_none() => {
+            format!("{}.{}", ast::quote_identifier(keyspace), name.name)
+        }
+        CqlType::List(element) => format!("list<{}>", text(element)),
+        CqlType::Set(element) => format!("set<{}>", text(element)),
+        CqlType::Map(key, value) => format!("map<{}, {}>", text(key), text(value)),
+        CqlType::Tuple(items) => {
+            format!("tuple<{}>", items.iter().map(text).collect::<Vec<_>>().join(", "))
+        }
+        CqlType::Vector(element, dimension) => format!("vector<{}, {dimension}>", text(element)),
+        CqlType::Frozen(inner) => format!("frozen<{}>", text(inner)),
+        other => other.to_string(),
+    }
+}
+
+/// The arguments of `token` must be values of the partition key's types.
+fn check_token(arguments: &[Selectable<'_>], scope: Scope<'_, '_>) -> Result<()> {
+    let key = &scope.table.partition_key;
+    if arguments.len() != key.len() {
+        bail_invalid!(
+            "Invalid number of arguments in call to function system.token: {} required but {} provided",
+            key.len(),
+            arguments.len()
+        );
+    }
+    for (i, (argument, column)) in arguments.iter().zip(key).enumerate() {
+        if !argument.assignment(&column.data_type, scope).is_assignable() {
+            bail_invalid!(
+                "Type error: {argument} cannot be passed as argument {i} of function system.token of type {}",
+                column.data_type
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A selectable with what is needed to tell its type.
+pub(crate) struct InScope<'s, 'a, 'c> {
+    selectable: &'s Selectable<'a>,
+    scope: Scope<'s, 'c>,
+}
+
+impl Argument for InScope<'_, '_, '_> {
+    fn assignment(&self, wanted: &DataType) -> Assignment {
+        self.selectable.assignment(wanted, self.scope)
+    }
+
+    fn known_type(&self) -> Option<DataType> {
+        self.selectable.compatible_type()
+    }
+}
+
+impl fmt::Display for InScope<'_, '_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.selectable.fmt(f)
+    }
+}
+
+/// How Cassandra writes a call, as the name of its column: `system.min(k)`, `count`, `a + b`, `cast(a as text)`.
+pub(crate) fn call_text(function: &Function, arguments: &[String]) -> String {
+    let operator = |name: &str| {
+        Some(match name {
+            "_add" => ArithmeticOperator::Add,
+            "_substract" => ArithmeticOperator::Subtract,
+            "_multiply" => ArithmeticOperator::Multiply,
+            "_divide" => ArithmeticOperator::Divide,
+            "_modulo" => ArithmeticOperator::Modulo,
+            _ => return None,
+        })
+    };
+    let name = function.name();
+    match (function, arguments, operator(name)) {
+        (Function::Aggregate(_), [], _) => "count".to_owned(),
+        (Function::Scalar(_), [only], _) if name == "_negate" => format!("-{only}"),
+        (Function::Scalar(_), [left, right], Some(operator)) => {
+            format!("{left} {} {right}", operator.symbol())
+        }
+        (Function::Scalar(scalar), [only], _) if is_cast(name) => {
+            format!("cast({only} as {})", scalar.returns)
+        }
+        _ => format!("system.{name}({})", arguments.join(", ")),
+    }
+}
+
+/// Whether a native function's name is a cast's, of today or of before 5.0.
+fn is_cast(name: &str) -> bool {
+    name.starts_with("cast_as_") || name.starts_with("castas")
+}
+
+/// How messages and column names show a term: strings in quotes that nothing escapes.
+pub(crate) fn term_text(term: &ast::Term) -> String {
+    match term {
+        ast::Term::Null => NullArgument.to_string(),
+        ast::Term::Literal(literal) if literal.kind == ast::LiteralKind::String => {
+            format!("'{}'", literal.text)
+        }
+        term => term.to_string(),
+    }
+}
+
+/// `m['a'..'b']`
+pub(crate) fn slice_text(of: &dyn fmt::Display, from: Option<&ast::Term>, to: Option<&ast::Term>) -> String {
+    let text = |term: Option<&ast::Term>| term.map(term_text).unwrap_or_default();
+    format!("{of}[{}..{}]", text(from), text(to))
+}
+
+/// As messages show it: columns bare, functions with their keyspace.
+impl fmt::Display for Selectable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let joined =
+            |elements: &[Self]| elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Column(column) => f.write_str(&column.name),
+            Self::Term(term) => f.write_str(&term_text(term)),
+            Self::CellTime { what, of, .. } => write!(f, "{}({of})", what.name()),
+            Self::Call { function, arguments } => {
+                let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+                f.write_str(&call_text(function, &arguments))
+            }
+            Self::Token(arguments) => write!(f, "system.token({})", joined(arguments)),
+            Self::Cast(of, native) => write!(f, "cast({of} as {native})"),
+            Self::Field(of, field) => write!(f, "{of}.{}", field.as_str()),
+            Self::Element(of, key) => write!(f, "{of}[{}]", term_text(key)),
+            Self::Slice(of, from, to) => f.write_str(&slice_text(of, *from, *to)),
+            Self::TypeHint { text, of, .. } => write!(f, "({text}){of}"),
+            Self::Tuple(elements) => write!(f, "({})", joined(elements)),
+            Self::List(elements) => write!(f, "[{}]", joined(elements)),
+            Self::Set(elements) => write!(f, "{{{}}}", joined(elements)),
+            Self::MapOrUserType(entries) => {
+                let entry = |(key, value): &(&Selector, Self)| match key {
+                    Selector::Column(name) => format!("{}: {value}", name.as_str()),
+                    key => format!("{key}: {value}"),
+                };
+                write!(f, "{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Whether a term can stand for a value of a type, and what type it has by itself.
+
+use std::fmt;
+
+use cassette_cql::ast;
+use cassette_cql::values::functions::{self, Argument, Function, NullArgument, ScalarFunction};
+use cassette_cql::values::{Assignment, ValueError, preferred_type};
+use cassette_rows::DataType;
+
+use crate::planning::context::PlanContext;
+use crate::schema::catalog::{TypeUse, resolve_type};
+
+/// A term as an argument of a function that is still to be chosen.
+pub(crate) struct TermArgument<'a, 'c> {
+    pub raw: &'a ast::Term,
+    /// The keyspace of the statement: where user types are looked up.
+    pub keyspace: &'a str,
+    pub cx: &'a PlanContext<'c>,
+}
+
+impl fmt::Display for TermArgument<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.raw {
+            ast::Term::Null => NullArgument.fmt(f),
+            raw => raw.fmt(f),
+        }
+    }
+}
+
+impl Argument for TermArgument<'_, '_> {
+    fn assignment(&self, wanted: &DataType) -> Assignment {
+        test_assignment(self.raw, wanted, self.keyspace, self.cx)
+    }
+
+    fn known_type(&self) -> Option<DataType> {
+        known_type(self.raw, self.keyspace, self.cx)
+    }
+}
+
+/// How `raw` fits a value of type `wanted`, in a statement on `keyspace`.
+pub(crate) fn test_assignment(
+    raw: &ast::Term,
+    wanted: &DataType,
+    keyspace: &str,
+    cx: &PlanContext<'_>,
+) -> Assignment {
+    let test = |raw: &ast::Term, wanted: &DataType| test_assignment(raw, wanted, keyspace, cx);
+    let weakly = |fits: bool| if fits { Assignment::Weak } else { Assignment::No };
+    match raw {
+        ast::Term::Null => NullArgument.assignment(wanted),
+        ast::Term::Literal(literal) => Assignment::of_literal(literal, wanted),
+        ast::Term::BindMarker(_) => Assignment::Weak,
+        ast::Term::List(elements) => match wanted {
+            DataType::List { .. } if elements.is_empty() => Assignment::Weak,
+            DataType::List { element, .. } => Assignment::all(elements.iter().map(|raw| test(raw, element))),
+            DataType::Vector { element, dimension } if elements.len() == *dimension as usize => {
+                Assignment::all(elements.iter().map(|raw| test(raw, element)))
+            }
+            _ => Assignment::No,
+        },
+        ast::Term::Set(elements) => match wanted {
+            DataType::Set { .. } | DataType::Map { .. } if elements.is_empty() => Assignment::Weak,
+            DataType::Set { element, .. } => Assignment::all(elements.iter().map(|raw| test(raw, element))),
+            _ => Assignment::No,
+        },
+        ast::Term::Map(entries) => match wanted {
+            DataType::Map { key, value, .. } => {
+                Assignment::all(entries.iter().flat_map(|(k, v)| [test(k, key), test(v, value)]))
+            }
+            _ => Assignment::No,
+        },
+        ast::Term::UserType(fields) => match wanted {
+            DataType::Udt { definition, .. } => weakly(fields.iter().all(|(name, raw)| {
+                definition.field(name).is_none_or(|(_, field)| test(raw, field).is_assignable())
+            })),
+            _ => Assignment::No,
+        },
+        ast::Term::Tuple(elements) => match (wanted, &elements[..]) {
+            (DataType::Tuple(items), _) => weakly(
+                elements.len() <= items.len()
+                    && elements.iter().zip(items.iter()).all(|(raw, item)| test(raw, item).is_assignable()),
+            ),
+            (_, [only]) => test(only, wanted),
+            _ => Assignment::No,
+        },
+        ast::Term::TypeHint(hint, _) => match resolve_hint(hint, keyspace, cx) {
+            Some(hinted) => Assignment::of_type(&hinted, wanted),
+            None => Assignment::No,
+        },
+        // A call that means nothing is assignable: preparing it says what is wrong.
+        ast::Term::Function(_) | ast::Term::Cast(..) | ast::Term::Arithmetic(..) | ast::Term::Negated(_) => {
+            match call_type(raw, Some(wanted), keyspace, cx) {
+                Some(returned) => Assignment::of_type(&returned, wanted),
+                None => Assignment::Weak,
+            }
+        }
+    }
+}
+
+/// The type that `raw` has whatever receives it, if it has one.
+fn known_type(raw: &ast::Term, keyspace: &str, cx: &PlanContext<'_>) -> Option<DataType> {
+    let known = |raw: &ast::Term| known_type(raw, keyspace, cx);
+    let first = |elements: &[ast::Term]| elements.iter().find_map(known);
+    match raw {
+        ast::Term::Null | ast::Term::BindMarker(_) | ast::Term::UserType(_) => None,
+        ast::Term::Literal(literal) => preferred_type(literal),
+        ast::Term::List(elements) => Some(DataType::list(first(elements)?)),
+        ast::Term::Set(elements) => Some(DataType::set(first(elements)?)),
+        ast::Term::Map(entries) => {
+            let key = entries.iter().find_map(|(key, _)| known(key))?;
+            Some(DataType::map(key, entries.iter().find_map(|(_, value)| known(value))?))
+        }
+        ast::Term::Tuple(elements) => match &elements[..] {
+            [only] => known(only),
+            _ => Some(DataType::tuple(elements.iter().map(known).collect::<Option<Vec<_>>>()?)),
+        },
+        ast::Term::TypeHint(hint, _) => resolve_hint(hint, keyspace, cx),
+        call => call_type(call, None, keyspace, cx),
+    }
+}
+
+fn resolve_hint(hint: &ast::CqlType, keyspace: &str, cx: &PlanContext<'_>) -> Option<DataType> {
+    let keyspace = cx.catalog.keyspace(keyspace)?;
+    resolve_type(hint, TypeUse { keyspace: &keyspace.name, types: &keyspace.types }).ok()
+}
+
+/// The type of a call's result; `None` if the call means nothing.
+fn call_type(
+    raw: &ast::Term,
+    wanted: Option<&DataType>,
+    keyspace: &str,
+    cx: &PlanContext<'_>,
+) -> Option<DataType> {
+    match raw {
+        ast::Term::Function(call) if is_token(call) => Some(DataType::BigInt),
+        ast::Term::Function(call) => Some(resolve_call(call, wanted, keyspace, cx).ok()??.returns().clone()),
+        ast::Term::Cast(_, to) => Some(to.data_type()),
+        ast::Term::Arithmetic(left, operator, right) => {
+            Some(resolve_arithmetic(left, *operator, right, wanted, keyspace, cx).ok()?.returns)
+        }
+        ast::Term::Negated(inner) => {
+            let argument = TermArgument { raw: inner, keyspace, cx };
+            Some(functions::resolve_negation(&argument, wanted).ok()?.returns)
+        }
+        _ => None,
+    }
+}
+
+/// Whether `call` is of `token`, which is about a table's partition key.
+pub(crate) fn is_token(call: &ast::FunctionCall) -> bool {
+    is_native(&call.name) && call.name.name == "token"
+}
+
+/// Whether `name` can be a native function's: it has no keyspace, or theirs.
+fn is_native(name: &ast::QualifiedName) -> bool {
+    name.keyspace.as_ref().is_none_or(|keyspace| *keyspace == "system")
+}
+
+/// The native function that a call means; `None` if none is called so.
+pub(crate) fn resolve_call(
+    call: &ast::FunctionCall,
+    wanted: Option<&DataType>,
+    keyspace: &str,
+    cx: &PlanContext<'_>,
+) -> Result<Option<Function>, ValueError> {
+    if !is_native(&call.name) {
+        return Ok(None);
+    }
+    let arguments: Vec<_> = call.arguments.iter().map(|raw| TermArgument { raw, keyspace, cx }).collect();
+    let arguments: Vec<&dyn Argument> = arguments.iter().map(|argument| argument as &dyn Argument).collect();
+    functions::resolve(&call.name.name, &arguments, wanted)
+}
+
+pub(crate) fn resolve_arithmetic(
+    left: &ast::Term,
+    operator: ast::ArithmeticOperator,
+    right: &ast::Term,
+    wanted: Option<&DataType>,
+    keyspace: &str,
+    cx: &PlanContext<'_>,
+) -> Result<ScalarFunction, ValueError> {
+    let left = TermArgument { raw: left, keyspace, cx };
+    let right = TermArgument { raw: right, keyspace, cx };
+    functions::resolve_arithmetic(operator, &left, &right, wanted)
+}

@@ -1,0 +1,124 @@
+//! Binding: a prepared term's value in one cx.
+
+use std::borrow::Cow;
+
+use cassette_rows::DataType;
+use cassette_rows::types::{collection, vector};
+
+use super::Bound;
+use super::sorted::sorted;
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
+use crate::basics::request::BoundValue;
+use crate::planning::context::BindContext;
+use crate::schema::conditions::Term;
+
+impl Term {
+    /// The value in this cx. Bytes from outside are checked against the receiver's type, sets and maps in them
+    /// sorted.
+    ///
+    /// # Errors
+    /// Invalid, for bound bytes that are no value of their type, and nulls where none can be.
+    pub fn bind<'a>(&'a self, cx: &BindContext<'a>) -> Result<Bound<'a>> {
+        Ok(match self {
+            Self::Null => Bound::Null,
+            Self::Value(bytes) => Bound::Value(Cow::Borrowed(bytes)),
+            Self::Marker { index, receiver } => match cx.values.get(*index as usize) {
+                Some(BoundValue::Set(bytes)) => {
+                    receiver
+                        .data_type
+                        .validate(bytes)
+                        .map_err(|error| DatabaseError::Invalid(error.to_string()))?;
+                    Bound::Value(sorted(&receiver.data_type, bytes)?)
+                }
+                Some(BoundValue::Null) => Bound::Null,
+                Some(BoundValue::Unset) => Bound::Unset,
+                None => return Err(DatabaseError::Server(format!("no value for bind marker {index}"))),
+            },
+            Self::Elements { data_type, elements } => {
+                let parts = elements.iter().map(|term| term.bind(cx)).collect::<Result<Vec<_>>>()?;
+                if parts.iter().any(Bound::is_unset) {
+                    return Ok(Bound::Unset);
+                }
+                let bytes = assemble_elements(data_type, parts.iter().map(Bound::value).collect())?;
+                Bound::Value(Cow::Owned(bytes))
+            }
+            Self::Items { data_type, items } => {
+                let parts = items.iter().map(|term| term.bind(cx)).collect::<Result<Vec<_>>>()?;
+                if let Some(unset) = parts.iter().position(Bound::is_unset) {
+                    refuse_unset(data_type, unset)?;
+                }
+                Bound::Value(Cow::Owned(assemble_items(parts.iter().map(Bound::value))))
+            }
+            Self::Item { of, index } => match of.bind(cx)? {
+                Bound::Value(tuple) => match collection::read_tuple(&tuple).nth(*index).flatten() {
+                    Some(item) => Bound::Value(Cow::Owned(item.to_vec())),
+                    None => Bound::Null,
+                },
+                other => other,
+            },
+            Self::Function(function) => match function.call(cx)? {
+                Some(bytes) => Bound::Value(Cow::Owned(bytes)),
+                None => Bound::Null,
+            },
+        })
+    }
+}
+
+/// A frozen tuple or UDT is written whole: nothing in it can be left as it is. In a non-frozen UDT an unset field counts
+/// as null.
+fn refuse_unset(data_type: &DataType, index: usize) -> Result<()> {
+    match data_type {
+        DataType::Udt { frozen: false, .. } => Ok(()),
+        DataType::Udt { definition, .. } => {
+            let field = definition.fields.get(index).map_or("", |(name, _)| name);
+            bail_invalid!("Invalid unset value for field '{field}' of user defined type {}", definition.name)
+        }
+        _ => bail_invalid!("Invalid unset value for tuple field number {index}"),
+    }
+}
+
+/// The bytes of a list, set, vector or map of these parts, keys and values in turn for a map. Sets and maps are sorted, the
+/// later of equal keys wins.
+pub(crate) fn assemble_elements(data_type: &DataType, parts: Vec<Option<&[u8]>>) -> Result<Vec<u8>> {
+    let mut values = Vec::with_capacity(parts.len());
+    for part in parts {
+        match part {
+            Some(value) => values.push(value),
+            None => bail_invalid!("null is not supported inside collections"),
+        }
+    }
+    let mut out = Vec::new();
+    match data_type {
+        DataType::List { .. } => collection::write_list(&mut out, values.iter().copied()),
+        DataType::Set { element, .. } => {
+            values.sort_by(|a, b| element.compare(a, b));
+            values.dedup_by(|a, b| element.compare(a, b).is_eq());
+            collection::write_list(&mut out, values.iter().copied());
+        }
+        DataType::Map { key, .. } => {
+            let mut entries: Vec<_> = values.chunks_exact(2).map(|entry| (entry[0], entry[1])).collect();
+            // Stable, so the last of equal keys is the one that was written last.
+            entries.sort_by(|a, b| key.compare(a.0, b.0));
+            let mut unique: Vec<(&[u8], &[u8])> = Vec::with_capacity(entries.len());
+            for entry in entries {
+                match unique.last_mut() {
+                    Some(last) if key.compare(last.0, entry.0).is_eq() => last.1 = entry.1,
+                    _ => unique.push(entry),
+                }
+            }
+            collection::write_map(&mut out, unique.iter().copied());
+        }
+        DataType::Vector { element, .. } => {
+            values.iter().for_each(|value| vector::write_element(&mut out, element, value));
+        }
+        other => bail_invalid!("{other} is no collection"),
+    }
+    Ok(out)
+}
+
+/// The bytes of a tuple or UDT of these items.
+pub(crate) fn assemble_items<'a>(items: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<u8> {
+    let mut out = Vec::new();
+    collection::write_tuple(&mut out, items);
+    out
+}

@@ -1,0 +1,309 @@
+//! Preparing terms against what receives their values.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_cql::ast;
+use cassette_cql::values::{Assignment, literal_bytes};
+use cassette_rows::{DataType, interrupt};
+
+use super::bind::{assemble_elements, assemble_items};
+use super::test_assignment;
+use crate::basics::error::{Result, bail_invalid};
+use crate::basics::response::ColumnSpec;
+use crate::planning::context::PlanContext;
+use crate::schema::catalog::{TypeUse, resolve_type};
+use crate::schema::conditions::Term;
+
+impl Term {
+    /// Prepares `raw` to be given to `receiver`; markers in it are noted in `cx`.
+    ///
+    /// # Errors
+    /// Invalid, with Cassandra's texts, when the term is of another type.
+    pub fn prepare(raw: &ast::Term, receiver: &Arc<ColumnSpec>, cx: &mut PlanContext<'_>) -> Result<Self> {
+        interrupt::check()?;
+        match raw {
+            ast::Term::Null => match receiver.data_type {
+                DataType::Counter => bail_invalid!("Invalid null value for counter increment/decrement"),
+                _ => Ok(Self::Null),
+            },
+            ast::Term::Literal(literal) => {
+                if !fits(raw, receiver, cx) {
+                    bail_invalid!(
+                        "Invalid {} constant ({}) for \"{}\" of type {}",
+                        kind_name(literal.kind),
+                        literal.text,
+                        receiver.name,
+                        receiver.data_type
+                    );
+                }
+                Ok(Self::Value(literal_bytes(literal, &receiver.data_type)?.into()))
+            }
+            ast::Term::BindMarker(marker) => Ok(Self::marker(marker, receiver, cx)),
+            ast::Term::List(elements) => match &receiver.data_type {
+                DataType::Vector { dimension, .. } => {
+                    if elements.len() != *dimension as usize {
+                        bail_invalid!(
+                            "Invalid vector literal for {} of type {}; expected {dimension} elements, but given {}",
+                            receiver.name,
+                            receiver.data_type,
+                            elements.len()
+                        );
+                    }
+                    prepare_elements("vector", elements, receiver, cx)
+                }
+                DataType::List { .. } => prepare_elements("list", elements, receiver, cx),
+                other => {
+                    bail_invalid!("Unexpected receiver type '{other}'; only list and vector are expected")
+                }
+            },
+            ast::Term::Set(elements) => match &receiver.data_type {
+                DataType::Set { .. } => prepare_elements("set", elements, receiver, cx),
+                DataType::Map { .. } if elements.is_empty() => prepare_map(&[], receiver, cx),
+                other => bail_invalid!("Invalid set literal for {} of type {other}", receiver.name),
+            },
+            ast::Term::Map(entries) => prepare_map(entries, receiver, cx),
+            ast::Term::UserType(fields) => prepare_user_type(fields, receiver, cx),
+            ast::Term::Tuple(elements) => match (&receiver.data_type, &elements[..]) {
+                (DataType::Tuple(items), _) => prepare_tuple(elements, items, receiver, cx),
+                (_, [only]) => Self::prepare(only, receiver, cx),
+                (other, _) => {
+                    bail_invalid!("Invalid tuple type literal for {} of type {other}", receiver.name)
+                }
+            },
+            ast::Term::TypeHint(hint, inner) => {
+                let keyspace = cx.catalog.require_keyspace(&receiver.keyspace)?;
+                let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
+                let hinted = resolve_type(hint, scope)?;
+                if !test_assignment(inner, &hinted, &receiver.keyspace, cx).is_assignable() {
+                    bail_invalid!("Cannot cast value {inner} to type {hint}");
+                }
+                if !Assignment::of_type(&hinted, &receiver.data_type).is_assignable() {
+                    bail_invalid!(
+                        "Cannot assign value ({hint}){inner} to {} of type {}",
+                        receiver.name,
+                        receiver.data_type
+                    );
+                }
+                Self::prepare(inner, receiver, cx)
+            }
+            ast::Term::Function(call) => Self::prepare_call(call, receiver, cx),
+            ast::Term::Cast(inner, to) => Self::prepare_cast(inner, *to, receiver, cx),
+            ast::Term::Arithmetic(left, operator, right) => {
+                Self::prepare_arithmetic(left, *operator, right, receiver, cx)
+            }
+            ast::Term::Negated(inner) => Self::prepare_negation(inner, receiver, cx),
+        }
+    }
+
+    /// The term of a bind marker, noted in `cx` as one that is bound to `receiver`.
+    pub fn marker(marker: &ast::BindMarker, receiver: &Arc<ColumnSpec>, cx: &mut PlanContext<'_>) -> Self {
+        cx.markers.receive(marker.index, receiver);
+        Self::Marker { index: marker.index, receiver: receiver.clone() }
+    }
+
+    /// Whether nothing has to be bound or called to know its value.
+    pub fn is_constant(&self) -> bool {
+        matches!(self, Self::Null | Self::Value(_))
+    }
+
+    /// Whether a marker is somewhere in it.
+    pub fn contains_marker(&self) -> bool {
+        match self {
+            Self::Null | Self::Value(_) => false,
+            Self::Marker { .. } => true,
+            Self::Elements { elements: parts, .. } | Self::Items { items: parts, .. } => {
+                parts.iter().any(Self::contains_marker)
+            }
+            Self::Item { of, .. } => of.contains_marker(),
+            Self::Function(function) => function.arguments.iter().any(Self::contains_marker),
+        }
+    }
+}
+
+fn fits(raw: &ast::Term, receiver: &ColumnSpec, cx: &PlanContext<'_>) -> bool {
+    test_assignment(raw, &receiver.data_type, &receiver.keyspace, cx).is_assignable()
+}
+
+/// What receives a part of `whole`, for messages and nested markers.
+fn part(whole: &ColumnSpec, name: String, data_type: &DataType) -> Arc<ColumnSpec> {
+    Arc::new(ColumnSpec { name: name.into(), data_type: data_type.clone(), ..whole.clone() })
+}
+
+/// Of a list, set or vector.
+fn prepare_elements(
+    what: &str,
+    elements: &[ast::Term],
+    receiver: &Arc<ColumnSpec>,
+    cx: &mut PlanContext<'_>,
+) -> Result<Term> {
+    let element_type = match &receiver.data_type {
+        DataType::List { element, .. } | DataType::Set { element, .. } | DataType::Vector { element, .. } => {
+            element
+        }
+        other => bail_invalid!("Invalid {what} literal for {} of type {other}", receiver.name),
+    };
+    let element = part(receiver, format!("value({})", receiver.name), element_type);
+    let mut terms = Vec::with_capacity(elements.len());
+    for raw in elements {
+        if !fits(raw, &element, cx) {
+            bail_invalid!(
+                "Invalid {what} literal for {}: value {raw} is not of type {}",
+                receiver.name,
+                element.data_type
+            );
+        }
+        let term = Term::prepare(raw, &element, cx)?;
+        if what != "vector" {
+            refuse_marker(what, &term, receiver)?;
+        }
+        terms.push(term);
+    }
+    elements_term(terms, receiver)
+}
+
+fn prepare_map(
+    entries: &[(ast::Term, ast::Term)],
+    receiver: &Arc<ColumnSpec>,
+    cx: &mut PlanContext<'_>,
+) -> Result<Term> {
+    let DataType::Map { key, value, .. } = &receiver.data_type else {
+        bail_invalid!("Invalid map literal for {} of type {}", receiver.name, receiver.data_type);
+    };
+    let key = part(receiver, format!("key({})", receiver.name), key);
+    let value = part(receiver, format!("value({})", receiver.name), value);
+    let mut terms = Vec::with_capacity(2 * entries.len());
+    for (k, v) in entries {
+        for (what, raw, receiving) in [("key", k, &key), ("value", v, &value)] {
+            if !fits(raw, receiving, cx) {
+                bail_invalid!(
+                    "Invalid map literal for {}: {what} {raw} is not of type {}",
+                    receiver.name,
+                    receiving.data_type
+                );
+            }
+            let term = Term::prepare(raw, receiving, cx)?;
+            refuse_marker("map", &term, receiver)?;
+            terms.push(term);
+        }
+    }
+    elements_term(terms, receiver)
+}
+
+fn refuse_marker(what: &str, term: &Term, receiver: &ColumnSpec) -> Result<()> {
+    if term.contains_marker() {
+        bail_invalid!(
+            "Invalid {what} literal for {}: bind variables are not supported inside collection literals",
+            receiver.name
+        );
+    }
+    Ok(())
+}
+
+/// A constant when all parts are.
+fn elements_term(elements: Vec<Term>, receiver: &ColumnSpec) -> Result<Term> {
+    let data_type = receiver.data_type.clone();
+    if !elements.iter().all(Term::is_constant) {
+        return Ok(Term::Elements { data_type, elements });
+    }
+    let values = elements.iter().map(constant).collect::<Vec<_>>();
+    Ok(Term::Value(assemble_elements(&data_type, values)?.into()))
+}
+
+fn constant(term: &Term) -> Option<&[u8]> {
+    match term {
+        Term::Value(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn prepare_tuple(
+    elements: &[ast::Term],
+    items: &[DataType],
+    receiver: &Arc<ColumnSpec>,
+    cx: &mut PlanContext<'_>,
+) -> Result<Term> {
+    if elements.len() > items.len() {
+        bail_invalid!(
+            "Invalid tuple literal for {}: too many elements. Type {} expects {} but got {}",
+            receiver.name,
+            receiver.data_type,
+            items.len(),
+            elements.len()
+        );
+    }
+    let mut terms = Vec::with_capacity(elements.len());
+    for (i, (raw, item)) in elements.iter().zip(items).enumerate() {
+        let item = part(receiver, format!("{}[{i}]", receiver.name), item);
+        if !fits(raw, &item, cx) {
+            bail_invalid!(
+                "Invalid tuple literal for {}: component {i} is not of type {}",
+                receiver.name,
+                item.data_type
+            );
+        }
+        terms.push(Term::prepare(raw, &item, cx)?);
+    }
+    Ok(items_term(terms, receiver))
+}
+
+fn prepare_user_type(
+    fields: &[(ast::Identifier, ast::Term)],
+    receiver: &Arc<ColumnSpec>,
+    cx: &mut PlanContext<'_>,
+) -> Result<Term> {
+    let DataType::Udt { definition, .. } = &receiver.data_type else {
+        bail_invalid!("Invalid user type literal for {} of type {}", receiver.name, receiver.data_type);
+    };
+    let definition = definition.clone();
+    let mut given = vec![None; definition.fields.len()];
+    let mut unknown = None;
+    for (field, raw) in fields {
+        match definition.field(field) {
+            // The first of equal names counts.
+            Some((index, _)) => _ = given[index].get_or_insert(raw),
+            None => _ = unknown.get_or_insert(field),
+        }
+    }
+    let mut terms = Vec::with_capacity(definition.fields.len());
+    for ((name, data_type), raw) in definition.fields.iter().zip(given) {
+        let Some(raw) = raw else {
+            terms.push(Term::Null);
+            continue;
+        };
+        let field = part(receiver, format!("{}.{name}", receiver.name), data_type);
+        if !fits(raw, &field, cx) {
+            bail_invalid!(
+                "Invalid user type literal for {}: field {name} is not of type {}",
+                receiver.name,
+                field.data_type
+            );
+        }
+        terms.push(Term::prepare(raw, &field, cx)?);
+    }
+    if let Some(unknown) = unknown {
+        bail_invalid!("Unknown field '{unknown}' in value of user defined type {}", definition.name);
+    }
+    Ok(items_term(terms, receiver))
+}
+
+/// A constant when all items are.
+fn items_term(items: Vec<Term>, receiver: &ColumnSpec) -> Term {
+    if items.iter().all(Term::is_constant) {
+        return Term::Value(Bytes::from(assemble_items(items.iter().map(constant))));
+    }
+    Term::Items { data_type: receiver.data_type.clone(), items }
+}
+
+/// Cassandra's name of a kind of literal.
+fn kind_name(kind: ast::LiteralKind) -> &'static str {
+    match kind {
+        ast::LiteralKind::String => "STRING",
+        ast::LiteralKind::Integer => "INTEGER",
+        ast::LiteralKind::Float => "FLOAT",
+        ast::LiteralKind::Boolean => "BOOLEAN",
+        ast::LiteralKind::Duration => "DURATION",
+        ast::LiteralKind::Uuid => "UUID",
+        ast::LiteralKind::Hex => "HEX",
+    }
+}

@@ -1,0 +1,90 @@
+//! Views: planning their WHERE, and checking rows against it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cassette_cql::ast::WhereClause;
+use cassette_rows::{ColumnKind, PartitionHeader, Row, TableMetadata};
+
+use crate::basics::error::Result;
+use crate::planning::context::{BindContext, PlanContext};
+use crate::planning::restrictions::view_filters;
+use crate::planning::select::{BoundFilter, CurrentPartition, CurrentRow};
+use crate::planning::terms::Markers;
+use crate::schema::build_state::BuildState;
+use crate::schema::catalog::{Catalog, Keyspace};
+use crate::schema::views::{BuiltUpTo, View};
+
+impl View {
+    /// A view with this WHERE.
+    ///
+    /// # Errors
+    /// Invalid, with Cassandra's texts, for a WHERE that a view cannot have.
+    pub(crate) fn new(
+        base: Arc<TableMetadata>,
+        table: Arc<TableMetadata>,
+        include_all: bool,
+        where_clause: WhereClause,
+        state: Arc<BuildState<BuiltUpTo>>,
+    ) -> Result<Self> {
+        let catalog = Catalog::default();
+        let mut cx = PlanContext {
+            catalog: &catalog,
+            session_keyspace: Some(&base.keyspace),
+            used_session_keyspace: false,
+            digest: Default::default(),
+            markers: Markers::default(),
+            warnings: Vec::new(),
+        };
+        let filters = view_filters(&where_clause, &base, &mut cx)?;
+        let extra_key = table.partition_key.iter().chain(&table.clustering).find_map(|column| {
+            let of_base = base.column(&column.name)?;
+            (of_base.kind == ColumnKind::Regular).then(|| of_base.clone())
+        });
+        Ok(Self { base, table, include_all, where_clause, filters, extra_key, state })
+    }
+
+    /// The same view of tables that have changed.
+    pub(crate) fn rebased(&self, base: &Arc<TableMetadata>, table: &Arc<TableMetadata>) -> Result<Self> {
+        let (base, table) = (base.clone(), table.clone());
+        Self::new(base, table, self.include_all, self.where_clause.clone(), self.state.clone())
+    }
+
+    /// Binds the WHERE's values, to ask of many rows.
+    pub(crate) fn bind<'e>(&'e self, cx: &BindContext<'e>) -> Result<Vec<BoundFilter<'e>>> {
+        self.filters.iter().map(|filter| BoundFilter::new(filter, cx)).collect()
+    }
+
+    /// Whether the WHERE holds for a row of a partition at `now` (seconds).
+    pub(crate) fn shows(
+        &self,
+        header: &PartitionHeader,
+        row: &Row,
+        filters: &[BoundFilter<'_>],
+        now: u32,
+    ) -> bool {
+        if filters.is_empty() {
+            return true;
+        }
+        let partition = CurrentPartition::new(header.clone(), self.base.partition_key.len());
+        let row = CurrentRow { partition: &partition, row: Some(row) };
+        filters.iter().all(|filter| filter.matches(row, now))
+    }
+}
+
+impl Keyspace {
+    /// The same keyspace with views of the tables as they are now, and without those whose table is gone.
+    pub(crate) fn with_views_of_tables(mut self) -> Result<Self> {
+        let mut views = BTreeMap::new();
+        for (name, view) in self.views {
+            let base = self.tables.get(&view.base.name).filter(|base| base.id == view.base.id);
+            let table = self.tables.get(&name).filter(|table| table.id == view.table.id);
+            if let (Some(base), Some(table)) = (base, table) {
+                let same = Arc::ptr_eq(base, &view.base) && Arc::ptr_eq(table, &view.table);
+                views.insert(name, if same { view } else { Arc::new(view.rebased(base, table)?) });
+            }
+        }
+        self.views = views;
+        Ok(self)
+    }
+}

@@ -1,0 +1,94 @@
+//! How far an index or a view is built.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// How far an index or a view is built. `P` is the position that a build goes on from.
+#[derive(Debug)]
+pub(crate) struct BuildState<P> {
+    built: AtomicBool,
+    /// A thread is building it.
+    building: Arc<AtomicBool>,
+    /// Partitions of the base table that were read.
+    partitions: AtomicU64,
+    /// Entries that were written.
+    entries: AtomicU64,
+    /// Up to where the build is done.
+    done: Mutex<Option<P>>,
+}
+
+impl<P> Default for BuildState<P> {
+    fn default() -> Self {
+        Self {
+            built: AtomicBool::new(false),
+            building: Arc::default(),
+            partitions: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            done: Mutex::new(None),
+        }
+    }
+}
+
+impl<P: Clone> BuildState<P> {
+    /// Whether queries may use it.
+    pub fn is_built(&self) -> bool {
+        self.built.load(Ordering::Acquire)
+    }
+
+    /// Whether a thread is building it.
+    pub fn is_building(&self) -> bool {
+        self.building.load(Ordering::Acquire) && !self.is_built()
+    }
+
+    /// Partitions read and entries written since the build began in this process.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.partitions.load(Ordering::Relaxed), self.entries.load(Ordering::Relaxed))
+    }
+
+    /// Marks it as unbuilt, to be built again from the start: it has lost entries.
+    pub fn start_over(&self) {
+        *self.done.lock() = None;
+        self.built.store(false, Ordering::Release);
+    }
+
+    /// Marks it as being built, until the guard is dropped. Returns `None` if it is built or its build runs.
+    pub fn begin(&self) -> Option<BuildGuard> {
+        let begins = !self.is_built() && !self.building.swap(true, Ordering::AcqRel);
+        begins.then(|| BuildGuard(self.building.clone()))
+    }
+
+    pub fn set_built(&self) {
+        *self.done.lock() = None;
+        self.built.store(true, Ordering::Release);
+    }
+
+    /// Up to where the build is done; `None` before its first step.
+    pub fn done(&self) -> Option<P> {
+        self.done.lock().clone()
+    }
+
+    pub fn set_done(&self, done: Option<P>) {
+        *self.done.lock() = done;
+    }
+
+    pub fn count_partition(&self) {
+        self.partitions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn count_entries(&self, entries: usize) {
+        self.entries.fetch_add(entries as u64, Ordering::Relaxed);
+    }
+}
+
+/// Marks an index or a view as being built until it is dropped, also by a panic: a mark that stayed
+/// would keep the index or view unbuilt for as long as the process runs.
+#[derive(Debug)]
+pub(crate) struct BuildGuard(Arc<AtomicBool>);
+
+impl Drop for BuildGuard {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,50 @@
+//! Telling others of schema changes.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::basics::response::SchemaChange;
+
+type Listener = dyn Fn(&SchemaChange) + Send + Sync;
+
+/// Those who want to know of schema changes. A listener is called after the change is in force and durable, one change
+/// after the other, on the thread that changes the schema: it must not block and must not change the schema.
+#[derive(Default)]
+pub struct SchemaEvents {
+    listeners: Mutex<Vec<Weak<Listener>>>,
+}
+
+/// Keeps a listener listening; dropping it ends that.
+#[must_use = "dropping the subscription ends it"]
+pub struct Subscription(
+    #[expect(dead_code, reason = "held, so that the weak reference lives")] Arc<Listener>,
+);
+
+impl SchemaEvents {
+    /// Calls `listener` with every change from now on.
+    pub fn subscribe(&self, listener: impl Fn(&SchemaChange) + Send + Sync + 'static) -> Subscription {
+        let listener: Arc<Listener> = Arc::new(listener);
+        let mut listeners = self.listeners.lock();
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners.push(Arc::downgrade(&listener));
+        Subscription(listener)
+    }
+
+    pub(crate) fn tell(&self, change: &SchemaChange) {
+        let listeners: Vec<_> = self.listeners.lock().iter().filter_map(Weak::upgrade).collect();
+        listeners.iter().for_each(|listener| listener(change));
+    }
+}
+
+impl std::fmt::Debug for SchemaEvents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SchemaEvents").field("listeners", &self.listeners.lock().len()).finish()
+    }
+}
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Subscription")
+    }
+}

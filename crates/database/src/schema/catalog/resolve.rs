@@ -1,0 +1,122 @@
+//! From types as written to types as stored.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cassette_cql::ast::{CqlType, NativeType};
+use cassette_rows::DataType;
+use cassette_rows::types::{NESTING_MAX, UserType};
+
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
+
+/// Where a type stands: which user types it may name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TypeUse<'a> {
+    /// The keyspace of the statement; user types of others are refused.
+    pub keyspace: &'a str,
+    /// The keyspace's user types.
+    pub types: &'a BTreeMap<String, Arc<UserType>>,
+}
+
+/// The type that `raw` stands for, as CREATE TABLE, CREATE TYPE, CAST and type hints understand it.
+///
+/// # Errors
+/// Unknown user types, nesting that Cassandra refuses, and types nested deeper than [`NESTING_MAX`].
+pub(crate) fn resolve_type(raw: &CqlType, scope: TypeUse<'_>) -> Result<DataType> {
+    resolve(raw, false, scope, 0)
+}
+
+fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Result<DataType> {
+    if depth > NESTING_MAX {
+        bail_invalid!("Types may not nest deeper than {NESTING_MAX}");
+    }
+    let depth = depth + 1;
+    // In a frozen collection all is frozen; in another one everything that can be must be written so.
+    let element = |inner: &CqlType| {
+        if !frozen && is_unfrozen_collection(inner) {
+            bail_invalid!("Non-frozen collections are not allowed inside collections: {raw}");
+        }
+        if !frozen && matches!(inner, CqlType::UserType(_)) {
+            bail_invalid!("Non-frozen UDTs are not allowed inside collections: {raw}");
+        }
+        if is_native(inner, NativeType::Counter) {
+            bail_invalid!("Counters are not allowed inside collections: {raw}");
+        }
+        resolve(inner, true, scope, depth)
+    };
+    let resolved = match raw {
+        CqlType::Native(native) => native.data_type(),
+        CqlType::List(inner) => DataType::list(element(inner)?),
+        CqlType::Set(inner) => {
+            if is_native(inner, NativeType::Duration) {
+                bail_invalid!("Durations are not allowed inside sets: {raw}");
+            }
+            DataType::set(element(inner)?)
+        }
+        CqlType::Map(key, value) => {
+            if is_native(key, NativeType::Duration) {
+                bail_invalid!("Durations are not allowed as map keys: {raw}");
+            }
+            let value = element(value)?;
+            DataType::map(element(key)?, value)
+        }
+        CqlType::Tuple(items) => {
+            if items.iter().any(|item| is_native(item, NativeType::Counter)) {
+                bail_invalid!("Counters are not allowed inside tuples");
+            }
+            let items: Result<Vec<_>> = items.iter().map(|item| resolve(item, true, scope, depth)).collect();
+            DataType::tuple(items?)
+        }
+        CqlType::Vector(inner, dimension) => match u32::try_from(*dimension) {
+            Ok(dimension) if dimension > 0 => {
+                if is_native(inner, NativeType::Counter) {
+                    bail_invalid!("Counters are not allowed inside vectors: {raw}");
+                }
+                DataType::vector(resolve(inner, true, scope, depth)?, dimension)
+            }
+            _ => bail_invalid!("vectors may only have positive dimensions; given {dimension}"),
+        },
+        CqlType::Frozen(inner) => match &**inner {
+            CqlType::Native(_) | CqlType::Custom(_) => {
+                return Err(DatabaseError::Syntax(format!(
+                    "frozen<> is only allowed on collections, tuples, and user-defined types (got {inner})"
+                )));
+            }
+            inner => return resolve(inner, true, scope, depth),
+        },
+        CqlType::UserType(name) => {
+            if let Some(keyspace) = name.keyspace.as_deref()
+                && keyspace != scope.keyspace
+            {
+                bail_invalid!(
+                    "Statement on keyspace {} cannot refer to a user type in keyspace {keyspace}; user types can only be used in the keyspace they are defined in",
+                    scope.keyspace
+                );
+            }
+            match scope.types.get(name.name.as_str()) {
+                Some(definition) => DataType::Udt { definition: definition.clone(), frozen: false },
+                None => bail_invalid!("Unknown type {}.{}", scope.keyspace, name.name.as_str()),
+            }
+        }
+        CqlType::Custom(class) => match cassette_rows::types::parse_class_name(class) {
+            Ok((data_type, false)) => return Ok(data_type),
+            Ok((_, true)) => bail_invalid!("Non-native types must support freezing: {class}"),
+            Err(_) => {
+                let name = class.split('(').next().unwrap_or_default().trim();
+                let package = if name.contains('.') { "" } else { "org.apache.cassandra.db.marshal." };
+                return Err(DatabaseError::Syntax(format!(
+                    "Error setting type {class}: Unable to find abstract-type class '{package}{name}'"
+                )));
+            }
+        },
+    };
+    Ok(if frozen { resolved.freeze() } else { resolved })
+}
+
+fn is_native(raw: &CqlType, native: NativeType) -> bool {
+    matches!(raw, CqlType::Native(this) if *this == native)
+}
+
+fn is_unfrozen_collection(raw: &CqlType) -> bool {
+    matches!(raw, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..))
+}

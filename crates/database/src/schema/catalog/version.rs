@@ -1,0 +1,41 @@
+//! The schema's version: a digest of what users created.
+
+use std::sync::Arc;
+
+use md5::{Digest, Md5};
+use uuid::{Builder, Uuid};
+
+use super::{Keyspace, KeyspaceKind};
+
+/// Equal for equal schemas, after a restart too. Not the digest Cassandra would compute: versions are only ever compared
+/// among the nodes of one cluster, and we are the only one.
+pub(crate) fn schema_version<'a>(keyspaces: impl Iterator<Item = &'a Arc<Keyspace>>) -> Uuid {
+    let mut digest = Md5::new();
+    let mut put = |text: &str| {
+        digest.update((text.len() as u64).to_be_bytes());
+        digest.update(text.as_bytes());
+    };
+    for keyspace in keyspaces.filter(|keyspace| keyspace.kind != KeyspaceKind::Virtual) {
+        put(&keyspace.name);
+        put(&format!("{:?}", keyspace.params));
+        for user_type in keyspace.types.values() {
+            put(&format!("{user_type:?}"));
+        }
+        for index in keyspace.indexes.values() {
+            put(&format!("{} {:?} {:?}", index.name, index.storage.id, index.options));
+        }
+        for table in keyspace.tables.values() {
+            put(&format!("{:?} {} {:?} {:?}", table.id, table.name, table.params, table.dropped_columns));
+            // Ids, and so the order of columns, hold only while this process runs.
+            let mut columns: Vec<_> = table.all_columns().collect();
+            columns.sort_by_key(|column| &column.name);
+            for column in columns {
+                put(&format!(
+                    "{} {:?} {} {} {}",
+                    column.name, column.kind, column.position, column.data_type, column.reversed
+                ));
+            }
+        }
+    }
+    Builder::from_md5_bytes(digest.finalize().into()).into_uuid()
+}

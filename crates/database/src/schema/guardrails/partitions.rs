@@ -1,0 +1,138 @@
+//! Guardrails on the partitions that flushes and compactions write: `partition_size_*` and `partition_tombstones_*`.
+//!
+//! They only log, as in Cassandra: a violation of the failure threshold is an error in the log, and the flush or
+//! compaction goes on.
+
+use cassette_cql::values::text::to_text;
+use cassette_engine::{PartitionObserver, PartitionSize, WrittenPartition};
+use cassette_rows::{DecoratedKey, TableMetadata, key};
+
+use super::guard::{self, Level, Threshold};
+use super::{Guardrails, Key};
+
+/// Violations of one guardrail that are logged within a minute: each names another partition.
+const LOGGED_MAX: u64 = 20;
+
+const SIZE: Threshold = Threshold {
+    name: "partition_size",
+    warn: Key::PartitionSizeWarn,
+    fail: Key::PartitionSizeFail,
+    reason: "Too large partitions can cause performance problems.",
+};
+const TOMBSTONES: Threshold = Threshold {
+    name: "partition_tombstones",
+    warn: Key::PartitionTombstonesWarn,
+    fail: Key::PartitionTombstonesFail,
+    reason: "Partitions with too many tombstones can cause performance problems.",
+};
+
+impl PartitionObserver for Guardrails {
+    fn wants(&self, size: PartitionSize) -> bool {
+        self.crossed(&SIZE, size.bytes).or_else(|| self.crossed(&TOMBSTONES, size.tombstones)).is_some()
+    }
+
+    fn written(&self, partition: WrittenPartition<'_>) {
+        for (name, level, message) in self.violations(partition) {
+            self.log.note_some(name, level, &message, LOGGED_MAX);
+        }
+    }
+}
+
+impl Guardrails {
+    /// What a partition violates, with Cassandra's messages.
+    fn violations(&self, partition: WrittenPartition<'_>) -> Vec<(&'static str, Level, String)> {
+        let WrittenPartition { table, key, size, path } = partition;
+        let found = [(&SIZE, size.bytes, "size ", ""), (&TOMBSTONES, size.tombstones, "", " tombstones")];
+        let violation = |(limit, value, before, after): (&Threshold, u64, &str, &str)| {
+            let (level, threshold) = self.crossed(limit, value)?;
+            let message = format!(
+                "Partition {}:{} on sstable {} has {before}{value}{after}, this exceeds the {} threshold of {threshold}.",
+                table.qualified_name(),
+                key_text(table, key),
+                path.display(),
+                level.name()
+            );
+            Some((limit.name, level, guard::violation(limit.name, &message, limit.reason)))
+        };
+        found.into_iter().filter_map(violation).collect()
+    }
+
+    /// The threshold of `limit` that `value` exceeds.
+    fn crossed(&self, limit: &Threshold, value: u64) -> Option<(Level, i64)> {
+        [(limit.fail, Level::Fail), (limit.warn, Level::Warn)].into_iter().find_map(|(key, level)| {
+            let threshold = self.threshold(key)?;
+            u64::try_from(threshold).is_ok_and(|threshold| value > threshold).then_some((level, threshold))
+        })
+    }
+}
+
+/// A partition key as Cassandra writes it: its values with colons between them.
+fn key_text(table: &TableMetadata, key: &DecoratedKey) -> String {
+    let values = key::components(key.key(), table.partition_key.len()).unwrap_or_default();
+    let texts =
+        table.partition_key.iter().zip(values).map(|(column, value)| to_text(&column.data_type, value));
+    texts.collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use cassette_vfs::FakeFileSystem;
+
+    use super::*;
+    use crate::api::database::{Database, Options};
+
+    /// The messages are those that Cassandra 5.0.8 logged.
+    #[test]
+    fn large_partitions_and_many_tombstones_are_logged_with_the_words_of_cassandra() {
+        let options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
+        let database = Database::open(options).unwrap();
+        let session = database.session();
+        for statement in [
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE ks.t (a int, b text, c int, PRIMARY KEY ((a, b), c))",
+        ] {
+            session.execute(statement, ()).unwrap();
+        }
+        let catalog = database.catalog();
+        let table = catalog.table("ks", "t").unwrap();
+        let key = DecoratedKey::new([0, 4, 0, 0, 0, 7, 0, 0, 1, b'x', 0].to_vec().into());
+        let guardrails = database.guardrails();
+        let changes = [
+            (Key::PartitionSizeWarn, "10KiB"),
+            (Key::PartitionSizeFail, "1MiB"),
+            (Key::PartitionTombstonesWarn, "5"),
+            (Key::PartitionTombstonesFail, "20"),
+        ];
+        guardrails.set(&changes).unwrap();
+        let path = Path::new("/data/nb-1-big-Data.db");
+        let of = |bytes, tombstones| {
+            let size = PartitionSize { bytes, tombstones };
+            let violations = guardrails.violations(WrittenPartition { table, key: &key, size, path });
+            assert_eq!(guardrails.wants(size), !violations.is_empty());
+            violations
+        };
+        assert!(of(10240, 5).is_empty());
+        let size = "Guardrail partition_size violated: Partition ks.t:7:x on sstable /data/nb-1-big-Data.db has size";
+        let tombstones = "Guardrail partition_tombstones violated: Partition ks.t:7:x on sstable /data/nb-1-big-Data.db has";
+        let size_reason = "Too large partitions can cause performance problems.";
+        let reason = "Partitions with too many tombstones can cause performance problems.";
+        let warning = format!("{size} 10241, this exceeds the warning threshold of 10240. {size_reason}");
+        assert_eq!(of(10241, 0), [("partition_size", Level::Warn, warning)]);
+        let failures = [
+            (
+                "partition_size",
+                Level::Fail,
+                format!("{size} 1048577, this exceeds the failure threshold of 1048576. {size_reason}"),
+            ),
+            (
+                "partition_tombstones",
+                Level::Fail,
+                format!("{tombstones} 21 tombstones, this exceeds the failure threshold of 20. {reason}"),
+            ),
+        ];
+        assert_eq!(of(1_048_577, 21), failures);
+    }
+}

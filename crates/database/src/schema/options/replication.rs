@@ -1,0 +1,148 @@
+//! Replication strategies: one machine holds one replica whatever they say, but they are stored, shown, and checked as
+//! Cassandra checks them, so that the schema moves to a cluster.
+
+use std::collections::BTreeMap;
+
+use super::properties::Entries;
+use crate::basics::error::{Result, bail_config, bail_invalid};
+use crate::schema::catalog::Replication;
+
+const PACKAGE: &str = "org.apache.cassandra.locator.";
+pub(crate) const SIMPLE: &str = "org.apache.cassandra.locator.SimpleStrategy";
+const NETWORK_TOPOLOGY: &str = "org.apache.cassandra.locator.NetworkTopologyStrategy";
+pub(crate) const LOCAL: &str = "org.apache.cassandra.locator.LocalStrategy";
+const FACTOR: &str = "replication_factor";
+/// `default_keyspace_rf`.
+const FACTOR_DEFAULT: &str = "1";
+/// Nodes in the cluster, and in its one data center.
+const NODES: u32 = 1;
+
+impl Replication {
+    /// `SimpleStrategy` of one replica.
+    pub(crate) fn simple(factor: u32) -> Self {
+        Self { class: SIMPLE.into(), options: [(FACTOR.to_owned(), factor.to_string())].into() }
+    }
+
+    /// What the database's own keyspaces have.
+    pub(crate) fn local() -> Self {
+        Self { class: LOCAL.into(), options: BTreeMap::new() }
+    }
+
+    /// The class without Cassandra's package, as DESCRIBE shows it.
+    pub(crate) fn short_class(&self) -> &str {
+        self.class.strip_prefix(PACKAGE).unwrap_or(&self.class)
+    }
+}
+
+/// Reads the map of `replication = {…}` and checks it. `previous` holds the options before an ALTER, which fill gaps.
+pub(crate) fn parse(
+    keyspace: &str,
+    entries: &Entries,
+    previous: &BTreeMap<String, String>,
+    data_center: &str,
+) -> Result<Replication> {
+    let mut options: BTreeMap<String, String> =
+        entries.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    let Some(class) = options.remove("class") else {
+        bail_config!("Missing replication strategy class");
+    };
+    let class = if class.contains('.') { class } else { format!("{PACKAGE}{class}") };
+    match class.as_str() {
+        "org.apache.cassandra.locator.OldNetworkTopologyStrategy" => bail_config!(
+            "The support for the OldNetworkTopologyStrategy has been removed in C* version 4.0. The keyspace strategy should be switch to NetworkTopologyStrategy"
+        ),
+        LOCAL => {
+            bail_invalid!("Unable to use given strategy class: LocalStrategy is reserved for internal use.")
+        }
+        SIMPLE => {
+            let factor = previous.get(FACTOR).map_or(FACTOR_DEFAULT, String::as_str);
+            options.entry(FACTOR.to_owned()).or_insert_with(|| factor.to_owned());
+            factor_of(&options[FACTOR])?;
+            refuse_others(keyspace, &options, "SimpleStrategy", FACTOR)?;
+        }
+        NETWORK_TOPOLOGY => {
+            expand_data_centers(&mut options, previous, data_center);
+            if options.is_empty() {
+                bail_config!("Configuration for at least one datacenter must be present");
+            }
+            for factor in options.values() {
+                factor_of(factor)?;
+            }
+            refuse_others(keyspace, &options, "NetworkTopologyStrategy", data_center)?;
+        }
+        other => bail_config!("Unable to find replication strategy class '{other}'"),
+    }
+    Ok(Replication { class, options })
+}
+
+/// `replication_factor` stands for a factor in each data center; those with factor 0 are left out.
+fn expand_data_centers(
+    options: &mut BTreeMap<String, String>,
+    previous: &BTreeMap<String, String>,
+    data_center: &str,
+) {
+    let mut factor = options.remove(FACTOR);
+    if factor.is_none() && options.is_empty() {
+        factor = Some(previous.get(FACTOR).cloned().unwrap_or_else(|| FACTOR_DEFAULT.to_owned()));
+    }
+    if let Some(factor) = factor
+        && factor_of(&factor).is_ok()
+    {
+        // Factors of data centers that were there before an ALTER stay.
+        for (key, value) in previous.iter().filter(|(key, _)| *key != FACTOR) {
+            options.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        options.entry(data_center.to_owned()).or_insert(factor);
+    }
+    options.retain(|_, factor| factor != "0");
+}
+
+fn refuse_others(
+    keyspace: &str,
+    options: &BTreeMap<String, String>,
+    strategy: &str,
+    known: &str,
+) -> Result<()> {
+    match options.keys().find(|key| *key != known) {
+        Some(other) => bail_config!(
+            "Unrecognized strategy option {{{other}}} passed to {strategy} for keyspace {keyspace}"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// How many full replicas `text` asks for.
+fn factor_of(text: &str) -> Result<u32> {
+    if text.contains('/') {
+        bail_config!("Transient replication is not enabled on this node");
+    }
+    match text.parse::<i32>() {
+        Ok(factor) => match u32::try_from(factor) {
+            Ok(factor) => Ok(factor),
+            Err(_) => bail_config!("Replication factor must be non-negative, found {factor}"),
+        },
+        Err(_) => bail_config!("For input string: \"{text}\""),
+    }
+}
+
+/// The replicas that `replication` asks for, in each data center.
+pub(crate) fn factors(replication: &Replication) -> impl Iterator<Item = i64> {
+    replication.options.values().filter_map(|factor| factor_of(factor).ok()).map(i64::from)
+}
+
+/// The replicas that `replication` asks for in all.
+pub(crate) fn total_factor(replication: &Replication) -> u32 {
+    replication.options.values().filter_map(|factor| factor_of(factor).ok()).sum()
+}
+
+/// What Cassandra warns of when there are fewer nodes than replicas.
+pub(crate) fn warnings(keyspace: &str, replication: &Replication) -> Vec<String> {
+    let warning = |(key, factor): (&String, &String)| {
+        let factor = factor_of(factor).ok().filter(|factor| *factor > NODES)?;
+        let place = if key == FACTOR { String::new() } else { format!(" for datacenter {key}") };
+        Some(format!(
+            "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes {NODES}{place}"
+        ))
+    };
+    replication.options.iter().filter_map(warning).collect()
+}

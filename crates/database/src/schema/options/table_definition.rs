@@ -1,0 +1,280 @@
+//! Tables from CREATE TABLE: those of users, and the database's own.
+
+use std::collections::{HashMap, HashSet};
+
+use cassette_cql::ast::{self, CqlType, Direction, NativeType};
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
+use uuid::Uuid;
+
+use super::table_params;
+use crate::basics::error::{Result, bail_config, bail_invalid};
+use crate::schema::catalog::{TypeUse, resolve_type};
+
+/// Refuses more columns than a table can have. `count` includes those of the key, and dropped ones that keep their ids.
+pub(crate) fn check_column_count(table: &str, count: usize) -> Result<()> {
+    if count > TableMetadata::COLUMNS_MAX {
+        bail_invalid!(
+            "too many columns in table {table}, dropped columns included: expected at most {}, found {count}",
+            TableMetadata::COLUMNS_MAX
+        );
+    }
+    Ok(())
+}
+
+/// A table of the database's own, with the id that Cassandra gives it: a digest of its names.
+///
+/// # Panics
+/// When `cql` is no CREATE TABLE that can be executed; it is ours.
+pub(crate) fn own_table(keyspace: &str, cql: &str) -> TableMetadata {
+    let parsed = cassette_cql::parse(cql).unwrap_or_else(|error| panic!("{cql}: {error}"));
+    let ast::Statement::CreateTable(statement) = parsed.statement else { panic!("{cql}: no CREATE TABLE") };
+    let types = Default::default();
+    let scope = TypeUse { keyspace, types: &types };
+    let name = statement.name.name.as_str();
+    let defaults = TableParams::default();
+    let build = || {
+        let (partition_key, clustering) = primary_key(&statement)?;
+        let options = Options { properties: &statement.properties, defaults: &defaults };
+        build(&statement, partition_key, clustering, (scope, options), own_table_id(keyspace, name))
+    };
+    build().unwrap_or_else(|error| panic!("{cql}: {error}"))
+}
+
+/// `UUID.nameUUIDFromBytes` of the names: version 3 without a name space.
+fn own_table_id(keyspace: &str, table: &str) -> Uuid {
+    use md5::{Digest, Md5};
+    let mut digest = Md5::new();
+    digest.update(keyspace.as_bytes());
+    digest.update(table.as_bytes());
+    uuid::Builder::from_md5_bytes(digest.finalize().into()).into_uuid()
+}
+
+/// The one primary key that is declared: partition key and clustering.
+pub(crate) fn primary_key(statement: &ast::CreateTable) -> Result<(&[ast::Identifier], &[ast::Identifier])> {
+    let name = &statement.name;
+    let columns = &statement.columns;
+    let mut names = HashSet::with_capacity(columns.len());
+    for column in columns {
+        if !names.insert(column.name.as_str()) {
+            bail_invalid!(
+                "Duplicate column '{}' declaration for table '{}'",
+                column.name.as_str(),
+                display_name(name)
+            );
+        }
+    }
+    let order = &statement.clustering_order;
+    let mut names = HashSet::with_capacity(order.len());
+    for (column, _) in order {
+        if !names.insert(column.as_str()) {
+            bail_invalid!(
+                "Duplicate column '{}' in CLUSTERING ORDER BY clause for table '{}'",
+                column.as_str(),
+                display_name(name)
+            );
+        }
+    }
+    match &statement.primary_keys[..] {
+        [] => {
+            bail_invalid!("No PRIMARY KEY specifed for table '{}' (exactly one required)", display_name(name))
+        }
+        [only] => Ok((&only.partition_key, &only.clustering)),
+        _ => {
+            bail_invalid!(
+                "Multiple PRIMARY KEY specified for table '{}' (exactly one required)",
+                display_name(name)
+            )
+        }
+    }
+}
+
+fn display_name(name: &ast::QualifiedName) -> String {
+    match &name.keyspace {
+        Some(keyspace) => format!("{}.{}", keyspace.as_str(), name.name.as_str()),
+        None => name.name.as_str().to_owned(),
+    }
+}
+
+/// The options of a table to build: those of the statement that count, before `defaults`.
+#[derive(Clone, Copy)]
+pub(crate) struct Options<'a> {
+    pub properties: &'a ast::Properties,
+    pub defaults: &'a TableParams,
+}
+
+/// The table that `statement` declares, with `options`. Its id is `new_id` unless an option gives one.
+pub(crate) fn build(
+    statement: &ast::CreateTable,
+    partition_key: &[ast::Identifier],
+    clustering: &[ast::Identifier],
+    (scope, options): (TypeUse<'_>, Options<'_>),
+    new_id: Uuid,
+) -> Result<TableMetadata> {
+    let name = statement.name.name.as_str();
+    let params = table_params::read(options.properties, options.defaults)?;
+    if statement.columns.iter().any(|column| column.mask.is_some()) {
+        bail_invalid!("Dynamic data masking is not supported by Cassette yet");
+    }
+    // In the order of names, which decides whose error is told.
+    let mut declared: Vec<_> = statement.columns.iter().collect();
+    declared.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+    let mut types = Vec::with_capacity(declared.len());
+    for column in &declared {
+        types.push(resolve_type(&column.column_type, scope)?);
+    }
+    for data_type in &types {
+        refuse_nested_multi_cell(data_type, "")?;
+    }
+    let find = |column: &ast::Identifier| {
+        declared.binary_search_by(|declared| declared.name.as_str().cmp(column.as_str())).ok()
+    };
+    let key_columns = || partition_key.iter().chain(clustering);
+    let mut keys = HashSet::new();
+    for column in key_columns() {
+        let Some(index) = find(column) else {
+            bail_invalid!(
+                "Unknown column '{}' referenced in PRIMARY KEY for table '{name}'",
+                column.as_str()
+            );
+        };
+        if !keys.insert(column.as_str()) {
+            bail_invalid!("Duplicate column '{}' in PRIMARY KEY clause for table '{name}'", column.as_str());
+        }
+        validate_key_column(declared[index], &types[index])?;
+    }
+    let reversed = clustering_directions(&statement.clustering_order, clustering)?;
+    let is_static = |index: usize| declared[index].is_static;
+    if clustering.is_empty() && (0..declared.len()).any(is_static) {
+        bail_invalid!(
+            "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+        );
+    }
+    let is_key = |index: usize| keys.contains(declared[index].name.as_str());
+    if statement.columns.iter().any(|column| is_counter(&column.column_type)) {
+        if (0..declared.len()).any(|index| !is_key(index) && types[index] != DataType::Counter) {
+            bail_invalid!("Cannot mix counter and non counter columns in the same table");
+        }
+        if params.default_time_to_live > 0 {
+            bail_invalid!("Cannot set default_time_to_live on a table with counters");
+        }
+    }
+    // One whose type is given by its class: only the type's name makes a counter table.
+    else if let Some(index) = (0..declared.len()).find(|index| types[*index] == DataType::Counter) {
+        bail_config!(
+            "{}.{name}: Cannot have a counter column (\"{}\") in a non counter table",
+            scope.keyspace,
+            declared[index].name.as_str()
+        );
+    }
+    let mut columns = Vec::with_capacity(declared.len());
+    let in_partition_key = partition_key.iter().enumerate();
+    let in_partition_key = in_partition_key.map(|(at, key)| (key.as_str(), (ColumnKind::PartitionKey, at)));
+    let in_clustering = clustering.iter().enumerate();
+    let in_clustering = in_clustering.map(|(at, key)| (key.as_str(), (ColumnKind::Clustering, at)));
+    let key_places: HashMap<_, _> = in_partition_key.chain(in_clustering).collect();
+    for (index, column) in declared.iter().enumerate() {
+        let (kind, position) = match key_places.get(column.name.as_str()) {
+            Some(place) => *place,
+            None if column.is_static => (ColumnKind::Static, 0),
+            None => (ColumnKind::Regular, 0),
+        };
+        columns.push(ColumnMetadata {
+            name: column.name.as_str().to_owned(),
+            kind,
+            position,
+            data_type: types[index].clone(),
+            reversed: kind == ColumnKind::Clustering && reversed[position],
+            id: ColumnId(u16::MAX),
+        });
+    }
+    let id = table_params::table_id(options.properties)?.unwrap_or(new_id);
+    Ok(TableMetadata::new(TableId(id), scope.keyspace, name, columns, params))
+}
+
+fn is_counter(raw: &CqlType) -> bool {
+    matches!(raw, CqlType::Native(NativeType::Counter))
+}
+
+/// A non-frozen UDT is one cell a field: a field cannot be several cells.
+pub(crate) fn refuse_nested_multi_cell(data_type: &DataType, suffix: &str) -> Result<()> {
+    if let DataType::Udt { definition, frozen: false } = data_type
+        && definition.fields.iter().any(|(_, field)| field.is_multi_cell())
+    {
+        bail_invalid!("Non-frozen UDTs with nested non-frozen collections are not supported{suffix}");
+    }
+    Ok(())
+}
+
+fn validate_key_column(column: &ast::ColumnDefinition, data_type: &DataType) -> Result<()> {
+    let name = column.name.as_str();
+    match data_type {
+        DataType::Udt { frozen: false, definition } => {
+            // Cassandra takes the two names for one, which has to be quoted.
+            bail_invalid!(
+                "Invalid non-frozen user-defined type \"{}.{}\" for PRIMARY KEY column '{name}'",
+                definition.keyspace,
+                definition.name
+            )
+        }
+        multi if multi.is_multi_cell() => {
+            bail_invalid!("Invalid non-frozen collection type {multi} for PRIMARY KEY column '{name}'")
+        }
+        DataType::Counter => bail_invalid!("counter type is not supported for PRIMARY KEY column '{name}'"),
+        duration if duration.contains_duration() => {
+            bail_invalid!("duration type is not supported for PRIMARY KEY column '{name}'")
+        }
+        _ if column.is_static => bail_invalid!("Static column '{name}' cannot be part of the PRIMARY KEY"),
+        _ => Ok(()),
+    }
+}
+
+/// For each clustering column whether it descends. The directive names a prefix of them, in their order.
+fn clustering_directions(
+    order: &[(ast::Identifier, Direction)],
+    clustering: &[ast::Identifier],
+) -> Result<Vec<bool>> {
+    let columns: HashSet<&str> = clustering.iter().map(ast::Identifier::as_str).collect();
+    let strangers: Vec<&str> = order
+        .iter()
+        .filter(|(column, _)| !columns.contains(column.as_str()))
+        .map(|(column, _)| column.as_str())
+        .collect();
+    if !strangers.is_empty() {
+        bail_invalid!(
+            "Only clustering key columns can be defined in CLUSTERING ORDER directive: [{}] are not clustering columns",
+            strangers.join(", ")
+        );
+    }
+    for ((column, _), expected) in order.iter().zip(clustering) {
+        if column == expected {
+            continue;
+        }
+        if order.iter().any(|(column, _)| column == expected) {
+            bail_invalid!(
+                "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns ({} must appear before {})",
+                expected.as_str(),
+                column.as_str()
+            );
+        }
+        bail_invalid!("Missing CLUSTERING ORDER for column {}", expected.as_str());
+    }
+    // The directive is a prefix of the clustering by now.
+    let descends = |at: usize| order.get(at).is_some_and(|(_, direction)| *direction == Direction::Desc);
+    Ok((0..clustering.len()).map(descends).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duplicate_among_very_many_columns_is_found_in_one_pass() {
+        // Minutes, if each column were compared with all before it.
+        let columns: Vec<String> = (0..150_000).map(|n| format!("c{n} int")).collect();
+        let cql = format!("CREATE TABLE ks.t (k int PRIMARY KEY, {}, c7 int)", columns.join(", "));
+        let parsed = cassette_cql::parse(&cql).unwrap();
+        let ast::Statement::CreateTable(statement) = parsed.statement else { panic!("no CREATE TABLE") };
+        let error = primary_key(&statement).unwrap_err().to_string();
+        assert_eq!(error, "Duplicate column 'c7' declaration for table 'ks.t'");
+    }
+}

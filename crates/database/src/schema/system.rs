@@ -1,0 +1,108 @@
+//! The database's own keyspaces: what they hold, and how the schema is kept in them.
+//!
+//! `system.local`, `system_schema.*` and `system_traces.*` are stored as any other table, with Cassandra's columns and ids. The
+//! other tables of `system`, `system_auth` and `system_distributed` are there for those who ask for them, and empty: what they
+//! are about (peers, repairs, hints, roles) does not exist here.
+
+pub(crate) mod definitions;
+pub(crate) mod encode;
+pub(crate) mod expiring_row;
+pub(crate) mod local;
+pub(crate) mod schema_rows;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cassette_rows::schema::CompactionParams;
+use cassette_rows::{TableMetadata, TableParams};
+
+use crate::schema::catalog::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
+use crate::schema::options::own_table;
+use definitions::Definition;
+
+/// The keyspace of the schema tables.
+pub(crate) const SCHEMA: &str = "system_schema";
+/// The keyspace of `local` and `peers`.
+pub(crate) const SYSTEM: &str = "system";
+/// The keyspace of traces.
+pub(crate) const SYSTEM_TRACES: &str = "system_traces";
+
+/// The table of what was compacted.
+pub(crate) const COMPACTION_HISTORY: &str = "compaction_history";
+/// The table of the views that are built.
+pub(crate) const BUILT_VIEWS: &str = "built_views";
+/// The table of the views that are being built.
+pub(crate) const VIEW_BUILDS: &str = "view_builds_in_progress";
+/// The table of the indexes that are built.
+pub(crate) const INDEX_INFO: &str = "IndexInfo";
+
+/// Whether schema changes are in the rows of a table: the schema itself, and what is noted of indexes and views under their
+/// names, which others may have had before.
+pub(crate) fn is_schema(table: &TableMetadata) -> bool {
+    let notes = [INDEX_INFO, BUILT_VIEWS, VIEW_BUILDS];
+    table.keyspace == SCHEMA || (table.keyspace == SYSTEM && notes.contains(&table.name.as_str()))
+}
+
+/// `system` and `system_schema`.
+pub(crate) fn local_keyspaces() -> Vec<Keyspace> {
+    let params = || KeyspaceParams { durable_writes: true, replication: Replication::local() };
+    let seven_days = 7 * 24 * 60 * 60;
+    let mut system = keyspace(SYSTEM, KeyspaceKind::Local, params(), definitions::SYSTEM, 0);
+    // These alone are stored.
+    system.virtual_tables.remove("local");
+    for name in [INDEX_INFO, BUILT_VIEWS, VIEW_BUILDS, COMPACTION_HISTORY] {
+        system.virtual_tables.remove(name);
+    }
+    let mut schema = keyspace(SCHEMA, KeyspaceKind::Local, params(), definitions::SYSTEM_SCHEMA, seven_days);
+    schema.virtual_tables.clear();
+    vec![system, schema]
+}
+
+/// `system_auth`, `system_distributed` and `system_traces`, as they are before anybody alters their replication.
+pub(crate) fn replicated_keyspaces() -> Vec<Keyspace> {
+    let make = |name, tables, factor, gc_grace_seconds| {
+        let params = KeyspaceParams { durable_writes: true, replication: Replication::simple(factor) };
+        keyspace(name, KeyspaceKind::Replicated, params, tables, gc_grace_seconds)
+    };
+    let mut traces = make(SYSTEM_TRACES, definitions::SYSTEM_TRACES, 2, 0);
+    traces.virtual_tables.clear();
+    vec![
+        make("system_auth", definitions::SYSTEM_AUTH, 1, 90 * 24 * 60 * 60),
+        make("system_distributed", definitions::SYSTEM_DISTRIBUTED, 3, 10 * 24 * 60 * 60),
+        traces,
+    ]
+}
+
+fn keyspace(
+    name: &str,
+    kind: KeyspaceKind,
+    params: KeyspaceParams,
+    tables: &[Definition],
+    gc_grace_seconds: u32,
+) -> Keyspace {
+    let mut keyspace = Keyspace::new(name, kind, params);
+    let hour_in_ms = 60 * 60 * 1000;
+    for definition in tables {
+        let table = own_table(name, definition.cql);
+        let mut params = TableParams {
+            comment: definition.comment.to_owned(),
+            gc_grace_seconds,
+            memtable_flush_period_in_ms: if kind == KeyspaceKind::Local { hour_in_ms } else { 0 },
+            default_time_to_live: definition.default_time_to_live,
+            ..table.params.clone()
+        };
+        if let Some((class, options)) = definition.compaction {
+            let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            params.compaction = CompactionParams { class: class.to_owned(), options: options.collect() };
+        }
+        let mut table = table;
+        table.params = params;
+        let table = Arc::new(table);
+        keyspace.virtual_tables.insert(table.name.clone());
+        keyspace.tables.insert(table.name.clone(), table);
+    }
+    keyspace
+}
+
+/// Names and values of a map option, as stored.
+pub(crate) type TextMap = BTreeMap<String, String>;

@@ -1,0 +1,176 @@
+//! Building: entries for the rows that were there before their index.
+//!
+//! Writers keep an index from the moment it is in the catalog; [`build_index`] is called when all those that did not
+//! see it there have ended. What they wrote is found by reading the table from its first partition to its last. The entries
+//! have the write times of their cells, so whatever a later write made of them stays.
+//!
+//! `system."IndexInfo"` has a row for each index that is built, as in Cassandra. While one is being built, the row says how
+//! far that is, and the next start goes on from there:
+//!
+//! ```text
+//! value   i64 the index's time of creation, key of the last partition that is done      big-endian
+//! ```
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cassette_engine::{Engine, KeyRange, Mutation};
+use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, StorageError, Unfiltered};
+
+use super::in_background;
+use crate::basics::error::{DatabaseError, Result};
+use crate::schema::build_state::BuildGuard;
+use crate::schema::indexes::Index;
+use crate::schema::system::encode;
+use crate::store::Store;
+use crate::store::indexes::build_notes::note;
+use crate::store::indexes::entries::{Change, Changes, entries};
+
+/// Entries that are written at a time.
+const BATCH: usize = 256;
+/// Partitions between two notes of how far it is: some milliseconds. Few in tests, so that they see builds go on.
+const PARTITIONS_PER_NOTE: u64 = if cfg!(test) { 50 } else { 10_000 };
+/// How long CREATE INDEX itself builds, before it leaves the rest to the background.
+const AT_ONCE: Duration = Duration::from_millis(50);
+
+/// How a step of a build ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Everything is built.
+    Done,
+    /// There is more to do.
+    More,
+}
+
+/// Builds an index, unless it is built: for a moment in the calling thread, and the rest in the background. Errors are
+/// logged; the next start tries again.
+pub(crate) fn build_index(store: &Arc<Store>, index: &Arc<Index>) {
+    let Some(running) = index.state.begin() else { return };
+    if let Err(error) = build(store, index, running) {
+        tracing::error!(%error, "an index stays unbuilt until the next start");
+    }
+}
+
+fn build(store: &Arc<Store>, index: &Arc<Index>, running: BuildGuard) -> Result<()> {
+    let began = store.clock().monotonic();
+    loop {
+        if step(store, index)? == Step::Done {
+            return Ok(());
+        }
+        let elapsed = store.clock().monotonic().saturating_sub(began);
+        if store.has_background_threads() && elapsed >= AT_ONCE {
+            break;
+        }
+    }
+    let (weak, index) = (Arc::downgrade(store), index.clone());
+    let name = format!("index {}", index.name);
+    in_background(running, name, move || build_in_background(&weak, &index))
+        .map_err(|error| DatabaseError::Server(format!("cannot start a thread: {error}")))
+}
+
+fn build_in_background(store: &Weak<Store>, index: &Arc<Index>) {
+    // The store is released between two steps, so that it can be closed.
+    let outcome = loop {
+        let Some(store) = store.upgrade() else { break Ok(()) };
+        if store.builds_are_stopped() || !is_current(&store, index) {
+            break Ok(());
+        }
+        match step(&store, index) {
+            Ok(Step::More) => {}
+            Ok(Step::Done) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    if let Err(error) = outcome {
+        tracing::error!(index = index.name, %error, "an index cannot be built; the next start tries again");
+    }
+}
+
+/// Whether the index was not dropped.
+fn is_current(store: &Store, index: &Index) -> bool {
+    let catalog = store.catalog();
+    catalog.indexes_of(index.base.id).iter().any(|other| other.storage.id == index.storage.id)
+}
+
+/// Builds the entries of some partitions.
+fn step(store: &Store, index: &Arc<Index>) -> Result<Step> {
+    let failed = |what: &str, error: String| {
+        DatabaseError::Server(format!("cannot build index {}: {what}: {error}", index.name))
+    };
+    let engine = store.engine();
+    let state = &index.state;
+    let range = state.done().map_or(KeyRange::ALL, |done| KeyRange::ALL.after(done));
+    let mut stream = engine
+        .scan(index.base.id, &range, &Selection::all())
+        .map_err(|error| failed("reading", error.to_string()))?;
+    let now = encode::seconds(store.clock().now_micros());
+    let mut writer = Writer { engine, index, mutations: Vec::with_capacity(BATCH), now };
+    let mut done = None;
+    for _ in 0..PARTITIONS_PER_NOTE {
+        let key = partition(&mut *stream, &mut writer, &|error| failed("reading", error.to_string()))?;
+        let Some(key) = key else {
+            writer.write()?;
+            drop(stream);
+            note(store, index, None)?;
+            state.set_built();
+            return Ok(Step::Done);
+        };
+        state.count_partition();
+        done = Some(key);
+        if store.builds_are_stopped() {
+            break;
+        }
+    }
+    writer.write()?;
+    note(store, index, done.as_ref())?;
+    state.set_done(done);
+    Ok(Step::More)
+}
+
+/// Writes the entries of the stream's next partition, and gives its key.
+fn partition(
+    stream: &mut dyn PartitionStream,
+    writer: &mut Writer<'_>,
+    failed: &dyn Fn(StorageError) -> DatabaseError,
+) -> Result<Option<DecoratedKey>> {
+    let Some(header) = stream.next_partition().map_err(failed)? else { return Ok(None) };
+    if let Some(row) = &header.static_row {
+        writer.add(&header.key, row, true)?;
+    }
+    while let Some(next) = stream.next_unfiltered().map_err(failed)? {
+        if let Unfiltered::Row(row) = next {
+            writer.add(&header.key, &row, false)?;
+        }
+    }
+    Ok(Some(header.key))
+}
+
+struct Writer<'a> {
+    engine: &'a Engine,
+    index: &'a Arc<Index>,
+    mutations: Vec<Mutation>,
+    now: u32,
+}
+
+impl Writer<'_> {
+    fn add(&mut self, key: &DecoratedKey, row: &Row, is_static: bool) -> Result<()> {
+        let mut changes = Changes::new(key, row.clustering());
+        for entry in entries(self.index, key, row, is_static, self.now) {
+            // What is too long was written before the index was there, and is not found by it, as in Cassandra.
+            if entry.value.len() < usize::from(u16::MAX) {
+                let change = Change::Write(entry.liveness);
+                self.mutations.push(changes.make(self.index, &entry.value, entry.path, change));
+            }
+        }
+        if self.mutations.len() >= BATCH { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.engine.apply(&self.mutations).map_err(|error| {
+            DatabaseError::Server(format!("cannot build index {}: writing: {error}", self.index.name))
+        })?;
+        self.index.state.count_entries(self.mutations.len());
+        self.mutations.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Building: entries for the rows that were there before their view.
+//!
+//! Writers keep a view from the moment it is in the catalog; building begins when all those that did not see it there have
+//! ended. It goes through the base table partition by partition, each under its lock, so that no writer comes in between.
+//!
+//! `system.built_views` has a row for each view that is built, `system.view_builds_in_progress` one for each that is being
+//! built, with the token up to which that is done, as in Cassandra. The next start goes on from there; a view of which neither
+//! says anything is emptied first.
+
+use std::ops::Bound;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cassette_engine::{KeyRange, PartitionPosition};
+use cassette_rows::{DecoratedKey, PartitionHeader, Row, Selection, Slices, Unfiltered};
+
+use super::in_background;
+use crate::basics::error::{DatabaseError, Result, WriteType};
+use crate::basics::request::StatementOptions;
+use crate::execution::Execution;
+use crate::schema::views::View;
+use crate::store::Store;
+use crate::store::views::add_entries;
+use crate::store::views::build_notes::{built, progress};
+
+/// Partitions between two notes of how far it is.
+const PARTITIONS_PER_STEP: usize = 500;
+/// Rows of one partition that are read before their entries are written, and bytes of them.
+const ROWS_PER_WRITE: usize = 1000;
+const BYTES_PER_WRITE: usize = 256 << 10;
+/// How long CREATE MATERIALIZED VIEW itself builds, before it leaves the rest to the background.
+const AT_ONCE: Duration = Duration::from_millis(50);
+
+/// Builds a view, unless it is built: for a moment in the calling thread, and the rest in the background. Errors are
+/// logged; the next start tries again.
+pub(crate) fn build_view(store: &Arc<Store>, view: &Arc<View>) {
+    let Some(running) = view.state.begin() else { return };
+    match build_at_once(store, view) {
+        Ok(true) => {}
+        Ok(false) => {
+            let (weak, view) = (Arc::downgrade(store), view.clone());
+            let name = format!("view {}", view.name());
+            if let Err(error) = in_background(running, name, move || build_in_background(&weak, &view)) {
+                tracing::error!(%error, "a view stays unbuilt until the next start");
+            }
+        }
+        Err(error) => {
+            tracing::error!(view = view.name(), %error, "a view stays unbuilt until the next start");
+        }
+    }
+}
+
+/// Builds for a moment. Returns whether that was all.
+fn build_at_once(store: &Arc<Store>, view: &Arc<View>) -> Result<bool> {
+    let began = store.clock().monotonic();
+    while !step(store, view)? {
+        let elapsed = store.clock().monotonic().saturating_sub(began);
+        if store.has_background_threads() && elapsed >= AT_ONCE {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn build_in_background(store: &Weak<Store>, view: &Arc<View>) {
+    // The store is released between two steps, so that it can be closed.
+    let outcome = loop {
+        let Some(store) = store.upgrade() else { break Ok(()) };
+        let catalog = store.catalog();
+        // As it is now: its base may have been altered since.
+        let current =
+            catalog.views_of(view.base.id).iter().find(|other| other.table.id == view.table.id).cloned();
+        let Some(current) = current.filter(|_| !store.builds_are_stopped()) else { break Ok(()) };
+        match step(&store, &current) {
+            Ok(false) => {}
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    if let Err(error) = outcome {
+        tracing::error!(view = view.name(), %error, "a view cannot be built; the next start tries again");
+    }
+}
+
+/// Builds the entries of some partitions; whether those were the last.
+fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<bool> {
+    let failed = |what: &str, error: String| {
+        DatabaseError::Server(format!("cannot build view {}: {what}: {error}", view.name()))
+    };
+    let engine = store.engine();
+    let (done, count) = view.state.done().map_or((None, 0), |(token, count)| (Some(token), count));
+    let range = match done {
+        Some(token) => KeyRange { start: Bound::Included(PartitionPosition::After(token)), ..KeyRange::ALL },
+        None => KeyRange::ALL,
+    };
+    let mut keys: Vec<DecoratedKey> = Vec::with_capacity(PARTITIONS_PER_STEP);
+    let mut is_last = false;
+    let selection = Selection { slices: Slices::none(), reversed: false };
+    let mut stream = engine
+        .scan(view.base.id, &range, &selection)
+        .map_err(|error| failed("reading", error.to_string()))?;
+    loop {
+        let Some(header) = stream.next_partition().map_err(|error| failed("reading", error.to_string()))?
+        else {
+            is_last = true;
+            break;
+        };
+        // Partitions of one token belong to one step: where it ended is noted as a token.
+        let may_end = keys.last().is_some_and(|last| last.token() != header.key.token());
+        if keys.len() >= PARTITIONS_PER_STEP && may_end {
+            break;
+        }
+        keys.push(header.key);
+    }
+    drop(stream);
+    let catalog = store.catalog();
+    let options = StatementOptions::default();
+    let mut last = done;
+    for key in &keys {
+        if store.builds_are_stopped() {
+            // Whoever asks next sees that it stopped; the next start does this step again.
+            return Ok(false);
+        }
+        let _lock = engine.lock_partition(view.base.id, key)?;
+        let execution = Execution::new(store, &catalog, &[], &options, None);
+        let mut stream = engine
+            .read(view.base.id, key, &Selection::all())
+            .map_err(|error| failed("reading", error.to_string()))?;
+        let reading = |error: cassette_rows::StorageError| failed("reading", error.to_string());
+        let Some(header) = stream.next_partition().map_err(reading)? else { continue };
+        let header = PartitionHeader { static_row: None, ..header };
+        let mut rows: Vec<(Option<&Row>, Row)> = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let next = stream.next_unfiltered().map_err(reading)?;
+            let ended = next.is_none();
+            if let Some(Unfiltered::Row(row)) = next {
+                bytes += row.data_size();
+                rows.push((None, row));
+            }
+            // Large partitions in pieces: a crash between two has the step done again.
+            if (ended || bytes >= BYTES_PER_WRITE || rows.len() >= ROWS_PER_WRITE) && !rows.is_empty() {
+                let mut budget = store.entry_budget(&execution, WriteType::Simple);
+                let mut mutations = Vec::new();
+                add_entries(view, &header, &rows, &execution, &mut budget, &mut mutations)?;
+                engine.apply(&mutations).map_err(|error| failed("writing", error.to_string()))?;
+                rows.clear();
+                bytes = 0;
+            }
+            if ended {
+                break;
+            }
+        }
+        last = Some(key.token());
+    }
+    let count = count + keys.len() as i64;
+    view.state.set_done(last.map(|token| (token, count)));
+    let notes = if is_last { built(store, view)? } else { progress(store, view, last, count)? };
+    engine.apply(&notes).map_err(|error| failed("noting progress", error.to_string()))?;
+    if is_last {
+        view.state.set_built();
+    }
+    Ok(is_last)
+}

@@ -1,0 +1,199 @@
+//! Plans: statements resolved against a catalog, to be executed many times.
+
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, QualifiedName, Statement};
+use cassette_engine::trace::trace;
+use cassette_rows::{TableMetadata, interrupt};
+use md5::{Digest, Md5};
+
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
+use crate::basics::metrics::RequestKind;
+use crate::basics::request::StatementOptions;
+use crate::basics::response::{ColumnSpec, Outcome, ResultMetadata, RowSink};
+use crate::basics::timeouts::Limited;
+use crate::execution::Execution;
+use crate::execution::describe::DescribePlan;
+use crate::planning::context::PlanContext;
+use crate::planning::modification::{BatchPlan, ModificationPlan};
+use crate::planning::select::SelectPlan;
+use crate::planning::terms::Markers;
+use crate::schema::catalog::{Catalog, KeyspaceKind};
+use crate::statements::schema::SchemaStatement;
+
+/// A statement resolved against a catalog.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// What to do.
+    pub plan: Plan,
+    /// The bind markers.
+    pub markers: Vec<ColumnSpec>,
+    /// Which markers are the partition key; empty when that is not known.
+    pub partition_key_indexes: Vec<u16>,
+    /// The columns of the rows it gives; `None` when it gives none, or does not know them before it runs.
+    pub result: Option<Arc<ResultMetadata>>,
+    /// The catalog it was planned against: under another one it must be planned again.
+    pub catalog: Arc<Catalog>,
+    /// Whether it means the same whatever the session's keyspace. As in Cassandra, whose ids of statements follow from it, only
+    /// what reads or writes a table is.
+    pub is_fully_qualified: bool,
+    /// What the client is to be warned of when it sends or prepares the statement.
+    pub warnings: Vec<String>,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    Select(Box<SelectPlan>),
+    Modification(ModificationPlan),
+    Batch(BatchPlan),
+    Use(String),
+    Truncate(Arc<TableMetadata>),
+    Schema(SchemaStatement),
+    Describe(DescribePlan),
+}
+
+impl Planned {
+    /// Parses and plans `cql` in the keyspace of the session or request.
+    pub fn new(cql: &str, catalog: &Arc<Catalog>, session_keyspace: Option<&str>) -> Result<Self> {
+        trace(|| format!("Parsing {cql}"));
+        let parsed = cassette_cql::parse(cql).map_err(|error| match error.interrupted {
+            Some(reason) => DatabaseError::Interrupted(reason),
+            None => DatabaseError::Syntax(error.message),
+        })?;
+        trace(|| "Preparing statement");
+        let mut cx = PlanContext {
+            catalog,
+            session_keyspace,
+            used_session_keyspace: false,
+            digest: Md5::digest(cql).into(),
+            markers: Markers::new(parsed.bind_markers),
+            warnings: Vec::new(),
+        };
+        let (plan, key_table) = plan(&parsed.statement, &mut cx)?;
+        let (is_request, is_truncation) = (plan.is_request(), matches!(plan, Plan::Truncate(_)));
+        let result = match &plan {
+            Plan::Select(select) => Some(select.result_metadata().clone()),
+            _ => None,
+        };
+        Ok(Self {
+            plan,
+            markers: cx.markers.specs()?,
+            partition_key_indexes: key_table
+                .map(|table| cx.markers.partition_key_indexes(&table))
+                .unwrap_or_default(),
+            result,
+            catalog: catalog.clone(),
+            is_fully_qualified: !cx.used_session_keyspace && (is_request || is_truncation),
+            warnings: cx.warnings,
+        })
+    }
+
+    /// Executes the plan; rows go to `sink`.
+    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        match &self.plan {
+            Plan::Select(select) => select.execute(execution, sink),
+            Plan::Modification(modification) => modification.execute(execution, sink),
+            Plan::Batch(batch) => batch.execute(execution, sink),
+            Plan::Use(keyspace) => Ok(Outcome::SetKeyspace(keyspace.clone())),
+            // A change of the schema or of a whole table must not stop halfway.
+            Plan::Truncate(table) => {
+                execution.guard().drop_or_truncate()?;
+                interrupt::check_now()?;
+                let patience = interrupt::remaining();
+                interrupt::shielded(|| {
+                    crate::statements::truncate::truncate(execution.store, table, patience)
+                })
+            }
+            Plan::Schema(statement) => {
+                interrupt::check_now()?;
+                execution.schema_patience.set(interrupt::remaining());
+                interrupt::shielded(|| crate::statements::schema::execute(statement, execution))
+            }
+            Plan::Describe(describe) => describe.execute(execution, sink),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether it reads or changes data.
+    pub fn is_request(&self) -> bool {
+        matches!(self, Self::Select(_) | Self::Modification(_) | Self::Batch(_))
+    }
+
+    /// As what its time is limited.
+    pub fn limited(&self, options: &StatementOptions) -> Limited {
+        match self {
+            Self::Select(select) if select.names_keys() => Limited::Read(options.consistency),
+            Self::Select(_) => Limited::Range(options.consistency),
+            Self::Modification(modification) => Limited::write(modification.write_type(), options),
+            Self::Batch(batch) => Limited::write(batch.write_type(), options),
+            Self::Truncate(_) => Limited::Truncate,
+            Self::Use(_) | Self::Schema(_) | Self::Describe(_) => Limited::Other,
+        }
+    }
+
+    /// As what it is counted; `None` for what is no request for stored data.
+    pub fn request_kind(&self, options: &StatementOptions) -> Option<RequestKind> {
+        match self {
+            Self::Select(select) => select.request_kind(options),
+            Self::Modification(modification) if modification.has_conditions() => Some(RequestKind::CasWrite),
+            Self::Batch(batch) if batch.has_conditions() => Some(RequestKind::CasWrite),
+            Self::Modification(_) | Self::Batch(_) => Some(RequestKind::Write),
+            Self::Use(_) | Self::Truncate(_) | Self::Schema(_) | Self::Describe(_) => None,
+        }
+    }
+}
+
+/// The plan, and the table whose partition key markers may be bound to.
+fn plan(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<(Plan, Option<Arc<TableMetadata>>)> {
+    match statement {
+        Statement::Select(select) => {
+            let plan = SelectPlan::new(select, cx)?;
+            let table = plan.table().clone();
+            Ok((Plan::Select(Box::new(plan)), Some(table)))
+        }
+        Statement::Modification(modification) => {
+            let plan = ModificationPlan::new(modification, cx)?;
+            let table = plan.table().clone();
+            Ok((Plan::Modification(plan), Some(table)))
+        }
+        Statement::Batch(batch) => {
+            let plan = BatchPlan::new(batch, cx)?;
+            let table = plan.first_table().cloned();
+            Ok((Plan::Batch(plan), table))
+        }
+        Statement::Use(keyspace) => Ok((plan_use(keyspace, cx)?, None)),
+        Statement::Truncate(name) => Ok((plan_truncate(name, cx)?, None)),
+        Statement::Describe(describe) => Ok((Plan::Describe(DescribePlan::new(describe, cx)?), None)),
+        // Each execution would make another view; the definition is stored with its values.
+        Statement::CreateView(_) if !cx.markers.is_empty() => {
+            bail_invalid!("Cannot use query parameters in CREATE MATERIALIZED VIEW statements")
+        }
+        other => Ok((Plan::Schema(SchemaStatement::new(other, cx)?), None)),
+    }
+}
+
+fn plan_use(keyspace: &ast::Identifier, cx: &PlanContext<'_>) -> Result<Plan> {
+    match cx.catalog.keyspace(keyspace) {
+        Some(keyspace) => Ok(Plan::Use(keyspace.name.clone())),
+        None => bail_invalid!("Keyspace '{}' does not exist", keyspace.as_str()),
+    }
+}
+
+fn plan_truncate(name: &QualifiedName, cx: &mut PlanContext<'_>) -> Result<Plan> {
+    let table = cx.table(name)?;
+    if cx.catalog.is_view(&table) {
+        bail_invalid!("Cannot TRUNCATE materialized view directly; must truncate base table instead");
+    }
+    let keyspace = cx.catalog.require_keyspace(&table.keyspace)?;
+    match keyspace.kind {
+        KeyspaceKind::Local => {
+            Err(DatabaseError::Unauthorized(format!("{} keyspace is not user-modifiable.", table.keyspace)))
+        }
+        _ if keyspace.virtual_tables.contains(&table.name) => {
+            bail_invalid!("Truncation is not supported by table {}", table.qualified_name())
+        }
+        _ => Ok(Plan::Truncate(table)),
+    }
+}

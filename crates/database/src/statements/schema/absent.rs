@@ -1,0 +1,72 @@
+//! Statements about what is not there: roles and permissions, which nobody can be asked for while nobody logs in, functions,
+//! aggregates and triggers. They are answered as by a Cassandra in which none exist.
+
+use cassette_cql::ast::{CqlType, DropFunction, DropTrigger, RoleOptions, Statement};
+
+use super::Change;
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
+
+/// The error of a statement about roles or permissions; `None` for every other one.
+pub(crate) fn refuse_roles(statement: &Statement) -> Option<DatabaseError> {
+    let unauthorized = |message: &str| Some(DatabaseError::Unauthorized(message.to_owned()));
+    let refused = match statement {
+        Statement::CreateRole(create) if create.options.superuser == Some(true) => {
+            return unauthorized("Only superusers can create a role with superuser status");
+        }
+        Statement::AlterRole(alter) if alter.options.superuser.is_some() => {
+            return unauthorized("Only superusers are allowed to alter superuser status");
+        }
+        Statement::CreateRole(create) if create.name.as_str().is_empty() => {
+            return Some(DatabaseError::Invalid("Role name can't be an empty string".to_owned()));
+        }
+        Statement::CreateRole(create) => unsupported_option(&create.options),
+        Statement::AlterRole(alter) => unsupported_option(&alter.options),
+        Statement::DropRole(_)
+        | Statement::GrantRole(_)
+        | Statement::RevokeRole(_)
+        | Statement::ListRoles(_)
+        | Statement::ListUsers
+        | Statement::AddIdentity(_)
+        | Statement::DropIdentity(_)
+        | Statement::GrantPermissions(_)
+        | Statement::RevokePermissions(_)
+        | Statement::ListPermissions(_) => None,
+        _ => return None,
+    };
+    match refused {
+        Some(option) => Some(DatabaseError::Invalid(format!(
+            "org.apache.cassandra.auth.CassandraRoleManager doesn't support {option}"
+        ))),
+        None => unauthorized("You have to be logged in and not anonymous to perform this request"),
+    }
+}
+
+/// What the role manager has no use for where nobody authenticates.
+fn unsupported_option(options: &RoleOptions) -> Option<&'static str> {
+    let given = [
+        (options.password.is_some(), "PASSWORD"),
+        (options.hashed_password.is_some(), "HASHED_PASSWORD"),
+        (options.custom.is_some(), "OPTIONS"),
+    ];
+    given.into_iter().find_map(|(given, name)| given.then_some(name))
+}
+
+/// DROP FUNCTION or DROP AGGREGATE, which `what` says.
+pub(crate) fn drop_function(statement: &DropFunction, keyspace: &str, what: &str) -> Result<Option<Change>> {
+    if statement.if_exists {
+        return Ok(None);
+    }
+    let types = |types: &Vec<CqlType>| {
+        format!("({})", types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+    };
+    let arguments = statement.arguments.as_ref().map(types).unwrap_or_default();
+    bail_invalid!("{what} '{keyspace}.{}{arguments}' doesn't exist", statement.name.name.as_str())
+}
+
+pub(crate) fn drop_trigger(statement: &DropTrigger, keyspace: &str) -> Result<Option<Change>> {
+    if statement.if_exists {
+        return Ok(None);
+    }
+    let (trigger, table) = (statement.name.as_str(), statement.table.name.as_str());
+    bail_invalid!("Trigger '{trigger}' on '{keyspace}.{table}' doesn't exist")
+}

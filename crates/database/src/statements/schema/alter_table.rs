@@ -1,0 +1,354 @@
+//! ALTER TABLE and DROP TABLE.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use cassette_cql::ast::{self, AlterTableChange};
+use cassette_cql::values::Assignment;
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableMetadata};
+
+use super::indexes::dependent_indexes;
+use super::{Change, KeyspaceChange, SchemaContext, table_event, views};
+use crate::basics::error::{Result, bail_config, bail_invalid};
+use crate::basics::response::SchemaChangeKind;
+use crate::planning::restrictions::existing;
+use crate::schema::catalog::{Keyspace, TypeUse, resolve_type};
+use crate::schema::guardrails::Verdict;
+use crate::schema::options::table_definition::{check_column_count, refuse_nested_multi_cell};
+use crate::schema::options::table_params;
+use crate::schema::system::schema_rows::without_user_types;
+
+pub(crate) fn alter(
+    statement: &ast::AlterTable,
+    keyspace: &str,
+    cx: &SchemaContext<'_>,
+) -> Result<Option<Change>> {
+    let name = statement.name.name.as_str();
+    let verdict = match &statement.change {
+        AlterTableChange::Properties(properties) => {
+            let verdict = cx.guard.table_properties(properties)?;
+            table_params::check(verdict.of(properties))?;
+            verdict
+        }
+        _ => Verdict::AsGiven,
+    };
+    let found = cx.catalog.keyspace(keyspace).and_then(|found| Some((found, found.tables.get(name)?)));
+    let Some((keyspace, table)) = found else {
+        return missing(keyspace, name, statement.if_exists);
+    };
+    if keyspace.views.contains_key(name) {
+        bail_invalid!("Cannot use ALTER TABLE on a materialized view; use ALTER MATERIALIZED VIEW instead");
+    }
+    let has_views = keyspace.views_of(table).next().is_some();
+    let altered = match &statement.change {
+        AlterTableChange::AlterType { .. } => bail_invalid!("Altering column types is no longer supported"),
+        AlterTableChange::Mask { mask: Some(_), .. } => {
+            bail_invalid!("Dynamic data masking is not supported by Cassette yet")
+        }
+        // There is none to drop.
+        AlterTableChange::Mask { mask: None, if_exists, column } => {
+            if !*if_exists && table.column(column).is_none() {
+                bail_invalid!("Column with name '{}' doesn't exist on table '{name}'", column.as_str());
+            }
+            return Ok(None);
+        }
+        AlterTableChange::DropCompactStorage => {
+            bail_invalid!("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.")
+        }
+        AlterTableChange::Add { if_not_exists, columns } => {
+            cx.guard.alter_columns()?;
+            let altered = add_columns(table, keyspace, columns, *if_not_exists)?;
+            refuse_mixed_counters(&altered)?;
+            for added in columns {
+                if let Some(column) = altered.column(added.name.as_str()) {
+                    cx.guard.vectors(&format!("Column {}", column.name), &column.data_type)?;
+                }
+            }
+            cx.guard.columns_of_table(name, altered.all_columns().count())?;
+            altered
+        }
+        AlterTableChange::Drop { if_exists, columns, timestamp } => {
+            cx.guard.alter_columns()?;
+            let dropped_at = timestamp.unwrap_or_else(|| whole_millisecond(cx.timestamp));
+            drop_columns(table, keyspace, columns, *if_exists, dropped_at)?
+        }
+        AlterTableChange::Rename { if_exists, columns } => {
+            cx.guard.alter_columns()?;
+            // Of two names for one column the last counts.
+            let last: HashMap<&str, usize> =
+                columns.iter().enumerate().map(|(i, (from, _))| (from.as_str(), i)).collect();
+            let named_last =
+                |(i, (from, _)): &(usize, &(ast::Identifier, _))| last.get(from.as_str()) == Some(i);
+            let columns = columns.iter().enumerate().filter(named_last);
+            columns.map(|(_, names)| names).try_fold((**table).clone(), |table, (from, to)| {
+                rename_column(&table, keyspace, from, to, *if_exists)
+            })?
+        }
+        AlterTableChange::Properties(properties) => {
+            let properties = verdict.of(properties);
+            // As Cassandra does, which wants options that go with the defaults before it puts them beside the table's own.
+            table_params::read(properties, cx.default_params)?;
+            let params = table_params::read(properties, &table.params)?;
+            if table_params::table_id(properties)?.is_some() {
+                bail_config!("Cannot alter table id.");
+            }
+            if table.is_counter && params.default_time_to_live > 0 {
+                bail_invalid!("Cannot set default_time_to_live on a table with counters");
+            }
+            if has_views && params.gc_grace_seconds == 0 {
+                bail_invalid!(
+                    "Cannot alter gc_grace_seconds of the base table of a materialized view to 0, since this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed."
+                );
+            }
+            if properties.get("compression").is_some() {
+                cx.guard.uncompressed(&params)?;
+            }
+            if properties.get("compaction").is_some() {
+                cx.guard.zero_ttl(&params)?;
+            }
+            match params == table.params {
+                true => (**table).clone(),
+                false => table.with_params(params),
+            }
+        }
+    };
+    if altered == **table {
+        return Ok(None);
+    }
+    // However many columns one statement adds or drops, it is one new version.
+    let mut altered = altered;
+    altered.version = table.version + 1;
+    let altered = Arc::new(altered);
+    let after = views::follow_base(keyspace.with_table(altered.clone()), table, &altered)?;
+    Ok(Some(Change {
+        event: table_event(SchemaChangeKind::Updated, &after.name, name),
+        keyspace: KeyspaceChange::Put(after),
+        warnings: Vec::new(),
+    }))
+}
+
+pub(crate) fn drop(
+    statement: &ast::DropElement,
+    keyspace: &str,
+    cx: &SchemaContext<'_>,
+) -> Result<Option<Change>> {
+    let name = statement.name.name.as_str();
+    cx.guard.drop_or_truncate()?;
+    let Some(keyspace) = cx.catalog.keyspace(keyspace).filter(|found| found.tables.contains_key(name)) else {
+        return missing(keyspace, name, statement.if_exists);
+    };
+    if keyspace.views.contains_key(name) {
+        bail_invalid!(
+            "Cannot use DROP TABLE on a materialized view. Please use DROP MATERIALIZED VIEW instead."
+        );
+    }
+    if keyspace.tables.get(name).is_some_and(|table| keyspace.views_of(table).next().is_some()) {
+        // Cassandra names the keyspace here, not the views.
+        bail_invalid!("Cannot drop a table when materialized views still depend on it ({})", keyspace.name);
+    }
+    let mut after = (**keyspace).clone();
+    after.tables.remove(name);
+    Ok(Some(Change {
+        event: table_event(SchemaChangeKind::Dropped, &after.name, name),
+        keyspace: KeyspaceChange::Put(after),
+        warnings: Vec::new(),
+    }))
+}
+
+/// The schema stores the time of a drop in milliseconds: rounded up, it covers after a restart what it covered before.
+pub(crate) fn whole_millisecond(micros: i64) -> i64 {
+    micros.saturating_add(999).div_euclid(1000).saturating_mul(1000)
+}
+
+fn missing(keyspace: &str, name: &str, if_exists: bool) -> Result<Option<Change>> {
+    match if_exists {
+        true => Ok(None),
+        false => bail_invalid!("Table '{keyspace}.{name}' doesn't exist"),
+    }
+}
+
+fn add_columns(
+    table: &TableMetadata,
+    keyspace: &Keyspace,
+    columns: &[ast::ColumnDefinition],
+    if_not_exists: bool,
+) -> Result<TableMetadata> {
+    let mut names = HashSet::with_capacity(columns.len());
+    let mut added = Vec::with_capacity(columns.len());
+    let mut count = table.counted_columns();
+    for column in columns {
+        let name = column.name.as_str();
+        let exists = table.column(name).is_some() || !names.insert(name);
+        let Some(column) = column_to_add(table, keyspace, column, exists, if_not_exists)? else { continue };
+        // One that was dropped gets the id back that it had.
+        if !table.dropped_ids.contains_key(name) {
+            count += 1;
+        }
+        check_column_count(&table.name, count)?;
+        added.push(column);
+    }
+    Ok(table.with_columns_added(added))
+}
+
+/// Returns the metadata of a column that ALTER TABLE adds; `None` if it `exists` and may.
+fn column_to_add(
+    table: &TableMetadata,
+    keyspace: &Keyspace,
+    column: &ast::ColumnDefinition,
+    exists: bool,
+    if_not_exists: bool,
+) -> Result<Option<ColumnMetadata>> {
+    let name = column.name.as_str();
+    let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
+    let data_type = resolve_type(&column.column_type, scope)?;
+    if column.mask.is_some() {
+        bail_invalid!("Dynamic data masking is not supported by Cassette yet");
+    }
+    if exists {
+        if if_not_exists {
+            return Ok(None);
+        }
+        bail_invalid!("Column with name '{name}' already exists");
+    }
+    if column.is_static && table.clustering.is_empty() {
+        bail_invalid!(
+            "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+        );
+    }
+    refuse_nested_multi_cell(&data_type, &format!(" for column {name}"))?;
+    let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+    if let Some(dropped) = table.dropped_columns.get(name) {
+        if !is_serialization_compatible(&data_type, &dropped.data_type) {
+            bail_invalid!(
+                "Cannot add a column '{name}' of type {data_type}, incompatible with previously dropped column '{name}' of type {}",
+                dropped.data_type
+            );
+        }
+        if dropped.kind != kind {
+            bail_invalid!(
+                "Cannot re-add previously dropped column '{name}' of kind {}, incompatible with previous kind {}",
+                kind_name(kind),
+                kind_name(dropped.kind)
+            );
+        }
+        if table.is_counter {
+            bail_invalid!("Cannot re-add previously dropped counter column {name}");
+        }
+    }
+    Ok(Some(ColumnMetadata {
+        name: name.to_owned(),
+        kind,
+        position: 0,
+        data_type,
+        reversed: false,
+        id: ColumnId(u16::MAX),
+    }))
+}
+
+/// All columns outside the key are counters, or none is.
+fn refuse_mixed_counters(table: &TableMetadata) -> Result<()> {
+    let stored = table.columns.iter().flatten();
+    let other = stored.filter(|column| (column.data_type == DataType::Counter) != table.is_counter);
+    let Some(column) = other.min_by(|a, b| a.name.cmp(&b.name)) else { return Ok(()) };
+    let (a, the) =
+        if table.is_counter { ("a non counter", "a counter") } else { ("a counter", "a non counter") };
+    bail_config!(
+        "{}.{}: Cannot have {a} column (\"{}\") in {the} table",
+        table.keyspace,
+        table.name,
+        column.name
+    )
+}
+
+/// Whether cells written as `before` read as `after`: the same cells, and values that are all valid.
+fn is_serialization_compatible(after: &DataType, before: &DataType) -> bool {
+    let after = &without_user_types(after);
+    // Any bytes are a blob, but those of a collection are nobody's idea of one.
+    let is_collection = matches!(before, DataType::List { .. } | DataType::Set { .. } | DataType::Map { .. });
+    if *after == DataType::Blob && is_collection {
+        return false;
+    }
+    after.is_multi_cell() == before.is_multi_cell()
+        && Assignment::of_type(before, after).is_assignable()
+        && after.fixed_width() == before.fixed_width()
+}
+
+fn kind_name(kind: ColumnKind) -> &'static str {
+    match kind {
+        ColumnKind::PartitionKey => "PARTITION_KEY",
+        ColumnKind::Clustering => "CLUSTERING",
+        ColumnKind::Static => "STATIC",
+        ColumnKind::Regular => "REGULAR",
+    }
+}
+
+fn drop_columns(
+    table: &TableMetadata,
+    keyspace: &Keyspace,
+    columns: &[ast::Identifier],
+    if_exists: bool,
+    dropped_at: i64,
+) -> Result<TableMetadata> {
+    let mut names = HashSet::with_capacity(columns.len());
+    for column in columns {
+        if names.insert(column.as_str()) {
+            check_drop(table, keyspace, column, if_exists)?;
+        }
+    }
+    let mut altered = table.with_columns_dropped(names.iter().copied(), dropped_at);
+    // What is stored of the columns may not depend on types that can be dropped.
+    for name in names.into_iter().filter(|name| table.column(name).is_some()) {
+        if let Some(dropped) = altered.dropped_columns.get_mut(name) {
+            dropped.data_type = without_user_types(&dropped.data_type);
+        }
+    }
+    Ok(altered)
+}
+
+fn check_drop(table: &TableMetadata, keyspace: &Keyspace, name: &str, if_exists: bool) -> Result<()> {
+    let Some(column) = table.column(name) else {
+        match if_exists {
+            true => return Ok(()),
+            false => bail_invalid!("Column {name} was not found in table '{}'", table.qualified_name()),
+        }
+    };
+    if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+        bail_invalid!("Cannot drop PRIMARY KEY column {name}");
+    }
+    if matches!(column.data_type, DataType::Udt { frozen: false, .. }) {
+        bail_invalid!("Cannot drop non-frozen column {name} of user type {}", column.data_type);
+    }
+    if let Some(indexes) = dependent_indexes(keyspace, table, name) {
+        bail_invalid!("Cannot drop column {name} because it has dependent secondary indexes ({indexes})");
+    }
+    if keyspace.views_of(table).next().is_some() {
+        bail_invalid!("Cannot drop column {name} on base table {} with materialized views", table.name);
+    }
+    Ok(())
+}
+
+fn rename_column(
+    table: &TableMetadata,
+    keyspace: &Keyspace,
+    from: &str,
+    to: &str,
+    if_exists: bool,
+) -> Result<TableMetadata> {
+    if if_exists && table.column(from).is_none() {
+        return Ok(table.clone());
+    }
+    let column = existing(table, from)?;
+    if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+        bail_invalid!("Cannot rename non PRIMARY KEY column {from}");
+    }
+    if table.column(to).is_some() {
+        bail_invalid!(
+            "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
+            table.qualified_name()
+        );
+    }
+    if let Some(indexes) = dependent_indexes(keyspace, table, from) {
+        bail_invalid!("Can't rename column {from} because it has dependent secondary indexes ({indexes})");
+    }
+    Ok(table.with_key_column_renamed(from, to))
+}

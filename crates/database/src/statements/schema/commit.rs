@@ -1,0 +1,253 @@
+//! Putting a schema change into force.
+//!
+//! 1. New tables are made in the engine. A crash from here on leaves at most an empty directory that nothing refers to.
+//!    A keyspace whose writes become durable is made so: what it holds without a log is flushed, and indexes and views that are
+//!    not whole lose their notes of having been built, which are believed from the next step on.
+//! 2. The rows of `system_schema` and `system.local` are written as one batch and the commit log is synced. From here on
+//!    the change survives; before, nothing of it does. A copy in the schema journal keeps it if the log is lost; see
+//!    `schema_journal` in the engine.
+//! 3. Changed tables get their new form in the engine, and then the catalog is swapped: no statement is planned against
+//!    a table that the engine does not know.
+//! 4. Dropped tables leave the engine. The intent to drop them is durable before step 2, so that after a crash opening
+//!    removes their files if the schema does not name them any more; see `drop_records` in the engine.
+//! 5. Listeners are told. New indexes are built when the writers that did not see them are done; see [`crate::statements::builds`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use cassette_engine::EngineError;
+use cassette_rows::{TableId, TableMetadata};
+
+use super::{Change, KeyspaceChange, SchemaContext, alter_table, events};
+use crate::basics::error::{DatabaseError, Result};
+use crate::basics::response::SchemaChange;
+use crate::execution::{Execution, describe};
+use crate::planning::context::TimeUuidSource;
+use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
+use crate::schema::system;
+use crate::schema::views::View;
+use crate::statements::builds::{build_index, build_view};
+use crate::store::{Store, indexes, opening, views};
+
+/// Lets `decide` look at the catalog while nobody else changes it, and puts what it decides into force. Gives the event
+/// and the warnings, or nothing when nothing changed.
+pub(crate) fn change_schema(
+    execution: &Execution<'_>,
+    decide: impl FnOnce(&SchemaContext<'_>) -> Result<Option<Change>>,
+) -> Result<Option<(SchemaChange, Vec<String>)>> {
+    let store = execution.store;
+    let changing = store.lock_schema_within(execution.schema_patience.take())?;
+    let before = store.catalog();
+    let node = store.node();
+    let timestamp = store.next_timestamp(store.clock().now_micros())?;
+    // What a dropped column holds up to the time of the drop is gone, also if the column is added again, and that time is
+    // rounded up: no write after this may have a timestamp up to it. Timestamps may be close together, as they are while
+    // the clock is behind those of an earlier run.
+    store.withhold_timestamps(alter_table::whole_millisecond(timestamp))?;
+    let cx = SchemaContext {
+        catalog: &before,
+        data_center: &node.data_center,
+        timestamp,
+        new_id: store.next_time_uuid(),
+        materialized_views_enabled: store.materialized_views_enabled(),
+        default_params: store.default_params(),
+        guard: execution.guard(),
+    };
+    let Some(Change { keyspace, event, warnings }) = decide(&cx)? else { return Ok(None) };
+    let (name, after) = match keyspace {
+        KeyspaceChange::Put(keyspace) => {
+            // A lost row is written again with any change.
+            let keyspace = Keyspace { is_stored: true, ..keyspace };
+            (
+                keyspace.name.clone(),
+                before.with_keyspace(keyspace.with_indexes_of_tables()?.with_views_of_tables()?),
+            )
+        }
+        KeyspaceChange::Drop(name) => {
+            let after = before.without_keyspace(&name);
+            (name, after)
+        }
+    };
+    let after = Arc::new(after);
+    put_into_force(store, &name, &before, &after)?;
+    events::events(&name, &before, &after).iter().for_each(|event| store.events().tell(event));
+    drop(changing);
+    for index in after.keyspace(&name).into_iter().flat_map(|keyspace| keyspace.indexes.values()) {
+        build_index(store, index);
+    }
+    for view in after.keyspace(&name).into_iter().flat_map(|keyspace| keyspace.views.values()) {
+        build_view(store, view);
+    }
+    Ok(Some((event, warnings)))
+}
+
+fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<Catalog>) -> Result<()> {
+    let engine = store.engine();
+    let diff = TablesDiff::new(keyspace, before, after);
+    let ids = |tables: &[Arc<TableMetadata>]| tables.iter().map(|table| table.id).collect::<Vec<_>>();
+    let dropped = ids(&diff.dropped);
+    let undo = |error: String| {
+        if let Err(error) = engine.discard_tables(&ids(&diff.created)) {
+            tracing::warn!(keyspace, %error, "cannot remove tables that were not created");
+        }
+        DatabaseError::Server(error)
+    };
+    engine
+        .create_tables(&diff.created)
+        .map_err(|error| DatabaseError::Server(format!("cannot create the tables: {error}")))?;
+    for table in diff.dropped.iter().filter(|table| store.leaves_snapshot(table)) {
+        // Before the intent to drop it is recorded: afterwards a crash may have its files removed.
+        if let Err(error) = engine.snapshot_before_drop(table.id, &describe::schema_cql_of(before, table)) {
+            let name = table.qualified_name();
+            return Err(undo(format!("cannot take a snapshot of {name} before it is dropped: {error}")));
+        }
+    }
+    if let Some(keyspace) = becomes_durable(keyspace, before, after)
+        && let Err(error) = make_durable(store, keyspace)
+    {
+        // Statements still see the old schema, and the log has too much at worst.
+        for table in keyspace.stored_tables() {
+            let _ = engine.set_durable_writes(table.id, false);
+        }
+        return Err(undo(format!("cannot set durable_writes: {error}")));
+    }
+    if !dropped.is_empty() {
+        // From here until the schema change is durable, a crash leaves intents, which the next start resolves.
+        engine
+            .intend_drops(&dropped)
+            .map_err(|error| undo(format!("cannot record what is to be dropped: {error}")))?;
+    }
+    // After everything that statements were given, and later than all earlier changes of the schema.
+    let timestamp = store.next_timestamp(store.clock().now_micros()).map_err(|error| {
+        engine.cancel_drops(&dropped);
+        undo(error.to_string())
+    })?;
+    let mut leftovers = Vec::new();
+    if store.schema_is_incomplete() {
+        for table in diff.created.iter().filter(|table| table.index_of.is_none()) {
+            let rows = opening::stored_schema::delete_leftovers(engine, after, table, timestamp);
+            leftovers.extend(rows.map_err(|error| {
+                engine.cancel_drops(&dropped);
+                undo(error.to_string())
+            })?);
+        }
+    }
+    let changed_indexes =
+        diff.created.iter().chain(&diff.dropped).filter_map(|table| table.index_of.as_ref());
+    let mutations = system::schema_rows::changes(keyspace, before, after, timestamp)
+        .into_iter()
+        .chain(system::local::schema_version(after, timestamp))
+        .chain(
+            changed_views(keyspace, before, after)
+                .flat_map(|name| views::forget(after, keyspace, name, timestamp)),
+        )
+        .chain(changed_indexes.filter_map(|of| indexes::forget(after, keyspace, &of.index, timestamp)))
+        .chain(leftovers)
+        .collect::<Vec<_>>();
+    let mut failure = None;
+    match engine.apply_schema(&mutations, &system::is_schema) {
+        Err(error @ EngineError::OnlyInLog { .. }) => failure = Some(error.to_string()),
+        applied => applied.map_err(|error| {
+            engine.cancel_drops(&dropped);
+            undo(format!("cannot write the schema: {error}"))
+        })?,
+    }
+    for table in &diff.altered {
+        if let Err(error) = engine.alter_table(table.clone()) {
+            failure.get_or_insert(format!("cannot alter {}: {error}", table.qualified_name()));
+        }
+    }
+    if let Some(keyspace) = after.keyspace(keyspace)
+        && let Err(error) = opening::set_durable_writes(engine, keyspace)
+    {
+        failure.get_or_insert(format!("cannot set durable_writes: {error}"));
+    }
+    store.swap_catalog(after.clone());
+    if diff.changes_indexes() || changed_views(keyspace, before, after).next().is_some() {
+        // Writers that saw the indexes and views as they were are done when this returns.
+        store.wait_for_writers();
+    }
+    if !dropped.is_empty()
+        && let Err(error) = engine.drop_tables(&dropped)
+    {
+        failure.get_or_insert(format!("cannot remove what was dropped: {error}"));
+    }
+    failure.map_or(Ok(()), |failure| Err(DatabaseError::Server(failure)))
+}
+
+/// The keyspace, if its writes are to go to the log and did not before.
+fn becomes_durable<'a>(keyspace: &str, before: &Catalog, after: &'a Catalog) -> Option<&'a Keyspace> {
+    let (old, new) = (before.keyspace(keyspace)?, after.keyspace(keyspace)?);
+    (!old.params.durable_writes && new.params.durable_writes).then_some(&**new)
+}
+
+/// Lets the log and the SSTables together hold all that a keyspace does, and its indexes and views be believed after a crash.
+fn make_durable(store: &Store, keyspace: &Keyspace) -> Result<()> {
+    // In every order of tables: each is whole once it is done, and the schema says nothing of it before all are.
+    opening::set_durable_writes(store.engine(), keyspace)
+        .map_err(|error| DatabaseError::Server(error.to_string()))?;
+    // The notes may be of an earlier process, whose entries are lost.
+    for index in keyspace.indexes.values().filter(|index| !index.state.is_built()) {
+        indexes::unbuild(store, index)?;
+    }
+    for view in keyspace.views.values().filter(|view| !view.state.is_built()) {
+        views::unbuild(store, view)?;
+    }
+    Ok(())
+}
+
+/// The views that come or go.
+fn changed_views<'a>(
+    keyspace: &str,
+    before: &'a Catalog,
+    after: &'a Catalog,
+) -> impl Iterator<Item = &'a str> + use<'a> {
+    let views = |catalog: &'a Catalog| catalog.keyspace(keyspace).map(|keyspace| &keyspace.views);
+    let (old, new) = (views(before), views(after));
+    let missing = |view: &View, from: Option<&'a BTreeMap<String, Arc<View>>>| {
+        from.and_then(|views| views.get(view.name())).is_none_or(|other| other.table.id != view.table.id)
+    };
+    let gone = old.into_iter().flat_map(BTreeMap::values).filter(move |view| missing(view, new));
+    let come = new.into_iter().flat_map(BTreeMap::values).filter(move |view| missing(view, old));
+    gone.chain(come).map(|view| view.name())
+}
+
+/// What a change does to the stored tables of a keyspace.
+struct TablesDiff {
+    created: Vec<Arc<TableMetadata>>,
+    altered: Vec<Arc<TableMetadata>>,
+    dropped: Vec<Arc<TableMetadata>>,
+}
+
+impl TablesDiff {
+    fn new(keyspace: &str, before: &Catalog, after: &Catalog) -> Self {
+        let stored = |catalog: &Catalog| -> Vec<Arc<TableMetadata>> {
+            match catalog.keyspace(keyspace) {
+                Some(keyspace) if keyspace.kind == KeyspaceKind::User => {
+                    keyspace.stored_tables().cloned().collect()
+                }
+                _ => Vec::new(),
+            }
+        };
+        let by_id = |tables: &[Arc<TableMetadata>]| -> HashMap<TableId, Arc<TableMetadata>> {
+            tables.iter().map(|table| (table.id, table.clone())).collect()
+        };
+        let (old, new) = (stored(before), stored(after));
+        let (old_by_id, new_by_id) = (by_id(&old), by_id(&new));
+        let (mut created, mut altered) = (Vec::new(), Vec::new());
+        for table in &new {
+            match old_by_id.get(&table.id) {
+                None => created.push(table.clone()),
+                Some(old) if !Arc::ptr_eq(old, table) => altered.push(table.clone()),
+                Some(_) => {}
+            }
+        }
+        // Those of indexes come before the tables whose directories they lie in.
+        let dropped = old.into_iter().filter(|table| !new_by_id.contains_key(&table.id)).collect();
+        Self { created, altered, dropped }
+    }
+
+    fn changes_indexes(&self) -> bool {
+        self.created.iter().chain(&self.dropped).any(|table| table.index_of.is_some())
+    }
+}

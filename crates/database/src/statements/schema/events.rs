@@ -1,0 +1,112 @@
+//! What clients that listen are told of a schema change: each element that came, went or changed, also those that changed
+//! with another one, such as tables with a user type that got a field.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cassette_rows::TableMetadata;
+use cassette_rows::types::UserType;
+
+use super::table_event;
+use crate::basics::response::{SchemaChange, SchemaChangeKind, SchemaChangeTarget};
+use crate::schema::catalog::{Catalog, Keyspace};
+
+/// The events of the change of `keyspace` between two catalogs, in Cassandra's order.
+pub(crate) fn events(keyspace: &str, before: &Catalog, after: &Catalog) -> Vec<SchemaChange> {
+    let whole = |kind| SchemaChange {
+        kind,
+        target: SchemaChangeTarget::Keyspace,
+        keyspace: keyspace.to_owned(),
+        name: String::new(),
+    };
+    match (before.keyspace(keyspace), after.keyspace(keyspace)) {
+        (Some(before), Some(after)) => {
+            let mut events = gone(before, after);
+            events.extend(come(before, after));
+            if before.params != after.params {
+                events.push(whole(SchemaChangeKind::Updated));
+            }
+            events.extend(altered(before, after));
+            events
+        }
+        (None, Some(_)) => vec![whole(SchemaChangeKind::Created)],
+        (Some(before), None) => {
+            let mut events = gone(before, &Keyspace::new(keyspace, before.kind, before.params.clone()));
+            events.push(whole(SchemaChangeKind::Dropped));
+            events
+        }
+        (None, None) => Vec::new(),
+    }
+}
+
+/// Views, then tables, then types that are not in `after` any more.
+fn gone(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
+    let [tables, views] = tables_and_views(before);
+    let mut events = tables_missing(views.into_iter().chain(tables), after, SchemaChangeKind::Dropped);
+    events.extend(types_missing(before, after, SchemaChangeKind::Dropped));
+    events
+}
+
+/// Types, then tables, then views that were not in `before`.
+fn come(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
+    let mut events = types_missing(after, before, SchemaChangeKind::Created);
+    let tables = tables_and_views(after).into_iter().flatten();
+    events.extend(tables_missing(tables, before, SchemaChangeKind::Created));
+    events
+}
+
+/// Those of `tables` that are not `there`; one made again under the same name is another.
+fn tables_missing<'a>(
+    tables: impl Iterator<Item = &'a Arc<TableMetadata>>,
+    there: &Keyspace,
+    kind: SchemaChangeKind,
+) -> Vec<SchemaChange> {
+    let missing =
+        tables.filter(|table| there.tables.get(&table.name).is_none_or(|other| other.id != table.id));
+    missing.map(|table| table_event(kind, &there.name, &table.name)).collect()
+}
+
+fn types_missing(here: &Keyspace, there: &Keyspace, kind: SchemaChangeKind) -> Vec<SchemaChange> {
+    let missing = here.types.keys().filter(|name| !there.types.contains_key(*name));
+    missing.map(|name| type_event(kind, &here.name, name)).collect()
+}
+
+/// Types, then tables, then views that are there before and after, but not the same.
+fn altered(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
+    let changed =
+        |user_type: &&Arc<UserType>| before.types.get(&user_type.name).is_some_and(|old| old != *user_type);
+    let types = after.types.values().filter(changed);
+    let mut events: Vec<_> =
+        types.map(|user_type| type_event(SchemaChangeKind::Updated, &after.name, &user_type.name)).collect();
+    let tables =
+        tables_and_views(after).into_iter().flatten().filter(|table| is_altered(before, after, table));
+    events.extend(tables.map(|table| table_event(SchemaChangeKind::Updated, &after.name, &table.name)));
+    events
+}
+
+/// Whether the table itself, its indexes, or the rows that it shows as a view are others than before.
+fn is_altered(before: &Keyspace, after: &Keyspace, table: &TableMetadata) -> bool {
+    let Some(old) = before.tables.get(&table.name).filter(|old| old.id == table.id) else { return false };
+    let indexes = |keyspace: &Keyspace| -> BTreeMap<String, i64> {
+        keyspace.indexes_of(table).map(|index| (index.name.clone(), index.created_at)).collect()
+    };
+    let condition =
+        |keyspace: &Keyspace| keyspace.views.get(&table.name).map(|view| view.where_clause.clone());
+    **old != *table || indexes(before) != indexes(after) || condition(before) != condition(after)
+}
+
+/// The tables that are no views, and those that are.
+fn tables_and_views(keyspace: &Keyspace) -> [Vec<&Arc<TableMetadata>>; 2] {
+    let (views, tables) =
+        keyspace.tables.values().partition(|table| keyspace.views.contains_key(&table.name));
+    [tables, views]
+}
+
+fn type_event(kind: SchemaChangeKind, keyspace: &str, name: &str) -> SchemaChange {
+    SchemaChange {
+        kind,
+        target: SchemaChangeTarget::Type,
+        keyspace: keyspace.to_owned(),
+        name: name.to_owned(),
+    }
+}

@@ -1,0 +1,69 @@
+//! TRUNCATE: a table, its indexes and its views.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cassette_engine::EngineError;
+use cassette_rows::TableMetadata;
+
+use crate::basics::error::{DatabaseError, Result};
+use crate::basics::response::Outcome;
+use crate::execution::describe;
+use crate::statements::builds::{build_index, build_view};
+use crate::store::{Store, indexes, views};
+
+/// Removes all of a table's rows, and the entries of its indexes. These go first: what is written between the two keeps
+/// its entries, and so does what is left of the table by a crash, since its indexes are built again after that.
+/// Waits no longer than `patience` for others that change the schema.
+pub(crate) fn truncate(
+    store: &Arc<Store>,
+    table: &Arc<TableMetadata>,
+    patience: Option<Duration>,
+) -> Result<Outcome> {
+    let failed = |error: EngineError| {
+        DatabaseError::Truncate(format!("Error during truncate: {}: {error}", table.qualified_name()))
+    };
+    let engine = store.engine();
+    // No index comes or goes meanwhile.
+    let _changing = store.lock_schema_within(patience)?;
+    let catalog = store.catalog();
+    let indexes: Vec<_> =
+        catalog.indexes_of(table.id).iter().filter(|index| index.state.is_built()).collect();
+    for index in &indexes {
+        indexes::unbuild(store, index)?;
+    }
+    let views = catalog.views_of(table.id);
+    for view in views {
+        views::unbuild(store, view)?;
+    }
+    // What is written between the truncation of a table and that of its views would be in one of them alone.
+    let _alone = match views.is_empty() {
+        true => None,
+        false => Some(store.stop_writers()),
+    };
+    let indexes_and_views = catalog.indexes_of(table.id).iter().map(|index| index.storage.id);
+    let indexes_and_views = indexes_and_views.chain(views.iter().map(|view| view.table.id));
+    let tables = indexes_and_views.chain([table.id]);
+    let truncate = |id| match id == table.id && store.leaves_snapshot(table) {
+        true => engine.truncate_with_snapshot(id, &describe::schema_cql_of(&catalog, table)),
+        false => engine.truncate(id),
+    };
+    if let Err(error) = { tables }.try_for_each(truncate) {
+        for index in &indexes {
+            index.state.start_over();
+            build_index(store, index);
+        }
+        for view in views {
+            view.state.start_over();
+            build_view(store, view);
+        }
+        return Err(failed(error));
+    }
+    for index in indexes {
+        indexes::mark_built(store, index)?;
+    }
+    for view in views {
+        views::truncated(store, view)?;
+    }
+    Ok(Outcome::Void)
+}

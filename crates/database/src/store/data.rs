@@ -1,0 +1,177 @@
+//! Reads and writes of tables, with their indexes and views.
+
+use std::sync::{Arc, PoisonError, TryLockError};
+
+use cassette_engine::{EngineError, KeyRange, Mutation, Promise, may_wait};
+use cassette_rows::interrupt;
+use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
+use crossbeam_utils::sync::ShardedLockReadGuard;
+
+use crate::basics::error::{DatabaseError, Result, WriteType};
+use crate::basics::metrics::RequestKind;
+use crate::planning::context::BindContext;
+use crate::schema::indexes::{Index, Wanted};
+use crate::store::indexes::{self, Hits, Within};
+use crate::store::views::{self, EntryBudget};
+
+use crate::store::{Store, mutation_size};
+
+impl Store {
+    /// One partition of a stored table, under `selection`.
+    pub fn read(
+        &self,
+        cx: &BindContext<'_>,
+        table: &Arc<TableMetadata>,
+        key: &DecoratedKey,
+        selection: &Selection,
+    ) -> Result<Box<dyn PartitionStream>> {
+        self.read_first(cx, table, key, selection, None)
+    }
+
+    /// [`Self::read`] by somebody who stops pulling after so many live rows.
+    pub fn read_first(
+        &self,
+        cx: &BindContext<'_>,
+        table: &Arc<TableMetadata>,
+        key: &DecoratedKey,
+        selection: &Selection,
+        rows: Option<u32>,
+    ) -> Result<Box<dyn PartitionStream>> {
+        let read = self.engine.read_first(table.id, key, selection, rows);
+        read.map_err(|error| read_error(error, cx))
+    }
+
+    /// The partitions of a stored table within `range`, each under `selection`.
+    pub fn scan(
+        &self,
+        cx: &BindContext<'_>,
+        table: &Arc<TableMetadata>,
+        range: &KeyRange,
+        selection: &Selection,
+    ) -> Result<Box<dyn PartitionStream>> {
+        self.engine.scan(table.id, range, selection).map_err(|error| read_error(error, cx))
+    }
+
+    /// The entries of a value, or of several, in an index.
+    ///
+    /// # Errors
+    /// ReadFailure, while the index is being built.
+    pub fn search(
+        &self,
+        cx: &BindContext<'_>,
+        index: &Arc<Index>,
+        wanted: &Wanted<'_>,
+        within: &Within<'_>,
+    ) -> Result<Hits> {
+        if !index.state.is_built() {
+            return Err(DatabaseError::ReadFailure {
+                consistency: cx.options.consistency,
+                message: format!("The secondary index '{}' is not yet available", index.name),
+            });
+        }
+        Hits::new(&self.engine, index, wanted, within, cx.now_seconds).map_err(|error| read_error(error, cx))
+    }
+
+    /// Applies all mutations or none, and with them those of the indexes and views of their tables.
+    ///
+    /// # Errors
+    /// WriteFailure, without an effect, for a mutation of more bytes than half of a commit log segment, or more in all with
+    /// index entries and view rows than the commit log accepts.
+    /// WouldBlock, without an effect, where this thread may not wait and would have to: for a disk that old rows are to be read
+    /// from, for somebody else's lock, who may be waiting for a disk, or for the commit log.
+    pub fn apply(
+        &self,
+        cx: &BindContext<'_>,
+        write_type: WriteType,
+        mut mutations: Vec<Mutation>,
+        promise: Promise,
+    ) -> Result<()> {
+        let options = self.engine.options();
+        if let Err(message) = mutation_size::check(&mutations, options.mutation_size_max()) {
+            let consistency = cx.options.consistency;
+            return Err(DatabaseError::WriteFailure { consistency, write_type, message });
+        }
+        // Of a conditional write the one partition is locked.
+        let locks_itself = write_type != WriteType::Cas;
+        let (_locked, _writing, catalog) = loop {
+            let catalog = self.catalog.load();
+            let has_views = locks_itself && catalog.has_views();
+            // Partitions before anything else: who waits for them holds nothing that others wait for.
+            let locked = if has_views {
+                views::lock_partitions(&self.engine, &catalog, &mutations)?
+            } else {
+                Vec::new()
+            };
+            let writing = self.begin_to_write()?;
+            let now = self.catalog.load();
+            if has_views || !locks_itself || !now.has_views() {
+                let same = !has_views || Arc::ptr_eq(&catalog, &now);
+                if same {
+                    break (locked, writing, now);
+                }
+            }
+        };
+        let mut writes_views_since = None;
+        // Holds what it was admitted to until the rows are in memtables.
+        let mut budget = self.entry_budget(cx, write_type);
+        if catalog.has_views() {
+            let (began, of_tables) = (self.clock.monotonic(), mutations.len());
+            views::add_view_mutations(&self.engine, &catalog, &mut mutations, cx, &mut budget)?;
+            writes_views_since = (mutations.len() > of_tables).then_some(began);
+        }
+        indexes::add_index_mutations(&self.engine, &catalog, &mut mutations, cx)?;
+        if !may_wait() && self.engine.apply_would_wait() {
+            return Err(DatabaseError::WouldBlock);
+        }
+        interrupt::charge(u32::try_from(mutations.len()).unwrap_or(u32::MAX))?;
+        // From here on the write must not stop halfway.
+        let applied = interrupt::shielded(|| self.engine.apply_promised(&mutations, promise));
+        let applied = applied.map_err(|error| match error {
+            EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
+            error => DatabaseError::WriteFailure {
+                consistency: cx.options.consistency,
+                write_type,
+                message: error.to_string(),
+            },
+        });
+        if let Some(began) = writes_views_since {
+            let time = self.clock.monotonic().saturating_sub(began);
+            self.metrics.record(RequestKind::ViewWrite, time, &applied);
+        }
+        applied
+    }
+
+    /// The budget of one write's view rows.
+    pub fn entry_budget(&self, cx: &BindContext<'_>, write_type: WriteType) -> EntryBudget<'_> {
+        let limit = self.engine.options().record_size_max();
+        EntryBudget::new(&self.large_view_writes, limit, cx.options.consistency, write_type)
+    }
+
+    /// Keeps those waiting who wait for writers, while it is held.
+    fn begin_to_write(&self) -> Result<ShardedLockReadGuard<'_, ()>> {
+        // A writer that panicked has left nothing behind that others could see.
+        if may_wait() {
+            return Ok(self.writers.read().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.writers.try_read() {
+            Ok(writing) => Ok(writing),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(DatabaseError::WouldBlock),
+        }
+    }
+
+    /// Removes index entries that were found stale. Nothing depends on it: what fails or would have to wait is left for
+    /// the next reader.
+    pub fn remove_stale(&self, removals: &[Mutation]) {
+        if removals.is_empty() || self.engine.apply_would_wait() {
+            return;
+        }
+        if let Err(error) = interrupt::shielded(|| self.engine.apply(removals)) {
+            tracing::debug!(%error, "stale index entries stay");
+        }
+    }
+}
+
+fn read_error(error: EngineError, cx: &BindContext<'_>) -> DatabaseError {
+    DatabaseError::of_read(cx.options.consistency, error)
+}

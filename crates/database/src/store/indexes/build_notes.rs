@@ -1,0 +1,116 @@
+//! `system."IndexInfo"`: how far indexes are built, for the next start.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_engine::{Engine, KeyRange, Mutation};
+use cassette_rows::{DecoratedKey, Selection, TableMetadata, Unfiltered};
+
+use crate::basics::error::{DatabaseError, Result};
+use crate::schema::catalog::{Catalog, KeyspaceKind};
+use crate::schema::indexes::Index;
+use crate::schema::system::encode::{self, StoredRow};
+use crate::schema::system::{INDEX_INFO, SYSTEM};
+use crate::store::Store;
+
+/// Notes how far an index is: built, without `done`.
+pub(crate) fn note(store: &Store, index: &Index, done: Option<&DecoratedKey>) -> Result<()> {
+    let catalog = store.catalog();
+    let Some(table) = catalog.table(SYSTEM, INDEX_INFO) else { return Ok(()) };
+    let timestamp = store.next_timestamp(store.clock().now_micros())?;
+    let value = done.map(|done| [&index.created_at.to_be_bytes()[..], done.key()].concat());
+    let values: Vec<_> = value.into_iter().map(|value| ("value", encode::Value::Bytes(value))).collect();
+    let row = encode::row(table, &[&index.name], &values, timestamp);
+    let mutation = encode::mutation(table, &index.base.keyspace, vec![row]);
+    store
+        .engine()
+        .apply(&[mutation])
+        .map_err(|error| DatabaseError::Server(format!("cannot write {SYSTEM}.{INDEX_INFO}: {error}")))
+}
+
+/// What removes the notes on an index: when it is dropped, and before another of its name is built.
+pub(crate) fn forget(catalog: &Catalog, keyspace: &str, index: &str, timestamp: i64) -> Option<Mutation> {
+    let table = catalog.table(SYSTEM, INDEX_INFO)?;
+    Some(encode::mutation(table, keyspace, vec![encode::row_deletion(&[index], timestamp)]))
+}
+
+/// Reads what was noted at an earlier time, and gives the indexes that are still to be built.
+pub(crate) fn load(engine: &Engine, catalog: &Catalog, now: u32) -> Result<Vec<Arc<Index>>> {
+    let notes = match catalog.table(SYSTEM, INDEX_INFO) {
+        Some(table) => read_notes(engine, table, now)?,
+        None => HashMap::new(),
+    };
+    let users = catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User);
+    let mut unbuilt = Vec::new();
+    for (keyspace, index) in
+        users.flat_map(|keyspace| keyspace.indexes.values().map(move |index| (keyspace, index)))
+    {
+        if !keyspace.params.durable_writes {
+            // Without a log, rows may have been flushed whose entries were not, and deletions of entries whose rows were not:
+            // what is built would not show under these.
+            engine.truncate(index.storage.id).map_err(|error| {
+                DatabaseError::Server(format!("cannot empty index {}: {error}", index.name))
+            })?;
+            unbuilt.push(index.clone());
+            continue;
+        }
+        match notes.get(&(index.base.keyspace.clone(), index.name.clone())) {
+            Some(None) => {
+                index.state.set_built();
+                continue;
+            }
+            Some(Some(note)) => {
+                if let Some((created_at, done)) = note.split_first_chunk::<8>()
+                    && i64::from_be_bytes(*created_at) == index.created_at
+                {
+                    index.state.set_done(Some(DecoratedKey::new(Bytes::copy_from_slice(done))));
+                }
+            }
+            None => {}
+        }
+        unbuilt.push(index.clone());
+    }
+    Ok(unbuilt)
+}
+
+type Notes = HashMap<(String, String), Option<Vec<u8>>>;
+
+fn read_notes(engine: &Engine, table: &Arc<TableMetadata>, now: u32) -> Result<Notes> {
+    let failed = |error: String| DatabaseError::Server(format!("cannot read {SYSTEM}.{INDEX_INFO}: {error}"));
+    let mut notes = HashMap::new();
+    let mut stream = engine
+        .scan(table.id, &KeyRange::ALL, &Selection::all())
+        .map_err(|error| failed(error.to_string()))?;
+    while let Some(header) = stream.next_partition().map_err(|error| failed(error.to_string()))? {
+        let keyspace = String::from_utf8_lossy(header.key.key()).into_owned();
+        while let Some(next) = stream.next_unfiltered().map_err(|error| failed(error.to_string()))? {
+            let Unfiltered::Row(row) = next else { continue };
+            let stored = StoredRow { table, row: &row, now };
+            if let Some(name) = stored.clustering_text(0).filter(|_| row.is_live(now)) {
+                notes.insert((keyspace.clone(), name.to_owned()), stored.bytes("value").map(<[u8]>::to_vec));
+            }
+        }
+    }
+    Ok(notes)
+}
+
+/// Takes the note that an index is built away, durably, before its entries are removed: should the process die in between, it
+/// is built again.
+pub(crate) fn unbuild(store: &Store, index: &Index) -> Result<()> {
+    let catalog = store.catalog();
+    let timestamp = store.next_timestamp(store.clock().now_micros())?;
+    let Some(mutation) = forget(&catalog, &index.base.keyspace, &index.name, timestamp) else {
+        return Ok(());
+    };
+    let engine = store.engine();
+    engine
+        .apply(&[mutation])
+        .and_then(|()| engine.sync_log())
+        .map_err(|error| DatabaseError::Server(format!("cannot write {SYSTEM}.{INDEX_INFO}: {error}")))
+}
+
+/// Notes that an index of an empty table is built.
+pub(crate) fn mark_built(store: &Store, index: &Index) -> Result<()> {
+    note(store, index, None)
+}

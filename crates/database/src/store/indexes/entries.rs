@@ -1,0 +1,244 @@
+//! The entries of a row: pure.
+
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use cassette_engine::Mutation;
+use cassette_rows::row::Cell;
+use cassette_rows::{
+    Clustering, ColumnId, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate, Row, RowBuilder, key,
+};
+use smallvec::SmallVec;
+
+use crate::schema::indexes::{Index, Source};
+
+/// What leads to a row, or to a partition by its static row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry<'r> {
+    /// The indexed value.
+    pub value: Cow<'r, [u8]>,
+    /// Of which element, if several of the row may hold the value.
+    pub path: Option<&'r [u8]>,
+    /// When it was written, and how long it lives.
+    pub liveness: LivenessInfo,
+}
+
+/// Entries of one row: few have more than one in an index.
+pub(crate) type Entries<'r> = SmallVec<[Entry<'r>; 1]>;
+
+/// In which partition of the hidden table an entry lies.
+pub(crate) struct Place<'v> {
+    pub key: DecoratedKey,
+    /// The value, where all values lie in one partition: the first of the clustering.
+    pub value: Option<&'v [u8]>,
+}
+
+impl<'v> Place<'v> {
+    pub fn new(index: &Index, value: &'v [u8]) -> Self {
+        match index.ordered_by {
+            Some(_) => Self { key: ordered_key(), value: Some(value) },
+            None => Self { key: entry_key(value), value: None },
+        }
+    }
+}
+
+/// The partition of an index that lies in the order of values.
+pub(crate) fn ordered_key() -> DecoratedKey {
+    static KEY: LazyLock<DecoratedKey> = LazyLock::new(|| DecoratedKey::new(Bytes::from_static(&[2])));
+    KEY.clone()
+}
+
+/// The live entries of a row of partition `key` at `now` (seconds). None, where the row is not of the kind that the index
+/// is of: the static row in an index of rows, and the other way round.
+pub(crate) fn entries<'r>(
+    index: &Index,
+    key: &'r DecoratedKey,
+    row: &'r Row,
+    is_static: bool,
+    now: u32,
+) -> Entries<'r> {
+    let mut entries = raw_entries(index, key, row, is_static, now);
+    if index.analyzer.is_some() {
+        for entry in &mut entries {
+            entry.value = index.analyzed(std::mem::take(&mut entry.value));
+        }
+    }
+    entries
+}
+
+fn raw_entries<'r>(
+    index: &Index,
+    key: &'r DecoratedKey,
+    row: &'r Row,
+    is_static: bool,
+    now: u32,
+) -> Entries<'r> {
+    let of_cells = |column: ColumnId, value: &dyn Fn(Cell<'r>) -> Entry<'r>| -> Entries<'r> {
+        if index.is_of_static() != is_static {
+            return Entries::new();
+        }
+        row.cells_of(column).filter(|cell| cell.is_live(now)).map(value).collect()
+    };
+    let entry =
+        |cell: &Cell<'r>, value: Cow<'r, [u8]>, path| Entry { value, path, liveness: liveness_of(cell) };
+    match index.source {
+        Source::PartitionKey(position) => {
+            let value = component(index, key, position);
+            of_row(value, row, now)
+        }
+        Source::Clustering(_) if is_static => Entries::new(),
+        Source::Clustering(position) => of_row(row.clustering().value(position), row, now),
+        Source::Cell(column) => of_cells(column, &|cell| entry(&cell, Cow::Borrowed(cell.value), None)),
+        Source::Paths(column) => {
+            of_cells(column, &|cell| entry(&cell, Cow::Borrowed(cell.path.unwrap_or_default()), None))
+        }
+        Source::AnalyzedPaths(column) => of_cells(column, &|cell| {
+            let path = cell.path.unwrap_or_default();
+            entry(&cell, Cow::Borrowed(path), Some(path))
+        }),
+        Source::Values(column) => of_cells(column, &|cell| {
+            entry(&cell, Cow::Borrowed(cell.value), Some(cell.path.unwrap_or_default()))
+        }),
+        Source::Entries(column) => of_cells(column, &|cell| {
+            let value = map_entry(cell.path.unwrap_or_default(), cell.value);
+            entry(&cell, Cow::Owned(value), None)
+        }),
+    }
+}
+
+/// A map's entry as an indexed value: `u32 length of the key, key, value`.
+pub(crate) fn map_entry(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4 + key.len() + value.len());
+    out.extend_from_slice(&(key.len() as u32).to_be_bytes());
+    out.extend_from_slice(key);
+    out.extend_from_slice(value);
+    out
+}
+
+fn component<'r>(index: &Index, key: &'r DecoratedKey, position: usize) -> Option<&'r [u8]> {
+    key::components(key.key(), index.base.partition_key.len())?.get(position).copied()
+}
+
+/// The path of the entry of what keeps a row for good.
+pub(crate) const LASTING: &[u8] = &[];
+/// The path of the entry of what keeps a row for a time.
+const EXPIRING: &[u8] = &[1];
+
+/// The entries of a row in an index of a key column: it is there as long as anything of it is, whichever write that came
+/// with. So what stays and what expires have an entry each. The time of the second is that of its expiration: of several
+/// the one that stays longest wins, and none has to be deleted. The time of the first is the latest write time; a deletion
+/// takes it away that covers it, and nothing else does, as a write of an earlier time may still bring the row back.
+fn of_row<'r>(value: Option<&'r [u8]>, row: &'r Row, now: u32) -> Entries<'r> {
+    let Some(value) = value else { return Entries::new() };
+    let (mut lasting, mut expiring) = (LivenessInfo::EMPTY, LivenessInfo::EMPTY);
+    let liveness = Some(row.liveness()).filter(|liveness| liveness.is_live(now));
+    for live in row.cells().filter(|cell| cell.is_live(now)).map(|cell| liveness_of(&cell)).chain(liveness) {
+        if !live.is_expiring() {
+            lasting = LivenessInfo::new(lasting.timestamp.max(live.timestamp));
+        } else if expiring.is_empty() || live.local_expiration > expiring.local_expiration {
+            let timestamp = i64::from(live.local_expiration) * 1_000_000;
+            expiring = LivenessInfo::expiring(timestamp, live.ttl, live.local_expiration);
+        }
+    }
+    let entry = |path, liveness| Entry { value: Cow::Borrowed(value), path: Some(path), liveness };
+    let both = [entry(LASTING, lasting), entry(EXPIRING, expiring)];
+    both.into_iter().filter(|entry| !entry.liveness.is_empty()).collect()
+}
+
+fn liveness_of(cell: &Cell<'_>) -> LivenessInfo {
+    match cell.is_expiring() {
+        true => LivenessInfo::expiring(cell.timestamp, cell.ttl, cell.local_deletion_time),
+        false => LivenessInfo::new(cell.timestamp),
+    }
+}
+
+/// The partition of a value in the hidden table.
+pub(crate) fn entry_key(value: &[u8]) -> DecoratedKey {
+    let mut key = Vec::with_capacity(1 + value.len());
+    key.push(1);
+    key.extend_from_slice(value);
+    DecoratedKey::new(Bytes::from(key))
+}
+
+/// The clustering of an entry in the hidden table, behind the value if that is part of it. A static row has no values where rows have them.
+pub(crate) fn entry_clustering(
+    index: &Index,
+    value: Option<&[u8]>,
+    key: &DecoratedKey,
+    row: &Clustering,
+    path: Option<&[u8]>,
+) -> Clustering {
+    let token = key.token().0.to_be_bytes();
+    let columns = index.clustering_columns();
+    let nulls = std::iter::repeat_n(None, columns.saturating_sub(row.len()));
+    let leading = [value, Some(&token[..]), Some(key.key())];
+    let values = leading.into_iter().skip(usize::from(value.is_none()));
+    Clustering::new(values.chain(row.values().take(columns)).chain(nulls).chain(path.map(Some)))
+}
+
+/// What becomes of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It is written, and lives so long.
+    Write(LivenessInfo),
+    /// What was written of it up to a timestamp is deleted, at a local time in seconds; nothing that is written later.
+    Delete(DeletionTime),
+}
+
+/// Makes the mutations of the entries of one row.
+///
+/// An entry says nothing but which row it leads to. So what one statement makes of a row's entries is mostly one and the same row
+/// under several values in several indexes: it is made once, and the memtables of all share it.
+pub(crate) struct Changes<'a> {
+    key: &'a DecoratedKey,
+    row: &'a Clustering,
+    /// The last one that others can share, with the number of clustering columns that it has of the base table.
+    last: Option<(usize, Change, Row)>,
+}
+
+impl<'a> Changes<'a> {
+    /// Of entries that lead to a row of partition `key`.
+    pub fn new(key: &'a DecoratedKey, row: &'a Clustering) -> Self {
+        Self { key, row, last: None }
+    }
+
+    /// Does `change` to the entry of `value`, and of an element's `path` if it has one.
+    pub fn make(&mut self, index: &Index, value: &[u8], path: Option<&[u8]>, change: Change) -> Mutation {
+        let place = Place::new(index, value);
+        let columns = index.clustering_columns();
+        let row = match &self.last {
+            _ if place.value.is_some() || path.is_some() => self.entry(index, place.value, path, change),
+            Some((same_columns, same, row)) if *same_columns == columns && *same == change => row.clone(),
+            _ => {
+                let row = self.entry(index, None, None, change);
+                self.last = Some((columns, change, row.clone()));
+                row
+            }
+        };
+        let update = PartitionUpdate { rows: vec![row], ..PartitionUpdate::new(place.key) };
+        Mutation { table: Arc::clone(&index.storage), update }
+    }
+
+    fn entry(&self, index: &Index, value: Option<&[u8]>, path: Option<&[u8]>, change: Change) -> Row {
+        let mut builder = RowBuilder::new(entry_clustering(index, value, self.key, self.row, path));
+        match change {
+            Change::Write(liveness) => builder.liveness(liveness),
+            Change::Delete(deletion) => builder.deletion(deletion),
+        };
+        builder.finish()
+    }
+}
+
+/// The deletion of an entry of which only key and clustering are known.
+pub(crate) fn deletion(
+    index: &Index,
+    entry_key: DecoratedKey,
+    clustering: Clustering,
+    deletion: DeletionTime,
+) -> Mutation {
+    let mut builder = RowBuilder::new(clustering);
+    builder.deletion(deletion);
+    let update = PartitionUpdate { rows: vec![builder.finish()], ..PartitionUpdate::new(entry_key) };
+    Mutation { table: Arc::clone(&index.storage), update }
+}

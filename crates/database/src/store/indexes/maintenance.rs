@@ -1,0 +1,334 @@
+//! The mutations of indexes that go with those of their tables.
+//!
+//! What a write puts into an indexed column becomes an entry, unread. What it replaces or deletes is looked up, so that
+//! its entry goes in the same record: a read that finds nothing, as for a new row, costs a look into memtables and bloom
+//! filters. No lock is held between that read and the write. Two writers of one row may each miss the other's value;
+//! its entry is then stale, which readers notice. Likewise what a deletion of very many rows leaves.
+//!
+//! No entry is taken away that is needed: a deletion of one carries the write time of the cell it was of, and is made when
+//! something else in the row was seen to win over that cell. The same value written later brings an entry of a later time.
+//! An entry of a row, in an index of a key column, is taken away by deletions of the row alone, and at their time.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use cassette_engine::{Engine, EngineError, Mutation};
+use cassette_rows::merge::{merge_rows, reconcile};
+use cassette_rows::{
+    Cell, DataType, DecoratedKey, DeletionTime, PartitionUpdate, Row, Selection, Slice, Slices, StorageError,
+    TableMetadata, Unfiltered,
+};
+
+use super::entries::{Change, Changes, Entry, LASTING, entries};
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
+use crate::planning::context::BindContext;
+use crate::schema::catalog::Catalog;
+use crate::schema::indexes::{Index, IndexKind, Source};
+
+/// How many rows a write looks up at most. What a deletion of more takes away leaves stale entries.
+const OLD_ROWS_MAX: usize = 1000;
+
+/// The longest indexed value, in bytes: a partition key's length is 16 bits, and one byte stands before the value.
+const VALUE_LENGTH_MAX: usize = u16::MAX as usize - 1;
+
+/// Adds to `mutations` those of the indexes of their tables.
+///
+/// # Errors
+/// Invalid, with Cassandra's text, for values that are too long. WouldBlock, when old rows cannot be read without waiting for a
+/// disk, and this thread may not.
+pub(crate) fn add_index_mutations(
+    engine: &Engine,
+    catalog: &Catalog,
+    mutations: &mut Vec<Mutation>,
+    cx: &BindContext<'_>,
+) -> Result<()> {
+    let now = cx.now_seconds;
+    for i in 0..mutations.len() {
+        let indexes = catalog.indexes_of(mutations[i].table.id);
+        if indexes.is_empty() {
+            continue;
+        }
+        let mut added = Vec::with_capacity(indexes.len());
+        let Mutation { table, update } = &mutations[i];
+        add_insertions(indexes, update, cx, &mut added)?;
+        if let Some(wanted) = old_rows_wanted(indexes, update, table) {
+            match read_old(engine, update, table, wanted) {
+                Ok(old) => add_deletions(indexes, update, &old, table, now, &mut added),
+                Err(EngineError::Storage(StorageError::WouldBlock { .. })) => {
+                    return Err(DatabaseError::WouldBlock);
+                }
+                Err(EngineError::Storage(StorageError::Interrupted(reason))) => return Err(reason.into()),
+                // Readers pass over what is stale; the write need not fail for it.
+                Err(error) => tracing::warn!(
+                    table = table.qualified_name(),
+                    %error,
+                    "old index entries are left behind: the row that they are of cannot be read"
+                ),
+            }
+        }
+        mutations.append(&mut added);
+    }
+    Ok(())
+}
+
+/// All that the update writes into the indexed columns.
+fn add_insertions(
+    indexes: &[Arc<Index>],
+    update: &PartitionUpdate,
+    cx: &BindContext<'_>,
+    out: &mut Vec<Mutation>,
+) -> Result<()> {
+    let now = cx.now_seconds;
+    let rows = update.rows.iter().map(|row| (row, false));
+    for (row, is_static) in rows.chain(update.static_row.iter().map(|row| (row, true))) {
+        let mut changes = Changes::new(&update.key, row.clustering());
+        for index in indexes {
+            for entry in entries(index, &update.key, row, is_static, now) {
+                guard_size(index, entry.value.len(), cx)?;
+                if entry.value.len() <= VALUE_LENGTH_MAX {
+                    out.push(changes.make(index, &entry.value, entry.path, Change::Write(entry.liveness)));
+                } else if index.kind != IndexKind::StorageAttached {
+                    bail_invalid!(
+                        "Cannot index value of size {} for index {} on {}({}) (maximum allowed size={})",
+                        entry.value.len(),
+                        index.name,
+                        index.base.qualified_name(),
+                        index.column.name,
+                        u16::MAX
+                    );
+                }
+                // Else, as in Cassandra, it is written and not found by this index.
+            }
+            // The value of a key column is known without looking at the row.
+            if index.is_of_key()
+                && !row.deletion().is_live()
+                && let Some(value) = key_value(index, &update.key, row)
+            {
+                let deletion = DeletionTime::new(row.deletion().timestamp, now);
+                out.push(changes.make(index, &value, Some(LASTING), Change::Delete(deletion)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Applies the guardrails to a value that a storage-attached index is to hold.
+fn guard_size(index: &Index, bytes: usize, cx: &BindContext<'_>) -> Result<()> {
+    if index.kind != IndexKind::StorageAttached {
+        return Ok(());
+    }
+    let name = &index.column.name;
+    let is_text = |data_type: &DataType| matches!(data_type, DataType::Ascii | DataType::Text);
+    match &index.column.data_type {
+        DataType::Ascii | DataType::Text => cx.guard().indexed_text_size(name, bytes),
+        DataType::List { element, frozen: false } | DataType::Set { element, frozen: false }
+            if is_text(element) =>
+        {
+            cx.guard().indexed_text_size(name, bytes)
+        }
+        DataType::Map { key, value, frozen: false } if is_text(key) || is_text(value) => {
+            cx.guard().indexed_text_size(name, bytes)
+        }
+        DataType::List { frozen: true, .. }
+        | DataType::Set { frozen: true, .. }
+        | DataType::Map { frozen: true, .. }
+        | DataType::Udt { .. }
+        | DataType::Tuple(_) => cx.guard().indexed_frozen_size(name, bytes),
+        _ => Ok(()),
+    }
+}
+
+/// What an index of a key column has of a row, without looking at it.
+fn key_value<'r>(index: &Index, key: &'r DecoratedKey, row: &'r Row) -> Option<Cow<'r, [u8]>> {
+    let value = match index.source {
+        Source::Clustering(position) => row.clustering().value(position),
+        Source::PartitionKey(position) => {
+            let components = cassette_rows::key::components(key.key(), index.base.partition_key.len());
+            components.and_then(|components| components.get(position).copied())
+        }
+        _ => None,
+    };
+    Some(index.analyzed(value?.into()))
+}
+
+/// Which rows' old entries the update may make stale; `None` if it cannot.
+fn old_rows_wanted(
+    indexes: &[Arc<Index>],
+    update: &PartitionUpdate,
+    table: &TableMetadata,
+) -> Option<Selection> {
+    let selection = |slices| Some(Selection { slices, reversed: false });
+    if !update.deletion.is_live() {
+        return selection(Slices::all());
+    }
+    let mut slices: Vec<Slice> = Vec::new();
+    for range in update.range_tombstones.as_slice() {
+        slices.push(Slice { start: range.start.clone(), end: range.end.clone() });
+    }
+    let touches = |row: &Row, is_static: bool| {
+        indexes.iter().any(|index| match index.source {
+            Source::PartitionKey(_) | Source::Clustering(_) => false,
+            Source::Cell(column)
+            | Source::Paths(column)
+            | Source::AnalyzedPaths(column)
+            | Source::Values(column)
+            | Source::Entries(column) => {
+                index.is_of_static() == is_static
+                    && (!row.deletion().is_live()
+                        || !row.complex_deletion(column).is_live()
+                        || row.cells_of(column).len() > 0)
+            }
+        })
+    };
+    let rows = update.rows.iter().filter(|row| touches(row, false));
+    slices.extend(rows.map(|row| Slice::prefix(row.clustering().clone())));
+    if slices.is_empty() {
+        let wants_static = update.static_row.as_ref().is_some_and(|row| touches(row, true));
+        return if wants_static { selection(Slices::none()) } else { None };
+    }
+    selection(Slices::new(slices, &table.comparator))
+}
+
+/// Rows of a partition as they were before a write.
+#[derive(Default)]
+struct Old {
+    static_row: Option<Row>,
+    rows: Vec<Row>,
+}
+
+fn read_old(
+    engine: &Engine,
+    update: &PartitionUpdate,
+    table: &TableMetadata,
+    wanted: Selection,
+) -> std::result::Result<Old, EngineError> {
+    let mut old = Old::default();
+    if !engine.may_contain(table.id, &update.key)? {
+        return Ok(old);
+    }
+    let mut stream = engine.read(table.id, &update.key, &wanted)?;
+    let Some(header) = stream.next_partition()? else { return Ok(old) };
+    old.static_row = header.static_row;
+    while let Some(next) = stream.next_unfiltered()? {
+        if let Unfiltered::Row(row) = next {
+            old.rows.push(row);
+            if old.rows.len() >= OLD_ROWS_MAX {
+                break;
+            }
+        }
+    }
+    Ok(old)
+}
+
+/// The deletions of entries that rows had before the update and do not have after it.
+fn add_deletions(
+    indexes: &[Arc<Index>],
+    update: &PartitionUpdate,
+    old: &Old,
+    table: &TableMetadata,
+    now: u32,
+    out: &mut Vec<Mutation>,
+) {
+    let comparator = &table.comparator;
+    let mut replaced = |before: &Row, change: Option<&Row>, active: DeletionTime, is_static: bool| {
+        let key = &update.key;
+        Replaced { key, table, before, change, active, is_static, now }.add_deletions(indexes, out);
+    };
+    for before in &old.rows {
+        let clustering = before.clustering();
+        let change =
+            update.rows.binary_search_by(|row| comparator.compare_rows(row.clustering(), clustering));
+        let covering = update.range_tombstones.covering(clustering.into(), comparator);
+        replaced(before, change.ok().map(|i| &update.rows[i]), update.deletion.max(covering), false);
+    }
+    if let Some(before) = &old.static_row {
+        replaced(before, update.static_row.as_ref(), update.deletion, true);
+    }
+}
+
+/// A row that a write changes.
+struct Replaced<'a> {
+    key: &'a DecoratedKey,
+    table: &'a TableMetadata,
+    /// As it was.
+    before: &'a Row,
+    /// What is written into it.
+    change: Option<&'a Row>,
+    /// What deletes it from around it.
+    active: DeletionTime,
+    is_static: bool,
+    now: u32,
+}
+
+impl Replaced<'_> {
+    fn add_deletions(&self, indexes: &[Arc<Index>], out: &mut Vec<Mutation>) {
+        let mut changes = Changes::new(self.key, self.before.clustering());
+        let mut delete = |index: &Index, entry: &Entry<'_>, timestamp| {
+            let deletion = Change::Delete(DeletionTime::new(timestamp, self.now));
+            out.push(changes.make(index, &entry.value, entry.path, deletion));
+        };
+        let after = OnceCell::new();
+        for index in indexes {
+            let had = |index| entries(index, self.key, self.before, self.is_static, self.now);
+            match index.source {
+                Source::PartitionKey(_) | Source::Clustering(_) => {
+                    // That of a row that is named went with the insertions.
+                    let is_deleted = |entry: &Entry<'_>| {
+                        entry.path == Some(LASTING) && self.active.deletes(entry.liveness.timestamp)
+                    };
+                    for entry in had(index).iter().filter(|entry| is_deleted(entry)) {
+                        delete(index, entry, self.active.timestamp);
+                    }
+                }
+                Source::Cell(column) if self.only_cells_change() => {
+                    let Some(written) = self.change.and_then(|change| change.cell(column)) else { continue };
+                    let wins = |cell: Cell<'_>| reconcile(&written, &cell).is_gt();
+                    if !self.before.cell(column).is_some_and(wins) {
+                        continue;
+                    }
+                    let value = written.is_live(self.now).then(|| index.analyzed(written.value.into()));
+                    let is_kept = |entry: &Entry<'_>| {
+                        value.as_ref().is_some_and(|value| index.same_value(value, &entry.value))
+                    };
+                    let entries = had(index);
+                    for entry in entries.iter().filter(|entry| is_indexed(entry) && !is_kept(entry)) {
+                        delete(index, entry, entry.liveness.timestamp);
+                    }
+                }
+                _ => {
+                    let after: &Option<Row> = after.get_or_init(|| self.after());
+                    let has =
+                        after.as_ref().map(|row| entries(index, self.key, row, self.is_static, self.now));
+                    let is_kept = |entry: &Entry<'_>| {
+                        let mut has = has.iter().flatten();
+                        has.any(|has| index.same_value(&has.value, &entry.value) && has.path == entry.path)
+                    };
+                    let entries = had(index);
+                    for entry in entries.iter().filter(|entry| is_indexed(entry) && !is_kept(entry)) {
+                        delete(index, entry, entry.liveness.timestamp);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether nothing but cells is written, so that of a simple column the later cell stays: a deletion that the row had
+    /// before is older than all that is left of it.
+    fn only_cells_change(&self) -> bool {
+        self.active.is_live() && self.change.is_some_and(|change| change.deletion().is_live())
+    }
+
+    fn after(&self) -> Option<Row> {
+        let before = self.before.clone();
+        match self.change {
+            Some(change) => merge_rows(&[before, change.clone()], self.active, self.table),
+            None => merge_rows(&[before], self.active, self.table),
+        }
+    }
+}
+
+/// Whether the value is short enough to have an entry.
+fn is_indexed(entry: &Entry<'_>) -> bool {
+    entry.value.len() <= VALUE_LENGTH_MAX
+}

@@ -1,0 +1,331 @@
+//! Finding entries.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::ops::Bound as RangeBound;
+use std::sync::Arc;
+
+use cassette_engine::{Engine, EngineError, KeyRange, PartitionPosition};
+use cassette_rows::clustering::Side;
+use cassette_rows::{
+    Bound, Clustering, ColumnKind, DecoratedKey, DeletionTime, PartitionStream, Result as StorageResult, Row,
+    Selection, Slice, Slices, TableMetadata, Token, Unfiltered,
+};
+
+use super::entries::{deletion, entries, entry_key, map_entry, ordered_key};
+use crate::schema::indexes::{Index, Source, Wanted};
+
+/// How many entries of a range of values are put into the order of the table. Where there are more, looking at the rows
+/// themselves is not much slower, and takes no memory.
+const RANGE_HITS_MAX: usize = 50_000;
+
+/// Where to look.
+pub(crate) enum Within<'w> {
+    /// In a range of partitions.
+    Range(&'w KeyRange),
+    /// In a partition; of its rows, in these slices if entries are of rows.
+    Partition(&'w DecoratedKey, &'w Slices),
+}
+
+/// What an entry leads to.
+#[derive(Debug, Clone)]
+pub(crate) struct Hit {
+    /// The partition.
+    pub key: DecoratedKey,
+    /// The row; empty if the entry is of a partition or leads to a static row.
+    pub clustering: Clustering,
+    /// The entry's own clustering in the hidden table.
+    entry: Clustering,
+    timestamp: i64,
+}
+
+impl Hit {
+    /// In the order of the base table.
+    pub fn compare(&self, other: &Self, base: &TableMetadata) -> Ordering {
+        let rows = || base.comparator.compare_rows(&self.clustering, &other.clustering);
+        self.key.cmp(&other.key).then_with(rows)
+    }
+}
+
+/// The entries of a value, or of several.
+pub(crate) struct Hits {
+    index: Arc<Index>,
+    /// The partition of the hidden table.
+    partition: DecoratedKey,
+    /// What was read before it was asked for.
+    ahead: VecDeque<Hit>,
+    entries: Entries,
+    /// How many SSTables have entries.
+    sstables: u64,
+    now: u32,
+}
+
+/// Those that were not read yet.
+enum Entries {
+    None,
+    /// Of one value: they lie in the order of the base table.
+    OfValue(Box<dyn PartitionStream>),
+    /// Of several values, in the order of these.
+    OfRange(Box<dyn PartitionStream>),
+}
+
+impl Hits {
+    /// Begins to read.
+    pub fn new(
+        engine: &Engine,
+        index: &Arc<Index>,
+        wanted: &Wanted<'_>,
+        within: &Within<'_>,
+        now: u32,
+    ) -> Result<Self, EngineError> {
+        let by_order = index.ordered_by.is_some();
+        let (partition, slices) = match wanted {
+            Wanted::Value(value) if by_order => {
+                (ordered_key(), slices_within(index, within, Some(&analyzed(index, value))))
+            }
+            Wanted::Value(value) => (entry_key(&analyzed(index, value)), slices_within(index, within, None)),
+            Wanted::Entry(key, value) => {
+                (entry_key(&map_entry(key, value)), slices_within(index, within, None))
+            }
+            Wanted::Range { lower, upper } => {
+                let bound =
+                    |value: &[u8], side| Bound { prefix: Clustering::of(&[&analyzed(index, value)]), side };
+                let start = lower.map_or(Bound::bottom(), |(value, inclusive)| {
+                    bound(value, if inclusive { Side::Before } else { Side::After })
+                });
+                let end = upper.map_or(Bound::top(), |(value, inclusive)| {
+                    bound(value, if inclusive { Side::After } else { Side::Before })
+                });
+                (ordered_key(), vec![Slice { start, end }])
+            }
+        };
+        let slices = Slices::new(slices, &index.storage.comparator);
+        let ahead = VecDeque::new();
+        let mut hits =
+            Self { index: index.clone(), partition, ahead, entries: Entries::None, sstables: 0, now };
+        if slices.as_slice().is_empty() {
+            return Ok(hits);
+        }
+        let selection = Selection { slices, reversed: false };
+        // Where indexes are read the row cache would be of no use: they are told not to have one.
+        let (mut stream, sstables) = engine.read_uncached(index.storage.id, &hits.partition, &selection)?;
+        hits.sstables = sstables;
+        if stream.next_partition()?.is_some() {
+            hits.entries = match wanted {
+                Wanted::Range { .. } => Entries::OfRange(stream),
+                _ => Entries::OfValue(stream),
+            };
+        }
+        Ok(hits)
+    }
+
+    /// Whether an entry is of a row; else of a partition, whose rows all answer.
+    pub fn is_of_rows(&self) -> bool {
+        self.index.is_of_rows()
+    }
+
+    /// How many SSTables of the index have entries.
+    pub fn sstables(&self) -> u64 {
+        self.sstables
+    }
+
+    /// Whether they come in the order of the base table without being sorted.
+    pub fn are_in_order(&self) -> bool {
+        !matches!(self.entries, Entries::OfRange(_))
+    }
+
+    /// Reads so many entries more, before they are asked for; whether there are no others.
+    pub fn read_ahead(&mut self, more: usize, within: &Within<'_>) -> StorageResult<bool> {
+        for _ in 0..more {
+            let is_within = !self.are_in_order();
+            let Some(hit) = self.read()? else { return Ok(true) };
+            if !is_within || self.lies_within(&hit, within) {
+                self.ahead.push_back(hit);
+            }
+        }
+        Ok(matches!(self.entries, Entries::None))
+    }
+
+    /// Puts what is left into the order of the base table; whether it is not too much for that.
+    pub fn sort(&mut self, within: &Within<'_>) -> StorageResult<bool> {
+        while !self.are_in_order() && !self.read_ahead(RANGE_HITS_MAX / 64, within)? {
+            if self.ahead.len() > RANGE_HITS_MAX {
+                return Ok(false);
+            }
+        }
+        let base = &self.index.base;
+        self.ahead.make_contiguous().sort_by(|a, b| a.compare(b, base));
+        Ok(true)
+    }
+
+    /// How many were read ahead.
+    pub fn ahead(&self) -> usize {
+        self.ahead.len()
+    }
+
+    fn lies_within(&self, hit: &Hit, within: &Within<'_>) -> bool {
+        match within {
+            Within::Range(range) => is_in_range(&hit.key, range),
+            Within::Partition(key, _) if !self.is_of_rows() => hit.key == **key,
+            Within::Partition(key, slices) => {
+                let comparator = &self.index.base.comparator;
+                hit.key == **key && slices.contains((&hit.clustering).into(), comparator)
+            }
+        }
+    }
+
+    /// The next one in the order of the base table.
+    pub fn next(&mut self) -> StorageResult<Option<Hit>> {
+        match self.ahead.pop_front() {
+            Some(hit) => Ok(Some(hit)),
+            None => self.read(),
+        }
+    }
+
+    /// The next entry as they lie.
+    fn read(&mut self) -> StorageResult<Option<Hit>> {
+        let stream = match &mut self.entries {
+            Entries::None => return Ok(None),
+            Entries::OfValue(stream) | Entries::OfRange(stream) => stream,
+        };
+        while let Some(next) = stream.next_unfiltered()? {
+            let Unfiltered::Row(row) = next else { continue };
+            if row.liveness().is_live(self.now)
+                && let Some(hit) = hit(&self.index, &row)
+            {
+                return Ok(Some(hit));
+            }
+        }
+        self.entries = Entries::None;
+        Ok(None)
+    }
+
+    /// Whether they lead to partitions by a value of their static rows.
+    pub fn is_of_static_column(&self) -> bool {
+        self.index.column.kind == ColumnKind::Static
+    }
+
+    /// Whether the row that a hit leads to does not hold the value any more.
+    pub fn is_stale(&self, hit: &Hit, row: &Row, is_static: bool) -> bool {
+        if self.index.is_of_key() {
+            return entries(&self.index, &hit.key, row, is_static, self.now).is_empty();
+        }
+        let path = match self.index.source {
+            Source::Values(_) | Source::AnalyzedPaths(_) => hit.entry.values().last().flatten(),
+            _ => None,
+        };
+        let value = match self.index.ordered_by {
+            Some(_) => hit.entry.value(0).unwrap_or_default(),
+            // Behind the byte that each key begins with.
+            None => self.partition.key().get(1..).unwrap_or_default(),
+        };
+        let entries = entries(&self.index, &hit.key, row, is_static, self.now);
+        !entries.iter().any(|entry| self.index.same_value(&entry.value, value) && entry.path == path)
+    }
+
+    /// What removes the entry of a hit that was found stale; `None` in an index of a key column, where an earlier write may yet
+    /// bring the row back that it leads to.
+    pub fn removal(&self, hit: &Hit) -> Option<cassette_engine::Mutation> {
+        let entry = || {
+            deletion(
+                &self.index,
+                self.partition.clone(),
+                hit.entry.clone(),
+                DeletionTime::new(hit.timestamp, self.now),
+            )
+        };
+        (!self.index.is_of_key()).then(entry)
+    }
+}
+
+/// What is indexed in the place of a value.
+fn analyzed<'v>(index: &Index, value: &'v [u8]) -> Cow<'v, [u8]> {
+    match &index.analyzer {
+        Some(analyzer) => analyzer.analyze(Cow::Borrowed(value)),
+        None => Cow::Borrowed(value),
+    }
+}
+
+/// What an entry says; `None` if it is none of ours.
+fn hit(index: &Index, row: &Row) -> Option<Hit> {
+    let entry = row.clustering();
+    let mut values = entry.values();
+    if index.ordered_by.is_some() {
+        values.next()?;
+    }
+    let token = i64::from_be_bytes(values.next()??.try_into().ok()?);
+    let key = bytes::Bytes::copy_from_slice(values.next()??);
+    let rest = values.take(index.clustering_columns());
+    // A static row has nulls where rows have values.
+    let clustering = match rest.clone().all(|value| value.is_some()) {
+        true => Clustering::new(rest),
+        false => Clustering::empty(),
+    };
+    Some(Hit {
+        key: DecoratedKey::with_token(Token(token), key),
+        clustering,
+        entry: entry.clone(),
+        timestamp: row.liveness().timestamp,
+    })
+}
+
+/// Where the entries lie that lead into `within`, behind `value` if that is part of their clustering.
+fn slices_within(index: &Index, within: &Within<'_>, value: Option<&[u8]>) -> Vec<Slice> {
+    let bound = |rest: &[&[u8]], side| {
+        let values = value.iter().chain(rest).map(|value| Some(*value));
+        Bound { prefix: Clustering::new(values), side }
+    };
+    let at_key = |key: &DecoratedKey, side| bound(&[&key.token().0.to_be_bytes(), key.key()], side);
+    let at = |position: &PartitionPosition, side| match position {
+        PartitionPosition::Before(token) => bound(&[&token.0.to_be_bytes()], Side::Before),
+        PartitionPosition::After(token) => bound(&[&token.0.to_be_bytes()], Side::After),
+        PartitionPosition::At(key) => at_key(key, side),
+    };
+    match within {
+        Within::Range(range) => vec![Slice {
+            start: match &range.start {
+                RangeBound::Unbounded => bound(&[], Side::Before),
+                RangeBound::Included(position) => at(position, Side::Before),
+                RangeBound::Excluded(position) => at(position, Side::After),
+            },
+            end: match &range.end {
+                RangeBound::Unbounded => bound(&[], Side::After),
+                RangeBound::Included(position) => at(position, Side::After),
+                RangeBound::Excluded(position) => at(position, Side::Before),
+            },
+        }],
+        Within::Partition(key, _) if !index.is_of_rows() => {
+            vec![Slice { start: at_key(key, Side::Before), end: at_key(key, Side::After) }]
+        }
+        Within::Partition(key, slices) => {
+            let token = key.token().0.to_be_bytes();
+            let behind = |edge: &Bound| {
+                let leading = [value, Some(&token[..]), Some(key.key())];
+                let leading = leading.into_iter().skip(usize::from(value.is_none()));
+                Bound { prefix: Clustering::new(leading.chain(edge.prefix.values())), side: edge.side }
+            };
+            let slices = slices.as_slice().iter();
+            slices.map(|slice| Slice { start: behind(&slice.start), end: behind(&slice.end) }).collect()
+        }
+    }
+}
+
+fn is_in_range(key: &DecoratedKey, range: &KeyRange) -> bool {
+    let compare = |position: &PartitionPosition| match position {
+        PartitionPosition::Before(token) => key.token().cmp(token).then(Ordering::Greater),
+        PartitionPosition::After(token) => key.token().cmp(token).then(Ordering::Less),
+        PartitionPosition::At(other) => key.cmp(other),
+    };
+    let after_start = match &range.start {
+        RangeBound::Unbounded => true,
+        RangeBound::Included(position) => compare(position).is_ge(),
+        RangeBound::Excluded(position) => compare(position).is_gt(),
+    };
+    let before_end = match &range.end {
+        RangeBound::Unbounded => true,
+        RangeBound::Included(position) => compare(position).is_le(),
+        RangeBound::Excluded(position) => compare(position).is_lt(),
+    };
+    after_start && before_end
+}

@@ -1,0 +1,132 @@
+//! `system.built_views` and `system.view_builds_in_progress`: how far views are built, for the next start.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cassette_engine::{Engine, KeyRange, Mutation};
+use cassette_rows::{Selection, Token, Unfiltered};
+
+use crate::basics::error::{DatabaseError, Result};
+use crate::schema::catalog::{Catalog, KeyspaceKind};
+use crate::schema::system::encode::{self, StoredRow};
+use crate::schema::system::{BUILT_VIEWS, SYSTEM, VIEW_BUILDS};
+use crate::schema::views::View;
+use crate::store::Store;
+
+/// Cassandra's least token, which stands before the first and behind the last.
+const RING: &str = "-9223372036854775808";
+
+pub(crate) fn progress(store: &Store, view: &View, last: Option<Token>, count: i64) -> Result<Vec<Mutation>> {
+    let catalog = store.catalog();
+    let timestamp = store.next_timestamp(store.clock().now_micros())?;
+    let Some(table) = catalog.table(SYSTEM, VIEW_BUILDS) else { return Ok(Vec::new()) };
+    let mut values = vec![("keys_built", count.into())];
+    let token = last.map(|token| token.0.to_string());
+    if let Some(token) = &token {
+        values.push(("last_token", token.as_str().into()));
+    }
+    let row = encode::row(table, &[view.name(), RING, RING], &values, timestamp);
+    Ok(vec![encode::mutation(table, &view.base.keyspace, vec![row])])
+}
+
+pub(crate) fn built(store: &Store, view: &View) -> Result<Vec<Mutation>> {
+    let catalog = store.catalog();
+    let timestamp = store.next_timestamp(store.clock().now_micros())?;
+    let mut mutations = Vec::new();
+    if let Some(table) = catalog.table(SYSTEM, BUILT_VIEWS) {
+        let row = encode::row(table, &[view.name()], &[("status_replicated", true.into())], timestamp);
+        mutations.push(encode::mutation(table, &view.base.keyspace, vec![row]));
+    }
+    if let Some(table) = catalog.table(SYSTEM, VIEW_BUILDS) {
+        let row = encode::row_deletion(&[view.name(), RING, RING], timestamp);
+        mutations.push(encode::mutation(table, &view.base.keyspace, vec![row]));
+    }
+    Ok(mutations)
+}
+
+/// What removes the notes on a view: when it comes, and when it goes.
+pub(crate) fn forget(catalog: &Catalog, keyspace: &str, view: &str, timestamp: i64) -> Vec<Mutation> {
+    let notes = [(BUILT_VIEWS, vec![view]), (VIEW_BUILDS, vec![view, RING, RING])];
+    let mutation = |(table, clustering): (&str, Vec<&str>)| {
+        let table = catalog.table(SYSTEM, table)?;
+        Some(encode::mutation(table, keyspace, vec![encode::row_deletion(&clustering, timestamp)]))
+    };
+    notes.into_iter().filter_map(mutation).collect()
+}
+
+/// Takes the notes on a view away, durably, before its base is truncated: should the process die in between, it is emptied
+/// and built again.
+pub(crate) fn unbuild(store: &Store, view: &View) -> Result<()> {
+    let timestamp = store.next_timestamp(store.clock().now_micros())?;
+    let notes = forget(&store.catalog(), &view.base.keyspace, view.name(), timestamp);
+    let engine = store.engine();
+    engine.apply(&notes).and_then(|()| engine.sync_log()).map_err(|error| {
+        DatabaseError::Server(format!("cannot note that view {} is not built: {error}", view.name()))
+    })
+}
+
+/// Notes that a view of a truncated base, truncated itself, is built.
+pub(crate) fn truncated(store: &Store, view: &View) -> Result<()> {
+    let notes = built(store, view)?;
+    store.engine().apply(&notes).map_err(|error| {
+        DatabaseError::Server(format!("cannot note that view {} is built: {error}", view.name()))
+    })
+}
+
+/// Reads what was noted at an earlier time, and gives the views that are still to be built; those of which nothing was noted are
+/// empty then.
+pub(crate) fn load(engine: &Engine, catalog: &Catalog, now: u32) -> Result<Vec<Arc<View>>> {
+    let built = notes(engine, catalog, BUILT_VIEWS, now, |_| Some((Token(0), 0)))?;
+    let begun = notes(engine, catalog, VIEW_BUILDS, now, |row| {
+        Some((Token(row.text("last_token")?.parse().ok()?), row.long("keys_built").unwrap_or(0)))
+    })?;
+    let mut unbuilt = Vec::new();
+    for keyspace in catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User) {
+        for view in keyspace.views.values() {
+            let name = (keyspace.name.clone(), view.name().to_owned());
+            // Without a log, rows may have been flushed whose entries were not.
+            if built.contains_key(&name) && keyspace.params.durable_writes {
+                view.state.set_built();
+                continue;
+            }
+            match begun.get(&name).filter(|_| keyspace.params.durable_writes) {
+                Some(done) => view.state.set_done(Some(*done)),
+                None => engine.truncate(view.table.id).map_err(|error| {
+                    DatabaseError::Server(format!("cannot empty view {}: {error}", view.name()))
+                })?,
+            }
+            unbuilt.push(view.clone());
+        }
+    }
+    Ok(unbuilt)
+}
+
+type Notes = HashMap<(String, String), (Token, i64)>;
+
+fn notes(
+    engine: &Engine,
+    catalog: &Catalog,
+    name: &str,
+    now: u32,
+    read: impl Fn(&StoredRow<'_>) -> Option<(Token, i64)>,
+) -> Result<Notes> {
+    let failed = |error: String| DatabaseError::Server(format!("cannot read {SYSTEM}.{name}: {error}"));
+    let mut notes = HashMap::new();
+    let Some(table) = catalog.table(SYSTEM, name) else { return Ok(notes) };
+    let mut stream = engine
+        .scan(table.id, &KeyRange::ALL, &Selection::all())
+        .map_err(|error| failed(error.to_string()))?;
+    while let Some(header) = stream.next_partition().map_err(|error| failed(error.to_string()))? {
+        let keyspace = String::from_utf8_lossy(header.key.key()).into_owned();
+        while let Some(next) = stream.next_unfiltered().map_err(|error| failed(error.to_string()))? {
+            let Unfiltered::Row(row) = next else { continue };
+            let stored = StoredRow { table, row: &row, now };
+            if let (Some(view), Some(note), true) =
+                (stored.clustering_text(0), read(&stored), row.is_live(now))
+            {
+                notes.insert((keyspace.clone(), view.to_owned()), note);
+            }
+        }
+    }
+    Ok(notes)
+}

@@ -1,0 +1,238 @@
+//! Write timestamps that never go back, not even across a restart with the clock set back.
+//!
+//! A timestamp below one that was issued before would hide an acknowledged write behind an older one. So a stored row
+//! holds a ceiling, and no timestamp is issued above it before a higher one is recorded. After an unclean end,
+//! timestamps start above the ceiling; a clean close records the highest one issued.
+//!
+//! The ceiling is a row that is written ahead of use, through the commit log, and not a separate file: the log has no
+//! gaps, so the ceiling survives whenever a write below it does, in every sync mode and without an fsync. SSTables
+//! count only once the log is durable up to them. Nothing is recorded while no timestamps are issued.
+//!
+//! The ceiling is at most [`LEAD`] ahead of the clock, or [`STEP`] ahead of the last timestamp where the clock is
+//! behind that: so long may timestamps that clients choose lose after an unclean end. They do not raise the ceiling.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use cassette_engine::commitlog::SyncMode;
+use cassette_engine::{Engine, Mutation, Promise, may_wait};
+use cassette_rows::{PartitionStream, Selection, TableMetadata, Unfiltered};
+use cassette_vfs::Clock;
+use parking_lot::Mutex;
+
+use crate::basics::error::{DatabaseError, Result};
+use crate::schema::options::own_table;
+use crate::schema::system::SYSTEM;
+use crate::schema::system::encode::{StoredRow, mutation, row_update, text_key};
+use crate::store::Store;
+
+#[cfg(test)]
+mod tests;
+
+/// How far ahead of the clock the ceiling is, microseconds.
+const LEAD: i64 = 1_000_000;
+/// How far ahead of the last timestamp the ceiling is at least, microseconds.
+const STEP: i64 = 50_000;
+/// By how much the clock may be behind before that is worth a warning, microseconds.
+const TOLERANCE: i64 = 2_000_000;
+/// How often to warn that the clock is behind.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+/// The key of the only row.
+const KEY: &str = "local";
+
+/// The row of the ceiling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StoredCeiling {
+    /// No timestamp above was issued; microseconds.
+    pub ceiling: i64,
+    /// The write timestamp of the row itself: a counter, for a clean close lowers the ceiling.
+    version: i64,
+}
+
+impl StoredCeiling {
+    /// Returns the next one, above `timestamp`.
+    pub fn above(self, timestamp: i64) -> Self {
+        Self { ceiling: timestamp.saturating_add(STEP), version: self.version + 1 }
+    }
+}
+
+/// Issues write timestamps, each once and in ascending order.
+pub(crate) struct WriteClock {
+    ceilings: Ceilings,
+    last: AtomicI64,
+    ceiling: AtomicI64,
+    /// The version of the stored row. Held while the ceiling changes.
+    version: Mutex<i64>,
+    /// When the last warning was given, by the monotonic clock.
+    warned_at: Mutex<Option<Duration>>,
+}
+
+impl WriteClock {
+    /// A clock that issues timestamps above `last`, up to the stored ceiling without recording another one.
+    pub fn new(ceilings: Ceilings, last: i64, stored: StoredCeiling) -> Self {
+        Self {
+            ceilings,
+            last: AtomicI64::new(last),
+            ceiling: AtomicI64::new(stored.ceiling),
+            version: Mutex::new(stored.version),
+            warned_at: Mutex::new(None),
+        }
+    }
+
+    /// Returns the highest timestamp issued.
+    pub fn last(&self) -> i64 {
+        self.last.load(Ordering::SeqCst)
+    }
+
+    /// Issues a timestamp: `now_micros`, or a microsecond after the last one.
+    ///
+    /// # Errors
+    /// WouldBlock if this thread may not wait and would have to; WriteFailure if the ceiling cannot be recorded, since
+    /// the timestamp could then be issued twice.
+    pub fn issue(&self, store: &Store, now_micros: i64) -> Result<i64> {
+        let next = |last: i64| now_micros.max(last.saturating_add(1));
+        let last = self.last.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |last| Some(next(last)));
+        let issued = next(last.unwrap_or(now_micros));
+        if issued.saturating_sub(now_micros) > TOLERANCE {
+            self.warn(store.clock(), issued, now_micros);
+        }
+        self.require(store, issued)?;
+        Ok(issued)
+    }
+
+    /// Counts a time that was used by other means, as in a time UUID, among the timestamps issued.
+    ///
+    /// # Errors
+    /// See [`issue`](Self::issue).
+    pub fn cover(&self, store: &Store, micros: i64) -> Result<()> {
+        self.last.fetch_max(micros, Ordering::SeqCst);
+        self.require(store, micros)
+    }
+
+    #[inline]
+    fn require(&self, store: &Store, issued: i64) -> Result<()> {
+        if issued <= self.ceiling.load(Ordering::SeqCst) { Ok(()) } else { self.raise(store, issued) }
+    }
+
+    #[cold]
+    fn raise(&self, store: &Store, issued: i64) -> Result<()> {
+        let mut version = self.version.lock();
+        if issued <= self.ceiling.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        if !may_wait() && store.engine().apply_would_wait() {
+            return Err(DatabaseError::WouldBlock);
+        }
+        let ahead = store.clock().now_micros().saturating_add(LEAD);
+        let ceiling = ahead.max(issued.saturating_add(STEP));
+        // Where each record is synced by itself, the write that this is for is: its sync covers this one, too.
+        let promise = match store.engine().options().commitlog_sync {
+            SyncMode::Periodic { .. } => Promise::Itself,
+            SyncMode::Group { .. } | SyncMode::Batch => Promise::WithLater,
+        };
+        self.ceilings.record(store, StoredCeiling { ceiling, version: *version + 1 }, promise)?;
+        *version += 1;
+        self.ceiling.store(ceiling, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Records exactly what was issued. Whatever is issued after that raises the ceiling again.
+    ///
+    /// # Errors
+    /// See [`issue`](Self::issue); the ceiling that was recorded before holds then.
+    pub fn settle(&self, store: &Store) -> Result<()> {
+        let mut version = self.version.lock();
+        if self.ceiling.swap(i64::MIN, Ordering::SeqCst) == i64::MIN {
+            return Ok(());
+        }
+        // In this order: who issues a timestamp after this finds no ceiling, and waits for the lock.
+        let ceiling = self.last();
+        self.ceilings.record(store, StoredCeiling { ceiling, version: *version + 1 }, Promise::Itself)?;
+        *version += 1;
+        Ok(())
+    }
+
+    #[cold]
+    fn warn(&self, clock: &dyn Clock, issued: i64, now_micros: i64) {
+        let mut warned_at = self.warned_at.lock();
+        let now = clock.monotonic();
+        if warned_at.is_none_or(|at| now.saturating_sub(at) >= WARNING_INTERVAL) {
+            *warned_at = Some(now);
+            warn_behind(issued, now_micros);
+        }
+    }
+}
+
+/// Warns if the clock is behind the timestamps that an earlier run issued.
+pub(crate) fn warn_if_behind(ceiling: i64, now_micros: i64) {
+    if ceiling.saturating_sub(now_micros) > TOLERANCE {
+        warn_behind(ceiling, now_micros);
+    }
+}
+
+fn warn_behind(issued: i64, now_micros: i64) {
+    let text = |micros| {
+        let time = jiff::Timestamp::from_microsecond(micros);
+        time.map_or_else(|_| format!("{micros} us"), |time| time.to_string())
+    };
+    tracing::warn!(
+        clock = text(now_micros),
+        last_timestamp = text(issued),
+        "the clock is behind the write timestamps issued before; new ones continue from those. Set the clock right: \
+         TTLs and client-side timestamps follow it"
+    );
+}
+
+/// The table of the ceiling. It is no table of the catalog: Cassandra's `system` has none like it, and nobody is to
+/// write to it.
+pub(crate) struct Ceilings(Arc<TableMetadata>);
+
+impl Ceilings {
+    pub fn new() -> Self {
+        let cql = "CREATE TABLE write_timestamps (key text PRIMARY KEY, ceiling bigint)";
+        Self(Arc::new(own_table(SYSTEM, cql)))
+    }
+
+    /// Returns the table, which must exist in the engine before the log is replayed.
+    pub fn table(&self) -> &Arc<TableMetadata> {
+        &self.0
+    }
+
+    /// Returns the row that stores a ceiling.
+    pub fn row(&self, stored: StoredCeiling) -> Mutation {
+        let values = [("ceiling", stored.ceiling.into())];
+        mutation(&self.0, KEY, vec![row_update(&self.0, &[], &values, stored.version)])
+    }
+
+    fn record(&self, store: &Store, stored: StoredCeiling, promise: Promise) -> Result<()> {
+        store.engine().apply_promised(&[self.row(stored)], promise).map_err(|error| {
+            DatabaseError::Server(format!("cannot record the ceiling of write timestamps: {error}"))
+        })
+    }
+
+    /// Returns what is stored; in a new data directory the least time.
+    ///
+    /// # Errors
+    /// Server, if the table cannot be read.
+    pub fn stored(&self, engine: &Engine, now: u32) -> Result<StoredCeiling> {
+        let failed = |error: String| {
+            DatabaseError::Server(format!("cannot read {}: {error}", self.0.qualified_name()))
+        };
+        let mut stream = engine
+            .read(self.0.id, &text_key(KEY), &Selection::all())
+            .map_err(|error| failed(error.to_string()))?;
+        let mut next = || -> cassette_rows::Result<Option<Unfiltered>> {
+            match stream.next_partition()? {
+                Some(_) => stream.next_unfiltered(),
+                None => Ok(None),
+            }
+        };
+        let Some(Unfiltered::Row(row)) = next().map_err(|error| failed(error.to_string()))? else {
+            return Ok(StoredCeiling { ceiling: i64::MIN, version: 0 });
+        };
+        let version = row.liveness().timestamp;
+        let ceiling = StoredRow { table: &self.0, row: &row, now }.long("ceiling").unwrap_or(i64::MIN);
+        Ok(StoredCeiling { ceiling, version })
+    }
+}
