@@ -243,12 +243,24 @@ impl Simulation {
                 // A row that exists only by static values has no clustering to be found by.
                 seen.sort();
                 expected.sort();
+                if seen != expected && !self.is_decided(table) {
+                    let Some(rows) = self.scan(table)? else { continue };
+                    expected = rows.into_iter().filter(holds).collect();
+                    expected.sort();
+                }
                 if seen != expected {
                     return Err(format!("{text}: found\n{}expected\n{}", list(&seen), list(&expected)));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether the fate of every write to a table is known. Otherwise the model's guesses explain
+    /// each partition, but perhaps not all of them together, and only the table itself shows which
+    /// rows an index or a view has to have.
+    fn is_decided(&self, table: &str) -> bool {
+        !self.model.is_open(table)
     }
 
     /// [`select`](Self::select), of an index or a view that stays unbuilt until the next start if
@@ -282,10 +294,18 @@ impl Simulation {
             let project = |row: Row| -> Row {
                 names.iter().map(|name| shape.position(name).and_then(|at| row[at].clone())).collect()
             };
-            let rows = self.model.scan(table, now).into_iter().map(project);
-            let mut expected: Vec<Row> = rows.filter(|row| row.iter().all(Option::is_some)).collect();
+            let of_view = |rows: Vec<Row>| {
+                let rows = rows.into_iter().map(project).filter(|row| row.iter().all(Option::is_some));
+                let mut rows: Vec<Row> = rows.collect();
+                rows.sort();
+                rows
+            };
+            let mut expected = of_view(self.model.scan(table, now));
             seen.sort();
-            expected.sort();
+            if seen != expected && !self.is_decided(table) {
+                let Some(rows) = self.scan(table)? else { continue };
+                expected = of_view(rows);
+            }
             if seen != expected {
                 return Err(format!("{text}: found\n{}expected\n{}", list(&seen), list(&expected)));
             }

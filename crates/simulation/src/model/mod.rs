@@ -138,6 +138,11 @@ impl Model {
         self.unsynced.clear();
     }
 
+    /// What became of each write.
+    pub fn fates(&self) -> &[Fate] {
+        &self.fates
+    }
+
     /// How many writes of this life may have been applied or not.
     pub fn open_writes(&self, now: u32) -> usize {
         self.fates.iter().filter(|fate| matches!(fate, Fate::Open { life, .. } if *life == now)).count()
@@ -271,19 +276,13 @@ impl Model {
         project: impl Fn(Vec<Row>) -> Vec<Row>,
         seen: &[Row],
     ) -> Result<(), Vec<Row>> {
-        const MOST: usize = 10;
         let found = self.tables.get(table).ok_or_else(Vec::new)?;
         let entries = found.partitions.get(key).map(Vec::as_slice).unwrap_or_default();
-        let open: Vec<WriteId> = self.open_in(found, entries).into_iter().collect();
-        let (open, ignored) = open.split_at(open.len().min(MOST));
-        let mut explained: Vec<BTreeMap<WriteId, bool>> = Vec::new();
-        for choice in 0..1u32 << open.len() {
-            let choice: BTreeMap<WriteId, bool> =
-                (open.iter().enumerate()).map(|(bit, write)| (*write, choice >> bit & 1 == 1)).collect();
-            if self.takes_newest(&choice) && project(self.rows_if(found, key, now, &choice)) == seen {
-                explained.push(choice);
-            }
-        }
+        let (choices, is_complete) = self.choices(&self.open_in(found, entries));
+        let explains = |choice: &BTreeMap<WriteId, bool>| {
+            self.takes_newest(choice) && project(self.rows_if(found, key, now, choice)) == seen
+        };
+        let explained: Vec<BTreeMap<WriteId, bool>> = choices.into_iter().filter(explains).collect();
         // The guess stays if it explains the rows: it also explains those of other partitions.
         let guessed = explained.iter().position(|choice| {
             choice.iter().all(|(write, applied)| match self.fates[*write] {
@@ -292,15 +291,15 @@ impl Model {
             })
         });
         let Some(first) = explained.get(guessed.unwrap_or_default()) else {
-            if !ignored.is_empty() {
+            if !is_complete {
                 return Ok(()); // Too many to try: the start that follows decides them.
             }
             return Err(project(self.rows(table, key, now)));
         };
-        for write in open {
-            let agreed = ignored.is_empty() && explained.iter().all(|choice| choice[write] == first[write]);
+        for (write, applied) in first {
+            let agreed = is_complete && explained.iter().all(|choice| choice[write] == *applied);
             let Fate::Open { life: sent, .. } = self.fates[*write] else { continue };
-            self.fates[*write] = match (agreed, first[write]) {
+            self.fates[*write] = match (agreed, *applied) {
                 (true, true) => Fate::Applied,
                 (true, false) if sent < life => Fate::Lost,
                 (_, guess) => Fate::Open { life: sent, guess },
@@ -308,6 +307,39 @@ impl Model {
         }
         self.carry_over();
         Ok(())
+    }
+
+    /// The choices for open writes: each crash takes only the newest of those that it may have taken,
+    /// and all other writes are independent of each other. False if some of these are left out,
+    /// because they are too many.
+    fn choices(&self, open: &BTreeSet<WriteId>) -> (Vec<BTreeMap<WriteId, bool>>, bool) {
+        const INDEPENDENT_MAX: usize = 10;
+        let mut choices = vec![BTreeMap::new()];
+        let mut independent = open.clone();
+        for crash in &self.crashes {
+            let taken: Vec<WriteId> =
+                crash.iter().copied().filter(|write| independent.remove(write)).collect();
+            let survivors = |choice: &BTreeMap<WriteId, bool>, count: usize| {
+                let fates = taken.iter().enumerate().map(|(at, write)| (*write, at < count));
+                choice.iter().map(|(write, applied)| (*write, *applied)).chain(fates).collect()
+            };
+            choices = (choices.iter())
+                .flat_map(|choice| (0..=taken.len()).map(move |count| (choice, count)))
+                .map(|(choice, count)| survivors(choice, count))
+                .collect();
+        }
+        let is_complete = independent.len() <= INDEPENDENT_MAX;
+        for write in independent.into_iter().take(INDEPENDENT_MAX) {
+            let with = |applied: bool| {
+                move |choice: &BTreeMap<WriteId, bool>| {
+                    let mut choice = choice.clone();
+                    choice.insert(write, applied);
+                    choice
+                }
+            };
+            choices = choices.iter().map(with(false)).chain(choices.iter().map(with(true))).collect();
+        }
+        (choices, is_complete)
     }
 
     /// The open writes that decide what a partition shows.
