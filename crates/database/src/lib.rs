@@ -18,7 +18,7 @@ pub use api::embedded;
 pub use api::embedded::{
     Applied, Batch, MaybeUnset, OwnedRow, Query, Row, RowIter, Rows, Session, Statement, Unset, Value,
 };
-pub use api::prepared::{Prepared, PreparedDescription, StatementId};
+pub use api::prepared::{Prepared, PreparedDescription, ResolvedStatement, StatementId};
 pub use api::running_builds::RunningBuild;
 pub use api::tracing::TracedRequest;
 pub use api::unknown_tables::AdoptedSchema;

@@ -6,12 +6,12 @@
 pub mod admin;
 pub mod authentication;
 pub mod backend;
+mod backend_database;
 mod body;
 mod budget;
 mod client_history;
 mod config;
 mod connection;
-mod database;
 pub mod descriptors;
 mod limits;
 mod metrics;
@@ -21,7 +21,7 @@ mod server;
 mod threads;
 
 pub use backend::{Answer, Backend, Effort};
+pub use backend_database::ClientSession;
 pub use body::Body;
 pub use config::ServerConfig;
-pub use database::ClientSession;
 pub use server::Server;

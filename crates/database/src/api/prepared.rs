@@ -84,6 +84,33 @@ impl Prepared {
     }
 }
 
+/// A prepared statement with its plan against the present catalog: what one execution works with.
+#[derive(Debug)]
+pub struct ResolvedStatement {
+    prepared: Arc<Prepared>,
+    description: PreparedDescription,
+}
+
+impl ResolvedStatement {
+    /// The statement.
+    pub fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// The markers and columns of the plan.
+    pub fn description(&self) -> &PreparedDescription {
+        &self.description
+    }
+
+    pub(crate) fn into_prepared(self) -> Arc<Prepared> {
+        self.prepared
+    }
+
+    pub(crate) fn planned(&self) -> &Planned {
+        &self.description.0
+    }
+}
+
 /// What a prepared statement takes and gives.
 #[derive(Debug, Clone)]
 pub struct PreparedDescription(Arc<Planned>);
@@ -199,12 +226,12 @@ impl PreparedStatements {
     ///
     /// # Errors
     /// Unprepared, if there is none or it can no longer be planned: preparing it again will say why.
-    pub fn get(&self, id: &[u8], catalog: &Arc<Catalog>) -> Result<(Arc<Prepared>, Arc<Planned>)> {
+    pub fn get(&self, id: &[u8], catalog: &Arc<Catalog>) -> Result<ResolvedStatement> {
         let unprepared = || DatabaseError::Unprepared { id: id.to_vec() };
         let key: StatementId = id.try_into().map_err(|_| unprepared())?;
         let prepared = self.cache.get(&key).ok_or_else(unprepared)?;
         match prepared.planned(catalog) {
-            Ok(planned) => Ok((prepared, planned)),
+            Ok(planned) => Ok(ResolvedStatement { prepared, description: PreparedDescription(planned) }),
             Err(_) => {
                 if self.cache.remove(&key).is_some() {
                     self.removed.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cassette_cql::ast::BatchKind;
 use cassette_rows::interrupt;
 
-use crate::api::prepared::Prepared;
+use crate::api::prepared::{Prepared, ResolvedStatement};
 use crate::basics::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::basics::metrics::RequestKind;
 use crate::basics::request::{BoundValue, StatementOptions, Values};
@@ -85,7 +85,15 @@ impl Database {
     /// # Errors
     /// Unprepared, if there is none.
     pub fn prepared(&self, id: &[u8]) -> Result<Arc<Prepared>> {
-        Ok(self.0.prepared.get(id, &self.catalog())?.0)
+        self.resolve(id).map(ResolvedStatement::into_prepared)
+    }
+
+    /// The statement with this id and its plan, for [`execute_resolved`](Self::execute_resolved).
+    ///
+    /// # Errors
+    /// Unprepared, if there is none.
+    pub fn resolve(&self, id: &[u8]) -> Result<ResolvedStatement> {
+        self.0.prepared.get(id, &self.present_catalog())
     }
 
     /// Executes a prepared statement; rows go to `sink`.
@@ -97,10 +105,33 @@ impl Database {
         options: &StatementOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
-        let planned = prepared.planned(&self.catalog())?;
+        let planned = prepared.planned(&self.present_catalog())?;
+        self.execute_prepared(&planned, keyspace, values, options, sink)
+    }
+
+    /// Executes a statement that was resolved just before; rows go to `sink`.
+    pub fn execute_resolved(
+        &self,
+        keyspace: Option<&str>,
+        statement: &ResolvedStatement,
+        values: Values<'_>,
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
+        self.execute_prepared(statement.planned(), keyspace, values, options, sink)
+    }
+
+    fn execute_prepared(
+        &self,
+        planned: &Planned,
+        keyspace: Option<&str>,
+        values: Values<'_>,
+        options: &StatementOptions,
+        sink: &mut dyn RowSink,
+    ) -> Result<Executed> {
         self.metrics().prepared_executed.add(1);
         let keyspace = options.keyspace.as_deref().or(keyspace);
-        self.execute_planned(&planned, keyspace, values, options, sink)
+        self.execute_planned(planned, keyspace, values, options, sink)
     }
 
     /// Executes a batch; the rows of a conditional one go to `sink`. All changes are made, or none.

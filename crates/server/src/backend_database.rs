@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use cassette_database::{
     self as db, BatchKind, BatchSource, BoundValue, Database, DatabaseError, Executed, Outcome, Prepared,
-    StatementOptions, without_waiting,
+    ResolvedStatement, StatementOptions, without_waiting,
 };
 use cassette_protocol::{
     Prelude, QueryParameters, Request, ResultMessage, Value, Values, Version,
@@ -119,53 +119,53 @@ fn answer(
     effort: Effort,
     body: Body<'_>,
 ) -> db::Result<Answer> {
-    let execution = Execution { database, session, version };
+    let handler = RequestHandler { database, session, version };
     // Writes that wait for the disk on dedicated threads share one sync.
     let must_wait = || database.engine().apply_would_wait();
     let answer = match request {
         Request::Execute(execute) => {
-            let prepared = database.prepared(&execute.id)?;
+            let statement = database.resolve(&execute.id)?;
             if effort == Effort::MemoryOnly
                 && (bytes_of(&execute.parameters.values) > AT_ONCE_VALUES_MAX
-                    || prepared.description().may_take_long()
-                    || writes(&prepared) && must_wait())
+                    || statement.description().may_take_long()
+                    || writes(&statement) && must_wait())
             {
                 return Ok(Answer::WouldBlock);
             }
             match effort {
-                Effort::MemoryOnly => without_waiting(|| execution.execute(execute, &prepared, body)),
-                Effort::MayBlock => execution.execute(execute, &prepared, body),
+                Effort::MemoryOnly => without_waiting(|| handler.execute(execute, &statement, body)),
+                Effort::MayBlock => handler.execute(execute, &statement, body),
             }
         }
         Request::Batch(batch) if effort == Effort::MemoryOnly && (is_long(batch) || must_wait()) => {
             return Ok(Answer::WouldBlock);
         }
         Request::Batch(batch) if effort == Effort::MemoryOnly => {
-            without_waiting(|| execution.batch(batch, body))
+            without_waiting(|| handler.batch(batch, body))
         }
-        Request::Batch(batch) => execution.batch(batch, body),
+        Request::Batch(batch) => handler.batch(batch, body),
         Request::Prepare(prepare)
             if effort == Effort::MemoryOnly && prepare.query.len() > AT_ONCE_TEXT_MAX =>
         {
             return Ok(Answer::WouldBlock);
         }
-        Request::Prepare(prepare) => execution.prepare(prepare, body),
+        Request::Prepare(prepare) => handler.prepare(prepare, body),
         // The effect of a text is known only after parsing. Frequent texts are prepared.
         Request::Query(_) if effort == Effort::MemoryOnly => return Ok(Answer::WouldBlock),
-        Request::Query(query) => execution.query(query, body),
+        Request::Query(query) => handler.query(query, body),
         other => Err(DatabaseError::Protocol(format!("{} is not a request to execute", other.opcode()))),
     };
     answer.map(Answer::Result)
 }
 
-/// The execution of one request.
-struct Execution<'a> {
+/// Handles one request: each kind has a method.
+struct RequestHandler<'a> {
     database: &'a Database,
     session: &'a ClientSession,
     version: Version,
 }
 
-impl Execution<'_> {
+impl RequestHandler<'_> {
     fn query(&self, query: &Query, body: Body<'_>) -> db::Result<Prelude> {
         let wanted = if query.parameters.skip_metadata { MetadataWanted::Skip } else { MetadataWanted::Full };
         let mut sink = ResultSink::new(body, self.version, wanted);
@@ -181,13 +181,18 @@ impl Execution<'_> {
         Ok(self.finish(executed, sink))
     }
 
-    fn execute(&self, execute: &Execute, prepared: &Prepared, body: Body<'_>) -> db::Result<Prelude> {
-        let mut sink = ResultSink::new(body, self.version, metadata_wanted(prepared, execute));
+    fn execute(
+        &self,
+        execute: &Execute,
+        statement: &ResolvedStatement,
+        body: Body<'_>,
+    ) -> db::Result<Prelude> {
+        let mut sink = ResultSink::new(body, self.version, metadata_wanted(statement, execute));
         let bound = Bound::new(&execute.parameters.values);
         let keyspace = self.session.keyspace.load();
-        let executed = self.database.execute(
+        let executed = self.database.execute_resolved(
             keyspace.as_deref().map(String::as_str),
-            prepared,
+            statement,
             bound.values(),
             &options(&execute.parameters),
             &mut sink,
@@ -321,15 +326,15 @@ fn is_long(batch: &Batch) -> bool {
 }
 
 /// Returns whether a statement changes data or the schema.
-fn writes(prepared: &Prepared) -> bool {
-    prepared.description().result().is_none()
+fn writes(statement: &ResolvedStatement) -> bool {
+    statement.description().result().is_none()
 }
 
 /// Returns the metadata for the result of a prepared statement.
-fn metadata_wanted<'a>(prepared: &Prepared, execute: &'a Execute) -> MetadataWanted<'a> {
+fn metadata_wanted<'a>(statement: &ResolvedStatement, execute: &'a Execute) -> MetadataWanted<'a> {
     // The columns of a conditional statement's result depend on its outcome, so the client cannot
     // have them.
-    if prepared.description().result().is_none() {
+    if statement.description().result().is_none() {
         return MetadataWanted::Full;
     }
     let skip = execute.parameters.skip_metadata;
@@ -337,7 +342,7 @@ fn metadata_wanted<'a>(prepared: &Prepared, execute: &'a Execute) -> MetadataWan
         Some(known_id) => MetadataWanted::UnlessKnown { known_id, skip },
         // Before v5 a client cannot name the columns that it has. It may have only the original
         // ones.
-        None if skip && !prepared.result_has_changed() => MetadataWanted::Skip,
+        None if skip && !statement.prepared().result_has_changed() => MetadataWanted::Skip,
         None => MetadataWanted::Full,
     }
 }
