@@ -1,8 +1,11 @@
 //! What a statement does: catalog, planning, execution, conditions, system tables.
 //!
-//! Two doors lead in. The embedded one is [`Database::open`] and [`Session`]. The server's is [`Database::query`],
-//! [`Database::prepare`] and [`Database::execute`]: raw bytes in, rows pushed into a [`RowSink`] out. Who keeps tables of a shape that he knows
-//! may read and write rows by their keys: [`Database::first_row`], [`Database::write_rows`], [`Database::put_row_unless_exists`].
+//! The embedded API is [`Database::open`] and [`Session`]. A server uses [`Database::query`], [`Database::prepare`],
+//! [`Database::resolve`] and [`Database::execute_resolved`]: raw bytes in, rows pushed into a [`RowSink`] out. Callers
+//! that own tables of a fixed layout read and write rows by their keys: [`Database::first_row`],
+//! [`Database::write_rows`], [`Database::put_row_unless_exists`].
+//!
+//! The modules are layers, the public API on top; imports only go down (`ARCHITECTURE.md`).
 
 mod api;
 mod basics;

@@ -56,7 +56,7 @@ impl DescribePlan {
     }
 
     /// Gives a row for each element.
-    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+    pub fn describe(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         if let DescribeTarget::Cluster = self.statement.target {
             return describe_cluster(execution, sink);
         }

@@ -17,5 +17,5 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use batch::execute_batch;
+pub(crate) use batch::apply_batch;
 pub(crate) use mutations::Mutations;

@@ -19,7 +19,7 @@ use crate::planning::modification::{BatchPlan, ModificationPlan};
 use crate::planning::select::SelectPlan;
 use crate::planning::terms::Markers;
 use crate::schema::catalog::{Catalog, KeyspaceKind};
-use crate::statements::schema::SchemaStatement;
+use crate::statements::schema::{self, SchemaStatement};
 
 /// A statement resolved against a catalog.
 #[derive(Debug)]
@@ -92,9 +92,9 @@ impl Planned {
     /// Executes the plan; rows go to `sink`.
     pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         match &self.plan {
-            Plan::Select(select) => select.execute(execution, sink),
-            Plan::Modification(modification) => modification.execute(execution, sink),
-            Plan::Batch(batch) => batch.execute(execution, sink),
+            Plan::Select(select) => select.read_page(execution, sink),
+            Plan::Modification(modification) => modification.apply(execution, sink),
+            Plan::Batch(batch) => batch.apply(execution, sink),
             Plan::Use(keyspace) => Ok(Outcome::SetKeyspace(keyspace.clone())),
             // A change of the schema or of a whole table must not stop halfway.
             Plan::Truncate(table) => {
@@ -108,9 +108,9 @@ impl Planned {
             Plan::Schema(statement) => {
                 interrupt::check_now()?;
                 execution.schema_patience.set(interrupt::remaining());
-                interrupt::shielded(|| crate::statements::schema::execute(statement, execution))
+                interrupt::shielded(|| schema::change(statement, execution))
             }
-            Plan::Describe(describe) => describe.execute(execution, sink),
+            Plan::Describe(describe) => describe.describe(execution, sink),
         }
     }
 }

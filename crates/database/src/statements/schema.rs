@@ -134,7 +134,7 @@ impl SchemaStatement {
 }
 
 /// Changes the schema: durable before it returns.
-pub(crate) fn execute(statement: &SchemaStatement, execution: &Execution<'_>) -> Result<Outcome> {
+pub(crate) fn change(statement: &SchemaStatement, execution: &Execution<'_>) -> Result<Outcome> {
     let change = commit::change_schema(execution, |cx| {
         refuse_own_keyspace(statement, cx.catalog)?;
         validate_keyspace_name(&statement.keyspace)?;

@@ -195,7 +195,7 @@ impl Database {
         self.metrics().regular_executed.add(statements.len() as u64 - prepared);
         let conditional = executions.iter().any(|(modification, _)| modification.has_conditions());
         let has_counters = executions.iter().any(|(modification, _)| modification.table().is_counter);
-        let mut execute = || crate::execution::modification::execute_batch(kind, &executions, sink);
+        let mut execute = || crate::execution::modification::apply_batch(kind, &executions, sink);
         let outcome = match executions.first() {
             Some((_, first)) => {
                 let write_type = WriteType::of_batch(kind, conditional, has_counters);

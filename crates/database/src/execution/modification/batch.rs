@@ -20,7 +20,7 @@ const STATEMENT_STEPS: u32 = 8;
 
 impl BatchPlan {
     /// Makes all changes or none.
-    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+    pub fn apply(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let statements: Vec<_> = self.statements.iter().map(|statement| (statement, execution)).collect();
         let timestamp = self.attributes.timestamp(execution)?;
         apply(self.kind, timestamp, &statements, sink)
@@ -32,7 +32,7 @@ impl BatchPlan {
 ///
 /// # Errors
 /// Those of the statements; Invalid for what a batch cannot hold.
-pub(crate) fn execute_batch(
+pub(crate) fn apply_batch(
     kind: BatchKind,
     statements: &[(&ModificationPlan, Execution<'_>)],
     sink: &mut dyn RowSink,
@@ -141,7 +141,7 @@ fn apply_conditional(
     match key.zip(question) {
         Some((key, mut question)) => {
             question.finish()?;
-            conditional::execute_parts(&parts, &question, key, true, sink)
+            conditional::apply_parts_if(&parts, &question, key, true, sink)
         }
         None => Ok(Outcome::Void),
     }

@@ -29,7 +29,11 @@ pub(crate) struct Part<'p, 'e> {
 }
 
 /// Executes a conditional statement.
-pub(crate) fn execute(plan: &RowsPlan, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+pub(crate) fn apply_if(
+    plan: &RowsPlan,
+    execution: &Execution<'_>,
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
     let [key] =
         <[DecoratedKey; 1]>::try_from(plan.restrictions.partition.keys(execution)?).map_err(|_| {
             DatabaseError::invalid("IN on the partition key is not supported with conditional updates")
@@ -38,12 +42,12 @@ pub(crate) fn execute(plan: &RowsPlan, execution: &Execution<'_>, sink: &mut dyn
     let mut question = Question::new(&plan.table);
     question.add(&part)?;
     question.finish()?;
-    execute_parts(&[part], &question, key, false, sink)
+    apply_parts_if(&[part], &question, key, false, sink)
 }
 
 /// Executes statements on one partition, some of them conditional: all are applied if all conditions hold, else none.
 /// `question` is what they ask.
-pub(crate) fn execute_parts(
+pub(crate) fn apply_parts_if(
     parts: &[Part<'_, '_>],
     question: &Question<'_>,
     key: DecoratedKey,

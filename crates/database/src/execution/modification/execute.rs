@@ -17,7 +17,7 @@ impl ModificationPlan {
     }
 
     /// Makes the change; a conditional one gives rows.
-    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+    pub fn apply(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let options = execution.options;
         self.guard(execution)?;
         execution.guard().write_levels(options.consistency, options.serial_consistency)?;
@@ -26,7 +26,7 @@ impl ModificationPlan {
                 .consistency
                 .validate_for_conditional(options.serial_consistency.unwrap_or(Consistency::Serial))?;
             let rows = self.rows_of(execution)?;
-            return conditional::execute(&rows, execution, sink);
+            return conditional::apply_if(&rows, execution, sink);
         }
         match self.table.is_counter {
             true => options.consistency.validate_for_counters(&self.table.name)?,

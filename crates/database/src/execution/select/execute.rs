@@ -45,7 +45,7 @@ impl SelectPlan {
     }
 
     /// Reads a page.
-    pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+    pub fn read_page(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         execution.options.consistency.validate_for_read()?;
         self.guard(execution)?;
         let seal = Seal { key: execution.store.paging_key(), scope: self.paging_scope };
