@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_rows::{StorageError, TableMetadata};
-use cassette_vfs::{FileAccess, FileLock, FileSystem};
+use cassette_vfs::{FileAccess, FileLock, FileSystem, LockHeld};
 use parking_lot::Mutex;
 
 use crate::error::{EngineError, Result};
@@ -40,7 +40,9 @@ impl DataDirectory {
         warn_if_readable_by_others(fs.as_ref(), root);
         let lock_path = root.join("cassette.lock");
         let lock = fs.lock(&lock_path).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => EngineError::Locked { directory: root.to_owned() },
+            io::ErrorKind::WouldBlock => {
+                EngineError::Locked { directory: root.to_owned(), holder: LockHeld::holder_in(&error) }
+            }
             _ => StorageError::io(&lock_path, "lock", error).into(),
         })?;
         let directory = Self { fs, root: root.to_owned(), lock: Mutex::new(Some(lock)) };

@@ -224,6 +224,11 @@ impl Engine {
         self.inner.core.snapshot_schema(unknown)
     }
 
+    /// Returns the `schema.cql` in a directory, such as that of a snapshot; `None` if it is missing or empty.
+    pub fn schema_file(&self, directory: &Path) -> Result<Option<String>> {
+        self.inner.core.schema_file(directory)
+    }
+
     /// Removes the data of an unknown table; its snapshots stay.
     ///
     /// # Errors

@@ -196,10 +196,15 @@ pub enum EngineError {
         cause: Box<EngineError>,
     },
     /// Another process has the data directory open.
-    #[error("{} is in use: another process holds the lock on cassette.lock in it", directory.display())]
+    #[error(
+        "{} is in use: {} holds the lock on cassette.lock in it",
+        directory.display(), holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
+    )]
     Locked {
         /// The data directory.
         directory: PathBuf,
+        /// The id of the process, if it is known.
+        holder: Option<u32>,
     },
     /// The data directory has the layout of another version.
     #[error("{} has layout {found}; this version reads and writes layout {expected}", directory.display())]

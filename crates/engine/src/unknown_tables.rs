@@ -379,15 +379,22 @@ impl Core {
         snapshots.retain(of_table);
         snapshots.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.created_at_millis));
         for snapshot in snapshots {
-            let path = snapshot.directory.join("schema.cql");
-            match self.fs.read(&path) {
-                Ok(text) if !text.is_empty() => return Ok(Some(String::from_utf8_lossy(&text).into_owned())),
-                Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(StorageError::io(&path, "read", error).into()),
+            if let Some(text) = self.schema_file(&snapshot.directory)? {
+                return Ok(Some(text));
             }
         }
         Ok(None)
+    }
+
+    /// See [`Engine::schema_file`](crate::Engine::schema_file).
+    pub fn schema_file(&self, directory: &Path) -> Result<Option<String>> {
+        let path = directory.join("schema.cql");
+        match self.fs.read(&path) {
+            Ok(text) if !text.is_empty() => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StorageError::io(&path, "read", error).into()),
+        }
     }
 
     /// See [`Engine::remove_unknown_table`](crate::Engine::remove_unknown_table).

@@ -1,6 +1,6 @@
 //! A file system in memory that guarantees no more than the contract, and fails on command.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -88,7 +88,10 @@ struct State {
     failing: Option<Failing>,
     capacity: u64,
     boot_id: u128,
-    locked: HashSet<PathBuf>,
+    /// Locked files, and how many hold them.
+    locked: HashMap<PathBuf, usize>,
+    /// Those of them whose lock is exclusive.
+    exclusive: HashSet<PathBuf>,
     mounts: Mounts,
     /// Set by a crash: all later operations fail.
     crashed: bool,
@@ -109,7 +112,8 @@ impl FakeFileSystem {
             failing: None,
             capacity,
             boot_id,
-            locked: HashSet::new(),
+            locked: HashMap::new(),
+            exclusive: HashSet::new(),
             mounts,
             crashed: false,
             lying: false,
@@ -370,13 +374,28 @@ impl FileSystem for FakeFileSystem {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let path = self.resolve(path);
         let mut state = self.begin(OperationKind::Lock, &path)?;
-        if state.locked.contains(&path) {
+        if state.locked.contains_key(&path) {
             return Err(error(io::ErrorKind::WouldBlock, "Lock", &path, "held by another process"));
         }
         if state.tree.get(&path).is_none() {
             state.tree.link(&path, Node::File(Arc::default()))?;
         }
-        state.locked.insert(path.clone());
+        state.locked.insert(path.clone(), 1);
+        state.exclusive.insert(path.clone());
+        drop(state);
+        Ok(Box::new(FakeFileLock { fs: self.clone(), path }))
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let path = self.resolve(path);
+        let mut state = self.begin(OperationKind::Lock, &path)?;
+        if state.tree.get(&path).is_none() {
+            return Err(error(io::ErrorKind::NotFound, "Lock", &path, "no such file"));
+        }
+        if state.exclusive.contains(&path) {
+            return Err(error(io::ErrorKind::WouldBlock, "Lock", &path, "held by another process"));
+        }
+        *state.locked.entry(path.clone()).or_default() += 1;
         drop(state);
         Ok(Box::new(FakeFileLock { fs: self.clone(), path }))
     }
@@ -401,7 +420,12 @@ impl FileLock for FakeFileLock {}
 
 impl Drop for FakeFileLock {
     fn drop(&mut self) {
-        self.fs.state.lock().locked.remove(&self.path);
+        let mut state = self.fs.state.lock();
+        let holders = state.locked.remove(&self.path).unwrap_or_default();
+        state.exclusive.remove(&self.path);
+        if holders > 1 {
+            state.locked.insert(self.path.clone(), holders - 1);
+        }
     }
 }
 

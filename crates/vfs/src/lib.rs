@@ -30,13 +30,17 @@ use bytes::Bytes;
 
 mod clock;
 mod fake;
+mod lock_held;
 mod memory;
+mod overlay;
 mod permissions;
 mod real;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fake::{FakeFileSystem, Operation, OperationKind};
+pub use lock_held::LockHeld;
 pub use memory::memory_limit;
+pub use overlay::OverlayFileSystem;
 pub use permissions::FileAccess;
 pub use real::RealFileSystem;
 
@@ -107,6 +111,11 @@ pub trait FileSystem: fmt::Debug + Send + Sync + 'static {
     /// The lock is held until it is dropped or the process ends in any way. `ErrorKind::WouldBlock`
     /// if it is held already.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// Acquires a shared lock on the existing file at `path` without waiting and without writing to
+    /// it: it excludes [`lock`](Self::lock), and nothing else. `ErrorKind::NotFound` if there is no
+    /// such file, and `ErrorKind::WouldBlock` if another holds the exclusive lock.
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
     /// Returns the bytes that this process can still write to the volume of `path`.
     fn available_space(&self, path: &Path) -> io::Result<u64>;
@@ -225,7 +234,7 @@ pub trait RandomAccessFile: Send + Sync {
     }
 }
 
-/// An exclusive lock, released on drop.
+/// A lock, released on drop.
 pub trait FileLock: Send + Sync {}
 
 /// One name in a directory.

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use fs4::FileExt as _;
 
 use crate::{
-    DirEntry, FileAccess, FileId, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle, WritableFile,
+    DirEntry, FileAccess, FileId, FileLock, FileSystem, LockHeld, Metadata, RandomAccessFile, SyncHandle,
+    WritableFile,
 };
 
 /// The operating system's files.
@@ -124,14 +125,7 @@ impl FileSystem for RealFileSystem {
         let mut file = attempted(file, "open lock file", path)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                // The holder's process id is only informative; without it the error is valid too.
-                let _ = (&mut file).take(20).read_to_string(&mut holder);
-                let holder = if holder.is_empty() { "another process" } else { &format!("process {holder}") };
-                let text = format!("lock {}: held by {holder}", path.display());
-                return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
-            }
+            Err(TryLockError::WouldBlock) => return Err(lock_held(&file, path)),
             Err(TryLockError::Error(error)) => return attempted(Err(error), "lock", path),
         }
         let noted = file
@@ -139,7 +133,16 @@ impl FileSystem for RealFileSystem {
             .and_then(|()| file.rewind())
             .and_then(|()| write!(file, "{}", std::process::id()));
         attempted(noted, "write the process id to lock file", path)?;
-        Ok(Box::new(RealFileLock { file }))
+        Ok(Box::new(RealFileLock { file, is_exclusive: true }))
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file = attempted(File::open(path), "open lock file", path)?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Box::new(RealFileLock { file, is_exclusive: false })),
+            Err(TryLockError::WouldBlock) => Err(lock_held(&file, path)),
+            Err(TryLockError::Error(error)) => attempted(Err(error), "lock", path),
+        }
     }
 
     fn available_space(&self, path: &Path) -> io::Result<u64> {
@@ -155,14 +158,28 @@ impl FileSystem for RealFileSystem {
     }
 }
 
+/// The error of a lock that another process holds.
+fn lock_held(file: &File, path: &Path) -> io::Error {
+    let mut holder = String::new();
+    // The holder's process id is only informative; without it the error is valid too.
+    let _ = file.take(20).read_to_string(&mut holder);
+    let held = LockHeld { path: path.to_owned(), holder: holder.trim().parse().ok() };
+    io::Error::new(io::ErrorKind::WouldBlock, held)
+}
+
 struct RealFileLock {
     file: File,
+    is_exclusive: bool,
 }
 
 impl FileLock for RealFileLock {}
 
 impl Drop for RealFileLock {
     fn drop(&mut self) {
+        if self.is_exclusive {
+            // Readers do not write their process ids: this one must not stand for them.
+            let _ = self.file.set_len(0);
+        }
         // Closing the descriptor is not enough: a process that another thread is starting has a
         // copy of it until it executes its program, and the copy would keep the lock.
         let _ = self.file.unlock();

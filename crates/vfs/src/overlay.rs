@@ -1,0 +1,361 @@
+//! A file system whose changes stay in memory, over another one that is only read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{
+    DirEntry, FakeFileSystem, FileId, FileLock, FileSystem, Metadata, RandomAccessFile, WritableFile,
+};
+
+/// Shows the files of another file system, and keeps everything that is written, renamed or removed
+/// in memory. Nothing reaches the other one. Files of it that are renamed or linked keep their
+/// content there: only files that are written take memory.
+///
+/// [`lock`](FileSystem::lock) takes a shared lock of the other file system: other readers may
+/// lock it, and writers may not.
+#[derive(Debug)]
+pub struct OverlayFileSystem {
+    lower: Arc<dyn FileSystem>,
+    upper: FakeFileSystem,
+    changes: Mutex<Changes>,
+}
+
+/// What differs from the lower file system beside the files of the upper one.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Lower files and directories that are removed, with all below them.
+    removed: BTreeSet<PathBuf>,
+    /// Other names of lower files, which are visible also where `removed` covers them.
+    names: BTreeMap<PathBuf, PathBuf>,
+}
+
+/// Where a path leads.
+enum Place {
+    Upper,
+    /// A path of the lower file system, whether there is something or not.
+    Lower(PathBuf),
+    Removed,
+}
+
+impl OverlayFileSystem {
+    /// Shows `lower`.
+    pub fn new(lower: Arc<dyn FileSystem>) -> Self {
+        Self { lower, upper: FakeFileSystem::new(), changes: Mutex::default() }
+    }
+
+    fn place(&self, path: &Path) -> Place {
+        if self.upper.metadata(path).is_ok_and(|found| !found.is_dir) {
+            return Place::Upper;
+        }
+        let changes = self.changes.lock();
+        match changes.names.get(path) {
+            Some(lower) => Place::Lower(lower.clone()),
+            None if path.ancestors().any(|above| changes.removed.contains(above)) => Place::Removed,
+            None => Place::Lower(path.to_owned()),
+        }
+    }
+
+    /// The path of the lower file system that `path` leads to.
+    fn lower_path(&self, path: &Path) -> io::Result<PathBuf> {
+        match self.place(path) {
+            Place::Lower(lower) => Ok(lower),
+            Place::Upper | Place::Removed => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("find {}: it was removed", path.display()),
+            )),
+        }
+    }
+
+    /// Makes the directory of a file that is to be written in the upper file system.
+    fn prepare(&self, path: &Path) -> io::Result<()> {
+        path.parent().map_or(Ok(()), |directory| self.upper.create_dir_all(directory))
+    }
+
+    /// Forgets what the path led to in the lower file system.
+    fn cover(&self, path: &Path) {
+        let mut changes = self.changes.lock();
+        changes.names.remove(path);
+        changes.removed.insert(path.to_owned());
+    }
+
+    fn copy_up(&self, path: &Path) -> io::Result<()> {
+        if let Place::Lower(lower) = self.place(path) {
+            let content = self.lower.read(&lower)?;
+            self.prepare(path)?;
+            self.upper.create(path)?.write_all(&content)?;
+        }
+        Ok(())
+    }
+}
+
+impl FileSystem for OverlayFileSystem {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        self.prepare(path)?;
+        self.upper.create(path)
+    }
+
+    fn open_writable(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
+        self.copy_up(path)?;
+        self.upper.open_writable(path, offset)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
+        match self.place(path) {
+            Place::Upper => self.upper.open(path),
+            _ => self.lower.open(&self.lower_path(path)?),
+        }
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.upper.create_dir_all(path)
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let upper = self.upper.read_dir(path);
+        let lower = self.lower_path(path).and_then(|lower| self.lower.read_dir(&lower));
+        let mut entries = BTreeMap::new();
+        match (upper, lower) {
+            (Err(_), Err(error)) => return Err(error),
+            (upper, lower) => {
+                for entry in lower.unwrap_or_default() {
+                    if !matches!(self.place(&path.join(&entry.name)), Place::Removed) {
+                        entries.insert(entry.name.clone(), entry);
+                    }
+                }
+                for entry in upper.unwrap_or_default() {
+                    entries.insert(entry.name.clone(), entry);
+                }
+            }
+        }
+        let changes = self.changes.lock();
+        for (name, lower) in changes.names.iter().filter(|(name, _)| name.parent() == Some(path)) {
+            if let Some(name) = name.file_name().and_then(|name| name.to_str()) {
+                let len = self.lower.metadata(lower)?.len;
+                let entry = DirEntry { name: name.to_owned(), is_dir: false, len };
+                entries.entry(name.to_owned()).or_insert(entry);
+            }
+        }
+        Ok(entries.into_values().collect())
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        match self.place(path) {
+            Place::Upper => self.upper.metadata(path),
+            Place::Lower(lower) => {
+                self.lower.metadata(&lower).or_else(|error| self.upper.metadata(path).or(Err(error)))
+            }
+            // A directory may have been made again.
+            Place::Removed => self.upper.metadata(path),
+        }
+    }
+
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
+        self.lower_path(path)
+            .and_then(|lower| self.lower.canonicalize(&lower))
+            .or_else(|_| self.upper.canonicalize(path))
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<FileId> {
+        let lower = self.lower_path(path).and_then(|lower| self.lower.identity(&lower));
+        lower.or_else(|_| {
+            let FileId { device, inode } = self.upper.identity(path)?;
+            // No device of the lower file system.
+            Ok(FileId { device: !device, inode })
+        })
+    }
+
+    fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
+        match self.place(path) {
+            Place::Lower(lower) => self.lower.mode(&lower).or(Ok(None)),
+            Place::Upper | Place::Removed => Ok(None),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match self.place(from) {
+            Place::Upper => {
+                self.prepare(to)?;
+                self.upper.rename(from, to)?;
+                self.cover(from);
+                self.changes.lock().names.remove(to);
+            }
+            _ => {
+                let lower = self.lower_path(from)?;
+                if self.lower.metadata(&lower).is_err() && self.upper.metadata(from).is_ok() {
+                    // A directory that was made here.
+                    return self.upper.rename(from, to);
+                }
+                if self.lower.metadata(&lower)?.is_dir {
+                    let text = format!("rename the directory {}: it is only read", from.display());
+                    return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+                }
+                self.prepare(to)?;
+                if matches!(self.place(to), Place::Upper) {
+                    self.upper.remove_file(to)?;
+                }
+                self.cover(from);
+                self.changes.lock().names.insert(to.to_owned(), lower);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        match self.place(path) {
+            Place::Upper => self.upper.remove_file(path)?,
+            _ => drop(self.lower.metadata(&self.lower_path(path)?)?),
+        }
+        self.cover(path);
+        Ok(())
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.metadata(path)?;
+        if self.upper.metadata(path).is_ok() {
+            self.upper.remove_dir_all(path)?;
+        }
+        self.changes.lock().names.retain(|name, _| !name.starts_with(path));
+        self.cover(path);
+        Ok(())
+    }
+
+    fn hard_link(&self, original: &Path, link: &Path) -> io::Result<()> {
+        if self.metadata(link).is_ok() {
+            let text = format!("link {}: it exists", link.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        self.prepare(link)?;
+        match self.place(original) {
+            Place::Upper => self.upper.hard_link(original, link),
+            _ => {
+                let lower = self.lower_path(original)?;
+                self.lower.metadata(&lower)?;
+                self.changes.lock().names.insert(link.to_owned(), lower);
+                Ok(())
+            }
+        }
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        match self.lower.lock_shared(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(NoLock)),
+            locked => locked,
+        }
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.lower.lock_shared(path)
+    }
+
+    fn available_space(&self, _: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
+    fn boot_id(&self) -> Option<u128> {
+        self.lower.boot_id()
+    }
+}
+
+/// The lock of a directory without a lock file.
+struct NoLock;
+
+impl FileLock for NoLock {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(fs: &dyn FileSystem, path: &str, content: &[u8]) {
+        fs.create_dir_all(Path::new(path).parent().unwrap()).unwrap();
+        fs.create(Path::new(path)).unwrap().write_all(content).unwrap();
+    }
+
+    fn read(fs: &dyn FileSystem, path: &str) -> Option<Vec<u8>> {
+        fs.read(Path::new(path)).ok()
+    }
+
+    fn names(fs: &dyn FileSystem, path: &str) -> Vec<String> {
+        fs.read_dir(Path::new(path)).unwrap().into_iter().map(|entry| entry.name).collect()
+    }
+
+    fn layers() -> (FakeFileSystem, OverlayFileSystem) {
+        let lower = FakeFileSystem::new();
+        write(&lower, "/d/a", b"lower a");
+        write(&lower, "/d/b", b"lower b");
+        write(&lower, "/d/sub/c", b"lower c");
+        let overlay = OverlayFileSystem::new(Arc::new(lower.clone()));
+        (lower, overlay)
+    }
+
+    #[test]
+    fn changes_are_visible_and_never_reach_the_lower_file_system() {
+        let (lower, overlay) = layers();
+        let before = lower.operations();
+        write(&overlay, "/d/a", b"new");
+        write(&overlay, "/e/f", b"f");
+        overlay.rename(Path::new("/d/b"), Path::new("/d/z")).unwrap();
+        overlay.remove_dir_all(Path::new("/d/sub")).unwrap();
+        assert_eq!(names(&overlay, "/d"), ["a", "z"]);
+        assert_eq!(read(&overlay, "/d/a").unwrap(), b"new");
+        assert_eq!(read(&overlay, "/d/z").unwrap(), b"lower b");
+        assert_eq!(read(&overlay, "/e/f").unwrap(), b"f");
+        assert_eq!(read(&overlay, "/d/b"), None);
+        assert_eq!(read(&overlay, "/d/sub/c"), None);
+        assert!(lower.operations() > before, "the content of z is read there");
+        assert_eq!(names(&lower, "/d"), ["a", "b", "sub"]);
+        assert_eq!(read(&lower, "/d/a").unwrap(), b"lower a");
+        assert!(lower.metadata(Path::new("/e")).is_err());
+    }
+
+    #[test]
+    fn files_are_appended_to_and_replaced_in_memory() {
+        let (lower, overlay) = layers();
+        let mut file = overlay.open_writable(Path::new("/d/a"), 7).unwrap();
+        file.write_all(b" and more").unwrap();
+        assert_eq!(read(&overlay, "/d/a").unwrap(), b"lower a and more");
+        // A lower file replaces an upper one, and the other way round.
+        overlay.rename(Path::new("/d/b"), Path::new("/d/a")).unwrap();
+        assert_eq!(read(&overlay, "/d/a").unwrap(), b"lower b");
+        write(&overlay, "/d/t", b"t");
+        overlay.rename(Path::new("/d/t"), Path::new("/d/a")).unwrap();
+        assert_eq!(read(&overlay, "/d/a").unwrap(), b"t");
+        assert_eq!(names(&overlay, "/d"), ["a", "sub"]);
+        assert_eq!(read(&lower, "/d/a").unwrap(), b"lower a");
+    }
+
+    #[test]
+    fn removed_names_can_be_used_again_and_links_stay() {
+        let (_, overlay) = layers();
+        overlay.hard_link(Path::new("/d/a"), Path::new("/d/link")).unwrap();
+        let taken = overlay.hard_link(Path::new("/d/a"), Path::new("/d/b")).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        overlay.remove_file(Path::new("/d/a")).unwrap();
+        assert!(overlay.remove_file(Path::new("/d/a")).is_err());
+        assert_eq!(read(&overlay, "/d/link").unwrap(), b"lower a");
+        write(&overlay, "/d/a", b"again");
+        assert_eq!(read(&overlay, "/d/a").unwrap(), b"again");
+        overlay.remove_file(Path::new("/d/link")).unwrap();
+        assert_eq!(names(&overlay, "/d"), ["a", "b", "sub"]);
+    }
+
+    #[test]
+    fn readers_lock_out_a_writer_and_not_each_other() {
+        let lower: Arc<dyn FileSystem> = Arc::new(FakeFileSystem::new());
+        let path = Path::new("/lock");
+        let readers = [OverlayFileSystem::new(lower.clone()), OverlayFileSystem::new(lower.clone())];
+        drop(lower.lock(path).unwrap());
+        let locks = readers.each_ref().map(|reader| reader.lock(path).unwrap());
+        assert_eq!(lower.lock(path).err().unwrap().kind(), io::ErrorKind::WouldBlock);
+        drop(locks);
+        let _writer = lower.lock(path).unwrap();
+        assert_eq!(readers[0].lock(path).err().unwrap().kind(), io::ErrorKind::WouldBlock);
+    }
+}
