@@ -2,9 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use cassette::{Database, MaybeUnset, Result};
+use cassette::{Database, FromRow, MaybeUnset, Result};
 
-type Book = (String, Option<i32>, BTreeSet<String>);
+#[derive(FromRow)]
+struct Book {
+    title: String,
+    year: Option<i32>,
+    tags: BTreeSet<String>,
+}
 
 fn main() -> Result<()> {
     run(Database::in_memory()?)
@@ -32,7 +37,7 @@ pub fn run(database: Database) -> Result<()> {
 
     let rows = session.execute("SELECT title, year, tags FROM books", ())?;
     for book in rows.typed::<Book>() {
-        let (title, year, tags) = book?;
+        let Book { title, year, tags } = book?;
         assert_eq!((title.as_str(), year, tags.len()), ("Notes", None, 2));
         println!("{title} {year:?} {tags:?}");
     }

@@ -9,8 +9,8 @@
 //! session.execute("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", ())?;
 //! session.execute("CREATE TABLE ks.t (k int PRIMARY KEY, v text)", ())?;
 //! session.execute("INSERT INTO ks.t (k, v) VALUES (?, ?)", (1, "one"))?;
-//! for row in &session.execute("SELECT k, v FROM ks.t", ())? {
-//!     let (k, v): (i32, String) = (row.get("k")?, row.get("v")?);
+//! for row in session.execute("SELECT k, v FROM ks.t", ())?.typed::<(i32, String)>() {
+//!     let (k, v) = row?;
 //!     assert_eq!((k, v.as_str()), (1, "one"));
 //! }
 //! database.close()?;
@@ -18,18 +18,45 @@
 //! # }
 //! ```
 //!
-//! [`Database`] is the directory, [`Session`] executes CQL, [`Rows`] are its results, and [`Value`]
-//! is any CQL value. Rust types convert to and from CQL by the traits of [`convert`].
+//! | type | is |
+//! | --- | --- |
+//! | [`Database`], [`OpenOptions`] | an open directory, and how it is opened |
+//! | [`Session`] | executes statements in a keyspace |
+//! | [`Rows`], [`Row`], [`RowIter`] | a result: in memory, or read page by page |
+//! | [`Statement`], [`Batch`] | a prepared statement; writes that are applied together |
+//! | [`Value`], [`Unset`], [`MaybeUnset`] | any CQL value; values that are omitted |
+//! | [`Applied`] | the result of a conditional write |
+//! | [`Error`], [`ErrorKind`] | what failed, and what to do about it |
+//!
+//! Rust types convert to and from CQL by the traits of [`convert`]; tuples, and structs with
+//! `#[derive(FromRow)]`, are rows. Snapshots are in [`backup`], counters in [`metrics`], and what
+//! few programs need in [`options`].
+//!
+//! The guide, `docs/embedding.md` in the sources, has chapters on structs, types, threads and
+//! asynchronous programs, durability, memory, backups and errors. Programs to start from are in the
+//! directory `examples` of the package.
+//!
+//! # Guarantees
+//!
+//! - A write that was acknowledged survives the end of the process, however it ends.
+//!   `commitlog_sync` decides what a power failure may cost.
+//! - Writes to one partition, and batches, are applied as a whole or not at all.
+//! - Every call blocks, and any number of threads may call; the feature `async` adds calls that
+//!   return futures.
+//! - Tables are stored as Cassandra's SSTables, of version `nb`.
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `derive` (default) | `#[derive(FromRow, BindValues, UdtValue)]`: structs as rows, as values of markers, as user-defined types |
+//! | `derive` (default) | `#[derive(FromRow)]`, `#[derive(BindValues)]`, `#[derive(UdtValue)]` |
+//! | `async` | `AsyncSession`: calls return futures, which run on tokio |
+//! | `chrono`, `jiff`, `time` | their timestamps, dates and times as values of `timestamp`, `date` and `time` |
+//! | `bigdecimal` | `BigDecimal` as a value of `decimal` |
+//! | `serde_json` | `Value` as a value of any type, in the JSON of CQL |
 //! | `transactions` | `transactions`: snapshot isolation over any number of partitions, embedded |
 //! | `cluster` | transactions whose data is on a CQL cluster, and the driver for it |
 //! | `timelock` | the server that issues timestamps and locks to transactions of several processes, and its client |
-//!
 #![cfg_attr(
     feature = "transactions",
     doc = r#"
@@ -57,11 +84,14 @@ transactions.run(|tx| {
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub use cassette_database::named;
 pub use cassette_database::{
-    Applied, Batch, BatchKind, Consistency, Database, DatabaseError, MaybeUnset, Options, OwnedRow, Query,
-    Result, Row, RowIter, Rows, Session, Statement, StatementOptions, Unset, Value,
+    Applied, Batch, Database, DatabaseError as Error, ErrorKind, MaybeUnset, OpenOptions, OwnedRow, Result,
+    Row, RowIter, Rows, Session, Statement, StatementOptions, Unset, Value, named,
 };
+#[cfg(feature = "async")]
+pub mod asynchronous;
+#[cfg(feature = "async")]
+pub use asynchronous::AsyncSession;
 #[cfg(feature = "derive")]
 pub use cassette_derive::{BindValues, FromRow, UdtValue};
 #[cfg(feature = "transactions")]
@@ -71,11 +101,30 @@ pub use cassette_transactions as transactions;
 pub mod convert {
     pub use cassette_database::ColumnSpec;
     pub use cassette_database::embedded::{
-        BindNamed, BindValues, ColumnIndex, Encoded, FromCql, FromRow, ToCql, Written,
+        BindNamed, BindValues, ColumnIndex, Encoded, FromCql, FromRow, Query, ToCql, Written,
     };
     #[doc(hidden)]
     pub use cassette_database::embedded::{UdtReader, bind_by_name, write_udt};
     pub use cassette_rows::DataType;
+}
+
+/// Snapshots and imports: [`Database::snapshot`], [`Database::restore`], [`Database::import`].
+pub mod backup {
+    pub use cassette_database::{ImportOptions, ImportedSSTable, Snapshot, SnapshotFilter, SnapshotOptions};
+}
+
+/// Metrics at one moment: [`Database::metrics_snapshot`].
+pub mod metrics {
+    pub use cassette_database::embedded::{CacheSnapshot, MetricsSnapshot, RequestSnapshot, TableSnapshot};
+}
+
+/// Options that few programs change, and the types of errors' fields.
+pub mod options {
+    pub use cassette_database::{
+        AbortReason, BatchKind, Cause, Consistency, Options, RequestTimeouts, Timeout, WriteType,
+    };
+    pub use cassette_engine::DiskFailurePolicy;
+    pub use cassette_engine::commitlog::SyncMode;
 }
 
 /// The layers below, for options and maintenance. Any release may change them.

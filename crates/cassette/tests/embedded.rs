@@ -1,6 +1,6 @@
 //! The library as an application uses it.
 
-use cassette::{Database, DatabaseError};
+use cassette::{Database, Error};
 
 const KEYSPACE: &str =
     "CREATE KEYSPACE app WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
@@ -90,6 +90,6 @@ fn a_directory_is_open_once_and_a_closed_database_says_so() {
 fn mistakes_are_errors_of_their_class() {
     let directory = tempfile::tempdir().unwrap();
     let session = Database::open(directory.path()).unwrap().session();
-    assert!(matches!(session.execute("SELEC 1", ()), Err(DatabaseError::Syntax(_))));
-    assert!(matches!(session.execute("SELECT * FROM nowhere.t", ()), Err(DatabaseError::Invalid(_))));
+    assert!(matches!(session.execute("SELEC 1", ()), Err(Error::Syntax { .. })));
+    assert!(matches!(session.execute("SELECT * FROM nowhere.t", ()), Err(Error::Invalid(_))));
 }

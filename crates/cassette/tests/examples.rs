@@ -9,6 +9,9 @@ mod in_memory_tests;
 #[path = "../examples/queue.rs"]
 #[expect(dead_code, reason = "its main is not called")]
 mod queue;
+#[path = "../examples/snapshot.rs"]
+#[expect(dead_code, reason = "its main uses the directory of temporary files")]
+mod snapshot;
 #[path = "../examples/time_series.rs"]
 #[expect(dead_code, reason = "its main is not called")]
 mod time_series;
@@ -50,4 +53,10 @@ fn a_transfer_keeps_the_sum() {
 #[test]
 fn tests_in_memory_do_not_see_each_other() {
     in_memory_tests::run().unwrap();
+}
+
+#[test]
+fn a_snapshot_is_read_and_restored() {
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    snapshot::run(directories[0].path(), directories[1].path()).unwrap();
 }

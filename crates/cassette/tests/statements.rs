@@ -1,6 +1,6 @@
 //! Statements as an application executes them: page by page, with conditions, in batches, by name.
 
-use cassette::{Applied, BatchKind, Database, MaybeUnset, Session, StatementOptions, Value, named};
+use cassette::{Applied, Database, MaybeUnset, Session, StatementOptions, Value, named, options::BatchKind};
 
 fn session() -> Session {
     let session = Database::in_memory().unwrap().session();

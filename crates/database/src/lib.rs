@@ -19,13 +19,14 @@ pub use api::compaction_history::CompactionRecord;
 pub use api::database::{BatchSource, BatchStatement, Database, Options, pools};
 pub use api::embedded;
 pub use api::embedded::{
-    Applied, Batch, MaybeUnset, OwnedRow, Query, Row, RowIter, Rows, Session, Statement, Unset, Value,
+    Applied, Batch, ErrorKind, MaybeUnset, OpenOptions, OwnedRow, Query, Row, RowIter, Rows, Session,
+    Statement, Unset, Value,
 };
 pub use api::prepared::{Prepared, PreparedDescription, ResolvedStatement, StatementId};
 pub use api::running_builds::RunningBuild;
 pub use api::tracing::TracedRequest;
 pub use api::unknown_tables::AdoptedSchema;
-pub use basics::error::{AbortReason, DatabaseError, Result, WriteType};
+pub use basics::error::{AbortReason, Cause, DatabaseError, Result, WriteType};
 pub use basics::metrics;
 pub use basics::request::{BoundValue, Consistency, StatementOptions, Values};
 pub use basics::response::{

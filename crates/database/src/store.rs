@@ -142,7 +142,7 @@ impl Store {
         if let Err(error) = self.write_clock.settle(self) {
             tracing::warn!(%error, "write timestamps begin above the recorded ceiling at the next start");
         }
-        self.engine.close().map_err(|error| DatabaseError::Server(error.to_string()))
+        self.engine.close().map_err(DatabaseError::storage)
     }
 
     /// All keyspaces, tables and types as they are now.

@@ -395,7 +395,9 @@ fn error_response(error: DatabaseError) -> Error {
         message.push_str("...");
     }
     let detail = match error {
-        DatabaseError::Server(_) | DatabaseError::WouldBlock => ErrorDetail::ServerError,
+        DatabaseError::Server(_) | DatabaseError::Storage { .. } | DatabaseError::WouldBlock => {
+            ErrorDetail::ServerError
+        }
         DatabaseError::Protocol(_) => ErrorDetail::ProtocolError,
         DatabaseError::Overloaded(_) | DatabaseError::Interrupted(_) => ErrorDetail::Overloaded,
         DatabaseError::Truncate(_) => ErrorDetail::TruncateError,
@@ -435,12 +437,14 @@ fn error_response(error: DatabaseError) -> Error {
             failures: Failures::Count(1),
             write_type: protocol_write_type(write_type),
         },
-        DatabaseError::Syntax(_) => ErrorDetail::SyntaxError,
+        DatabaseError::Syntax { .. } => ErrorDetail::SyntaxError,
         DatabaseError::Unauthorized(_) => ErrorDetail::Unauthorized,
-        DatabaseError::Invalid(_) => ErrorDetail::Invalid,
+        DatabaseError::Invalid(_) | DatabaseError::ReadOnly => ErrorDetail::Invalid,
         DatabaseError::Config(_) => ErrorDetail::ConfigError,
         DatabaseError::AlreadyExists { keyspace, table } => ErrorDetail::AlreadyExists { keyspace, table },
         DatabaseError::Unprepared { id } => ErrorDetail::Unprepared { id: id.into() },
+        // The enum may grow without this crate.
+        _ => ErrorDetail::ServerError,
     };
     Error::new(detail, message)
 }

@@ -74,6 +74,7 @@ fn note(table: &Arc<TableMetadata>, done: &CompletedCompaction) -> Mutation {
 
 impl Database {
     /// The compactions of the last week that ended well, the latest first.
+    #[doc(hidden)]
     pub fn compaction_history(&self) -> Result<Vec<CompactionRecord>> {
         let cql = "SELECT id, keyspace_name, columnfamily_name, compacted_at, bytes_in, bytes_out, rows_merged, \
                    compaction_properties FROM system.compaction_history";

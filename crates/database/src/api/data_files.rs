@@ -29,6 +29,7 @@ impl Database {
     ///
     /// # Errors
     /// [`DatabaseError::Invalid`] for a name of nothing.
+    #[doc(hidden)]
     pub fn named_tables(&self, names: &[String]) -> Result<Vec<Arc<TableMetadata>>> {
         let mut tables: Vec<Arc<TableMetadata>> = Vec::new();
         let catalog = self.catalog();
@@ -79,12 +80,14 @@ impl Database {
     }
 
     /// Takes in what was put into a table's own directory; see [`Engine::refresh`](cassette_engine::Engine::refresh).
+    #[doc(hidden)]
     pub fn refresh(&self, keyspace: &str, table: &str) -> Result<Vec<ImportedSSTable>> {
         let table = self.stored_table(keyspace, table)?;
         self.take_in(&table, || self.engine().refresh(table.id))
     }
 
     /// Verifies the SSTables of a table; see [`Engine::verify`](cassette_engine::Engine::verify).
+    #[doc(hidden)]
     pub fn verify(&self, keyspace: &str, table: &str, extended: bool) -> Result<Vec<VerifiedSSTable>> {
         let table = self.stored_table(keyspace, table)?;
         self.engine().verify(table.id, extended).map_err(refused)
@@ -92,6 +95,7 @@ impl Database {
 
     /// Rewrites the SSTables of a table with what can be read of them, after a snapshot if `snapshot` says so; see
     /// [`Engine::scrub`](cassette_engine::Engine::scrub).
+    #[doc(hidden)]
     pub fn scrub(
         &self,
         keyspace: &str,
@@ -172,6 +176,6 @@ fn refused(error: EngineError) -> DatabaseError {
         | EngineError::SnapshotExists { .. }
         | EngineError::ImportRefused { .. }
         | EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
-        error => DatabaseError::Server(error.to_string()),
+        error => DatabaseError::storage(error),
     }
 }

@@ -25,6 +25,7 @@ impl Database {
     ///
     /// # Errors
     /// ReadFailure; Invalid, if the table has been dropped.
+    #[doc(hidden)]
     pub fn first_row(
         &self,
         table: &Arc<TableMetadata>,
@@ -43,6 +44,7 @@ impl Database {
     ///
     /// # Errors
     /// WriteFailure; Invalid, if a table has been dropped, or an index cannot take a value.
+    #[doc(hidden)]
     pub fn write_rows<'t>(
         &self,
         updates: impl IntoIterator<Item = (&'t Arc<TableMetadata>, PartitionUpdate)>,
@@ -61,6 +63,7 @@ impl Database {
     ///
     /// # Errors
     /// As those of both.
+    #[doc(hidden)]
     pub fn put_row_unless_exists(
         &self,
         table: &Arc<TableMetadata>,
@@ -112,7 +115,7 @@ impl Database {
         let selection = Selection { slices: Slices::new(vec![slice], &table.comparator), reversed: false };
         let read = self.engine().read_first(table.id, key, &selection, Some(1));
         let mut stream = read.map_err(|error| DatabaseError::of_read(consistency, error))?;
-        let failed = |error| DatabaseError::read_failure(consistency, &error);
+        let failed = |error| DatabaseError::read_failure(consistency, error);
         if stream.next_partition().map_err(failed)?.is_none() {
             return Ok(None);
         }

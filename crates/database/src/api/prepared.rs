@@ -12,7 +12,7 @@ use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::response::{ColumnSpec, ResultMetadata};
 use crate::basics::server_figures::PreparedFigures;
 use crate::schema::catalog::Catalog;
-use crate::statements::plan::{Plan, Planned};
+use crate::statements::plan::Planned;
 
 /// The id of a prepared statement: the MD5 digest of keyspace and text, as in Cassandra, so that a client that prepared it
 /// elsewhere or before a restart prepares it to the same id.
@@ -126,15 +126,9 @@ impl PreparedDescription {
         &self.0.partition_key_indexes
     }
 
-    /// Whether it may read much, or many partitions, before it can say that it has to wait for a disk: all but what is on one
-    /// partition that is known from the values, and reads that ask one index for a value. Of those the ones that find many rows say
-    /// that they would have to wait ([`without_waiting`](cassette_engine::without_waiting)).
+    /// Whether it may take long before it says that it has to wait: a statement that reads much, or many partitions.
     pub fn may_take_long(&self) -> bool {
-        let asks_one_index = || match &self.0.plan {
-            Plan::Select(select) => select.asks_one_index_for_a_value(),
-            _ => false,
-        };
-        self.0.partition_key_indexes.is_empty() && !asks_one_index()
+        self.0.may_take_long()
     }
 
     /// The columns of the rows to come; `None` for statements that give none.

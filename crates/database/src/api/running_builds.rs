@@ -28,6 +28,7 @@ pub struct RunningBuild {
 
 impl Database {
     /// The builds of indexes and views that are running.
+    #[doc(hidden)]
     pub fn running_builds(&self) -> Vec<RunningBuild> {
         let catalog = self.catalog();
         let mut found = Vec::new();

@@ -39,22 +39,26 @@ pub struct TracedRequest {
 
 impl Database {
     /// The id of a new trace.
+    #[doc(hidden)]
     pub fn new_trace(&self) -> Uuid {
         self.store().next_time_uuid()
     }
 
     /// The share of the requests that are traced without asking for it.
+    #[doc(hidden)]
     pub fn trace_probability(&self) -> f64 {
         f64::from_bits(self.trace_chance().probability.load(Ordering::Relaxed))
     }
 
     /// Has about this share of all requests traced from here on, 0 to 1: `nodetool settraceprobability`.
+    #[doc(hidden)]
     pub fn set_trace_probability(&self, probability: f64) {
         self.trace_chance().probability.store(probability.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);
     }
 
     /// Whether it falls to the next request to be traced.
     #[inline]
+    #[doc(hidden)]
     pub fn traces_by_chance(&self) -> bool {
         let chance = self.trace_chance();
         chance.probability.load(Ordering::Relaxed) != 0 && chance.draw()
@@ -62,6 +66,7 @@ impl Database {
 
     /// Does `work` and writes what was done for it to `system_traces`, as the session `id` with what `describe` says of it. A
     /// trace that cannot be written is logged and given up.
+    #[doc(hidden)]
     pub fn traced<T>(
         &self,
         id: Uuid,

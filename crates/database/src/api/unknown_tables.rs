@@ -29,6 +29,7 @@ pub enum AdoptedSchema {
 impl Database {
     /// Lists data of tables that the schema does not name and that were not dropped; see
     /// [`Engine::unknown_tables`](cassette_engine::Engine::unknown_tables).
+    #[doc(hidden)]
     pub fn unknown_tables(&self) -> Result<Vec<UnknownTable>> {
         self.engine().unknown_tables().map_err(server)
     }
@@ -39,6 +40,7 @@ impl Database {
     /// # Errors
     /// Invalid if there is no such data, if it is that of an index or has no SSTable to take the schema from, or if another
     /// table has its name.
+    #[doc(hidden)]
     pub fn adopt_table(&self, id: Uuid) -> Result<(String, AdoptedSchema)> {
         let unknown = self.unknown_table(&id.to_string())?;
         if unknown.directory.is_none() {
@@ -69,6 +71,7 @@ impl Database {
     ///
     /// # Errors
     /// Invalid if there is no such data.
+    #[doc(hidden)]
     pub fn remove_unknown_table(&self, id_or_directory: &str) -> Result<()> {
         let unknown = self.unknown_table(id_or_directory)?;
         self.engine().remove_unknown_table(&unknown).map_err(server)
@@ -170,6 +173,6 @@ fn add_types(keyspace: &mut Keyspace, data_type: &DataType) {
 fn server(error: cassette_engine::EngineError) -> DatabaseError {
     match error {
         cassette_engine::EngineError::UnknownTable(_) => DatabaseError::invalid(error.to_string()),
-        error => DatabaseError::Server(error.to_string()),
+        error => DatabaseError::storage(error),
     }
 }

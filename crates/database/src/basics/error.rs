@@ -1,6 +1,7 @@
 //! What a statement can fail with, and the code it answers with.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use cassette_cql::ast::BatchKind;
 use cassette_cql::values::ValueError;
@@ -10,14 +11,29 @@ use cassette_rows::{Interrupted, StorageError};
 use crate::basics::request::Consistency;
 
 /// Why a statement failed. Texts are Cassandra's where people or drivers know them.
+///
+/// [`kind`](Self::kind) tells what to do about it, and [`source`](std::error::Error::source) what caused it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DatabaseError {
     /// A bug of ours, or a state that only an operator can end.
     #[error("{0}")]
     Server(String),
+    /// The storage engine failed outside of reads and writes of statements: when opening or closing, in maintenance.
+    #[error("{message}")]
+    Storage {
+        /// What was attempted, and why it failed.
+        message: String,
+        /// The engine's error.
+        #[source]
+        cause: Cause,
+    },
     /// The request is none that its protocol allows.
     #[error("{0}")]
     Protocol(String),
+    /// The statement writes, and the database is open for reading only.
+    #[error("the database is open for reading only")]
+    ReadOnly,
     /// Too much is in flight; later it may succeed.
     #[error("{0}")]
     Overloaded(String),
@@ -31,6 +47,9 @@ pub enum DatabaseError {
         consistency: Consistency,
         /// Which file, and what is wrong with it.
         message: String,
+        /// The engine's error, if it is one.
+        #[source]
+        cause: Option<Cause>,
     },
     /// A read took longer than its timeout.
     #[error("{message}")]
@@ -92,10 +111,20 @@ pub enum DatabaseError {
         write_type: WriteType,
         /// What was attempted, and why it failed.
         message: String,
+        /// The engine's error, if it is one.
+        #[source]
+        cause: Option<Cause>,
     },
     /// The text is no CQL.
-    #[error("{0}")]
-    Syntax(String),
+    #[error("{message}")]
+    Syntax {
+        /// What is wrong, in Cassandra's words.
+        message: String,
+        /// The line of the offending token, counted from 1.
+        line: Option<u32>,
+        /// Its column in that line, counted from 0.
+        column: Option<u32>,
+    },
     /// The client may not do this.
     #[error("{0}")]
     Unauthorized(String),
@@ -123,6 +152,43 @@ pub enum DatabaseError {
         id: Vec<u8>,
     },
 }
+
+/// The storage engine's error below a [`DatabaseError`]. Two are equal if their texts are.
+#[derive(Debug, Clone)]
+pub struct Cause(Arc<EngineError>);
+
+impl Cause {
+    /// The engine's error.
+    pub fn engine_error(&self) -> &EngineError {
+        &self.0
+    }
+}
+
+impl From<EngineError> for Cause {
+    fn from(error: EngineError) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Cause {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl PartialEq for Cause {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Cause {}
 
 /// A result with a [`DatabaseError`].
 pub type Result<T, E = DatabaseError> = std::result::Result<T, E>;
@@ -200,7 +266,7 @@ impl DatabaseError {
     /// The native protocol's error code.
     pub fn code(&self) -> i32 {
         match self {
-            Self::Server(_) | Self::WouldBlock => 0x0000,
+            Self::Server(_) | Self::Storage { .. } | Self::WouldBlock => 0x0000,
             Self::Protocol(_) => 0x000A,
             Self::Overloaded(_) | Self::Interrupted(_) => 0x1001,
             Self::Truncate(_) => 0x1003,
@@ -209,9 +275,9 @@ impl DatabaseError {
             Self::ReadFailure { .. } | Self::ReadAborted { .. } => 0x1300,
             Self::FunctionFailure { .. } => 0x1400,
             Self::WriteFailure { .. } => 0x1500,
-            Self::Syntax(_) => 0x2000,
+            Self::Syntax { .. } => 0x2000,
             Self::Unauthorized(_) => 0x2100,
-            Self::Invalid(_) => 0x2200,
+            Self::Invalid(_) | Self::ReadOnly => 0x2200,
             Self::Config(_) => 0x2300,
             Self::AlreadyExists { .. } => 0x2400,
             Self::Unprepared { .. } => 0x2500,
@@ -232,20 +298,51 @@ impl DatabaseError {
     }
 
     /// What a failed read answers with.
-    pub fn read_failure(consistency: Consistency, error: &StorageError) -> Self {
+    pub fn read_failure(consistency: Consistency, error: StorageError) -> Self {
         match error {
             StorageError::WouldBlock { .. } => Self::WouldBlock,
-            StorageError::Interrupted(reason) => Self::Interrupted(*reason),
-            error => Self::ReadFailure { consistency, message: error.to_string() },
+            StorageError::Interrupted(reason) => Self::Interrupted(reason),
+            error => {
+                let message = error.to_string();
+                Self::ReadFailure { consistency, message, cause: Some(EngineError::from(error).into()) }
+            }
         }
+    }
+
+    /// What a write answers with that the engine refused.
+    pub(crate) fn write_failure(
+        consistency: Consistency,
+        write_type: WriteType,
+        error: impl Into<EngineError>,
+    ) -> Self {
+        let error = error.into();
+        let message = error.to_string();
+        Self::WriteFailure { consistency, write_type, message, cause: Some(error.into()) }
+    }
+
+    /// A [`DatabaseError::Storage`] with the text of the engine.
+    pub(crate) fn storage(error: impl Into<EngineError>) -> Self {
+        let error = error.into();
+        Self::Storage { message: error.to_string(), cause: error.into() }
+    }
+
+    /// A [`DatabaseError::Storage`] that says what was attempted: `cannot open t: …`.
+    pub(crate) fn storage_in(attempted: impl std::fmt::Display, error: impl Into<EngineError>) -> Self {
+        let error = error.into();
+        Self::Storage { message: format!("{attempted}: {error}"), cause: error.into() }
+    }
+
+    /// A [`DatabaseError::Syntax`] without a place.
+    pub(crate) fn syntax(message: String) -> Self {
+        Self::Syntax { message, line: None, column: None }
     }
 
     /// What a statement answers with when the engine cannot read for it.
     pub(crate) fn of_read(consistency: Consistency, error: EngineError) -> Self {
         match error {
             EngineError::UnknownTable(_) => Self::Invalid(error.to_string()),
-            EngineError::Storage(error) => Self::read_failure(consistency, &error),
-            error => Self::ReadFailure { consistency, message: error.to_string() },
+            EngineError::Storage(error) => Self::read_failure(consistency, error),
+            error => Self::ReadFailure { consistency, message: error.to_string(), cause: Some(error.into()) },
         }
     }
 

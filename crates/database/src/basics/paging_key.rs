@@ -10,6 +10,7 @@
 use std::fmt;
 use std::path::Path;
 
+use cassette_rows::StorageError;
 use cassette_vfs::FileSystem;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -40,7 +41,7 @@ impl PagingKey {
     pub fn open(fs: &dyn FileSystem, directory: &Path) -> Result<Self> {
         let path = directory.join(FILE_NAME);
         let failed = |action: &str, error: std::io::Error| {
-            DatabaseError::Server(format!("cannot {action} {}: {error}", path.display()))
+            DatabaseError::storage(StorageError::io(&path, action, error))
         };
         if fs.exists(&path).map_err(|error| failed("find", error))? {
             let content = fs.read(&path).map_err(|error| failed("read", error))?;

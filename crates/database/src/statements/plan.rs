@@ -54,12 +54,23 @@ pub(crate) enum Plan {
 }
 
 impl Planned {
+    /// Whether it may read much, or many partitions, before it can say that it has to wait for a disk: all but what is on one
+    /// partition that is known from the values, and reads that ask one index for a value. Of those the ones that find many rows say
+    /// that they would have to wait ([`without_waiting`](cassette_engine::without_waiting)).
+    pub fn may_take_long(&self) -> bool {
+        let asks_one_index = || match &self.plan {
+            Plan::Select(select) => select.asks_one_index_for_a_value(),
+            _ => false,
+        };
+        self.partition_key_indexes.is_empty() && !asks_one_index()
+    }
+
     /// Parses and plans `cql` in the keyspace of the session or request.
     pub fn new(cql: &str, catalog: &Arc<Catalog>, session_keyspace: Option<&str>) -> Result<Self> {
         trace(|| format!("Parsing {cql}"));
         let parsed = cassette_cql::parse(cql).map_err(|error| match error.interrupted {
             Some(reason) => DatabaseError::Interrupted(reason),
-            None => DatabaseError::Syntax(error.message),
+            None => DatabaseError::Syntax { message: error.message, line: error.line, column: error.column },
         })?;
         trace(|| "Preparing statement");
         let mut cx = PlanContext {
@@ -119,6 +130,11 @@ impl Plan {
     /// Whether it reads or changes data.
     pub fn is_request(&self) -> bool {
         matches!(self, Self::Select(_) | Self::Modification(_) | Self::Batch(_))
+    }
+
+    /// Whether it changes data or the schema.
+    pub fn writes(&self) -> bool {
+        !matches!(self, Self::Select(_) | Self::Use(_) | Self::Describe(_))
     }
 
     /// As what its time is limited.

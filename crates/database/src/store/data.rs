@@ -67,6 +67,7 @@ impl Store {
             return Err(DatabaseError::ReadFailure {
                 consistency: cx.options.consistency,
                 message: format!("The secondary index '{}' is not yet available", index.name),
+                cause: None,
             });
         }
         Hits::new(&self.engine, index, wanted, within, cx.now_seconds).map_err(|error| read_error(error, cx))
@@ -89,7 +90,7 @@ impl Store {
         let options = self.engine.options();
         if let Err(message) = mutation_size::check(&mutations, options.mutation_size_max()) {
             let consistency = cx.options.consistency;
-            return Err(DatabaseError::WriteFailure { consistency, write_type, message });
+            return Err(DatabaseError::WriteFailure { consistency, write_type, message, cause: None });
         }
         // Of a conditional write the one partition is locked.
         let locks_itself = write_type != WriteType::Cas;
@@ -128,11 +129,7 @@ impl Store {
         let applied = interrupt::shielded(|| self.engine.apply_promised(&mutations, promise));
         let applied = applied.map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
-            error => DatabaseError::WriteFailure {
-                consistency: cx.options.consistency,
-                write_type,
-                message: error.to_string(),
-            },
+            error => DatabaseError::write_failure(cx.options.consistency, write_type, error),
         });
         if let Some(began) = writes_views_since {
             let time = self.clock.monotonic().saturating_sub(began);

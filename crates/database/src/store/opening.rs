@@ -151,7 +151,7 @@ fn built_in(virtual_keyspaces: Vec<Keyspace>) -> Catalog {
 }
 
 fn failed(what: &str, error: EngineError) -> DatabaseError {
-    DatabaseError::Server(format!("cannot open {what}: {error}"))
+    DatabaseError::storage_in(format_args!("cannot open {what}"), error)
 }
 
 /// What users made as it is stored, and the database's own keyspaces as the program has them; only the replication of
@@ -212,9 +212,7 @@ fn write_own(
             tracing::warn!(%error, "cannot write the system tables outside the commit log");
             Ok(())
         }
-        applied => {
-            applied.map_err(|error| DatabaseError::Server(format!("cannot write system tables: {error}")))
-        }
+        applied => applied.map_err(|error| DatabaseError::storage_in("cannot write system tables", error)),
     }
 }
 

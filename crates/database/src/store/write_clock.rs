@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cassette_engine::commitlog::SyncMode;
-use cassette_engine::{Engine, Mutation, Promise, may_wait};
+use cassette_engine::{Engine, EngineError, Mutation, Promise, may_wait};
 use cassette_rows::{PartitionStream, Selection, TableMetadata, Unfiltered};
 use cassette_vfs::Clock;
 use parking_lot::Mutex;
@@ -207,28 +207,26 @@ impl Ceilings {
 
     fn record(&self, store: &Store, stored: StoredCeiling, promise: Promise) -> Result<()> {
         store.engine().apply_promised(&[self.row(stored)], promise).map_err(|error| {
-            DatabaseError::Server(format!("cannot record the ceiling of write timestamps: {error}"))
+            DatabaseError::storage_in("cannot record the ceiling of write timestamps", error)
         })
     }
 
     /// Returns what is stored; in a new data directory the least time.
     ///
     /// # Errors
-    /// Server, if the table cannot be read.
+    /// Storage, if the table cannot be read.
     pub fn stored(&self, engine: &Engine, now: u32) -> Result<StoredCeiling> {
-        let failed = |error: String| {
-            DatabaseError::Server(format!("cannot read {}: {error}", self.0.qualified_name()))
+        let failed = |error: EngineError| {
+            DatabaseError::storage_in(format_args!("cannot read {}", self.0.qualified_name()), error)
         };
-        let mut stream = engine
-            .read(self.0.id, &text_key(KEY), &Selection::all())
-            .map_err(|error| failed(error.to_string()))?;
+        let mut stream = engine.read(self.0.id, &text_key(KEY), &Selection::all()).map_err(failed)?;
         let mut next = || -> cassette_rows::Result<Option<Unfiltered>> {
             match stream.next_partition()? {
                 Some(_) => stream.next_unfiltered(),
                 None => Ok(None),
             }
         };
-        let Some(Unfiltered::Row(row)) = next().map_err(|error| failed(error.to_string()))? else {
+        let Some(Unfiltered::Row(row)) = next().map_err(|error| failed(error.into()))? else {
             return Ok(StoredCeiling { ceiling: i64::MIN, version: 0 });
         };
         let version = row.liveness().timestamp;

@@ -104,7 +104,7 @@ fn bind(values: &Values) -> Vec<BoundValue<'_>> {
 fn error(attempted: Attempted<'_>, error: DatabaseError) -> StoreError {
     match error {
         DatabaseError::Invalid(_)
-        | DatabaseError::Syntax(_)
+        | DatabaseError::Syntax { .. }
         | DatabaseError::Config(_)
         | DatabaseError::AlreadyExists { .. }
         | DatabaseError::Unauthorized(_)
@@ -112,6 +112,7 @@ fn error(attempted: Attempted<'_>, error: DatabaseError) -> StoreError {
         DatabaseError::Overloaded(_) => StoreError::unavailable(attempted, error),
         DatabaseError::ReadFailure { .. }
         | DatabaseError::Server(_)
+        | DatabaseError::Storage { .. }
         | DatabaseError::Protocol(_)
         | DatabaseError::FunctionFailure { .. } => StoreError::broken(attempted, error),
         // A write whose sync failed may be present after a restart.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use cassette_engine::{CompactionOptions, Engine};
 use cassette_rows::TableParams;
@@ -110,7 +111,7 @@ impl Database {
         let auto_snapshot = options.engine.auto_snapshot;
         let data_dir = options.engine.data_dir.clone();
         let engine = Engine::open(options.engine, options.file_system.clone(), options.clock.clone())
-            .map_err(|error| DatabaseError::Server(error.to_string()))?;
+            .map_err(DatabaseError::storage)?;
         let paging_key = PagingKey::open(&*options.file_system, &data_dir)?;
         let prepared = Arc::new(PreparedStatements::new(options.prepared_statements_cache_size));
         let counted = prepared.clone();
@@ -142,7 +143,12 @@ impl Database {
         for view in &unbuilt.views {
             build_view(&store, view);
         }
-        let database = Self(Arc::new(Inner { store, prepared, trace_chance: TraceChance::default() }));
+        let database = Self(Arc::new(Inner {
+            store,
+            prepared,
+            trace_chance: TraceChance::default(),
+            is_read_only: AtomicBool::new(false),
+        }));
         Ok(database)
     }
 }

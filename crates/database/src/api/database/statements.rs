@@ -40,6 +40,7 @@ pub enum BatchSource<'a> {
 
 impl Database {
     /// Parses, plans and executes one statement; rows go to `sink`.
+    #[doc(hidden)]
     pub fn query(
         &self,
         keyspace: Option<&str>,
@@ -74,6 +75,7 @@ impl Database {
     }
 
     /// Plans a statement, to be executed by its id. The same text in the same keyspace always has the same id.
+    #[doc(hidden)]
     pub fn prepare(&self, keyspace: Option<&str>, cql: &str) -> Result<Arc<Prepared>> {
         self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
             self.0.prepared.prepare(cql, &self.catalog(), keyspace)
@@ -84,6 +86,7 @@ impl Database {
     ///
     /// # Errors
     /// Unprepared, if there is none.
+    #[doc(hidden)]
     pub fn prepared(&self, id: &[u8]) -> Result<Arc<Prepared>> {
         self.resolve(id).map(ResolvedStatement::into_prepared)
     }
@@ -97,6 +100,7 @@ impl Database {
     }
 
     /// Executes a prepared statement; rows go to `sink`.
+    #[doc(hidden)]
     pub fn execute(
         &self,
         keyspace: Option<&str>,
@@ -135,6 +139,7 @@ impl Database {
     }
 
     /// Executes a batch; the rows of a conditional one go to `sink`. All changes are made, or none.
+    #[doc(hidden)]
     pub fn batch(
         &self,
         keyspace: Option<&str>,
@@ -143,6 +148,7 @@ impl Database {
         options: &StatementOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
+        self.check_writable()?;
         let catalog = self.catalog();
         let keyspace = options.keyspace.as_deref().or(keyspace);
         let mut warnings = Vec::new();
@@ -229,6 +235,9 @@ impl Database {
         options: &StatementOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
+        if planned.plan.writes() {
+            self.check_writable()?;
+        }
         let mut scratch = Vec::new();
         let values =
             values.in_marker_order(planned.markers.iter().map(|marker| &*marker.name), &mut scratch)?;

@@ -8,8 +8,9 @@ use crate::basics::error::{Result, bail_invalid};
 pub enum Applied<T> {
     /// The conditions held, and the write is applied.
     Yes,
-    /// The conditions did not hold, and nothing was written. The values that they were compared with: all columns for
-    /// `IF NOT EXISTS`, those of the conditions for `IF column = …`. `None` where there is no row.
+    /// The conditions did not hold, and nothing was written. The values that they were compared
+    /// with: all columns for `IF NOT EXISTS`, those of the conditions for `IF column = …`. `None`
+    /// where there is no row.
     No(Option<T>),
 }
 
@@ -21,7 +22,8 @@ impl<T> Applied<T> {
 }
 
 impl Rows {
-    /// Whether a conditional write was applied: `if session.execute(update, values)?.is_applied()? { … }`.
+    /// Whether a conditional write was applied: `if session.execute(update, values)?.is_applied()?
+    /// { … }`.
     ///
     /// # Errors
     /// Invalid, if this is no result of a conditional write.
@@ -32,7 +34,8 @@ impl Rows {
         }
     }
 
-    /// Whether a conditional write was applied, and the present values otherwise; of a batch, those of its first row.
+    /// Whether a conditional write was applied, and the present values otherwise; of a batch, those
+    /// of its first row.
     ///
     /// # Errors
     /// Invalid, if this is no result of a conditional write, or the values do not convert to `T`.

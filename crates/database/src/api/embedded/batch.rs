@@ -31,7 +31,8 @@ impl<'s> Batch<'s> {
     /// Adds an INSERT, UPDATE or DELETE with its values, as text or prepared.
     ///
     /// # Errors
-    /// If the text is no statement, or the values do not fit its markers. The batch stays as it was.
+    /// If the text is no statement, or the values do not fit its markers. The batch stays as it
+    /// was.
     pub fn add<'q>(&mut self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<&mut Self> {
         let query = query.into();
         let encoded = self.session.resolve(query, &self.options)?.bind(&values)?;

@@ -7,7 +7,8 @@ use crate::basics::error::{Result, bail_invalid};
 use crate::basics::request::BoundValue;
 use crate::basics::response::ColumnSpec;
 
-/// The values that a statement is given: `()`, a tuple, a slice or vector by position, or a map by name.
+/// The values that a statement is given: `()`, a tuple, a slice or vector by position, or a map by
+/// name.
 pub trait BindValues {
     /// Writes a value for each of `markers`, in order.
     ///
@@ -43,6 +44,11 @@ impl Encoded {
             Written::Unset => Part::Unset,
         });
         Ok(())
+    }
+
+    /// Bytes of all values.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The values as statements take them.

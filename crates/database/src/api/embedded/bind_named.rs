@@ -8,7 +8,8 @@ use crate::basics::response::ColumnSpec;
 
 /// Values with names, of which each marker of a statement gets the one that is called like it.
 ///
-/// A marker `?` has the name of its column, `:name` has its own. Implemented by maps and by `#[derive(BindValues)]`.
+/// A marker `?` has the name of its column, `:name` has its own. Implemented by maps and by
+/// `#[derive(BindValues)]`.
 pub trait BindNamed {
     /// Writes the value of `marker`. Returns whether there is one.
     ///
@@ -17,7 +18,8 @@ pub trait BindNamed {
     fn bind_marker(&self, marker: &ColumnSpec, out: &mut Encoded) -> Result<bool>;
 }
 
-/// [`BindValues::bind`](crate::api::embedded::BindValues::bind) by the names of the markers. Values without a marker are ignored.
+/// [`BindValues::bind`](super::BindValues::bind) by the names of the markers. Values without a
+/// marker are ignored.
 ///
 /// # Errors
 /// Invalid, if a marker has no value, or one of another type.

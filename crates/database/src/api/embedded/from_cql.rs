@@ -19,7 +19,8 @@ pub trait FromCql: Sized {
     /// The value whose bytes are these; `None` is null.
     ///
     /// # Errors
-    /// Invalid, if the column's type is another, or the value is null and the Rust type has no null.
+    /// Invalid, if the column's type is another, or the value is null and the Rust type has no
+    /// null.
     fn read(data_type: &DataType, bytes: Option<&[u8]>) -> Result<Self>;
 }
 
@@ -141,7 +142,8 @@ impl<T: FromCql> FromCql for Option<T> {
     }
 }
 
-/// The elements of a list, set or vector. A collection that is null is empty: non-frozen ones cannot be told apart.
+/// The elements of a list, set or vector. A collection that is null is empty: non-frozen ones
+/// cannot be told apart.
 fn read_elements<T: FromCql, C: FromIterator<T>>(
     data_type: &DataType,
     bytes: Option<&[u8]>,

@@ -6,7 +6,8 @@ use crate::basics::response::ColumnSpec;
 
 /// Values by the names of markers: `session.execute(insert, named! { "k" => 1, "v" => "one" })`.
 ///
-/// Values may be of different types. Each marker needs a value; values without a marker are ignored.
+/// Values may be of different types. Each marker needs a value; values without a marker are
+/// ignored.
 #[macro_export]
 macro_rules! named {
     () => { $crate::embedded::NoMore };

@@ -1,4 +1,5 @@
-//! Plans of texts that a session has executed, so that executing the same text again does not parse it again.
+//! Plans of texts that a session has executed, so that executing the same text again does not parse
+//! it again.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,10 +12,12 @@ use crate::statements::plan::Planned;
 
 /// Plans that a session keeps.
 const PLANS_MAX: usize = 256;
-/// The longest text whose plan is kept, bytes: with [`PLANS_MAX`] it bounds the memory of a session to some megabytes.
+/// The longest text whose plan is kept, bytes: with [`PLANS_MAX`] it bounds the memory of a session
+/// to some megabytes.
 const TEXT_LENGTH_MAX: usize = 4096;
 
-/// The plans of one session. Only texts with markers are kept: those without are rarely executed twice.
+/// The plans of one session. Only texts with markers are kept: those without are rarely executed
+/// twice.
 #[derive(Debug, Default)]
 pub(crate) struct Plans(OnceLock<Cache<Text, Arc<Planned>>>);
 

@@ -16,6 +16,7 @@ pub struct Statement(pub(crate) Arc<Prepared>);
 
 impl Statement {
     /// The prepared statement below: its id, markers and columns.
+    #[doc(hidden)]
     pub fn prepared(&self) -> &Prepared {
         &self.0
     }
@@ -82,6 +83,15 @@ impl Resolved {
         match &self.plan {
             ResolvedPlan::Text(planned) => database.execute_text(planned, keyspace, values, options, sink),
             ResolvedPlan::Prepared(prepared) => database.execute(keyspace, prepared, values, options, sink),
+        }
+    }
+
+    /// Whether it may read much, or many partitions, before it meets something to wait for; so do
+    /// schema changes.
+    pub fn may_take_long(&self) -> bool {
+        match &self.plan {
+            ResolvedPlan::Text(planned) => planned.may_take_long(),
+            ResolvedPlan::Prepared(prepared) => prepared.description().may_take_long(),
         }
     }
 

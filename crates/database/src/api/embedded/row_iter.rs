@@ -13,11 +13,12 @@ use crate::basics::response::{ColumnSpec, Outcome};
 /// Rows of a page, unless the options name another size.
 pub(crate) const PAGE_SIZE: i32 = 5000;
 
-/// The rows of a statement, one page of which is in memory at a time. [`Session::query_iter`](crate::api::embedded::Session::query_iter)
-/// makes one.
+/// The rows of a statement, one page of which is in memory at a time.
+/// [`Session::query_iter`](super::Session::query_iter) makes one.
 ///
-/// It borrows nothing, neither from the session nor from the values, so that it can be returned and moved to other threads.
-/// Between pages it holds no lock and no snapshot: a page has the rows as they are when it is read. An error ends it.
+/// It borrows nothing, neither from the session nor from the values, so that it can be returned and
+/// moved to other threads. Between pages it holds no lock and no snapshot: a page has the rows as
+/// they are when it is read. An error ends it.
 #[derive(Debug)]
 pub struct RowIter {
     database: Database,
@@ -61,9 +62,15 @@ impl RowIter {
         self.page.columns()
     }
 
-    /// The rows as tuples or structs: `session.query_iter("SELECT k, v FROM t", ())?.typed::<(i32, String)>()`.
+    /// The rows as tuples or structs: `session.query_iter("SELECT k, v FROM t", ())?.typed::<(i32,
+    /// String)>()`.
     pub fn typed<T: FromRow>(self) -> impl Iterator<Item = Result<T>> + use<T> {
         self.map(|row| T::from_row(&row?.as_row()))
+    }
+
+    /// Whether the next row needs no page to be read.
+    pub fn has_next_in_memory(&self) -> bool {
+        self.next < self.page.len() || self.is_last_page
     }
 
     fn turn_to(&mut self, page: Rows) {

@@ -56,7 +56,30 @@ impl Rows {
         self.iter().map(|row| T::from_row(&row))
     }
 
-    /// Where the next page begins, when the statement was executed in pages and this was not the last.
+    /// The only row.
+    ///
+    /// # Errors
+    /// Invalid, if there is no row or more than one, or it does not convert to `T`.
+    pub fn one<T: FromRow>(&self) -> Result<T> {
+        match self.at_most_one()? {
+            Some(row) => Ok(row),
+            None => bail_invalid!("cannot return one row: expected exactly one, found none"),
+        }
+    }
+
+    /// The only row, or none.
+    ///
+    /// # Errors
+    /// Invalid, if there is more than one row, or it does not convert to `T`.
+    pub fn at_most_one<T: FromRow>(&self) -> Result<Option<T>> {
+        if self.count > 1 {
+            bail_invalid!("cannot return one row: expected at most one, found {}", self.count);
+        }
+        self.first().map(|row| T::from_row(&row)).transpose()
+    }
+
+    /// Where the next page begins, when the statement was executed in pages and this was not the
+    /// last.
     pub fn paging_state(&self) -> Option<&Bytes> {
         self.paging_state.as_ref()
     }

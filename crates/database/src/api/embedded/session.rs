@@ -5,17 +5,19 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use cassette_cql::ast::BatchKind;
 
+use super::bind::Encoded;
 use super::plans::Plans;
 use super::query::{Resolved, ResolvedPlan, Source};
 use super::row_iter::PAGE_SIZE;
 use super::rows::Page;
 use super::{Batch, BindValues, FromRow, Query, RowIter, Rows, Statement};
 use crate::api::database::Database;
-use crate::basics::error::{Result, bail_invalid};
+use crate::basics::error::Result;
 use crate::basics::request::StatementOptions;
 use crate::basics::response::{Executed, Outcome};
 
-/// Executes statements in a keyspace that USE chooses. Any thread may use it; all see the same keyspace.
+/// Executes statements in a keyspace that USE chooses. Any thread may use it; all see the same
+/// keyspace.
 #[derive(Debug)]
 pub struct Session {
     database: Database,
@@ -44,7 +46,8 @@ impl Session {
     /// Texts with markers are parsed once: the session keeps the plans of up to 256 of them.
     ///
     /// # Errors
-    /// See [`DatabaseError`](crate::basics::error::DatabaseError). Nothing was written, except where the error says otherwise.
+    /// See [`DatabaseError`](crate::DatabaseError). Nothing was written, except where the error
+    /// says otherwise.
     pub fn execute<'q>(&self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<Rows> {
         self.execute_with(query, values, &StatementOptions::default())
     }
@@ -66,7 +69,8 @@ impl Session {
         Ok(self.finish(executed, rows))
     }
 
-    /// Executes a statement that returns exactly one row: `session.query_one::<(i64,)>("SELECT count(*) FROM t", ())?`.
+    /// Executes a statement that returns exactly one row: `session.query_one::<(i64,)>("SELECT
+    /// count(*) FROM t", ())?`.
     ///
     /// # Errors
     /// Invalid, if there is no row or more than one, or it does not convert to `T`.
@@ -75,10 +79,7 @@ impl Session {
         query: impl Into<Query<'q>>,
         values: impl BindValues,
     ) -> Result<T> {
-        match self.query_opt(query, values)? {
-            Some(row) => Ok(row),
-            None => bail_invalid!("cannot return one row: expected exactly one, found none"),
-        }
+        self.execute(query, values)?.one()
     }
 
     /// Executes a statement that returns one row or none.
@@ -90,21 +91,18 @@ impl Session {
         query: impl Into<Query<'q>>,
         values: impl BindValues,
     ) -> Result<Option<T>> {
-        let rows = self.execute(query, values)?;
-        if rows.len() > 1 {
-            bail_invalid!("cannot return one row: expected at most one, found {}", rows.len());
-        }
-        rows.first().map(|row| T::from_row(&row)).transpose()
+        self.execute(query, values)?.at_most_one()
     }
 
-    /// Executes a statement whose rows are read page by page, so that a result of any size needs bounded memory: pages of at
-    /// most 5,000 rows, which end early after 1 MiB.
+    /// Executes a statement whose rows are read page by page, so that a result of any size needs
+    /// bounded memory: pages of at most 5,000 rows, which end early after 1 MiB.
     ///
-    /// The first page is read at once. The iterator borrows neither the session nor the values; each page has the rows as they
-    /// are when it is read.
+    /// The first page is read at once. The iterator borrows neither the session nor the values;
+    /// each page has the rows as they are when it is read.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute). A SELECT with ORDER BY over several partitions cannot be paged.
+    /// As [`execute`](Self::execute). A SELECT with ORDER BY over several partitions cannot be
+    /// paged.
     pub fn query_iter<'q>(&self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<RowIter> {
         self.query_iter_with(query, values, &StatementOptions::default())
     }
@@ -119,19 +117,22 @@ impl Session {
         values: impl BindValues,
         options: &StatementOptions,
     ) -> Result<RowIter> {
-        let query = query.into();
-        let mut options = options.clone();
+        self.query_iter_bound(self.bind(query, values, options)?)
+    }
+
+    /// The rows of a statement, of which the first page is read.
+    pub(super) fn pages(
+        &self,
+        statement: Resolved,
+        cql: Option<Box<str>>,
+        values: Encoded,
+        mut options: StatementOptions,
+    ) -> Result<RowIter> {
         options.page_size = options.page_size.filter(|size| *size > 0).or(Some(PAGE_SIZE));
-        let statement = self.resolve(query, &options)?;
-        let encoded = statement.bind(&values)?;
         let mut page = Page::default();
-        let executed = statement.execute(&self.database, &encoded, &options, &mut page)?;
+        let executed = statement.execute(&self.database, &values, &options, &mut page)?;
         let first = self.finish(executed, page.0);
-        let cql = match query.0 {
-            Source::Text(cql) => Some(cql.into()),
-            Source::Prepared(_) => None,
-        };
-        Ok(RowIter::new(self.database.clone(), statement, cql, encoded, options, first))
+        Ok(RowIter::new(self.database.clone(), statement, cql, values, options, first))
     }
 
     /// Prepares a statement that is to be executed often.
@@ -148,7 +149,8 @@ impl Session {
         self.batch_of_kind(BatchKind::Logged)
     }
 
-    /// An empty batch. Counters need [`BatchKind::Counter`]; an unlogged batch is as atomic as a logged one here.
+    /// An empty batch. Counters need [`BatchKind::Counter`]; an unlogged batch is as atomic as a
+    /// logged one here.
     pub fn batch_of_kind(&self, kind: BatchKind) -> Batch<'_> {
         Batch::new(self, kind)
     }

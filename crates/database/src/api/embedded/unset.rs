@@ -5,7 +5,8 @@ use cassette_rows::DataType;
 use super::{ToCql, Written};
 use crate::basics::error::Result;
 
-/// An omitted value. `None` and [`Value::Null`](crate::api::embedded::Value::Null) write a tombstone; this writes nothing.
+/// An omitted value. `None` and [`Value::Null`](super::Value::Null) write a tombstone; this writes
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unset;
 

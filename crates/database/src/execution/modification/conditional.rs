@@ -115,7 +115,7 @@ impl Current {
         };
         let selection = Selection { slices, reversed: false };
         let failed = |error: cassette_rows::StorageError| {
-            DatabaseError::read_failure(execution.options.consistency, &error)
+            DatabaseError::read_failure(execution.options.consistency, error)
         };
         let now = execution.now_seconds;
         let mut stream = execution.store.read(execution, table, key, &selection)?;

@@ -199,7 +199,7 @@ impl Current {
 
     fn fill(&mut self, key: &DecoratedKey, slices: Slices, execution: &Execution<'_>) -> Result<()> {
         let failed = |error: cassette_rows::StorageError| {
-            DatabaseError::read_failure(execution.options.consistency, &error)
+            DatabaseError::read_failure(execution.options.consistency, error)
         };
         let selection = Selection { slices, reversed: false };
         let mut stream = execution.store.read(execution, &self.table, key, &selection)?;

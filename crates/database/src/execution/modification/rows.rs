@@ -185,7 +185,7 @@ pub(crate) fn read_row(
         None => Slices::none(),
     };
     let failed = |error: cassette_rows::StorageError| {
-        DatabaseError::read_failure(execution.options.consistency, &error)
+        DatabaseError::read_failure(execution.options.consistency, error)
     };
     let mut stream = execution.store.read(execution, table, key, &Selection { slices, reversed: false })?;
     let Some(header) = stream.next_partition().map_err(failed)? else { return Ok(None) };

@@ -347,7 +347,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     }
 
     pub(crate) fn failed(&self, error: StorageError) -> DatabaseError {
-        DatabaseError::read_failure(self.execution.options.consistency, &error)
+        DatabaseError::read_failure(self.execution.options.consistency, error)
     }
 }
 

@@ -78,7 +78,7 @@ fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Res
         },
         CqlType::Frozen(inner) => match &**inner {
             CqlType::Native(_) | CqlType::Custom(_) => {
-                return Err(DatabaseError::Syntax(format!(
+                return Err(DatabaseError::syntax(format!(
                     "frozen<> is only allowed on collections, tuples, and user-defined types (got {inner})"
                 )));
             }
@@ -104,7 +104,7 @@ fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Res
             Err(_) => {
                 let name = class.split('(').next().unwrap_or_default().trim();
                 let package = if name.contains('.') { "" } else { "org.apache.cassandra.db.marshal." };
-                return Err(DatabaseError::Syntax(format!(
+                return Err(DatabaseError::syntax(format!(
                     "Error setting type {class}: Unable to find abstract-type class '{package}{name}'"
                 )));
             }

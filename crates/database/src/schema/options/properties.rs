@@ -74,5 +74,5 @@ impl<'a> Attributes<'a> {
 }
 
 fn syntax(message: String) -> DatabaseError {
-    DatabaseError::Syntax(message)
+    DatabaseError::syntax(message)
 }

@@ -167,7 +167,7 @@ impl Writer<'_> {
 
     fn write(&mut self) -> Result<()> {
         self.engine.apply(&self.mutations).map_err(|error| {
-            DatabaseError::Server(format!("cannot build index {}: writing: {error}", self.index.name))
+            DatabaseError::storage_in(format_args!("cannot build index {}: writing", self.index.name), error)
         })?;
         self.index.state.count_entries(self.mutations.len());
         self.mutations.clear();

@@ -94,7 +94,7 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
     };
     engine
         .create_tables(&diff.created)
-        .map_err(|error| DatabaseError::Server(format!("cannot create the tables: {error}")))?;
+        .map_err(|error| DatabaseError::storage_in("cannot create the tables", error))?;
     for table in diff.dropped.iter().filter(|table| store.leaves_snapshot(table)) {
         // Before the intent to drop it is recorded: afterwards a crash may have its files removed.
         if let Err(error) = engine.snapshot_before_drop(table.id, &describe::schema_cql_of(before, table)) {

@@ -26,7 +26,7 @@ pub(crate) fn note(store: &Store, index: &Index, done: Option<&DecoratedKey>) ->
     store
         .engine()
         .apply(&[mutation])
-        .map_err(|error| DatabaseError::Server(format!("cannot write {SYSTEM}.{INDEX_INFO}: {error}")))
+        .map_err(|error| DatabaseError::storage_in(format_args!("cannot write {SYSTEM}.{INDEX_INFO}"), error))
 }
 
 /// What removes the notes on an index: when it is dropped, and before another of its name is built.
@@ -107,7 +107,7 @@ pub(crate) fn unbuild(store: &Store, index: &Index) -> Result<()> {
     engine
         .apply(&[mutation])
         .and_then(|()| engine.sync_log())
-        .map_err(|error| DatabaseError::Server(format!("cannot write {SYSTEM}.{INDEX_INFO}: {error}")))
+        .map_err(|error| DatabaseError::storage_in(format_args!("cannot write {SYSTEM}.{INDEX_INFO}"), error))
 }
 
 /// Notes that an index of an empty table is built.

@@ -61,7 +61,7 @@ pub(crate) fn unbuild(store: &Store, view: &View) -> Result<()> {
     let notes = forget(&store.catalog(), &view.base.keyspace, view.name(), timestamp);
     let engine = store.engine();
     engine.apply(&notes).and_then(|()| engine.sync_log()).map_err(|error| {
-        DatabaseError::Server(format!("cannot note that view {} is not built: {error}", view.name()))
+        DatabaseError::storage_in(format_args!("cannot note that view {} is not built", view.name()), error)
     })
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn unbuild(store: &Store, view: &View) -> Result<()> {
 pub(crate) fn truncated(store: &Store, view: &View) -> Result<()> {
     let notes = built(store, view)?;
     store.engine().apply(&notes).map_err(|error| {
-        DatabaseError::Server(format!("cannot note that view {} is built: {error}", view.name()))
+        DatabaseError::storage_in(format_args!("cannot note that view {} is built", view.name()), error)
     })
 }
 

@@ -51,11 +51,7 @@ impl<'a> EntryBudget<'a> {
         if self.used > self.limit as usize {
             let error =
                 EngineError::from(AppendError::TooLarge { size: self.used as u64, maximum: self.limit });
-            return Err(DatabaseError::WriteFailure {
-                consistency: self.consistency,
-                write_type: self.write_type,
-                message: error.to_string(),
-            });
+            return Err(DatabaseError::write_failure(self.consistency, self.write_type, error));
         }
         if self.used > SHARE && self.admitted.is_none() {
             self.admitted = Some(self.large.lock()?);

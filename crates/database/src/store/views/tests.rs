@@ -406,7 +406,7 @@ fn bind_markers_in_definitions_are_refused_as_invalid() {
             assert!(
                 matches!(
                     error,
-                    DatabaseError::Invalid(_) | DatabaseError::Syntax(_) | DatabaseError::Config(_)
+                    DatabaseError::Invalid(_) | DatabaseError::Syntax { .. } | DatabaseError::Config(_)
                 ),
                 "{cql}: {error:?}"
             );

@@ -1,0 +1,74 @@
+//! Statements that own their values, for callers that execute them on another thread.
+
+use cassette_engine::without_waiting;
+
+use super::bind::Encoded;
+use super::query::{Resolved, Source};
+use super::{BindValues, Query, RowIter, Rows, Session};
+use crate::basics::error::{DatabaseError, Result};
+use crate::basics::request::StatementOptions;
+
+/// Bytes of values with which a statement is not executed at once: checking and copying them takes
+/// long.
+const AT_ONCE_VALUES_MAX: usize = 64 << 10;
+
+/// A statement with its values and options. It owns all that it needs.
+#[derive(Debug)]
+pub struct BoundStatement {
+    statement: Resolved,
+    cql: Option<Box<str>>,
+    values: Encoded,
+    options: StatementOptions,
+}
+
+impl Session {
+    /// Resolves a statement and writes its values. Does not wait for anything.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute), as far as they are those of the text and the values.
+    pub fn bind<'q>(
+        &self,
+        query: impl Into<Query<'q>>,
+        values: impl BindValues,
+        options: &StatementOptions,
+    ) -> Result<BoundStatement> {
+        let query = query.into();
+        let statement = self.resolve(query, options)?;
+        let values = statement.bind(&values)?;
+        let cql = match query.0 {
+            Source::Text(cql) => Some(cql.into()),
+            Source::Prepared(_) => None,
+        };
+        Ok(BoundStatement { statement, cql, values, options: options.clone() })
+    }
+
+    /// Executes a bound statement.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub fn execute_bound(&self, bound: &BoundStatement) -> Result<Rows> {
+        let mut rows = Rows::default();
+        let executed = bound.statement.execute(self.database(), &bound.values, &bound.options, &mut rows)?;
+        Ok(self.finish(executed, rows))
+    }
+
+    /// Executes a bound statement if that takes neither long nor waits for a disk or a lock: reads
+    /// and writes of one partition whose rows are in memory. `None`, with nothing done, otherwise.
+    pub fn execute_bound_at_once(&self, bound: &BoundStatement) -> Option<Result<Rows>> {
+        if bound.values.len() > AT_ONCE_VALUES_MAX || bound.statement.may_take_long() {
+            return None;
+        }
+        match without_waiting(|| self.execute_bound(bound)) {
+            Err(DatabaseError::WouldBlock) => None,
+            answer => Some(answer),
+        }
+    }
+
+    /// [`query_iter`](Self::query_iter) of a bound statement.
+    ///
+    /// # Errors
+    /// As [`query_iter`](Self::query_iter).
+    pub fn query_iter_bound(&self, bound: BoundStatement) -> Result<RowIter> {
+        self.pages(bound.statement, bound.cql, bound.values, bound.options)
+    }
+}

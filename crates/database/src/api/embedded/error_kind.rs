@@ -1,0 +1,186 @@
+//! What callers of the library decide by when a call fails.
+
+use std::path::Path;
+
+use cassette_engine::EngineError;
+use cassette_engine::commitlog::{AppendError, OpenError};
+use cassette_rows::StorageError;
+
+use crate::basics::error::DatabaseError;
+
+/// The kind of a [`DatabaseError`]: what to do about it. [`DatabaseError::kind`] tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The text is no CQL: [`position`](DatabaseError::position) has the place.
+    Syntax,
+    /// The statement or its values are wrong; executing it again does not help.
+    Invalid,
+    /// The keyspace, table or type to create exists.
+    AlreadyExists,
+    /// The database does not allow it, such as a write to its own tables.
+    Unauthorized,
+    /// The statement writes, and the database is open for reading only.
+    ReadOnly,
+    /// An option or setting has a value that cannot work.
+    Config,
+    /// The directory is open in a process: [`lock_holder`](DatabaseError::lock_holder) has its id.
+    Locked,
+    /// The database has been closed.
+    Closed,
+    /// A file is damaged: [`path`](DatabaseError::path) has its name.
+    Corrupt,
+    /// Files of another version or program: [`path`](DatabaseError::path) has their place.
+    Incompatible,
+    /// The disk is full; the call may succeed when there is space.
+    DiskFull,
+    /// The operating system refused to read or write a file.
+    Io,
+    /// The read took longer than its timeout.
+    ReadTimeout,
+    /// The write took longer than its timeout, and was applied as a whole or not at all.
+    WriteTimeout,
+    /// Too much is in progress; the call may succeed later.
+    Overloaded,
+    /// The statement was interrupted, and nothing was changed.
+    Interrupted,
+    /// A limit of the database ended the statement.
+    LimitExceeded,
+    /// A thread that may not wait would have to; nothing was done.
+    WouldBlock,
+    /// The database stopped after a fault and has to be opened again.
+    Stopped,
+    /// A fault of the database itself.
+    Internal,
+}
+
+impl DatabaseError {
+    /// The kind of the error. Those of reads and writes that failed below are the kinds of their
+    /// causes.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Syntax { .. } => ErrorKind::Syntax,
+            Self::Invalid(_) | Self::Protocol(_) | Self::FunctionFailure { .. } | Self::Unprepared { .. } => {
+                ErrorKind::Invalid
+            }
+            Self::AlreadyExists { .. } => ErrorKind::AlreadyExists,
+            Self::Unauthorized(_) => ErrorKind::Unauthorized,
+            Self::ReadOnly => ErrorKind::ReadOnly,
+            Self::Config(_) => ErrorKind::Config,
+            Self::ReadTimeout { .. } => ErrorKind::ReadTimeout,
+            Self::WriteTimeout { .. } => ErrorKind::WriteTimeout,
+            Self::Overloaded(_) => ErrorKind::Overloaded,
+            Self::Interrupted(_) => ErrorKind::Interrupted,
+            Self::ReadAborted { .. } => ErrorKind::LimitExceeded,
+            Self::WouldBlock => ErrorKind::WouldBlock,
+            Self::Truncate(_)
+            | Self::Server(_)
+            | Self::Storage { .. }
+            | Self::ReadFailure { .. }
+            | Self::WriteFailure { .. } => self.engine_error().map_or(ErrorKind::Internal, kind_of_engine),
+        }
+    }
+
+    /// The line, counted from 1, and the column, counted from 0, of a syntax error, where it has a
+    /// place.
+    pub fn position(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::Syntax { line, column, .. } => line.zip(*column),
+            _ => None,
+        }
+    }
+
+    /// The file or directory that the error is about.
+    pub fn path(&self) -> Option<&Path> {
+        self.engine_error().and_then(path_of_engine)
+    }
+
+    /// The id of the process that has the directory open, if the error is that and the id is known.
+    pub fn lock_holder(&self) -> Option<u32> {
+        match self.engine_error() {
+            Some(EngineError::Locked { holder, .. }) => *holder,
+            _ => None,
+        }
+    }
+
+    /// The error of the storage engine below.
+    fn engine_error(&self) -> Option<&EngineError> {
+        match self {
+            Self::Storage { cause, .. } => Some(cause.engine_error()),
+            Self::ReadFailure { cause, .. } | Self::WriteFailure { cause, .. } => {
+                cause.as_ref().map(|cause| cause.engine_error())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn kind_of_engine(error: &EngineError) -> ErrorKind {
+    match error {
+        _ if error.is_disk_full() => ErrorKind::DiskFull,
+        EngineError::Storage(error) => kind_of_storage(error),
+        EngineError::NotWhole { cause, .. } => kind_of_storage(cause),
+        EngineError::OpenCommitLog(OpenError::Corrupt { .. }) => ErrorKind::Corrupt,
+        EngineError::OpenCommitLog(OpenError::Io { .. })
+        | EngineError::CommitLog(AppendError::Refused { .. } | AppendError::Failed { .. })
+        | EngineError::OnlyInLog { .. }
+        | EngineError::Thread(_) => ErrorKind::Io,
+        EngineError::OpenCommitLog(OpenError::UnknownVersion { .. })
+        | EngineError::AnotherVersion { .. }
+        | EngineError::NotOurs { .. } => ErrorKind::Incompatible,
+        EngineError::InvalidOptions { .. }
+        | EngineError::InvalidSetting { .. }
+        | EngineError::TooLargeForMemory { .. }
+        | EngineError::OpenCommitLog(OpenError::SegmentSize { .. }) => ErrorKind::Config,
+        EngineError::UnknownTable(_)
+        | EngineError::KeyTooLong { .. }
+        | EngineError::InvalidSnapshot { .. }
+        | EngineError::SnapshotExists { .. }
+        | EngineError::ImportRefused { .. }
+        | EngineError::CommitLog(AppendError::TooLarge { .. }) => ErrorKind::Invalid,
+        EngineError::MemtablesFull { .. } | EngineError::CompactionBehind { .. } => ErrorKind::Overloaded,
+        EngineError::Locked { .. } => ErrorKind::Locked,
+        EngineError::Closed | EngineError::CommitLog(AppendError::Closed) => ErrorKind::Closed,
+        EngineError::Stopped { .. } => ErrorKind::Stopped,
+        EngineError::NoSpaceToCompact { .. } => ErrorKind::DiskFull,
+        _ => ErrorKind::Internal,
+    }
+}
+
+fn kind_of_storage(error: &StorageError) -> ErrorKind {
+    match error {
+        StorageError::Corrupt { .. } => ErrorKind::Corrupt,
+        StorageError::Unsupported { .. } => ErrorKind::Incompatible,
+        StorageError::Io { .. } => ErrorKind::Io,
+        StorageError::WouldBlock { .. } => ErrorKind::WouldBlock,
+        StorageError::Interrupted(_) => ErrorKind::Interrupted,
+    }
+}
+
+fn path_of_engine(error: &EngineError) -> Option<&Path> {
+    match error {
+        EngineError::Storage(error) | EngineError::OnlyInLog { cause: error } => path_of_storage(error),
+        EngineError::NotWhole { cause, .. } => path_of_storage(cause),
+        EngineError::OpenCommitLog(OpenError::Io { directory, .. })
+        | EngineError::Locked { directory, .. }
+        | EngineError::AnotherVersion { directory, .. }
+        | EngineError::NotOurs { directory }
+        | EngineError::ImportRefused { directory, .. } => Some(directory),
+        EngineError::OpenCommitLog(
+            OpenError::UnknownVersion { file, .. }
+            | OpenError::Corrupt { file, .. }
+            | OpenError::Handler { file, .. },
+        ) => Some(file),
+        _ => None,
+    }
+}
+
+fn path_of_storage(error: &StorageError) -> Option<&Path> {
+    match error {
+        StorageError::Corrupt { path, .. }
+        | StorageError::Io { path, .. }
+        | StorageError::WouldBlock { path }
+        | StorageError::Unsupported { path, .. } => Some(path),
+        StorageError::Interrupted(_) => None,
+    }
+}

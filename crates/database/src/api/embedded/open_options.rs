@@ -1,0 +1,179 @@
+//! Options by the names of cassandra.yaml.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cassette_engine::{DiskFailurePolicy, commitlog::SyncMode};
+
+use crate::api::database::{Database, Options};
+use crate::basics::error::Result;
+use crate::basics::timeouts::Timeout;
+
+/// How a database is opened: each setting has the name that it has in cassandra.yaml, sizes are
+/// bytes.
+///
+/// ```
+/// # fn main() -> cassette_database::Result<()> {
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let path = directory.path();
+/// let database = cassette_database::OpenOptions::new()
+///     .memtable_heap_space(64 << 20)
+///     .file_cache_size(32 << 20)
+///     .guardrail("page_size_fail_threshold", "10000")
+///     .open(path)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct OpenOptions(Options);
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OpenOptions").field(&self.0.engine).finish()
+    }
+}
+
+impl OpenOptions {
+    /// The defaults of a database that is embedded: those of Cassandra, but no request times out.
+    pub fn new() -> Self {
+        Self(Options::new(PathBuf::new()))
+    }
+
+    /// Opens the database in the directory, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open(self, path: impl Into<PathBuf>) -> Result<Database> {
+        Database::open(self.options(path))
+    }
+
+    /// Opens an empty database in memory: see [`Database::in_memory`].
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open_in_memory(self) -> Result<Database> {
+        let Options { engine, file_system, .. } = Options::in_memory();
+        let mut options = self.options(engine.data_dir);
+        options.file_system = file_system;
+        Database::open(options)
+    }
+
+    /// All options as one value, for what has no method here.
+    pub fn options(mut self, path: impl Into<PathBuf>) -> Options {
+        self.0.engine.data_dir = path.into();
+        self.0
+    }
+
+    /// `commitlog_sync`: when a write is acknowledged. Periodic, 10 s.
+    pub fn commitlog_sync(mut self, mode: SyncMode) -> Self {
+        self.0.engine.commitlog_sync = mode;
+        self
+    }
+
+    /// `commitlog_segment_size`; a statement may write half of it to a partition. 32 MiB.
+    pub fn commitlog_segment_size(mut self, bytes: u32) -> Self {
+        self.0.engine.commitlog_segment_size = bytes;
+        self
+    }
+
+    /// `commitlog_total_space`: tables are flushed beyond it. 1 GiB.
+    pub fn commitlog_total_space(mut self, bytes: u64) -> Self {
+        self.0.engine.commitlog_total_space = bytes;
+        self
+    }
+
+    /// `memtable_heap_space`: writers wait beyond it. 256 MiB, or an eighth of the memory if that
+    /// is less.
+    pub fn memtable_heap_space(mut self, bytes: usize) -> Self {
+        self.0.engine.memtable_heap_space = bytes;
+        self
+    }
+
+    /// `memtable_flush_writers`: threads that flush. 2.
+    pub fn memtable_flush_writers(mut self, threads: usize) -> Self {
+        self.0.engine.memtable_flush_writers = threads;
+        self
+    }
+
+    /// `file_cache_size`: decompressed chunks of SSTables in memory. 512 MiB, or a sixteenth of the
+    /// memory if that is less.
+    pub fn file_cache_size(mut self, bytes: u64) -> Self {
+        self.0.engine.file_cache_size = bytes;
+        self
+    }
+
+    /// `key_cache_size`. 50 MiB; 0 for none.
+    pub fn key_cache_size(mut self, bytes: u64) -> Self {
+        self.0.engine.key_cache_size = bytes;
+        self
+    }
+
+    /// `row_cache_size`, for tables whose `caching` has `rows_per_partition`. None.
+    pub fn row_cache_size(mut self, bytes: u64) -> Self {
+        self.0.engine.row_cache_size = bytes;
+        self
+    }
+
+    /// `counter_cache_size`. 50 MiB; 0 for none.
+    pub fn counter_cache_size(mut self, bytes: u64) -> Self {
+        self.0.engine.counter_cache_size = bytes;
+        self
+    }
+
+    /// `prepared_statements_cache_size`. 10 MiB.
+    pub fn prepared_statements_cache_size(mut self, bytes: u64) -> Self {
+        self.0.prepared_statements_cache_size = bytes;
+        self
+    }
+
+    /// `concurrent_compactors`: threads that compact. 2.
+    pub fn concurrent_compactors(mut self, threads: usize) -> Self {
+        self.0.engine.concurrent_compactors = threads;
+        self
+    }
+
+    /// `compaction_throughput`: bytes a second that compactions read; 0 for no limit. 64 MiB.
+    pub fn compaction_throughput(mut self, bytes_per_second: u64) -> Self {
+        self.0.engine.compaction_throughput = bytes_per_second;
+        self
+    }
+
+    /// `auto_snapshot`: whether TRUNCATE and DROP TABLE leave a snapshot. Yes.
+    pub fn auto_snapshot(mut self, enabled: bool) -> Self {
+        self.0.engine.auto_snapshot = enabled;
+        self
+    }
+
+    /// `disk_failure_policy`: what follows when an SSTable is corrupt. Ignore.
+    pub fn disk_failure_policy(mut self, policy: DiskFailurePolicy) -> Self {
+        self.0.engine.disk_failure_policy = policy;
+        self
+    }
+
+    /// `materialized_views_enabled`: whether CREATE MATERIALIZED VIEW is allowed. No.
+    pub fn materialized_views_enabled(mut self, enabled: bool) -> Self {
+        self.0.materialized_views_enabled = enabled;
+        self
+    }
+
+    /// One of the `*_request_timeout` keys and `cas_contention_timeout`; `None` for no limit, the
+    /// default.
+    pub fn timeout(self, timeout: Timeout, time: Option<Duration>) -> Self {
+        self.0.timeouts.set(timeout, time);
+        self
+    }
+
+    /// A guardrail by its name in cassandra.yaml, such as `tables_fail_threshold`, with its value
+    /// as text. Opening fails if there is no such guardrail, or the value is not one of it.
+    pub fn guardrail(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.0.guardrails.insert(name.into(), value.into());
+        self
+    }
+}

@@ -1,0 +1,73 @@
+//! Databases that are only read.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cassette_engine::ImportOptions;
+use cassette_vfs::{FileSystem, OverlayFileSystem, RealFileSystem};
+
+use crate::api::database::{Database, Options};
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
+
+/// Where a snapshot is opened: in memory, so that the name matters to nobody.
+const IN_MEMORY: &str = "/cassette-read-only";
+
+impl Database {
+    /// Opens a directory without writing to it: a data directory, or a directory with the SSTables
+    /// and the `schema.cql` of one table, such as a snapshot or a copy of one.
+    ///
+    /// Statements that write fail. What opening itself writes stays in memory: among it the rows
+    /// that only the commit log holds. Any number of processes may have a directory open for
+    /// reading at the same time; no process may have it open for writing. There are no background
+    /// threads.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). Invalid, if the directory is neither.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_read_only_on(Arc::new(RealFileSystem), path.as_ref())
+    }
+
+    /// [`open_read_only`](Self::open_read_only) of a directory in a file system.
+    ///
+    /// # Errors
+    /// As [`open_read_only`](Self::open_read_only).
+    pub fn open_read_only_on(file_system: Arc<dyn FileSystem>, path: &Path) -> Result<Self> {
+        let listed = file_system.read_dir(path).map_err(|error| {
+            DatabaseError::storage(cassette_rows::StorageError::io(path, "list the directory", error))
+        })?;
+        let has = |name: &str| listed.iter().any(|entry| entry.name == name);
+        let is_data_directory = has("cassette.version");
+        if !is_data_directory && !has("schema.cql") {
+            bail_invalid!(
+                "cannot open {} for reading: expected a data directory or a snapshot, found neither cassette.version nor \
+                 schema.cql",
+                path.display()
+            );
+        }
+        let mut options = Options::new(if is_data_directory { path } else { Path::new(IN_MEMORY) });
+        options.file_system = Arc::new(OverlayFileSystem::new(file_system));
+        options.engine.background_threads = false;
+        options.engine.auto_snapshot = false;
+        // A snapshot of a base table has its views, too.
+        options.materialized_views_enabled = true;
+        let database = Self::open(options)?;
+        if !is_data_directory {
+            database.show_snapshot(path)?;
+        }
+        database.refuse_writes();
+        Ok(database)
+    }
+
+    /// Creates the schema of a snapshot and gives its files names in the table's directory.
+    fn show_snapshot(&self, directory: &Path) -> Result<()> {
+        let options = ImportOptions {
+            verify: false,
+            keep_level: true,
+            keep_repaired: true,
+            copy_data: false,
+            ..ImportOptions::default()
+        };
+        self.restore_with(directory, &options)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! Restoring tables from snapshots.
+
+use std::path::Path;
+
+use cassette_cql::ast::{QualifiedName, Statement};
+use cassette_cql::split_statements;
+use cassette_engine::{ImportOptions, ImportedSSTable};
+
+use super::Session;
+use crate::api::database::Database;
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
+
+const REPLICATION: &str = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+
+impl Database {
+    /// Restores a table from the directory of a snapshot, or a copy of one: its `schema.cql`
+    /// creates what does not exist of the keyspace, the table, its types, indexes and views, and
+    /// its SSTables are added to the rows that the table has.
+    ///
+    /// The files of the directory stay: they are copied, or get a second name if they are within
+    /// the data directory. To return to the state of the snapshot, truncate the table before.
+    ///
+    /// # Errors
+    /// Invalid, if the directory is no snapshot, or its files do not fit the table; then no row is
+    /// added.
+    pub fn restore(&self, directory: &Path) -> Result<Vec<ImportedSSTable>> {
+        let is_inside = directory.starts_with(&self.engine().options().data_dir);
+        // Those outside would be moved otherwise, and may be the only copy.
+        self.restore_with(directory, &ImportOptions { copy_data: !is_inside, ..ImportOptions::default() })
+    }
+
+    /// [`restore`](Self::restore) with other options of the import.
+    pub(super) fn restore_with(
+        &self,
+        directory: &Path,
+        options: &ImportOptions,
+    ) -> Result<Vec<ImportedSSTable>> {
+        let text = self.engine().schema_file(directory).map_err(DatabaseError::storage)?;
+        let Some(text) = text else {
+            bail_invalid!("cannot restore {}: it has no schema.cql", directory.display());
+        };
+        let Some((schema, keyspace, table)) = Schema::parse(&text) else {
+            bail_invalid!(
+                "cannot restore {}: its schema.cql does not create a table in a keyspace",
+                directory.display()
+            );
+        };
+        let session = self.session();
+        if self.catalog().keyspace(&keyspace).is_none() {
+            let name = cassette_cql::quote_identifier(&keyspace);
+            let create = format!("CREATE KEYSPACE IF NOT EXISTS {name} WITH replication = {REPLICATION}");
+            session.execute(&create, ())?;
+        }
+        execute(&session, &schema.before)?;
+        let imported = self.import(&keyspace, &table, directory, options)?;
+        execute(&session, &schema.views)?;
+        Ok(imported)
+    }
+}
+
+fn execute(session: &Session, statements: &[&str]) -> Result<()> {
+    statements.iter().try_for_each(|statement| session.execute(statement, ()).map(drop))
+}
+
+/// The statements of a `schema.cql`.
+struct Schema<'a> {
+    before: Vec<&'a str>,
+    /// Imported rows do not reach views: these are built from them afterwards.
+    views: Vec<&'a str>,
+}
+
+impl<'a> Schema<'a> {
+    /// The statements, and the keyspace and name of the table; `None` if there is no table.
+    fn parse(text: &'a str) -> Option<(Self, String, String)> {
+        let (mut before, mut views, mut table) = (Vec::new(), Vec::new(), None);
+        for statement in split_statements(text) {
+            match cassette_cql::parse(statement).ok()?.statement {
+                Statement::CreateView(_) => views.push(statement),
+                Statement::CreateTable(create) => {
+                    table.get_or_insert(create.name);
+                    before.push(statement);
+                }
+                _ => before.push(statement),
+            }
+        }
+        let QualifiedName { keyspace, name, .. } = table?;
+        Some((Self { before, views }, keyspace?.as_str().to_owned(), name.as_str().to_owned()))
+    }
+}
