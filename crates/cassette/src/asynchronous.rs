@@ -7,8 +7,8 @@
 //!
 //! | on the polling thread | on a blocking thread |
 //! | --- | --- |
-//! | reads of one partition from memtables and caches | reads that need a disk, of several partitions, or by several indexes |
-//! | writes of one partition in the mode `Periodic` | writes that wait: for a sync (`Batch`, `Group`), for room in memtables, for a lock |
+//! | reads of one partition, its key bound to markers, from memtables and caches | reads that need a disk, of several partitions, or by several indexes |
+//! | such writes in the mode `Periodic` | writes that wait: for a sync (`Batch`, `Group`), for room in memtables, for a lock |
 //! | parsing and planning | schema changes, TRUNCATE, batches, statements with more than 64 KiB of values |
 //!
 //! A future that is dropped before it is polled has no effect. Dropped later, its statement still

@@ -1,10 +1,7 @@
 //! Statements in an asynchronous program.
 
-use std::task::{Context, Poll, Waker};
-
-use cassette::asynchronous::BoxFuture;
 use cassette::options::SyncMode;
-use cassette::{AsyncSession, Database, ErrorKind, options::Options};
+use cassette::{AsyncSession, Database, ErrorKind, StatementOptions, options::Options};
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
@@ -47,35 +44,24 @@ fn statements_are_awaited_and_spawned() {
     });
 }
 
-/// Whether the first poll has the answer, which is then checked.
-async fn is_ready_at_once<T>(future: BoxFuture<T>, check: impl Fn(T)) -> bool {
-    let mut future = future;
-    let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    let is_ready = polled.is_ready();
-    match polled {
-        Poll::Ready(answer) => check(answer.unwrap()),
-        Poll::Pending => check(future.await.unwrap()),
-    }
-    is_ready
-}
-
 #[test]
-fn what_memory_answers_is_executed_on_the_polling_thread() {
-    block_on(async {
-        let session = session(Options::in_memory()).await;
-        let insert = "INSERT INTO t (k, c, v) VALUES (?, ?, ?)";
-        let select = "SELECT v FROM t WHERE k = ? AND c = ?";
-        let (mut writes, mut reads) = (0, 0);
-        // A background thread may have a lock just then.
-        for c in 0..100 {
-            writes += u32::from(is_ready_at_once(session.execute(insert, (1, c, "one")), |_| {}).await);
-            let read = session.query_one::<(String,)>(select, (1, c));
-            reads += u32::from(is_ready_at_once(read, |(v,)| assert_eq!(v, "one")).await);
-        }
-        assert!(writes > 0 && reads > 0, "{writes} writes and {reads} reads of 100");
-        let scan = session.query_one::<(i64,)>("SELECT count(*) FROM t", ());
-        assert!(!is_ready_at_once(scan, |(count,)| assert_eq!(count, 100)).await);
-    });
+fn reads_and_writes_of_one_partition_in_memory_are_executed_at_once() {
+    let session = block_on(session(Options::in_memory()));
+    let session = session.session();
+    // A background thread may have a lock just then.
+    let executed = |cql: &str, values: &[i32]| {
+        let is_executed = |_: &u32| {
+            let bound = session.bind(cql, values, &StatementOptions::default()).unwrap();
+            session.execute_bound_at_once(&bound).map(Result::unwrap).is_some()
+        };
+        (0..100).filter(is_executed).count()
+    };
+    assert!(executed("INSERT INTO t (k, c) VALUES (?, ?)", &[1, 1]) > 0);
+    assert!(executed("SELECT v FROM t WHERE k = ? AND c = ?", &[1, 1]) > 0);
+    for waiting in ["SELECT * FROM t", "TRUNCATE t", "ALTER TABLE t ADD w int"] {
+        assert_eq!(executed(waiting, &[]), 0, "{waiting}");
+    }
+    assert_eq!(session.execute("SELECT * FROM t", ()).unwrap().len(), 1);
 }
 
 #[test]
