@@ -286,5 +286,5 @@ fn an_export_as_parquet_is_read_back_with_its_types() {
     assert_eq!(counters[1], "{k: \"a\", c: 1, s: 6, m: null, n: 111}");
     let nowhere = cassette(&[&"export", &source("counters").0, &"--format", &"parquet"]);
     assert!(!nowhere.status.success());
-    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("give it with --output"));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("specify it with --output"));
 }

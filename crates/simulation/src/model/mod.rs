@@ -309,9 +309,9 @@ impl Model {
         Ok(())
     }
 
-    /// The choices for open writes: each crash takes only the newest of those that it may have taken,
-    /// and all other writes are independent of each other. False if some of these are left out,
-    /// because they are too many.
+    /// The choices for open writes: each crash takes only the newest of those that it may have
+    /// taken, and all other writes are independent of each other. False if some of these are left
+    /// out, because they are too many.
     fn choices(&self, open: &BTreeSet<WriteId>) -> (Vec<BTreeMap<WriteId, bool>>, bool) {
         const INDEPENDENT_MAX: usize = 10;
         let mut choices = vec![BTreeMap::new()];
