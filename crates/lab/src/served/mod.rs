@@ -123,7 +123,7 @@ impl Server {
             told.as_mut()?.read_line(&mut text).ok()?;
             Some(text.trim_end().split_once(after)?.1.to_owned())
         };
-        let (contact, admin) = (line(" listens for CQL on "), line(" are at http://"));
+        let (contact, admin) = (line(" listens for CQL on "), line(" is at http://"));
         if let Some(mut rest) = told {
             // Keeps reading, so that the server never blocks on its output.
             std::thread::spawn(move || std::io::copy(&mut rest, &mut std::io::sink()));
