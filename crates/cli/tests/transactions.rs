@@ -93,7 +93,7 @@ fn what_is_no_store_is_refused_by_name() {
     assert!(refuses(&["show", "--data", name]).contains("no data directory"));
     assert!(!data.exists(), "nothing is made where one only looks");
     let database = Database::open(&data).unwrap();
-    assert!(refuses(&["show", "--data", name]).contains("another process"));
+    assert!(refuses(&["show", "--data", name]).contains("is in use"));
     database.close().unwrap();
     drop(database);
     assert!(refuses(&["show", "--data", name]).contains("_timestamp"));
