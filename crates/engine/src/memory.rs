@@ -61,7 +61,7 @@ impl MemtablePool {
         }
     }
 
-    /// A memtable grew, or shrank.
+    /// A memtable grew, or shrank. Called before a flush can freeze the memtable: a flush releases all that it holds.
     pub fn grow(&self, bytes: isize) {
         self.used.fetch_add(bytes as usize, Ordering::Relaxed);
     }

@@ -95,11 +95,12 @@ impl Core {
         let update = [(&mutation.update, &*mutation.table)];
         let also = || self.apply_to_row_cache(table, &mutation.update.key, update.into_iter());
         let growth = view.memtable.apply_and(&mutation.update.key, update.into_iter(), also);
+        self.memory.grow(growth);
         drop(view);
         drop(writing);
         table.metrics.write_latency.record_latency(self.clock.monotonic().saturating_sub(started));
         sample(table, &mutation.update);
-        self.grown(growth);
+        self.flush_if_wanted();
         Ok(position)
     }
 
@@ -150,8 +151,9 @@ impl Core {
         for part in &parts {
             part.partitions().for_each(|_| part.table.metrics.write_latency.record_latency(share));
         }
+        self.memory.grow(growth);
         drop(writing);
-        self.grown(growth);
+        self.flush_if_wanted();
         Ok(position)
     }
 
@@ -230,8 +232,8 @@ impl Core {
         EngineError::MemtablesFull { limit: self.options.memtable_heap_space, cause }
     }
 
-    fn grown(self: &Arc<Self>, growth: isize) {
-        self.memory.grow(growth);
+    /// Wakes the thread that flushes if memtables have grown too large; without threads, flushes.
+    fn flush_if_wanted(self: &Arc<Self>) {
         if self.options.background_threads {
             if self.memory.wants_flush() {
                 self.flush_wanted.raise();

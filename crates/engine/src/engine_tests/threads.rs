@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use cassette_rows::{ColumnId, LivenessInfo, PartitionUpdate, RowBuilder, Unfiltered};
+use cassette_vfs::Clock;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::testing::{self, clustering, insert, key, simple_table};
@@ -127,4 +129,56 @@ fn conditional_writers_do_not_lose_each_others_increments() {
         }
     });
     assert_eq!(value(), 800);
+}
+
+/// A clock that calls a function whenever a thread reads the monotonic time.
+struct Interrupting {
+    clock: Arc<ManualClock>,
+    on_read: Mutex<Option<Box<dyn FnMut() + Send>>>,
+}
+
+impl Clock for Interrupting {
+    fn now_micros(&self) -> i64 {
+        self.clock.now_micros()
+    }
+
+    fn monotonic(&self) -> Duration {
+        // Taken out during the call, which may read the clock too.
+        let taken = self.on_read.lock().take();
+        if let Some(mut on_read) = taken {
+            on_read();
+            *self.on_read.lock() = Some(on_read);
+        }
+        self.clock.monotonic()
+    }
+}
+
+#[test]
+fn a_flush_in_the_middle_of_a_write_counts_the_memory_of_memtables_exactly() {
+    let table = simple_table("t", Default::default());
+    let world = World::new(vec![]);
+    let clock = Arc::new(Interrupting { clock: world.clock.clone(), on_read: Mutex::new(None) });
+    let engine = Engine::open(world.options.clone(), Arc::new(world.fs.clone()), clock.clone()).unwrap();
+    let engine = Arc::new(engine);
+    engine.create_table(table.clone()).unwrap();
+    engine.finish_recovery().unwrap();
+    // The last time that a write reads is after its change of the memtable, when others may flush.
+    let reads = Arc::new(AtomicI64::new(0));
+    let counted = reads.clone();
+    *clock.on_read.lock() = Some(Box::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    }));
+    engine.apply(&[mutation(&table, insert(0, &[b'x'; 500], 1))]).unwrap();
+    let flushing = engine.clone();
+    *clock.on_read.lock() = Some(Box::new(move || {
+        if reads.fetch_sub(1, Ordering::Relaxed) == 1 {
+            flushing.flush(None).unwrap();
+            assert_eq!(flushing.stats().memtable_bytes, 0);
+        }
+    }));
+    engine.apply(&[mutation(&table, insert(1, &[b'x'; 500], 1))]).unwrap();
+    *clock.on_read.lock() = None;
+    assert_eq!(engine.table_stats(table.id).unwrap().sstables, 1);
+    assert_eq!(engine.stats().memtable_bytes, 0);
+    engine.close().unwrap();
 }
