@@ -8,11 +8,11 @@ use cassette_rows::StorageError;
 
 use crate::basics::error::DatabaseError;
 
-/// The kind of a [`DatabaseError`]: what to do about it. [`DatabaseError::kind`] tells it.
+/// The kind of a [`DatabaseError`]: what to do about it. Returned by [`DatabaseError::kind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The text is no CQL: [`position`](DatabaseError::position) has the place.
+    /// The text is not valid CQL: [`position`](DatabaseError::position) returns the place.
     Syntax,
     /// The statement or its values are wrong; executing it again does not help.
     Invalid,
@@ -24,13 +24,13 @@ pub enum ErrorKind {
     ReadOnly,
     /// An option or setting has a value that cannot work.
     Config,
-    /// The directory is open in a process: [`lock_holder`](DatabaseError::lock_holder) has its id.
+    /// The directory is open in a process: [`lock_holder`](DatabaseError::lock_holder) returns its id.
     Locked,
     /// The database has been closed.
     Closed,
-    /// A file is damaged: [`path`](DatabaseError::path) has its name.
+    /// A file is damaged: [`path`](DatabaseError::path) returns its name.
     Corrupt,
-    /// Files of another version or program: [`path`](DatabaseError::path) has their place.
+    /// Files of another version or program: [`path`](DatabaseError::path) returns their place.
     Incompatible,
     /// The disk is full; the call may succeed when there is space.
     DiskFull,
@@ -46,7 +46,7 @@ pub enum ErrorKind {
     Interrupted,
     /// A limit of the database ended the statement.
     LimitExceeded,
-    /// A thread that may not wait would have to; nothing was done.
+    /// The call would block on a thread that must not block; nothing was done.
     WouldBlock,
     /// The database stopped after a fault and has to be opened again.
     Stopped,

@@ -118,7 +118,7 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<bool> {
     let mut last = done;
     for key in &keys {
         if store.builds_are_stopped() {
-            // Whoever asks next sees that it stopped; the next start does this step again.
+            // The next caller sees that the build stopped; the next start repeats this step.
             return Ok(false);
         }
         let _lock = engine.lock_partition(view.base.id, key)?;
